@@ -1,0 +1,23 @@
+// The commands of `reigen`. Each takes what stands behind its name and gives the exit code; errors are thrown.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace reigen::apps {
+
+using Arguments = std::vector<std::string>;
+
+int run_command(const Arguments& arguments);
+int train_command(const Arguments& arguments);
+int help_command(const Arguments& arguments);
+int version_command();
+std::string overview();  // `reigen --help`
+
+// The known word that `word` most probably means, empty if none is near.
+std::string nearest(const std::string& word, const std::vector<std::string>& known);
+
+// N of `-n N`: 1 or more. Throws InvalidArgument: no number (2), out of range (78). "cpu" and "auto" are all cores.
+int parse_ranks(const std::string& text);
+
+}  // namespace reigen::apps

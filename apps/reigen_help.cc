@@ -1,0 +1,118 @@
+// help, version, and what several commands share.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+
+#include "base/environment.h"
+#include "launch/resources.h"
+#include "reigen/base/error.h"
+#include "reigen_commands.h"
+
+namespace reigen::apps {
+
+namespace {
+
+// Levenshtein's: insertions, deletions and replacements that turn one word into the other.
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+void print_environment() {
+  fmt::print("Variables that Reigen reads:\n");
+  for (const auto& variable : base::environment::table()) {
+    fmt::print("  {:<20} {}\n  {:<20} {}\n", variable.name, variable.meaning, "", variable.values);
+  }
+  fmt::print(
+      "\nVariables that `reigen run` sets for every rank, with torchrun's meaning:\n"
+      "  RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE\n"
+      "  ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT\n"
+      "  TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS\n"
+      "  OMP_NUM_THREADS (cores / ranks) and PYTHONUNBUFFERED (1), if they are not set\n"
+      "\nA program may also be started by torchrun, mpirun (Open MPI, MPICH) or srun: their variables are read.\n");
+}
+
+}  // namespace
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+  std::string best;
+  std::size_t least = word.size() / 3 + 1;  // farther away it would be a guess
+  for (const std::string& candidate : known) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance > least || (distance == least && !best.empty())) continue;
+    least = distance;
+    best = candidate;
+  }
+  return best;
+}
+
+int parse_ranks(const std::string& text) {
+  if (text == "cpu" || text == "auto") return launch::usable_cores();
+  long long value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (stop != end || error == std::errc::invalid_argument) {
+    throw InvalidArgument(
+        {.what = "-n is not a number", .got = "-n " + text, .expected = "-n N with N at least 1, or cpu"},
+        ExitCode::kUsage);
+  }
+  if (error != std::errc() || value < 1 || value > std::numeric_limits<int>::max()) {
+    throw InvalidArgument({.what = "the number of ranks is out of range",
+                           .got = "-n " + text,
+                           .expected = "at least 1",
+                           .fix = "-n 2 starts two processes"});
+  }
+  return static_cast<int>(value);
+}
+
+std::string overview() {
+  return "reigen " REIGEN_VERSION
+         ": distributed training for LibTorch\n"
+         "\n"
+         "  reigen run -n N [options] [--] program [arguments...]     start N processes of a program\n"
+         "  reigen train RECIPE -n N [--section.key value ...]        train a built-in recipe, e.g. mnist\n"
+         "  reigen help environment                                   variables that are read and set\n"
+         "  reigen version\n"
+         "\n"
+         "`reigen run --help` and `reigen train RECIPE --help` list the options.\n";
+}
+
+int help_command(const Arguments& arguments) {
+  if (arguments.empty()) {
+    fmt::print("{}", overview());
+    return 0;
+  }
+  const std::string& topic = arguments.front();
+  if (topic == "run") return run_command({"--help"});
+  if (topic == "train") return train_command({"--help"});
+  if (topic == "environment") {
+    print_environment();
+    return 0;
+  }
+  const std::string meant = nearest(topic, {"run", "train", "environment"});
+  throw InvalidArgument({.what = "no help on this",
+                         .got = topic,
+                         .expected = "run, train or environment",
+                         .fix = meant.empty() ? std::string() : "did you mean `reigen help " + meant + "`?"},
+                        ExitCode::kUsage);
+}
+
+int version_command() {
+  fmt::print("reigen " REIGEN_VERSION "\n");
+  return 0;
+}
+
+}  // namespace reigen::apps

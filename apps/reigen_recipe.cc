@@ -1,0 +1,98 @@
+// reigen train: starts the ranks of reigen-train, the program that holds the recipes (and LibTorch).
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include "base/check.h"
+#include "reigen/base/bytes.h"
+#include "reigen/base/error.h"
+#include "reigen/launch/job.h"
+#include "reigen_commands.h"
+
+namespace reigen::apps {
+
+namespace {
+
+// LibTorch's libraries and a small model: what a rank of the smallest recipe takes.
+constexpr std::size_t kMemoryPerRank = 256 * kMiB;
+
+struct TrainLine {
+  std::optional<std::string> ranks;  // the value of -n
+  Arguments passed;                  // everything else, in its order
+  bool asks = false;                 // --help or --print-config: one process answers
+  bool threads = false;              // --run.ranks threads: the ranks are threads of one process
+};
+
+TrainLine split_arguments(const Arguments& arguments) {
+  TrainLine line;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--") {
+      line.passed.insert(line.passed.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());
+      break;
+    }
+    if (word == "-n") {
+      if (i + 1 == arguments.size()) {
+        throw InvalidArgument(Report{.what = "-n needs a number", .fix = "reigen train mnist -n 2"}, ExitCode::kUsage);
+      }
+      line.ranks = arguments[++i];
+      continue;
+    }
+    if (word.starts_with("-n") && word.size() > 2 && !word.starts_with("-n=")) {
+      line.ranks = word.substr(2);
+      continue;
+    }
+    if (word.starts_with("-n=")) {
+      line.ranks = word.substr(3);
+      continue;
+    }
+    line.asks = line.asks || word == "--help" || word == "-h" || word == "--print-config";
+    line.threads = line.threads || word == "--run.ranks=threads" ||
+                   (word == "threads" && i > 0 && arguments[i - 1] == "--run.ranks");
+    line.passed.push_back(word);
+  }
+  return line;
+}
+
+std::string path_of_train_program() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path program = self.parent_path() / "reigen-train";
+  if (!error && std::filesystem::exists(program, error)) return program.string();
+  throw BackendError({.what = "the recipes are not there: this build is without LibTorch",
+                      .got = "no file " + program.string(),
+                      .expected = "reigen-train beside reigen",
+                      .fix = "build it with LibTorch: scripts/build"});
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments) {
+  TrainLine line = split_arguments(arguments);
+  const int ranks = parse_ranks(line.ranks.value_or("1"));
+  const std::string program = path_of_train_program();
+  launch::JobOptions job;
+  job.command = {program};
+  job.command.insert(job.command.end(), line.passed.begin(), line.passed.end());
+  if (line.asks || line.passed.empty()) {
+    std::vector<char*> words;
+    for (std::string& word : job.command) words.push_back(word.data());
+    words.push_back(nullptr);
+    ::execv(program.c_str(), words.data());
+    throw IoError(fmt::format("cannot run {}: {}", program, base::errno_text(errno)), base::exit_code_of_errno(errno));
+  }
+  if (line.threads) {
+    job.command.insert(job.command.begin() + 2, {"-n", std::to_string(ranks)});  // behind the recipe's name
+  }
+  job.ranks = line.threads ? 1 : ranks;
+  job.prefix = "none";
+  job.memory_per_rank = line.threads ? kMemoryPerRank * static_cast<std::size_t>(ranks) : kMemoryPerRank;
+  return launch::run_job(job).exit_code;
+}
+
+}  // namespace reigen::apps

@@ -1,0 +1,48 @@
+// `reigen train mnist` as a loop of your own: the same model, data, order and seed, so the same losses.
+//
+//   reigen run -n 2 build/bin/mnist_ddp                     digits that the library draws
+//   reigen run -n 2 build/bin/mnist_ddp data/mnist 200      MNIST's own files, 200 steps
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <limits>
+#include <string>
+
+#include "reigen/models/mnist_cnn.h"
+#include "reigen/reigen.h"
+
+int main(int argc, char** argv) try {
+  auto world = reigen::init();  // rank and size from reigen run, torchrun, srun or mpirun
+  const std::string folder = argc > 1 ? argv[1] : "";
+  const int steps = argc > 2 ? std::stoi(argv[2]) : std::numeric_limits<int>::max();
+
+  auto data = folder.empty() ? reigen::data::digits() : reigen::data::mnist(folder);
+  auto loader = reigen::data::Loader(data, {.batch_size = 64, .shuffle = true}, world);  // 64 a rank
+
+  reigen::models::MnistCnn model;
+  reigen::nn::initialize(model, 0);
+  auto parallel = reigen::data_parallel(model, world);
+  auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-3, .weight_decay = 0.01});
+
+  int step = 0;
+  for (auto& batch : loader.epoch(0)) {
+    auto loss = torch::cross_entropy_loss(parallel(batch.input), batch.target);
+    // Buckets travel while this runs; the weight evens out a last batch of unequal shares.
+    (loss * batch.weight).backward();
+    optimizer.step();
+    optimizer.zero_grad();
+
+    double sum = loss.item<double>() * static_cast<double>(batch.count);
+    world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
+    sum /= static_cast<double>(batch.global_count);
+    if (++step % 10 == 0 && world.rank() == 0) fmt::print("step {} loss {}\n", step, sum);
+    if (step == steps) break;
+  }
+  return 0;
+} catch (const reigen::Error& error) {
+  fmt::print(stderr, "error: {}\n", error.what());
+  return static_cast<int>(error.exit_code());
+} catch (const std::exception& error) {
+  fmt::print(stderr, "error: {}\n", error.what());
+  return 2;
+}

@@ -1,0 +1,112 @@
+// Errors: one base, and one leaf for each thing a caller can do about it.
+//
+// Every message says what happened, what was got and expected, and what to do next:
+//   [all_reduce] rank 2 of 4: count differs
+//     got: 100   expected: 101 (rank 0)
+//     fix: call the same operation with the same count on every rank
+// An error carries the exit code with which a program that does not catch it should end (docs/errors.md).
+// Thread rule: values, freely copied between threads.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace reigen {
+
+// Exit codes of every program of ours; 128 + N means ended by signal N.
+enum class ExitCode : int {
+  kOk = 0,
+  kUsage = 2,              // wrong command line
+  kBadData = 65,           // an input is damaged or of another kind
+  kInputMissing = 66,      // an input does not exist
+  kUnavailable = 69,       // device or service missing
+  kBug = 70,               // our fault, or an exception nobody handled
+  kOsResource = 71,        // memory, processes, descriptors
+  kOutputLocked = 73,      // the output exists or is in use
+  kIo = 74,                // reading or writing failed
+  kStopped = 75,           // stopped on request, resumable
+  kJobMismatch = 76,       // another version or another job answered
+  kPermission = 77,        // permission or secret
+  kConfiguration = 78,     // a value out of range
+  kPeerLost = 79,          // another rank died or is unreachable; restartable
+  kNotANumber = 80,        // NaN or infinity
+  kReplicasDiverged = 81,  // ranks that must be equal are not
+  kDoNotRestart = 93,
+};
+
+// The parts of a message; empty parts are left out.
+struct Report {
+  std::string what;
+  std::string got = {};
+  std::string expected = {};
+  std::string fix = {};
+};
+
+std::string to_string(const Report& report);
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(ExitCode code, const Report& report) : Error(code, to_string(report)) {}
+  ExitCode exit_code() const noexcept { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+// The call or the configuration is wrong: fix it.
+struct InvalidArgument : Error {
+  explicit InvalidArgument(const std::string& message, ExitCode code = ExitCode::kConfiguration)
+      : Error(code, message) {}
+  explicit InvalidArgument(const Report& report, ExitCode code = ExitCode::kConfiguration) : Error(code, report) {}
+};
+
+// A deadline passed while everybody was alive.
+struct Timeout : Error {
+  explicit Timeout(const std::string& message) : Error(ExitCode::kPeerLost, message) {}
+  explicit Timeout(const Report& report) : Error(ExitCode::kPeerLost, report) {}
+};
+
+// Another rank died, stopped or left: rebuild the group, resume from a checkpoint.
+struct PeerLost : Error {
+  PeerLost(int rank, const std::string& message) : Error(ExitCode::kPeerLost, message), rank_(rank) {}
+  int rank() const noexcept { return rank_; }
+
+ private:
+  int rank_;
+};
+
+// Ranks called different operations, or the same one with different arguments: fix the program.
+struct CollectiveMismatch : Error {
+  explicit CollectiveMismatch(const std::string& message) : Error(ExitCode::kConfiguration, message) {}
+};
+
+// Somebody ended the communicator; the text carries the first cause.
+struct Aborted : Error {
+  explicit Aborted(const std::string& message) : Error(ExitCode::kPeerLost, message) {}
+};
+
+// The operating system refused: the text names the call and errno.
+struct IoError : Error {
+  explicit IoError(const std::string& message, ExitCode code = ExitCode::kIo) : Error(code, message) {}
+  explicit IoError(const Report& report, ExitCode code = ExitCode::kIo) : Error(code, report) {}
+};
+
+// A file is not what it should be: the text names file and offset.
+struct DataError : Error {
+  explicit DataError(const std::string& message) : Error(ExitCode::kBadData, message) {}
+  explicit DataError(const Report& report) : Error(ExitCode::kBadData, report) {}
+};
+
+// A communication engine or device failed, or is not built in.
+struct BackendError : Error {
+  explicit BackendError(const std::string& message, ExitCode code = ExitCode::kUnavailable) : Error(code, message) {}
+  explicit BackendError(const Report& report, ExitCode code = ExitCode::kUnavailable) : Error(code, report) {}
+};
+
+// Our bug: please report it.
+struct InternalError : Error {
+  explicit InternalError(const std::string& message) : Error(ExitCode::kBug, message) {}
+};
+
+}  // namespace reigen

@@ -1,0 +1,40 @@
+// Named tensors to and from a safetensors file.
+// Thread rule: no shared state.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "reigen/format/hash.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace reigen::checkpoint {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// Parameters, then buffers, under the module's own names. Handles, not copies.
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
+
+// Whole or absent; the same tensors give the same bytes. Throws InvalidArgument (an element type that the format does
+// not know) and IoError.
+format::FileHash write_tensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                               const std::map<std::string, std::string>& metadata = {});
+
+// All tensors of the file, in its order.
+std::vector<NamedTensor> read_tensors(const std::filesystem::path& path);
+
+// tensors[i] = the file's tensor of that name, in place. Throws DataError naming the first tensor that is missing,
+// unknown or of another shape or type; nothing is changed then.
+void read_tensors_into(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
+
+}  // namespace reigen::checkpoint

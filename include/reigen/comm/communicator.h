@@ -1,0 +1,101 @@
+// A group of ranks that talk: P ranks, this one is r.
+//
+// Every rank calls the same operations in the same order with the same count, type, reduction and root; ranks compare
+// what they were called with, and a difference is a CollectiveMismatch on all of them, naming both calls. Sums run in
+// rank order whatever the algorithm, so every rank and every run gets the same bits.
+//
+// A call returns when it is done, on the caller's thread; with {.async = true} it returns at once and the operation
+// runs on the group's progress thread, on a thread that waits for it, or inside poll(). Operations of one group run in
+// the order of the calls. No call waits for ever: a dead peer is a PeerLost within a second, one that is stopped within
+// ten, and one that is alive but does not come is reported after 30 s and a Timeout after 10 minutes (GroupOptions).
+// After an error the communicator is dead: every further call throws Aborted with the first cause.
+//
+// Thread rule: calls of one rank must be ordered by the caller; two groups are independent. Copies are the same group;
+// the last one leaves it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "reigen/comm/types.h"
+#include "reigen/comm/work.h"
+#include "reigen/store/store.h"
+
+namespace reigen::comm {
+
+// Who moves an asynchronous operation on.
+enum class Progress {
+  kThread,  // the group's progress thread: it overlaps with whatever the caller does, and costs a wake-up
+  kCaller,  // nobody but poll() and wait(): for threads that keep all cores busy and call poll() often
+};
+
+struct CallOptions {
+  bool async = false;
+  Progress progress = Progress::kThread;
+  std::string tag =
+      {};  // shown in every error and compared between ranks, e.g. "step 12 bucket 3"; at most 47 characters
+};
+
+struct GroupOptions {
+  int rank = 0;
+  int size = 1;
+  std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one
+  std::string name = "world";                     // in messages, and the store prefix: two groups need two names
+  std::string backend = "auto";                   // auto, self, shared_memory
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);  // for all ranks to come
+  std::chrono::milliseconds report_after = std::chrono::seconds(30);  // a live rank keeps the others waiting: say so
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);       // ... and end it
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // no sign of life: stopped or unreachable
+};
+
+class Communicator {
+ public:
+  Communicator();  // alone: rank 0 of 1
+  explicit Communicator(
+      const GroupOptions& options);  // blocks until all ranks are there; throws Timeout naming who is not
+
+  int rank() const;
+  int size() const;
+  const std::string& name() const;
+  const std::string& backend() const;
+
+  // output[i] = op over ranks of input[i], i < count. In place when output == input; they must not overlap otherwise.
+  // In memory from allocate(): one pass, 2·N bytes of traffic a rank; elsewhere through a staging area, in chunks.
+  Work all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                  const CallOptions& options = {});
+
+  // data on every rank = data on root. N bytes a rank.
+  Work broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& options = {});
+
+  // output[q·count + i] = input[i] of rank q. In place when input == output + r·count. P·N bytes a rank.
+  Work all_gather(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
+
+  // Returns when every rank has called it.
+  Work barrier(const CallOptions& options = {});
+
+  // Memory that every rank of this machine can reach, aligned to 64 bytes and zeroed: operations on it copy nothing.
+  // Local call; freed when the last owner drops it. May outlive the communicator. Throws IoError (71) when there is no
+  // more.
+  std::shared_ptr<void> allocate(std::size_t bytes);
+
+  // Moves asynchronous operations on as far as they go without waiting. For threads that compute and must not block.
+  void poll();
+
+  // Ends the group for everybody: pending and later calls throw Aborted with this cause, on every rank.
+  void abort(const std::string& cause);
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace reigen::comm
+
+namespace reigen {
+using comm::Communicator;
+using comm::DataType;
+using comm::ReduceOp;
+using comm::Work;
+}  // namespace reigen

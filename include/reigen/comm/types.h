@@ -1,0 +1,19 @@
+// Element types and reductions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace reigen::comm {
+
+enum class DataType : std::uint8_t { kInt8, kUint8, kInt16, kInt32, kInt64, kFloat16, kBfloat16, kFloat32, kFloat64 };
+
+// 16-bit floats are added in fp32 and rounded once. kAvg is the sum divided by the number of ranks (integers:
+// truncated). A NaN in any input gives a NaN for every operation; which of the many NaN is not specified.
+enum class ReduceOp : std::uint8_t { kSum, kAvg, kProd, kMin, kMax };
+
+std::size_t size_of(DataType type);
+const char* name_of(DataType type);
+const char* name_of(ReduceOp op);
+
+}  // namespace reigen::comm

@@ -1,0 +1,33 @@
+// The handle of one operation of a Communicator.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "reigen/base/deadline.h"
+
+namespace reigen::comm {
+
+struct WorkState;
+
+// Copies are the same operation. A Work that is dropped goes on; its memory must stay valid until it has completed.
+// Thread rule: any thread may wait or ask.
+class Work {
+ public:
+  Work() = default;  // completed
+  explicit Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
+
+  // Returns when the output may be read and the input changed. The waiting thread does the work itself where it can, so
+  // that no other thread need wake up. Throws what went wrong: Timeout, PeerLost, CollectiveMismatch, Aborted.
+  void wait() const;
+  // As above, but throws Timeout when `deadline` passes first; the operation goes on and may be waited for again.
+  void wait(const Deadline& deadline) const;
+
+  // True once it has completed or failed. Never blocks, never throws.
+  bool is_completed() const;
+
+ private:
+  std::shared_ptr<WorkState> state_;
+};
+
+}  // namespace reigen::comm

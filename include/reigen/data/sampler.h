@@ -1,0 +1,60 @@
+// Which samples a rank gets, as a pure function of (seed, epoch, position): nothing to save but one number, and the
+// same global order for any number of ranks.
+//
+// An epoch is a permutation of the N samples. Step b takes the positions [start + b·G, min(start + (b+1)·G, N)) of it,
+// G being the global batch; of these n positions rank r of P takes [n·r/P, n·(r+1)/P), rounded down. Shares differ by
+// at most one, nothing is repeated, nothing left out; a share may be empty when n < P. Thread rule: values; const
+// members may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace reigen::data {
+
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t count() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+// Rank r's part of a range: floor(n·r/P) to floor(n·(r+1)/P).
+Range share_of(Range range, int rank, int world_size);
+
+// order[position] = index of the sample. Empty when not shuffled: the order is then 0, 1, 2, ...
+// Fisher-Yates with Philox4x32-10 keyed by the seed. O(N) time, 8·N bytes.
+class Order {
+ public:
+  Order(std::int64_t size, bool shuffle, std::uint64_t seed, std::int64_t epoch);
+  std::int64_t operator[](std::int64_t position) const {
+    return table_.empty() ? position : table_[static_cast<std::size_t>(position)];
+  }
+
+ private:
+  std::vector<std::int64_t> table_;
+};
+
+struct SamplerOptions {
+  std::int64_t size = 0;          // N, at least 1
+  std::int64_t global_batch = 0;  // G, at least 1
+  bool shuffle = false;
+  std::uint64_t seed = 0;
+  bool drop_last = false;  // leave out a last batch of fewer than G samples
+};
+
+class Sampler {
+ public:
+  explicit Sampler(const SamplerOptions& options);  // throws InvalidArgument, DataError (drop_last leaves no batch)
+
+  Order order(std::int64_t epoch) const;             // throws InvalidArgument when epoch < 0
+  std::int64_t steps(std::int64_t start = 0) const;  // of an epoch begun at this position
+  Range positions(std::int64_t start, std::int64_t step) const;
+
+  const SamplerOptions& options() const { return options_; }
+
+ private:
+  SamplerOptions options_;
+};
+
+}  // namespace reigen::data

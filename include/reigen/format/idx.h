@@ -1,0 +1,39 @@
+// IDX files, the original form of MNIST (http://yann.lecun.com/exdb/mnist), plain or gzipped; which of the two is seen
+// from the content, not from the name. Layout: 00 00, a type byte, a byte D, D big-endian 32-bit sizes, the elements
+// big-endian. Thread rule: no shared state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "reigen/base/bytes.h"
+
+namespace reigen::format {
+
+enum class IdxType : std::uint8_t { kU8 = 0x08, kI8 = 0x09, kI16 = 0x0B, kI32 = 0x0C, kF32 = 0x0D, kF64 = 0x0E };
+
+std::size_t size_of(IdxType type);
+
+struct IdxArray {
+  IdxType type = IdxType::kU8;
+  std::vector<std::int64_t> dims;
+  std::unique_ptr<std::byte[]> storage;
+  std::size_t size = 0;  // bytes: product of dims times size_of(type)
+
+  std::span<const std::byte> bytes() const { return {storage.get(), size}; }  // elements in this machine's byte order
+};
+
+struct IdxOptions {
+  std::size_t max_bytes = 8 * kGiB;  // a file that declares more is refused
+};
+
+// Reads the whole array. The declared size is checked against the file before memory is taken, and unpacking stops
+// there. Throws IoError (66 missing or a folder, 77 not readable) and DataError naming file and offset: wrong magic,
+// unknown type, fewer or more elements than declared, a truncated or damaged gzip stream (its CRC is checked).
+IdxArray read_idx(const std::filesystem::path& path, const IdxOptions& options = {});
+
+}  // namespace reigen::format

@@ -1,0 +1,79 @@
+// safetensors files (github.com/huggingface/safetensors): eight bytes of header length, a JSON header, the tensors'
+// bytes. Python reads what is written here with safetensors.torch.load_file, and the other way round. Writing is
+// deterministic: the same tensors and metadata give the same bytes. Reading believes nothing: every size is checked
+// before it is used. Thread rule: a SafetensorsFile may be read from several threads at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reigen/format/hash.h"
+
+namespace reigen::format {
+
+enum class TensorType : std::uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool };
+
+std::size_t size_of(TensorType type);
+std::string_view name_of(TensorType type);  // "F32", as in the file
+std::optional<TensorType> tensor_type_of(std::string_view name);
+
+// What to write. `bytes` is borrowed: elements in row-major order, little-endian.
+struct TensorSource {
+  std::string name;
+  TensorType type = TensorType::kF32;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+// What a file holds.
+struct TensorEntry {
+  std::string name;
+  TensorType type = TensorType::kF32;
+  std::vector<std::int64_t> shape;
+  std::uint64_t offset = 0;  // in the file
+  std::uint64_t bytes = 0;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;  // bytes, the format's own limit
+
+// Writes whole or not at all (atomic_file.h). Tensors lie by falling element size, then name, so that each is aligned;
+// the header is padded to 8 bytes. Returns size and hash of the file. Throws InvalidArgument (a name twice or not
+// UTF-8, a shape that does not fit its bytes, too long a header) and IoError.
+FileHash write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
+                           const Metadata& metadata = {});
+
+class SafetensorsFile {
+ public:
+  // Reads and checks the header. Throws IoError (66 missing, 77 not readable) and DataError naming file and offset:
+  // header length, JSON, types, shapes, names twice, ranges that overlap, leave holes or do not end with the file.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  ~SafetensorsFile();
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
+  const std::vector<TensorEntry>& tensors() const;  // in the order of their bytes
+  const Metadata& metadata() const;
+  const TensorEntry* find(std::string_view name) const;  // null: not there
+  const TensorEntry& at(std::string_view name) const;    // throws DataError
+  const std::string& path() const;
+
+  // into = the tensor's bytes from `first` on; `into` must end inside the tensor. Throws IoError, and DataError when
+  // the file has shrunk since it was opened.
+  void read(const TensorEntry& tensor, std::span<std::byte> into, std::uint64_t first = 0) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace reigen::format

@@ -1,0 +1,28 @@
+// Initial values that depend on a parameter's name, the seed and the element's index only: the same on every layout,
+// machine and number of threads, whatever else the module holds and in which order it was built. Thread rule: no shared
+// state.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string_view>
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace reigen::nn {
+
+// tensor[i] = -bound + 2·bound·u(name, seed, first + i), u uniform in [0, 1): elements in row-major order, computed in
+// double and rounded to the tensor's type. `first` is the global index of the tensor's first element when it is a part
+// of a parameter. Throws InvalidArgument unless the tensor is a contiguous fp32 or fp64 tensor on the CPU.
+void fill_uniform(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double bound,
+                  std::int64_t first = 0);
+
+// LibTorch's defaults for convolutions and linear layers: weight and bias uniform in ±1/sqrt(fan_in), fan_in = elements
+// of the weight per output. Throws InvalidArgument naming a parameter that is neither a weight of two or more
+// dimensions nor the bias beside one.
+void initialize(torch::nn::Module& module, std::uint64_t seed);
+
+}  // namespace reigen::nn

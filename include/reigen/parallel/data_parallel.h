@@ -1,0 +1,166 @@
+// Data parallelism: every rank holds the whole model and computes on its own samples; gradients are averaged.
+//
+//   auto parallel = reigen::data_parallel(model, world, {.bucket_mb = 25});
+//   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-3});
+//   auto loss = torch::nll_loss(parallel(batch.input), batch.target);
+//   loss.backward();                  // gradients travel while it runs; when it returns, .grad is the average of all
+//   ranks
+//
+// Wrapping compares the model's parameters and buffers between ranks and copies rank 0's to all. Gradients live in flat
+// buckets in memory that the communicator allocates; when all of a bucket's gradients are there its all_reduce starts,
+// in the same order on every rank, and the end of backward waits for the last. Stock torch::optim optimizers work as
+// well as ours, and so does every kind of zero_grad.
+//
+// A parameter that a backward reaches on some ranks only counts as zero on the others; one that it reaches on no rank
+// keeps its .grad as it was (undefined: optimizers skip it). No option is needed and nothing hangs. What must be equal
+// on all ranks is the number of synchronised backwards; a rank whose backward reaches no parameter at all, or that has
+// nothing to compute, calls synchronize(). If a backward throws, catch it on every rank, call zero_grad() and go on
+// with the next forward.
+//
+// Not seen: torch::autograd::grad (it runs no accumulation). backward(create_graph = true) works, but .grad has no
+// graph. A parameter must not be used both inside and outside of a reentrant checkpoint unless overlap is off.
+//
+// After Li et al., PyTorch Distributed, https://arxiv.org/abs/2006.15704
+// Thread rule: one thread at a time, the one that runs backward. Ranks may be threads of one process.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+#include "reigen/tensor/parameter_range.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace reigen::parallel {
+
+struct DataParallelOptions {
+  // MiB of gradients that travel together; 0: every parameter alone. Small ones start earlier, large ones cost less
+  // each. The first bucket is at most 1 MiB, so that something travels soon.
+  double bucket_mb = 25;
+  // Buckets travel while backward runs. False: one all_reduce after it. Same bits; which is faster depends on the
+  // machine.
+  bool overlap = true;
+  // In training mode every forward starts with rank 0's buffers (batch statistics), as in PyTorch. False: each keeps
+  // its own.
+  bool broadcast_buffers = true;
+};
+
+class GradientReducer;
+
+// While one lives, backward only adds up this rank's gradients; the first synchronised backward after it averages the
+// sum.
+class NoSync {
+ public:
+  explicit NoSync(std::shared_ptr<GradientReducer> reducer);
+  NoSync(NoSync&& other) noexcept = default;
+  NoSync& operator=(NoSync&&) = delete;  // would end one guard's scope from within another's
+  ~NoSync();
+
+ private:
+  std::shared_ptr<GradientReducer> reducer_;
+};
+
+// The part that does not depend on the model's type. Usable by itself: call prepare_forward() before each forward.
+class DataParallelBase {
+ public:
+  // The module must outlive this object. Blocking, one all_gather and a broadcast of all values.
+  // Throws InvalidArgument on every rank when the models or the options differ, naming the first difference and both
+  // sides; when the model has no trainable parameter, is wrapped already, or has parameters that FlatParameters
+  // refuses.
+  DataParallelBase(torch::nn::Module& module, Communicator world, const DataParallelOptions& options);
+
+  // The trainable parameters in flat ranges, for reigen::optim and checkpoints. The handles may outlive this object.
+  const std::vector<ParameterRange>& parameters() const;
+
+  // auto guard = parallel.no_sync();
+  [[nodiscard]] NoSync no_sync();
+
+  // Takes part in one averaging with the gradients that this rank has now (none: zeros). In place of backward on a rank
+  // where it reaches no parameter, or in place of forward and backward on one that has no samples.
+  void synchronize();
+
+  // Throws InvalidArgument naming a parameter that was added, removed, replaced, moved, converted or unfrozen since
+  // wrapping; forgets what a failed backward left behind; broadcasts the buffers (training mode, outside of no_sync).
+  void prepare_forward();
+
+  // Rank 0's buffers (batch statistics) on every rank, now: before validating or saving, so that all have the same
+  // model.
+  void broadcast_buffers();
+
+  // Time that the last synchronised backward spent waiting for communication after its own work was done.
+  std::chrono::duration<double> last_exposed_communication() const;
+
+  std::size_t bucket_count() const;
+
+ private:
+  std::shared_ptr<GradientReducer> reducer_;
+};
+
+// Model: a torch::nn::Module of yours (kept by reference), or something that holds one (kept by value):
+// std::shared_ptr, a TORCH_MODULE holder, torch::nn::Sequential, torch::nn::AnyModule.
+template <class Model>
+class DataParallel : public DataParallelBase {
+  static constexpr bool kIsModule = std::is_base_of_v<torch::nn::Module, Model>;
+  static constexpr bool kIsPointer = requires(Model & model) { model.operator->(); };
+  using Held = std::conditional_t<kIsModule, Model*, Model>;
+
+ public:
+  DataParallel(Model& model, Communicator world, const DataParallelOptions& options)
+      : DataParallelBase(module_of(model), std::move(world), options), model_(hold(model)) {}
+
+  // model.forward(arguments...)
+  template <class... Arguments>
+  decltype(auto) operator()(Arguments&&... arguments) {
+    prepare_forward();
+    if constexpr (kIsModule || kIsPointer) {
+      return model_->forward(std::forward<Arguments>(arguments)...);
+    } else {
+      return model_.forward(std::forward<Arguments>(arguments)...);
+    }
+  }
+
+ private:
+  static torch::nn::Module& module_of(Model& model) {
+    if constexpr (kIsModule) {
+      return model;
+    } else if constexpr (kIsPointer) {
+      return *model;
+    } else {
+      return *model.ptr();
+    }
+  }
+  static Held hold(Model& model) {
+    if constexpr (kIsModule) {
+      return &model;
+    } else {
+      return model;
+    }
+  }
+
+  Held model_;
+};
+
+template <class Model>
+DataParallel<std::remove_cvref_t<Model>> data_parallel(Model&& model, Communicator world,
+                                                       const DataParallelOptions& options = {}) {
+  using Plain = std::remove_cvref_t<Model>;
+  static_assert(std::is_lvalue_reference_v<Model> || !std::is_base_of_v<torch::nn::Module, Plain>,
+                "the model must outlive its wrapper: pass a variable, not a temporary");
+  static_assert(!std::is_base_of_v<torch::nn::Module, Plain> || !std::is_const_v<std::remove_reference_t<Model>>,
+                "a constant model cannot be trained");
+  return DataParallel<Plain>(const_cast<Plain&>(static_cast<const Plain&>(model)), std::move(world), options);
+}
+
+}  // namespace reigen::parallel
+
+namespace reigen {
+using parallel::data_parallel;
+using parallel::DataParallelOptions;
+}  // namespace reigen

@@ -1,0 +1,22 @@
+// Everything that a training loop needs, in one line. Each part has a header of its own, cheaper to include.
+//
+//   #include <reigen/reigen.h>
+//   auto world = reigen::init();
+//   auto data = reigen::data::mnist("data/mnist");
+//   auto loader = reigen::data::Loader(data, {.batch_size = 64, .shuffle = true}, world);
+//   auto parallel = reigen::data_parallel(model, world);
+//   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-3});
+//
+// Thread rule: that of each part (docs/threads.md).
+#pragma once
+
+#include "reigen/base/error.h"
+#include "reigen/comm/communicator.h"
+#include "reigen/data/digits.h"
+#include "reigen/data/loader.h"
+#include "reigen/data/mnist.h"
+#include "reigen/nn/init.h"
+#include "reigen/optim/adamw.h"
+#include "reigen/optim/sgd.h"
+#include "reigen/parallel/data_parallel.h"
+#include "reigen/runtime/init.h"

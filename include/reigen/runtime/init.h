@@ -1,0 +1,39 @@
+// How a program becomes a rank.
+//
+//   auto world = reigen::init();      // under reigen run, torchrun, srun or mpirun: that job's ranks; alone: one rank
+//   reigen::spawn(4, [](reigen::Communicator& world) { ... });         // four processes from inside a program
+//   reigen::run_threads(4, [](reigen::Communicator& world) { ... });   // four ranks as threads of this process
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "reigen/comm/communicator.h"
+
+namespace reigen {
+
+struct InitOptions {
+  std::string backend = "auto";
+  std::string name = "world";
+  std::chrono::milliseconds timeout = std::chrono::milliseconds(0);  // 0: REIGEN_TIMEOUT, else 10 minutes
+  // glibc gives large blocks back to the kernel at every step and takes the page faults again: 13 to 20 % of a small
+  // model's step. True keeps them in the process (mallopt). REIGEN_KEEP_MEMORY=0 wins.
+  bool keep_memory = true;
+};
+
+// Blocks until all ranks of the job are there (at most a minute). Call it once; what it returns is a value like any
+// other. Throws Timeout naming the missing ranks, InvalidArgument when the launcher's variables contradict each other.
+Communicator init(const InitOptions& options = {});
+
+using RankFunction = std::function<void(Communicator& world)>;
+
+// Starts `ranks` processes that run `function`, waits for all of them. The processes run this program again from main()
+// (as Python's spawn does) until they come to this same call, run `function` there and exit: what main() does before it
+// is done in every rank. Returns when all ended well; throws Error with the failed rank's exit code and last lines
+// otherwise.
+void spawn(int ranks, const RankFunction& function);
+
+// Runs `function` on `ranks` threads over an in-process store. The first failure ends the others and is thrown, named.
+void run_threads(int ranks, const RankFunction& function, const InitOptions& options = {});
+
+}  // namespace reigen

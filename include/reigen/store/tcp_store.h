@@ -1,0 +1,49 @@
+// The store over TCP: one server a job, any number of clients.
+//
+// A client opens with a handshake that carries the protocol version and the job's identity; who does not know it is
+// refused before anything else is read, and a stranger can never make the server hold more than a few hundred bytes. A
+// server that dies is seen by its clients at the next call (PeerLost, rank 0).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "reigen/base/deadline.h"
+#include "reigen/store/store.h"
+
+namespace reigen::store {
+
+struct TcpStoreServerOptions {
+  std::string host = "127.0.0.1";  // the interface to listen on; "0.0.0.0" or "::" for every one
+  std::uint16_t port = 0;          // 0: the kernel picks a free one, which is never taken by somebody else
+  std::string job = {};            // identity of the job; clients must send the same
+};
+
+// Serves from a thread of its own until it is destroyed. Throws BackendError (69) when the port is taken, naming it.
+class TcpStoreServer {
+ public:
+  explicit TcpStoreServer(const TcpStoreServerOptions& options);
+  ~TcpStoreServer();
+  TcpStoreServer(const TcpStoreServer&) = delete;  // a listening socket has one owner
+  TcpStoreServer& operator=(const TcpStoreServer&) = delete;
+
+  std::uint16_t port() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct TcpStoreOptions {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0;
+  std::string job = {};
+  Deadline connect_deadline =
+      Deadline::after(std::chrono::seconds(60));  // retries until then: the server may start later
+};
+
+// Throws Timeout (nobody listens there), or BackendError with exit code 76 when another job or version answers.
+std::shared_ptr<Store> connect_tcp_store(const TcpStoreOptions& options);
+
+}  // namespace reigen::store

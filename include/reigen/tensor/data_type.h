@@ -1,0 +1,16 @@
+// Element types of LibTorch and of the communicator, one to one.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include "reigen/comm/types.h"
+
+namespace reigen::tensor {
+
+// Throws InvalidArgument, naming the type, for those that no communicator moves as numbers (bool, complex, quantized,
+// fp8).
+comm::DataType to_data_type(at::ScalarType type);
+
+at::ScalarType to_scalar_type(comm::DataType type);
+
+}  // namespace reigen::tensor

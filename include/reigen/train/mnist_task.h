@@ -1,0 +1,39 @@
+// Handwritten digits: the convolutional network of models/mnist_cnn.h, cross entropy, share of right answers.
+// Thread rule: as Task.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <string>
+
+#include "reigen/models/mnist_cnn.h"
+#include "reigen/train/task.h"
+
+namespace reigen::train {
+
+struct MnistOptions {
+  std::string path = {};               // folder of MNIST's IDX files; empty: the digits that data/digits.h draws
+  c10::ScalarType type = c10::kFloat;  // or kDouble: of weights and inputs
+};
+
+class MnistTask final : public Task {
+ public:
+  explicit MnistTask(const MnistOptions& options = {});
+
+  const std::string& name() const override;
+  models::MnistCnn& module() override { return model_; }
+  data::DatasetPtr training_data() override;  // throws as data::mnist
+  data::DatasetPtr test_data() override;
+  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
+  Scores score(const at::Tensor& input, const at::Tensor& target) override;
+
+ private:
+  data::DatasetPtr open(data::Split split) const;
+
+  MnistOptions options_;
+  models::MnistCnn model_;
+  data::DatasetPtr training_;
+  data::DatasetPtr test_;
+};
+
+}  // namespace reigen::train

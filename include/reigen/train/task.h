@@ -1,0 +1,58 @@
+// What is trained: a model, its data, its loss and its score. Knows nothing of ranks, batches or files.
+//
+//   struct Mine : reigen::train::Task { ... };
+//   Mine task;
+//   reigen::train::Trainer(task, world, {.config = config}).fit();
+//
+// Thread rule: a task belongs to one rank; the datasets it gives are asked from the loader's threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "reigen/data/dataset.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace reigen::train {
+
+// Sums over samples, so that those of batches and ranks add up.
+struct Scores {
+  double loss_sum = 0;
+  std::int64_t correct = 0;
+  std::int64_t count = 0;
+
+  double loss() const { return count > 0 ? loss_sum / static_cast<double>(count) : 0.0; }
+  double accuracy() const { return count > 0 ? static_cast<double>(correct) / static_cast<double>(count) : 0.0; }
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  Task() = default;
+  Task(const Task&) = delete;  // owns a model
+  Task& operator=(const Task&) = delete;
+
+  virtual const std::string& name() const = 0;  // in messages and names of directories: "mnist"
+
+  virtual torch::nn::Module& module() = 0;
+
+  // Initial values, from the seed and the parameters' names alone. The default is nn::initialize.
+  virtual void initialize(std::uint64_t seed);
+
+  // Opened when first asked for; may be asked for more than once. The test data only when it is time to validate.
+  virtual data::DatasetPtr training_data() = 0;
+  virtual data::DatasetPtr test_data() = 0;
+
+  // Mean loss over the batch, from which backward() can run.
+  virtual at::Tensor loss(const at::Tensor& input, const at::Tensor& target) = 0;
+
+  // Called without gradients and in eval mode.
+  virtual Scores score(const at::Tensor& input, const at::Tensor& target) = 0;
+};
+
+}  // namespace reigen::train

@@ -1,0 +1,40 @@
+#include "base/environment.h"
+
+#include <cstdlib>
+
+namespace reigen::base {
+
+std::optional<std::string> get_environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
+
+namespace environment {
+
+const std::vector<Variable>& table() {
+  static const std::vector<Variable> kTable = {
+      {"REIGEN_LOG", "which log lines are shown on stderr", "error, warning (default), info, debug"},
+      {"REIGEN_STORE", "where the job's key/value store listens; set by `reigen run`", "tcp://host:port"},
+      {"REIGEN_JOB", "identity of the job; peers that do not know it are refused; set by `reigen run`", "any text"},
+      {"REIGEN_CONSOLE", "a terminal shows this rank's output through the launcher; set by `reigen run`",
+       "width in columns"},
+      {"REIGEN_TIMEOUT", "how long a collective waits for ranks that are alive but do not come",
+       "seconds (default 600)"},
+      {"REIGEN_SPAWN", "which call of spawn() this process was started for; set by spawn()", "a number"},
+      {"REIGEN_KEEP_MEMORY", "keep freed memory in the process instead of giving it back at every step",
+       "1 (default), 0"},
+  };
+  return kTable;
+}
+
+std::optional<std::string> log() { return get_environment("REIGEN_LOG"); }
+std::optional<std::string> store() { return get_environment("REIGEN_STORE"); }
+std::optional<std::string> job() { return get_environment("REIGEN_JOB"); }
+std::optional<std::string> console() { return get_environment("REIGEN_CONSOLE"); }
+std::optional<std::string> timeout() { return get_environment("REIGEN_TIMEOUT"); }
+std::optional<std::string> spawn() { return get_environment("REIGEN_SPAWN"); }
+std::optional<std::string> keep_memory() { return get_environment("REIGEN_KEEP_MEMORY"); }
+
+}  // namespace environment
+}  // namespace reigen::base

@@ -1,0 +1,34 @@
+// Every environment variable that Reigen itself defines, one function each; docs/environment.md is written from this
+// file. Variables of other launchers (torchrun, Slurm, MPI) are read in launch/environment.cc.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace reigen::base {
+
+// The raw value; empty counts as not set.
+std::optional<std::string> get_environment(const char* name);
+
+namespace environment {
+
+struct Variable {
+  const char* name;
+  const char* meaning;
+  const char* values;
+};
+
+const std::vector<Variable>& table();  // for docs and `reigen help environment`
+
+std::optional<std::string> log();    // REIGEN_LOG
+std::optional<std::string> store();  // REIGEN_STORE: tcp://host:port of the launcher's store
+std::optional<std::string> job();    // REIGEN_JOB: identity of the job, also the secret that peers must know
+std::optional<std::string>
+console();  // REIGEN_CONSOLE: "columns" of the terminal behind the launcher; not set: no terminal
+std::optional<std::string> timeout();      // REIGEN_TIMEOUT: seconds a collective may wait for a live peer
+std::optional<std::string> spawn();        // REIGEN_SPAWN: set by spawn() for the processes it starts
+std::optional<std::string> keep_memory();  // REIGEN_KEEP_MEMORY
+
+}  // namespace environment
+}  // namespace reigen::base

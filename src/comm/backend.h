@@ -1,0 +1,77 @@
+// What a communication engine must offer. Private: users see Communicator.
+//
+// An engine's operations are state machines that never block; the Engine (engine.h) moves them on from whichever thread
+// drives, one thread at a time, in the order of the calls. Sleeping is separate, so that one waiting routine serves
+// all.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/call.h"
+#include "reigen/base/error.h"
+
+namespace reigen::comm {
+
+// Where an operation stands after advance().
+enum class Step {
+  kBlocked,   // waits for other ranks
+  kMoved,     // did something, ask again
+  kPassedOn,  // this rank's part is done: the next operation may begin, though this one is not complete
+  kDone,      // complete
+};
+
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  // Makes the call visible to the other ranks; false while there is no room for it.
+  virtual bool try_post() = 0;
+  // Moves on as far as it can without waiting. Throws CollectiveMismatch and the like.
+  virtual Step advance() = 0;
+};
+
+// Why a group ended; travels to every rank so that all throw the same.
+struct AbortCause {
+  enum class Kind : std::uint32_t { kAborted, kPeerLost, kTimeout, kMismatch };
+  Kind kind = Kind::kAborted;
+  int rank = -1;  // the culprit, when one is known
+  std::string text = {};
+};
+
+[[noreturn]] void throw_cause(const AbortCause& cause);
+AbortCause cause_of(std::exception_ptr error);
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const std::string& name() const = 0;
+
+  virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;
+
+  // True when a thread per rank has a core of its own, so that spinning costs nobody anything.
+  virtual bool may_spin() const = 0;
+  // Calls `ready` once more after announcing the sleep, then sleeps until another rank or wake() rings, or `limit`
+  // passes.
+  virtual void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) = 0;
+  // Wakes this rank's sleeping threads.
+  virtual void wake() = 0;
+
+  // Looks after the ranks that `operation` waits for. Called every few milliseconds while waiting; `waited` is for how
+  // long. Throws PeerLost, Timeout or what another rank aborted with.
+  virtual void check_peers(const Operation& operation, std::chrono::nanoseconds waited) = 0;
+
+  // Sign of life, from the progress thread.
+  virtual void heartbeat() = 0;
+  // Tells the others that this rank is gone in good order. Called once, when nothing is under way any more.
+  virtual void leave() = 0;
+  // Tells all ranks that the group has ended, and never hands out this rank's memory again.
+  virtual void publish_abort(const AbortCause& cause) = 0;
+
+  virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+};
+
+}  // namespace reigen::comm

@@ -1,0 +1,124 @@
+#include "reigen/comm/communicator.h"
+
+#include "base/check.h"
+#include "base/log.h"
+#include "comm/engine.h"
+#include "comm/self/self_backend.h"
+#include "comm/shared_memory/shared_memory_backend.h"
+
+namespace reigen::comm {
+
+namespace {
+
+constexpr std::size_t kTagMax = 47;
+
+void check_options(const GroupOptions& o) {
+  REIGEN_CHECK(o.size >= 1, "a group needs at least one rank\n  got: size {}", o.size);
+  REIGEN_CHECK(o.rank >= 0 && o.rank < o.size, "rank out of range\n  got: {}   expected: 0 to {}", o.rank, o.size - 1);
+  REIGEN_CHECK(o.backend == "auto" || o.backend == "self" || o.backend == "shared_memory",
+               "unknown backend\n  got: \"{}\"   expected: auto, self or shared_memory", o.backend);
+  REIGEN_CHECK(o.backend != "self" || o.size == 1, "the backend \"self\" is for a group of one\n  got: size {}",
+               o.size);
+  REIGEN_CHECK(o.size == 1 || o.store != nullptr, "a group of {} ranks needs a store to find each other", o.size);
+}
+
+}  // namespace
+
+struct Communicator::Impl {
+  GroupOptions options;
+  std::string backend_name;
+  std::shared_ptr<Engine> engine;  // null in a group of one
+  std::exception_ptr ended;        // of a group of one
+
+  ~Impl() {
+    if (engine) engine->shut_down();
+  }
+
+  Work submit(Call call, const CallOptions& call_options) {
+    REIGEN_CHECK(call_options.tag.size() <= kTagMax,
+                 "[{}] the tag is too long\n  got: {} characters   expected: at most {}", name_of(call.kind),
+                 call_options.tag.size(), kTagMax);
+    REIGEN_CHECK(
+        call.count == 0 || call.kind == OperationKind::kBarrier || (call.input != nullptr && call.output != nullptr),
+        "[{}] null pointer for {} elements", name_of(call.kind), call.count);
+    REIGEN_CHECK(call.root >= 0 && call.root < options.size, "[{}] root out of range\n  got: {}   expected: 0 to {}",
+                 name_of(call.kind), call.root, options.size - 1);
+    REIGEN_CHECK(call.count <= SIZE_MAX / 2 / size_of(call.type) / static_cast<std::size_t>(options.size),
+                 "[{}] the count is too large\n  got: {} elements of {} on {} ranks", name_of(call.kind), call.count,
+                 name_of(call.type), options.size);
+    call.tag = call_options.tag;
+    if (!engine) {
+      if (ended) std::rethrow_exception(ended);
+      self::run(call);
+      return Work();
+    }
+    auto work = engine->submit(std::move(call), call_options.async && call_options.progress == Progress::kThread);
+    if (call_options.async) return Work(std::move(work));
+    engine->wait(*work, Deadline::never());
+    return Work();
+  }
+};
+
+Communicator::Communicator() : Communicator(GroupOptions{}) {}
+
+Communicator::Communicator(const GroupOptions& options) : impl_(std::make_shared<Impl>()) {
+  check_options(options);
+  impl_->options = options;
+  if (options.size == 1 && options.backend != "shared_memory") {
+    impl_->backend_name = self::backend_name();
+    return;
+  }
+  auto backend = shared_memory::make_backend(options);
+  impl_->backend_name = backend->name();
+  impl_->engine = std::make_shared<Engine>(std::move(backend), options.name, options.rank, options.size);
+  base::log_info("group \"{}\": rank {} of {}, backend {}", options.name, options.rank, options.size,
+                 impl_->backend_name);
+}
+
+int Communicator::rank() const { return impl_->options.rank; }
+int Communicator::size() const { return impl_->options.size; }
+const std::string& Communicator::name() const { return impl_->options.name; }
+const std::string& Communicator::backend() const { return impl_->backend_name; }
+
+Work Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                              const CallOptions& options) {
+  return impl_->submit({OperationKind::kAllReduce, input, output, count, type, op, 0, {}}, options);
+}
+
+Work Communicator::broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& options) {
+  return impl_->submit({OperationKind::kBroadcast, data, data, count, type, ReduceOp::kSum, root, {}}, options);
+}
+
+Work Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
+                              const CallOptions& options) {
+  return impl_->submit({OperationKind::kAllGather, input, output, count, type, ReduceOp::kSum, 0, {}}, options);
+}
+
+Work Communicator::barrier(const CallOptions& options) { return impl_->submit({}, options); }
+
+std::shared_ptr<void> Communicator::allocate(std::size_t bytes) {
+  return impl_->engine ? impl_->engine->backend().allocate(bytes) : self::allocate(bytes);
+}
+
+void Communicator::poll() {
+  if (impl_->engine) impl_->engine->poll();
+}
+
+void Communicator::abort(const std::string& cause) {
+  if (impl_->engine) {
+    impl_->engine->abort(cause);
+  } else if (!impl_->ended) {
+    impl_->ended =
+        std::make_exception_ptr(Aborted(fmt::format("rank 0 of 1 ended group \"{}\": {}", impl_->options.name, cause)));
+  }
+}
+
+void Work::wait() const { wait(Deadline::never()); }
+
+void Work::wait(const Deadline& deadline) const {
+  if (state_) state_->engine->wait(*state_, deadline);
+}
+
+bool Work::is_completed() const { return !state_ || state_->completed.load(std::memory_order_acquire); }
+
+}  // namespace reigen::comm

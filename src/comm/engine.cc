@@ -1,0 +1,289 @@
+#include "comm/engine.h"
+
+#include <fmt/format.h>
+
+#include "comm/pause.h"
+
+namespace reigen::comm {
+
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr auto kSpinFor =
+    microseconds(60);  // with a core for each rank: a peer that comes soon is met without a system call
+constexpr auto kYieldFor = microseconds(50);    // with more ranks than cores: let the others run
+constexpr auto kSleepSlice = milliseconds(20);  // so often the peers are looked after
+constexpr auto kHeartbeat = milliseconds(500);
+
+}  // namespace
+
+const char* name_of(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kAllReduce: return "all_reduce";
+    case OperationKind::kBroadcast: return "broadcast";
+    case OperationKind::kAllGather: return "all_gather";
+    case OperationKind::kBarrier: return "barrier";
+  }
+  return "?";
+}
+
+void throw_cause(const AbortCause& cause) {
+  switch (cause.kind) {
+    case AbortCause::Kind::kPeerLost: throw PeerLost(cause.rank, cause.text);
+    case AbortCause::Kind::kTimeout: throw Timeout(cause.text);
+    case AbortCause::Kind::kMismatch: throw CollectiveMismatch(cause.text);
+    case AbortCause::Kind::kAborted: break;
+  }
+  throw Aborted(cause.text);
+}
+
+AbortCause cause_of(std::exception_ptr error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const PeerLost& e) {
+    return {AbortCause::Kind::kPeerLost, e.rank(), e.what()};
+  } catch (const Timeout& e) {
+    return {AbortCause::Kind::kTimeout, -1, e.what()};
+  } catch (const CollectiveMismatch& e) {
+    return {AbortCause::Kind::kMismatch, -1, e.what()};
+  } catch (const std::exception& e) {
+    return {AbortCause::Kind::kAborted, -1, e.what()};
+  }
+}
+
+Engine::Engine(std::unique_ptr<Backend> backend, std::string group, int rank, int size)
+    : backend_(std::move(backend)), group_(std::move(group)), rank_(rank), size_(size) {
+  progress_thread_ = std::thread([this] { progress_loop(); });
+}
+
+Engine::~Engine() { shut_down(); }
+
+void Engine::shut_down() {
+  {
+    std::unique_lock lock(queue_mutex_);
+    if (stop_) return;
+    thread_wanted_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, std::chrono::seconds(2), [&] { return queue_.empty(); });
+    stop_ = true;
+    changed_.notify_all();
+  }
+  backend_->wake();
+  if (progress_thread_.joinable()) progress_thread_.join();
+  std::lock_guard drive(drive_mutex_);
+  if (work_at(0)) {
+    fail(std::make_exception_ptr(
+        Aborted(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, group_))));
+  }
+  backend_->leave();
+}
+
+std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
+  auto work = std::make_shared<WorkState>();
+  work->engine = shared_from_this();
+  work->call = std::move(call);
+  {
+    std::lock_guard lock(queue_mutex_);
+    if (dead_)
+      throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
+                                size_, group_, cause_of(dead_).text));
+    work->sequence = next_sequence_++;
+    work->operation = backend_->start(work->call, work->sequence);
+    queue_.push_back(work);
+    if (thread) {
+      thread_wanted_ = true;
+      changed_.notify_all();
+    }
+  }
+  if (drive_mutex_.try_lock()) {
+    std::lock_guard drive(drive_mutex_, std::adopt_lock);
+    drive_once();
+  } else {
+    backend_->wake();  // the driver may sleep: let it post this call too
+  }
+  return work;
+}
+
+std::shared_ptr<WorkState> Engine::work_at(std::size_t position) {
+  std::lock_guard lock(queue_mutex_);
+  return position < queue_.size() ? queue_[position] : nullptr;
+}
+
+// Posts what is not visible yet, moves on what can move. True if anything happened. Holds drive_mutex_.
+bool Engine::drive_once() {
+  bool moved = false;
+  try {
+    for (std::size_t i = 0; const auto work = work_at(i); ++i) {
+      if (work->posted) continue;
+      if (!work->operation->try_post()) break;
+      work->posted = moved = true;
+    }
+    for (std::size_t i = 0; const auto work = work_at(i);) {
+      if (!work->posted || abort_wanted_.load()) break;
+      Step step = work->operation->advance();
+      while (step == Step::kMoved && !abort_wanted_.load()) {
+        moved = true;
+        step = work->operation->advance();
+      }
+      if (step == Step::kBlocked || step == Step::kMoved) break;
+      if (step == Step::kPassedOn) {
+        ++i;
+        continue;
+      }
+      moved = true;
+      // Operations complete in order: when a later one is done, so is this rank's oldest, which is asked again.
+      if (i == 0) complete_first();
+      i = 0;
+    }
+  } catch (...) {
+    fail(std::current_exception());
+    moved = true;
+  }
+  if (moved) since_ = Deadline::Clock::now();
+  return moved;
+}
+
+void Engine::complete_first() {
+  std::lock_guard lock(queue_mutex_);
+  if (queue_.empty()) return;
+  const auto work = queue_.front();
+  queue_.pop_front();
+  work->operation.reset();
+  work->completed.store(true, std::memory_order_release);
+  changed_.notify_all();
+}
+
+// Throws nothing: a lost peer fails the group. Holds drive_mutex_.
+void Engine::look_after_peers() {
+  const auto now = Deadline::Clock::now();
+  // A gap far longer than the sleep means that this process was stopped or computed: the others had no chance either.
+  if (now - last_look_ > std::chrono::seconds(1)) since_ = now;
+  last_look_ = now;
+  const auto head = work_at(0);
+  if (!head || !head->operation) return;
+  try {
+    backend_->check_peers(*head->operation, now - since_);
+  } catch (...) {
+    // What the lost rank did last may be just what was waited for.
+    if (!drive_once()) fail(std::current_exception());
+  }
+}
+
+// Drives until `finished` or the deadline; steps back when a waiting thread wants to drive. Holds drive_mutex_.
+void Engine::drive_until(const std::function<bool()>& finished, const Deadline& deadline) {
+  const auto patience = backend_->may_spin() ? kSpinFor : kYieldFor;
+  auto begin = Deadline::Clock::now();
+  while (!finished() && !abort_wanted_.load()) {
+    if (drive_once()) {
+      begin = Deadline::Clock::now();
+      continue;
+    }
+    if (deadline.expired()) return;
+    if (Deadline::Clock::now() - begin < patience) {
+      if (backend_->may_spin()) {
+        for (int i = 0; i < 16; ++i) pause_processor();
+      } else {
+        std::this_thread::yield();
+      }
+      continue;
+    }
+    bool moved = false;
+    backend_->sleep([&] { return (moved = drive_once()) || finished() || abort_wanted_.load(); },
+                    deadline.remaining(kSleepSlice));
+    if (moved) {
+      begin = Deadline::Clock::now();
+      continue;
+    }
+    look_after_peers();
+  }
+}
+
+void Engine::wait(WorkState& work, const Deadline& deadline) {
+  const auto done = [&] { return work.completed.load(std::memory_order_acquire); };
+  while (!done()) {
+    std::unique_lock drive(drive_mutex_, std::try_to_lock);
+    if (drive.owns_lock()) {
+      drive_until(done, deadline);
+      drive.unlock();
+      std::lock_guard lock(queue_mutex_);
+      changed_.notify_all();  // others may drive now
+    } else {
+      waiters_.fetch_add(1);
+      backend_->wake();
+      {
+        std::unique_lock lock(queue_mutex_);
+        changed_.wait_for(lock, deadline.remaining(milliseconds(1)), done);
+      }
+      waiters_.fetch_sub(1);
+    }
+    if (!done() && deadline.expired()) {
+      throw Timeout(
+          fmt::format("[{}] rank {} of {} group \"{}\" #{}: not complete at the caller's deadline; it goes on",
+                      name_of(work.call.kind), rank_, size_, group_, work.sequence));
+    }
+  }
+  if (work.error) std::rethrow_exception(work.error);
+}
+
+void Engine::poll() {
+  std::unique_lock drive(drive_mutex_, std::try_to_lock);
+  if (!drive.owns_lock()) return;
+  if (!drive_once() && Deadline::Clock::now() - last_look_ > kSleepSlice) look_after_peers();
+}
+
+// The driver may be copying into a caller's buffer: it must have stopped before the caller is told that it is over.
+void Engine::abort(const std::string& cause) {
+  abort_wanted_.store(true);
+  backend_->wake();
+  std::lock_guard drive(drive_mutex_);
+  fail(std::make_exception_ptr(
+      Aborted(fmt::format("rank {} of {} ended group \"{}\": {}", rank_, size_, group_, cause))));
+  abort_wanted_.store(false);
+}
+
+void Engine::fail(std::exception_ptr error) {
+  std::lock_guard lock(queue_mutex_);
+  if (!dead_) {
+    dead_ = error;
+    backend_->publish_abort(cause_of(error));
+  }
+  for (auto& work : queue_) {
+    work->error = dead_;
+    work->completed.store(true, std::memory_order_release);
+  }
+  queue_.clear();
+  changed_.notify_all();
+}
+
+void Engine::progress_loop() {
+  for (;;) {
+    backend_->heartbeat();
+    {
+      std::unique_lock lock(queue_mutex_);
+      changed_.wait_for(lock, kHeartbeat,
+                        [&] { return stop_ || (thread_wanted_ && !queue_.empty() && waiters_.load() == 0); });
+      if (stop_) return;
+      if (!thread_wanted_ || queue_.empty() || waiters_.load() > 0) continue;
+    }
+    std::unique_lock drive(drive_mutex_, std::try_to_lock);
+    if (!drive.owns_lock()) {
+      // Somebody drives already; look again when that changes.
+      std::unique_lock lock(queue_mutex_);
+      changed_.wait_for(lock, milliseconds(5));
+      continue;
+    }
+    const auto step_back = [&] {
+      std::lock_guard lock(queue_mutex_);
+      if (queue_.empty()) thread_wanted_ = false;
+      return queue_.empty() || stop_ || waiters_.load() > 0;
+    };
+    drive_until(step_back, Deadline::after(kHeartbeat));
+    drive.unlock();
+    std::lock_guard lock(queue_mutex_);
+    changed_.notify_all();
+  }
+}
+
+}  // namespace reigen::comm

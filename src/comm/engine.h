@@ -1,0 +1,87 @@
+// Runs a group's operations in the order of the calls, on whichever thread has reason to: the caller of a blocking
+// call, a thread that waits, one that polls, or the progress thread, which sleeps otherwise and gives signs of life.
+//
+// Locks: `queue_mutex_` guards the queue and is held for moments; `drive_mutex_` is held by the one thread that moves
+// operations on, also while it sleeps. Order: drive before queue.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "comm/backend.h"
+#include "reigen/base/deadline.h"
+#include "reigen/comm/work.h"
+
+namespace reigen::comm {
+
+class Engine;
+
+struct WorkState {
+  std::shared_ptr<Engine> engine;
+  Call call;
+  std::uint64_t sequence = 0;
+  std::unique_ptr<Operation> operation;
+  bool posted = false;
+  std::atomic<bool> completed{false};
+  std::exception_ptr error;  // written before `completed`
+};
+
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  Engine(std::unique_ptr<Backend> backend, std::string group, int rank, int size);
+  ~Engine();
+  Engine(const Engine&) = delete;  // a thread belongs to it
+  Engine& operator=(const Engine&) = delete;
+
+  // Enqueues the call and makes it visible to the other ranks if nobody else drives at the moment. `thread`: wake the
+  // progress thread for it.
+  std::shared_ptr<WorkState> submit(Call call, bool thread);
+  void wait(WorkState& work, const Deadline& deadline);
+  // Never waits; looks after the peers now and then, so that a dead one is noticed by a caller that only polls.
+  void poll();
+  void abort(const std::string& cause);
+  // Finishes what is queued, within a second or two; then stops the thread. Called when the last handle is gone.
+  void shut_down();
+
+  Backend& backend() { return *backend_; }
+
+ private:
+  bool drive_once();
+  std::shared_ptr<WorkState> work_at(std::size_t position);
+  void complete_first();
+  void look_after_peers();
+  void drive_until(const std::function<bool()>& finished, const Deadline& deadline);
+  void fail(std::exception_ptr error);
+  void progress_loop();
+
+  std::unique_ptr<Backend> backend_;
+  const std::string group_;
+  const int rank_;
+  const int size_;
+
+  std::mutex drive_mutex_;
+  std::mutex queue_mutex_;
+  std::condition_variable
+      changed_;  // a work completed, the driver stepped back, or the progress thread has something to do
+  std::deque<std::shared_ptr<WorkState>> queue_;
+  std::uint64_t next_sequence_ = 0;
+  std::exception_ptr dead_;
+  bool thread_wanted_ = false;
+  bool stop_ = false;
+  std::atomic<bool> abort_wanted_{false};  // the driver steps back, so that abort() can clear the queue
+  // Guarded by drive_mutex_: since when nothing has moved, and when the peers were last looked after.
+  Deadline::Clock::time_point since_ = Deadline::Clock::now();
+  Deadline::Clock::time_point last_look_ = since_;
+  std::atomic<int> waiters_{0};  // threads that would rather drive than wait for the progress thread
+  std::thread progress_thread_;
+};
+
+}  // namespace reigen::comm

@@ -1,0 +1,44 @@
+// One pass over P inputs: outputs[q][i] = op(inputs[0][i], ..., inputs[P-1][i]) for every q, added in the order of the
+// ranks.
+//
+// The kernels exist once as plain loops (kernels.inl) and are compiled for several instruction sets; the processor
+// picks at run time. All give the same bits: the order of additions is fixed and -ffp-contract=off forbids fused
+// multiply-add. Inputs may be outputs (in place): element i is read from everywhere before it is written.
+#pragma once
+
+#include <cstddef>
+
+#include "reigen/comm/types.h"
+
+namespace reigen::comm::reduce {
+
+struct Pass {
+  const std::byte* const* inputs = nullptr;  // one for each rank
+  std::byte* const* outputs = nullptr;       // where the result goes
+  int input_count = 0;
+  int output_count = 0;
+  std::size_t count = 0;  // elements
+  DataType type = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+};
+
+void run(const Pass& pass);
+
+// The instruction set that run() uses: "avx512", "avx2" or "portable".
+const char* instruction_set();
+
+// For tests: what this processor can run, portable first; and one of them by name.
+using Kernel = void (*)(const Pass& pass);
+Kernel kernel_for_test(const char* instruction_set);  // nullptr: not on this processor
+
+namespace portable {
+void run(const Pass& pass);
+}
+namespace avx2 {
+void run(const Pass& pass);
+}
+namespace avx512 {
+void run(const Pass& pass);
+}
+
+}  // namespace reigen::comm::reduce

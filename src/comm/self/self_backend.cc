@@ -1,0 +1,36 @@
+#include "comm/self/self_backend.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/check.h"
+#include "reigen/base/bytes.h"
+
+namespace reigen::comm::self {
+
+const std::string& backend_name() {
+  static const std::string name = "self";
+  return name;
+}
+
+void run(const Call& call) {
+  if (call.output == nullptr || call.input == call.output || call.count == 0) return;
+  std::memcpy(call.output, call.input, call.bytes());
+}
+
+std::shared_ptr<void> allocate(std::size_t bytes) {
+  const std::size_t size = (std::max<std::size_t>(bytes, 1) + 63) / 64 * 64;
+  void* data = std::aligned_alloc(64, size);
+  if (data == nullptr) {
+    throw IoError(Report{.what = "out of memory",
+                         .got = {},
+                         .expected = fmt::format("{} more", format_bytes(size)),
+                         .fix = "take a smaller model or batch"},
+                  ExitCode::kOsResource);
+  }
+  std::memset(data, 0, size);
+  return {data, [](void* pointer) { std::free(pointer); }};
+}
+
+}  // namespace reigen::comm::self

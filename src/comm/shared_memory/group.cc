@@ -1,0 +1,293 @@
+#include "comm/shared_memory/group.h"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <sstream>
+#include <thread>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace reigen::comm::shared_memory {
+
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {
+  return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout, nullptr, 0);
+}
+
+void ring(RankPage& page) {
+  page.bell.fetch_add(1);
+  futex(&page.bell, FUTEX_WAKE, INT32_MAX, nullptr);
+}
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof(name) - 1);
+  return name[0] == '\0' ? "localhost" : name;
+}
+
+std::string list_of(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ", ")); }
+
+}  // namespace
+
+std::string describe(const Descriptor& d) {
+  std::string text = name_of(d.kind);
+  if (d.kind != OperationKind::kBarrier) {
+    text += fmt::format("({} {}", d.count, name_of(d.type));
+    if (d.kind == OperationKind::kAllReduce) text += fmt::format(", {}", name_of(d.op));
+    if (d.kind == OperationKind::kBroadcast) text += fmt::format(", root {}", d.root);
+    text += ")";
+  }
+  if (d.tag[0] != '\0') text += fmt::format(" \"{}\"", d.tag);
+  return text;
+}
+
+Group::Group(const GroupOptions& options)
+    : options_(options), heap_(std::make_shared<Heap>()), peers_(static_cast<std::size_t>(options.size)) {
+  auto& own = peers_[static_cast<std::size_t>(rank())];
+  own.segment = Segment::create((sizeof(RankPage) + 4095) / 4096 * 4096);
+  own.page = new (own.segment->data()) RankPage;
+  own.host = host_name();
+  own.pid = ::getpid();
+  cores_for_all_ = static_cast<long>(size()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
+  join();
+}
+
+Group::~Group() { leave(); }
+
+void Group::leave() {
+  if (page().state.load() != RankState::kAlive) return;
+  page().state.store(RankState::kLeft);
+  for (auto& peer : peers_) {
+    if (peer.page != nullptr && peer.page != &page()) ring(*peer.page);
+  }
+}
+
+std::string Group::announcement() const {
+  const auto& own = peers_[static_cast<std::size_t>(rank())];
+  const SegmentAddress& page = own.segment->address();
+  const SegmentAddress& heap = heap_->directory_address();
+  return fmt::format("{} {} {} {} {} {} {} {} {}", kPageVersion, own.host, page.pid, page.fd, page.inode, page.size,
+                     heap.fd, heap.inode, heap.size);
+}
+
+void Group::open_peer(int rank, const std::string& announcement) {
+  auto& peer = peers_[static_cast<std::size_t>(rank)];
+  std::istringstream in(announcement);
+  std::uint32_t version = 0;
+  SegmentAddress page;
+  SegmentAddress heap;
+  in >> version >> peer.host >> page.pid >> page.fd >> page.inode >> page.size >> heap.fd >> heap.inode >> heap.size;
+  if (!in || version != kPageVersion) {
+    throw BackendError(Report{.what = fmt::format("rank {} runs another version of the shared memory protocol", rank),
+                              .got = fmt::format("version {}", version),
+                              .expected = fmt::format("version {}", kPageVersion),
+                              .fix = "start all ranks from one build"},
+                       ExitCode::kJobMismatch);
+  }
+  heap.pid = page.pid;
+  peer.pid = page.pid;
+  if (page.pid != ::getpid()) {
+    peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, page.pid, 0)));
+    if (!peer.pidfd && errno == ESRCH)
+      throw PeerLost(rank, fmt::format("{} ended while the group was forming", who(rank)));
+    // Without pidfd (an old kernel, a sandbox) a death is seen by the missing heartbeat.
+    if (!peer.pidfd) base::log_warning("pidfd_open: {}; the death of a rank is seen late", base::errno_text(errno));
+  }
+  try {
+    if (rank != this->rank()) peer.segment = Segment::open(page);
+    peer.heap = std::make_unique<PeerHeap>(heap);
+  } catch (const IoError& error) {
+    throw BackendError(
+        Report{.what = fmt::format("rank {} (host {}) cannot reach the shared memory of {}", this->rank(),
+                                   peers_[static_cast<std::size_t>(this->rank())].host, who(rank)),
+               .got = error.what(),
+               .expected = "all ranks on one machine",
+               .fix = "run on one machine: ranks on several need a network backend, which this version does not have"});
+  }
+  peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
+}
+
+void Group::join() {
+  const auto store = store::make_prefix_store(options_.store, "group/" + options_.name);
+  const Deadline deadline = Deadline::after(options_.join_timeout);
+  if (store->add(fmt::format("joined/{}", rank()), 1) != 1) {
+    throw InvalidArgument(Report{
+        .what = fmt::format("rank {} joins group \"{}\" twice", rank(), options_.name),
+        .got = {},
+        .expected = "one communicator of a name in a job, each rank once",
+        .fix = "give the second group another name (GroupOptions::name), or start every rank with its own RANK"});
+  }
+  store->set(fmt::format("rank/{}", rank()), announcement());
+  std::string failure;
+  for (int q = 0; q < size(); ++q) {
+    std::string text;
+    try {
+      text = store->get(fmt::format("rank/{}", q), deadline);
+    } catch (const Timeout&) {
+      std::vector<int> missing;
+      for (int r = 0; r < size(); ++r) {
+        if (!store->try_get(fmt::format("rank/{}", r))) missing.push_back(r);
+      }
+      throw Timeout(
+          Report{.what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", rank(), size(),
+                                     options_.name, duration_cast<seconds>(options_.join_timeout).count()),
+                 .got = fmt::format("{} ranks", size() - static_cast<int>(missing.size())),
+                 .expected = fmt::format("{} ranks; missing: {}", size(), list_of(missing)),
+                 .fix = "see what the missing ranks printed; every rank must create its groups in the same order"});
+    }
+    try {
+      open_peer(q, text);
+    } catch (const Error& error) {
+      if (failure.empty()) failure = error.what();
+    }
+  }
+  // All go on, or nobody does.
+  if (!failure.empty()) store->compare_and_set("failure", std::nullopt, failure);
+  if (store->add("opened", 1) == size()) store->set("complete", store->try_get("failure").value_or(""));
+  const std::string verdict = store->get("complete", deadline);
+  if (!verdict.empty()) throw BackendError(verdict);
+}
+
+bool Group::met(const Need& need) {
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [&](const Peer& peer) { return (peer.page->*need.counter).load() >= need.value; });
+}
+
+void Group::advance(std::atomic<std::uint64_t> RankPage::*counter, std::uint64_t value) {
+  (page().*counter).store(value);
+  ring_others();
+}
+
+void Group::ring_others() {
+  for (auto& peer : peers_) {
+    if (peer.page != &page() && peer.page->sleepers.load() > 0) ring(*peer.page);
+  }
+}
+
+void Group::ring_own() { ring(page()); }
+
+void Group::sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
+  page().sleepers.fetch_add(1);
+  const std::uint32_t seen = page().bell.load();
+  if (!ready() && limit.count() > 0) {
+    const auto whole = duration_cast<seconds>(limit);
+    const timespec timeout{static_cast<time_t>(whole.count()), static_cast<long>((limit - whole).count())};
+    futex(&page().bell, FUTEX_WAIT, seen, &timeout);
+  }
+  page().sleepers.fetch_sub(1);
+}
+
+std::string Group::who(int rank) const {
+  const auto& peer = peers_[static_cast<std::size_t>(rank)];
+  return fmt::format("rank {} (host {}, pid {})", rank, peer.host, peer.pid);
+}
+
+std::string Group::last_call(int rank) const {
+  const RankPage& page = *peers_[static_cast<std::size_t>(rank)].page;
+  const std::uint64_t posted = page.posted.load();
+  if (posted == 0) return "it had not called anything yet";
+  return fmt::format("its last call was #{} {}", posted - 1, describe(page.ring[(posted - 1) % kRingSlots]));
+}
+
+void Group::throw_lost(int rank, const std::string& how, const std::string& what) const {
+  throw PeerLost(
+      rank, to_string(Report{.what = fmt::format("{} {}, group \"{}\" cannot go on", who(rank), how, options_.name),
+                             .got = last_call(rank),
+                             .expected = fmt::format("{}, for which the others wait", what),
+                             .fix = "see what that rank printed, then resume from the last checkpoint"}));
+}
+
+void Group::check_alive(int rank, const std::string& what) const {
+  const auto& peer = peers_[static_cast<std::size_t>(rank)];
+  if (peer.page->state.load() == RankState::kLeft) throw_lost(rank, "left the group", what);
+  if (!peer.pidfd) return;
+  pollfd poll{peer.pidfd.get(), POLLIN, 0};
+  if (::poll(&poll, 1, 0) == 1) throw_lost(rank, "died", what);
+}
+
+void Group::check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) {
+  auto& peer = peers_[static_cast<std::size_t>(rank)];
+  const auto now = std::chrono::steady_clock::now();
+  const std::uint64_t beat = peer.page->heartbeat.load();
+  if (beat != peer.heartbeat) {
+    peer.heartbeat = beat;
+    peer.heartbeat_seen = now;
+  }
+  const auto silent = std::min<std::chrono::nanoseconds>(now - peer.heartbeat_seen, waited);
+  if (silent > options_.heartbeat_timeout) {
+    throw_lost(rank,
+               fmt::format("has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach",
+                           duration_cast<seconds>(silent).count()),
+               what);
+  }
+}
+
+void Group::check_patience(const std::vector<int>& missing, const std::string& what, std::chrono::nanoseconds waited) {
+  if (waited < options_.report_after) reported_ = false;
+  if (waited >= options_.timeout) {
+    throw Timeout(
+        Report{.what = fmt::format("{}: waited {} s for ranks that are alive but do not come", what,
+                                   duration_cast<seconds>(waited).count()),
+               .got = fmt::format("rank {}: {}", missing.front(), last_call(missing.front())),
+               .expected = fmt::format("the same call on ranks {}", list_of(missing)),
+               .fix = "look for a branch that only some ranks take, or allow more time (REIGEN_TIMEOUT=seconds)"});
+  }
+  if (waited >= options_.report_after && !reported_) {
+    reported_ = true;
+    base::log_warning("{}: waiting for {} s for ranks {}; {} {}; giving up after {} s", what,
+                      duration_cast<seconds>(waited).count(), list_of(missing), who(missing.front()),
+                      last_call(missing.front()), duration_cast<seconds>(options_.timeout).count());
+  }
+}
+
+void Group::throw_if_aborted() const {
+  for (const auto& peer : peers_) {
+    if (peer.page->state.load() != RankState::kAborted) continue;
+    throw_cause({static_cast<AbortCause::Kind>(peer.page->cause_kind), peer.page->cause_rank, peer.page->cause});
+  }
+}
+
+void Group::throw_unreachable(int rank, const std::string& why, const std::string& what) const {
+  throw_if_aborted();
+  throw_lost(rank, fmt::format("died ({})", why), what);
+}
+
+void Group::check(const Need& need, const Need& last, const std::string& what, std::chrono::nanoseconds waited) {
+  throw_if_aborted();
+  std::vector<int> missing;
+  for (int q = 0; q < size(); ++q) {
+    if (q == rank()) continue;
+    if ((page_of(q).*last.counter).load() < last.value) check_alive(q, what);
+    if ((page_of(q).*need.counter).load() < need.value) missing.push_back(q);
+  }
+  if (missing.empty()) return;
+  for (const int q : missing) check_heartbeat(q, what, waited);
+  check_patience(missing, what, waited);
+}
+
+void Group::publish_abort(const AbortCause& cause) {
+  heap_->quarantine();
+  if (page().state.load() == RankState::kAborted) return;
+  page().cause_kind = static_cast<std::uint32_t>(cause.kind);
+  page().cause_rank = cause.rank;
+  const std::size_t length = std::min(cause.text.size(), sizeof(page().cause) - 1);
+  std::memcpy(page().cause, cause.text.data(), length);
+  page().state.store(RankState::kAborted);
+  for (auto& peer : peers_) {
+    if (peer.page != &page()) ring(*peer.page);
+  }
+}
+
+}  // namespace reigen::comm::shared_memory

@@ -1,0 +1,93 @@
+// The ranks of a group on one machine: finding each other, seeing who is alive, sleeping and waking.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/backend.h"
+#include "comm/shared_memory/page.h"
+#include "reigen/comm/communicator.h"
+
+namespace reigen::comm::shared_memory {
+
+// A counter of the page that every rank must bring to `value`.
+struct Need {
+  std::atomic<std::uint64_t> RankPage::*counter = nullptr;
+  std::uint64_t value = 0;
+};
+
+class Group {
+ public:
+  // Blocks until all ranks have mapped each other's pages. Throws Timeout naming who did not come, BackendError when
+  // ranks cannot reach each other's memory.
+  explicit Group(const GroupOptions& options);
+  ~Group();
+  Group(const Group&) = delete;  // other ranks hold its page
+  Group& operator=(const Group&) = delete;
+
+  int rank() const { return options_.rank; }
+  int size() const { return options_.size; }
+  const GroupOptions& options() const { return options_; }
+  RankPage& page() { return *peers_[static_cast<std::size_t>(rank())].page; }
+  RankPage& page_of(int rank) { return *peers_[static_cast<std::size_t>(rank)].page; }
+  std::byte* resolve(int rank, const Location& location) {
+    return peers_[static_cast<std::size_t>(rank)].heap->resolve(location);
+  }
+  Heap& heap() { return *heap_; }
+
+  bool met(const Need& need);
+  // Counts, then wakes the ranks that sleep.
+  void advance(std::atomic<std::uint64_t> RankPage::*counter, std::uint64_t value);
+  void ring_others();
+  void ring_own();
+  void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
+
+  // Throws when one of the ranks that have not met `need` is dead, stopped or gone, or when the wait has lasted too
+  // long. `what` names the waiting operation.
+  void check(const Need& need, const Need& last, const std::string& what, std::chrono::nanoseconds waited);
+  // Throws what another rank aborted with, if one has.
+  void throw_if_aborted() const;
+  // A rank's memory cannot be mapped: it ended, or another rank ended the group.
+  [[noreturn]] void throw_unreachable(int rank, const std::string& why, const std::string& what) const;
+  void leave();
+  void publish_abort(const AbortCause& cause);
+  bool cores_for_all() const { return cores_for_all_; }
+
+ private:
+  struct Peer {
+    std::shared_ptr<Segment> segment;
+    RankPage* page = nullptr;
+    std::unique_ptr<PeerHeap> heap;
+    std::string host;
+    pid_t pid = 0;
+    UniqueFd pidfd;  // none for ranks of this process
+    std::uint64_t heartbeat = 0;
+    std::chrono::steady_clock::time_point heartbeat_seen;
+  };
+
+  void join();
+  void open_peer(int rank, const std::string& announcement);
+  std::string announcement() const;
+  std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
+  std::string last_call(int rank) const;  // what it last did
+  [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
+  void check_alive(int rank, const std::string& what) const;
+  void check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited);
+  void check_patience(const std::vector<int>& missing, const std::string& what, std::chrono::nanoseconds waited);
+
+  GroupOptions options_;
+  std::shared_ptr<Heap> heap_;
+  std::vector<Peer> peers_;
+  bool cores_for_all_ = true;
+  bool reported_ = false;
+};
+
+// "all_reduce(100 float32, sum) \"step 3\"": how calls are named in messages.
+std::string describe(const Descriptor& descriptor);
+
+}  // namespace reigen::comm::shared_memory

@@ -1,0 +1,125 @@
+#include "comm/shared_memory/heap.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/check.h"
+#include "reigen/base/bytes.h"
+
+namespace reigen::comm::shared_memory {
+
+namespace {
+
+constexpr std::size_t kSegmentBytes = 4 * kMiB;  // small requests share segments of this size
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kLine = 64;
+
+std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Heap::Heap()
+    : directory_segment_(Segment::create(round_up(sizeof(HeapDirectory), kPage))),
+      directory_(new (directory_segment_->data()) HeapDirectory) {}
+
+void Heap::add_segment(std::size_t size) {
+  REIGEN_CHECK(segments_.size() < kSegmentsMax,
+               "too many pieces of shared memory: {} in use; allocate fewer, larger buffers", segments_.size());
+  auto segment = Segment::create(size);
+  const auto number = static_cast<std::uint32_t>(segments_.size());
+  directory_->segments[number] = segment->address();
+  directory_->count.store(number + 1, std::memory_order_release);
+  by_address_[segment->data()] = number;
+  free_.push_back({number, 0, size, false});
+  segments_.push_back(std::move(segment));
+}
+
+std::byte* Heap::take(std::size_t size, std::size_t alignment) {
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    const std::size_t begin = round_up(it->offset, alignment);
+    if (begin + size > it->offset + it->size) continue;
+    const FreeBlock block = *it;
+    it = free_.erase(it);
+    const std::size_t end = begin + size;
+    if (end < block.offset + block.size)
+      it = free_.insert(it, {block.segment, end, block.offset + block.size - end, block.used});
+    if (begin > block.offset) free_.insert(it, {block.segment, block.offset, begin - block.offset, block.used});
+    std::byte* data = segments_[block.segment]->data() + begin;
+    if (block.used) std::memset(data, 0, size);
+    return data;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<void> Heap::allocate(std::size_t bytes) {
+  if (bytes > SIZE_MAX / 2)
+    throw InvalidArgument(fmt::format("allocate: {} bytes are more than any machine has", bytes));
+  const std::size_t size = round_up(std::max<std::size_t>(bytes, 1), kLine);
+  const std::size_t alignment = size >= kPage ? kPage : kLine;
+  std::lock_guard lock(mutex_);
+  std::byte* data = take(size, alignment);
+  if (data == nullptr) {
+    add_segment(round_up(std::max(size, kSegmentBytes), 2 * kMiB));
+    data = take(size, alignment);
+  }
+  REIGEN_ASSERT(data != nullptr, "{} bytes do not fit into a fresh segment", size);
+  return {data, [heap = shared_from_this(), size](void* pointer) {
+            heap->give_back(static_cast<std::byte*>(pointer), size);
+          }};
+}
+
+void Heap::give_back(std::byte* data, std::size_t size) {
+  std::lock_guard lock(mutex_);
+  if (quarantined_) return;
+  const auto owner = std::prev(by_address_.upper_bound(data));
+  const FreeBlock block{owner->second, static_cast<std::size_t>(data - owner->first), size, true};
+  const auto before = [](const FreeBlock& a, const FreeBlock& b) {
+    return std::pair(a.segment, a.offset) < std::pair(b.segment, b.offset);
+  };
+  auto it = free_.insert(std::upper_bound(free_.begin(), free_.end(), block, before), block);
+  const auto touch = [](const FreeBlock& a, const FreeBlock& b) {
+    return a.segment == b.segment && a.offset + a.size == b.offset && a.used == b.used;
+  };
+  if (std::next(it) != free_.end() && touch(*it, *std::next(it))) {
+    it->size += std::next(it)->size;
+    it = std::prev(free_.erase(std::next(it)));
+  }
+  if (it != free_.begin() && touch(*std::prev(it), *it)) {
+    std::prev(it)->size += it->size;
+    free_.erase(it);
+  }
+}
+
+Location Heap::locate(const void* pointer, std::size_t bytes) const {
+  const auto* data = static_cast<const std::byte*>(pointer);
+  std::lock_guard lock(mutex_);
+  const auto after = by_address_.upper_bound(data);
+  if (after == by_address_.begin()) return {};
+  const auto [begin, number] = *std::prev(after);
+  if (data + bytes > begin + segments_[number]->size()) return {};
+  return {number, 1, static_cast<std::uint64_t>(data - begin)};
+}
+
+void Heap::quarantine() {
+  std::lock_guard lock(mutex_);
+  quarantined_ = true;
+  free_.clear();
+}
+
+PeerHeap::PeerHeap(const SegmentAddress& directory)
+    : directory_segment_(Segment::open(directory)),
+      directory_(reinterpret_cast<const HeapDirectory*>(directory_segment_->data())) {}
+
+std::byte* PeerHeap::resolve(const Location& location) {
+  if (location.segment >= segments_.size()) segments_.resize(location.segment + 1);
+  auto& segment = segments_[location.segment];
+  if (segment == nullptr) {
+    REIGEN_ASSERT(location.segment < directory_->count.load(std::memory_order_acquire),
+                  "segment {} was never announced", location.segment);
+    segment = Segment::open(directory_->segments[location.segment]);
+  }
+  return segment->data() + location.offset;
+}
+
+}  // namespace reigen::comm::shared_memory

@@ -1,0 +1,83 @@
+// A rank's heap of shared memory, and the view that other ranks have of it.
+//
+// The owner hands out blocks; a block is named by (segment number, offset) to the others, who map segments when they
+// first meet them. The heap's directory is itself a segment, so its address is all that a peer must know.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "comm/shared_memory/segment.h"
+
+namespace reigen::comm::shared_memory {
+
+inline constexpr std::size_t kSegmentsMax = 1024;
+
+// The first bytes of the directory segment: entries below `count` never change.
+struct HeapDirectory {
+  std::atomic<std::uint32_t> count{0};
+  std::array<SegmentAddress, kSegmentsMax> segments{};
+};
+
+// Where a buffer lies in its owner's heap.
+struct Location {
+  std::uint32_t segment = 0;
+  std::uint32_t visible = 0;  // 0: not in the heap, other ranks cannot reach it
+  std::uint64_t offset = 0;
+};
+
+// Thread rule: any thread. Kept alive by the blocks it handed out.
+class Heap : public std::enable_shared_from_this<Heap> {
+ public:
+  Heap();
+
+  // Zeroed, aligned to 64 bytes (to a page from 4 KiB up). Throws IoError (71).
+  std::shared_ptr<void> allocate(std::size_t bytes);
+  // The place of [pointer, pointer + bytes); not visible if any of it is foreign.
+  Location locate(const void* pointer, std::size_t bytes) const;
+  // From now on nothing freed is handed out again: a late peer may still write there.
+  void quarantine();
+
+  const SegmentAddress& directory_address() const { return directory_segment_->address(); }
+
+ private:
+  struct FreeBlock {
+    std::uint32_t segment;
+    std::size_t offset;
+    std::size_t size;
+    bool used;  // held data once: must be zeroed
+  };
+
+  std::byte* take(std::size_t size, std::size_t alignment);
+  void add_segment(std::size_t size);
+  void give_back(std::byte* data, std::size_t size);
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<Segment> directory_segment_;
+  HeapDirectory* directory_;
+  std::vector<std::shared_ptr<Segment>> segments_;
+  std::map<const std::byte*, std::uint32_t> by_address_;  // begin of a segment -> its number
+  std::vector<FreeBlock> free_;                           // ordered by (segment, offset), neighbours of one kind merged
+  bool quarantined_ = false;
+};
+
+// Another rank's heap as this rank sees it. Used by one thread at a time.
+class PeerHeap {
+ public:
+  explicit PeerHeap(const SegmentAddress& directory);
+  // Throws IoError when the owner is gone before its segment was ever mapped here.
+  std::byte* resolve(const Location& location);
+
+ private:
+  std::shared_ptr<Segment> directory_segment_;
+  const HeapDirectory* directory_;
+  std::vector<std::shared_ptr<Segment>> segments_;
+};
+
+}  // namespace reigen::comm::shared_memory

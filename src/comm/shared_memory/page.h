@@ -1,0 +1,58 @@
+// The page of shared memory through which a rank speaks to the others. Only its owner writes it, but for the bell.
+//
+// Progress is told by counters that only grow, never by locks: a rank that is killed leaves nothing locked. All
+// accesses to counters are sequentially consistent, because a sleeper announces itself (sleepers) and looks again,
+// while the others count and then look for sleepers: one of the two must see the other.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/call.h"
+#include "comm/shared_memory/heap.h"
+
+namespace reigen::comm::shared_memory {
+
+inline constexpr std::uint32_t kPageVersion = 1;
+inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
+inline constexpr std::size_t kTagBytes = 48;
+inline constexpr std::size_t kStagingBytes =
+    256 * 1024;  // stays in the second-level cache while it is copied and added
+
+// What a rank called, for the others to compare and to find its memory.
+struct Descriptor {
+  std::uint64_t sequence;
+  std::uint64_t count;
+  OperationKind kind;
+  DataType type;
+  ReduceOp op;
+  std::int32_t root;
+  Location input;
+  Location output;
+  char tag[kTagBytes];
+};
+
+enum class RankState : std::uint32_t { kAlive, kLeft, kAborted };
+
+struct RankPage {
+  std::uint32_t version = kPageVersion;
+  alignas(64) std::atomic<std::uint64_t> posted{0};    // operations whose descriptors are in the ring
+  alignas(64) std::atomic<std::uint64_t> arrived{0};   // rounds whose input lies in the staging area
+  alignas(64) std::atomic<std::uint64_t> verified{0};  // operations whose descriptors this rank has compared
+  std::atomic<std::uint64_t> finished{0};              // rounds of which this rank has done its part
+  alignas(64) std::atomic<std::uint32_t> bell{0};      // futex: rung by others
+  std::atomic<std::uint32_t> sleepers{0};
+  alignas(64) std::atomic<std::uint64_t> heartbeat{0};
+  std::atomic<RankState> state{RankState::kAlive};
+  std::uint32_t cause_kind = 0;  // written before `state` becomes kAborted
+  std::int32_t cause_rank = -1;
+  char cause[2048] = {};
+  alignas(64) std::array<Descriptor, kRingSlots> ring{};
+  alignas(4096) std::array<std::byte, kStagingBytes> staging{};
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would not survive the death of its holder");
+
+}  // namespace reigen::comm::shared_memory

@@ -1,0 +1,132 @@
+#include "comm/shared_memory/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "base/available_memory.h"
+#include "base/check.h"
+#include "reigen/base/bytes.h"
+
+namespace reigen::comm::shared_memory {
+
+namespace {
+
+// The address space is one for the whole process, so is the table of what is mapped in it.
+std::mutex& table_mutex() {
+  // Never destroyed: blocks in global variables may outlive every other static object.
+  static auto& mutex = *new std::mutex;
+  return mutex;
+}
+std::map<std::uint64_t, std::weak_ptr<Segment>>& table_of_mappings() {
+  static auto& table = *new std::map<std::uint64_t, std::weak_ptr<Segment>>;
+  return table;
+}
+
+std::uint64_t inode_of(int fd) {
+  struct stat status {};
+  REIGEN_SYSCALL(::fstat(fd, &status));
+  return static_cast<std::uint64_t>(status.st_ino);
+}
+
+[[noreturn]] void throw_no_memory(std::size_t size, const std::string& why) {
+  throw IoError(
+      Report{.what = fmt::format("no shared memory: {}", why),
+             .got = {},
+             .expected = fmt::format("{} more", format_bytes(size)),
+             .fix = "start fewer ranks, take a smaller model or batch, or raise the memory limit (free -h, ulimit -a)"},
+      ExitCode::kOsResource);
+}
+
+// In pieces: a signal interrupts the call, which then begins that piece anew.
+void take_memory(int fd, std::size_t size) {
+  constexpr std::size_t kPiece = 64 * kMiB;
+  for (std::size_t begin = 0; begin < size;) {
+    const std::size_t bytes = std::min(kPiece, size - begin);
+    const int error = ::posix_fallocate(fd, static_cast<off_t>(begin), static_cast<off_t>(bytes));
+    if (error == 0) {
+      begin += bytes;
+    } else if (error != EINTR) {
+      throw_no_memory(size, base::errno_text(error));
+    }
+  }
+}
+
+}  // namespace
+
+Segment::Segment(UniqueFd fd, const SegmentAddress& address)
+    : fd_(std::move(fd)), address_(address), size_(address.size) {
+  void* mapped = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  if (mapped == MAP_FAILED) throw_no_memory(size_, base::errno_text(errno));
+  data_ = static_cast<std::byte*>(mapped);
+}
+
+Segment::~Segment() {
+  {
+    std::lock_guard lock(table_mutex());
+    const auto it = table_of_mappings().find(address_.inode);
+    if (it != table_of_mappings().end() && it->second.expired()) table_of_mappings().erase(it);
+  }
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+std::shared_ptr<Segment> Segment::create(std::size_t size) {
+  // The kernel would rather kill somebody than refuse.
+  if (const auto available = base::available_memory(); !available.source.empty() && size > available.bytes) {
+    throw_no_memory(size, fmt::format("{} left ({})", format_bytes(available.bytes), available.source));
+  }
+  UniqueFd fd(REIGEN_SYSCALL(::memfd_create("reigen", MFD_CLOEXEC)));
+  take_memory(fd.get(), size);
+  SegmentAddress address;
+  address.pid = static_cast<std::int32_t>(::getpid());
+  address.fd = fd.get();
+  address.inode = inode_of(fd.get());
+  address.size = size;
+  std::lock_guard lock(table_mutex());
+  std::shared_ptr<Segment> segment(new Segment(std::move(fd), address));
+  table_of_mappings()[address.inode] = segment;
+  return segment;
+}
+
+std::shared_ptr<Segment> Segment::open(const SegmentAddress& address) {
+  if (address.pid == static_cast<std::int32_t>(::getpid())) {
+    std::lock_guard lock(table_mutex());
+    const auto it = table_of_mappings().find(address.inode);
+    std::shared_ptr<Segment> segment = it == table_of_mappings().end() ? nullptr : it->second.lock();
+    if (segment == nullptr)
+      throw IoError("shared memory of a rank of this process is gone: its communicator was destroyed",
+                    ExitCode::kPeerLost);
+    return segment;
+  }
+  const std::string path = fmt::format("/proc/{}/fd/{}", address.pid, address.fd);
+  const int opened = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (opened < 0) {
+    const int error = errno;
+    throw IoError(Report{.what = fmt::format("cannot open the shared memory of process {}: {}", address.pid,
+                                             base::errno_text(error)),
+                         .got = path,
+                         .expected = "a process of the same user, machine and container",
+                         .fix = "start all ranks on one machine by one user, or use a network backend"},
+                  error == ENOENT ? ExitCode::kPeerLost : base::exit_code_of_errno(error));
+  }
+  UniqueFd fd(opened);
+  const std::uint64_t inode = inode_of(fd.get());
+  struct stat status {};
+  REIGEN_SYSCALL(::fstat(fd.get(), &status));
+  if (inode != address.inode || static_cast<std::uint64_t>(status.st_size) != address.size) {
+    throw IoError(
+        fmt::format(
+            "descriptor {} of process {} is not the shared memory it announced: the ranks are on different machines, "
+            "or the process was replaced",
+            address.fd, address.pid),
+        ExitCode::kUnavailable);
+  }
+  return std::shared_ptr<Segment>(new Segment(std::move(fd), address));
+}
+
+}  // namespace reigen::comm::shared_memory

@@ -1,0 +1,44 @@
+#include "comm/shared_memory/shared_memory_backend.h"
+
+#include "comm/shared_memory/collectives.h"
+#include "comm/shared_memory/group.h"
+
+namespace reigen::comm::shared_memory {
+
+namespace {
+
+class SharedMemoryBackend : public Backend {
+ public:
+  explicit SharedMemoryBackend(const GroupOptions& options) : group_(options) {}
+
+  const std::string& name() const override { return name_; }
+  std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
+    return std::make_unique<Collective>(group_, pipeline_, call, sequence);
+  }
+  bool may_spin() const override { return group_.cores_for_all(); }
+  void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
+    group_.sleep(ready, limit);
+  }
+  void wake() override { group_.ring_own(); }
+  void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
+    const auto& collective = static_cast<const Collective&>(operation);
+    group_.check(collective.need(), collective.last_need(), collective.describe(), waited);
+  }
+  void heartbeat() override { group_.page().heartbeat.fetch_add(1); }
+  void leave() override { group_.leave(); }
+  void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.heap().allocate(bytes); }
+
+ private:
+  const std::string name_ = "shared_memory";
+  Group group_;
+  Pipeline pipeline_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
+  return std::make_unique<SharedMemoryBackend>(options);
+}
+
+}  // namespace reigen::comm::shared_memory

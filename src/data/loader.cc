@@ -1,0 +1,158 @@
+#include "reigen/data/loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+#include "base/check.h"
+#include "data/prefetcher.h"
+#include "reigen/base/error.h"
+#include "reigen/data/sampler.h"
+
+namespace reigen::data {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::int64_t global_batch_of(const LoaderOptions& options, int world_size) {
+  REIGEN_CHECK(options.batch_size.has_value() != options.global_batch.has_value(),
+               "set either batch_size (per rank) or global_batch (of all ranks), not {}",
+               options.batch_size ? "both" : "neither");
+  if (options.global_batch) {
+    REIGEN_CHECK(*options.global_batch >= 1, "global_batch must be at least 1, got {}", *options.global_batch);
+    return *options.global_batch;
+  }
+  REIGEN_CHECK(*options.batch_size >= 1, "batch_size must be at least 1, got {}", *options.batch_size);
+  REIGEN_CHECK(*options.batch_size <= std::numeric_limits<std::int64_t>::max() / world_size,
+               "batch_size {} on {} ranks is too large", *options.batch_size, world_size);
+  return *options.batch_size * world_size;
+}
+
+SamplerOptions sampler_options(const Dataset& data, const LoaderOptions& options, int world_size) {
+  REIGEN_CHECK(options.limit >= 0, "limit must be at least 1, or 0 for all samples, got {}", options.limit);
+  const std::int64_t size = options.limit > 0 ? std::min(options.limit, data.size()) : data.size();
+  if (size < 1) throw DataError(fmt::format("the dataset '{}' is empty", data.name()));
+  return {.size = size,
+          .global_batch = global_batch_of(options, world_size),
+          .shuffle = options.shuffle,
+          .seed = options.seed,
+          .drop_last = options.drop_last};
+}
+
+}  // namespace
+
+struct Loader::State {
+  State(DatasetPtr dataset, const LoaderOptions& chosen, int own_rank, int ranks)
+      : data(std::move(dataset)),
+        options(chosen),
+        rank(own_rank),
+        world_size(ranks),
+        sampler(sampler_options(*data, chosen, ranks)) {}
+
+  // The order of the epoch asked for last is kept: it costs a pass over all samples.
+  std::shared_ptr<const Order> order(std::int64_t epoch) const {
+    const std::lock_guard lock(mutex);
+    if (!cached || cached_epoch != epoch) {
+      cached = std::make_shared<const Order>(sampler.order(epoch));
+      cached_epoch = epoch;
+    }
+    return cached;
+  }
+
+  Batch make(const Order& order, std::int64_t epoch, std::int64_t start, std::int64_t step) const {
+    const Range global = sampler.positions(start, step);
+    const Range own = share_of(global, rank, world_size);
+    Batch batch;
+    batch.count = own.count();
+    batch.global_count = global.count();
+    batch.weight = static_cast<double>(batch.count * world_size) / static_cast<double>(batch.global_count);
+    batch.epoch = epoch;
+    batch.step = start / sampler.options().global_batch + step;
+    batch.position = global.end;
+    batch.indices.reserve(static_cast<std::size_t>(batch.count));
+    for (std::int64_t position = own.begin; position < own.end; ++position) batch.indices.push_back(order[position]);
+    const std::int64_t stand_in = order[global.begin];
+    const std::span<const std::int64_t> indices(batch.indices);
+    Samples samples = data->gather(indices.empty() ? std::span(&stand_in, 1) : indices);
+    batch.input = std::move(samples.input);
+    batch.target = std::move(samples.target);
+    return batch;
+  }
+
+  const DatasetPtr data;
+  const LoaderOptions options;
+  const int rank;
+  const int world_size;
+  const Sampler sampler;
+  mutable std::atomic<std::int64_t> waited_ns{0};
+
+ private:
+  mutable std::mutex mutex;
+  mutable std::shared_ptr<const Order> cached;
+  mutable std::int64_t cached_epoch = 0;
+};
+
+struct Epoch::Impl {
+  Impl(std::shared_ptr<const Loader::State> loader, std::int64_t epoch, std::int64_t start)
+      : state(std::move(loader)),
+        prefetcher(state->sampler.steps(start), state->options.workers, state->options.prefetch,
+                   [own = state.get(), order = state->order(epoch), epoch, start](std::int64_t step) {
+                     return own->make(*order, epoch, start, step);
+                   }) {}
+
+  std::shared_ptr<const Loader::State> state;
+  Prefetcher prefetcher;  // its threads use the state: it goes first
+  std::optional<Batch> current;
+};
+
+Epoch::Epoch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Epoch::Epoch(Epoch&&) noexcept = default;
+Epoch& Epoch::operator=(Epoch&&) noexcept = default;
+Epoch::~Epoch() = default;
+
+Batch* Epoch::next() {
+  const auto begin = Clock::now();
+  impl_->current.reset();  // before the wait: its memory can serve the next batch
+  impl_->current = impl_->prefetcher.next();
+  const auto waited = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
+  impl_->state->waited_ns.fetch_add(waited.count(), std::memory_order_relaxed);
+  return impl_->current ? &*impl_->current : nullptr;
+}
+
+Loader::Loader(DatasetPtr data, const LoaderOptions& options, int rank, int world_size) {
+  REIGEN_CHECK(data != nullptr, "a loader needs a dataset");
+  REIGEN_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank {} is outside of a group of {}", rank,
+               world_size);
+  REIGEN_CHECK(options.workers >= 0 && options.workers <= 1024, "workers must be in 0..1024, got {}", options.workers);
+  REIGEN_CHECK(options.prefetch >= 1 && options.prefetch <= 65536, "prefetch must be in 1..65536, got {}",
+               options.prefetch);
+  state_ = std::make_shared<const State>(std::move(data), options, rank, world_size);
+}
+
+Epoch Loader::epoch(std::int64_t epoch, std::int64_t start_position) const {
+  return Epoch(std::make_unique<Epoch::Impl>(state_, epoch, start_position));
+}
+
+std::int64_t Loader::size() const { return state_->sampler.options().size; }
+
+std::int64_t Loader::global_batch() const { return state_->sampler.options().global_batch; }
+
+std::int64_t Loader::steps(std::int64_t start_position) const { return state_->sampler.steps(start_position); }
+
+std::vector<std::int64_t> Loader::global_indices(const Batch& batch) const {
+  const auto order = state_->order(batch.epoch);
+  std::vector<std::int64_t> indices;
+  for (std::int64_t p = batch.position - batch.global_count; p < batch.position; ++p) indices.push_back((*order)[p]);
+  return indices;
+}
+
+double Loader::wait_seconds() const {
+  return static_cast<double>(state_->waited_ns.load(std::memory_order_relaxed)) * 1e-9;
+}
+
+}  // namespace reigen::data

@@ -1,0 +1,45 @@
+// The random numbers of one item (an epoch's order, one image), in a row: Philox counted by (purpose, item, draw), so
+// that any item can be had without the ones before it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/philox.h"
+
+namespace reigen::data {
+
+// What the numbers are for, so that no two uses of one seed share them.
+enum class Purpose : std::uint32_t { kOrder = 1, kTrainDigit = 2, kTestDigit = 3 };
+
+class RandomStream {
+ public:
+  RandomStream(std::uint64_t seed, Purpose purpose, std::uint64_t item)
+      : seed_(seed), item_(item), counter_(std::uint64_t{static_cast<std::uint32_t>(purpose)} << 32) {}
+
+  std::uint32_t next() {
+    if (used_ == block_.size()) {
+      block_ = base::philox(seed_, counter_++, item_);
+      used_ = 0;
+    }
+    return block_[used_++];
+  }
+  std::uint64_t next64() {
+    const std::uint64_t low = next();
+    return low | std::uint64_t{next()} << 32;
+  }
+  // In [low, high), in 2^32 steps.
+  double uniform(double low, double high) { return low + (high - low) * base::unit_interval(next()); }
+  // In 0..bound-1.
+  std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(std::uint64_t{next()} * bound >> 32); }
+
+ private:
+  std::uint64_t seed_;
+  std::uint64_t item_;
+  std::uint64_t counter_;
+  std::array<std::uint32_t, 4> block_{};
+  std::size_t used_ = 4;
+};
+
+}  // namespace reigen::data

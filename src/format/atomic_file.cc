@@ -1,0 +1,114 @@
+#include "reigen/format/atomic_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "base/check.h"
+#include "reigen/base/error.h"
+
+namespace reigen::format {
+namespace {
+
+ExitCode code_of(int error) {
+  const ExitCode code = base::exit_code_of_errno(error);
+  return code == ExitCode::kInputMissing ? ExitCode::kIo : code;  // a missing folder of an output is no missing input
+}
+
+const char* fix_of(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR: return "create the folder first";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "choose a folder that may be written to";
+    case ENOSPC:
+    case EDQUOT: return "free space or choose another folder";
+    default: return "choose another path";
+  }
+}
+
+[[noreturn]] void fail(const std::filesystem::path& path, const char* call, int error) {
+  throw IoError(Report{.what = fmt::format("cannot write '{}'", path.string()),
+                       .got = fmt::format("{} from {}", base::errno_text(error), call),
+                       .fix = fix_of(error)},
+                code_of(error));
+}
+
+// The lock keeps two processes from writing into one temporary file. A file that was renamed between open and flock is
+// somebody's finished output: open again.
+UniqueFd open_locked(const std::filesystem::path& path, const std::string& temporary) {
+  for (;;) {
+    UniqueFd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+    if (!fd && errno == EINTR) continue;
+    if (!fd) fail(path, "open", errno);
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw IoError(Report{.what = fmt::format("cannot write '{}'", path.string()),
+                           .got = fmt::format("'{}' is locked by another process", temporary),
+                           .fix = "write to another folder, or end the other job"},
+                    ExitCode::kOutputLocked);
+    }
+    struct stat mine {};
+    struct stat named {};
+    if (::fstat(fd.get(), &mine) != 0) fail(path, "fstat", errno);
+    if (::stat(temporary.c_str(), &named) != 0 || named.st_ino != mine.st_ino || named.st_dev != mine.st_dev) continue;
+    if (::ftruncate(fd.get(), 0) != 0) fail(path, "ftruncate", errno);
+    return fd;
+  }
+}
+
+void sync_folder(const std::filesystem::path& path) {
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) fail(path, "open of its folder", errno);
+  // Some network file systems cannot sync a folder and say EINVAL; the rename stands all the same.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) fail(path, "fsync of its folder", errno);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)), temporary_(path_.string() + ".tmp"), fd_(open_locked(path_, temporary_)) {}
+
+AtomicFile::~AtomicFile() {
+  if (fd_) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  REIGEN_ASSERT(fd_, "write() after commit() on '{}'", path_.string());
+  hash_.update(bytes);
+  bytes_ += bytes.size();
+  while (!bytes.empty()) {
+    const auto done = ::write(fd_.get(), bytes.data(), bytes.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) fail(path_, "write", errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+  }
+}
+
+void AtomicFile::commit() {
+  REIGEN_ASSERT(fd_, "commit() twice on '{}'", path_.string());
+  if (::fsync(fd_.get()) != 0) fail(path_, "fsync", errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "rename", errno);
+  fd_.reset();
+  sync_folder(path_);
+}
+
+FileHash write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+  return file.hash();
+}
+
+FileHash write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+  return write_file_atomically(path, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+}  // namespace reigen::format

@@ -1,0 +1,92 @@
+#include "launch/console.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace reigen::launch {
+
+namespace {
+
+// What poll promises to a pipe's writer (PIPE_BUF); a terminal takes it too.
+constexpr std::size_t kWriteSize = 4096;
+
+// Without automatic wrapping the terminal cuts the line, whatever its characters are wide.
+constexpr std::string_view kClearLine = "\r\033[K";
+constexpr std::string_view kNoWrap = "\033[?7l";
+constexpr std::string_view kWrap = "\033[?7h";
+
+}  // namespace
+
+Console::Console(int output, int error)
+    : descriptors_{output, error}, terminal_(::isatty(output) == 1), error_on_terminal_(::isatty(error) == 1) {}
+
+int Console::columns() const {
+  winsize size{};
+  if (::ioctl(descriptors_[0], TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+bool Console::shares_terminal(Stream stream) const { return stream == Stream::kOutput || error_on_terminal_; }
+
+void Console::line(Stream stream, std::string_view prefix, std::string_view text) {
+  if (shares_terminal(stream)) clear_progress();
+  std::string bytes(prefix);
+  bytes += text;
+  bytes += '\n';
+  push(stream, bytes);
+}
+
+void Console::progress(std::string_view prefix, std::string_view text) {
+  if (!terminal_) return;
+  std::string bytes(kClearLine);
+  bytes += kNoWrap;
+  bytes += prefix;
+  bytes += text;
+  bytes += kWrap;
+  push(Stream::kOutput, bytes);
+  progress_shown_ = true;
+}
+
+void Console::clear_progress() {
+  if (progress_shown_) push(Stream::kOutput, kClearLine);
+  progress_shown_ = false;
+}
+
+void Console::push(Stream stream, std::string_view bytes) {
+  if (is_closed(stream) || bytes.empty()) return;
+  queued_ += bytes.size();
+  const bool extend = queue_.size() > (written_ > 0 ? 1U : 0U) && queue_.back().stream == stream &&
+                      queue_.back().bytes.size() < 16 * kWriteSize;
+  if (extend) {
+    queue_.back().bytes += bytes;
+  } else {
+    queue_.push_back({stream, std::string(bytes)});
+  }
+}
+
+int Console::waits_for() const {
+  return queue_.empty() ? -1 : descriptors_[static_cast<std::size_t>(queue_.front().stream)];
+}
+
+void Console::write_some() {
+  if (queue_.empty()) return;
+  const Chunk& chunk = queue_.front();
+  const std::size_t size = std::min(kWriteSize, chunk.bytes.size() - written_);
+  const ssize_t done = ::write(waits_for(), chunk.bytes.data() + written_, size);
+  if (done < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (done < 0) {
+    // EPIPE, or the disk behind it is full: nobody can be told there. The other stream goes on.
+    closed_[static_cast<std::size_t>(chunk.stream)] = true;
+  }
+  written_ += done < 0 ? chunk.bytes.size() - written_ : static_cast<std::size_t>(done);
+  if (written_ < chunk.bytes.size()) return;
+  queued_ -= chunk.bytes.size();
+  queue_.pop_front();
+  written_ = 0;
+}
+
+}  // namespace reigen::launch

@@ -1,0 +1,58 @@
+// The launcher's own stdout and stderr: one writer for the lines of all ranks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "reigen/base/deadline.h"
+
+namespace reigen::launch {
+
+enum class Stream { kOutput = 0, kError = 1 };
+
+// Lines are queued and written when the other side takes them, so that a paused terminal or a slow reader never keeps
+// the launcher from its signals and ranks. The order of lines is kept between the two streams. Thread rule: one thread
+// at a time.
+class Console {
+ public:
+  Console(int output, int error);
+
+  bool is_terminal() const { return terminal_; }
+  int columns() const;  // of the terminal, 80 if it does not say
+
+  void line(Stream stream, std::string_view prefix, std::string_view text);
+  // Redraws the progress line, cut at the terminal's edge; nothing without a terminal.
+  void progress(std::string_view prefix, std::string_view text);
+  void clear_progress();
+
+  bool is_closed(Stream stream) const { return closed_[static_cast<std::size_t>(stream)]; }  // its reader is gone
+  bool is_full() const { return queued_ >= kMaxQueued; }                                     // stop reading from ranks
+  bool is_empty() const { return queue_.empty(); }
+
+  int waits_for() const;  // the descriptor that must become writable; -1: nothing to write
+  void write_some();      // call it when that is so
+
+ private:
+  static constexpr std::size_t kMaxQueued = std::size_t{1} << 20;
+  struct Chunk {
+    Stream stream;
+    std::string bytes;
+  };
+
+  void push(Stream stream, std::string_view bytes);
+  bool shares_terminal(Stream stream) const;
+
+  std::array<int, 2> descriptors_;
+  std::array<bool, 2> closed_ = {false, false};
+  bool terminal_ = false;
+  bool error_on_terminal_ = false;
+  bool progress_shown_ = false;
+  std::deque<Chunk> queue_;
+  std::size_t queued_ = 0;
+  std::size_t written_ = 0;  // of the first chunk
+};
+
+}  // namespace reigen::launch

@@ -1,0 +1,99 @@
+#include "launch/ending.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <string_view>
+#include <tuple>
+
+#include "launch/signals.h"
+#include "reigen/base/error.h"
+
+namespace reigen::launch {
+
+namespace {
+
+constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
+constexpr int kPeerLost = static_cast<int>(ExitCode::kPeerLost);
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string_view hint(const Ending& cause) {
+  switch (cause.signal) {
+    case SIGKILL: return "somebody killed it, or memory ran out: `dmesg | grep -i oom` names what the kernel killed";
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGILL:
+    case SIGFPE: return "a crash: `ulimit -c unlimited` keeps a core file to open with gdb";
+    case SIGABRT: return "an assertion or an exception that nobody caught: see its last lines";
+    case SIGPIPE: return "nobody reads its output any more";
+    default: return {};
+  }
+}
+
+}  // namespace
+
+void set_status(Ending& ending, int code, int status) {
+  if (code == CLD_EXITED) {
+    ending.exit_code = status;
+  } else {
+    ending.signal = status;
+  }
+}
+
+const Ending* root_cause(const std::vector<Ending>& endings) {
+  const auto order = [](const Ending& e) {
+    return std::tuple(e.consequence, e.code() == kPeerLost, e.round, e.signal == 0, e.rank);
+  };
+  const Ending* first = nullptr;
+  for (const Ending& ending : endings) {
+    if (!ending.ok() && (first == nullptr || order(ending) < order(*first))) first = &ending;
+  }
+  return first;
+}
+
+int code_after_stop(const std::vector<Ending>& endings, int signal, bool killed) {
+  std::vector<Ending> failures;
+  bool stopped = false;
+  bool struck = false;
+  for (const Ending& ending : endings) {
+    const bool by_us = ending.signal == signal || (killed && ending.signal == SIGKILL);
+    stopped = stopped || ending.code() == kStopped;
+    struck = struck || by_us;
+    if (!ending.ok() && !by_us && ending.code() != kStopped) failures.push_back(ending);
+  }
+  if (const Ending* cause = root_cause(failures); cause != nullptr) return cause->code();
+  if (struck) return 128 + signal;
+  return stopped ? kStopped : 0;
+}
+
+std::string failure_report(const Ending& cause, int ranks, const Stopped& stopped, const std::string& last_lines) {
+  const std::string how = cause.signal != 0 ? fmt::format("killed by {} ({})", signal_name(cause.signal), cause.signal)
+                                            : fmt::format("exit code {}", cause.exit_code);
+  std::string text;
+  if (stopped.rank >= 0) {
+    text += fmt::format("reigen: rank {} (pid {}) was stopped (SIGSTOP, state T) and kept the others waiting\n",
+                        stopped.rank, stopped.pid);
+  }
+  text += fmt::format("reigen: rank {} of {} failed: {}\n", cause.rank, ranks, how);
+  text += fmt::format("  host {}, pid {}, after {:.1f} s\n", host_name(), cause.pid,
+                      std::chrono::duration<double>(cause.run_time).count());
+  if (const std::string_view words = hint(cause); !words.empty()) text += fmt::format("  hint: {}\n", words);
+  if (last_lines.empty()) return text;
+  text += "  its last lines:\n";
+  for (std::size_t begin = 0; begin < last_lines.size();) {
+    const std::size_t end = std::min(last_lines.find('\n', begin), last_lines.size());
+    text += "    " + last_lines.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return text;
+}
+
+}  // namespace reigen::launch

@@ -1,0 +1,306 @@
+#include "reigen/launch/environment.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <optional>
+
+#include "base/check.h"
+#include "base/environment.h"
+#include "launch/node_list.h"
+#include "reigen/base/error.h"
+
+namespace reigen::launch {
+
+namespace {
+
+using base::get_environment;
+
+constexpr int kMaxWorld = 1 << 24;
+
+[[noreturn]] void refuse(const std::string& source, const std::string& what, const std::string& got,
+                         const std::string& expected, const std::string& fix = {}) {
+  throw InvalidArgument({.what = fmt::format("[{}] {}", source, what), .got = got, .expected = expected, .fix = fix});
+}
+
+// Reads numbers from the environment; every complaint names the launcher, the variable and its value.
+class Reader {
+ public:
+  explicit Reader(std::string source) : source_(std::move(source)) {}
+
+  std::optional<int> number(const char* name, int low, int high) const {
+    const auto text = get_environment(name);
+    if (!text) return std::nullopt;
+    int value = 0;
+    const char* end = text->data() + text->size();
+    const auto [stop, error] = std::from_chars(text->data(), end, value);
+    if (error != std::errc() || stop != end) {
+      refuse(source_, fmt::format("{} is not a number", name), fmt::format("{}={}", name, *text), "a whole number");
+    }
+    if (value < low || value > high) {
+      refuse(source_, fmt::format("{} is out of range", name), fmt::format("{}={}", name, *text),
+             fmt::format("{} to {}", low, high));
+    }
+    return value;
+  }
+
+  int needed(const char* name, int low, int high) const {
+    const auto value = number(name, low, high);
+    if (!value) {
+      refuse(source_, fmt::format("{} is not set", name), "nothing", fmt::format("a number from {} to {}", low, high),
+             "start the program with reigen run, torchrun, mpirun or srun, which set all variables of a job");
+    }
+    return *value;
+  }
+
+  std::string needed_text(const char* name, const std::string& fix) const {
+    const auto text = get_environment(name);
+    if (!text) refuse(source_, fmt::format("{} is not set", name), "nothing", "a value", fix);
+    return *text;
+  }
+
+ private:
+  std::string source_;
+};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+bool is_this_host(const std::string& name) {
+  const auto short_name = [](const std::string& host) { return host.substr(0, host.find('.')); };
+  return name == "localhost" || name == "::1" || name.starts_with("127.") ||
+         short_name(name) == short_name(host_name());
+}
+
+// The same on every node of a job, another one for other jobs and users (FNV-1a).
+std::uint16_t port_of_job(const std::string& job) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  for (const char c : fmt::format("{}/{}", job, ::geteuid()))
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return static_cast<std::uint16_t>(20000 + hash % 20000);
+}
+
+void set_ranks(Environment& e, const Reader& reader, const char* rank, const char* size) {
+  e.world_size = reader.needed(size, 1, kMaxWorld);
+  e.rank = reader.needed(rank, 0, e.world_size - 1);
+}
+
+// The node's index where the launcher does not say it: ranks are placed in blocks.
+int node_of(const Environment& e) { return e.rank / e.local_world_size; }
+
+void set_torch_ranks(Environment& e, const Reader& reader) {
+  set_ranks(e, reader, "RANK", "WORLD_SIZE");
+  // A plain RANK/WORLD_SIZE job on one machine often leaves these out.
+  const bool one_host = e.world_size == 1 || is_this_host(get_environment("MASTER_ADDR").value_or(""));
+  e.local_world_size = reader.number("LOCAL_WORLD_SIZE", 1, e.world_size).value_or(one_host ? e.world_size : 1);
+  e.local_rank = reader.number("LOCAL_RANK", 0, e.local_world_size - 1).value_or(e.rank % e.local_world_size);
+  e.node_rank = reader.number("GROUP_RANK", 0, e.world_size - 1).value_or(node_of(e));
+}
+
+Environment from_reigen() {
+  Environment e;
+  e.source = "reigen";
+  const Reader reader(e.source);
+  set_torch_ranks(e, reader);
+  e.store = *base::environment::store();
+  e.job = reader.needed_text("REIGEN_JOB", "start the program with reigen run, which sets it");
+  e.master_address = get_environment("MASTER_ADDR").value_or("127.0.0.1");
+  return e;
+}
+
+// RANK and WORLD_SIZE set by hand inside of mpirun must tell the same as mpirun does.
+void check_against_mpi(const Environment& e) {
+  for (const auto& [rank, size] :
+       {std::pair{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, std::pair{"PMI_RANK", "PMI_SIZE"}}) {
+    const Reader reader(e.source);
+    const auto other_size = reader.number(size, 1, kMaxWorld);
+    const auto other_rank = reader.number(rank, 0, kMaxWorld);
+    if (!other_size || !other_rank || (*other_size == e.world_size && *other_rank == e.rank)) continue;
+    refuse(e.source, "two launchers disagree", fmt::format("RANK={} WORLD_SIZE={}", e.rank, e.world_size),
+           fmt::format("{}={} {}={}", rank, *other_rank, size, *other_size),
+           "unset RANK and WORLD_SIZE, mpirun says it all");
+  }
+}
+
+Environment from_torchrun() {
+  Environment e;
+  e.source = "torchrun";
+  const Reader reader(e.source);
+  set_torch_ranks(e, reader);
+  const auto run = get_environment("TORCHELASTIC_RUN_ID");
+  if (!run) check_against_mpi(e);
+  if (e.world_size == 1) return e;
+  e.master_address = reader.needed_text("MASTER_ADDR", "the host of rank 0; torchrun sets it");
+  const int port = reader.needed("MASTER_PORT", 1, 65534);
+  e.job = fmt::format("torchrun:{}:{}:{}", run.value_or(""), e.master_address, port);
+  // The agent listens on MASTER_PORT itself, with a protocol of its own.
+  const bool agent_store = get_environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+  e.master_port = static_cast<std::uint16_t>(agent_store ? port + 1 : port);
+  return e;
+}
+
+// Address, port and identity of jobs whose launcher gives no address.
+void set_meeting_point(Environment& e, const Reader& reader, const std::string& job, const std::string& first_host,
+                       bool one_host) {
+  e.job = job;
+  if (e.world_size == 1) return;
+  if (const auto address = get_environment("MASTER_ADDR")) {
+    e.master_address = *address;
+  } else if (one_host) {
+    e.master_address = "127.0.0.1";
+  } else if (!first_host.empty()) {
+    e.master_address = first_host;
+  } else {
+    e.master_address = reader.needed_text(
+        "MASTER_ADDR", "set it to the host of rank 0 (mpirun -x MASTER_ADDR=host, mpiexec -genv MASTER_ADDR host)");
+  }
+  const auto port = reader.number("MASTER_PORT", 1, 65535);
+  e.master_port = port ? static_cast<std::uint16_t>(*port) : port_of_job(job);
+}
+
+std::string first_slurm_host() {
+  for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
+    if (const auto list = get_environment(name)) return expand_node_list(name, *list).front();
+  }
+  return {};
+}
+
+Environment from_open_mpi() {
+  Environment e;
+  e.source = "Open MPI";
+  const Reader reader(e.source);
+  set_ranks(e, reader, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  e.local_world_size = reader.needed("OMPI_COMM_WORLD_LOCAL_SIZE", 1, e.world_size);
+  e.local_rank = reader.needed("OMPI_COMM_WORLD_LOCAL_RANK", 0, e.local_world_size - 1);
+  e.node_rank = node_of(e);
+  std::string job;
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"}) {
+    if (const auto value = get_environment(name)) job += ":" + *value;
+  }
+  const bool one_host = e.local_world_size == e.world_size;
+  set_meeting_point(e, reader, "openmpi" + job, first_slurm_host(), one_host);
+  return e;
+}
+
+// Hydra gives its processes no common name; on one host they have its proxy as an ancestor. Other PMI launchers: the
+// parent.
+std::string hydra_proxy() {
+  const std::string parent_pid = fmt::format("parent {}", ::getppid());
+  pid_t pid = ::getpid();
+  while (pid > 1) {
+    std::ifstream file(fmt::format("/proc/{}/stat", pid));
+    std::string text;
+    std::getline(file, text, '\0');
+    const std::size_t open = text.find('(');
+    const std::size_t close = text.rfind(')');
+    if (open == std::string::npos || close == std::string::npos || close + 4 > text.size()) return parent_pid;
+    if (text.substr(open + 1, close - open - 1).starts_with("hydra_pmi")) return fmt::format("{}", pid);
+    const char* parent = text.data() + close + 4;  // ") S 123"
+    if (std::from_chars(parent, text.data() + text.size(), pid).ec != std::errc()) return parent_pid;
+  }
+  return parent_pid;
+}
+
+Environment from_mpich() {
+  Environment e;
+  e.source = "MPICH";
+  const Reader reader(e.source);
+  set_ranks(e, reader, "PMI_RANK", "PMI_SIZE");
+  if (e.world_size > 1) {
+    e.local_world_size = reader.needed("MPI_LOCALNRANKS", 1, e.world_size);
+    e.local_rank = reader.needed("MPI_LOCALRANKID", 0, e.local_world_size - 1);
+  }
+  e.node_rank = node_of(e);
+  const bool one_host = e.local_world_size == e.world_size;
+  set_meeting_point(e, reader, {}, first_slurm_host(), one_host);
+  e.job = one_host ? fmt::format("mpich:{}:{}", host_name(), hydra_proxy())
+                   : fmt::format("mpich:{}:{}:{}", get_environment("SLURM_JOB_ID").value_or(""),
+                                 get_environment("MASTER_ADDR").value_or(first_slurm_host()),
+                                 get_environment("MASTER_PORT").value_or(""));
+  if (e.world_size > 1 && !get_environment("MASTER_PORT")) e.master_port = port_of_job(e.job);
+  return e;
+}
+
+// A step that srun started. Batch scripts and interactive shells have the job's variables too, but are one process;
+// their step has no number or one of the reserved ones (4294967290 and up).
+bool in_slurm_step() {
+  const auto step = get_environment("SLURM_STEP_ID");
+  if (!step || !get_environment("SLURM_PROCID")) return false;
+  std::uint64_t id = 0;
+  const auto [end, error] = std::from_chars(step->data(), step->data() + step->size(), id);
+  if (error != std::errc() || end != step->data() + step->size()) {
+    refuse("Slurm", "SLURM_STEP_ID is not a number", "SLURM_STEP_ID=" + *step, "a whole number");
+  }
+  constexpr std::uint64_t kFirstReserved = 4294967290U;
+  return id < kFirstReserved;
+}
+
+Environment from_slurm() {
+  Environment e;
+  e.source = "Slurm";
+  const Reader reader(e.source);
+  const bool step_size = get_environment("SLURM_STEP_NUM_TASKS").has_value();
+  set_ranks(e, reader, "SLURM_PROCID", step_size ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
+  const char* nodes_name = get_environment("SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES";
+  const int nodes = reader.number(nodes_name, 1, kMaxWorld).value_or(1);
+  e.node_rank = reader.number("SLURM_NODEID", 0, nodes - 1).value_or(0);
+  e.local_world_size = e.world_size / nodes;
+  for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
+    const auto text = get_environment(name);
+    if (!text) continue;
+    const std::vector<int> tasks = expand_tasks_per_node(name, *text);
+    if (static_cast<std::size_t>(e.node_rank) >= tasks.size()) {
+      refuse("Slurm", fmt::format("{} has no entry for node {}", name, e.node_rank), fmt::format("{}={}", name, *text),
+             fmt::format("{} nodes", nodes));
+    }
+    e.local_world_size = tasks[static_cast<std::size_t>(e.node_rank)];
+    break;
+  }
+  if (e.local_world_size < 1 || e.local_world_size > e.world_size) {
+    refuse("Slurm", "the tasks of this node do not fit the step",
+           fmt::format("{} of {}", e.local_world_size, e.world_size), "1 to all");
+  }
+  e.local_rank = reader.needed("SLURM_LOCALID", 0, e.local_world_size - 1);
+  const std::string job =
+      fmt::format("slurm:{}.{}", get_environment("SLURM_JOB_ID").value_or("0"), *get_environment("SLURM_STEP_ID"));
+  set_meeting_point(e, reader, job, first_slurm_host(), nodes == 1);
+  return e;
+}
+
+Environment detect_launcher() {
+  const bool rank = get_environment("RANK").has_value();
+  const bool size = get_environment("WORLD_SIZE").has_value();
+  if (base::environment::store()) return from_reigen();
+  if (get_environment("TORCHELASTIC_RUN_ID") || (rank && size)) return from_torchrun();
+  if (get_environment("OMPI_COMM_WORLD_RANK") || get_environment("OMPI_COMM_WORLD_SIZE")) return from_open_mpi();
+  // srun's own PMI sets PMI_RANK too; only Hydra adds the local rank.
+  const bool pmi = get_environment("PMI_RANK") || get_environment("PMI_SIZE");
+  if (pmi && (get_environment("MPI_LOCALRANKID") || !in_slurm_step())) return from_mpich();
+  if (in_slurm_step()) return from_slurm();
+  if (rank)
+    refuse("environment", "RANK is set but WORLD_SIZE is not", fmt::format("RANK={}", *get_environment("RANK")),
+           "both or none");
+  if (size && *get_environment("WORLD_SIZE") != "1") {
+    refuse("environment", "WORLD_SIZE is set but RANK is not",
+           fmt::format("WORLD_SIZE={}", *get_environment("WORLD_SIZE")), "both or none",
+           "unset it, or start the program with reigen run, torchrun, mpirun or srun");
+  }
+  return {};
+}
+
+}  // namespace
+
+Environment detect_environment() {
+  Environment e = detect_launcher();
+  if (e.source == "reigen" || e.source == "none") return e;
+  // A secret that the user adds: jobs of other people cannot guess it.
+  if (const auto secret = base::environment::job()) e.job += ":" + *secret;
+  return e;
+}
+
+}  // namespace reigen::launch

@@ -1,0 +1,197 @@
+#include "reigen/launch/job.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+
+#include "base/check.h"
+#include "base/environment.h"
+#include "base/log.h"
+#include "launch/console.h"
+#include "launch/guardian.h"
+#include "launch/program.h"
+#include "launch/rank_output.h"
+#include "launch/resources.h"
+#include "launch/signals.h"
+#include "launch/supervisor.h"
+#include "reigen/base/bytes.h"
+#include "reigen/base/error.h"
+#include "reigen/store/tcp_store.h"
+
+namespace reigen::launch {
+
+namespace {
+
+constexpr int kMaxRanks = 65536;
+constexpr std::size_t kDefaultMemory = 64 * kMiB;
+
+void check_options(const JobOptions& options) {
+  if (options.command.empty()) throw InvalidArgument("no program given", ExitCode::kUsage);
+  if (options.ranks < 1 || options.ranks > kMaxRanks) {
+    throw InvalidArgument({.what = "the number of ranks is out of range",
+                           .got = fmt::format("{}", options.ranks),
+                           .expected = fmt::format("1 to {}", kMaxRanks),
+                           .fix = "-n N with N at least 1"});
+  }
+  if (options.prefix != "auto" && options.prefix != "always" && options.prefix != "none") {
+    throw InvalidArgument({.what = "unknown prefix", .got = options.prefix, .expected = "auto, always or none"});
+  }
+  if (options.threads_per_rank < 0) {
+    throw InvalidArgument({.what = "the number of threads per rank is out of range",
+                           .got = fmt::format("{}", options.threads_per_rank),
+                           .expected = "1 or more, or 0 for cores / ranks"});
+  }
+  if (options.grace.count() < 0 || options.failure_grace.count() < 0) {
+    throw InvalidArgument(
+        {.what = "the time of grace is out of range",
+         .got =
+             fmt::format("{} s", std::chrono::duration<double>(std::min(options.grace, options.failure_grace)).count()),
+         .expected = "0 or more seconds"});
+  }
+}
+
+// 128 random bits: nobody else's job has the same identity, and no stranger guesses it.
+std::string random_identity() {
+  std::array<std::uint8_t, 16> bytes{};
+  REIGEN_SYSCALL(::getrandom(bytes.data(), bytes.size(), 0));
+  std::string text;
+  for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+// A port for MASTER_PORT: the program may bind it itself. It is free now and the kernel hands it out to nobody who asks
+// for any port soon after; held until the ranks are about to start.
+class ReservedPort {
+ public:
+  ReservedPort() : socket_(REIGEN_SYSCALL(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REIGEN_SYSCALL(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size));
+    REIGEN_SYSCALL(::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size));
+    port_ = ntohs(address.sin_port);
+  }
+  std::uint16_t port() const { return port_; }
+  void release() { socket_.reset(); }
+
+ private:
+  UniqueFd socket_;
+  std::uint16_t port_ = 0;
+};
+
+// 0, 1 and 2 must be taken, or a pipe of ours would become some rank's stdin.
+void open_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) REIGEN_SYSCALL(::open("/dev/null", O_RDWR));
+  }
+}
+
+// Orphans of the ranks become our children instead of the system's: we can find and reap them.
+class SubreaperScope {
+ public:
+  SubreaperScope() {
+    ::prctl(PR_GET_CHILD_SUBREAPER, &previous_);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+  ~SubreaperScope() { ::prctl(PR_SET_CHILD_SUBREAPER, previous_); }
+  SubreaperScope(const SubreaperScope&) = delete;  // restores one attribute of the process
+  SubreaperScope& operator=(const SubreaperScope&) = delete;
+
+ private:
+  int previous_ = 0;
+};
+
+using Variables = std::map<std::string, std::string>;
+
+Variables inherited_variables() {
+  Variables variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos && equals > 0) variables[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return variables;
+}
+
+// What all ranks have in common.
+Variables job_variables(const JobOptions& options, const std::string& job, std::uint16_t store_port,
+                        std::uint16_t master_port, const Console& console) {
+  Variables variables = inherited_variables();
+  const std::string ranks = std::to_string(options.ranks);
+  const int threads =
+      options.threads_per_rank > 0 ? options.threads_per_rank : std::max(1, usable_cores() / options.ranks);
+  variables["WORLD_SIZE"] = ranks;
+  variables["LOCAL_WORLD_SIZE"] = ranks;
+  variables["GROUP_RANK"] = "0";
+  variables["GROUP_WORLD_SIZE"] = "1";
+  variables["ROLE_NAME"] = "default";
+  variables["ROLE_WORLD_SIZE"] = ranks;
+  variables["MASTER_ADDR"] = "127.0.0.1";
+  variables["MASTER_PORT"] = std::to_string(master_port);
+  variables["TORCHELASTIC_RESTART_COUNT"] = "0";
+  variables["TORCHELASTIC_MAX_RESTARTS"] = "0";
+  variables["TORCHELASTIC_RUN_ID"] = job;
+  variables.erase("TORCHELASTIC_USE_AGENT_STORE");  // an outer torchrun's agent is not ours
+  variables["REIGEN_STORE"] = fmt::format("tcp://127.0.0.1:{}", store_port);
+  variables["REIGEN_JOB"] = job;
+  variables.erase("REIGEN_CONSOLE");
+  if (console.is_terminal()) variables["REIGEN_CONSOLE"] = std::to_string(console.columns());
+  if (options.threads_per_rank > 0 || variables["OMP_NUM_THREADS"].empty()) {
+    variables["OMP_NUM_THREADS"] = std::to_string(threads);
+  }
+  variables.try_emplace("PYTHONUNBUFFERED", "1");
+  for (const auto& [name, value] : options.environment) variables[name] = value;
+  return variables;
+}
+
+std::vector<std::string> rank_variables(Variables variables, int rank) {
+  for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) variables[name] = std::to_string(rank);
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
+  return entries;
+}
+
+}  // namespace
+
+JobResult run_job(const JobOptions& options) {
+  check_options(options);
+  const std::string program = find_program(options.command.front());
+  check_memory(options.ranks, options.memory_per_rank > 0 ? options.memory_per_rank : kDefaultMemory,
+               available_memory());
+  open_standard_descriptors();
+  const rlimit open_files = check_limits(options.ranks);
+  if (!options.log_dir.empty()) make_log_dir(options.log_dir);
+  if (const int cores = usable_cores(); options.ranks > cores) {
+    base::log_warning("{} ranks share {} core{}: each gets a part of the speed", options.ranks, cores,
+                      cores == 1 ? "" : "s");
+  }
+
+  // The guardian first: a copy of this process before it has threads. Signals next: the store's thread must not take
+  // them.
+  const std::string job = random_identity();
+  const std::string identity = "REIGEN_JOB=" + job;
+  Guardian guardian(identity);
+  SignalScope signals;
+  const SubreaperScope subreaper;
+  const store::TcpStoreServer store({.host = "127.0.0.1", .port = 0, .job = job});
+  ReservedPort master;
+  Console console(STDOUT_FILENO, STDERR_FILENO);
+  const Variables variables = job_variables(options, job, store.port(), master.port(), console);
+  Supervisor supervisor(options, {identity, open_files, signals, guardian, console});
+  master.release();
+  for (int rank = 0; rank < options.ranks; ++rank) supervisor.start(program, rank_variables(variables, rank));
+  supervisor.check_started();
+  return supervisor.watch();
+}
+
+}  // namespace reigen::launch

@@ -1,0 +1,49 @@
+// Starts one rank's process, and looks at processes through /proc.
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "reigen/base/unique_fd.h"
+
+struct rlimit;
+
+namespace reigen::launch {
+
+struct ProcessPlan {
+  const char* program = nullptr;
+  char* const* arguments = nullptr;    // ends with nullptr
+  char* const* environment = nullptr;  // ends with nullptr
+  int input = -1;
+  int output = -1;
+  int error = -1;
+  const sigset_t* signal_mask = nullptr;
+  const rlimit* open_files = nullptr;
+};
+
+struct Process {
+  pid_t pid = -1;
+  UniqueFd handle = {};       // pidfd, readable when the process has ended; empty on kernels before 5.3
+  UniqueFd exec_status = {};  // an int with errno when exec fails, else EOF
+};
+
+// The process leads a group of its own and is killed when the calling thread ends. Throws IoError (71) when no process
+// can be made.
+Process start_process(const ProcessPlan& plan);
+
+// 0 once the program runs, else the errno of exec. Waits until that is known.
+int wait_for_exec(const Process& process);
+
+// Direct children of a process, from /proc/PID/task/*/children; empty when the process is gone.
+std::vector<pid_t> children_of(pid_t pid);
+
+// True if the process was started with NAME=value (and has not hidden it).
+bool has_variable(pid_t pid, const std::string& name_and_value);
+
+// The process itself or the first of its descendants that is stopped (SIGSTOP); 0: none.
+pid_t find_stopped(pid_t pid);
+
+}  // namespace reigen::launch

@@ -1,0 +1,44 @@
+// What one rank prints: to the console, to its log file, and its last lines for the report.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "launch/console.h"
+#include "launch/lines.h"
+#include "reigen/base/unique_fd.h"
+
+namespace reigen::launch {
+
+// Makes DIR and everything above it. Throws IoError naming the part that failed.
+void make_log_dir(const std::string& directory);
+
+// Thread rule: one thread at a time.
+class RankOutput {
+ public:
+  static constexpr std::size_t kLastLines = 30;
+
+  // `log_path` empty: no log file. Throws IoError when it cannot be created.
+  RankOutput(Console& console, std::string prefix, const std::string& log_path);
+
+  void feed(Stream stream, std::string_view bytes);
+  void finish(Stream stream);
+  void save_log();  // what feed and finish gave; call it once a round
+  bool has_log() const { return static_cast<bool>(log_); }
+  std::string last_lines() const;  // each ends with '\n'
+
+ private:
+  void take(Stream stream, Piece piece, std::string_view text);
+
+  Console& console_;
+  std::string prefix_;
+  std::string log_path_;
+  UniqueFd log_;
+  std::string log_buffer_;
+  LineSplitter splitters_[2];
+  std::deque<std::string> last_;
+};
+
+}  // namespace reigen::launch

@@ -1,0 +1,69 @@
+#include "launch/resources.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/check.h"
+#include "reigen/base/bytes.h"
+#include "reigen/base/error.h"
+
+namespace reigen::launch {
+
+int usable_cores() {
+  for (std::size_t cpus = 1024; cpus <= 65536; cpus *= 2) {
+    cpu_set_t* set = CPU_ALLOC(cpus);
+    const std::size_t size = CPU_ALLOC_SIZE(cpus);
+    const int rc = ::sched_getaffinity(0, size, set);
+    const int count = rc == 0 ? CPU_COUNT_S(size, set) : 0;
+    CPU_FREE(set);
+    if (count > 0) return count;
+  }
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+void check_memory(int ranks, std::size_t memory_per_rank, const AvailableMemory& available) {
+  if (available.source.empty()) return;
+  const auto count = static_cast<std::uint64_t>(ranks);
+  if (count <= available.bytes / std::max<std::size_t>(1, memory_per_rank)) return;
+  const std::uint64_t fit = available.bytes / memory_per_rank;
+  throw IoError(
+      {.what = fmt::format("{} ranks need more memory than there is", ranks),
+       .got = fmt::format("{} x {} = {}", ranks, format_bytes(memory_per_rank), format_bytes(count * memory_per_rank)),
+       .expected = fmt::format("at most {} ({})", format_bytes(available.bytes), available.source),
+       .fix = fit > 0 ? fmt::format("at most -n {} on this machine now", fit) : "free memory, or use a larger machine"},
+      ExitCode::kOsResource);
+}
+
+rlimit check_limits(int ranks) {
+  const auto count = static_cast<rlim_t>(ranks);
+  rlimit processes{};
+  REIGEN_SYSCALL(::getrlimit(RLIMIT_NPROC, &processes));
+  if (::geteuid() != 0 && processes.rlim_cur != RLIM_INFINITY && processes.rlim_cur < count + 2) {
+    throw IoError({.what = fmt::format("{} ranks are more processes than this user may have", ranks),
+                   .got = fmt::format("{} ranks + 2", ranks),
+                   .expected = fmt::format("at most {} (RLIMIT_NPROC)", processes.rlim_cur),
+                   .fix = "fewer ranks, or raise the limit: ulimit -u"},
+                  ExitCode::kOsResource);
+  }
+  constexpr rlim_t kPerRank = 5;  // stdout, stderr, pidfd, log file, its connection to the store
+  constexpr rlim_t kOwn = 40;
+  rlimit files{};
+  REIGEN_SYSCALL(::getrlimit(RLIMIT_NOFILE, &files));
+  const rlim_t needed = count * kPerRank + kOwn;
+  if (files.rlim_cur == RLIM_INFINITY || files.rlim_cur >= needed) return files;
+  if (files.rlim_max == RLIM_INFINITY || files.rlim_max >= needed) {
+    const rlimit raised{needed, files.rlim_max};
+    REIGEN_SYSCALL(::setrlimit(RLIMIT_NOFILE, &raised));
+    return files;
+  }
+  throw IoError({.what = fmt::format("{} ranks need more open files than this process may have", ranks),
+                 .got = fmt::format("{} x {} + {} = {}", ranks, kPerRank, kOwn, needed),
+                 .expected = fmt::format("at most {} (RLIMIT_NOFILE)", files.rlim_max),
+                 .fix = "fewer ranks, or raise the limit: ulimit -Hn"},
+                ExitCode::kOsResource);
+}
+
+}  // namespace reigen::launch

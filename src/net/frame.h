@@ -1,0 +1,58 @@
+// Framed messages on a stream: u32 length (little-endian), then that many bytes.
+//
+// A reader has a limit and looks at the length before it takes memory, so that four bytes from a stranger cost nothing;
+// it never reads beyond the frame. Thread rule: one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "net/socket.h"
+#include "reigen/base/deadline.h"
+
+namespace reigen::net {
+
+class FrameReader {
+ public:
+  enum class State { kFrame, kWouldBlock, kClosed };
+
+  explicit FrameReader(std::size_t limit) : limit_(limit) {}
+  void set_limit(std::size_t limit) { limit_ = limit; }  // for frames whose length has not been read yet
+
+  // Reads what has arrived, up to the end of one frame. kFrame: take() gives it. Throws DataError when the length
+  // exceeds the limit; the stream is then of no more use.
+  State read(Socket& socket);
+  std::string take();
+
+  // read() and poll until a frame is whole; nullopt at the deadline (what has arrived is kept: call again). Throws
+  // ConnectionClosed.
+  std::optional<std::string> wait(Socket& socket, const Deadline& deadline);
+
+ private:
+  std::size_t limit_;
+  std::array<char, 4> header_{};
+  std::string payload_;
+  std::size_t got_ = 0;  // bytes of header and payload
+  Transfer end_{};       // how the stream ended
+};
+
+// Collects frames that wait to be sent.
+class FrameWriter {
+ public:
+  void add(std::string_view payload);
+  bool empty() const { return sent_ == buffer_.size(); }
+  // Sends what can be sent now; false when the other side is gone.
+  bool flush(Socket& socket);
+
+ private:
+  std::string buffer_;
+  std::size_t sent_ = 0;
+};
+
+// One frame, all of it: throws as Socket::write_all.
+void write_frame(Socket& socket, std::string_view payload, const Deadline& deadline);
+
+}  // namespace reigen::net

@@ -1,0 +1,148 @@
+#include "net/socket.h"
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "base/check.h"
+
+namespace reigen::net {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+void set_option(int fd, int level, int name, int value) {
+  REIGEN_SYSCALL(::setsockopt(fd, level, name, &value, sizeof(value)));
+}
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+// poll counts in milliseconds: rounded up, so that a wait never turns into a spin at its end.
+int poll_timeout(const Deadline& deadline) {
+  const auto left = deadline.remaining(1h);
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
+}
+
+Address address_of(int fd, int (*ask)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  REIGEN_SYSCALL(ask(fd, reinterpret_cast<sockaddr*>(&storage), &size));
+  return Address(reinterpret_cast<const sockaddr*>(&storage), size);
+}
+
+// Binds and listens; gives errno, 0 when it worked.
+int try_listen(const UniqueFd& fd, const Address& address) {
+  // A port whose last owner has just ended is free again at once; a port that is being listened on stays taken.
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (::bind(fd.get(), address.get(), address.size()) != 0) return errno;
+  if (::listen(fd.get(), SOMAXCONN) != 0) return errno;
+  return 0;
+}
+
+ExitCode exit_code_of_bind(int error) {
+  if (error == EADDRINUSE || error == EADDRNOTAVAIL || error == EAFNOSUPPORT) return ExitCode::kUnavailable;
+  return base::exit_code_of_errno(error);
+}
+
+std::string fix_of_bind(int error) {
+  if (error == EADDRINUSE) return "another program listens there: end it, or choose another port (0 takes a free one)";
+  if (error == EADDRNOTAVAIL || error == EAFNOSUPPORT)
+    return "give an address of this machine, or 0.0.0.0 for all of them";
+  if (error == EACCES || error == EPERM) return "ports below 1024 are reserved: choose a larger one";
+  return "";
+}
+
+}  // namespace
+
+std::string to_string(const Transfer& closed) {
+  return closed.error == 0 ? "it closed the connection" : base::errno_text(closed.error);
+}
+
+bool wait_ready(int fd, short events, const Deadline& deadline) {
+  pollfd entry{.fd = fd, .events = events, .revents = 0};
+  for (;;) {
+    const int ready = ::poll(&entry, 1, poll_timeout(deadline));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) base::throw_system_error("poll", errno, __FILE__, __LINE__);
+    if (deadline.expired()) return false;
+  }
+}
+
+Socket::Socket(UniqueFd fd) : fd_(std::move(fd)) {
+  set_option(fd_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
+Address Socket::local_address() const { return address_of(fd_.get(), &::getsockname); }
+Address Socket::peer_address() const { return address_of(fd_.get(), &::getpeername); }
+
+Transfer Socket::read_some(std::span<char> into) {
+  const ssize_t count = ::recv(fd_.get(), into.data(), into.size(), 0);
+  if (count > 0) return {.bytes = static_cast<std::size_t>(count)};
+  if (count < 0 && would_block(errno)) return {};
+  return {.closed = true, .error = count < 0 ? errno : 0};
+}
+
+Transfer Socket::write_some(std::span<const char> from) {
+  const ssize_t count = ::send(fd_.get(), from.data(), from.size(), MSG_NOSIGNAL);
+  if (count >= 0) return {.bytes = static_cast<std::size_t>(count)};
+  if (would_block(errno)) return {};
+  return {.closed = true, .error = errno};
+}
+
+void Socket::write_all(std::span<const char> from, const Deadline& deadline) {
+  while (!from.empty()) {
+    const Transfer moved = write_some(from);
+    if (moved.closed) throw ConnectionClosed(to_string(moved));
+    from = from.subspan(moved.bytes);
+    if (from.empty() || moved.bytes > 0) continue;
+    if (!wait_ready(fd_.get(), POLLOUT, deadline)) throw Timeout("the other side does not take what is sent to it");
+  }
+}
+
+ConnectAttempt try_connect(const Address& address, const Deadline& deadline) {
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return {.error = errno};
+  if (::connect(fd.get(), address.get(), address.size()) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) return {.error = errno};
+    if (!wait_ready(fd.get(), POLLOUT, deadline)) return {.error = ETIMEDOUT};
+    int error = 0;
+    socklen_t size = sizeof(error);
+    REIGEN_SYSCALL(::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size));
+    if (error != 0) return {.error = error};
+  }
+  // A port in the kernel's own range on which nobody listens can connect to itself, and would then keep the server out.
+  if (address_of(fd.get(), &::getsockname) == address) return {.error = ECONNREFUSED};
+  return {.socket = Socket(std::move(fd))};
+}
+
+Listener::Listener(const std::string& host, std::uint16_t port) {
+  int error = 0;
+  for (const Address& address : resolve(host, port)) {
+    UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    error = fd ? try_listen(fd, address) : errno;
+    if (error != 0) continue;
+    address_ = address_of(fd.get(), &::getsockname);
+    fd_ = std::move(fd);
+    return;
+  }
+  throw BackendError(Report{.what = fmt::format("cannot listen on {}", endpoint_text(host, port)),
+                            .got = base::errno_text(error),
+                            .fix = fix_of_bind(error)},
+                     exit_code_of_bind(error));
+}
+
+Accepted Listener::accept() {
+  UniqueFd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (fd) return {.socket = Socket(std::move(fd))};
+  return {.exhausted = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM};
+}
+
+}  // namespace reigen::net

@@ -1,0 +1,34 @@
+#include "reigen/parallel/data_parallel.h"
+
+#include <utility>
+
+#include "parallel/gradient_reducer.h"
+
+namespace reigen::parallel {
+
+NoSync::NoSync(std::shared_ptr<GradientReducer> reducer) : reducer_(std::move(reducer)) { reducer_->enter_no_sync(); }
+
+NoSync::~NoSync() {
+  if (reducer_) reducer_->leave_no_sync();
+}
+
+DataParallelBase::DataParallelBase(torch::nn::Module& module, Communicator world, const DataParallelOptions& options)
+    : reducer_(std::make_shared<GradientReducer>(module, std::move(world), options)) {
+  reducer_->attach();
+}
+
+const std::vector<ParameterRange>& DataParallelBase::parameters() const { return reducer_->ranges(); }
+
+NoSync DataParallelBase::no_sync() { return NoSync(reducer_); }
+
+void DataParallelBase::synchronize() { reducer_->synchronize(); }
+
+void DataParallelBase::prepare_forward() { reducer_->prepare_forward(); }
+
+void DataParallelBase::broadcast_buffers() { reducer_->broadcast_buffers_now(); }
+
+std::chrono::duration<double> DataParallelBase::last_exposed_communication() const { return reducer_->exposed(); }
+
+std::size_t DataParallelBase::bucket_count() const { return reducer_->bucket_count(); }
+
+}  // namespace reigen::parallel

@@ -1,0 +1,410 @@
+#include "parallel/gradient_reducer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "parallel/model_check.h"
+#include "reigen/base/bytes.h"
+#include "reigen/tensor/data_type.h"
+
+namespace reigen::parallel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kFirstBucketBytes = kMiB;
+constexpr double kLargestBucketMb = 1 << 20;
+
+// One hook fits on a tensor: a user's own, found there, is kept and called first.
+class GradientHook : public torch::autograd::PostAccumulateGradHook {
+ public:
+  GradientHook(std::weak_ptr<GradientReducer> reducer, std::size_t index,
+               std::unique_ptr<torch::autograd::PostAccumulateGradHook> users)
+      : reducer_(std::move(reducer)), index_(index), users_(std::move(users)) {}
+
+  void operator()(const torch::autograd::Variable& parameter) override {
+    if (users_) (*users_)(parameter);
+    if (const auto reducer = reducer_.lock()) reducer->on_gradient(index_);
+  }
+
+  bool is_attached() const { return !reducer_.expired(); }
+  std::unique_ptr<torch::autograd::PostAccumulateGradHook> take_users() { return std::move(users_); }
+
+ private:
+  std::weak_ptr<GradientReducer> reducer_;
+  std::size_t index_;
+  std::unique_ptr<torch::autograd::PostAccumulateGradHook> users_;
+};
+
+void check_options(const DataParallelOptions& options) {
+  if (options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb) return;
+  throw InvalidArgument(Report{.what = "[data_parallel] bucket_mb is out of range",
+                               .got = fmt::format("{}", options.bucket_mb),
+                               .expected = fmt::format("0 (every parameter alone) to {}", kLargestBucketMb),
+                               .fix = "leave it at 25 unless a measurement says otherwise"});
+}
+
+void write_flag(char* place, at::ScalarType type, bool value) {
+  const auto write = [&](auto number) { std::memcpy(place, &number, sizeof(number)); };
+  const float number = value ? 1.0F : 0.0F;
+  switch (type) {
+    case at::kHalf: return write(at::Half(number));
+    case at::kBFloat16: return write(at::BFloat16(number));
+    case at::kFloat: return write(number);
+    default: return write(static_cast<double>(number));
+  }
+}
+
+// The average of ones and zeros is above zero in every type as long as one rank wrote a one.
+bool read_flag(const char* place, at::ScalarType type) {
+  const auto bytes = c10::elementSize(type);
+  return std::any_of(place, place + bytes, [](char byte) { return byte != 0; });
+}
+
+[[noreturn]] void refuse_change(const std::string& name, const std::string& what) {
+  throw InvalidArgument(Report{.what = fmt::format("[data_parallel] parameter {} {} after data_parallel()", name, what),
+                               .expected = "the parameters that the model had when it was wrapped",
+                               .fix = "change the model first and wrap it then"});
+}
+
+}  // namespace
+
+GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options)
+    : module_(module), world_(std::move(world)), overlap_(options.overlap), wants_buffers_(options.broadcast_buffers) {
+  std::vector<std::string> lines = describe_model(module);
+  lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
+  lines.push_back(fmt::format("option overlap: {}", options.overlap));
+  lines.push_back(fmt::format("option broadcast_buffers: {}", options.broadcast_buffers));
+  check_equal_on_all_ranks(lines, world_);
+  // What follows fails on every rank alike.
+  check_options(options);
+  check_wrapped_once(module);
+  std::vector<tensor::NamedParameter> trainable;
+  const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module);
+  for (const tensor::NamedParameter& entry : all) {
+    if (entry.parameter.requires_grad()) trainable.push_back(entry);
+  }
+  if (trainable.empty()) {
+    throw InvalidArgument(Report{.what = "[data_parallel] the model has nothing to train",
+                                 .got = fmt::format("{} parameters, none of which requires a gradient", all.size()),
+                                 .expected = "at least one trainable parameter",
+                                 .fix = "register parameters, or use the model without data_parallel"});
+  }
+  flat_ = std::make_unique<tensor::FlatParameters>(trainable, world_);
+  for (const tensor::NamedParameter& entry : all) {
+    known_.push_back({entry.name, entry.parameter, entry.parameter.const_data_ptr(), entry.parameter.requires_grad()});
+  }
+  plan(options);
+  broadcast_values(module);
+}
+
+GradientReducer::~GradientReducer() {
+  for (const Parameter& place : parameters_) {
+    const at::Tensor& parameter = ranges()[place.range].segments()[place.segment].parameter;
+    const auto& slot = torch::autograd::impl::post_acc_grad_hooks(parameter);
+    if (auto* hook = dynamic_cast<GradientHook*>(slot.get()); hook != nullptr && !hook->is_attached()) {
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter, hook->take_users());
+    }
+  }
+  const bool in_flight =
+      std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return !bucket.work.is_completed(); });
+  // A failed step's operations may still be read by other ranks: waiting could last for ever, so their memory stays.
+  if (in_flight) static_cast<void>(flat_.release());
+}
+
+void GradientReducer::check_wrapped_once(const torch::nn::Module& module) const {
+  for (const tensor::NamedParameter& entry : tensor::named_parameters(module)) {
+    if (!entry.parameter.requires_grad()) continue;
+    const auto* hook = dynamic_cast<GradientHook*>(torch::autograd::impl::post_acc_grad_hooks(entry.parameter).get());
+    if (hook == nullptr || !hook->is_attached()) continue;
+    throw InvalidArgument(Report{.what = fmt::format("[data_parallel] parameter {} is wrapped already", entry.name),
+                                 .fix = "keep the first wrapper, or destroy it before wrapping the model again"});
+  }
+}
+
+void GradientReducer::plan(const DataParallelOptions& options) {
+  // Ranges hold the parameters grouped by type; buckets follow the module's order over all types.
+  std::unordered_map<const at::TensorImpl*, std::pair<std::size_t, std::size_t>> where;
+  for (std::size_t range = 0; range < ranges().size(); ++range) {
+    for (std::size_t i = 0; i < ranges()[range].size(); ++i) {
+      where[ranges()[range].segments()[i].parameter.unsafeGetTensorImpl()] = {range, i};
+    }
+  }
+  std::vector<ParameterPlace> places;
+  for (const Known& known : known_) {
+    if (!known.trainable) continue;
+    const auto [range, segment] = where.at(known.parameter.unsafeGetTensorImpl());
+    places.push_back({range, segment, known.parameter.nbytes()});
+    parameters_.push_back({.range = range, .segment = segment});
+  }
+  if (!distributed()) return;
+  const auto limit = static_cast<std::size_t>(options.bucket_mb * static_cast<double>(kMiB));
+  for (const BucketPlan& bucket : plan_buckets(places, limit, kFirstBucketBytes)) {
+    Bucket& made = buckets_.emplace_back();
+    made.plan = bucket;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      Parameter& parameter = parameters_[i];
+      if (parameter.range != bucket.range || parameter.segment < bucket.first || parameter.segment > bucket.last)
+        continue;
+      parameter.bucket = buckets_.size() - 1;
+      made.parameters.push_back(i);
+    }
+    made.pending = made.parameters.size();
+  }
+}
+
+void GradientReducer::broadcast_values(const torch::nn::Module& module) {
+  std::vector<at::Tensor> buffers;
+  for (const at::Tensor& buffer : module.buffers()) buffers.push_back(buffer);
+  buffers_broadcast_ = std::make_unique<BufferBroadcast>(buffers, world_);
+  if (!distributed()) return;
+  for (const ParameterRange& range : ranges()) {
+    world_.broadcast(range.values().mutable_data_ptr(), static_cast<std::size_t>(range.values().numel()),
+                     tensor::to_data_type(range.values().scalar_type()), 0, {.tag = "parameters of rank 0"});
+  }
+  std::vector<at::Tensor> frozen;
+  for (const Known& known : known_) {
+    if (!known.trainable) frozen.push_back(known.parameter);
+  }
+  BufferBroadcast(frozen, world_).run("frozen parameters of rank 0");
+  buffers_broadcast_->run("buffers of rank 0");
+}
+
+void GradientReducer::attach() {
+  if (!distributed()) return;  // nothing to average: gradients may stay where backward puts them
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& place = parameters_[i];
+    const at::Tensor& parameter = ranges()[place.range].segments()[place.segment].parameter;
+    std::unique_ptr<torch::autograd::PostAccumulateGradHook> users;
+    // Without a hook this refers to one empty pointer that all tensors and threads share.
+    auto& present = torch::autograd::impl::post_acc_grad_hooks(parameter);
+    if (auto* stale = dynamic_cast<GradientHook*>(present.get())) {
+      users = stale->take_users();
+    } else if (present) {
+      users = std::move(present);
+    }
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        parameter, std::make_unique<GradientHook>(weak_from_this(), i, std::move(users)));
+  }
+}
+
+void GradientReducer::check_unchanged() const {
+  const std::vector<tensor::NamedParameter> now = tensor::named_parameters(module_);
+  for (std::size_t i = 0; i < std::max(now.size(), known_.size()); ++i) {
+    if (i >= now.size() || (i < known_.size() && now[i].name != known_[i].name)) {
+      const auto known_name = [&](const std::string& name) {
+        return std::any_of(known_.begin(), known_.end(), [&](const Known& known) { return known.name == name; });
+      };
+      if (i < now.size() && !known_name(now[i].name)) refuse_change(now[i].name, "was added");
+      refuse_change(known_[i].name, "was removed");
+    }
+    if (i >= known_.size()) refuse_change(now[i].name, "was added");
+    const Known& known = known_[i];
+    const at::Tensor& parameter = now[i].parameter;
+    if (parameter.unsafeGetTensorImpl() != known.parameter.unsafeGetTensorImpl()) {
+      refuse_change(known.name, "was replaced by another tensor");
+    }
+    if (parameter.const_data_ptr() != known.data) refuse_change(known.name, "was moved or converted");
+    if (!known.trainable && parameter.requires_grad()) refuse_change(known.name, "was unfrozen");
+  }
+}
+
+void GradientReducer::broadcast_buffers(bool is_synchronised) {
+  if (!is_synchronised) return;
+  buffers_are_fresh_ = true;
+  if (wants_buffers_ && module_.is_training() && !buffers_broadcast_->empty()) buffers_broadcast_->run(tag("buffers"));
+}
+
+void GradientReducer::broadcast_buffers_now() {
+  if (distributed() && !buffers_broadcast_->empty()) buffers_broadcast_->run(tag("buffers asked for"));
+}
+
+void GradientReducer::prepare_forward() {
+  check_unchanged();
+  if (!distributed()) return;
+  const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;
+  if (inside_backward) return;  // a recomputation: the reduction is under way
+  if (active_) reset();
+  broadcast_buffers(no_sync_depth_ == 0);
+}
+
+void GradientReducer::synchronize() {
+  if (!distributed()) return;
+  if (!buffers_are_fresh_) prepare_forward();
+  if (!active_) begin();
+  finish();
+}
+
+bool GradientReducer::backward_is_alive() const {
+  return std::any_of(backwards_.begin(), backwards_.end(), [](const auto& one) { return !one.expired(); });
+}
+
+void GradientReducer::begin() {
+  active_ = true;
+  for (Bucket& bucket : buckets_) {
+    bucket.pending = bucket.parameters.size();
+    bucket.launched = false;
+  }
+}
+
+// The graph of a backward owns its callbacks: when it dies early, by an exception, so does the id.
+void GradientReducer::queue_callback() {
+  const int id = torch::autograd::get_current_graph_task_id();
+  for (const auto& one : backwards_) {
+    const auto other = one.lock();
+    if (other && *other == id) return;
+  }
+  auto owned = std::make_shared<int>(id);
+  backwards_.push_back(owned);
+  torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), owned = std::move(owned)] {
+    if (const auto reducer = weak.lock()) reducer->on_backward_end();
+  });
+}
+
+void GradientReducer::on_gradient(std::size_t index) {
+  Parameter& parameter = parameters_[index];
+  const ParameterRange& range = ranges()[parameter.range];
+  if (no_sync_depth_ > 0) {
+    range.gather_gradient(parameter.segment);
+    return;
+  }
+  if (active_ && !nested_ && !backward_is_alive()) reset();
+  if (!active_) begin();
+  Bucket& bucket = buckets_[parameter.bucket];
+  if (bucket.launched) {
+    throw InvalidArgument(
+        Report{.what = fmt::format("[data_parallel] parameter {} got a second gradient after its bucket was sent",
+                                   range.segments()[parameter.segment].name),
+               .expected = "one gradient in a backward",
+               .fix = "parameters used in several checkpointed parts need DataParallelOptions{.overlap = false}"});
+  }
+  queue_callback();
+  range.gather_gradient(parameter.segment);
+  if (parameter.ready) return;
+  parameter.ready = true;
+  ++ready_;
+  --bucket.pending;
+  if (!overlap_) return;
+  if (bucket.pending == 0) launch_ready();
+  if (next_bucket_ > 0) world_.poll();
+}
+
+void GradientReducer::launch_ready() {
+  while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].pending == 0) launch(next_bucket_++);
+}
+
+char* GradientReducer::flag_of(const Parameter& parameter) const {
+  const ParameterRange& range = ranges()[parameter.range];
+  const tensor::Segment& segment = range.segments()[parameter.segment];
+  return static_cast<char*>(range.gradients().mutable_data_ptr()) +
+         (segment.offset + segment.numel) * range.gradients().element_size();
+}
+
+// The slot and the flag of a parameter as they must be when its bucket leaves.
+void GradientReducer::fill(const Parameter& parameter) {
+  const ParameterRange& range = ranges()[parameter.range];
+  const bool has_gradient = range.is_active(parameter.segment);
+  if (has_gradient) {
+    range.gather_gradient(parameter.segment);
+  } else {
+    const at::Tensor& slot = range.gradient_slot(parameter.segment);
+    std::memset(slot.mutable_data_ptr(), 0, slot.nbytes());
+  }
+  write_flag(flag_of(parameter), range.gradients().scalar_type(), has_gradient);
+}
+
+void GradientReducer::launch(std::size_t index) {
+  Bucket& bucket = buckets_[index];
+  for (const std::size_t i : bucket.parameters) fill(parameters_[i]);
+  bucket.launched = true;
+  const ParameterRange& range = ranges()[bucket.plan.range];
+  const tensor::Segment& first = range.segments()[bucket.plan.first];
+  const tensor::Segment& last = range.segments()[bucket.plan.last];
+  const std::int64_t count = last.offset + last.numel + 1 - first.offset;
+  char* data =
+      static_cast<char*>(range.gradients().mutable_data_ptr()) + first.offset * range.gradients().element_size();
+  bucket.work =
+      world_.all_reduce(data, data, static_cast<std::size_t>(count),
+                        tensor::to_data_type(range.gradients().scalar_type()), ReduceOp::kAvg,
+                        {.async = true,
+                         .progress = comm::Progress::kCaller,  // hooks poll; a thread would take turns with backward
+                         .tag = tag(fmt::format("bucket {}", index).c_str())});
+}
+
+std::string GradientReducer::tag(const char* what) const { return fmt::format("step {} {}", reduction_, what); }
+
+void GradientReducer::on_backward_end() {
+  if (!active_) return;
+  // A node that is being evaluated now means that this backward runs inside another one, whose gradients are still to
+  // come.
+  const bool is_nested = torch::autograd::get_current_node() != nullptr;
+  if (is_nested && ready_ < parameters_.size()) {
+    nested_ = true;
+    return;
+  }
+  finish();
+}
+
+void GradientReducer::finish() {
+  const auto start = Clock::now();
+  if (overlap_) {
+    for (; next_bucket_ < buckets_.size(); ++next_bucket_) launch(next_bucket_);
+    for (const Bucket& bucket : buckets_) bucket.work.wait();
+  } else {
+    for (const Parameter& parameter : parameters_) fill(parameter);
+    for (const ParameterRange& range : ranges()) {
+      void* data = range.gradients().mutable_data_ptr();
+      world_.all_reduce(data, data, static_cast<std::size_t>(range.gradients().numel()),
+                        tensor::to_data_type(range.gradients().scalar_type()), ReduceOp::kAvg,
+                        {.tag = tag("gradients")});
+    }
+  }
+  settle_flags();
+  buffers_are_fresh_ = false;
+  reset();
+  exposed_ = Clock::now() - start;
+}
+
+// A gradient that only other ranks had is ours too; one that nobody had stays undefined.
+void GradientReducer::settle_flags() {
+  for (const Parameter& parameter : parameters_) {
+    const ParameterRange& range = ranges()[parameter.range];
+    const at::ScalarType type = range.gradients().scalar_type();
+    char* flag = flag_of(parameter);
+    at::Tensor& gradient = range.segments()[parameter.segment].parameter.mutable_grad();
+    if (!gradient.defined() && read_flag(flag, type)) gradient = range.gradient_slot(parameter.segment);
+    write_flag(flag, type, false);
+  }
+}
+
+// Back to between two reductions. What a failed backward sent is waited for: the other ranks sent it as well, or fail.
+void GradientReducer::reset() {
+  for (Bucket& bucket : buckets_) {
+    if (bucket.launched) bucket.work.wait();
+    bucket.launched = false;
+    bucket.work = Work();
+  }
+  for (Parameter& parameter : parameters_) parameter.ready = false;
+  active_ = false;
+  nested_ = false;
+  ready_ = 0;
+  next_bucket_ = 0;
+  backwards_.clear();
+  ++reduction_;
+}
+
+}  // namespace reigen::parallel

@@ -1,0 +1,116 @@
+// Averages gradients over the ranks while backward runs.
+//
+// Every trainable parameter has a slot in its range's gradient buffer, followed by a spare element: the flag that says
+// "this rank has a gradient here". A hook that runs when the parameter's gradient is complete moves it into the slot;
+// the hook of a bucket's last parameter starts the bucket's all_reduce, which carries the flags along. Buckets start in
+// order, so that all ranks call the same operations in the same order whatever the arrival. A callback at the end of
+// backward fills what is missing with zeros and waits.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/bucket_plan.h"
+#include "parallel/buffer_broadcast.h"
+#include "reigen/comm/communicator.h"
+#include "reigen/parallel/data_parallel.h"
+#include "reigen/tensor/flat_parameters.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace reigen::parallel {
+
+class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
+ public:
+  // Compares, packs and broadcasts; the hooks are installed by attach(), which needs the shared pointer.
+  GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options);
+  ~GradientReducer();
+  GradientReducer(const GradientReducer&) = delete;  // hooks point to one reducer
+  GradientReducer& operator=(const GradientReducer&) = delete;
+  void attach();
+
+  const std::vector<ParameterRange>& ranges() const { return flat_->ranges(); }
+  std::size_t bucket_count() const { return buckets_.size(); }
+  std::chrono::duration<double> exposed() const { return exposed_; }
+
+  void prepare_forward();
+  void synchronize();
+  void broadcast_buffers_now();
+  void enter_no_sync() { ++no_sync_depth_; }
+  void leave_no_sync() { --no_sync_depth_; }
+
+  // From the hook of parameter `index`: its .grad is complete. Never blocks.
+  void on_gradient(std::size_t index);
+
+ private:
+  struct Parameter {
+    std::size_t range = 0;
+    std::size_t segment = 0;
+    std::size_t bucket = 0;
+    bool ready = false;  // its hook fired in this reduction
+  };
+  struct Bucket {
+    BucketPlan plan;
+    std::vector<std::size_t> parameters;
+    std::size_t pending = 0;
+    bool launched = false;
+    Work work;
+  };
+  struct Known {  // what the module held when it was wrapped
+    std::string name;
+    at::Tensor parameter;
+    const void* data = nullptr;
+    bool trainable = false;
+  };
+
+  void check_wrapped_once(const torch::nn::Module& module) const;
+  void check_unchanged() const;
+  void plan(const DataParallelOptions& options);
+  void broadcast_values(const torch::nn::Module& module);
+  void broadcast_buffers(bool is_synchronised);
+
+  void begin();
+  void queue_callback();
+  void on_backward_end();
+  void finish();
+  void launch_ready();
+  void launch(std::size_t bucket);
+  void fill(const Parameter& parameter);
+  void settle_flags();
+  void reset();
+  bool backward_is_alive() const;
+  bool distributed() const { return world_.size() > 1; }
+  std::string tag(const char* what) const;
+  char* flag_of(const Parameter& parameter) const;
+
+  torch::nn::Module& module_;
+  Communicator world_;
+  bool overlap_;
+  bool wants_buffers_;
+  std::vector<Known> known_;
+  std::unique_ptr<tensor::FlatParameters> flat_;
+  std::unique_ptr<BufferBroadcast> buffers_broadcast_;
+  std::vector<Parameter> parameters_;  // registration order
+  std::vector<Bucket> buckets_;
+
+  bool active_ = false;    // a reduction has begun and is not finished
+  bool nested_ = false;    // an inner backward of it ended
+  std::size_t ready_ = 0;  // parameters whose hook fired
+  std::size_t next_bucket_ = 0;
+  std::vector<std::weak_ptr<int>> backwards_;  // ids of the backwards that will call back; dead ones threw
+  bool buffers_are_fresh_ = false;             // a synchronised forward ran since the last reduction
+  int no_sync_depth_ = 0;
+  std::uint64_t reduction_ = 0;
+  std::chrono::duration<double> exposed_{0};
+};
+
+}  // namespace reigen::parallel

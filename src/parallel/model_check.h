@@ -1,0 +1,22 @@
+// Do all ranks hold the same model?
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace reigen::parallel {
+
+// One line a parameter and a buffer: "parameter conv1.weight: float32 [32, 1, 3, 3]".
+std::vector<std::string> describe_model(const torch::nn::Module& module);
+
+// Throws InvalidArgument on every rank if the lists differ, with the first line that does and who has it. One small
+// all_gather when they are equal, one more when not.
+void check_equal_on_all_ranks(const std::vector<std::string>& lines, Communicator& world);
+
+}  // namespace reigen::parallel

@@ -1,0 +1,57 @@
+#include "reigen/runtime/init.h"
+
+#include <malloc.h>
+
+#include <charconv>
+
+#include "base/check.h"
+#include "base/environment.h"
+#include "base/log.h"
+#include "reigen/base/bytes.h"
+#include "reigen/launch/environment.h"
+
+namespace reigen {
+
+namespace {
+
+constexpr auto kJoinTimeout = std::chrono::seconds(60);
+
+std::chrono::milliseconds timeout_of(const InitOptions& options) {
+  if (options.timeout.count() > 0) return options.timeout;
+  const auto text = base::environment::timeout();
+  if (!text) return std::chrono::minutes(10);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc{} || end != text->data() + text->size() || !(value > 0) || value > 1e9) {
+    throw InvalidArgument(Report{.what = "REIGEN_TIMEOUT is not a time",
+                                 .got = "'" + *text + "'",
+                                 .expected = "seconds, more than 0",
+                                 .fix = "export REIGEN_TIMEOUT=600"});
+  }
+  return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
+}
+
+void keep_freed_memory() {
+  // Blocks up to 32 MiB (the most glibc allows) come from the heap and stay in it; larger ones are mapped and returned
+  // as ever.
+  ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(32 * kMiB));
+  ::mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * kGiB - 1));
+  ::mallopt(M_TOP_PAD, static_cast<int>(64 * kMiB));
+}
+
+}  // namespace
+
+Communicator init(const InitOptions& options) {
+  if (options.keep_memory && base::environment::keep_memory().value_or("1") != "0") keep_freed_memory();
+  const launch::Environment environment = launch::detect_environment();
+  comm::GroupOptions group{
+      .rank = environment.rank, .size = environment.world_size, .name = options.name, .backend = options.backend};
+  group.timeout = timeout_of(options);
+  group.join_timeout = kJoinTimeout;
+  if (group.size > 1) group.store = launch::join_job(environment, Deadline::after(kJoinTimeout));
+  Communicator world(group);
+  base::log_info("rank {} of {} by {}, backend {}", world.rank(), world.size(), environment.source, world.backend());
+  return world;
+}
+
+}  // namespace reigen

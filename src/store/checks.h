@@ -1,0 +1,32 @@
+// What every kind of store refuses, and how it says so.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "reigen/base/bytes.h"
+#include "reigen/base/deadline.h"
+
+namespace reigen::store {
+
+inline constexpr std::size_t kMaxKey = 64 * kKiB;
+inline constexpr std::size_t kMaxValue = kMiB;
+
+// Throw InvalidArgument, naming the key.
+void check_key(const std::string& key);
+void check_value(const std::string& key, const std::string& value);
+
+// A key as it can be printed: in quotes, strange bytes as \x.., cut when long.
+std::string quoted(const std::string& key);
+
+// How long one get() has waited, and the error when its deadline passes.
+class KeyWait {
+ public:
+  KeyWait() : since_(Deadline::Clock::now()) {}
+  [[noreturn]] void throw_timeout(const std::string& key, const std::string& where) const;
+
+ private:
+  Deadline::Clock::time_point since_;
+};
+
+}  // namespace reigen::store

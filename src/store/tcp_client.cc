@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "reigen/base/error.h"
+#include "reigen/store/tcp_store.h"
+#include "store/checks.h"
+#include "store/tcp_connection.h"
+#include "store/tcp_protocol.h"
+
+namespace reigen::store {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// A call takes an idle connection or opens one, so that a get that waits holds up nobody: one thread needs one
+// connection.
+class TcpStore final : public Store {
+ public:
+  explicit TcpStore(const TcpStoreOptions& options) : endpoint_{options.host, options.port, options.job} {
+    give_back(Connection::open(endpoint_, options.connect_deadline, Connection::Absent::kRetry));
+  }
+
+  void set(const std::string& key, const std::string& value) override {
+    check_value(key, value);
+    call({.operation = Operation::kSet, .key = key, .value = value});
+  }
+
+  std::string get(const std::string& key, const Deadline& deadline) override {
+    const KeyWait wait;
+    const Reply reply = call({.operation = Operation::kGet, .key = key}, deadline);
+    if (reply.status == Status::kMissing) wait.throw_timeout(key, "the store at " + endpoint_.text());
+    return reply.value;
+  }
+
+  std::optional<std::string> try_get(const std::string& key) override {
+    Reply reply = call({.operation = Operation::kTryGet, .key = key});
+    return reply.status == Status::kOk ? std::optional(std::move(reply.value)) : std::nullopt;
+  }
+
+  std::int64_t add(const std::string& key, std::int64_t delta) override {
+    const Reply reply = call({.operation = Operation::kAdd, .key = key, .delta = delta});
+    std::int64_t sum = 0;
+    std::from_chars(reply.value.data(), reply.value.data() + reply.value.size(), sum);
+    return sum;
+  }
+
+  std::string compare_and_set(const std::string& key, const std::optional<std::string>& expected,
+                              const std::string& desired) override {
+    check_value(key, desired);
+    if (expected) check_value(key, *expected);
+    return call({.operation = Operation::kCompareAndSet, .key = key, .value = desired, .expected = expected}).value;
+  }
+
+  bool erase(const std::string& key) override {
+    return call({.operation = Operation::kErase, .key = key}).status == Status::kOk;
+  }
+
+ private:
+  static constexpr std::size_t kMaxIdle = 2;
+  static constexpr std::chrono::seconds kReconnect{10};
+
+  // Every operation but a get is answered at once; a get at the deadline at the latest.
+  Reply call(const Request& request, const Deadline& deadline = Deadline::never()) {
+    check_key(request.key);
+    try {
+      Connection connection = take(deadline);
+      std::optional<Reply> reply = connection.call(request, deadline);
+      if (!reply) reply = connection.cancel();
+      if (!reply) return {.status = Status::kMissing};
+      give_back(std::move(connection));
+      if (reply->status == Status::kRefused) throw InvalidArgument(reply->value);
+      return *std::move(reply);
+    } catch (const net::ConnectionClosed& closed) {
+      throw_lost(closed.what());
+    } catch (const DataError& garbled) {
+      throw_lost(garbled.what());
+    }
+  }
+
+  Connection take(const Deadline& deadline) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!lost_.empty()) throw PeerLost(0, lost_);
+      if (!idle_.empty()) {
+        Connection connection = std::move(idle_.back());
+        idle_.pop_back();
+        return connection;
+      }
+    }
+    // A second is granted even at a deadline that has passed: the key may be there.
+    const auto latest = std::max(deadline.when(), Deadline::after(1s).when());
+    try {
+      return Connection::open(endpoint_, Deadline::at(std::min(latest, Deadline::after(kReconnect).when())),
+                              Connection::Absent::kFail);
+    } catch (const Timeout& gone) {
+      throw_lost(gone.what());
+    }
+  }
+
+  void give_back(Connection connection) {
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < kMaxIdle) idle_.push_back(std::move(connection));
+  }
+
+  // Once lost, lost for good: whoever cleans up after the server's death must not wait for it again at every call.
+  [[noreturn]] void throw_lost(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    idle_.clear();
+    if (lost_.empty()) {
+      lost_ =
+          to_string(Report{.what = fmt::format("the job's store at {} is lost", endpoint_.text()),
+                           .got = reason,
+                           .fix = "the process that serves it (the launcher, or rank 0) has ended: see its output"});
+    }
+    throw PeerLost(0, lost_);
+  }
+
+  const Endpoint endpoint_;
+  std::mutex mutex_;
+  std::vector<Connection> idle_;
+  std::string lost_;  // not empty: the server has gone, and how
+};
+
+}  // namespace
+
+std::shared_ptr<Store> connect_tcp_store(const TcpStoreOptions& options) {
+  check_job(options.job);
+  REIGEN_CHECK(options.port != 0,
+               "the store's port is missing\n  got: {}:0\n  fix: give the port that the server listens on",
+               options.host);
+  return std::make_shared<TcpStore>(options);
+}
+
+}  // namespace reigen::store

@@ -1,0 +1,79 @@
+// What a client and the server of the TCP store say to each other. Every message is one frame (net/frame.h).
+//
+//   client: hello     magic, u32 version, job                    the first bytes of it are the same in every version
+//   server: welcome   magic, u32 version, u8 verdict, u32 fingerprint of the server's job (only if refused for it)
+//   then, each answered by one reply, in order:
+//   client: request   u8 operation, fields
+//   server: reply     u8 status, value
+// Two requests may be sent while a kGet waits: kPing is answered at once, kCancel makes the server answer the kGet now
+// (and is itself not answered, so that it does not matter if the two meet).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "store/checks.h"
+
+namespace reigen::store {
+
+inline constexpr std::string_view kMagic = "ReigenKV";
+inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::size_t kMaxJob = 256;
+inline constexpr std::size_t kMaxHello = 512;  // room for what later versions may add
+inline constexpr std::size_t kMaxWelcome = 64;
+inline constexpr std::size_t kMaxMessage = kMaxKey + 2 * kMaxValue + 64;
+
+// Throws InvalidArgument when the identity is too long for a hello.
+void check_job(const std::string& job);
+
+// Names a job in messages without telling its identity, which is also the secret.
+std::uint32_t job_fingerprint(const std::string& job);
+
+struct Hello {
+  std::uint32_t version = kProtocolVersion;
+  std::string job = {};
+};
+std::string encode(const Hello& hello);
+// nullopt: not a client of ours. Of another version only the version is known.
+std::optional<Hello> decode_hello(std::string_view message);
+
+enum class Verdict : std::uint8_t { kWelcome = 0, kOtherVersion = 1, kOtherJob = 2 };
+
+struct Welcome {
+  std::uint32_t version = kProtocolVersion;
+  Verdict verdict = Verdict::kWelcome;
+  std::uint32_t fingerprint = 0;
+};
+std::string encode(const Welcome& welcome);
+std::optional<Welcome> decode_welcome(std::string_view message);  // nullopt: not a server of ours
+
+enum class Operation : std::uint8_t { kSet = 1, kGet, kTryGet, kAdd, kCompareAndSet, kErase, kCancel, kPing };
+
+struct Request {
+  Operation operation = Operation::kPing;
+  std::string key = {};
+  std::string value = {};
+  std::optional<std::string> expected = {};
+  std::int64_t delta = 0;
+};
+std::string encode(const Request& request);
+Request decode_request(std::string_view message);  // throws DataError
+
+enum class Status : std::uint8_t {
+  kOk = 0,
+  kMissing = 1,
+  kRefused = 2,
+  kPong = 3
+};  // kRefused: the value is the reason
+
+struct Reply {
+  Status status = Status::kOk;
+  std::string value = {};
+};
+std::string encode(const Reply& reply);
+Reply decode_reply(std::string_view message);  // throws DataError
+
+}  // namespace reigen::store

@@ -1,0 +1,335 @@
+// The TCP store's server: one thread, one event loop, one table.
+//
+// A connection is a stranger until its hello was right; strangers have a deadline, a tiny limit on what they may send,
+// and only so many of them are kept. A member has one request in work at a time: while its reply waits to be sent
+// nothing more is read from it, so that nobody can make the server collect replies.
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "net/event_loop.h"
+#include "net/frame.h"
+#include "net/socket.h"
+#include "reigen/store/tcp_store.h"
+#include "store/table.h"
+#include "store/tcp_protocol.h"
+
+namespace reigen::store {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kHelloLimit = 3s;            // from the connection to the end of its hello
+constexpr auto kExhaustedPause = 100ms;     // before accepting again when descriptors ran out
+constexpr std::size_t kMaxStrangers = 256;  // beyond, the oldest one goes; a real client then tries again
+
+struct Peer {
+  explicit Peer(net::Socket connected) : socket(std::move(connected)) {}
+
+  net::Socket socket;
+  net::FrameReader reader{kMaxHello};
+  net::FrameWriter writer;
+  Deadline hello_deadline = Deadline::after(kHelloLimit);
+  bool member = false;
+  bool refused = false;                     // goes as soon as the refusal is sent
+  bool doomed = false;                      // goes at the end of this turn of the loop
+  std::optional<std::string> awaited = {};  // key of a get that waits
+};
+
+// Takes as long as for equal texts, whatever differs: the job's identity is a secret.
+bool same_secret(const std::string& left, const std::string& right) {
+  unsigned difference = left.size() == right.size() ? 0 : 1;
+  for (std::size_t i = 0; i < left.size() && !right.empty(); ++i) {
+    difference |= static_cast<unsigned>(left[i] ^ right[i % right.size()]);
+  }
+  return difference == 0;
+}
+
+class Server {
+ public:
+  explicit Server(const TcpStoreServerOptions& options) : job_(options.job), listener_(options.host, options.port) {
+    loop_.watch(listener_.fd(), POLLIN, [this](short) { accept_all(); });
+  }
+
+  std::uint16_t port() const { return listener_.address().port(); }
+  void stop() {
+    stop_ = true;
+    loop_.wake();
+  }
+
+  void run() try {
+    while (!stop_) {
+      loop_.run_once(next_deadline());
+      drop_late_strangers();
+      drop_doomed();
+      resume_accepting();
+    }
+  } catch (const std::exception& error) {
+    base::log_line(base::LogLevel::kError, fmt::format("the job's store ends: {}", error.what()));
+    peers_.clear();  // the clients see it
+  }
+
+ private:
+  Deadline next_deadline() const;
+  void accept_all();
+  void resume_accepting();
+  void drop_late_strangers();
+  void drop_doomed();
+  void doom(Peer& peer);
+
+  void on_peer(int fd, short events);
+  void read_from(Peer& peer);
+  void greet(Peer& peer, const std::string& message);
+  void serve(Peer& peer, const Request& request);
+  void answer_get(Peer& peer, const std::string& key);
+  void cancel_wait(Peer& peer);
+  void put(const std::string& key, const std::string& value);
+  void reply(Peer& peer, const Reply& reply);
+  void send(Peer& peer);
+
+  const std::string job_;
+  std::atomic<bool> stop_ = false;
+  net::EventLoop loop_;
+  net::Listener listener_;
+  std::optional<Deadline> accept_again_;  // set while accepting is paused
+  bool warned_ = false;                   // that it had to be
+  std::unordered_map<int, Peer> peers_;
+  std::vector<int> strangers_;  // oldest first
+  std::vector<int> doomed_;
+  std::unordered_map<std::string, std::vector<int>> waiters_;
+  Table table_;
+};
+
+Deadline Server::next_deadline() const {
+  Deadline next = accept_again_.value_or(Deadline::never());
+  if (!strangers_.empty()) {
+    next = Deadline::at(std::min(next.when(), peers_.at(strangers_.front()).hello_deadline.when()));
+  }
+  return next;
+}
+
+void Server::accept_all() {
+  for (;;) {
+    net::Accepted accepted = listener_.accept();
+    if (accepted.exhausted) {
+      if (!std::exchange(warned_, true)) {
+        base::log_warning(
+            "the store cannot accept all connections at once: out of descriptors or memory (see ulimit -n)");
+      }
+      loop_.change(listener_.fd(), 0);
+      accept_again_ = Deadline::after(kExhaustedPause);
+      return;
+    }
+    if (!accepted.socket) return;
+    const int fd = accepted.socket->fd();
+    peers_.emplace(fd, Peer(*std::move(accepted.socket)));
+    strangers_.push_back(fd);
+    loop_.watch(fd, POLLIN, [this, fd](short events) { on_peer(fd, events); });
+    if (strangers_.size() > kMaxStrangers) {
+      doom(peers_.at(strangers_.front()));
+      drop_doomed();
+    }
+  }
+}
+
+void Server::resume_accepting() {
+  if (!accept_again_ || !accept_again_->expired()) return;
+  accept_again_.reset();
+  loop_.change(listener_.fd(), POLLIN);
+}
+
+void Server::drop_late_strangers() {
+  for (const int fd : strangers_) {
+    Peer& peer = peers_.at(fd);
+    if (!peer.hello_deadline.expired()) break;  // the others came later
+    doom(peer);
+  }
+}
+
+void Server::doom(Peer& peer) {
+  if (peer.doomed) return;
+  peer.doomed = true;
+  doomed_.push_back(peer.socket.fd());
+}
+
+void Server::drop_doomed() {
+  for (const int fd : std::exchange(doomed_, {})) {
+    Peer& peer = peers_.at(fd);
+    cancel_wait(peer);
+    if (!peer.member) std::erase(strangers_, fd);
+    loop_.forget(fd);
+    peers_.erase(fd);
+  }
+}
+
+// What one connection does, or an attack makes of it, must not end the server for the others.
+void Server::on_peer(int fd, short events) {
+  Peer& peer = peers_.at(fd);
+  try {
+    if ((events & POLLERR) != 0) return doom(peer);
+    if ((events & POLLOUT) != 0) send(peer);
+    if (!peer.doomed && (events & (POLLIN | POLLHUP)) != 0) read_from(peer);
+  } catch (const std::exception& error) {
+    base::log_debug("the store drops a connection: {}", error.what());
+    doom(peer);
+  }
+}
+
+void Server::read_from(Peer& peer) {
+  while (!peer.doomed && !peer.refused && peer.writer.empty()) {
+    switch (peer.reader.read(peer.socket)) {
+      case net::FrameReader::State::kWouldBlock: return;
+      case net::FrameReader::State::kClosed: doom(peer); return;
+      case net::FrameReader::State::kFrame: break;
+    }
+    const std::string message = peer.reader.take();
+    if (peer.member) {
+      serve(peer, decode_request(message));
+    } else {
+      greet(peer, message);
+    }
+  }
+}
+
+void Server::greet(Peer& peer, const std::string& message) {
+  const std::optional<Hello> hello = decode_hello(message);
+  if (!hello) {
+    doom(peer);
+    return;
+  }
+  Welcome welcome;
+  if (hello->version != kProtocolVersion) {
+    welcome.verdict = Verdict::kOtherVersion;
+  } else if (!same_secret(hello->job, job_)) {
+    welcome.verdict = Verdict::kOtherJob;
+    welcome.fingerprint = job_fingerprint(job_);
+  } else {
+    peer.member = true;
+    peer.reader.set_limit(kMaxMessage);
+    std::erase(strangers_, peer.socket.fd());
+  }
+  peer.refused = !peer.member;
+  peer.writer.add(encode(welcome));
+  send(peer);
+}
+
+void Server::serve(Peer& peer, const Request& request) {
+  const std::string& key = request.key;
+  if (peer.awaited && request.operation != Operation::kPing && request.operation != Operation::kCancel) {
+    throw DataError("a request while another one waits");
+  }
+  try {
+    switch (request.operation) {
+      case Operation::kSet: put(key, request.value); return reply(peer, {});
+      case Operation::kGet: return answer_get(peer, key);
+      case Operation::kTryGet:
+        if (const std::string* value = table_.find(key)) return reply(peer, {.value = *value});
+        return reply(peer, {.status = Status::kMissing});
+      case Operation::kAdd: {
+        const std::string sum = std::to_string(table_.sum(key, request.delta));
+        put(key, sum);
+        return reply(peer, {.value = sum});
+      }
+      case Operation::kCompareAndSet:
+        if (table_.matches(key, request.expected)) put(key, request.value);
+        return reply(peer, {.value = table_.held(key)});
+      case Operation::kErase: return reply(peer, {.status = table_.erase(key) ? Status::kOk : Status::kMissing});
+      case Operation::kCancel:
+        if (!peer.awaited) return;
+        cancel_wait(peer);
+        return reply(peer, {.status = Status::kMissing});
+      case Operation::kPing: return reply(peer, {.status = Status::kPong});
+    }
+  } catch (const InvalidArgument& error) {
+    reply(peer, {.status = Status::kRefused, .value = error.what()});
+  }
+}
+
+void Server::answer_get(Peer& peer, const std::string& key) {
+  if (const std::string* value = table_.find(key)) return reply(peer, {.value = *value});
+  waiters_[key].push_back(peer.socket.fd());
+  peer.awaited = key;
+}
+
+void Server::cancel_wait(Peer& peer) {
+  if (!peer.awaited) return;
+  const auto found = waiters_.find(*peer.awaited);
+  std::erase(found->second, peer.socket.fd());
+  if (found->second.empty()) waiters_.erase(found);
+  peer.awaited.reset();
+}
+
+void Server::put(const std::string& key, const std::string& value) {
+  table_.set(key, value);
+  const auto found = waiters_.find(key);
+  if (found == waiters_.end()) return;
+  const std::vector<int> woken = std::move(found->second);
+  waiters_.erase(found);
+  for (const int fd : woken) {
+    Peer& waiter = peers_.at(fd);
+    waiter.awaited.reset();
+    reply(waiter, {.value = value});
+  }
+}
+
+void Server::reply(Peer& peer, const Reply& reply) {
+  peer.writer.add(encode(reply));
+  send(peer);
+}
+
+void Server::send(Peer& peer) {
+  if (!peer.writer.flush(peer.socket) || (peer.refused && peer.writer.empty())) return doom(peer);
+  loop_.change(peer.socket.fd(), peer.writer.empty() ? POLLIN : POLLOUT);
+}
+
+// Signals are for the program's own threads.
+std::thread start_without_signals(Server& server) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread([&server] {
+    pthread_setname_np(pthread_self(), "reigen-store");
+    server.run();
+  });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+struct TcpStoreServer::Impl {
+  explicit Impl(const TcpStoreServerOptions& options) : server(options), thread(start_without_signals(server)) {}
+  ~Impl() {
+    server.stop();
+    thread.join();
+  }
+
+  Server server;
+  std::thread thread;
+};
+
+TcpStoreServer::TcpStoreServer(const TcpStoreServerOptions& options) {
+  check_job(options.job);
+  impl_ = std::make_unique<Impl>(options);
+}
+
+TcpStoreServer::~TcpStoreServer() = default;
+
+std::uint16_t TcpStoreServer::port() const { return impl_->server.port(); }
+
+}  // namespace reigen::store

@@ -1,0 +1,136 @@
+#include "reigen/tensor/flat_parameters.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "reigen/tensor/data_type.h"
+
+namespace reigen::tensor {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and the widest vector register
+
+[[noreturn]] void refuse(const std::string& name, const std::string& got, const std::string& expected,
+                         const std::string& fix) {
+  throw InvalidArgument(Report{.what = fmt::format("[flat_parameters] parameter {} cannot be packed", name),
+                               .got = got,
+                               .expected = expected,
+                               .fix = fix});
+}
+
+void check_parameter(const NamedParameter& entry) {
+  const at::Tensor& tensor = entry.parameter;
+  if (!tensor.defined()) refuse(entry.name, "an undefined tensor", "a tensor", "register it after it was made");
+  if (tensor.layout() != at::kStrided) {
+    refuse(entry.name, "a sparse tensor", "a dense one", "call to_dense() before registering it");
+  }
+  if (!tensor.device().is_cpu()) {
+    refuse(entry.name, "device " + tensor.device().str(), "device cpu",
+           "move the model to the CPU: no backend for other devices is built in");
+  }
+  if (!at::isFloatingType(tensor.scalar_type())) {
+    refuse(entry.name, c10::toString(tensor.scalar_type()), "float16, bfloat16, float32 or float64",
+           "register it as a buffer, or split a complex parameter into its two parts");
+  }
+  to_data_type(tensor.scalar_type());
+  if (!tensor.is_leaf()) {
+    refuse(entry.name, "the result of an operation", "a leaf of the autograd graph",
+           "register tensor.detach() instead");
+  }
+}
+
+// Two tensors over the same memory would be torn apart without a word.
+void check_overlaps(const std::vector<NamedParameter>& parameters) {
+  struct Extent {
+    const char* begin;
+    const char* end;
+    const std::string* name;
+  };
+  std::vector<Extent> extents;
+  for (const NamedParameter& entry : parameters) {
+    const at::Tensor& tensor = entry.parameter;
+    if (tensor.numel() == 0) continue;
+    std::int64_t last = 0;
+    for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+    const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
+    extents.push_back({begin, begin + (last + 1) * static_cast<std::int64_t>(tensor.element_size()), &entry.name});
+  }
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < extents.size(); ++i) {
+    if (extents[i].begin >= extents[i - 1].end) continue;
+    refuse(*extents[i].name, "memory shared with " + *extents[i - 1].name, "memory of its own",
+           "tie parameters by registering the same tensor under both names");
+  }
+}
+
+at::Tensor allocate_flat(Communicator& memory, std::int64_t numel, at::ScalarType type) {
+  const auto bytes = static_cast<std::size_t>(numel) * c10::elementSize(type);
+  std::shared_ptr<void> block = memory.allocate(bytes);
+  void* data = block.get();
+  return at::from_blob(
+      data, {numel}, [owner = std::move(block)](void*) mutable { owner.reset(); }, at::TensorOptions().dtype(type));
+}
+
+ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Communicator& memory) {
+  const at::ScalarType type = parameters.front()->parameter.scalar_type();
+  const std::int64_t unit = kAlignment / static_cast<std::int64_t>(c10::elementSize(type));
+  std::vector<Segment> segments;
+  std::int64_t end = 0;
+  for (const NamedParameter* entry : parameters) {
+    const at::Tensor& parameter = entry->parameter;
+    segments.push_back({.name = entry->name,
+                        .aliases = entry->aliases,
+                        .shape = parameter.sizes().vec(),
+                        .offset = end,
+                        .numel = parameter.numel(),
+                        .parameter = parameter});
+    end = (end + parameter.numel()) / unit * unit + unit;  // at least one spare element
+  }
+  at::NoGradGuard no_grad;
+  at::Tensor values = allocate_flat(memory, end, type);
+  at::Tensor gradients = allocate_flat(memory, end, type);
+  for (Segment& segment : segments) {
+    const at::Tensor place = values.narrow(0, segment.offset, segment.numel).view(segment.shape);
+    place.copy_(segment.parameter);
+    segment.parameter.set_data(place);
+  }
+  return ParameterRange(std::move(values), std::move(gradients), std::move(segments));
+}
+
+}  // namespace
+
+std::vector<NamedParameter> named_parameters(const torch::nn::Module& module) {
+  std::vector<NamedParameter> result;
+  std::unordered_map<const at::TensorImpl*, std::size_t> seen;
+  const auto entries = module.named_parameters();
+  for (const auto& entry : entries) {
+    const auto [place, is_new] = seen.emplace(entry.value().unsafeGetTensorImpl(), result.size());
+    if (is_new) {
+      result.push_back({.name = entry.key(), .parameter = entry.value()});
+    } else {
+      result[place->second].aliases.push_back(entry.key());
+    }
+  }
+  return result;
+}
+
+FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory) {
+  std::vector<std::vector<const NamedParameter*>> groups;
+  for (const NamedParameter& entry : parameters) {
+    check_parameter(entry);
+    const at::ScalarType type = entry.parameter.scalar_type();
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto& one) { return one.front()->parameter.scalar_type() == type; });
+    if (group == groups.end()) group = groups.insert(groups.end(), std::vector<const NamedParameter*>());
+    group->push_back(&entry);
+  }
+  check_overlaps(parameters);
+  for (const auto& group : groups) ranges_.push_back(pack(group, memory));
+}
+
+}  // namespace reigen::tensor

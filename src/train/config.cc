@@ -1,0 +1,205 @@
+#include "reigen/train/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "reigen/base/error.h"
+#include "train/config_text.h"
+
+namespace reigen::train {
+
+namespace {
+
+constexpr double kLargest = 9e15;  // integers below are exact in a double
+constexpr double kHugeNumber = 1e300;
+
+void add_run(RunConfig& run, std::vector<Field>& table) {
+  table.push_back({"run", "dir", &run.dir, "directory of the run's files; empty: runs/<recipe>-<date-time>"});
+  table.push_back({"run", "resume", &run.resume,
+                   "true: go on from the newest checkpoint of run.dir; or the path of a run or checkpoint"});
+  table.push_back({"run", "save_initial", &run.save_initial, "write the initial weights to initial.safetensors"});
+  table.push_back({.section = "run",
+                   .key = "ranks",
+                   .value = &run.ranks,
+                   .meaning = "what a rank is: a process of the launcher, or (with -n N) a thread of this one",
+                   .choices = {"processes", "threads"}});
+}
+
+void add_train(TrainConfig& train, std::vector<Field>& table) {
+  table.push_back({"train", "epochs", &train.epochs, "passes over the training samples", 1, 1e9});
+  table.push_back({"train", "max_steps", &train.max_steps, "stop after this many steps; 0: no limit", 0, kLargest});
+  table.push_back({"train", "global_batch", &train.global_batch,
+                   "samples a step over all ranks, shared out with any remainder; not set: 64 a rank", 1, 1e9});
+  table.push_back(
+      {"train", "seed", &train.seed, "initial weights, sample order and random layers follow from it", 0, kLargest});
+  table.push_back({"train", "threads", &train.threads,
+                   "threads a rank computes with; 0: OMP_NUM_THREADS, which the launcher sets", 0, 1024});
+  table.push_back({.section = "train",
+                   .key = "precision",
+                   .value = &train.precision,
+                   .meaning = "element type of weights, gradients and optimizer state",
+                   .choices = {"fp32", "fp64"}});
+  table.push_back(
+      {"train", "log_every", &train.log_every, "steps between two lines when the output is no terminal", 1, 1e9});
+}
+
+void add_optim(OptimConfig& optim, std::vector<Field>& table) {
+  table.push_back({.section = "optim",
+                   .key = "name",
+                   .value = &optim.name,
+                   .meaning = "the optimizer",
+                   .choices = {"adamw", "sgd"}});
+  table.push_back({"optim", "lr", &optim.lr, "learning rate", 0, kHugeNumber, true});
+  table.push_back(
+      {"optim", "weight_decay", &optim.weight_decay, "decay of the weights (decoupled for adamw)", 0, kHugeNumber});
+  table.push_back({"optim", "momentum", &optim.momentum, "momentum of sgd", 0, 1});
+}
+
+void add_rest(Config& config, std::vector<Field>& table) {
+  table.push_back({"data", "path", &config.data.path, "folder of the data; empty: the recipe's own"});
+  table.push_back({"data", "workers", &config.data.workers,
+                   "1: prepare batches on a thread ahead of their use; 0: when they are asked for", 0, 1});
+  table.push_back({"data", "dump_order", &config.data.dump_order,
+                   "file for the sample indices of every step, a line a step, in global batch order"});
+  table.push_back(
+      {"data", "limit", &config.data.limit, "use only the first so many training samples; 0: all", 0, kLargest});
+  table.push_back({"parallel", "bucket_mb", &config.parallel.bucket_mb,
+                   "MiB of gradients that travel together; 0: every parameter alone", 0, 1e6});
+  table.push_back(
+      {"parallel", "overlap", &config.parallel.overlap, "gradients travel while backward runs; false: after it"});
+  table.push_back({"checkpoint", "every_steps", &config.checkpoint.every_steps,
+                   "steps between two checkpoints; 0: only at the end and when stopped", 0, kLargest});
+  table.push_back({"checkpoint", "keep", &config.checkpoint.keep, "whole checkpoints to keep", 1, 1e6});
+}
+
+struct ToText {
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(const std::int64_t* value) const { return std::to_string(*value); }
+  std::string operator()(const std::optional<std::int64_t>* value) const {
+    return value->has_value() ? std::to_string(**value) : "not set";
+  }
+  std::string operator()(const double* value) const {
+    std::string text = fmt::format("{}", *value);
+    if (text.find_first_of(".e") == std::string::npos) text += ".0";  // TOML tells 1 from 1.0
+    return text;
+  }
+  std::string operator()(const std::string* value) const { return *value; }
+};
+
+bool is_text(const Field& field) { return std::holds_alternative<std::string*>(field.value); }
+
+bool is_unset(const Field& field) {
+  const auto* const* optional = std::get_if<std::optional<std::int64_t>*>(&field.value);
+  return optional != nullptr && !(*optional)->has_value();
+}
+
+std::string toml_value(const Field& field) {
+  const std::string text = value_text(field);
+  return is_text(field) ? quote_toml(text) : text;
+}
+
+}  // namespace
+
+std::vector<Field> fields(Config& config) {
+  std::vector<Field> table;
+  table.reserve(24);
+  add_run(config.run, table);
+  add_train(config.train, table);
+  add_optim(config.optim, table);
+  add_rest(config, table);
+  return table;
+}
+
+std::string value_text(const Field& field) { return std::visit(ToText(), field.value); }
+
+std::string expected_text(const Field& field) {
+  if (!field.choices.empty()) return fmt::format("{}", fmt::join(field.choices, ", "));
+  if (std::holds_alternative<bool*>(field.value)) return "true or false";
+  if (is_text(field)) return "text";
+  const bool real = std::holds_alternative<double*>(field.value);
+  std::string text = real ? "a number" : "a whole number";
+  text += fmt::format(" {} {}", field.above_low ? "above" : "of at least", field.low);
+  if (field.high < (real ? kHugeNumber : kLargest)) text += fmt::format(" and at most {}", field.high);
+  return text;
+}
+
+std::string quote_toml(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\u{:04X}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+std::string to_toml(const Config& config) {
+  Config copy = config;
+  std::string text;
+  std::string section;
+  for (const Field& field : fields(copy)) {
+    if (field.section != section) {
+      text += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", field.section);
+      section = field.section;
+    }
+    if (is_unset(field)) {
+      text += fmt::format("# {} is not set: {}\n", field.key, field.meaning);
+    } else {
+      text += fmt::format("{} = {}  # {}\n", field.key, toml_value(field), field.meaning);
+    }
+  }
+  return text;
+}
+
+std::string help_text(const Config& defaults) {
+  Config copy = defaults;
+  std::string text = "options (later wins: default < --config FILE < REIGEN_SECTION_KEY variables < flags):\n";
+  for (const Field& field : fields(copy)) {
+    std::string left = "--" + field.name();
+    if (!field.choices.empty()) left += fmt::format(" {}", fmt::join(field.choices, "|"));
+    std::string value = is_text(field) ? value_text(field) : toml_value(field);
+    if (value.empty()) value = "empty";
+    text += fmt::format("  {:<36} {} (default: {})\n", left, field.meaning, value);
+  }
+  text += fmt::format("  {:<36} {}\n", "--config FILE", "read options from a TOML file");
+  text += fmt::format("  {:<36} {}\n", "--print-config", "print what was understood as TOML and end");
+  text += fmt::format("  {:<36} {}\n", "--help", "print this and end");
+  return text;
+}
+
+std::uint64_t hash_of(const Config& config) {
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (const char c : to_toml(config)) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 1099511628211ULL;
+  }
+  return hash;
+}
+
+std::pair<std::string, std::pair<std::string, std::string>> first_difference(const std::string& a,
+                                                                             const std::string& b) {
+  std::size_t at_a = 0;
+  std::size_t at_b = 0;
+  while (at_a < a.size() && at_b < b.size()) {
+    const std::string line_a = a.substr(at_a, a.find('\n', at_a) - at_a);
+    const std::string line_b = b.substr(at_b, b.find('\n', at_b) - at_b);
+    if (line_a != line_b) {
+      const auto key = line_a.substr(0, line_a.find(" = "));
+      const auto value = [&](const std::string& line) { return line.substr(std::min(line.size(), key.size() + 3)); };
+      return {key, {value(line_a), value(line_b)}};
+    }
+    at_a += line_a.size() + 1;
+    at_b += line_b.size() + 1;
+  }
+  return {"program version", {"one set of options", "another"}};
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,23 @@
+// Pieces of text that reading and printing a configuration share.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "reigen/train/config.h"
+
+namespace reigen::train {
+
+std::string quote_toml(const std::string& text);
+
+// "a whole number of at least 1", "fp32, fp64": what a field takes.
+std::string expected_text(const Field& field);
+
+// The known name nearest to `name`, or empty when none is near.
+std::string nearest(const std::string& name, const std::vector<std::string>& known);
+
+// Of two "key = value" lists: the first key that differs and its two values.
+std::pair<std::string, std::pair<std::string, std::string>> first_difference(const std::string& a,
+                                                                             const std::string& b);
+
+}  // namespace reigen::train

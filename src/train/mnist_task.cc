@@ -1,0 +1,45 @@
+#include "reigen/train/mnist_task.h"
+
+#include <ATen/ATen.h>
+
+#include "reigen/data/digits.h"
+#include "reigen/data/mnist.h"
+
+namespace reigen::train {
+
+MnistTask::MnistTask(const MnistOptions& options) : options_(options) { model_.to(options.type); }
+
+const std::string& MnistTask::name() const {
+  static const std::string kName = "mnist";
+  return kName;
+}
+
+data::DatasetPtr MnistTask::open(data::Split split) const {
+  if (options_.path.empty()) return data::digits({.split = split, .type = options_.type});
+  return data::mnist(options_.path, split, options_.type);
+}
+
+data::DatasetPtr MnistTask::training_data() {
+  if (!training_) training_ = open(data::Split::kTrain);
+  return training_;
+}
+
+data::DatasetPtr MnistTask::test_data() {
+  if (!test_) test_ = open(data::Split::kTest);
+  return test_;
+}
+
+at::Tensor MnistTask::loss(const at::Tensor& input, const at::Tensor& target) {
+  return at::cross_entropy_loss(model_.forward(input), target);
+}
+
+Scores MnistTask::score(const at::Tensor& input, const at::Tensor& target) {
+  const at::Tensor scores = model_.forward(input);
+  // In double, so that the sum does not depend on how the samples are cut into batches and ranks.
+  const at::Tensor loss = at::cross_entropy_loss(scores.to(at::kDouble), target, {}, at::Reduction::Sum);
+  return {.loss_sum = loss.item<double>(),
+          .correct = scores.argmax(1).eq(target).sum().item<std::int64_t>(),
+          .count = target.size(0)};
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,197 @@
+#include "reigen/train/program.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "reigen/base/error.h"
+#include "reigen/launch/environment.h"
+#include "reigen/launch/job.h"
+#include "reigen/runtime/init.h"
+#include "reigen/train/config.h"
+#include "reigen/train/trainer.h"
+#include "train/agree.h"
+#include "train/config_text.h"
+#include "train/failure.h"
+#include "train/progress.h"
+#include "train/recipes.h"
+#include "train/stop.h"
+
+namespace reigen::train {
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+std::string overview() {
+  std::string text =
+      "reigen-train RECIPE [options]: trains a built-in recipe; reigen train RECIPE -n N [options] starts N ranks of "
+      "it\n"
+      "\nrecipes:\n";
+  for (const Recipe& recipe : recipes()) text += fmt::format("  {:<8} {}\n", recipe.name, recipe.summary);
+  return text + "\nreigen-train RECIPE --help lists its options\n";
+}
+
+std::string recipe_help(const Recipe& recipe) {
+  return fmt::format(
+      "{}: {}\n\n  reigen train {} -n 2 [options]       two ranks\n  reigen train {} --print-config        the options "
+      "as a file\n\n{}",
+      recipe.name, recipe.summary, recipe.name, recipe.name, help_text(recipe.defaults));
+}
+
+const Recipe& find_recipe(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Recipe& recipe : recipes()) {
+    if (recipe.name == name) return recipe;
+    names.push_back(recipe.name);
+  }
+  const std::string near = nearest(name, names);
+  throw InvalidArgument(
+      Report{.what = fmt::format("unknown recipe {}", name),
+             .expected = fmt::format("{}", fmt::join(names, ", ")),
+             .fix = near.empty() ? "reigen-train --help tells what they are" : fmt::format("did you mean {}?", near)},
+      ExitCode::kUsage);
+}
+
+std::string quote_shell(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%") ==
+                                          std::string::npos;
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// The user's own words without the run's directory and resume, which are said anew.
+std::string resume_command(const Recipe& recipe, const Arguments& options, int ranks, const std::string& launcher) {
+  std::string command =
+      launcher == "reigen" || launcher == "none" ? "reigen train " + recipe.name : "reigen-train " + recipe.name;
+  if (launcher == "reigen" || launcher == "none") command += fmt::format(" -n {}", ranks);
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const std::string& word = options[i];
+    if (word == "--run.dir" || word == "--run.resume" || word == "-n")
+      ++i;
+    else if (word.rfind("--run.dir=", 0) != 0 && word.rfind("--run.resume=", 0) != 0)
+      command += ' ' + quote_shell(word);
+  }
+  return command;
+}
+
+struct Job {
+  const Recipe& recipe;
+  Config config;
+  std::string resume;  // command
+};
+
+int train_rank(const Job& job, Communicator& world) {
+  std::unique_ptr<Task> task;
+  task = job.recipe.make(job.config);
+  try {
+    Trainer trainer(*task, world,
+                    {.config = job.config,
+                     .batch_per_rank = job.recipe.batch_per_rank,
+                     .stop_requested = stop_requested,
+                     .columns = terminal_columns(),
+                     .resume_command = job.resume});
+    return static_cast<int>(trainer.fit().stopped ? ExitCode::kStopped : ExitCode::kOk);
+  } catch (...) {
+    // An error of this rank alone: the others must not wait for it.
+    const Failure failure = failure_of(std::current_exception());
+    if (!failure.common && !failure.aftermath)
+      world.abort(fmt::format("rank {} ({}): {}", world.rank(), host_name(), failure.text));
+    throw;
+  }
+}
+
+int run_as_threads(Job job, int ranks, const launch::Environment& environment) {
+  if (environment.world_size > 1) {
+    throw InvalidArgument(Report{.what = "run.ranks = threads: this is one of several processes already",
+                                 .got = fmt::format("{} processes from {}", environment.world_size, environment.source),
+                                 .fix = "start one process: reigen train RECIPE -n N --run.ranks threads"});
+  }
+  // The ranks share what the launcher gave to this one process.
+  if (job.config.train.threads == 0) job.config.train.threads = std::max(1, at::get_num_threads() / ranks);
+  install_stop_handlers();
+  std::vector<int> codes(static_cast<std::size_t>(ranks));
+  run_threads(ranks,
+              [&](Communicator& world) { codes[static_cast<std::size_t>(world.rank())] = train_rank(job, world); });
+  return codes[0];
+}
+
+// `reigen-train mnist -n 2` without a launcher: be the launcher.
+int run_launcher(const Recipe& recipe, const Arguments& options, int ranks) {
+  launch::JobOptions job{.command = {std::filesystem::read_symlink("/proc/self/exe").string(), recipe.name},
+                         .ranks = ranks,
+                         .prefix = "none"};
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    if (options[i] == "-n")
+      ++i;
+    else
+      job.command.push_back(options[i]);
+  }
+  return launch::run_job(job).exit_code;
+}
+
+int run_recipe(const Recipe& recipe, const Arguments& options, const launch::Environment& environment) {
+  const CommandLine line = [&] {
+    try {
+      return read_command_line(recipe.defaults, options, process_environment());
+    } catch (const Error& error) {
+      throw CommonError(error.exit_code(), error.what());  // every rank was given the same words
+    }
+  }();
+  if (line.help || line.print_config) {
+    if (environment.rank == 0) fmt::print("{}", line.help ? recipe_help(recipe) : to_toml(line.config));
+    return 0;
+  }
+  const bool threads = line.config.run.ranks == "threads";
+  const int ranks = line.ranks.value_or(environment.world_size);
+  Job job{
+      .recipe = recipe, .config = line.config, .resume = resume_command(recipe, options, ranks, environment.source)};
+  if (threads) return run_as_threads(std::move(job), ranks, environment);
+  if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(recipe, options, ranks);
+  if (line.ranks && ranks != environment.world_size) {
+    throw InvalidArgument(
+        Report{.what = fmt::format("-n {}: {} started {} ranks", ranks, environment.source, environment.world_size),
+               .fix = "say the number of ranks to the launcher only"},
+        ExitCode::kUsage);
+  }
+  Communicator world = init();
+  install_stop_handlers();
+  return train_rank(job, world);
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  launch::Environment environment;
+  try {
+    const Arguments arguments(argv + 1, argv + argc);
+    environment = launch::detect_environment();
+    if (arguments.empty()) {
+      fmt::print(stderr, "{}", overview());
+      return static_cast<int>(ExitCode::kUsage);
+    }
+    if (arguments[0] == "--help" || arguments[0] == "-h") {
+      fmt::print("{}", overview());
+      return 0;
+    }
+    if (arguments[0] == "--version") {
+      fmt::print("reigen-train {}\n", REIGEN_VERSION);
+      return 0;
+    }
+    return run_recipe(find_recipe(arguments[0]), Arguments(arguments.begin() + 1, arguments.end()), environment);
+  } catch (...) {
+    return report(failure_of(std::current_exception()), environment.rank, environment.world_size);
+  }
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,26 @@
+// What reigen-train can train by name.
+// Thread rule: constants.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reigen/train/config.h"
+#include "reigen/train/task.h"
+
+namespace reigen::train {
+
+struct Recipe {
+  std::string name;
+  std::string summary;  // one line of --help
+  Config defaults;
+  std::int64_t batch_per_rank = 64;  // when train.global_batch is not set
+  std::function<std::unique_ptr<Task>(const Config& config)> make;
+};
+
+const std::vector<Recipe>& recipes();
+
+}  // namespace reigen::train

@@ -1,0 +1,97 @@
+#include "train/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "reigen/base/bytes.h"
+#include "train/progress.h"
+
+namespace reigen::train {
+
+std::string to_json(const Summary& s) {
+  const auto peak = s.peak_rss_bytes.empty() ? 0 : *std::max_element(s.peak_rss_bytes.begin(), s.peak_rss_bytes.end());
+  const nlohmann::ordered_json json = {{"task", s.task},
+                                       {"test_accuracy", s.test.accuracy()},
+                                       {"test_loss", s.test.loss()},
+                                       {"test_samples", s.test.count},
+                                       {"samples_per_s", s.samples_per_s},
+                                       {"samples_per_s_overall", s.samples_per_s_overall},
+                                       {"world_size", s.world_size},
+                                       {"backend", s.backend},
+                                       {"precision", s.precision},
+                                       {"steps", s.steps},
+                                       {"epochs", s.epochs},
+                                       {"global_batch", s.global_batch},
+                                       {"step_ms", s.mean.step * 1e3},
+                                       {"data_ms", s.mean.data * 1e3},
+                                       {"forward_ms", s.mean.forward * 1e3},
+                                       {"backward_ms", s.mean.backward * 1e3},
+                                       {"comm_exposed_ms", s.mean.exposed * 1e3},
+                                       {"optimizer_ms", s.mean.optimizer * 1e3},
+                                       {"peak_rss_bytes", peak},
+                                       {"peak_rss_bytes_by_rank", s.peak_rss_bytes},
+                                       {"first_step_s", s.first_step_s},
+                                       {"wall_s", s.wall_s}};
+  return json.dump(2) + '\n';
+}
+
+std::string to_text(const Summary& s) {
+  std::string text =
+      fmt::format("{}: {} steps of {} samples on {} {} ({}), {}\n", s.task, s.steps, s.global_batch, s.world_size,
+                  s.world_size == 1 ? "rank" : "ranks", s.backend, format_duration(s.wall_s));
+  text += fmt::format("  test accuracy  {:.2f} %   loss {:.4f}   ({} samples)\n", s.test.accuracy() * 100,
+                      s.test.loss(), s.test.count);
+  if (s.mean.step > 0) {
+    const double all = s.mean.step;
+    const auto share = [&](double part) { return fmt::format("{:.1f} ms ({:.0f} %)", part * 1e3, 100 * part / all); };
+    text += fmt::format("  speed          {:.0f} samples/s\n", s.samples_per_s);
+    text += fmt::format(
+        "  step           {:.1f} ms: data {}, forward {}, backward {}, exposed communication {}, optimizer {}\n",
+        all * 1e3, share(s.mean.data), share(s.mean.forward), share(s.mean.backward), share(s.mean.exposed),
+        share(s.mean.optimizer));
+  }
+  std::vector<std::string> peaks;
+  for (const auto bytes : s.peak_rss_bytes) peaks.push_back(format_bytes(static_cast<std::uint64_t>(bytes)));
+  constexpr std::size_t kShown = 8;
+  const std::size_t hidden = peaks.size() > kShown ? peaks.size() - kShown : 0;
+  peaks.resize(peaks.size() - hidden);
+  text += fmt::format("  peak memory    {} a rank{}\n", fmt::join(peaks, ", "),
+                      hidden > 0 ? fmt::format(" (and {} more)", hidden) : "");
+  text += fmt::format("  files          {}\n", s.directory.string());
+  return text;
+}
+
+std::int64_t peak_memory_bytes() {
+  std::ifstream in("/proc/self/status");
+  for (std::string word; in >> word;) {
+    if (word != "VmHWM:") continue;
+    std::int64_t kib = 0;
+    in >> kib;
+    return kib * static_cast<std::int64_t>(kKiB);
+  }
+  return 0;
+}
+
+double process_age_seconds() {
+  std::ifstream in("/proc/self/stat");
+  const std::string line((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const auto name_end = line.rfind(')');  // the name may hold spaces
+  if (name_end == std::string::npos) return 0;
+  std::istringstream rest(line.substr(name_end + 1));
+  std::string word;
+  constexpr int kStartTime = 20;  // field 22 of proc(5), the third comes first here
+  for (int field = 0; field < kStartTime; ++field) rest >> word;
+  struct timespec now = {};
+  if (::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
+  const double started = std::strtod(word.c_str(), nullptr) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) - started;
+}
+
+}  // namespace reigen::train

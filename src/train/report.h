@@ -1,0 +1,42 @@
+// What a run leaves at its end: summary.json and a few lines for the user.
+// Thread rule: no shared state.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reigen/train/task.h"
+#include "train/step_times.h"
+
+namespace reigen::train {
+
+struct Summary {
+  std::string task = {};
+  std::string backend = {};
+  std::string precision = {};
+  int world_size = 1;
+  std::int64_t steps = 0;
+  std::int64_t epochs = 0;
+  std::int64_t global_batch = 0;
+  Scores test = {};
+  double samples_per_s = 0;          // global batch / median step
+  double samples_per_s_overall = 0;  // samples / time of all steps, the first ones too
+  StepTime mean = {};
+  double first_step_s = 0;  // from the start of the process to the end of the first optimizer step
+  double wall_s = 0;        // from the start of the process to the summary
+  std::vector<std::int64_t> peak_rss_bytes = {};  // by rank
+  std::filesystem::path directory = {};
+};
+
+std::string to_json(const Summary& summary);
+std::string to_text(const Summary& summary);
+
+// VmHWM of this process. 0 where the kernel does not say.
+std::int64_t peak_memory_bytes();
+
+// Since the kernel started this process; to a hundredth of a second.
+double process_age_seconds();
+
+}  // namespace reigen::train

@@ -1,0 +1,116 @@
+#include "train/resume.h"
+
+#include <fmt/format.h>
+
+#include "reigen/base/error.h"
+
+namespace reigen::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// A change of these would repeat or skip samples, or continue another model.
+constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name", "data.limit", "data.samples"};
+constexpr const char* kNoted[] = {"optim.lr", "optim.weight_decay", "optim.momentum", "data.path"};
+
+std::string value_in(const std::map<std::string, std::string>& options, const char* key) {
+  const auto found = options.find(key);
+  return found == options.end() ? "not set" : found->second;
+}
+
+ResumePoint newest_of(const fs::path& run_directory) {
+  ResumePoint point{.run_directory = run_directory};
+  const checkpoint::Search search = checkpoint::find_newest(run_directory / "checkpoints");
+  for (const std::string& damaged : search.damaged)
+    point.notes.push_back("passed over a damaged checkpoint: " + damaged);
+  if (search.newest) {
+    point.checkpoint = search.newest->path;
+  } else if (!search.damaged.empty()) {
+    throw DataError(Report{.what = fmt::format("no whole checkpoint in {}; the newest: {}", run_directory.string(),
+                                               search.damaged.front()),
+                           .fix = "start anew in another --run.dir"});
+  }
+  return point;
+}
+
+}  // namespace
+
+bool wants_resume(const Config& config) { return !config.run.resume.empty() && config.run.resume != "false"; }
+
+ResumePoint find_resume_point(const Config& config) {
+  const bool newest = config.run.resume == "true";
+  if (newest && config.run.dir.empty()) {
+    throw InvalidArgument(Report{.what = "run.resume = true: which run?",
+                                 .fix = "name it with --run.dir DIR, or give --run.resume its path"});
+  }
+  const fs::path source = newest ? config.run.dir : config.run.resume;
+  std::error_code ignored;
+  if (!fs::is_directory(source, ignored)) {
+    throw IoError(Report{.what = fmt::format("cannot resume: there is no directory {}", source.string()),
+                         .fix = "give the directory of a run, or of one of its checkpoints"},
+                  ExitCode::kInputMissing);
+  }
+  ResumePoint point;
+  const bool is_checkpoint = fs::exists(source / "manifest.json", ignored);
+  if (is_checkpoint) {
+    point.checkpoint = checkpoint::open(source).path;
+    const fs::path parent = fs::absolute(source).lexically_normal().parent_path();
+    if (parent.filename() == "checkpoints") point.run_directory = parent.parent_path();
+  } else {
+    const bool is_run = fs::exists(source / "config.toml", ignored) || fs::exists(source / "checkpoints", ignored);
+    if (!is_run) {
+      throw IoError(Report{.what = fmt::format("cannot resume: {} holds no run", source.string()),
+                           .got = "neither config.toml nor checkpoints/",
+                           .fix = "give the directory of a run, or of one of its checkpoints"},
+                    ExitCode::kInputMissing);
+    }
+    point = newest_of(source);
+  }
+  point.same_run = !point.run_directory.empty();
+  if (!config.run.dir.empty()) {
+    point.same_run = point.same_run && fs::weakly_canonical(config.run.dir, ignored) ==
+                                           fs::weakly_canonical(point.run_directory, ignored);
+    point.run_directory = config.run.dir;
+  }
+  return point;
+}
+
+std::map<std::string, std::string> options_of(const Config& config, const std::string& task, std::int64_t samples) {
+  Config copy = config;
+  std::map<std::string, std::string> options;
+  for (const Field& field : fields(copy)) options[field.name()] = value_text(field);
+  options["task"] = task;
+  options["data.samples"] = std::to_string(samples);
+  return options;
+}
+
+std::vector<std::string> require_compatible(const checkpoint::Found& found,
+                                            const std::map<std::string, std::string>& options,
+                                            std::optional<std::int64_t> global_batch) {
+  const auto refuse = [&](const std::string& key, const std::string& got, const std::string& expected) {
+    return InvalidArgument(
+        Report{.what = fmt::format("{} differs from the run that is to go on", key),
+               .got = got,
+               .expected = fmt::format("{} (from {})", expected, found.path.string()),
+               .fix = fmt::format("give the options of that run, e.g. --config {}",
+                                  (found.path.parent_path().parent_path() / "config.toml").string())});
+  };
+  const auto& before = found.manifest.options;
+  for (const char* key : kFixed) {
+    if (value_in(before, key) != value_in(options, key))
+      throw refuse(key, value_in(options, key), value_in(before, key));
+  }
+  if (global_batch && *global_batch != found.manifest.global_batch) {
+    throw refuse("train.global_batch", std::to_string(*global_batch), std::to_string(found.manifest.global_batch));
+  }
+  std::vector<std::string> notes;
+  for (const char* key : kNoted) {
+    if (value_in(before, key) == value_in(options, key)) continue;
+    notes.push_back(
+        fmt::format("{} is {} from here on; it was {}", key, value_in(options, key), value_in(before, key)));
+  }
+  return notes;
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,39 @@
+// From which checkpoint a run goes on, and whether it may.
+// Thread rule: no shared state.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reigen/checkpoint/checkpoint.h"
+#include "reigen/train/config.h"
+
+namespace reigen::train {
+
+bool wants_resume(const Config& config);
+
+struct ResumePoint {
+  std::filesystem::path run_directory = {};  // empty: a new one
+  bool same_run = false;                     // the directory is that of the run that goes on
+  std::filesystem::path checkpoint = {};     // empty: none yet, start with step 0
+  std::vector<std::string> notes = {};       // for the user: damaged checkpoints that were passed over
+};
+
+// What run.resume and run.dir mean together. Throws InvalidArgument 78 (true without run.dir), IoError 66 (nothing
+// there), DataError 65 (only damaged checkpoints).
+ResumePoint find_resume_point(const Config& config);
+
+// What a checkpoint remembers of its run.
+std::map<std::string, std::string> options_of(const Config& config, const std::string& task, std::int64_t samples);
+
+// Throws InvalidArgument (78) naming the first option whose change would make this another run. Returns notes on
+// changes that are allowed (learning rate, ...).
+std::vector<std::string> require_compatible(const checkpoint::Found& found,
+                                            const std::map<std::string, std::string>& options,
+                                            std::optional<std::int64_t> global_batch);
+
+}  // namespace reigen::train

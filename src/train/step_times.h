@@ -1,0 +1,83 @@
+// Where the time of the steps went.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace reigen::train {
+
+// Seconds.
+struct StepTime {
+  double step = 0;
+  double data = 0;
+  double forward = 0;
+  double backward = 0;
+  double exposed = 0;
+  double optimizer = 0;
+};
+
+class Stopwatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Seconds since the last call.
+  double lap() {
+    const auto now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return seconds;
+  }
+
+ private:
+  Clock::time_point last_ = Clock::now();
+};
+
+// Of one run of the loop: means of the steady steps, and the median of the whole step.
+class StepTimes {
+ public:
+  void add(const StepTime& time, std::int64_t samples) {
+    times_.push_back(time);
+    samples_ += samples;
+    seconds_ += time.step;
+  }
+
+  // The first steps warm up caches, memory and threads: ten of them, or a quarter of a short run, are left out.
+  std::size_t warmup() const { return std::min<std::size_t>(10, times_.size() / 4); }
+
+  StepTime mean() const {
+    StepTime sum;
+    const std::size_t first = warmup();
+    const auto count = static_cast<double>(times_.size() - first);
+    if (times_.empty()) return sum;
+    for (std::size_t i = first; i < times_.size(); ++i) {
+      sum.step += times_[i].step / count;
+      sum.data += times_[i].data / count;
+      sum.forward += times_[i].forward / count;
+      sum.backward += times_[i].backward / count;
+      sum.exposed += times_[i].exposed / count;
+      sum.optimizer += times_[i].optimizer / count;
+    }
+    return sum;
+  }
+
+  double median_step() const {
+    if (times_.empty()) return 0;
+    std::vector<double> steps;
+    for (std::size_t i = warmup(); i < times_.size(); ++i) steps.push_back(times_[i].step);
+    const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+    std::nth_element(steps.begin(), middle, steps.end());
+    return *middle;
+  }
+
+  std::size_t count() const { return times_.size(); }
+  double overall_samples_per_s() const { return seconds_ > 0 ? static_cast<double>(samples_) / seconds_ : 0; }
+
+ private:
+  std::vector<StepTime> times_;
+  std::int64_t samples_ = 0;
+  double seconds_ = 0;
+};
+
+}  // namespace reigen::train

@@ -1,0 +1,121 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/available_memory.h"
+#include "base/check.h"
+#include "base/environment.h"
+#include "reigen/base/bytes.h"
+#include "reigen/base/deadline.h"
+#include "reigen/base/error.h"
+#include "reigen/base/unique_fd.h"
+
+namespace reigen::base {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Bytes, FormatsInWords) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(format_bytes(64 * kMiB), "64 MiB");
+  EXPECT_EQ(format_bytes(512 * kGiB), "512 GiB");
+}
+
+TEST(Bytes, ParsesSizesAndRefusesTheRest) {
+  EXPECT_EQ(parse_bytes("4"), 4u);
+  EXPECT_EQ(parse_bytes("2k"), 2 * kKiB);
+  EXPECT_EQ(parse_bytes("64M"), 64 * kMiB);
+  EXPECT_EQ(parse_bytes("1GiB"), kGiB);
+  for (const char* bad : {"", "x", "-1", "1.5M", "4T4", "99999999999999999999", "99999999999G"})
+    EXPECT_THROW(parse_bytes(bad), InvalidArgument) << bad;
+}
+
+TEST(Report, LeavesOutWhatIsEmpty) {
+  EXPECT_EQ(to_string(Report{.what = "what"}), "what");
+  EXPECT_EQ(to_string(Report{.what = "what", .got = "1", .expected = "2", .fix = "do"}),
+            "what\n  got: 1   expected: 2\n  fix: do");
+  EXPECT_EQ(to_string(Report{.what = "what", .expected = "2"}), "what\n  expected: 2");
+}
+
+TEST(Check, PrintsItsValues) {
+  try {
+    REIGEN_CHECK(1 > 2, "{} is not more than {}", 1, 2);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), "1 is not more than 2");
+    EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration);
+  }
+  EXPECT_THROW(REIGEN_ASSERT(false, "never"), InternalError);
+}
+
+TEST(Check, SystemCallsNameCallAndErrno) {
+  try {
+    REIGEN_SYSCALL(::open("/nowhere/at/all", O_RDONLY));
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("open"));
+    EXPECT_THAT(error.what(), HasSubstr("No such file"));
+    EXPECT_EQ(error.exit_code(), ExitCode::kInputMissing);
+  }
+}
+
+TEST(Deadline, CutsWhatItHandsToTheKernel) {
+  using std::chrono::seconds;
+  EXPECT_FALSE(Deadline::never().expired());
+  EXPECT_EQ(Deadline::never().remaining(seconds(1)), seconds(1));
+  EXPECT_TRUE(Deadline::after(seconds(-1)).expired());
+  EXPECT_EQ(Deadline::after(seconds(-1)).remaining(seconds(1)).count(), 0);
+  EXPECT_TRUE(Deadline::after(std::chrono::nanoseconds::max()).is_never());
+  EXPECT_LE(Deadline::after(seconds(5)).remaining(seconds(60)), seconds(5));
+}
+
+TEST(UniqueFd, ClosesOnce) {
+  int fds[2];
+  ASSERT_EQ(::pipe(fds), 0);
+  {
+    UniqueFd a(fds[0]);
+    UniqueFd b(std::move(a));
+    EXPECT_FALSE(a);  // NOLINT(bugprone-use-after-move): moved from means empty
+    EXPECT_TRUE(b);
+  }
+  EXPECT_EQ(::fcntl(fds[0], F_GETFD), -1);
+  ::close(fds[1]);
+}
+
+TEST(AvailableMemory, TheSmallestLimitCounts) {
+  const auto root = std::filesystem::temp_directory_path() / ("reigen_memory_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(root / "proc/self");
+  std::filesystem::create_directories(root / "sys/fs/cgroup/job");
+  const auto write = [&](const char* path, const char* text) { std::ofstream(root / path) << text; };
+  write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable:     4096 kB\n");
+  EXPECT_EQ(available_memory(root.string()).bytes, 4 * kMiB);
+  write("proc/self/cgroup", "0::/job\n");
+  write("sys/fs/cgroup/job/memory.max", "2097152\n");
+  write("sys/fs/cgroup/job/memory.current", "1048576\n");
+  write("sys/fs/cgroup/job/memory.stat", "inactive_file 524288\n");
+  EXPECT_EQ(available_memory(root.string()).bytes, kMiB + kMiB / 2);
+  EXPECT_THAT(available_memory(root.string()).source, HasSubstr("memory.max"));
+  std::filesystem::remove_all(root);
+}
+
+TEST(Environment, EveryVariableIsInTheTable) {
+  for (const auto& variable : environment::table()) {
+    EXPECT_THAT(variable.name, HasSubstr("REIGEN_"));
+    EXPECT_GT(std::string(variable.meaning).size(), 10u);
+  }
+  ::setenv("REIGEN_LOG", "", 1);
+  EXPECT_FALSE(environment::log().has_value());
+  ::setenv("REIGEN_LOG", "info", 1);
+  EXPECT_EQ(environment::log(), "info");
+  ::unsetenv("REIGEN_LOG");
+}
+
+}  // namespace
+}  // namespace reigen::base

@@ -1,0 +1,284 @@
+#include "comm/contract.h"
+
+#include "reigen/base/error.h"
+
+namespace reigen::testing {
+namespace {
+
+constexpr std::size_t kCounts[] = {0, 1, 10, 1000, 100003};
+
+// Small whole numbers: every sum is exact in every type, so the expected value is a formula.
+template <typename T>
+T value_of(int rank, std::size_t i) {
+  return static_cast<T>((static_cast<std::size_t>(rank) + 1) * (i % 5 + 1));
+}
+
+template <typename T>
+T sum_of(int ranks, std::size_t i) {
+  const auto p = static_cast<std::size_t>(ranks);
+  return static_cast<T>(p * (p + 1) / 2 * (i % 5 + 1));
+}
+
+template <typename T>
+void check_all_reduce(Rank& r, DataType type, std::size_t count, bool foreign_input, bool foreign_output,
+                      bool in_place) {
+  auto& world = r.world();
+  TestBuffer<T> input(world, count, foreign_input);
+  TestBuffer<T> output(world, count, foreign_output);
+  for (std::size_t i = 0; i < count; ++i) input[i] = value_of<T>(r.rank(), i);
+  T* result = in_place ? input.data() : output.data();
+  world.all_reduce(input.data(), result, count, type, ReduceOp::kSum);
+  for (std::size_t i = 0; i < count; ++i)
+    ASSERT_EQ(result[i], sum_of<T>(r.size(), i)) << "element " << i << " of " << count;
+  if (!in_place) {
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(input[i], value_of<T>(r.rank(), i)) << "input changed";
+  }
+}
+
+}  // namespace
+
+TEST_P(CommunicatorContract, AllReduceSums) {
+  run_ranks(options(), [](Rank& r) {
+    for (const std::size_t count : kCounts) {
+      for (const bool foreign : {false, true}) {
+        for (const bool in_place : {false, true}) {
+          check_all_reduce<float>(r, DataType::kFloat32, count, foreign, foreign, in_place);
+          check_all_reduce<double>(r, DataType::kFloat64, count, foreign, foreign, in_place);
+          check_all_reduce<std::int32_t>(r, DataType::kInt32, count, foreign, foreign, in_place);
+          check_all_reduce<std::int64_t>(r, DataType::kInt64, count, foreign, foreign, in_place);
+        }
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, AllReduceMixesSharedAndForeignMemory) {
+  run_ranks(options(), [](Rank& r) {
+    for (int pattern = 0; pattern < 8; ++pattern) {
+      const bool foreign_input = ((pattern >> (r.rank() % 3)) & 1) != 0;
+      check_all_reduce<float>(r, DataType::kFloat32, 100003, foreign_input, pattern % 2 == 0, false);
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, AllReduceAveragesAndFindsExtremes) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 1003;
+    TestBuffer<double> data(world, kCount, false);
+    const auto fill = [&] {
+      for (std::size_t i = 0; i < kCount; ++i) data[i] = value_of<double>(r.rank(), i);
+    };
+    fill();
+    world.all_reduce(data.data(), data.data(), kCount, DataType::kFloat64, ReduceOp::kAvg);
+    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], sum_of<double>(r.size(), i) / r.size());
+    fill();
+    world.all_reduce(data.data(), data.data(), kCount, DataType::kFloat64, ReduceOp::kMax);
+    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], value_of<double>(r.size() - 1, i));
+    fill();
+    world.all_reduce(data.data(), data.data(), kCount, DataType::kFloat64, ReduceOp::kMin);
+    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], value_of<double>(0, i));
+  });
+}
+
+// Values whose sum depends on the order: equal bits on all ranks, memory kinds and repetitions.
+TEST_P(CommunicatorContract, SumsRunInRankOrder) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 70001;
+    const auto value = [](int rank, std::size_t i) {
+      return 1.0f / static_cast<float>(i % 1013 + 3) * (rank % 2 == 0 ? 1.0f : -0.7f) + static_cast<float>(rank);
+    };
+    for (const bool foreign : {false, true}) {
+      TestBuffer<float> data(world, kCount, foreign);
+      for (std::size_t i = 0; i < kCount; ++i) data[i] = value(r.rank(), i);
+      world.all_reduce(data.data(), data.data(), kCount, DataType::kFloat32, ReduceOp::kSum);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        float expected = value(0, i);
+        for (int q = 1; q < r.size(); ++q) expected += value(q, i);
+        ASSERT_EQ(data[i], expected) << i;
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, BroadcastCopiesTheRoot) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    for (const std::size_t count : kCounts) {
+      for (int root = 0; root < r.size(); ++root) {
+        for (const bool foreign : {false, true}) {
+          TestBuffer<float> data(world, count, foreign);
+          for (std::size_t i = 0; i < count; ++i) data[i] = r.rank() == root ? static_cast<float>(i) : -1.0f;
+          world.broadcast(data.data(), count, DataType::kFloat32, root);
+          for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], static_cast<float>(i));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, AllGatherCollectsInRankOrder) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    const auto p = static_cast<std::size_t>(r.size());
+    for (const std::size_t count : kCounts) {
+      for (const bool foreign : {false, true}) {
+        for (const bool in_place : {false, true}) {
+          TestBuffer<std::int32_t> input(world, count, foreign);
+          TestBuffer<std::int32_t> output(world, count * p, foreign);
+          std::int32_t* own = in_place ? output.data() + static_cast<std::size_t>(r.rank()) * count : input.data();
+          for (std::size_t i = 0; i < count; ++i) own[i] = r.rank() * 1000000 + static_cast<std::int32_t>(i);
+          world.all_gather(own, output.data(), count, DataType::kInt32);
+          for (std::size_t q = 0; q < p; ++q) {
+            for (std::size_t i = 0; i < count; ++i)
+              ASSERT_EQ(output[q * count + i], static_cast<std::int32_t>(q * 1000000 + i));
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, BarrierHoldsUntilAllHaveCome) {
+  run_ranks(options(), [](Rank& r) {
+    for (int round = 0; round < 50; ++round) {
+      const std::string key = "came/" + std::to_string(round);
+      r.store().add(key, 1);
+      r.world().barrier();
+      ASSERT_EQ(r.store().add(key, 0), r.size());
+      r.world().barrier();
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, ManyAsynchronousCallsCompleteInOrder) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    constexpr int kCalls = 200;  // more than may be under way at once
+    for (const auto progress : {comm::Progress::kThread, comm::Progress::kCaller}) {
+      std::vector<TestBuffer<float>> data;
+      std::vector<Work> works;
+      for (int k = 0; k < kCalls; ++k) data.emplace_back(world, 500, k % 7 == 0);
+      for (std::size_t k = 0; k < kCalls; ++k) {
+        for (std::size_t i = 0; i < 500; ++i) data[k][i] = static_cast<float>(r.rank() + 1) * static_cast<float>(k);
+        works.push_back(world.all_reduce(data[k].data(), data[k].data(), 500, DataType::kFloat32, ReduceOp::kSum,
+                                         {.async = true, .progress = progress}));
+        if (k % 3 == 0) world.poll();
+      }
+      works.back().wait();
+      for (const auto& work : works) ASSERT_TRUE(work.is_completed());
+      for (std::size_t k = 0; k < kCalls; ++k)
+        ASSERT_EQ(data[k][499], sum_of<float>(r.size(), 0) * static_cast<float>(k));
+    }
+  });
+}
+
+// The second call reads what the first one writes: it must not begin on a rank whose part of the first is done.
+TEST_P(CommunicatorContract, CallsOnOneBufferRunOneAfterTheOther) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 60000;
+    const auto p = static_cast<std::size_t>(r.size());
+    TestBuffer<float> x(world, kCount, false);
+    TestBuffer<float> gathered(world, kCount * p, false);
+    for (int round = 0; round < 30; ++round) {
+      for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(r.rank() + 1);
+      std::vector<Work> works;
+      const comm::CallOptions async{.async = true, .progress = comm::Progress::kCaller};
+      works.push_back(world.all_reduce(x.data(), x.data(), kCount, DataType::kFloat32, ReduceOp::kSum, async));
+      works.push_back(world.all_reduce(x.data(), x.data(), kCount / 3, DataType::kFloat32, ReduceOp::kSum, async));
+      works.push_back(world.all_gather(x.data(), gathered.data(), kCount, DataType::kFloat32, async));
+      works.push_back(world.broadcast(x.data(), kCount, DataType::kFloat32, r.size() - 1, async));
+      for (const auto& work : works) work.wait();
+      const auto sum = static_cast<float>(p * (p + 1) / 2);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        const float expected = i < kCount / 3 ? sum * static_cast<float>(p) : sum;
+        ASSERT_EQ(x[i], expected) << i;
+        ASSERT_EQ(gathered[(p - 1) * kCount + i], expected) << i;
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, TheProgressThreadCompletesWhatNobodyWaitsFor) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> data(world, 100000, false);
+    data[7] = 1.0f;
+    const Work work =
+        world.all_reduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum, {.async = true});
+    const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+    while (!work.is_completed() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(work.is_completed());
+    EXPECT_EQ(data[7], static_cast<float>(r.size()));
+  });
+}
+
+TEST_P(CommunicatorContract, BlockingCallsFollowAsynchronousOnes) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    float first = 1.0f;
+    float second = 2.0f;
+    const Work work = world.all_reduce(&first, &first, 1, DataType::kFloat32, ReduceOp::kSum, {.async = true});
+    world.all_reduce(&second, &second, 1, DataType::kFloat32, ReduceOp::kSum);
+    EXPECT_TRUE(work.is_completed());
+    EXPECT_EQ(first, static_cast<float>(r.size()));
+    EXPECT_EQ(second, 2.0f * static_cast<float>(r.size()));
+  });
+}
+
+TEST_P(CommunicatorContract, TwoGroupsDoNotMeet) {
+  run_ranks(options(), [](Rank& r) {
+    Communicator a = r.make_group("a");
+    Communicator b = r.make_group("b");
+    std::vector<float> x(30000, 1.0f);
+    std::vector<float> y(20000, 2.0f);
+    for (int round = 0; round < 20; ++round) {
+      std::fill(x.begin(), x.end(), 1.0f);
+      std::fill(y.begin(), y.end(), 2.0f);
+      const Work wa = a.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, {.async = true});
+      const Work wb = b.all_reduce(y.data(), y.data(), y.size(), DataType::kFloat32, ReduceOp::kSum, {.async = true});
+      if (r.rank() % 2 == 0) {
+        wa.wait();
+        wb.wait();
+      } else {
+        wb.wait();
+        wa.wait();
+      }
+      ASSERT_EQ(x[29999], static_cast<float>(r.size()));
+      ASSERT_EQ(y[19999], 2.0f * static_cast<float>(r.size()));
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, BadArgumentsAreRefusedBeforeAnythingMoves) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    float x = 1.0f;
+    EXPECT_THROW(world.broadcast(&x, 1, DataType::kFloat32, r.size()), InvalidArgument);
+    EXPECT_THROW(world.broadcast(&x, 1, DataType::kFloat32, -1), InvalidArgument);
+    EXPECT_THROW(world.all_reduce(nullptr, &x, 1, DataType::kFloat32, ReduceOp::kSum), InvalidArgument);
+    EXPECT_THROW(world.barrier({.tag = std::string(48, 'x')}), InvalidArgument);
+    EXPECT_THROW(world.all_reduce(&x, &x, std::size_t{1} << 62, DataType::kFloat32, ReduceOp::kSum), InvalidArgument);
+    world.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum);  // the group lives on
+    EXPECT_EQ(x, static_cast<float>(r.size()));
+  });
+}
+
+TEST_P(CommunicatorContract, AbortEndsEveryRankWithTheCause) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    world.barrier();
+    if (r.rank() == 0) world.abort("the disk burns");
+    try {
+      world.barrier();
+      ADD_FAILURE() << "the barrier of an aborted group returned";
+    } catch (const Aborted& error) {
+      EXPECT_NE(std::string(error.what()).find("the disk burns"), std::string::npos) << error.what();
+    }
+    EXPECT_THROW(world.barrier(), Aborted);
+  });
+}
+
+}  // namespace reigen::testing

@@ -1,0 +1,57 @@
+// What every backend must do, as threads and as processes. A backend earns the suite by one INSTANTIATE line.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/ranks.h"
+
+namespace reigen::testing {
+
+struct ContractParameter {
+  std::string backend;
+  RankKind kind;
+  int ranks;
+};
+
+inline std::string name_of(const ::testing::TestParamInfo<ContractParameter>& info) {
+  return info.param.backend + (info.param.kind == RankKind::kThreads ? "_threads_" : "_processes_") +
+         std::to_string(info.param.ranks);
+}
+
+class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> {
+ protected:
+  RankOptions options() const {
+    return {.ranks = GetParam().ranks, .kind = GetParam().kind, .backend = GetParam().backend};
+  }
+};
+
+// A buffer in the group's memory, or foreign.
+template <typename T>
+class TestBuffer {
+ public:
+  TestBuffer(Communicator& world, std::size_t count, bool foreign) : count_(count) {
+    if (foreign) {
+      foreign_.resize(count);
+      data_ = foreign_.data();
+    } else {
+      block_ = world.allocate(count * sizeof(T));
+      data_ = static_cast<T*>(block_.get());
+    }
+  }
+  T* data() { return data_; }
+  T& operator[](std::size_t i) { return data_[i]; }
+  std::size_t size() const { return count_; }
+
+ private:
+  std::size_t count_;
+  std::vector<T> foreign_;
+  std::shared_ptr<void> block_;
+  T* data_ = nullptr;
+};
+
+}  // namespace reigen::testing

@@ -1,0 +1,87 @@
+// Ranks that die or stop in the middle: the others say who, soon, and nobody hangs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "harness/ranks.h"
+#include "reigen/base/error.h"
+
+namespace reigen::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+void train_until_lost(Rank& r, int culprit, const std::string& word) {
+  auto& world = r.world();
+  std::vector<float> x(200000, 1.0f);
+  try {
+    for (int step = 0; step < 1000; ++step) {
+      r.step(step);
+      world.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kAvg,
+                       {.tag = "step " + std::to_string(step)});
+    }
+    ADD_FAILURE() << "rank " << r.rank() << " never noticed";
+  } catch (const PeerLost& error) {
+    EXPECT_EQ(error.rank(), culprit) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr("rank " + std::to_string(culprit)));
+    EXPECT_THAT(error.what(), HasSubstr(word));
+    EXPECT_THAT(error.what(), HasSubstr("step"));
+  }
+}
+
+std::size_t files_in_shm() {
+  std::error_code ignored;
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) ++count;
+  return count;
+}
+
+TEST(Death, AKilledRankIsNamed) {
+  const auto before = files_in_shm();
+  const auto ends = run_ranks({.ranks = 4, .kind = RankKind::kProcesses, .fault = kill(rank(2)).at_step(3)},
+                              [](Rank& r) { train_until_lost(r, 2, "died"); });
+  EXPECT_EQ(ends[2].signal, SIGKILL);
+  EXPECT_EQ(files_in_shm(), before);
+}
+
+TEST(Death, ARankThatExitsIsNamed) {
+  const auto ends = run_ranks({.ranks = 3, .kind = RankKind::kProcesses, .fault = exit_with(rank(0), 3).at_step(5)},
+                              [](Rank& r) { train_until_lost(r, 0, "died"); });
+  EXPECT_EQ(ends[0].exit_code, 3);
+}
+
+TEST(Death, AStoppedRankIsNamed) {
+  run_ranks({.ranks = 3,
+             .kind = RankKind::kProcesses,
+             .fault = stop(rank(1)).at_step(2),
+             .heartbeat_timeout = std::chrono::seconds(2)},
+            [](Rank& r) { train_until_lost(r, 1, "no sign of life"); });
+}
+
+TEST(Death, ARankKilledWhileOthersWaitAsynchronously) {
+  run_ranks({.ranks = 3, .kind = RankKind::kProcesses, .fault = kill(rank(1)).at_step(0)}, [](Rank& r) {
+    auto& world = r.world();
+    world.barrier();
+    auto data = world.allocate(4 * 100000);
+    auto* x = static_cast<float*>(data.get());
+    r.step(0);
+    const Work work = world.all_reduce(x, x, 100000, DataType::kFloat32, ReduceOp::kSum, {.async = true});
+    EXPECT_THROW(work.wait(), PeerLost);
+  });
+}
+
+TEST(Death, ASlowRankIsNotADeadOne) {
+  run_ranks({.ranks = 3,
+             .kind = RankKind::kProcesses,
+             .fault = delay(rank(1), std::chrono::milliseconds(3000)).at_step(0),
+             .heartbeat_timeout = std::chrono::seconds(2)},
+            [](Rank& r) {
+              r.world().barrier();
+              r.step(0);
+              r.world().barrier();
+            });
+}
+
+}  // namespace
+}  // namespace reigen::testing

@@ -1,0 +1,229 @@
+// What goes wrong between ranks that are threads: differing calls, ranks that leave or do not come.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "harness/ranks.h"
+#include "reigen/base/error.h"
+
+namespace reigen::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Call = std::function<void(Communicator&)>;
+
+// Rank 2 calls `odd`, the others `usual`: everybody gets the same message with these words.
+void expect_mismatch(const Call& usual, const Call& odd, const std::vector<std::string>& words) {
+  run_ranks({.ranks = 3}, [&](Rank& r) {
+    r.world().barrier();
+    try {
+      (r.rank() == 2 ? odd : usual)(r.world());
+      ADD_FAILURE() << "rank " << r.rank() << " did not notice";
+    } catch (const CollectiveMismatch& error) {
+      for (const auto& word : words) EXPECT_THAT(error.what(), HasSubstr(word));
+    }
+    EXPECT_THROW(r.world().barrier(), Aborted);
+  });
+}
+
+std::vector<float>& scratch() {
+  thread_local std::vector<float> data(1000);
+  return data;
+}
+
+Call all_reduce(std::size_t count, DataType type = DataType::kFloat32, ReduceOp op = ReduceOp::kSum,
+                const std::string& tag = "") {
+  return [=](Communicator& c) { c.all_reduce(scratch().data(), scratch().data(), count, type, op, {.tag = tag}); };
+}
+Call broadcast(int root) {
+  return [=](Communicator& c) { c.broadcast(scratch().data(), 100, DataType::kFloat32, root); };
+}
+
+TEST(Mismatch, OfTheOperation) {
+  expect_mismatch(
+      all_reduce(100), broadcast(0),
+      {"operation", "rank 2: broadcast(100 float32, root 0)", "rank 0: all_reduce(100 float32, sum)", "#1"});
+}
+TEST(Mismatch, OfTheCount) {
+  expect_mismatch(all_reduce(100), all_reduce(101),
+                  {"count", "all_reduce(101 float32, sum)", "all_reduce(100 float32, sum)"});
+}
+TEST(Mismatch, OfTheType) {
+  expect_mismatch(all_reduce(100), all_reduce(100, DataType::kInt32), {"type", "int32", "float32"});
+}
+TEST(Mismatch, OfTheReduction) {
+  expect_mismatch(all_reduce(100), all_reduce(100, DataType::kFloat32, ReduceOp::kMax), {"reduction", "max", "sum"});
+}
+TEST(Mismatch, OfTheRoot) { expect_mismatch(broadcast(0), broadcast(1), {"root 1", "root 0"}); }
+TEST(Mismatch, OfTheTag) {
+  expect_mismatch(all_reduce(100, DataType::kFloat32, ReduceOp::kSum, "step 3"),
+                  all_reduce(100, DataType::kFloat32, ReduceOp::kSum, "step 4"), {"tag", "step 3", "step 4"});
+}
+
+TEST(Mismatch, OfASkippedCall) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    auto& world = r.world();
+    if (r.rank() == 0) {
+      const Work work = world.all_reduce(scratch().data(), scratch().data(), 10, DataType::kFloat32, ReduceOp::kSum,
+                                         {.async = true, .tag = "extra"});
+      EXPECT_THROW(work.wait(), CollectiveMismatch);
+      EXPECT_THROW(world.broadcast(scratch().data(), 10, DataType::kFloat32, 0), Aborted);
+    } else {
+      EXPECT_THROW(world.broadcast(scratch().data(), 10, DataType::kFloat32, 0), CollectiveMismatch);
+    }
+  });
+}
+
+TEST(Failure, ARankThatLeavesIsNamed) {
+  run_ranks({.ranks = 3}, [](Rank& r) {
+    r.world().barrier({.tag = "last words"});
+    if (r.rank() == 1) {
+      r.leave();
+      return;
+    }
+    try {
+      r.world().barrier();
+      ADD_FAILURE() << "a barrier without rank 1 returned";
+    } catch (const PeerLost& error) {
+      EXPECT_EQ(error.rank(), 1);
+      EXPECT_THAT(error.what(), HasSubstr("rank 1"));
+      EXPECT_THAT(error.what(), HasSubstr("left the group"));
+      EXPECT_THAT(error.what(), HasSubstr("last words"));
+    }
+  });
+}
+
+TEST(Failure, LeavingAfterTheLastCallDisturbsNobody) {
+  for (int round = 0; round < 50; ++round) {
+    run_ranks({.ranks = 4}, [](Rank& r) {
+      std::vector<float> x(5000, 1.0f);
+      r.world().all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum);
+      EXPECT_EQ(x[0], 4.0f);
+      r.leave();
+    });
+  }
+}
+
+TEST(Failure, ALiveRankThatDoesNotComeIsATimeout) {
+  run_ranks({.ranks = 3, .timeout = std::chrono::milliseconds(300), .report_after = std::chrono::milliseconds(100)},
+            [](Rank& r) {
+              auto& world = r.world();
+              world.barrier();
+              if (r.rank() == 2) {
+                r.store().get("over", Deadline::after(std::chrono::seconds(30)));
+                EXPECT_THROW(world.barrier({.tag = "step 9"}), Timeout);
+                return;
+              }
+              try {
+                world.barrier({.tag = "step 9"});
+                ADD_FAILURE() << "returned without rank 2";
+              } catch (const Timeout& error) {
+                EXPECT_THAT(error.what(), HasSubstr("step 9"));
+                EXPECT_THAT(error.what(), HasSubstr("rank 2"));
+              }
+              r.store().set("over", "1");
+            });
+}
+
+TEST(Failure, TheProgressThreadLosesItsPatienceToo) {
+  run_ranks({.ranks = 2, .timeout = std::chrono::milliseconds(1500)}, [](Rank& r) {
+    auto& world = r.world();
+    world.barrier();
+    if (r.rank() == 1) {
+      r.store().get("over", Deadline::after(std::chrono::seconds(30)));
+      return;
+    }
+    std::vector<float> x(100);
+    const comm::CallOptions options{.async = true};
+    const Work work = world.all_reduce(x.data(), x.data(), 100, DataType::kFloat32, ReduceOp::kSum, options);
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (!work.is_completed() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_THROW(work.wait(), Timeout);
+    r.store().set("over", "1");
+  });
+}
+
+TEST(Failure, WhoOnlyPollsSeesALostRankToo) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    auto& world = r.world();
+    world.barrier();
+    if (r.rank() == 1) {
+      r.leave();
+      return;
+    }
+    std::vector<float> x(100);
+    const comm::CallOptions options{.async = true, .progress = comm::Progress::kCaller};
+    const Work work = world.all_reduce(x.data(), x.data(), 100, DataType::kFloat32, ReduceOp::kSum, options);
+    const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+    while (!work.is_completed() && !deadline.expired()) {
+      world.poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_THROW(work.wait(), PeerLost);
+  });
+}
+
+// The progress thread copies out of and into a buffer that its owner frees as soon as it is told that all is over.
+TEST(Failure, AbortWaitsForTheThreadThatDrives) {
+  for (int round = 0; round < 20; ++round) {
+    run_ranks({.ranks = 2}, [](Rank& r) {
+      auto& world = r.world();
+      auto x = std::make_unique<std::vector<float>>(3000000, 1.0f);
+      const comm::CallOptions options{.async = true};
+      const Work work = world.all_reduce(x->data(), x->data(), x->size(), DataType::kFloat32, ReduceOp::kSum, options);
+      if (r.rank() == 0) world.abort("changed its mind");
+      try {
+        work.wait();
+      } catch (const Error&) {
+      }
+      x.reset();
+    });
+  }
+}
+
+TEST(Failure, ACallersDeadlineLeavesTheGroupAlive) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    auto& world = r.world();
+    float x = 1.0f;
+    if (r.rank() == 0) {
+      const Work work = world.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum, {.async = true});
+      EXPECT_THROW(work.wait(Deadline::after(std::chrono::milliseconds(20))), Timeout);
+      r.store().set("tried", "1");
+      work.wait();
+    } else {
+      r.store().get("tried", Deadline::after(std::chrono::seconds(30)));
+      world.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum);
+    }
+    EXPECT_EQ(x, 2.0f);
+    world.barrier();
+  });
+}
+
+TEST(Failure, AGroupThatNeverCompletesNamesWhoIsMissing) {
+  comm::GroupOptions options{.rank = 1, .size = 4, .store = store::make_memory_store()};
+  options.join_timeout = std::chrono::milliseconds(50);
+  try {
+    Communicator group(options);
+    FAIL() << "a group of four with one rank";
+  } catch (const Timeout& error) {
+    EXPECT_THAT(error.what(), HasSubstr("missing: 0, 2, 3"));
+  }
+}
+
+TEST(Failure, OneNameCannotBeJoinedTwice) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    r.world().barrier();
+    EXPECT_THROW(r.make_group("world"), InvalidArgument);
+  });
+}
+
+TEST(Failure, BadGroupOptions) {
+  EXPECT_THROW(Communicator({.rank = 0, .size = 0}), InvalidArgument);
+  EXPECT_THROW(Communicator({.rank = 2, .size = 2, .store = store::make_memory_store()}), InvalidArgument);
+  EXPECT_THROW(Communicator({.rank = 0, .size = 2}), InvalidArgument);
+  EXPECT_THROW(Communicator({.rank = 0, .size = 1, .backend = "carrier pigeon"}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace reigen::testing

@@ -1,0 +1,32 @@
+// Proves that the race detector sees into shared memory: two ranks as threads write one word without an order. Built
+// only under ThreadSanitizer, where it must be reported.
+#include <gtest/gtest.h>
+
+#include "harness/ranks.h"
+
+namespace reigen::testing {
+namespace {
+
+void write_without_order(Rank& r) {
+  static std::atomic<float*> shared{nullptr};
+  std::shared_ptr<void> block;
+  if (r.rank() == 0) {
+    block = r.world().allocate(64);
+    shared = static_cast<float*>(block.get());
+  }
+  r.world().barrier();
+  *shared.load() = static_cast<float>(r.rank());
+  r.world().barrier();
+}
+
+TEST(RaceDeathTest, APlantedRaceIsReported) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        for (int round = 0; round < 20; ++round) run_ranks({.ranks = 2}, write_without_order);
+      },
+      "data race");
+}
+
+}  // namespace
+}  // namespace reigen::testing

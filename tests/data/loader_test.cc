@@ -1,0 +1,350 @@
+#include "reigen/data/loader.h"
+
+#include <ATen/ops/arange.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "reigen/base/error.h"
+
+namespace reigen::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Indices = std::vector<std::int64_t>;
+
+// Sample i: input [i, i + 0.5], target i.
+DatasetPtr numbers(std::int64_t size) {
+  const auto target = torch::arange(size, torch::kLong);
+  const auto input = torch::stack({target.to(torch::kFloat), target.to(torch::kFloat) + 0.5}, 1);
+  return in_memory(input, target, "numbers");
+}
+
+// A dataset that does what a test tells it to.
+class Scripted : public Dataset {
+ public:
+  explicit Scripted(std::int64_t size) : numbers_(numbers(size)) {}
+  std::int64_t size() const override { return numbers_->size(); }
+  const std::string& name() const override { return numbers_->name(); }
+  Samples gather(std::span<const std::int64_t> indices) const override {
+    calls.fetch_add(1);
+    if (std::find(indices.begin(), indices.end(), broken) != indices.end()) throw DataError("sample is broken");
+    if (slow > std::chrono::milliseconds(0)) std::this_thread::sleep_for(slow);
+    return numbers_->gather(indices);
+  }
+
+  mutable std::atomic<int> calls{0};
+  std::int64_t broken = -1;
+  std::chrono::milliseconds slow{0};
+
+ private:
+  DatasetPtr numbers_;
+};
+
+Indices to_vector(const at::Tensor& tensor) {
+  const auto* data = tensor.const_data_ptr<std::int64_t>();
+  return {data, data + tensor.numel()};
+}
+
+// What is true of every batch, whatever the options.
+void check_batch(const Batch& batch, int ranks) {
+  ASSERT_EQ(static_cast<std::int64_t>(batch.indices.size()), batch.count);
+  ASSERT_EQ(batch.input.size(0), std::max<std::int64_t>(batch.count, 1));
+  ASSERT_EQ(batch.target.size(0), batch.input.size(0));
+  EXPECT_DOUBLE_EQ(batch.weight, static_cast<double>(batch.count * ranks) / static_cast<double>(batch.global_count));
+  const Indices targets = to_vector(batch.target);
+  if (batch.count > 0) {
+    EXPECT_EQ(targets, batch.indices);
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    EXPECT_EQ(batch.input[row][0].item<double>(), static_cast<double>(targets[i]));
+    EXPECT_EQ(batch.input[row][1].item<double>(), static_cast<double>(targets[i]) + 0.5);
+  }
+}
+
+// The batches of all ranks of one epoch, put together step by step.
+std::vector<Indices> steps_of(const DatasetPtr& data, LoaderOptions options, int ranks, std::int64_t epoch,
+                              std::int64_t start = 0) {
+  std::vector<Indices> steps;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Loader loader(data, options, rank, ranks);
+    std::size_t step = 0;
+    std::int64_t position = start;
+    for (auto& batch : loader.epoch(epoch, start)) {
+      check_batch(batch, ranks);
+      if (steps.size() <= step) steps.emplace_back();
+      steps[step].insert(steps[step].end(), batch.indices.begin(), batch.indices.end());
+      position += batch.global_count;
+      EXPECT_EQ(batch.position, position);
+      EXPECT_EQ(batch.epoch, epoch);
+      EXPECT_EQ(batch.step, start / loader.global_batch() + static_cast<std::int64_t>(step));
+      ++step;
+      if (rank == ranks - 1) {
+        EXPECT_EQ(loader.global_indices(batch), steps[step - 1]);
+      }
+    }
+    EXPECT_EQ(static_cast<std::int64_t>(step), loader.steps(start));
+    EXPECT_EQ(step, steps.size());
+  }
+  return steps;
+}
+
+Indices joined(const std::vector<Indices>& steps) {
+  Indices all;
+  for (const auto& step : steps) all.insert(all.end(), step.begin(), step.end());
+  return all;
+}
+
+TEST(Loader, EverySampleOnceInTheSameOrderForAnyNumberOfRanks) {
+  for (const std::int64_t size : {1, 2, 5, 16, 97}) {
+    const auto data = numbers(size);
+    for (const std::int64_t global_batch : {1, 2, 3, 7, 16, 200}) {
+      for (const bool shuffle : {false, true}) {
+        const LoaderOptions options{.global_batch = global_batch, .shuffle = shuffle, .seed = 9, .workers = 0};
+        const auto one = steps_of(data, options, 1, 2);
+        Indices all = joined(one);
+        std::sort(all.begin(), all.end());
+        ASSERT_EQ(all, to_vector(torch::arange(size, torch::kLong)));
+        for (const int ranks : {2, 3, 4, 5}) {
+          EXPECT_EQ(steps_of(data, options, ranks, 2), one) << size << ' ' << global_batch << ' ' << ranks;
+        }
+      }
+    }
+  }
+}
+
+TEST(Loader, GoesOnFromAnyPositionWithAnyNumberOfRanks) {
+  const auto data = numbers(23);
+  const LoaderOptions options{.global_batch = 6, .shuffle = true, .seed = 4, .workers = 0};
+  const Indices whole = joined(steps_of(data, options, 1, 7));
+  for (std::int64_t start = 0; start <= 23; ++start) {
+    for (const int ranks : {1, 3}) {
+      EXPECT_EQ(joined(steps_of(data, options, ranks, 7, start)), Indices(whole.begin() + start, whole.end())) << start;
+    }
+  }
+}
+
+TEST(Loader, BatchSizeIsPerRank) {
+  const Loader loader(numbers(100), {.batch_size = 8, .workers = 0}, 1, 3);
+  EXPECT_EQ(loader.global_batch(), 24);
+  EXPECT_EQ(loader.steps(), 5);
+  auto epoch = loader.epoch(0);
+  const Batch* batch = epoch.next();
+  ASSERT_NE(batch, nullptr);
+  EXPECT_THAT(batch->indices, ElementsAre(8, 9, 10, 11, 12, 13, 14, 15));
+  EXPECT_EQ(batch->weight, 1.0);
+}
+
+TEST(Loader, LastBatchOfOneSampleOnThreeRanks) {
+  const auto data = numbers(7);
+  double weights = 0;
+  int counted = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    const Loader loader(data, {.batch_size = 2}, rank, 3);
+    auto epoch = loader.epoch(0);
+    ASSERT_NE(epoch.next(), nullptr);
+    const Batch* last = epoch.next();
+    ASSERT_NE(last, nullptr);
+    EXPECT_EQ(last->global_count, 1);
+    EXPECT_EQ(last->input.size(0), 1);
+    EXPECT_EQ(last->target.item<std::int64_t>(), 6) << "the stand-in is a sample of this batch";
+    EXPECT_EQ(last->position, 7);
+    counted += static_cast<int>(last->count);
+    weights += last->weight;
+    EXPECT_EQ(last->weight, last->count == 1 ? 3.0 : 0.0);
+    EXPECT_EQ(epoch.next(), nullptr);
+    EXPECT_EQ(epoch.next(), nullptr) << "the end stays the end";
+  }
+  EXPECT_EQ(counted, 1);
+  EXPECT_EQ(weights / 3, 1.0);
+}
+
+// The promise in loader.h: the ranks' average of weight · (mean over own samples) is the mean over the global batch.
+TEST(Loader, WeightedAverageIsTheGlobalMean) {
+  const auto data = numbers(29);
+  for (const int ranks : {1, 2, 3, 5}) {
+    std::vector<double> averages;
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::size_t step = 0;
+      const Loader loader(data, {.global_batch = 7, .shuffle = true}, rank, ranks);
+      for (auto& batch : loader.epoch(0)) {
+        averages.resize(std::max(averages.size(), ++step));
+        averages[step - 1] += batch.weight * batch.input.to(torch::kDouble).mean().item<double>() / ranks;
+      }
+    }
+    std::size_t step = 0;
+    const Loader alone(data, {.global_batch = 7, .shuffle = true});
+    for (auto& batch : alone.epoch(0)) {
+      EXPECT_NEAR(averages.at(step++), batch.input.to(torch::kDouble).mean().item<double>(), 1e-12);
+    }
+    EXPECT_EQ(step, averages.size());
+  }
+}
+
+TEST(Loader, ThreadsGiveTheSameBatches) {
+  const auto data = numbers(203);
+  const auto expected = steps_of(data, {.global_batch = 10, .shuffle = true, .workers = 0}, 2, 1);
+  for (const int workers : {1, 2, 4}) {
+    for (const int prefetch : {1, 2, 5}) {
+      const LoaderOptions options{.global_batch = 10, .shuffle = true, .workers = workers, .prefetch = prefetch};
+      EXPECT_EQ(steps_of(data, options, 2, 1), expected) << workers << ' ' << prefetch;
+    }
+  }
+}
+
+TEST(Loader, LimitAndDropLast) {
+  const auto data = numbers(100);
+  const LoaderOptions limited{.global_batch = 4, .shuffle = true, .limit = 10};
+  Indices all = joined(steps_of(data, limited, 2, 0));
+  std::sort(all.begin(), all.end());
+  EXPECT_THAT(all, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_EQ(Loader(data, {.batch_size = 1, .limit = 1000}).size(), 100);
+  EXPECT_EQ(joined(steps_of(data, {.global_batch = 4, .drop_last = true, .limit = 10}, 2, 0)).size(), 8u);
+}
+
+TEST(Loader, PrefetchIsBounded) {
+  const auto data = std::make_shared<Scripted>(1000);
+  const Loader loader(data, {.batch_size = 1, .workers = 2, .prefetch = 3});
+  auto epoch = loader.epoch(0);
+  epoch.next();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (data->calls < 4 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for a loader that goes too far
+  EXPECT_EQ(data->calls, 4) << "one handed out and three ahead";
+}
+
+TEST(Loader, LeavingEarlyAtAnyPoint) {
+  const auto data = std::make_shared<Scripted>(50);
+  for (const int workers : {0, 1, 3}) {
+    const Loader loader(data, {.batch_size = 1, .workers = workers});
+    for (int leave = 0; leave < 12; ++leave) {
+      int seen = 0;
+      for ([[maybe_unused]] auto& batch : loader.epoch(0)) {
+        if (seen++ == leave) break;
+      }
+      EXPECT_EQ(seen, leave + 1);
+    }
+    { auto untouched = loader.epoch(0); }
+    auto moved_from = loader.epoch(0);
+    auto moved_to = std::move(moved_from);
+    EXPECT_NE(moved_to.next(), nullptr);
+    moved_to = loader.epoch(1);
+    EXPECT_NE(moved_to.next(), nullptr);
+  }
+}
+
+TEST(Loader, AnEpochOutlivesItsLoader) {
+  auto epoch = Loader(numbers(10), {.batch_size = 3}).epoch(0);
+  int steps = 0;
+  while (epoch.next() != nullptr) ++steps;
+  EXPECT_EQ(steps, 4);
+}
+
+TEST(Loader, WhatTheDatasetThrowsReachesTheConsumerAtItsBatch) {
+  const auto data = std::make_shared<Scripted>(20);
+  data->broken = 9;
+  for (const int workers : {0, 1, 3}) {
+    const Loader loader(data, {.batch_size = 2, .workers = workers});
+    auto epoch = loader.epoch(0);
+    for (int i = 0; i < 4; ++i) EXPECT_NE(epoch.next(), nullptr);
+    try {
+      epoch.next();
+      FAIL() << "no error with " << workers << " workers";
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("sample is broken"));
+    }
+    EXPECT_EQ(epoch.next(), nullptr);
+  }
+}
+
+TEST(Loader, WaitingIsMeasured) {
+  const auto data = std::make_shared<Scripted>(4);
+  data->slow = std::chrono::milliseconds(5);
+  for (const int workers : {0, 1}) {
+    const Loader loader(data, {.batch_size = 2, .workers = workers});
+    EXPECT_EQ(loader.wait_seconds(), 0.0);
+    for ([[maybe_unused]] auto& batch : loader.epoch(0)) {
+    }
+    EXPECT_GT(loader.wait_seconds(), workers == 0 ? 0.0099 : 0.0);
+  }
+}
+
+TEST(Loader, BatchesStayGoodAfterTheLoop) {
+  std::vector<at::Tensor> kept;
+  const Loader loader(numbers(12), {.batch_size = 3});
+  for (auto& batch : loader.epoch(0)) kept.push_back(batch.target);
+  EXPECT_THAT(to_vector(torch::cat(kept)), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+}
+
+struct FakeGroup {
+  int rank() const { return 2; }
+  int size() const { return 4; }
+};
+
+TEST(Loader, TakesRankAndSizeFromAGroup) {
+  const Loader loader(numbers(16), {.batch_size = 2, .workers = 0}, FakeGroup{});
+  auto epoch = loader.epoch(0);
+  EXPECT_THAT(epoch.next()->indices, ElementsAre(4, 5));
+}
+
+TEST(Loader, RefusesWhatMakesNoSense) {
+  const auto data = numbers(10);
+  const auto make = [&](const LoaderOptions& options, int rank = 0, int ranks = 1) {
+    Loader(data, options, rank, ranks);
+  };
+  EXPECT_THROW(make({}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 0}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = -5}), InvalidArgument);
+  EXPECT_THROW(make({.global_batch = 0}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1, .global_batch = 1}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = std::numeric_limits<std::int64_t>::max()}, 0, 2), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1, .limit = -1}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1, .workers = -1}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1, .prefetch = 0}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1}, 1, 1), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1}, -1, 1), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1}, 0, 0), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 11, .drop_last = true}), DataError);
+  EXPECT_THROW(Loader(nullptr, {.batch_size = 1}), InvalidArgument);
+  EXPECT_THROW(Loader(data, {.batch_size = 1}).epoch(-1), InvalidArgument);
+  EXPECT_THROW(Loader(data, {.batch_size = 1}).epoch(0, 11), InvalidArgument);
+  try {
+    make({.batch_size = 0});
+  } catch (const InvalidArgument& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration);
+    EXPECT_THAT(error.what(), HasSubstr("batch_size must be at least 1, got 0"));
+  }
+}
+
+TEST(InMemory, RefusesWhatDoesNotFit) {
+  const auto three = torch::zeros({3, 2});
+  EXPECT_THROW(in_memory(three, torch::zeros({4})), InvalidArgument);
+  EXPECT_THROW(in_memory(three, at::Tensor()), InvalidArgument);
+  EXPECT_THROW(in_memory(torch::zeros({}), torch::zeros({})), InvalidArgument);
+  EXPECT_THROW(in_memory(torch::zeros({0, 2}), torch::zeros({0})), InvalidArgument);
+}
+
+TEST(InMemory, TakesNonContiguousTensorsAndRowsOfNothing) {
+  const auto input = torch::arange(12, torch::kDouble).view({3, 4}).t();
+  const auto data = in_memory(input, torch::zeros({4, 0}));
+  const Indices order = {3, 0};
+  const Samples samples = data->gather(order);
+  EXPECT_TRUE(samples.input.equal(input.index_select(0, torch::tensor(order))));
+  EXPECT_EQ(samples.target.sizes().vec(), (std::vector<std::int64_t>{2, 0}));
+}
+
+}  // namespace
+}  // namespace reigen::data

@@ -1,0 +1,67 @@
+// One rank of four fails at init, in a step or at the end: the job is over soon, names it and gives its exit code, and
+// nothing is left behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "launch/child_program.h"
+
+namespace reigen::launch {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Case {
+  std::string fault;
+  std::string place;
+  int code;
+  std::string words;
+};
+
+class Faults : public ::testing::TestWithParam<Case> {};
+
+std::size_t shared_files() {
+  std::error_code ignored;
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) ++count;
+  return count;
+}
+
+TEST_P(Faults, EndTheJobAndNameTheCulprit) {
+  const auto before = shared_files();
+  const Case& c = GetParam();
+  const Ran ran = run(reigen_run({"-n", "4", FAULTY_RANK_PROGRAM, c.fault, c.place, "2"}));
+  EXPECT_EQ(ran.code, c.code) << ran.out << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("rank 2")) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr(c.words)) << ran.err;
+  const auto pids = pids_after("pid", ran.out);
+  if (c.place != "init") {
+    EXPECT_EQ(pids.size(), 4u) << ran.out;  // at init some are ended before they say it
+  }
+  for (const pid_t pid : pids) EXPECT_TRUE(disappears(pid)) << pid;
+  EXPECT_EQ(shared_files(), before);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* place : {"init", "step", "end"}) {
+    all.push_back({"kill", place, 137, "SIGKILL"});
+    all.push_back({"exit", place, 3, "exit code 3"});
+    all.push_back({"throw", place, 70, "planned exception"});
+  }
+  all.push_back({"stop", "step", 79, "stopped"});
+  all.push_back({"stop", "end", 79, "stopped"});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(OneOfFour, Faults, ::testing::ValuesIn(cases()),
+                         [](const auto& made) { return made.param.fault + "_at_" + made.param.place; });
+
+TEST(NoFault, IsADoneJob) {
+  const Ran ran = run(reigen_run({"-n", "4", FAULTY_RANK_PROGRAM, "none", "step", "2"}));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+}
+
+}  // namespace
+}  // namespace reigen::launch

@@ -1,0 +1,270 @@
+// The launcher, the training program and the example as a user starts them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "launch/child_program.h"
+
+namespace reigen {
+namespace {
+
+namespace fs = std::filesystem;
+using launch::ChildProgram;
+using launch::Ran;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+// Lines that begin with "error: ": there must be one for a whole job.
+int errors_in(const std::string& text) {
+  int found = 0;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) found += line.rfind("error: ", 0) == 0 ? 1 : 0;
+  return found;
+}
+
+void write_idx(const fs::path& path, const std::vector<std::uint32_t>& sizes, const std::string& bytes) {
+  std::string text = {0, 0, 8, static_cast<char>(sizes.size())};
+  for (const std::uint32_t size : sizes) {
+    for (const int shift : {24, 16, 8, 0}) text += static_cast<char>(size >> shift & 0xffU);
+  }
+  std::ofstream(path, std::ios::binary) << text << bytes;
+}
+
+// A folder as MNIST's, of a few images that a net can learn: a bright bar whose place tells the class, and noise.
+void write_small_mnist(const fs::path& folder, const std::string& name, std::uint32_t count) {
+  std::string images;
+  std::string labels;
+  std::uint32_t noise = count;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t label = i * 7 % 10;
+    labels += static_cast<char>(label);
+    for (std::uint32_t pixel = 0; pixel < 28 * 28; ++pixel) {
+      noise = noise * 1664525U + 1013904223U;
+      const bool bar = pixel / 28 / 2 == label + 2;
+      images += static_cast<char>((bar ? 160U : 0U) + (noise >> 26));
+    }
+  }
+  write_idx(folder / (name + "-images-idx3-ubyte"), {count, 28, 28}, images);
+  write_idx(folder / (name + "-labels-idx1-ubyte"), {count}, labels);
+}
+
+// A busy machine takes its time: the limit of the test itself ends what hangs.
+int wait_for(ChildProgram& program) {
+  int code = -1;
+  for (int attempt = 0; code == -1 && attempt < 5; ++attempt) code = program.wait();
+  return code;
+}
+
+Ran run_patiently(const Words& command) {
+  ChildProgram program(command);
+  const int code = wait_for(program);
+  return {code, program.out(), program.err()};
+}
+
+class TrainE2e : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / ("reigen_train_e2e_" + std::to_string(::getpid()));
+    fs::remove_all(root_);
+    fs::create_directories(root_ / "data");
+    write_small_mnist(root_ / "data", "train", 1300);
+    write_small_mnist(root_ / "data", "t10k", 50);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::string path(const std::string& name) const { return (root_ / name).string(); }
+
+  // `reigen train mnist -n ranks --run.dir name ...` on 290 samples.
+  Words train(int ranks, const std::string& name, const Words& more = {}) const {
+    Words words = {REIGEN_PROGRAM, "train",      "mnist",        "-n", std::to_string(ranks), "--run.dir", path(name),
+                   "--data.path",  path("data"), "--data.limit", "290"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  Ran run_train(int ranks, const std::string& name, const Words& more = {}) const {
+    const Ran ran = run_patiently(train(ranks, name, more));
+    EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+    return ran;
+  }
+
+  std::vector<double> losses(const std::string& name) const {
+    std::vector<double> values;
+    std::ifstream in(root_ / name / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) values.push_back(nlohmann::json::parse(line)["loss"]);
+    return values;
+  }
+
+  std::string model(const std::string& name) const { return read_file(root_ / name / "model.safetensors"); }
+
+  void expect_same_losses(const std::string& name, const std::string& reference, double tolerance) const {
+    const auto got = losses(name);
+    const auto expected = losses(reference);
+    ASSERT_EQ(got.size(), expected.size());
+    ASSERT_FALSE(expected.empty());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_LE(std::abs(got[i] - expected[i]), tolerance * std::abs(expected[i])) << name << ", step " << i + 1;
+    }
+  }
+
+  fs::path root_;
+};
+
+TEST_F(TrainE2e, EveryNumberOfRanksGivesTheLossesOfOne) {
+  const Words options = {"--train.global_batch", "97", "--train.precision", "fp64",
+                         "--train.epochs",       "2"};  // steps of 97 and 12
+  run_train(1, "1", options);
+  for (const int ranks : {2, 3, 4}) {
+    run_train(ranks, std::to_string(ranks), options);
+    expect_same_losses(std::to_string(ranks), "1", 1e-9);
+  }
+  Words threads = options;
+  threads.insert(threads.end(), {"--run.ranks", "threads"});
+  run_train(3, "threads", threads);
+  expect_same_losses("threads", "1", 1e-9);
+  const auto summary = nlohmann::json::parse(read_file(root_ / "threads" / "summary.json"));
+  EXPECT_EQ(summary["world_size"], 3);
+}
+
+TEST_F(TrainE2e, SinglePrecisionAgreesOverTheFirstSteps) {
+  const Words options = {"--train.global_batch", "29", "--train.epochs", "2"};
+  run_train(1, "1", options);
+  run_train(3, "3", options);
+  expect_same_losses("3", "1", 1e-5);
+}
+
+TEST_F(TrainE2e, ALastBatchOfOneSampleIsCountedOnce) {
+  const Words options = {"--train.global_batch", "17", "--train.precision", "fp64",
+                         "--train.epochs",       "1"};  // 290 = 17 x 17 + 1
+  run_train(1, "1", options);
+  run_train(3, "3", options);
+  EXPECT_EQ(losses("3").size(), 18U);
+  expect_same_losses("3", "1", 1e-9);
+}
+
+TEST_F(TrainE2e, TheSameCommandTwiceGivesTheSameBits) {
+  run_train(2, "a");
+  run_train(2, "b");
+  EXPECT_EQ(model("a"), model("b"));
+  EXPECT_FALSE(model("a").empty());
+}
+
+TEST_F(TrainE2e, StoppedAtAStepItGoesOnBitwise) {
+  const Words options = {"--train.global_batch", "40", "--train.epochs", "1"};
+  run_train(2, "whole", options);
+  Words first = options;
+  first.insert(first.end(), {"--train.max_steps", "6"});
+  run_train(2, "parts", first);
+  Words rest = options;
+  rest.insert(rest.end(), {"--run.resume", "true"});
+  run_train(2, "parts", rest);
+  EXPECT_EQ(model("parts"), model("whole"));
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  EXPECT_THAT(run_train(2, "parts", rest).out, HasSubstr("already finished"));
+}
+
+TEST_F(TrainE2e, TermMakesACheckpointAndTheRunGoesOnBitwise) {
+  const Words options = {"--train.global_batch", "10", "--train.epochs", "3", "--train.log_every", "1"};
+  run_train(2, "whole", options);
+  ChildProgram program(train(2, "parts", options));
+  ASSERT_TRUE(program.wait_for_text("step 3/"));
+  program.signal(SIGTERM);
+  EXPECT_EQ(wait_for(program), 75) << program.out() << program.err();
+  EXPECT_THAT(program.out(), HasSubstr("go on with: reigen train mnist -n 2"));
+  EXPECT_EQ(errors_in(program.err()), 0);
+  const std::size_t done = losses("parts").size();
+  EXPECT_GE(done, 3U);
+  EXPECT_LT(done, losses("whole").size());
+  Words rest = options;
+  rest.insert(rest.end(), {"--run.resume", "true"});
+  run_train(2, "parts", rest);
+  EXPECT_EQ(model("parts"), model("whole"));
+  EXPECT_EQ(losses("parts"), losses("whole"));
+}
+
+TEST_F(TrainE2e, TheExampleGivesTheRecipesLosses) {
+  run_train(2, "recipe", {"--data.limit", "0"});
+  const Ran example = run_patiently({REIGEN_PROGRAM, "run", "-n", "2", EXAMPLE_PROGRAM, path("data")});
+  ASSERT_EQ(example.code, 0) << example.out << example.err;
+  const std::string mark = "step 10 loss ";
+  const auto at = example.out.find(mark);
+  ASSERT_NE(at, std::string::npos) << example.out;
+  EXPECT_EQ(std::stod(example.out.substr(at + mark.size())), losses("recipe").at(9));
+}
+
+TEST_F(TrainE2e, BadInputIsOneClearErrorWithItsCode) {
+  fs::create_directories(path("cut"));
+  for (const char* name : {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
+                           "t10k-labels-idx1-ubyte.gz"}) {
+    std::ofstream(root_ / "cut" / name, std::ios::binary) << "\x1f\x8b\x08";  // a gzip file that ends in its header
+  }
+  std::ofstream(root_ / "file") << "in the way";
+  std::ofstream(root_ / "options.toml") << "[train]\nepoch = 3\n";
+  const struct {
+    Words options;
+    int code;
+    std::string text;
+  } kCases[] = {
+      {{"--data.path", path("absent")}, 66, "absent"},
+      {{"--data.path", path("cut")}, 65, "cut"},
+      {{"--train.global_batch", "0"}, 78, "train.global_batch = 0: must be a whole number of at least 1"},
+      {{"--train.epochs", "-1"}, 78, "train.epochs = -1: must be a whole number of at least 1"},
+      {{"--optim.lr", "-1"}, 78, "optim.lr = -1: must be a number above 0"},
+      {{"--train.epoch", "3"}, 2, "did you mean --train.epochs?"},
+      {{"--config", path("options.toml")}, 78, "options.toml:2:1: unknown key train.epoch"},
+      {{"--config", path("absent.toml")}, 66, "absent.toml"},
+      {{"--run.dir", path("file") + "/run"}, 74, "cannot create the run directory"},
+      {{"--run.resume", path("absent")}, 66, "cannot resume"},
+  };
+  for (const auto& c : kCases) {
+    const Ran ran = run_patiently(train(2, "run", c.options));
+    EXPECT_EQ(ran.code, c.code) << c.text << '\n' << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("error: "));
+    EXPECT_THAT(ran.err, HasSubstr(c.text));
+    EXPECT_LE(errors_in(ran.err), 1) << ran.err;
+    EXPECT_FALSE(fs::exists(root_ / "run")) << c.text;
+  }
+  const Ran recipe = run_patiently({REIGEN_PROGRAM, "train", "mnits", "-n", "2"});
+  EXPECT_EQ(recipe.code, 2);
+  EXPECT_THAT(recipe.err, HasSubstr("did you mean mnist?"));
+}
+
+TEST_F(TrainE2e, HelpAndThePrintedConfiguration) {
+  const Ran help = run_patiently({REIGEN_PROGRAM, "train", "mnist", "--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_THAT(help.out, HasSubstr("--train.epochs"));
+  EXPECT_EQ(run_patiently({REIGEN_TRAIN_PROGRAM, "--help"}).code, 0);
+  EXPECT_EQ(run_patiently({REIGEN_TRAIN_PROGRAM}).code, 2);
+
+  const Ran printed = run_patiently({REIGEN_PROGRAM, "train", "mnist", "--train.epochs", "7", "--print-config"});
+  EXPECT_EQ(printed.code, 0);
+  std::ofstream(root_ / "printed.toml") << printed.out;
+  const Ran again =
+      run_patiently({REIGEN_PROGRAM, "train", "mnist", "--config", path("printed.toml"), "--print-config"});
+  EXPECT_EQ(again.out, printed.out);
+  EXPECT_THAT(again.out, HasSubstr("epochs = 7"));
+}
+
+TEST_F(TrainE2e, WithoutALauncherTheProgramStartsItsRanksItself) {
+  const Ran ran = run_patiently({REIGEN_TRAIN_PROGRAM, "mnist", "-n", "2", "--run.dir", path("run"), "--data.path",
+                                 path("data"), "--train.max_steps", "1"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(nlohmann::json::parse(read_file(root_ / "run" / "summary.json"))["world_size"], 2);
+}
+
+}  // namespace
+}  // namespace reigen

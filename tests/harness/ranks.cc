@@ -1,0 +1,224 @@
+#include "harness/ranks.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "reigen/base/unique_fd.h"
+#include "reigen/store/tcp_store.h"
+
+namespace reigen::testing {
+
+namespace {
+
+constexpr const char* kRankVariable = "REIGEN_TEST_RANK";
+constexpr const char* kCallVariable = "REIGEN_TEST_CALL";
+constexpr const char* kPortVariable = "REIGEN_TEST_PORT";
+constexpr const char* kJob = "reigen-test";
+
+// Which call of run_ranks inside the running test this is.
+int next_call() {
+  static std::string test;
+  static int calls = 0;
+  const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string name = std::string(info->test_suite_name()) + "." + info->name();
+  if (name != test) {
+    test = name;
+    calls = 0;
+  }
+  return calls++;
+}
+
+std::string current_filter() {
+  const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+  return std::string("--gtest_filter=") + info->test_suite_name() + "." + info->name();
+}
+
+struct Process {
+  pid_t pid = -1;
+  UniqueFd output;
+  RankEnd end;
+  bool running = true;
+};
+
+Process start_rank(int rank, int call, int port) {
+  int pipe_fds[2];
+  if (::pipe2(pipe_fds, O_CLOEXEC) != 0) std::abort();
+  UniqueFd reader(pipe_fds[0]);
+  UniqueFd writer(pipe_fds[1]);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDERR_FILENO);
+  std::vector<std::string> variables;
+  for (char** v = environ; *v != nullptr; ++v) variables.emplace_back(*v);
+  variables.push_back(std::string(kRankVariable) + "=" + std::to_string(rank));
+  variables.push_back(std::string(kCallVariable) + "=" + std::to_string(call));
+  variables.push_back(std::string(kPortVariable) + "=" + std::to_string(port));
+  std::vector<char*> environment;
+  for (auto& v : variables) environment.push_back(v.data());
+  environment.push_back(nullptr);
+  std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::string filter = current_filter();
+  char* arguments[] = {program.data(), filter.data(), nullptr};
+  Process process;
+  if (::posix_spawn(&process.pid, program.c_str(), &actions, nullptr, arguments, environment.data()) != 0) std::abort();
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
+  process.output = std::move(reader);
+  return process;
+}
+
+void read_output(Process& process) {
+  char buffer[4096];
+  for (ssize_t n; (n = ::read(process.output.get(), buffer, sizeof(buffer))) > 0;)
+    process.end.output.append(buffer, static_cast<std::size_t>(n));
+}
+
+void reap(Process& process) {
+  int status = 0;
+  if (!process.running || ::waitpid(process.pid, &status, WNOHANG) != process.pid) return;
+  process.running = false;
+  read_output(process);
+  process.end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  process.end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+void kill_all(std::vector<Process>& processes) {
+  for (auto& process : processes) {
+    if (!process.running) continue;
+    ::kill(process.pid, SIGKILL);
+    ::waitpid(process.pid, nullptr, 0);
+    process.running = false;
+    process.end.signal = SIGKILL;
+    read_output(process);
+  }
+}
+
+// Waits for all; a rank that was told to stop is killed once the others are done.
+bool wait_for_all(std::vector<Process>& processes, const RankOptions& options) {
+  const Deadline deadline = Deadline::after(options.limit);
+  for (;;) {
+    bool others_running = false;
+    for (std::size_t i = 0; i < processes.size(); ++i) {
+      read_output(processes[i]);
+      reap(processes[i]);
+      const bool stopped = options.fault.kind == Fault::Kind::kStop && options.fault.rank == static_cast<int>(i);
+      if (processes[i].running && !stopped) others_running = true;
+    }
+    if (!others_running || deadline.expired()) {
+      kill_all(processes);
+      return !others_running;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+[[noreturn]] void run_here(const RankOptions& options, const RankBody& body) {
+  const int rank = std::atoi(std::getenv(kRankVariable));
+  const int port = std::atoi(std::getenv(kPortVariable));
+  int code = 0;
+  try {
+    auto store = store::connect_tcp_store({.port = static_cast<std::uint16_t>(port), .job = kJob});
+    Rank self(rank, options, std::move(store));
+    body(self);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    code = 1;
+  }
+  if (::testing::Test::HasFailure()) code = 1;
+  std::fflush(nullptr);
+  ::_exit(code);  // nothing of the test program's own ending
+}
+
+std::vector<RankEnd> run_processes(const RankOptions& options, const RankBody& body) {
+  const int call = next_call();
+  if (const char* wanted = std::getenv(kCallVariable)) {
+    if (std::atoi(wanted) == call) run_here(options, body);
+    return std::vector<RankEnd>(static_cast<std::size_t>(options.ranks));
+  }
+  store::TcpStoreServer server({.job = kJob});
+  std::vector<Process> processes;
+  for (int r = 0; r < options.ranks; ++r) processes.push_back(start_rank(r, call, server.port()));
+  const bool in_time = wait_for_all(processes, options);
+  std::vector<RankEnd> ends;
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    const auto& end = processes[i].end;
+    const bool faulty = options.fault.kind != Fault::Kind::kNone && options.fault.kind != Fault::Kind::kSleep &&
+                        options.fault.rank == static_cast<int>(i);
+    if (!faulty && (end.exit_code != 0 || end.signal != 0)) {
+      ADD_FAILURE() << "rank " << i << " ended with exit code " << end.exit_code << ", signal " << end.signal << "\n"
+                    << end.output;
+    }
+    ends.push_back(end);
+  }
+  if (!in_time) ADD_FAILURE() << "the ranks did not end within " << options.limit.count() << " s";
+  return ends;
+}
+
+std::vector<RankEnd> run_as_threads(const RankOptions& options, const RankBody& body) {
+  const auto store = store::make_memory_store();
+  std::vector<RankEnd> ends(static_cast<std::size_t>(options.ranks));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < options.ranks; ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        Rank self(r, options, store);
+        body(self);
+      } catch (const std::exception& error) {
+        ends[static_cast<std::size_t>(r)] = {1, 0, error.what()};
+        if (options.fault.rank != r) ADD_FAILURE() << "rank " << r << " threw: " << error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return ends;
+}
+
+}  // namespace
+
+Rank::Rank(int rank, const RankOptions& options, std::shared_ptr<store::Store> store)
+    : rank_(rank), options_(options), store_(std::move(store)) {}
+
+Communicator& Rank::world() {
+  if (!world_) world_ = std::make_unique<Communicator>(make_group("world"));
+  return *world_;
+}
+
+Communicator Rank::make_group(const std::string& name) {
+  comm::GroupOptions group{
+      .rank = rank_, .size = options_.ranks, .store = store_, .name = name, .backend = options_.backend};
+  group.timeout = options_.timeout;
+  group.heartbeat_timeout = options_.heartbeat_timeout;
+  group.report_after = options_.report_after;
+  return Communicator(group);
+}
+
+void Rank::step(int number) const {
+  const Fault& fault = options_.fault;
+  if (fault.rank != rank_ || fault.step != number) return;
+  switch (fault.kind) {
+    case Fault::Kind::kKill: ::raise(SIGKILL); break;
+    case Fault::Kind::kStop: ::raise(SIGSTOP); break;
+    case Fault::Kind::kExit: ::_exit(fault.code);
+    case Fault::Kind::kThrow: throw std::runtime_error("planned failure");
+    case Fault::Kind::kSleep: std::this_thread::sleep_for(fault.pause); break;
+    case Fault::Kind::kNone: break;
+  }
+}
+
+std::vector<RankEnd> run_ranks(const RankOptions& options, const RankBody& body) {
+  return options.kind == RankKind::kProcesses ? run_processes(options, body) : run_as_threads(options, body);
+}
+
+}  // namespace reigen::testing

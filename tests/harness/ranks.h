@@ -1,0 +1,70 @@
+// Runs the body of a test on several ranks: threads of this process, or processes.
+//
+//   run_ranks({.ranks = 4, .kind = RankKind::kProcesses, .fault = kill(rank(2)).at_step(3)}, [](Rank& r) {
+//     r.step(3);
+//     EXPECT_THROW(r.world().barrier(), PeerLost);
+//   });
+//
+// Processes are started by posix_spawn as this same test program with a filter for the running test; there run_ranks
+// finds its rank in the environment, runs the body and exits. What the test does before run_ranks is therefore done in
+// every rank.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/faults.h"
+#include "reigen/comm/communicator.h"
+
+namespace reigen::testing {
+
+enum class RankKind { kThreads, kProcesses };
+
+struct RankOptions {
+  int ranks = 2;
+  RankKind kind = RankKind::kThreads;
+  Fault fault = {};
+  std::string backend = "auto";
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);  // of a collective
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);
+  std::chrono::milliseconds report_after = std::chrono::seconds(30);
+  std::chrono::seconds limit =
+      std::chrono::seconds(90);  // of the whole run; then everything is killed and the test fails
+};
+
+class Rank {
+ public:
+  Rank(int rank, const RankOptions& options, std::shared_ptr<store::Store> store);
+  int rank() const { return rank_; }
+  int size() const { return options_.ranks; }
+  // The group of all ranks, made at the first call.
+  Communicator& world();
+  Communicator make_group(const std::string& name);
+  void leave() { world_.reset(); }
+  store::Store& store() { return *store_; }
+  // The fault planned for this rank and step happens here.
+  void step(int number) const;
+
+ private:
+  int rank_;
+  RankOptions options_;
+  std::shared_ptr<store::Store> store_;
+  std::unique_ptr<Communicator> world_;
+};
+
+using RankBody = std::function<void(Rank&)>;
+
+// How a rank ended. Threads: exit_code 0, or 1 with the exception's text as output.
+struct RankEnd {
+  int exit_code = 0;
+  int signal = 0;
+  std::string output;
+};
+
+// Fails the test when a rank other than the one with a fault did not end well.
+std::vector<RankEnd> run_ranks(const RankOptions& options, const RankBody& body);
+
+}  // namespace reigen::testing

@@ -1,0 +1,147 @@
+// Ranks as threads meet in one store over TCP, as processes under torchrun, mpirun or srun do.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "reigen/base/error.h"
+#include "reigen/base/unique_fd.h"
+#include "reigen/launch/environment.h"
+#include "reigen/store/tcp_store.h"
+
+namespace reigen::launch {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+// A port that was free, and the one after it too most of the time; listens on it while `socket` is open.
+struct Listener {
+  Listener() : socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(socket.get(), 8) != 0 ||
+        ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+      throw std::runtime_error("no listener");
+    }
+    port = ntohs(address.sin_port);
+  }
+  UniqueFd socket;
+  std::uint16_t port = 0;
+};
+
+Environment rank_of(int rank, int world, std::uint16_t port, const std::string& job = "job-a") {
+  Environment e;
+  e.rank = e.local_rank = rank;
+  e.world_size = e.local_world_size = world;
+  e.source = "torchrun";
+  e.master_address = "127.0.0.1";
+  e.master_port = port;
+  e.job = job;
+  return e;
+}
+
+// All ranks join, say hello, and wait for everybody before the server may go.
+void meet(int world, std::uint16_t port, const std::string& job = "job-a", seconds late = seconds(0)) {
+  std::vector<std::future<void>> ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.push_back(std::async(std::launch::async, [=] {
+      if (rank == 0) std::this_thread::sleep_for(late);
+      const auto store = join_job(rank_of(rank, world, port, job), Deadline::after(seconds(30)));
+      store->set("rank/" + std::to_string(rank), job);
+      for (int peer = 0; peer < world; ++peer) {
+        EXPECT_EQ(store->get("rank/" + std::to_string(peer), Deadline::after(seconds(30))), job);
+      }
+      if (store->add("left", 1) == world) store->set("all left", "1");
+      if (rank == 0) store->get("all left", Deadline::after(seconds(30)));
+    }));
+  }
+  for (auto& rank : ranks) rank.get();
+}
+
+std::uint16_t free_port() { return Listener().port; }
+
+TEST(JoinJob, AloneNeedsNoNetwork) {
+  const auto store = join_job({}, Deadline::after(seconds(1)));
+  store->set("a", "b");
+  EXPECT_EQ(store->try_get("a"), "b");
+}
+
+TEST(JoinJob, RankZeroServes) { meet(3, free_port()); }
+
+TEST(JoinJob, RankZeroMayComeLast) { meet(2, free_port(), "job-a", seconds(1)); }
+
+TEST(JoinJob, APortTakenByASilentStrangerIsPassedOver) {
+  const Listener stranger;
+  meet(2, stranger.port);
+}
+
+TEST(JoinJob, TwoJobsOnOnePortDoNotMix) {
+  const std::uint16_t port = free_port();
+  const store::TcpStoreServer other({.host = "127.0.0.1", .port = port, .job = "job-b"});
+  meet(2, port, "job-a");
+}
+
+TEST(JoinJob, TheLaunchersStore) {
+  const store::TcpStoreServer server({.host = "127.0.0.1", .port = 0, .job = "j"});
+  Environment e = rank_of(1, 2, 0, "j");
+  e.store = "tcp://127.0.0.1:" + std::to_string(server.port());
+  join_job(e, Deadline::after(seconds(10)))->set("x", "1");
+  e.rank = 0;
+  EXPECT_EQ(join_job(e, Deadline::after(seconds(10)))->get("x", Deadline::after(seconds(10))), "1");
+}
+
+TEST(JoinJob, ADamagedStoreAddressIsNamed) {
+  for (const char* url : {"127.0.0.1:80", "tcp://", "tcp://:80", "tcp://host", "tcp://host:", "tcp://host:x",
+                          "tcp://host:0", "tcp://host:70000"}) {
+    Environment e = rank_of(1, 2, 0);
+    e.store = url;
+    try {
+      join_job(e, Deadline::after(seconds(1)));
+      ADD_FAILURE() << "accepted " << url;
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr(std::string("REIGEN_STORE=") + url));
+    }
+  }
+}
+
+TEST(JoinJob, AMissingRankZeroIsATimeoutThatSaysWhereItWasLookedFor) {
+  const std::uint16_t port = free_port();
+  try {
+    join_job(rank_of(1, 2, port), Deadline::after(std::chrono::milliseconds(700)));
+    FAIL() << "joined nobody";
+  } catch (const Timeout& error) {
+    EXPECT_THAT(error.what(), HasSubstr("127.0.0.1, port " + std::to_string(port)));
+    EXPECT_THAT(error.what(), HasSubstr("rank 1 of 2"));
+  }
+}
+
+TEST(JoinJob, NoFreePortForRankZero) {
+  // Eight neighbours that are all taken, by us or by somebody else.
+  const std::uint16_t base = 21000;
+  std::vector<UniqueFd> taken;
+  for (std::uint16_t port = base; port < base + 8; ++port) {
+    UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+      ASSERT_EQ(::listen(socket.get(), 1), 0);
+    }
+    taken.push_back(std::move(socket));
+  }
+  EXPECT_THROW(join_job(rank_of(0, 2, base), Deadline::after(seconds(5))), BackendError);
+}
+
+}  // namespace
+}  // namespace reigen::launch

@@ -1,0 +1,134 @@
+// What the console and the log files show.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+
+#include "child_program.h"
+#include "reigen/base/unique_fd.h"
+
+namespace reigen::launch {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST(Output, LinesOfTwoRanksNeverMix) {
+  const Ran ran = run(reigen_run({"-n", "2", TEST_RANK_PROGRAM, "chatter", "2000"}));
+  ASSERT_EQ(ran.code, 0);
+  std::map<std::string, int> lines;
+  std::istringstream text(ran.out);
+  for (std::string line; std::getline(text, line);) ++lines[line];
+  EXPECT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines["[0] " + std::string(60, 'a')], 2000);
+  EXPECT_EQ(lines["[1] " + std::string(60, 'b')], 2000);
+}
+
+TEST(Output, Prefixes) {
+  EXPECT_EQ(run(reigen_run({"-n", "1", "echo", "x"})).out, "x\n");
+  EXPECT_EQ(run(reigen_run({"-n", "1", "--prefix", "always", "echo", "x"})).out, "[0] x\n");
+  EXPECT_EQ(run(reigen_run({"-n", "2", "--prefix", "none", "echo", "x"})).out, "x\nx\n");
+}
+
+TEST(Output, StreamsStayApart) {
+  const Ran ran = run(reigen_run({"-n", "1", "sh", "-c", "echo out; echo err >&2"}));
+  EXPECT_EQ(ran.out, "out\n");
+  EXPECT_EQ(ran.err, "err\n");
+}
+
+TEST(Output, LongLinesAreCutAndNothingIsLost) {
+  const Ran ran = run(reigen_run(
+      {"-n", "1", "--prefix", "always", "sh", "-c", "head -c 100000 /dev/zero | tr '\\0' x; echo; printf end"}));
+  EXPECT_EQ(ran.out, "[0] " + std::string(65536, 'x') + "\n[0] " + std::string(100000 - 65536, 'x') + "\n[0] end\n");
+}
+
+TEST(Output, ABigOutputArrivesWhole) {
+  const Ran ran = run(reigen_run({"-n", "2", "--prefix", "none", "sh", "-c", "yes 0123456789abcdef | head -n 200000"}));
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.out.size(), 2U * 200000U * 17U);
+}
+
+TEST(Output, ProgressLinesOnlyInTheirLastStateWithoutATerminal) {
+  EXPECT_EQ(run(reigen_run({"-n", "1", "printf", "10%%\\r20%%\\rdone\\n"})).out, "done\n");
+  EXPECT_EQ(run(reigen_run({"-n", "1", "printf", "10%%\\r20%%\\r"})).out, "20%\n");
+}
+
+TEST(Output, LogFilesHoldWhatEachRankPrints) {
+  std::string folder = testing::TempDir() + "reigen_logs_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string logs = folder + "/a/b";
+  const Ran ran =
+      run(reigen_run({"-n", "2", "--log-dir", logs, "sh", "-c", "echo rank $RANK; printf '1%%\\r2%%\\n'; printf end"}));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(read_file(logs + "/rank_0.log"), "rank 0\n2%\nend\n");
+  EXPECT_EQ(read_file(logs + "/rank_1.log"), "rank 1\n2%\nend\n");
+  EXPECT_THAT(ran.out, HasSubstr("[1] rank 1\n"));
+
+  const Ran blocked = run(reigen_run({"-n", "1", "--log-dir", logs + "/rank_0.log", "true"}));
+  EXPECT_EQ(blocked.code, 74);
+  EXPECT_THAT(blocked.err, HasSubstr("rank_0.log"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Output, AGoneReaderEndsTheRanksAsWithoutALauncher) {
+  const Ran ran = run({"sh", "-c", REIGEN_PROGRAM " run -n 2 yes | head -n 3"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 3);
+  EXPECT_THAT(ran.err, HasSubstr("SIGPIPE"));
+}
+
+// Runs the launcher with a terminal of 90 columns and gives what it wrote there.
+std::string on_terminal(std::vector<std::string> command, int* code) {
+  int master = -1;
+  const winsize size{24, 90, 0, 0};
+  const pid_t pid = ::forkpty(&master, nullptr, nullptr, &size);
+  if (pid == 0) {
+    std::vector<char*> words;
+    for (std::string& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    ::execv(words[0], words.data());
+    ::_exit(126);
+  }
+  const UniqueFd terminal(master);
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (ssize_t got = 0; (got = ::read(master, buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  *code = WEXITSTATUS(status);
+  return text;
+}
+
+TEST(Output, OnATerminalProgressIsDrawnInPlace) {
+  int code = -1;
+  const std::string text = on_terminal(reigen_run({"-n", "1", "sh", "-c",
+                                                   "echo $REIGEN_CONSOLE; printf '50%%\\r'; sleep 0.3; echo done; "
+                                                   "printf '99%%\\r'; sleep 0.3; echo bad >&2; sleep 0.3"}),
+                                       &code);
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(text,
+            "90\r\n"
+            "\r\033[K\033[?7l50%\033[?7h\r\033[Kdone\r\n"
+            "\r\033[K\033[?7l99%\033[?7h\r\033[Kbad\r\n99%\r\n");
+}
+
+}  // namespace
+}  // namespace reigen::launch

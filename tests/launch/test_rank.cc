@@ -1,0 +1,111 @@
+// A rank for the tests: does what its first word says.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "reigen/base/error.h"
+#include "reigen/launch/environment.h"
+
+namespace {
+
+volatile std::sig_atomic_t caught = 0;
+
+void catch_signal(int signal) { caught = signal; }
+
+int rank() { return std::atoi(std::getenv("RANK")); }
+
+void say(const std::string& text) { [[maybe_unused]] const auto written = ::write(1, text.data(), text.size()); }
+
+void sleep_long() {
+  for (int i = 0; i < 600; ++i) ::usleep(100000);
+}
+
+// Lines in pieces, so that two ranks would mix them if nobody put them together.
+int chatter(int lines) {
+  for (int i = 0; i < lines; ++i) {
+    const std::string letter(1, static_cast<char>('a' + rank()));
+    for (int part = 0; part < 3; ++part) say(std::string(20, letter[0]));
+    say("\n");
+  }
+  return 0;
+}
+
+// Exits with `code` after the first signal of this kind.
+int wait_for_signal(int signal, int code) {
+  std::signal(signal, catch_signal);
+  say("ready " + std::to_string(::getpid()) + "\n");
+  while (caught == 0) ::usleep(2000);
+  say("caught " + std::to_string(caught) + "\n");
+  return code;
+}
+
+int ignore_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+  say("ready " + std::to_string(::getpid()) + "\n");
+  sleep_long();
+  return 0;
+}
+
+// A child in this group, and one that leaves it for a session of its own.
+int grow() {
+  for (const bool leave : {false, true}) {
+    if (::fork() != 0) continue;
+    if (leave) ::setsid();
+    std::signal(SIGTERM, SIG_IGN);
+    say("pid " + std::to_string(::getpid()) + "\n");
+    sleep_long();
+    ::_exit(0);
+  }
+  say("pid " + std::to_string(::getpid()) + "\n");
+  return 1;
+}
+
+// Meets the other ranks in the job's store; rank 0 waits until all have seen each other.
+int join() {
+  using reigen::Deadline;
+  const auto environment = reigen::launch::detect_environment();
+  const auto limit = Deadline::after(std::chrono::seconds(30));
+  const auto store = reigen::launch::join_job(environment, limit);
+  store->set("rank/" + std::to_string(environment.rank), environment.source);
+  for (int peer = 0; peer < environment.world_size; ++peer) store->get("rank/" + std::to_string(peer), limit);
+  say(environment.source + ": rank " + std::to_string(environment.rank) + " of " +
+      std::to_string(environment.world_size) + " met all\n");
+  if (store->add("left", 1) == environment.world_size) store->set("all left", "1");
+  if (environment.rank == 0) store->get("all left", limit);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  const int number = argc > 2 ? std::atoi(argv[2]) : 0;
+  if (what == "chatter") return chatter(number);
+  if (what == "catch-term") return wait_for_signal(SIGTERM, number);
+  if (what == "catch-int") return wait_for_signal(SIGINT, number);
+  if (what == "catch-usr1") return wait_for_signal(SIGUSR1, number);
+  if (what == "join") try {
+      return join();
+    } catch (const reigen::Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return static_cast<int>(error.exit_code());
+    }
+  if (what == "ignore") return ignore_signals();
+  if (what == "grow-and-stay") {
+    grow();
+    sleep_long();
+  }
+  if (what == "grow-and-exit") {
+    grow();
+    ::usleep(300000);
+    return number;
+  }
+  std::fprintf(stderr, "unknown word: %s\n", what.c_str());
+  return 2;
+}

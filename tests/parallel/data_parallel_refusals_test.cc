@@ -1,0 +1,158 @@
+// What data_parallel refuses: on every rank, with exit code 78, naming the parameter and both sides.
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "parallel/oracle.h"
+
+namespace reigen::parallel {
+namespace {
+
+using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+struct Flexible : torch::nn::Module {
+  void parameter(const std::string& name, const at::Tensor& value, bool trainable = true) {
+    register_parameter(name, value, trainable);
+  }
+  void buffer(const std::string& name, const at::Tensor& value) { register_buffer(name, value); }
+  void replace(const std::string& name, const at::Tensor& value) { parameters_[name] = value; }
+  void remove(const std::string& name) { parameters_.erase(name); }
+  at::Tensor forward() {
+    at::Tensor sum = torch::zeros({});
+    for (const auto& one : parameters()) sum = sum + one.sum();
+    return sum;
+  }
+};
+
+// What three ranks get when `build` makes the last one's model differ.
+std::vector<std::string> mismatch(const std::function<void(Flexible&, bool differs)>& build) {
+  return errors_on(3, [&](Communicator& world) {
+    Flexible model;
+    model.parameter("weight", torch::ones({2, 3}));
+    build(model, world.rank() == 2);
+    model.parameter("bias", torch::ones({2}));
+    data_parallel(model, world);
+  });
+}
+
+TEST(Mismatch, OfNamesIsNamed) {
+  EXPECT_THAT(
+      mismatch([](Flexible& model, bool differs) { model.parameter(differs ? "b" : "a", torch::ones(1)); }),
+      Each(AllOf(HasSubstr("got: rank 2: parameter b: Float [1]"), HasSubstr("rank 0: parameter a: Float [1]"))));
+}
+
+TEST(Mismatch, OfShapesIsNamed) {
+  EXPECT_THAT(mismatch([](Flexible& model, bool differs) {
+                model.parameter("a", torch::ones({4, differs ? 5 : 6}));
+              }),
+              Each(AllOf(HasSubstr("parameter a: Float [4, 5]"), HasSubstr("parameter a: Float [4, 6]"))));
+}
+
+TEST(Mismatch, OfTypesIsNamed) {
+  EXPECT_THAT(mismatch([](Flexible& model, bool differs) {
+                model.parameter("a", torch::ones(1, differs ? at::kDouble : at::kFloat));
+              }),
+              Each(AllOf(HasSubstr("parameter a: Double [1]"), HasSubstr("parameter a: Float [1]"))));
+}
+
+TEST(Mismatch, OfFrozenParametersIsNamed) {
+  EXPECT_THAT(mismatch([](Flexible& model, bool differs) { model.parameter("a", torch::ones(1), !differs); }),
+              Each(HasSubstr("parameter a: Float [1] frozen")));
+}
+
+TEST(Mismatch, OfCountIsNamed) {
+  EXPECT_THAT(mismatch([](Flexible& model, bool differs) {
+                if (differs) model.parameter("extra", torch::ones(1));
+              }),
+              Each(HasSubstr("parameter extra")));
+  const auto texts = errors_on(2, [](Communicator& world) {
+    Flexible model;
+    model.parameter("a", torch::ones(1));
+    data_parallel(model, world, {.bucket_mb = world.rank() == 0 ? 25.0 : 24.0});
+  });
+  EXPECT_THAT(texts, Each(AllOf(HasSubstr("option bucket_mb: 24"), HasSubstr("option bucket_mb: 25"))));
+}
+
+TEST(Mismatch, OfBuffersIsNamed) {
+  EXPECT_THAT(mismatch([](Flexible& model, bool differs) { model.buffer("mean", torch::ones({differs ? 7 : 8})); }),
+              Each(AllOf(HasSubstr("buffer mean: Float [7]"), HasSubstr("buffer mean: Float [8]"))));
+}
+
+TEST(Mismatch, IsNotSeenWhereThereIsNone) {
+  EXPECT_THAT(mismatch([](Flexible& model, bool) { model.buffer("mean", torch::ones(3)); }), Each("no error"));
+}
+
+TEST(Refusals, OptionsOutOfRange) {
+  for (const double bad : {-1.0, std::nan(""), std::numeric_limits<double>::infinity(), 1e9}) {
+    EXPECT_THAT(errors_on(2,
+                          [&](Communicator& world) {
+                            Mlp model;
+                            data_parallel(model, world, {.bucket_mb = bad});
+                          }),
+                Each(AllOf(HasSubstr("bucket_mb"), HasSubstr("got: "), HasSubstr("expected: "), HasSubstr("fix: "))));
+  }
+}
+
+TEST(Refusals, AModelWithNothingToTrain) {
+  EXPECT_THAT(errors_on(2,
+                        [](Communicator& world) {
+                          Flexible model;
+                          model.parameter("a", torch::ones(1), false);
+                          data_parallel(model, world);
+                        }),
+              Each(HasSubstr("nothing to train")));
+}
+
+TEST(Refusals, ParametersThatCannotBeAveraged) {
+  EXPECT_THAT(errors_on(2,
+                        [](Communicator& world) {
+                          Flexible model;
+                          model.parameter("a", torch::ones(1, at::kComplexFloat));
+                          data_parallel(model, world);
+                        }),
+              Each(AllOf(HasSubstr("parameter a"), HasSubstr("ComplexFloat"))));
+}
+
+TEST(Refusals, AModelThatIsWrappedAlready) {
+  EXPECT_THAT(errors_on(2,
+                        [](Communicator& world) {
+                          Mlp model;
+                          auto first = data_parallel(model, world);
+                          data_parallel(model, world);
+                        }),
+              Each(AllOf(HasSubstr("first.weight"), HasSubstr("wrapped already"))));
+}
+
+std::vector<std::string> changed(const std::function<void(Flexible&)>& change) {
+  return errors_on(2, [&](Communicator& world) {
+    Flexible model;
+    model.parameter("a", torch::ones(3));
+    model.parameter("b", torch::ones(3));
+    model.parameter("cold", torch::ones(3), false);
+    auto parallel = data_parallel(model, world);
+    parallel().backward();
+    change(model);
+    parallel();
+  });
+}
+
+TEST(Refusals, AModelThatChangedAfterWrapping) {
+  EXPECT_THAT(changed([](Flexible& model) { model.replace("b", torch::ones(3).requires_grad_()); }),
+              Each(AllOf(HasSubstr("parameter b"), HasSubstr("replaced"))));
+  EXPECT_THAT(changed([](Flexible& model) { model.remove("b"); }),
+              Each(AllOf(HasSubstr("parameter b"), HasSubstr("removed"))));
+  EXPECT_THAT(changed([](Flexible& model) { model.parameter("c", torch::ones(3)); }),
+              Each(AllOf(HasSubstr("parameter c"), HasSubstr("added"))));
+  EXPECT_THAT(changed([](Flexible& model) { model.to(at::kDouble); }),
+              Each(AllOf(HasSubstr("parameter a"), HasSubstr("moved or converted"))));
+  EXPECT_THAT(changed([](Flexible& model) { model.parameters()[1].set_data(torch::ones(3)); }),
+              Each(AllOf(HasSubstr("parameter b"), HasSubstr("moved or converted"))));
+  EXPECT_THAT(changed([](Flexible& model) { model.parameters()[2].set_requires_grad(true); }),
+              Each(AllOf(HasSubstr("parameter cold"), HasSubstr("unfrozen"))));
+  EXPECT_THAT(changed([](Flexible&) {}), Each("no error"));
+}
+
+}  // namespace
+}  // namespace reigen::parallel

@@ -1,0 +1,137 @@
+// What the data-parallel tests share: models with values that depend on their names only, data that depends on a seed
+// only, ranks as threads that hand their results back, and the comparison with one process.
+//
+// The default generator is one for the whole process, so nothing here draws from it.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "reigen/base/error.h"
+#include "reigen/optim/adamw.h"
+#include "reigen/optim/sgd.h"
+#include "reigen/parallel/data_parallel.h"
+#include "reigen/runtime/init.h"
+
+namespace reigen::testing_oracle {
+
+// Values from the parameter's name: the same on every rank and in every layout.
+inline void fill(torch::nn::Module& module, at::ScalarType type = at::kDouble) {
+  torch::NoGradGuard no_grad;
+  for (auto& entry : module.named_parameters()) {
+    auto generator = at::detail::createCPUGenerator(std::hash<std::string>()(entry.key()));
+    auto& parameter = entry.value();
+    parameter.set_data((torch::randn(parameter.sizes(), generator, torch::kDouble) * 0.5).to(type));
+  }
+}
+
+inline at::Tensor numbers(std::uint64_t seed, at::IntArrayRef shape) {
+  auto generator = at::detail::createCPUGenerator(seed);
+  return torch::randn(shape, generator, torch::kDouble);
+}
+
+// Rank r's rows of a global batch.
+inline at::Tensor share(const at::Tensor& batch, const Communicator& world) {
+  return batch.chunk(world.size())[static_cast<std::size_t>(world.rank())];
+}
+
+// Three layers with odd sizes; 4 inputs, 3 outputs.
+struct Mlp : torch::nn::Module {
+  explicit Mlp(at::ScalarType type = at::kDouble) {
+    first = register_module("first", torch::nn::Linear(4, 17));
+    second = register_module("second", torch::nn::Linear(17, 9));
+    third = register_module("third", torch::nn::Linear(9, 3));
+    fill(*this, type);
+  }
+  at::Tensor forward(const at::Tensor& x) { return third(torch::tanh(second(torch::tanh(first(x))))); }
+  torch::nn::Linear first{nullptr}, second{nullptr}, third{nullptr};
+};
+
+using Tensors = std::vector<at::Tensor>;
+
+inline Tensors values_of(const torch::nn::Module& module) {
+  Tensors result;
+  for (const auto& parameter : module.parameters()) result.push_back(parameter.detach().clone());
+  return result;
+}
+
+// An undefined gradient stays undefined.
+inline Tensors gradients_of(const torch::nn::Module& module) {
+  Tensors result;
+  for (const auto& parameter : module.parameters()) {
+    result.push_back(parameter.grad().defined() ? parameter.grad().detach().clone() : at::Tensor());
+  }
+  return result;
+}
+
+inline bool same_bits(const Tensors& a, const Tensors& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].defined() != b[i].defined()) return false;
+    if (a[i].defined() && !a[i].equal(b[i])) return false;
+  }
+  return true;
+}
+
+// Largest difference of any element; infinite if one list lacks what the other has.
+inline double distance(const Tensors& a, const Tensors& b) {
+  constexpr double kFar = std::numeric_limits<double>::infinity();
+  if (a.size() != b.size() || a.empty()) return kFar;
+  double result = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].defined() != b[i].defined()) return kFar;
+    if (!a[i].defined() || a[i].numel() == 0) continue;
+    if (a[i].sizes() != b[i].sizes()) return kFar;
+    const double one = (a[i].to(at::kDouble) - b[i].to(at::kDouble)).abs().max().item<double>();
+    if (!(one <= result)) result = one;
+  }
+  return result;
+}
+
+// Runs `function` on every rank and gives what each returned. A rank's exception fails the test with its text.
+inline std::vector<Tensors> on_ranks(int ranks, const std::function<Tensors(Communicator&)>& function) {
+  std::vector<Tensors> results(static_cast<std::size_t>(ranks));
+  const auto run = [&](Communicator& world) {
+    at::set_num_threads(1);
+    results[static_cast<std::size_t>(world.rank())] = function(world);
+  };
+  try {
+    run_threads(ranks, run, {.timeout = std::chrono::seconds(60)});
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+  return results;
+}
+
+// The same, and all ranks must have returned the same bits.
+inline Tensors agreed(int ranks, const std::function<Tensors(Communicator&)>& function) {
+  const auto results = on_ranks(ranks, function);
+  EXPECT_FALSE(results[0].empty());
+  for (int rank = 1; rank < ranks; ++rank) {
+    EXPECT_TRUE(same_bits(results[0], results[static_cast<std::size_t>(rank)])) << "rank " << rank;
+  }
+  return results[0];
+}
+
+// The texts of the InvalidArgument that every rank gets; "no error" where there was none.
+inline std::vector<std::string> errors_on(int ranks, const std::function<void(Communicator&)>& function) {
+  std::vector<std::string> texts(static_cast<std::size_t>(ranks), "no error");
+  on_ranks(ranks, [&](Communicator& world) -> Tensors {
+    try {
+      function(world);
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration);
+      texts[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+    world.barrier();
+    return {torch::zeros(1)};
+  });
+  return texts;
+}
+
+}  // namespace reigen::testing_oracle

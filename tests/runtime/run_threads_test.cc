@@ -1,0 +1,78 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "reigen/base/error.h"
+#include "reigen/runtime/init.h"
+
+namespace reigen {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(RunThreads, EveryRankRunsOnceInOneAddressSpace) {
+  std::atomic<int> sum{0};
+  run_threads(4, [&](Communicator& world) {
+    EXPECT_EQ(world.size(), 4);
+    sum += world.rank() + 1;
+    world.barrier();
+    EXPECT_EQ(sum.load(), 10);
+  });
+}
+
+TEST(RunThreads, OneRankWorksAlone) {
+  run_threads(1, [](Communicator& world) {
+    float x = 3.0f;
+    world.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum);
+    EXPECT_EQ(x, 3.0f);
+  });
+}
+
+// The others wait in a barrier; what is thrown is the cause, not its consequence.
+TEST(RunThreads, TheFirstFailureEndsTheOthers) {
+  for (int round = 0; round < 20; ++round) {
+    try {
+      run_threads(4, [](Communicator& world) {
+        if (world.rank() == 2) throw std::runtime_error("out of ideas");
+        world.barrier();
+        world.barrier();
+      });
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 2"));
+      EXPECT_THAT(error.what(), HasSubstr("out of ideas"));
+      EXPECT_EQ(error.exit_code(), ExitCode::kBug);
+    }
+  }
+}
+
+TEST(RunThreads, ErrorsKeepTheirType) {
+  EXPECT_THROW(run_threads(3,
+                           [](Communicator& world) {
+                             if (world.rank() == 1) throw DataError("bad file");
+                             world.barrier();
+                           }),
+               DataError);
+}
+
+TEST(RunThreads, BadNumberOfRanks) {
+  EXPECT_THROW(run_threads(0, [](Communicator&) {}), InvalidArgument);
+}
+
+TEST(Init, AloneIsARankOfOne) {
+  Communicator world = init();
+  EXPECT_EQ(world.size(), 1);
+  EXPECT_EQ(world.backend(), "self");
+}
+
+TEST(Init, ABadTimeoutIsRefused) {
+  for (const char* bad : {"x", "0", "-1", "1s", "nan"}) {
+    ::setenv("REIGEN_TIMEOUT", bad, 1);
+    EXPECT_THROW(init(), InvalidArgument) << bad;
+  }
+  ::unsetenv("REIGEN_TIMEOUT");
+}
+
+}  // namespace
+}  // namespace reigen

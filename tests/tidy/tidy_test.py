@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""The tidy test tested: a clean tree passes, and each planted sin is found at its line, by its rule, and by no other."""
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import tidy  # noqa: E402
+
+HEADER = "// What it is.\n#pragma once\n"
+TABLE = """# Floors
+| floor | folder | holds | may use |
+|---|---|---|---|
+| 0 | `base/` | errors | std |
+| 1 | `net/` | sockets | `base/` |
+| 2 | `comm/` | groups | `net/` |
+| 3 | `tensor/` | seam | `comm/`, LibTorch |
+| 4 | `optim/` | optimizers | `tensor/` |
+"""
+CLEAN = {
+    "docs/architecture.md": TABLE,
+    "docs/errors.md": "# Errors\n[floors](architecture.md#floors) 0 65 `src/base/thing.cc`\n",
+    "docs/environment.md": "REIGEN_LOG\n",
+    "include/reigen/base/error.h": HEADER + "enum class ExitCode { kOk = 0, kBadData = 65, };\n",
+    "include/reigen/base/thing.h": HEADER + "int thing();\n",
+    "include/reigen/tensor/flat.h": HEADER + "#include <ATen/core/Tensor.h>\n",
+    "src/base/CMakeLists.txt": "reigen_floor(NAME base\n  SOURCES environment.cc thing.cc\n  HEADERS error.h thing.h)\n",
+    "src/base/environment.cc": '#include "reigen/base/error.h"\nconst char* kTable[] = {"REIGEN_LOG"};\n',
+    "src/base/thing.cc": '#include "reigen/base/thing.h"\nint thing() { return 1; }\n',
+    "src/comm/CMakeLists.txt": "reigen_floor(NAME comm\n  SOURCES group.cc\n  USES net)\n",
+    "src/comm/group.cc": '#include "base/private.h"\n#include "reigen/base/thing.h"\n',
+    "src/base/private.h": HEADER,
+    "src/tensor/CMakeLists.txt": "reigen_floor(NAME tensor\n  SOURCES flat.cc\n  HEADERS flat.h\n  USES comm\n  TORCH)\n",
+    "src/tensor/flat.cc": '#include <torch/torch.h>\n#include "reigen/tensor/flat.h"\n',
+    "tests/base/CMakeLists.txt": "foreach(name thing other)\n  reigen_test(NAME ${name}_test SOURCES ${name}_test.cc)\nendforeach()\n",
+    "tests/base/thing_test.cc": '#include "reigen/base/thing.h"\n',
+}
+LONG = "int thing() {\n" + "  f();\n" * 69 + "}\n"
+
+
+def with_lines(text, planted):
+    """Appends a line and gives the text and the line's number."""
+    return text + planted + "\n", text.count("\n") + 1
+
+
+class TidyTest(unittest.TestCase):
+    def findings(self, files):
+        with tempfile.TemporaryDirectory() as root:
+            for path, text in files.items():
+                file = Path(root) / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+            return tidy.check(root)
+
+    def expect(self, rule, path, text, line, replacement=""):
+        findings = self.findings({**CLEAN, path: text})
+        self.assertEqual([(f.rule, f.path, f.line) for f in findings], [(rule, path, line)], [str(f) for f in findings])
+        self.assertIn(replacement, findings[0].instead)
+        self.assertTrue(str(findings[0]).startswith(f"{path}:{line}: [{rule}] "))
+
+    def planted(self, rule, path, line_of_text, replacement=""):
+        text, line = with_lines(CLEAN[path], line_of_text)
+        self.expect(rule, path, text, line, replacement)
+
+    def accepted(self, path, line_of_text):
+        text, _ = with_lines(CLEAN[path], line_of_text)
+        self.assertEqual([str(f) for f in self.findings({**CLEAN, path: text})], [])
+
+    def test_a_clean_tree_has_no_findings(self):
+        self.assertEqual([str(f) for f in self.findings(CLEAN)], [])
+
+    def test_a_lower_floor_may_not_include_a_higher_one(self):
+        self.planted("floor", "src/base/thing.cc", '#include "comm/group.h"', "only base")
+        self.planted("floor", "include/reigen/base/thing.h", '#include "reigen/tensor/flat.h"')
+        self.planted("floor", "src/comm/group.cc", "#include <reigen/tensor/flat.h>")
+
+    def test_what_a_lower_floor_uses_may_be_used_too(self):
+        self.accepted("src/tensor/flat.cc", '#include "net/socket.h"')
+
+    def test_an_unknown_folder_is_refused(self):
+        files = {**CLEAN, "src/magic/CMakeLists.txt": "spell.cc", "src/magic/spell.cc": "int spell();\n"}
+        self.assertEqual([f.rule for f in self.findings(files)], ["floor"])
+
+    def test_the_umbrella_header_is_not_for_us(self):
+        self.planted("floor", "src/comm/group.cc", '#include "reigen/reigen.h"')
+
+    def test_cmake_may_not_link_what_may_not_be_included(self):
+        self.expect("floor", "src/comm/CMakeLists.txt", "reigen_floor(NAME comm\n  SOURCES group.cc\n  USES net tensor)\n", 3)
+
+    def test_libtorch_stays_above_its_seam(self):
+        self.planted("torch", "src/comm/group.cc", "#include <ATen/core/Tensor.h>", "tensor/")
+        self.planted("torch", "include/reigen/base/thing.h", "#include <c10/util/Exception.h>")
+
+    def test_a_floor_above_the_seam_sees_libtorch(self):
+        files = {**CLEAN, "src/optim/CMakeLists.txt": "adam.cc", "src/optim/adam.cc": "#include <ATen/core/Tensor.h>\n"}
+        self.assertEqual(self.findings(files), [])
+
+    def test_no_header_includes_all_of_libtorch(self):
+        self.planted("torch", "include/reigen/tensor/flat.h", "#include <torch/torch.h>", "ATen/core/Tensor.h")
+
+    def test_headers_and_sources_stay_short(self):
+        self.expect("size", "include/reigen/base/thing.h", HEADER + "int thing();\n" * 299, 301)
+        self.expect("size", "src/base/thing.cc", '#include "reigen/base/thing.h"\n' + "int x;\n" * 600, 601)
+
+    def test_functions_stay_short(self):
+        self.expect("size", "src/base/thing.cc", "\n" + LONG, 2)
+        self.expect("size", "src/base/thing.cc", "namespace a {\nclass B {\n" + LONG + "};\n}\n", 3)
+        self.expect("size", "src/base/thing.cc", "B::B(int x)\n    : a_{x}, b_{x} {\n" + "  f();\n" * 68 + "}\n", 1)
+        self.accepted("src/base/thing.cc", LONG.replace("  f();\n", "", 1))
+
+    def test_headers_begin_as_headers_do(self):
+        self.expect("header", "include/reigen/base/thing.h", "// What.\n#ifndef THING\n#pragma once\n#endif\n", 1)
+        self.expect("header", "include/reigen/base/thing.h", "#pragma once\nint thing();\n", 1)
+
+    def test_public_headers_define_no_macros(self):
+        self.planted("header", "include/reigen/base/thing.h", "#define REIGEN_THING 1")
+
+    def test_no_condition_inside_a_function(self):
+        self.expect("conditional", "src/base/thing.cc", "int thing() {\n#ifdef X\n  return 2;\n#endif\n  return 1;\n}\n", 2)
+        self.accepted("src/base/thing.cc", "#ifdef X\nint y;\n#endif")
+
+    def test_every_banned_call_names_its_replacement(self):
+        examples = {
+            "sprintf": "int a = sprintf(b, c);", "strcpy or strcat": "void f() { strcpy(a, b); }",
+            "std::endl": "void f() { std::cout << std::endl; }", "system": "int a = system(b);", "popen": "auto a = popen(b, c);",
+            "bare fork": "int a = fork();", "atoi or atof": "int a = std::atoi(b);", "rand": "int a = std::rand();",
+            "assert": "void f() { assert(a); }", "getenv": "auto a = std::getenv(b);", "sleep": "void f() { ::usleep(3); }",
+            "localtime or gmtime": "auto a = std::localtime(&b);", "using namespace": "using namespace std;",
+            "std::auto_ptr or new array": "int* a = new int[3];",
+        }
+        self.assertEqual(set(examples), {entry[0] for entry in tidy.BANNED})
+        for what, replacement, _, _ in tidy.BANNED:
+            with self.subTest(what):
+                self.planted("banned", "src/comm/group.cc", examples[what], replacement)
+
+    def test_comments_strings_and_other_words_are_not_calls(self):
+        self.accepted("src/base/thing.cc", '// never fork()\nconst char* a = "system(x)";\nint b = brand(); int c = pool.fork();\n'
+                                           'int h = self.sleep(3); using namespace std::literals;\n'
+                                           'static_assert(true); constexpr auto d = R"(assert(e))"; int g = 1\'000;')
+
+    def test_fork_is_the_launchers(self):
+        files = {**CLEAN, "docs/architecture.md": TABLE + "| 2 | `launch/` | x | `net/` |\n",
+                 "src/launch/CMakeLists.txt": "job.cc", "src/launch/job.cc": "int a = fork();\n"}
+        self.assertEqual(self.findings(files), [])
+
+    def test_no_place_of_one_machine(self):
+        self.planted("path", "src/comm/group.cc", 'const char* a = "/ho' + 'me/me/data";', "temp_directory_path")
+        self.planted("path", "src/comm/group.cc", 'const char* a = "/tmp/x";')
+        self.accepted("src/comm/group.cc", '// "/tmp/x" in words\nconst char* a = "/proc/self/status";')
+
+    def test_nothing_is_left_for_later(self):
+        self.planted("marker", "src/comm/group.cc", "// TO" + "DO: more")
+        self.planted("marker", "docs/errors.md", "FIX" + "ME")
+
+    def test_lines(self):
+        self.planted("line", "src/comm/group.cc", "// " + "x" * 118)
+        self.planted("line", "src/comm/group.cc", "int a; ")
+        self.expect("line", "src/base/thing.cc", "int a;", 1)
+
+    def test_no_drawers_and_snake_case(self):
+        self.expect("name", "docs/utils/page.md", "# Page\n", 1)
+        files = {**CLEAN, "src/base/CMakeLists.txt": CLEAN["src/base/CMakeLists.txt"] + "# BigThing.cc\n", "src/base/BigThing.cc": "int a;\n"}
+        self.assertEqual([f.rule for f in self.findings(files)], ["name"])
+
+    def test_every_file_is_built_installed_or_included(self):
+        self.expect("listed", "src/base/stray.cc", "int a;\n", 1, "stray.cc")
+        self.expect("listed", "include/reigen/base/stray.h", HEADER, 1)
+        self.expect("listed", "src/base/unused.h", HEADER, 1)
+        self.expect("listed", "tests/base/stray_test.cc", "int a;\n", 1)
+        self.expect("listed", "src/base/g.cc", "int a;\n", 1)  # thing.cc ends in g.cc and is another file
+
+    def test_links_lead_somewhere(self):
+        self.planted("link", "docs/errors.md", "[x](nowhere.md)")
+        self.planted("link", "docs/errors.md", "[x](architecture.md#no-such)")
+        self.planted("link", "docs/errors.md", "see `src/base/gone.cc`")
+        self.accepted("docs/errors.md", "[x](https://example.org/a) [y](../src/base/thing.cc)")
+
+    def test_variables_and_exit_codes_are_documented(self):
+        self.planted("documented", "src/base/environment.cc", 'X x = {"REIGEN_NEW", "new"};')
+        self.planted("documented", "include/reigen/base/error.h", "enum class Y { kNew = 99, };")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,185 @@
+#include "reigen/train/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "reigen/base/error.h"
+#include "train/config_text.h"
+
+namespace reigen::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = std::filesystem::temp_directory_path() / ("reigen_config_test_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::string write(const std::string& text) {
+    const auto path = directory_ / "options.toml";
+    std::ofstream(path) << text;
+    return path.string();
+  }
+
+  std::filesystem::path directory_;
+};
+
+CommandLine read(const std::vector<std::string>& arguments, const Environment& environment = {}) {
+  return read_command_line(Config{}, arguments, environment);
+}
+
+struct Failure {
+  std::string text;
+  ExitCode code;
+};
+
+Failure failure_of(const std::vector<std::string>& arguments, const Environment& environment = {}) {
+  try {
+    read(arguments, environment);
+  } catch (const Error& error) {
+    return {error.what(), error.exit_code()};
+  }
+  return {"no error", ExitCode::kOk};
+}
+
+TEST_F(ConfigTest, FlagsAreReadInBothSpellings) {
+  const auto line = read({"--train.epochs", "3", "--optim.lr=0.5", "--run.save_initial", "--data.path", "-odd name"});
+  EXPECT_EQ(line.config.train.epochs, 3);
+  EXPECT_EQ(line.config.optim.lr, 0.5);
+  EXPECT_TRUE(line.config.run.save_initial);
+  EXPECT_EQ(line.config.data.path, "-odd name");
+  EXPECT_FALSE(line.config.train.global_batch.has_value());
+}
+
+TEST_F(ConfigTest, ABareSwitchIsTrueAndTakesAnExplicitValue) {
+  EXPECT_TRUE(read({"--run.save_initial", "--train.epochs", "2"}).config.run.save_initial);
+  EXPECT_FALSE(read({"--run.save_initial", "false"}).config.run.save_initial);
+  EXPECT_EQ(failure_of({"--run.save_initial", "perhaps"}).code, ExitCode::kConfiguration);
+}
+
+TEST_F(ConfigTest, LaterSourcesWin) {
+  const auto path = write("[train]\nepochs = 2\nseed = 2\nlog_every = 2\n");
+  const auto line =
+      read({"--train.epochs", "4", "--config", path}, {{"REIGEN_TRAIN_EPOCHS", "3"}, {"REIGEN_TRAIN_SEED", "3"}});
+  EXPECT_EQ(line.config.train.epochs, 4);      // flag
+  EXPECT_EQ(line.config.train.seed, 3);        // environment
+  EXPECT_EQ(line.config.train.log_every, 2);   // file
+  EXPECT_EQ(line.config.optim.name, "adamw");  // default
+}
+
+TEST_F(ConfigTest, PrintedConfigurationReadsBackEqual) {
+  Config config = read({"--train.global_batch", "97", "--optim.lr", "1e-05", "--optim.weight_decay", "3", "--data.path",
+                        "a \"quoted\" \\ path\twith\nlines", "--run.resume", "true", "--train.precision", "fp64"})
+                      .config;
+  const auto path = write(to_toml(config));
+  const Config again = read({"--config", path}).config;
+  EXPECT_EQ(to_toml(again), to_toml(config));
+  EXPECT_EQ(hash_of(again), hash_of(config));
+  EXPECT_EQ(again.optim.lr, 1e-05);
+  EXPECT_EQ(again.train.global_batch, 97);
+  EXPECT_NE(hash_of(Config{}), hash_of(config));
+}
+
+TEST_F(ConfigTest, EveryFieldIsReadPrintedAndExplained) {
+  Config config;
+  const std::string help = help_text(config);
+  for (const Field& field : fields(config)) {
+    EXPECT_THAT(help, HasSubstr("--" + field.name()));
+    EXPECT_FALSE(field.meaning.empty()) << field.name();
+    EXPECT_EQ(failure_of({"--" + field.name()}).code,
+              std::holds_alternative<bool*>(field.value) ? ExitCode::kOk : ExitCode::kUsage)
+        << field.name();
+  }
+}
+
+TEST_F(ConfigTest, ResumeMayBeABooleanInAFile) {
+  EXPECT_EQ(read({"--config", write("run.resume = true\n")}).config.run.resume, "true");
+  EXPECT_EQ(read({"--config", write("[run]\nresume = \"runs/a\"\n")}).config.run.resume, "runs/a");
+}
+
+TEST_F(ConfigTest, ValuesOutOfRangeAreRefusedWithTheirOrigin) {
+  const struct {
+    std::vector<std::string> arguments;
+    std::string text;
+  } kCases[] = {
+      {{"--train.epochs", "-1"}, "train.epochs = -1: must be a whole number of at least 1"},
+      {{"--train.epochs", "two"}, "train.epochs = two: must be a whole number"},
+      {{"--train.epochs", "1.5"}, "train.epochs = 1.5: must be a whole number"},
+      {{"--train.epochs", "99999999999999999999"}, "must be a whole number"},
+      {{"--train.global_batch", "0"}, "train.global_batch = 0: must be a whole number of at least 1"},
+      {{"--optim.lr", "-1"}, "optim.lr = -1: must be a number above 0"},
+      {{"--optim.lr", "0"}, "optim.lr = 0: must be a number above 0"},
+      {{"--optim.lr", "nan"}, "optim.lr = nan: must be"},
+      {{"--optim.lr", "inf"}, "optim.lr = inf: must be"},
+      {{"--train.precision", "fp8"}, "train.precision = fp8: must be fp32, fp64"},
+      {{"--optim.momentum", "0.9"}, "adamw has no momentum"},
+      {{"-n", "0"}, "-n 0: must be"},
+  };
+  for (const auto& c : kCases) {
+    const Failure failure = failure_of(c.arguments);
+    EXPECT_EQ(failure.code, ExitCode::kConfiguration) << failure.text;
+    EXPECT_THAT(failure.text, HasSubstr(c.text));
+  }
+  EXPECT_THAT(failure_of({"--train.epochs", "-1"}).text, HasSubstr("correct flag --train.epochs"));
+  EXPECT_THAT(failure_of({}, {{"REIGEN_TRAIN_EPOCHS", "-1"}}).text,
+              HasSubstr("environment variable REIGEN_TRAIN_EPOCHS"));
+  EXPECT_THAT(failure_of({"--config", write("[train]\nepochs = -1\n")}).text, HasSubstr("options.toml:2:10"));
+}
+
+TEST_F(ConfigTest, UnknownKeysAreRefusedWithASuggestion) {
+  const Failure flag = failure_of({"--train.epoch", "3"});
+  EXPECT_EQ(flag.code, ExitCode::kUsage);
+  EXPECT_THAT(flag.text, HasSubstr("unknown option --train.epoch"));
+  EXPECT_THAT(flag.text, HasSubstr("did you mean --train.epochs?"));
+  EXPECT_THAT(failure_of({"--epochs", "3"}).text, HasSubstr("did you mean --train.epochs?"));
+  EXPECT_THAT(failure_of({"--data", "x"}).text, HasSubstr("did you mean --data."));
+  EXPECT_THAT(failure_of({"--quite.something=3"}).text, HasSubstr("--help lists the options"));
+  EXPECT_THAT(failure_of({"stray"}).text, HasSubstr("unknown argument stray"));
+
+  const Failure file = failure_of({"--config", write("[train]\nepoch = 3\n")});
+  EXPECT_EQ(file.code, ExitCode::kConfiguration);
+  EXPECT_THAT(file.text, HasSubstr("options.toml:2:1: unknown key train.epoch"));
+  EXPECT_THAT(file.text, HasSubstr("did you mean train.epochs?"));
+  EXPECT_THAT(failure_of({"--config", write("[trian]\nepochs = 3\n")}).text, HasSubstr("did you mean train?"));
+
+  const Failure variable = failure_of({}, {{"REIGEN_TRAIN_EPOCH", "3"}, {"REIGEN_LOG", "info"}});
+  EXPECT_EQ(variable.code, ExitCode::kConfiguration);
+  EXPECT_THAT(variable.text, HasSubstr("did you mean REIGEN_TRAIN_EPOCHS?"));
+}
+
+TEST_F(ConfigTest, BadFilesAreRefused) {
+  EXPECT_EQ(failure_of({"--config", (directory_ / "absent.toml").string()}).code, ExitCode::kInputMissing);
+  EXPECT_EQ(failure_of({"--config", directory_.string()}).code, ExitCode::kBadData);
+  const Failure syntax = failure_of({"--config", write("[train]\nepochs = \n")});
+  EXPECT_EQ(syntax.code, ExitCode::kConfiguration);
+  EXPECT_THAT(syntax.text, HasSubstr("options.toml:2:"));
+  EXPECT_EQ(failure_of({"--config", write(std::string((1 << 20) + 1, '#'))}).code, ExitCode::kBadData);
+  EXPECT_THAT(failure_of({"--config", write("[train]\nepochs = \"3\"\n")}).text,
+              HasSubstr("train.epochs = \"3\": must be a whole number"));
+  EXPECT_THAT(failure_of({"--config", write("train = 3\n")}).text, HasSubstr("train is a section"));
+  EXPECT_EQ(failure_of({"--config"}).code, ExitCode::kUsage);
+}
+
+TEST_F(ConfigTest, HelpWinsOverErrors) {
+  EXPECT_TRUE(read({"--train.epochs", "-1", "--help"}).help);
+  EXPECT_TRUE(read({"--print-config"}).print_config);
+  EXPECT_EQ(read({"-n", "3"}).ranks, 3);
+}
+
+TEST_F(ConfigTest, FirstDifferenceNamesKeyAndValues) {
+  const auto [key, values] = first_difference("a.b = 1\nc.d = \"x\"\n", "a.b = 1\nc.d = \"y\"\n");
+  EXPECT_EQ(key, "c.d");
+  EXPECT_EQ(values.first, "\"x\"");
+  EXPECT_EQ(values.second, "\"y\"");
+}
+
+}  // namespace
+}  // namespace reigen::train

@@ -1,0 +1,418 @@
+#include "reigen/train/trainer.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "reigen/base/error.h"
+#include "reigen/checkpoint/tensors.h"
+#include "reigen/data/loader.h"
+#include "reigen/data/sampler.h"
+#include "reigen/nn/init.h"
+#include "reigen/runtime/init.h"
+
+namespace reigen::train {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+// A net small enough that a whole run takes milliseconds, on data made of a formula.
+struct SmallNet : torch::nn::Module {
+  SmallNet()
+      : fc1(register_module("fc1", torch::nn::Linear(6, 16))), fc2(register_module("fc2", torch::nn::Linear(16, 4))) {}
+  at::Tensor forward(const at::Tensor& x) { return fc2->forward(at::tanh(fc1->forward(x))); }
+  torch::nn::Linear fc1;
+  torch::nn::Linear fc2;
+};
+
+data::DatasetPtr made_data(std::int64_t size, at::ScalarType type, const char* name) {
+  const at::Tensor input = at::empty({size, 6}, type);
+  nn::fill_uniform(input, name, 11, 1.0);
+  return data::in_memory(input, input.narrow(1, 0, 4).argmax(1), name);
+}
+
+class SmallTask final : public Task {
+ public:
+  explicit SmallTask(const Config& config) : type_(config.train.precision == "fp64" ? at::kDouble : at::kFloat) {
+    net_.to(type_);
+  }
+  const std::string& name() const override {
+    static const std::string kName = "small";
+    return kName;
+  }
+  torch::nn::Module& module() override { return net_; }
+  data::DatasetPtr training_data() override { return made_data(195, type_, "train"); }
+  data::DatasetPtr test_data() override { return made_data(511, type_, "test"); }
+  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
+    const at::Tensor loss = at::cross_entropy_loss(net_.forward(input), target);
+    return ++calls_ == poison_call ? loss * std::numeric_limits<double>::quiet_NaN() : loss;
+  }
+  Scores score(const at::Tensor& input, const at::Tensor& target) override {
+    const at::Tensor scores = net_.forward(input).to(at::kDouble);
+    return {.loss_sum = at::cross_entropy_loss(scores, target, {}, at::Reduction::Sum).item<double>(),
+            .correct = scores.argmax(1).eq(target).sum().item<std::int64_t>(),
+            .count = target.size(0)};
+  }
+  std::int64_t poison_call = -1;
+
+ private:
+  at::ScalarType type_;
+  SmallNet net_;
+  std::int64_t calls_ = 0;
+};
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / ("reigen_trainer_test_" + std::to_string(::getpid()));
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  // 195 samples in batches of 97: steps of 97, 97 and 1 sample.
+  Config config(const std::string& directory) const {
+    Config config;
+    config.run.dir = (root_ / directory).string();
+    config.train.epochs = 3;
+    config.train.global_batch = 97;
+    config.train.precision = "fp64";
+    config.train.threads = 1;
+    config.optim.lr = 0.01;
+    return config;
+  }
+
+  using Prepare = std::function<void(int rank, SmallTask& task, TrainerOptions& options)>;
+
+  FitResult fit(int ranks, const Config& config, const Prepare& prepare = {}) {
+    FitResult result;
+    output_.clear();
+    run_threads(ranks, [&](Communicator& world) {
+      SmallTask task(config);
+      TrainerOptions options{.config = config, .write = [&](const std::string& text) { output_ += text; }};
+      if (prepare) prepare(world.rank(), task, options);
+      const FitResult mine = Trainer(task, world, options).fit();
+      if (world.rank() == 0) result = mine;
+    });
+    return result;
+  }
+
+  ExitCode failure(int ranks, const Config& config, const Prepare& prepare = {}) {
+    try {
+      fit(ranks, config, prepare);
+    } catch (const Error& error) {
+      failure_text_ = error.what();
+      return error.exit_code();
+    }
+    return ExitCode::kOk;
+  }
+
+  std::vector<double> losses(const std::string& directory) const {
+    std::vector<double> values;
+    std::ifstream in(root_ / directory / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      const auto json = nlohmann::json::parse(line);
+      values.push_back(json["loss"]);
+      EXPECT_EQ(json["step"], static_cast<std::int64_t>(values.size()));
+    }
+    return values;
+  }
+
+  std::vector<std::int64_t> read_steps(const std::string& directory) const {
+    std::vector<std::int64_t> steps;
+    std::ifstream in(root_ / directory / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) steps.push_back(nlohmann::json::parse(line)["step"]);
+    return steps;
+  }
+
+  std::string model(const std::string& directory) const { return read_file(root_ / directory / "model.safetensors"); }
+  nlohmann::json summary(const std::string& directory) const {
+    return nlohmann::json::parse(read_file(root_ / directory / "summary.json"));
+  }
+
+  fs::path root_;
+  std::string output_;
+  std::string failure_text_;
+};
+
+TEST_F(TrainerTest, EveryNumberOfRanksTrainsTheSameModel) {
+  fit(1, config("1"));
+  const auto expected = losses("1");
+  ASSERT_EQ(expected.size(), 9U);
+  EXPECT_LT(expected[7], expected[0]);  // it learns
+  const auto weights = checkpoint::read_tensors(root_ / "1" / "model.safetensors");
+  for (const int ranks : {2, 3, 4}) {
+    const std::string name = std::to_string(ranks);
+    fit(ranks, config(name));
+    const auto got = losses(name);
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], expected[i], 1e-9 * expected[i]) << ranks << " ranks, step " << i + 1;
+    const auto others = checkpoint::read_tensors(root_ / name / "model.safetensors");
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      EXPECT_LE((weights[i].tensor - others[i].tensor).abs().max().item<double>(), 1e-9) << weights[i].name;
+    }
+    EXPECT_EQ(summary(name)["test_accuracy"], summary("1")["test_accuracy"]);
+    EXPECT_EQ(summary(name)["test_samples"], 511);
+  }
+}
+
+TEST_F(TrainerTest, TheSameRunTwiceGivesTheSameBits) {
+  Config first = config("a");
+  first.train.precision = "fp32";
+  Config second = first;
+  second.run.dir = (root_ / "b").string();
+  fit(3, first);
+  fit(3, second);
+  EXPECT_EQ(model("a"), model("b"));
+  EXPECT_EQ(losses("a"), losses("b"));
+}
+
+TEST_F(TrainerTest, GoingOnIsBitwiseTheUninterruptedRun) {
+  for (const char* name : {"adamw", "sgd"}) {
+    const std::string whole = std::string("whole_") + name;
+    const std::string parts = std::string("parts_") + name;
+    Config config_whole = config(whole);
+    config_whole.optim.name = name;
+    if (config_whole.optim.name == "sgd") config_whole.optim.momentum = 0.9;
+    fit(2, config_whole);
+    Config first = config_whole;
+    first.run.dir = (root_ / parts).string();
+    first.train.max_steps = 4;  // in the middle of the second epoch
+    fit(2, first);
+    Config second = first;
+    second.train.max_steps = 0;
+    second.run.resume = "true";
+    const FitResult result = fit(2, second);
+    EXPECT_EQ(result.steps, 9);
+    EXPECT_THAT(output_, HasSubstr("going on after step 4"));
+    EXPECT_EQ(losses(parts), losses(whole));
+    EXPECT_EQ(model(parts), model(whole));
+  }
+}
+
+TEST_F(TrainerTest, AWishToStopOnOneRankStopsAllAfterTheSameStep) {
+  fit(3, config("whole"));
+  const auto stop_at_second = [](int rank, SmallTask&, TrainerOptions& options) {
+    auto asked = std::make_shared<int>(0);
+    if (rank == 1) options.stop_requested = [asked] { return ++*asked == 2; };
+  };
+  const FitResult stopped = fit(3, config("parts"), stop_at_second);
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.steps, 2);
+  EXPECT_THAT(output_, HasSubstr("--run.resume true"));
+  EXPECT_FALSE(fs::exists(root_ / "parts" / "model.safetensors"));
+  Config rest = config("parts");
+  rest.run.resume = "true";
+  fit(3, rest);
+  EXPECT_EQ(model("parts"), model("whole"));
+  EXPECT_EQ(losses("parts"), losses("whole"));
+}
+
+TEST_F(TrainerTest, AFinishedRunGoesOnOnlyWhenAskedForMore) {
+  fit(2, config("run"));
+  const std::string before = model("run");
+  Config again = config("run");
+  again.run.resume = "true";
+  const FitResult result = fit(2, again);
+  EXPECT_TRUE(result.already_done);
+  EXPECT_THAT(output_, HasSubstr("already finished"));
+  EXPECT_EQ(model("run"), before);
+  EXPECT_EQ(losses("run").size(), 9U);
+  again.train.epochs = 4;
+  fit(2, again);
+  Config longer = config("longer");
+  longer.train.epochs = 4;
+  fit(2, longer);
+  EXPECT_EQ(model("run"), model("longer"));
+}
+
+TEST_F(TrainerTest, ADamagedCheckpointIsPassedOver) {
+  Config run = config("run");
+  run.checkpoint.every_steps = 2;
+  run.checkpoint.keep = 3;
+  run.train.max_steps = 6;
+  fit(1, run);
+  fit(1, config("whole"));
+  const fs::path newest = root_ / "run" / "checkpoints" / "step_00000006" / "model.safetensors";
+  fs::resize_file(newest, fs::file_size(newest) - 1);
+  run.run.resume = "true";
+  run.train.max_steps = 0;
+  fit(1, run);
+  EXPECT_THAT(output_, HasSubstr("passed over a damaged checkpoint"));
+  EXPECT_THAT(output_, HasSubstr("going on after step 4"));
+  EXPECT_EQ(model("run"), model("whole"));
+  EXPECT_EQ(losses("run"), losses("whole"));
+}
+
+TEST_F(TrainerTest, AnOlderCheckpointGoesOnInANewDirectory) {
+  Config run = config("run");
+  run.checkpoint.every_steps = 3;
+  run.checkpoint.keep = 5;
+  fit(1, run);
+  Config branch = config("branch");
+  branch.run.resume = (root_ / "run" / "checkpoints" / "step_00000003").string();
+  fit(1, branch);
+  EXPECT_EQ(model("branch"), model("run"));
+  branch.train.epochs = 4;
+  branch.run.resume = "true";
+  fit(1, branch);  // its metrics begin with step 4
+  EXPECT_EQ(read_steps("branch"), (std::vector<std::int64_t>{4, 5, 6, 7, 8, 9, 10, 11, 12}));
+  branch.run.resume = (root_ / "run").string();
+  EXPECT_EQ(failure(1, branch), ExitCode::kOutputLocked);
+  EXPECT_TRUE(fs::exists(root_ / "run" / "checkpoints" / "step_00000009"));
+}
+
+TEST_F(TrainerTest, AnotherRunsCheckpointIsRefused) {
+  fit(1, config("run"));
+  Config other = config("run");
+  other.run.resume = "true";
+  other.train.epochs = 5;
+  other.train.seed = 1;
+  EXPECT_EQ(failure(2, other), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("train.seed differs"));
+  other.train.seed = 0;
+  other.train.global_batch = 96;
+  EXPECT_EQ(failure(1, other), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("train.global_batch differs"));
+  other.train.global_batch.reset();  // the checkpoint's
+  other.optim.lr = 0.02;
+  fit(1, other);
+  EXPECT_THAT(output_, HasSubstr("optim.lr is 0.02 from here on; it was 0.01"));
+}
+
+TEST_F(TrainerTest, ALossThatIsNoNumberStopsAllRanksAndIsNotSaved) {
+  Config run = config("run");
+  run.checkpoint.every_steps = 1;
+  const auto poison = [](int rank, SmallTask& task, TrainerOptions&) {
+    if (rank == 1) task.poison_call = 3;
+  };
+  EXPECT_EQ(failure(2, run, poison), ExitCode::kNotANumber);
+  EXPECT_THAT(failure_text_, HasSubstr("the loss of step 3 is not a finite number"));
+  EXPECT_EQ(losses("run").size(), 2U);
+  EXPECT_TRUE(fs::exists(root_ / "run" / "checkpoints" / "step_00000002"));
+  EXPECT_FALSE(fs::exists(root_ / "run" / "checkpoints" / "step_00000003"));
+}
+
+TEST_F(TrainerTest, WeightsThatAreNoNumbersAreNotSaved) {
+  Config run = config("run");
+  run.optim.name = "sgd";
+  run.optim.lr = 1e300;
+  run.optim.weight_decay = 1e300;
+  run.train.max_steps = 1;
+  EXPECT_EQ(failure(2, run), ExitCode::kNotANumber);
+  EXPECT_FALSE(fs::exists(root_ / "run" / "checkpoints"));
+}
+
+TEST_F(TrainerTest, ADirectoryThatHoldsARunIsRefused) {
+  fit(1, config("run"));
+  EXPECT_EQ(failure(2, config("run")), ExitCode::kOutputLocked);
+  EXPECT_THAT(failure_text_, HasSubstr("holds a run already"));
+}
+
+TEST_F(TrainerTest, ADirectoryThatCannotBeMadeIsRefusedBeforeAnyWork) {
+  Config run = config("run");
+  std::ofstream(root_ / "file") << "in the way";
+  run.run.dir = (root_ / "file" / "run").string();
+  EXPECT_EQ(failure(2, run), ExitCode::kIo);
+  run.run.dir = "/proc/run";
+  EXPECT_EQ(failure(1, run), ExitCode::kIo);
+}
+
+TEST_F(TrainerTest, ResumingNothingIsAMissingInput) {
+  Config run = config("absent");
+  run.run.resume = "true";
+  EXPECT_EQ(failure(2, run), ExitCode::kInputMissing);
+  run.run.dir.clear();
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  run.run.resume = (root_ / "absent").string();
+  EXPECT_EQ(failure(1, run), ExitCode::kInputMissing);
+}
+
+TEST_F(TrainerTest, RanksWithDifferentOptionsAreRefused) {
+  const auto differ = [](int rank, SmallTask&, TrainerOptions& options) {
+    if (rank == 2) options.config.optim.lr = 0.02;
+  };
+  EXPECT_EQ(failure(3, config("run"), differ), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("different configurations: optim.lr"));
+  EXPECT_THAT(failure_text_, HasSubstr("0.02\" on rank 2"));
+  EXPECT_FALSE(fs::exists(root_ / "run"));
+}
+
+TEST_F(TrainerTest, FilesOfARunTellWhatHappened) {
+  Config run = config("run");
+  run.run.save_initial = true;
+  run.data.dump_order = (root_ / "order.txt").string();
+  run.train.max_steps = 4;
+  fit(2, run);
+  EXPECT_THAT(output_, HasSubstr("test accuracy"));
+  EXPECT_THAT(output_, HasSubstr("exposed communication"));
+  const auto json = summary("run");
+  EXPECT_EQ(json["steps"], 4);
+  EXPECT_EQ(json["world_size"], 2);
+  EXPECT_EQ(json["global_batch"], 97);
+  EXPECT_GT(json["samples_per_s"], 0);
+  EXPECT_GT(json["peak_rss_bytes"], 1 << 20);
+  EXPECT_EQ(json["peak_rss_bytes_by_rank"].size(), 2U);
+  EXPECT_GT(json["wall_s"], 0);
+  EXPECT_GT(json["test_loss"], 0);
+
+  // Initial weights are a function of the seed.
+  SmallNet fresh;
+  fresh.to(at::kDouble);
+  nn::initialize(fresh, 0);
+  for (const auto& item : checkpoint::read_tensors(root_ / "run" / "initial.safetensors")) {
+    EXPECT_TRUE(at::equal(item.tensor, *fresh.named_parameters().find(item.name))) << item.name;
+  }
+
+  // The order is that of the sampler, whatever the number of ranks; each sample of an epoch once.
+  std::ifstream in(root_ / "order.txt");
+  std::vector<std::vector<std::int64_t>> lines;
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    lines.emplace_back(std::istream_iterator<std::int64_t>(words), std::istream_iterator<std::int64_t>());
+  }
+  ASSERT_EQ(lines.size(), 4U);
+  std::vector<std::int64_t> epoch;
+  for (std::size_t i = 0; i < 3; ++i) epoch.insert(epoch.end(), lines[i].begin(), lines[i].end());
+  const data::Order order = data::Sampler({.size = 195, .global_batch = 97, .shuffle = true, .seed = 0}).order(0);
+  ASSERT_EQ(epoch.size(), 195U);
+  for (std::size_t i = 0; i < epoch.size(); ++i) EXPECT_EQ(epoch[i], order[static_cast<std::int64_t>(i)]);
+
+  // Going on writes the lines before as well.
+  const std::string so_far = read_file(root_ / "order.txt");
+  fs::remove(root_ / "order.txt");
+  run.run.resume = "true";
+  run.train.max_steps = 5;
+  fit(1, run);
+  EXPECT_EQ(read_file(root_ / "order.txt").substr(0, so_far.size()), so_far);
+
+  EXPECT_THAT(read_file(root_ / "run" / "config.toml"), HasSubstr("global_batch = 97"));
+}
+
+TEST_F(TrainerTest, AnErrorOfOneRankIsEverybodysError) {
+  Config run = config("run");
+  run.data.dump_order = (root_ / "absent" / "order.txt").string();
+  EXPECT_EQ(failure(3, run), ExitCode::kIo);
+  EXPECT_THAT(failure_text_, HasSubstr("order.txt"));
+}
+
+}  // namespace
+}  // namespace reigen::train
