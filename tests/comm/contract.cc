@@ -201,6 +201,28 @@ TEST_P(CommunicatorContract, CallsOnOneBufferRunOneAfterTheOther) {
   });
 }
 
+// Another rank may still gather what the sum of a quick rank reads.
+TEST_P(CommunicatorContract, ASumOfWhatWasGatheredWaitsForTheGather) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 100000;
+    const auto p = static_cast<std::size_t>(r.size());
+    TestBuffer<float> x(world, kCount, false);
+    TestBuffer<float> gathered(world, kCount * p, false);
+    for (int round = 0; round < 30; ++round) {
+      for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(round + r.rank());
+      const comm::CallOptions async{.async = true, .progress = comm::Progress::kCaller};
+      const Work gather = world.all_gather(x.data(), gathered.data(), kCount, DataType::kFloat32, async);
+      world.all_reduce(gathered.data(), gathered.data(), kCount * p, DataType::kFloat32, ReduceOp::kSum);
+      ASSERT_TRUE(gather.is_completed());
+      for (std::size_t q = 0; q < p; ++q) {
+        const auto expected = static_cast<float>(p) * (static_cast<float>(round) + static_cast<float>(q));
+        for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(gathered[q * kCount + i], expected) << q << " " << i;
+      }
+    }
+  });
+}
+
 TEST_P(CommunicatorContract, TheProgressThreadCompletesWhatNobodyWaitsFor) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();

@@ -104,9 +104,9 @@ void Collective::pass_on() {
   if (passed_on_) return;
   passed_on_ = true;
   Pipeline::PassedOn entry{.finished = need_.value, .bytes = call_.bytes(), .buffers = {}};
-  for (int q = 0; q < group_.size(); ++q) {
-    entry.buffers.push_back(descriptor_of(q).input);
-    entry.buffers.push_back(descriptor_of(q).output);
+  for (const Buffers& buffers : buffers_) {
+    entry.buffers.push_back(buffers.input_at);
+    entry.buffers.push_back(buffers.output_at);
   }
   pipeline_.passed_on.push_back(std::move(entry));
 }
@@ -114,7 +114,10 @@ void Collective::pass_on() {
 void Collective::resolve_buffers() {
   buffers_.resize(static_cast<std::size_t>(group_.size()));
   for (int q = 0; q < group_.size(); ++q) {
-    const Descriptor& d = group_.page_of(q).ring[sequence_ % kRingSlots];
+    const Descriptor& d = descriptor_of(q);
+    auto& buffers = buffers_[static_cast<std::size_t>(q)];
+    buffers.input_at = d.input;
+    buffers.output_at = d.output;
     const bool matters = call_.kind == OperationKind::kAllReduce || call_.kind == OperationKind::kAllGather ||
                          (call_.kind == OperationKind::kBroadcast && q == call_.root);
     if (!matters || call_.count == 0) continue;
@@ -123,7 +126,6 @@ void Collective::resolve_buffers() {
       staged_ = true;
       continue;
     }
-    auto& buffers = buffers_[static_cast<std::size_t>(q)];
     try {
       buffers.input = group_.resolve(q, d.input);
       if (call_.kind == OperationKind::kAllReduce) buffers.output = group_.resolve(q, d.output);
@@ -234,7 +236,8 @@ Step Collective::advance() {
       return Step::kMoved;
     case Phase::kFinished:
       if (!group_.met(need_)) {
-        if (staged_) return Step::kBlocked;
+        // Only an all_reduce tells all ranks every buffer that it touches, so only after one may a next call begin.
+        if (staged_ || call_.kind != OperationKind::kAllReduce) return Step::kBlocked;
         pass_on();
         return Step::kPassedOn;
       }

@@ -47,6 +47,8 @@ class Collective : public Operation {
   struct Buffers {
     std::byte* input = nullptr;  // null: staged
     std::byte* output = nullptr;
+    Location input_at;  // as announced; the descriptor itself may be overwritten once this call is verified
+    Location output_at;
   };
 
   void compare_descriptors() const;
