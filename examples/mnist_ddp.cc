@@ -29,6 +29,7 @@ int main(int argc, char** argv) try {
     auto loss = torch::cross_entropy_loss(parallel(batch.input), batch.target);
     // Buckets travel while this runs; the weight evens out a last batch of unequal shares.
     (loss * batch.weight).backward();
+    optimizer.set_lr(reigen::optim::warm_up(1e-3, step, 100));
     optimizer.step();
     optimizer.zero_grad();
 

@@ -17,6 +17,7 @@
 #include "reigen/data/mnist.h"
 #include "reigen/nn/init.h"
 #include "reigen/optim/adamw.h"
+#include "reigen/optim/schedule.h"
 #include "reigen/optim/sgd.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/runtime/init.h"

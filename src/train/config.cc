@@ -55,6 +55,8 @@ void add_optim(OptimConfig& optim, std::vector<Field>& table) {
   table.push_back(
       {"optim", "weight_decay", &optim.weight_decay, "decay of the weights (decoupled for adamw)", 0, kHugeNumber});
   table.push_back({"optim", "momentum", &optim.momentum, "momentum of sgd", 0, 1});
+  table.push_back({"optim", "warmup_steps", &optim.warmup_steps,
+                   "steps over which the learning rate grows linearly to optim.lr", 0, kLargest});
 }
 
 void add_rest(Config& config, std::vector<Field>& table) {

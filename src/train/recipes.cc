@@ -9,6 +9,7 @@ namespace {
 Config mnist_defaults() {
   Config config;
   config.train.epochs = 3;
+  config.optim.warmup_steps = 100;
   return config;
 }
 

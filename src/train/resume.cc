@@ -12,7 +12,8 @@ namespace {
 
 // A change of these would repeat or skip samples, or continue another model.
 constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name", "data.limit", "data.samples"};
-constexpr const char* kNoted[] = {"optim.lr", "optim.weight_decay", "optim.momentum", "data.path"};
+constexpr const char* kNoted[] = {"optim.lr", "optim.weight_decay", "optim.momentum", "optim.warmup_steps",
+                                  "data.path"};
 
 std::string value_in(const std::map<std::string, std::string>& options, const char* key) {
   const auto found = options.find(key);

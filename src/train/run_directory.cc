@@ -64,8 +64,10 @@ fs::path default_run_directory(const std::string& task) {
   ::localtime_r(&now, &local);
   const std::string name = fmt::format("{}-{:%Y%m%d-%H%M%S}", task, local);
   fs::path path = fs::path("runs") / name;
-  std::error_code ignored;
-  for (int number = 2; fs::exists(path, ignored); ++number)
+  std::error_code error;
+  fs::create_directories("runs", error);
+  // Made here, so that two jobs of one second do not choose the same; what cannot be made is told by RunDirectory.
+  for (int number = 2; !fs::create_directory(path, error) && !error; ++number)
     path = fs::path("runs") / fmt::format("{}-{}", name, number);
   return path;
 }

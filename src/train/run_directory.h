@@ -23,7 +23,7 @@ class RunDirectory {
   UniqueFd lock_;
 };
 
-// runs/<task>-<date-time>, with a number when that exists.
+// Makes runs/<task>-<date-time>, with a number when that exists. For one rank of a job.
 std::filesystem::path default_run_directory(const std::string& task);
 
 // Throws IoError, 77 or 74, when the file cannot be created or written. Keeps what is in it.

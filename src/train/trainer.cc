@@ -18,6 +18,7 @@
 #include "reigen/format/atomic_file.h"
 #include "reigen/nn/init.h"
 #include "reigen/optim/adamw.h"
+#include "reigen/optim/schedule.h"
 #include "reigen/optim/sgd.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/train/metrics.h"
@@ -183,8 +184,8 @@ void Trainer::Impl::find_start() {
     });
   }
   const std::string path = share_text(world, point.checkpoint.string());
-  directory = share_text(
-      world, (point.run_directory.empty() ? default_run_directory(task.name()) : point.run_directory).string());
+  if (is_first() && point.run_directory.empty()) point.run_directory = default_run_directory(task.name());
+  directory = share_text(world, point.run_directory.string());
   same_run = point.same_run;
   for (const std::string& note : point.notes) say(note);
   if (path.empty()) return;
@@ -353,6 +354,7 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
   time.backward = watch.lap() - time.exposed;
   const double global = add_up(mine, batch);
   time.exposed += watch.lap();
+  optimizer->set_lr(optim::warm_up(config.optim.lr, done, config.optim.warmup_steps));
   optimizer->step();
   optimizer->zero_grad();
   time.optimizer = watch.lap();

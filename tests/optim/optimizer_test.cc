@@ -10,6 +10,7 @@
 
 #include "reigen/base/error.h"
 #include "reigen/optim/adamw.h"
+#include "reigen/optim/schedule.h"
 #include "reigen/optim/sgd.h"
 #include "reigen/tensor/flat_parameters.h"
 
@@ -269,6 +270,14 @@ TEST(Optimizer, RefusesBadOptionsNamingThem) {
   expect([&] { SGD(flat.ranges(), {.nesterov = true}); }, "nesterov");
   expect([&] { SGD(flat.ranges(), {.momentum = 0.9, .dampening = 0.1, .nesterov = true}); }, "nesterov");
   expect([&] { AdamW({}, {}); }, "nothing to optimize");
+}
+
+TEST(Schedule, WarmUpGrowsLinearlyAndStays) {
+  EXPECT_DOUBLE_EQ(warm_up(1e-3, 0, 100), 1e-5);
+  EXPECT_DOUBLE_EQ(warm_up(1e-3, 49, 100), 5e-4);
+  EXPECT_DOUBLE_EQ(warm_up(1e-3, 98, 100), 9.9e-4);
+  for (const std::int64_t step : {99, 100, 1000000}) EXPECT_EQ(warm_up(1e-3, step, 100), 1e-3);
+  for (const std::int64_t warmup : {0, 1}) EXPECT_EQ(warm_up(1e-3, 0, warmup), 1e-3);
 }
 
 }  // namespace

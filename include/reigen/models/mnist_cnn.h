@@ -29,6 +29,8 @@ class MnistCnn : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& input);
 
  private:
+  at::Tensor convolve(const at::Tensor& images);  // [B, 9216]
+
   std::shared_ptr<torch::nn::Conv2dImpl> conv1_;
   std::shared_ptr<torch::nn::Conv2dImpl> conv2_;
   std::shared_ptr<torch::nn::LinearImpl> fc1_;

@@ -39,7 +39,8 @@ struct OptimConfig {
   std::string name = "adamw";
   double lr = 1e-3;
   double weight_decay = 0.01;
-  double momentum = 0.0;  // sgd only
+  double momentum = 0.0;          // sgd only
+  std::int64_t warmup_steps = 0;  // the learning rate grows linearly over the first steps
 };
 
 struct DataConfig {
