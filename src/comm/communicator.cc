@@ -38,14 +38,7 @@ struct Communicator::Impl {
     REIGEN_CHECK(call_options.tag.size() <= kTagMax,
                  "[{}] the tag is too long\n  got: {} characters   expected: at most {}", name_of(call.kind),
                  call_options.tag.size(), kTagMax);
-    REIGEN_CHECK(
-        call.count == 0 || call.kind == OperationKind::kBarrier || (call.input != nullptr && call.output != nullptr),
-        "[{}] null pointer for {} elements", name_of(call.kind), call.count);
-    REIGEN_CHECK(call.root >= 0 && call.root < options.size, "[{}] root out of range\n  got: {}   expected: 0 to {}",
-                 name_of(call.kind), call.root, options.size - 1);
-    REIGEN_CHECK(call.count <= SIZE_MAX / 2 / size_of(call.type) / static_cast<std::size_t>(options.size),
-                 "[{}] the count is too large\n  got: {} elements of {} on {} ranks", name_of(call.kind), call.count,
-                 name_of(call.type), options.size);
+    check_call(call, options.rank, options.size);
     call.tag = call_options.tag;
     if (!engine) {
       if (ended) std::rethrow_exception(ended);
@@ -92,6 +85,31 @@ Work Communicator::broadcast(void* data, std::size_t count, DataType type, int r
 Work Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
                               const CallOptions& options) {
   return impl_->submit({OperationKind::kAllGather, input, output, count, type, ReduceOp::kSum, 0, {}}, options);
+}
+
+Work Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                  const CallOptions& options) {
+  return impl_->submit({OperationKind::kReduceScatter, input, output, count, type, op, 0, {}}, options);
+}
+
+Work Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+                          const CallOptions& options) {
+  return impl_->submit({OperationKind::kReduce, input, output, count, type, op, root, {}}, options);
+}
+
+Work Communicator::gather(const void* input, void* output, std::size_t count, DataType type, int root,
+                          const CallOptions& options) {
+  return impl_->submit({OperationKind::kGather, input, output, count, type, ReduceOp::kSum, root, {}}, options);
+}
+
+Work Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+                           const CallOptions& options) {
+  return impl_->submit({OperationKind::kScatter, input, output, count, type, ReduceOp::kSum, root, {}}, options);
+}
+
+Work Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                              const CallOptions& options) {
+  return impl_->submit({OperationKind::kAllToAll, input, output, count, type, ReduceOp::kSum, 0, {}}, options);
 }
 
 Work Communicator::barrier(const CallOptions& options) { return impl_->submit({}, options); }

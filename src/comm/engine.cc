@@ -19,16 +19,6 @@ constexpr auto kHeartbeat = milliseconds(500);
 
 }  // namespace
 
-const char* name_of(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kAllReduce: return "all_reduce";
-    case OperationKind::kBroadcast: return "broadcast";
-    case OperationKind::kAllGather: return "all_gather";
-    case OperationKind::kBarrier: return "barrier";
-  }
-  return "?";
-}
-
 void throw_cause(const AbortCause& cause) {
   switch (cause.kind) {
     case AbortCause::Kind::kPeerLost: throw PeerLost(cause.rank, cause.text);

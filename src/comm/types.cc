@@ -5,7 +5,8 @@ namespace reigen::comm {
 std::size_t size_of(DataType type) {
   switch (type) {
     case DataType::kInt8:
-    case DataType::kUint8: return 1;
+    case DataType::kUint8:
+    case DataType::kBool: return 1;
     case DataType::kInt16:
     case DataType::kFloat16:
     case DataType::kBfloat16: return 2;
@@ -28,6 +29,7 @@ const char* name_of(DataType type) {
     case DataType::kBfloat16: return "bfloat16";
     case DataType::kFloat32: return "float32";
     case DataType::kFloat64: return "float64";
+    case DataType::kBool: return "bool";
   }
   return "?";
 }
@@ -39,8 +41,23 @@ const char* name_of(ReduceOp op) {
     case ReduceOp::kProd: return "prod";
     case ReduceOp::kMin: return "min";
     case ReduceOp::kMax: return "max";
+    case ReduceOp::kBand: return "band";
+    case ReduceOp::kBor: return "bor";
+    case ReduceOp::kBxor: return "bxor";
   }
   return "?";
+}
+
+bool is_defined(ReduceOp op, DataType type) {
+  const bool floating = type == DataType::kFloat16 || type == DataType::kBfloat16 || type == DataType::kFloat32 ||
+                        type == DataType::kFloat64;
+  switch (op) {
+    case ReduceOp::kBand:
+    case ReduceOp::kBor:
+    case ReduceOp::kBxor: return !floating;
+    case ReduceOp::kAvg: return type != DataType::kBool;
+    default: return true;
+  }
 }
 
 }  // namespace reigen::comm

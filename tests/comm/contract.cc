@@ -140,6 +140,187 @@ TEST_P(CommunicatorContract, AllGatherCollectsInRankOrder) {
   });
 }
 
+namespace {
+
+// The counts around every switch of the backends: inline, staged, several rounds.
+std::vector<std::size_t> counts_for(int ranks) {
+  const auto p = static_cast<std::size_t>(ranks);
+  return {0, 1, p - 1, p + 1, 64, 257, 511, 513, 1000, 100003};
+}
+
+// What rank q holds for rank r at i; exact in every sum.
+float block_value(int q, int r, std::size_t i) {
+  return static_cast<float>((q + 1) * 3 + r * 7) + static_cast<float>(i % 11);
+}
+
+struct Layout {
+  bool foreign;
+  bool in_place;
+};
+
+constexpr Layout kLayouts[] = {{false, false}, {false, true}, {true, false}, {true, true}};
+
+}  // namespace
+
+TEST_P(CommunicatorContract, ReduceScatterAddsBlocks) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    const auto p = static_cast<std::size_t>(r.size());
+    for (const std::size_t count : counts_for(r.size())) {
+      for (const Layout layout : kLayouts) {
+        TestBuffer<float> input(world, count * p, layout.foreign);
+        TestBuffer<float> output(world, count, layout.foreign);
+        for (std::size_t b = 0; b < p; ++b)
+          for (std::size_t i = 0; i < count; ++i) input[b * count + i] = block_value(r.rank(), static_cast<int>(b), i);
+        float* out = layout.in_place ? input.data() + static_cast<std::size_t>(r.rank()) * count : output.data();
+        world.reduce_scatter(input.data(), out, count, DataType::kFloat32, ReduceOp::kSum);
+        for (std::size_t i = 0; i < count; ++i) {
+          float expected = 0;
+          for (int q = 0; q < r.size(); ++q) expected += block_value(q, r.rank(), i);
+          ASSERT_EQ(out[i], expected) << i << " of " << count;
+        }
+        for (std::size_t b = 0; b < p; ++b) {  // the other blocks stay
+          if (static_cast<int>(b) == r.rank()) continue;
+          for (std::size_t i = 0; i < count; ++i)
+            ASSERT_EQ(input[b * count + i], block_value(r.rank(), static_cast<int>(b), i));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, ReduceAddsAtTheRoot) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    for (const std::size_t count : counts_for(r.size())) {
+      for (int root = 0; root < r.size(); root += 2) {
+        for (const Layout layout : kLayouts) {
+          TestBuffer<float> input(world, count, layout.foreign);
+          TestBuffer<float> output(world, count, layout.foreign);
+          for (std::size_t i = 0; i < count; ++i) input[i] = block_value(r.rank(), 0, i);
+          const bool is_root = r.rank() == root;
+          float* out = !is_root ? nullptr : layout.in_place ? input.data() : output.data();
+          world.reduce(input.data(), out, count, DataType::kFloat32, ReduceOp::kSum, root);
+          for (std::size_t i = 0; i < count; ++i) {
+            float expected = 0;
+            for (int q = 0; q < r.size(); ++q) expected += block_value(q, 0, i);
+            if (is_root) {
+              ASSERT_EQ(out[i], expected) << i << " of " << count;
+            }
+            if (!is_root || !layout.in_place) {
+              ASSERT_EQ(input[i], block_value(r.rank(), 0, i)) << "input changed";
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, GatherCollectsAtTheRoot) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    const auto p = static_cast<std::size_t>(r.size());
+    for (const std::size_t count : counts_for(r.size())) {
+      for (int root = r.size() - 1; root >= 0; root -= 2) {
+        for (const Layout layout : kLayouts) {
+          const bool is_root = r.rank() == root;
+          TestBuffer<float> input(world, count, layout.foreign && r.rank() % 2 == 0);
+          TestBuffer<float> output(world, count * p, layout.foreign);
+          float* own =
+              is_root && layout.in_place ? output.data() + static_cast<std::size_t>(root) * count : input.data();
+          for (std::size_t i = 0; i < count; ++i) own[i] = block_value(r.rank(), 0, i);
+          world.gather(own, is_root ? output.data() : nullptr, count, DataType::kFloat32, root);
+          for (std::size_t q = 0; is_root && q < p; ++q)
+            for (std::size_t i = 0; i < count; ++i)
+              ASSERT_EQ(output[q * count + i], block_value(static_cast<int>(q), 0, i))
+                  << q << " " << i << " of " << count;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, ScatterHandsOutTheRootsBlocks) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    const auto p = static_cast<std::size_t>(r.size());
+    for (const std::size_t count : counts_for(r.size())) {
+      for (int root = 0; root < r.size(); root += 2) {
+        for (const Layout layout : kLayouts) {
+          const bool is_root = r.rank() == root;
+          TestBuffer<float> input(world, count * p, layout.foreign);
+          TestBuffer<float> output(world, count, layout.foreign);
+          for (std::size_t i = 0; is_root && i < count * p; ++i)
+            input[i] = block_value(root, static_cast<int>(i / count), i % count);
+          float* out =
+              is_root && layout.in_place ? input.data() + static_cast<std::size_t>(root) * count : output.data();
+          world.scatter(is_root ? input.data() : nullptr, out, count, DataType::kFloat32, root);
+          for (std::size_t i = 0; i < count; ++i)
+            ASSERT_EQ(out[i], block_value(root, r.rank(), i)) << i << " of " << count;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, AllToAllExchangesBlocks) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    const auto p = static_cast<std::size_t>(r.size());
+    for (const std::size_t count : counts_for(r.size())) {
+      for (const bool foreign : {false, true}) {
+        TestBuffer<float> input(world, count * p, foreign);
+        TestBuffer<float> output(world, count * p, foreign && r.rank() % 2 == 0);
+        for (std::size_t i = 0; i < count * p; ++i)
+          input[i] = block_value(r.rank(), static_cast<int>(i / count), i % count);
+        world.all_to_all(input.data(), output.data(), count, DataType::kFloat32);
+        for (std::size_t q = 0; q < p; ++q)
+          for (std::size_t i = 0; i < count; ++i)
+            ASSERT_EQ(output[q * count + i], block_value(static_cast<int>(q), r.rank(), i)) << q << " " << i;
+      }
+    }
+  });
+}
+
+// Calls of every kind, shape and kind of memory, not waited for one by one: what one writes the next may read.
+TEST_P(CommunicatorContract, MixedCallsInFlightKeepTheirOrder) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    const auto p = static_cast<std::size_t>(r.size());
+    constexpr std::size_t kMost = 3000;
+    for (int round = 0; round < 60; ++round) {
+      const std::size_t count = round % 3 == 0 ? 40 : round % 3 == 1 ? 700 : kMost;
+      const int root = round % r.size();
+      TestBuffer<std::int64_t> a(world, count * p, round % 4 == 1);
+      TestBuffer<std::int64_t> b(world, count * p, round % 4 == 2);
+      TestBuffer<std::int64_t> c(world, count, false);
+      for (std::size_t i = 0; i < count * p; ++i) a[i] = static_cast<std::int64_t>(i) + r.rank();
+      const comm::CallOptions async{.async = true,
+                                    .progress = round % 2 == 0 ? comm::Progress::kThread : comm::Progress::kCaller};
+      const DataType type = DataType::kInt64;
+      std::vector<Work> works;
+      works.push_back(world.all_to_all(a.data(), b.data(), count, type, async));  // b[q][i] = r·count + i + q
+      works.push_back(world.reduce_scatter(b.data(), c.data(), count, type, ReduceOp::kSum, async));
+      works.push_back(world.all_reduce(c.data(), c.data(), count, type, ReduceOp::kMax, async));
+      works.push_back(world.gather(c.data(), r.rank() == root ? a.data() : nullptr, count, type, root, async));
+      works.push_back(world.scatter(r.rank() == root ? a.data() : nullptr, c.data(), count, type, root, async));
+      works.push_back(
+          world.reduce(c.data(), r.rank() == root ? c.data() : nullptr, count, type, ReduceOp::kMin, root, async));
+      works.push_back(world.broadcast(c.data(), count, type, root, async));
+      works.push_back(world.barrier(async));
+      for (const auto& work : works) work.wait();
+      const auto ranks = static_cast<std::int64_t>(p);
+      const auto n = static_cast<std::int64_t>(count);
+      for (std::int64_t i = 0; i < n; ++i) {
+        // Block r of rank q after the exchange: q·count + i + r; summed over q: ranks·(i + r) + count·ranks(ranks-1)/2.
+        const std::int64_t largest = ranks * (i + ranks - 1) + n * ranks * (ranks - 1) / 2;
+        ASSERT_EQ(c[static_cast<std::size_t>(i)], largest) << "round " << round << " element " << i;
+      }
+    }
+  });
+}
+
 TEST_P(CommunicatorContract, BarrierHoldsUntilAllHaveCome) {
   run_ranks(options(), [](Rank& r) {
     for (int round = 0; round < 50; ++round) {

@@ -72,6 +72,30 @@ class Communicator {
   // output[q·count + i] = input[i] of rank q. In place when input == output + r·count. P·N bytes a rank.
   Work all_gather(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
 
+  // output[i] = op over ranks q of input_q[r·count + i], i < count: the r-th of P blocks goes to rank r. In place when
+  // output == input + r·count; they must not overlap otherwise. P·N bytes read, N written a rank.
+  Work reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                      const CallOptions& options = {});
+
+  // output on root = op over ranks of input, as all_reduce; other ranks may pass a null output. In place on root when
+  // output == input.
+  Work reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+              const CallOptions& options = {});
+
+  // output[q·count + i] on root = input[i] of rank q; other ranks may pass a null output. In place on root when
+  // input == output + root·count.
+  Work gather(const void* input, void* output, std::size_t count, DataType type, int root,
+              const CallOptions& options = {});
+
+  // output[i] = input[r·count + i] of root; other ranks may pass a null input. In place on root when
+  // output == input + root·count.
+  Work scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+               const CallOptions& options = {});
+
+  // output[q·count + i] = input_q[r·count + i]: block r of every rank comes to rank r. Never in place. P·N bytes a
+  // rank.
+  Work all_to_all(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
+
   // Returns when every rank has called it.
   Work barrier(const CallOptions& options = {});
 

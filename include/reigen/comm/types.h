@@ -6,11 +6,27 @@
 
 namespace reigen::comm {
 
-enum class DataType : std::uint8_t { kInt8, kUint8, kInt16, kInt32, kInt64, kFloat16, kBfloat16, kFloat32, kFloat64 };
+enum class DataType : std::uint8_t {
+  kInt8,
+  kUint8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBfloat16,
+  kFloat32,
+  kFloat64,
+  kBool,  // a byte, 0 or 1; anything else counts as 1
+};
 
 // 16-bit floats are added in fp32 and rounded once. kAvg is the sum divided by the number of ranks (integers:
-// truncated). A NaN in any input gives a NaN for every operation; which of the many NaN is not specified.
-enum class ReduceOp : std::uint8_t { kSum, kAvg, kProd, kMin, kMax };
+// truncated). A NaN in any input gives a NaN for every operation; which of the many NaN is not specified. Integers
+// wrap. kBool: sum and max are "or", prod and min are "and"; there is no average. The bitwise operations are for
+// integers and kBool; a combination that does not exist is an InvalidArgument.
+enum class ReduceOp : std::uint8_t { kSum, kAvg, kProd, kMin, kMax, kBand, kBor, kBxor };
+
+// Whether the reduction is defined for the type.
+bool is_defined(ReduceOp op, DataType type);
 
 std::size_t size_of(DataType type);
 const char* name_of(DataType type);

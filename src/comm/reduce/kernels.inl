@@ -56,6 +56,13 @@ struct Plain {
   static Storage store(Accumulator x) { return x; }
 };
 
+struct Bool {
+  using Storage = std::uint8_t;
+  using Accumulator = std::uint8_t;
+  static Accumulator load(Storage x) { return x != 0 ? 1 : 0; }
+  static Storage store(Accumulator x) { return x; }
+};
+
 template <typename T>
 struct IsFloat { static constexpr bool value = false; };
 template <>
@@ -104,6 +111,19 @@ struct Max {
     }
     return a < b ? b : a;
   }
+};
+
+struct Band {
+  template <typename T>
+  static T apply(T a, T b) { return static_cast<T>(a & b); }
+};
+struct Bor {
+  template <typename T>
+  static T apply(T a, T b) { return static_cast<T>(a | b); }
+};
+struct Bxor {
+  template <typename T>
+  static T apply(T a, T b) { return static_cast<T>(a ^ b); }
 };
 
 template <typename A>
@@ -162,6 +182,29 @@ void run_op(const Pass& pass) {
     case ReduceOp::kProd: return run_pass<Element, Prod>(pass, false);
     case ReduceOp::kMin: return run_pass<Element, Min>(pass, false);
     case ReduceOp::kMax: return run_pass<Element, Max>(pass, false);
+    default: break;
+  }
+  if constexpr (!IsFloat<typename Element::Accumulator>::value) {
+    switch (pass.op) {
+      case ReduceOp::kBand: return run_pass<Element, Band>(pass, false);
+      case ReduceOp::kBor: return run_pass<Element, Bor>(pass, false);
+      case ReduceOp::kBxor: return run_pass<Element, Bxor>(pass, false);
+      default: break;
+    }
+  }
+}
+
+// Sum and max of truth values are "or", product and min are "and".
+inline void run_bool(const Pass& pass) {
+  switch (pass.op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+    case ReduceOp::kBor: return run_pass<Bool, Bor>(pass, false);
+    case ReduceOp::kProd:
+    case ReduceOp::kMin:
+    case ReduceOp::kBand: return run_pass<Bool, Band>(pass, false);
+    case ReduceOp::kBxor: return run_pass<Bool, Bxor>(pass, false);
+    case ReduceOp::kAvg: break;
   }
 }
 
@@ -176,5 +219,6 @@ void run(const Pass& pass) {
     case DataType::kBfloat16: return run_op<Bfloat16>(pass);
     case DataType::kFloat32: return run_op<Plain<float>>(pass);
     case DataType::kFloat64: return run_op<Plain<double>>(pass);
+    case DataType::kBool: return run_bool(pass);
   }
 }

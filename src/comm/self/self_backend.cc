@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "comm/reduce/reduce.h"
 #include "reigen/base/bytes.h"
 
 namespace reigen::comm::self {
@@ -15,7 +16,14 @@ const std::string& backend_name() {
 }
 
 void run(const Call& call) {
-  if (call.output == nullptr || call.input == call.output || call.count == 0) return;
+  if (call.kind == OperationKind::kBarrier || call.count == 0) return;
+  if (reduces(call.kind)) {  // also of one input: NaN, averages and truth values come out as in any group
+    const auto* input = static_cast<const std::byte*>(call.input);
+    auto* output = static_cast<std::byte*>(call.output);
+    reduce::run({&input, &output, 1, 1, call.count, call.type, call.op});
+    return;
+  }
+  if (call.input == call.output) return;
   std::memcpy(call.output, call.input, call.bytes());
 }
 

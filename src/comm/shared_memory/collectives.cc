@@ -31,39 +31,73 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
 }  // namespace
 
 Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::uint64_t sequence)
-    : group_(group), pipeline_(pipeline), call_(call), sequence_(sequence), element_(size_of(call.type)) {
+    : group_(group),
+      pipeline_(pipeline),
+      call_(call),
+      sequence_(sequence),
+      element_(size_of(call.type)),
+      extent_(extent_of(call, group.rank(), group.size())) {
+  // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
+  const std::size_t blocks = is_in_blocks() ? static_cast<std::size_t>(group.size()) : 1;
+  if (call_.kind == OperationKind::kBarrier || blocks * call_.bytes() <= kInlineBytes) path_ = Path::kInline;
   need_ = {&RankPage::posted, sequence + 1};
 }
 
 std::string Collective::describe() const {
   return fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call_.kind), group_.rank(), group_.size(),
-                     group_.options().name, sequence_,
-                     shared_memory::describe(group_.page().ring[sequence_ % kRingSlots]));
+                     group_.options().name, sequence_, shared_memory::describe(group_.page().ring[slot()]));
 }
 
 Need Collective::last_need() const {
+  if (path_ == Path::kInline) return {&RankPage::posted, sequence_ + 1};
   const bool known = phase_ != Phase::kFirst && phase_ != Phase::kPosted;
   return {&RankPage::finished, known ? base_ + rounds_ : UINT64_MAX};
 }
 
+bool Collective::gives(int rank) const {
+  switch (call_.kind) {
+    case OperationKind::kBroadcast:
+    case OperationKind::kScatter: return rank == call_.root;
+    case OperationKind::kBarrier: return false;
+    default: return true;
+  }
+}
+
+bool Collective::is_written_by_others(int rank) const {
+  if (call_.kind == OperationKind::kAllReduce) return true;
+  return (call_.kind == OperationKind::kReduce || call_.kind == OperationKind::kGather) && rank == call_.root;
+}
+
+bool Collective::is_in_blocks() const {
+  return call_.kind == OperationKind::kReduceScatter || call_.kind == OperationKind::kAllToAll ||
+         call_.kind == OperationKind::kScatter;
+}
+
 bool Collective::try_post() {
   if (sequence_ >= kRingSlots && !group_.met({&RankPage::verified, sequence_ - kRingSlots + 1})) return false;
-  Descriptor& d = group_.page().ring[sequence_ % kRingSlots];
+  const bool inlined = path_ == Path::kInline && gives(group_.rank());
+  // An earlier call of this rank may still write what this one takes along.
+  if (inlined && pipeline_.completed != sequence_) return false;
+  Descriptor& d = group_.page().ring[slot()];
   d = Descriptor{sequence_, call_.count, call_.kind, call_.type, call_.op, call_.root, {}, {}, {}};
   std::memcpy(d.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
-  const bool reads_input = call_.kind == OperationKind::kAllReduce || call_.kind == OperationKind::kAllGather ||
-                           (call_.kind == OperationKind::kBroadcast && call_.root == group_.rank());
-  if (reads_input) d.input = group_.heap().locate(call_.input, call_.bytes());
-  if (call_.kind == OperationKind::kAllReduce) d.output = group_.heap().locate(call_.output, call_.bytes());
+  if (inlined) {
+    copy_bytes(group_.page().inlined[slot()].data(), static_cast<const std::byte*>(call_.input),
+               extent_.input * call_.bytes());
+  } else if (path_ != Path::kInline) {
+    if (gives(group_.rank())) d.input = group_.heap().locate(call_.input, extent_.input * call_.bytes());
+    if (is_written_by_others(group_.rank())) {
+      d.output = group_.heap().locate(call_.output, extent_.output * call_.bytes());
+    }
+  }
   group_.advance(&RankPage::posted, sequence_ + 1);
   return true;
 }
 
 void Collective::compare_descriptors() const {
-  const auto slot = sequence_ % kRingSlots;
-  const Descriptor& first = group_.page_of(0).ring[slot];
+  const Descriptor& first = descriptor_of(0);
   for (int q = 1; q < group_.size(); ++q) {
-    const Descriptor& other = group_.page_of(q).ring[slot];
+    const Descriptor& other = descriptor_of(q);
     if (same_call(first, other)) continue;
     throw CollectiveMismatch(to_string(
         Report{.what = fmt::format("[{}] group \"{}\" call #{}: ranks 0 and {} differ in the {}", name_of(first.kind),
@@ -118,95 +152,160 @@ void Collective::resolve_buffers() {
     auto& buffers = buffers_[static_cast<std::size_t>(q)];
     buffers.input_at = d.input;
     buffers.output_at = d.output;
-    const bool matters = call_.kind == OperationKind::kAllReduce || call_.kind == OperationKind::kAllGather ||
-                         (call_.kind == OperationKind::kBroadcast && q == call_.root);
-    if (!matters || call_.count == 0) continue;
-    const bool visible = d.input.visible != 0 && (call_.kind != OperationKind::kAllReduce || d.output.visible != 0);
-    if (!visible) {
-      staged_ = true;
-      continue;
-    }
     try {
-      buffers.input = group_.resolve(q, d.input);
-      if (call_.kind == OperationKind::kAllReduce) buffers.output = group_.resolve(q, d.output);
+      if (d.input.visible != 0) buffers.input = group_.resolve(q, d.input);
+      if (d.output.visible != 0) buffers.output = group_.resolve(q, d.output);
     } catch (const IoError& error) {
       group_.throw_unreachable(q, error.what(), describe());
     }
   }
-  chunk_ = staged_ ? kStagingBytes / element_ : call_.count;
-  rounds_ = staged_ ? (call_.count + chunk_ - 1) / chunk_ : 1;
+}
+
+void Collective::plan_rounds() {
+  const bool pushes =
+      call_.kind == OperationKind::kGather && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr;
+  for (int q = 0; q < group_.size() && !pushes && call_.count > 0; ++q) {
+    auto& buffers = buffers_[static_cast<std::size_t>(q)];
+    const bool needed = gives(q) && !(call_.kind == OperationKind::kGather && q == call_.root);
+    const bool reached = !needed || buffers.input != nullptr;
+    const bool written = is_written_by_others(q) && call_.kind != OperationKind::kGather;
+    if (reached && (!written || buffers.output != nullptr)) continue;
+    path_ = Path::kStaged;
+    buffers.input = buffers.output = nullptr;
+  }
+  const std::size_t blocks = is_in_blocks() ? static_cast<std::size_t>(group_.size()) : 1;
+  chunk_ = path_ == Path::kStaged ? std::max<std::size_t>(1, kStagingBytes / element_ / blocks) : call_.count;
+  rounds_ = path_ == Path::kStaged ? (call_.count + chunk_ - 1) / chunk_ : 1;
 }
 
 std::size_t Collective::round_count() const { return std::min(chunk_, call_.count - round_begin()); }
 
-const std::byte* Collective::input_of(int rank, std::size_t begin) const {
-  const auto& buffers = buffers_[static_cast<std::size_t>(rank)];
-  return buffers.input != nullptr ? buffers.input + begin * element_
-                                  : group_.page_of(rank).staging.data() + (begin - round_begin()) * element_;
+std::byte* Collective::staged(int rank, int block) const {
+  return group_.page_of(rank).staging.data() + static_cast<std::size_t>(block) * chunk_ * element_;
+}
+
+const std::byte* Collective::input_of(int rank, int block) const {
+  const std::size_t at = (static_cast<std::size_t>(block) * call_.count + round_begin()) * element_;
+  if (rank == group_.rank()) return static_cast<const std::byte*>(call_.input) + at;
+  if (path_ == Path::kInline) return group_.page_of(rank).inlined[slot()].data() + at;
+  return stages(rank) ? staged(rank, block) : buffers_[static_cast<std::size_t>(rank)].input + at;
+}
+
+std::byte* Collective::output_of(int rank, int block) const {
+  const std::size_t at = (static_cast<std::size_t>(block) * call_.count + round_begin()) * element_;
+  if (rank == group_.rank()) return static_cast<std::byte*>(call_.output) + at;
+  return stages(rank) ? staged(rank, block) : buffers_[static_cast<std::size_t>(rank)].output + at;
+}
+
+// Slices end on cache lines, so that two ranks never write one line.
+Collective::Part Collective::slice_of(int rank) const {
+  const std::size_t count = round_count();
+  const std::size_t line = std::max<std::size_t>(1, 64 / element_);
+  const auto ranks = static_cast<std::size_t>(group_.size());
+  const std::size_t slice = ((count + ranks - 1) / ranks + line - 1) / line * line;
+  const std::size_t begin = std::min(count, slice * static_cast<std::size_t>(rank));
+  return {begin, std::min(count, begin + slice) - begin};
+}
+
+// What others read of this rank. Its own slice or block is read where it lies.
+void Collective::stage_input() {
+  const int r = group_.rank();
+  if (!gives(r) || !stages(r) || (call_.kind == OperationKind::kGather && r == call_.root)) return;
+  if (is_in_blocks()) {
+    for (int q = 0; q < group_.size(); ++q) {
+      if (q != r) copy_bytes(staged(r, q), input_of(r, q), round_count() * element_);
+    }
+    return;
+  }
+  const bool in_slices = call_.kind == OperationKind::kAllReduce || call_.kind == OperationKind::kReduce;
+  for (int q = 0; q < group_.size(); ++q) {
+    if (in_slices && q == r) continue;
+    const Part part = slice_of(q);
+    copy_bytes(staged(r, 0) + part.begin * element_, input_of(r, 0) + part.begin * element_, part.count * element_);
+  }
+}
+
+// What others wrote for this rank.
+void Collective::unstage_output() {
+  const int r = group_.rank();
+  if (!stages(r) || !is_written_by_others(r) || call_.kind == OperationKind::kGather) return;
+  for (int q = 0; q < group_.size(); ++q) {
+    if (q == r) continue;
+    const Part part = slice_of(q);
+    copy_bytes(output_of(r, 0) + part.begin * element_, staged(r, 0) + part.begin * element_, part.count * element_);
+  }
 }
 
 void Collective::begin_round() {
-  const int r = group_.rank();
-  const bool gives = call_.kind != OperationKind::kBroadcast || call_.root == r;
-  if (staged_ && gives && stages(r)) {
-    copy_bytes(group_.page().staging.data(), static_cast<const std::byte*>(call_.input) + round_begin() * element_,
-               round_count() * element_);
-  }
-  if (staged_) group_.advance(&RankPage::arrived, base_ + round_ + 1);
-  need_ = {&RankPage::arrived, staged_ ? base_ + round_ + 1 : 0};
+  if (path_ == Path::kStaged && call_.count > 0) stage_input();
+  if (path_ == Path::kStaged) group_.advance(&RankPage::arrived, base_ + round_ + 1);
+  need_ = {&RankPage::arrived, path_ == Path::kStaged ? base_ + round_ + 1 : 0};
   phase_ = Phase::kArriving;
 }
 
-// Adds elements [begin, begin + count) of the whole buffer.
-void Collective::reduce(std::size_t begin, std::size_t count) {
-  const auto ranks = static_cast<std::size_t>(group_.size());
-  std::vector<const std::byte*> inputs(ranks);
-  std::vector<std::byte*> outputs(ranks);
-  for (int q = 0; q < group_.size(); ++q) {
-    const auto i = static_cast<std::size_t>(q);
-    inputs[i] = input_of(q, begin);
-    outputs[i] = stages(q) ? group_.page_of(q).staging.data() + (begin - round_begin()) * element_
-                           : buffers_[i].output + begin * element_;
-  }
-  reduce::run({inputs.data(), outputs.data(), group_.size(), group_.size(), count, call_.type, call_.op});
+void Collective::reduce_into(const std::vector<int>& receivers, Part part, int block) {
+  if (part.count == 0) return;
+  std::vector<const std::byte*> inputs;
+  std::vector<std::byte*> outputs;
+  for (int q = 0; q < group_.size(); ++q) inputs.push_back(input_of(q, block) + part.begin * element_);
+  for (const int q : receivers) outputs.push_back(output_of(q, 0) + part.begin * element_);
+  reduce::run({inputs.data(), outputs.data(), group_.size(), static_cast<int>(outputs.size()), part.count, call_.type,
+               call_.op});
+}
+
+// Into this rank's output.
+void Collective::copy_from(int rank, int block, int to_block) {
+  copy_bytes(output_of(group_.rank(), to_block), input_of(rank, block), round_count() * element_);
 }
 
 void Collective::work() {
-  const std::size_t begin = round_begin();
-  const std::size_t count = call_.count == 0 ? 0 : round_count();
+  if (call_.count == 0) return;
   const int r = group_.rank();
-  auto* output = static_cast<std::byte*>(call_.output);
+  const int p = group_.size();
+  const bool alone = path_ == Path::kInline;  // every rank computes all that it needs
   switch (call_.kind) {
-    case OperationKind::kAllReduce: {
-      // Slices end on cache lines, so that two ranks never write one line.
-      const std::size_t line = std::max<std::size_t>(1, 64 / element_);
-      const auto ranks = static_cast<std::size_t>(group_.size());
-      const std::size_t slice = ((count + ranks - 1) / ranks + line - 1) / line * line;
-      const std::size_t from = std::min(count, slice * static_cast<std::size_t>(r));
-      const std::size_t to = std::min(count, from + slice);
-      if (to > from) reduce(begin + from, to - from);
+    case OperationKind::kAllReduce:
+    case OperationKind::kReduce: {
+      std::vector<int> receivers;
+      for (int q = 0; q < p; ++q) {
+        if (is_written_by_others(q) && (!alone || q == r)) receivers.push_back(q);
+      }
+      if (!receivers.empty()) reduce_into(receivers, alone ? Part{0, call_.count} : slice_of(r), 0);
       break;
     }
+    case OperationKind::kReduceScatter: reduce_into({r}, {0, round_count()}, r); break;
     case OperationKind::kAllGather:
       // Starting with the neighbour keeps the ranks from reading the same memory at once.
-      for (int i = 1; i <= group_.size(); ++i) {
-        const int q = (r + i) % group_.size();
-        std::byte* to = output + (static_cast<std::size_t>(q) * call_.count + begin) * element_;
-        copy_bytes(to, q == r ? static_cast<const std::byte*>(call_.input) + begin * element_ : input_of(q, begin),
-                   count * element_);
-      }
+      for (int i = 1; i <= p; ++i) copy_from((r + i) % p, 0, (r + i) % p);
       break;
     case OperationKind::kBroadcast:
-      if (r != call_.root) copy_bytes(output + begin * element_, input_of(call_.root, begin), count * element_);
+      if (r != call_.root) copy_from(call_.root, 0, 0);
+      break;
+    case OperationKind::kScatter: copy_from(call_.root, r, 0); break;
+    case OperationKind::kGather:
+      if (!alone && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr) {
+        copy_bytes(output_of(call_.root, r), input_of(r, 0), round_count() * element_);
+      } else if (r == call_.root) {
+        for (int q = 0; q < p; ++q) copy_from(q, 0, q);
+      }
+      break;
+    case OperationKind::kAllToAll:
+      for (int i = 1; i <= p; ++i) copy_from((r + i) % p, r, (r + i) % p);
       break;
     case OperationKind::kBarrier: break;
   }
 }
 
-void Collective::copy_out() {
-  if (call_.kind != OperationKind::kAllReduce || !staged_ || !stages(group_.rank())) return;
-  copy_bytes(static_cast<std::byte*>(call_.output) + round_begin() * element_, group_.page().staging.data(),
-             round_count() * element_);
+// What was posted stays as it is until this rank counts it as verified, whatever becomes of its owner: an abort that
+// came after its owner had completed this call concerns the next one.
+Step Collective::finish_inline() {
+  chunk_ = call_.count;
+  work();
+  group_.throw_if_aborted(sequence_ + 1);
+  group_.advance(&RankPage::verified, sequence_ + 1);
+  phase_ = Phase::kComplete;
+  pipeline_.completed += 1;
+  return Step::kDone;
 }
 
 Step Collective::advance() {
@@ -220,7 +319,12 @@ Step Collective::advance() {
       if (!group_.met(need_)) return Step::kBlocked;
       compare_descriptors();
       if (!may_begin()) return Step::kBlocked;
+      if (path_ == Path::kInline) return finish_inline();
+      // A rank may have announced this call while it still had to write the result of an inline one.
+      need_ = {&RankPage::verified, sequence_};
+      if (!group_.met(need_)) return Step::kBlocked;
       resolve_buffers();
+      plan_rounds();
       pipeline_.rounds = base_ + rounds_;
       group_.advance(&RankPage::verified, sequence_ + 1);
       begin_round();
@@ -237,16 +341,17 @@ Step Collective::advance() {
     case Phase::kFinished:
       if (!group_.met(need_)) {
         // Only an all_reduce tells all ranks every buffer that it touches, so only after one may a next call begin.
-        if (staged_ || call_.kind != OperationKind::kAllReduce) return Step::kBlocked;
+        if (path_ == Path::kStaged || call_.kind != OperationKind::kAllReduce) return Step::kBlocked;
         pass_on();
         return Step::kPassedOn;
       }
-      copy_out();
+      if (call_.count > 0) unstage_output();
       if (++round_ < rounds_) {
         begin_round();
         return Step::kMoved;
       }
       phase_ = Phase::kComplete;
+      pipeline_.completed += 1;
       return Step::kDone;
     case Phase::kComplete: break;
   }

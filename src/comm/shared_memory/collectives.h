@@ -1,13 +1,18 @@
-// The operations of the shared memory backend as state machines.
+// The operations of the shared memory backend as state machines. P ranks, blocks of N bytes.
 //
-// Direct (every buffer that others touch lies in a heap of ours): one round of two meetings.
-//   all_reduce   all have posted; rank r reads slice r of every input, in rank order, and writes it to every output;
-//   all have
-//                finished. 2·N bytes of traffic a rank: each input byte is read once, each output byte written once.
-//   all_gather   all have posted; every rank copies from every input; all have finished. P·N read, P·N written.
-//   broadcast    the same from the root's buffer: N read, N written.
-// Staged (some buffer is foreign): the same in rounds of kStagingBytes through the owner's staging area: copy in, meet,
-// work, meet, copy out. Ranks with visible buffers take part without copying.
+// Inline (inputs of at most kInlineBytes): the input travels beside the call's descriptor. All have posted; every rank
+//   computes what it needs from the P copies. One meeting.
+// Direct (every buffer that others touch lies in a heap of ours): one round of two meetings: all have posted; every
+//   rank does its share; all have finished.
+//   all_reduce, reduce   rank r adds slice r of every input, in rank order, and writes it to every output (the root's):
+//                        each input byte is read once, each output byte written once
+//   reduce_scatter       rank r adds block r of every input: P·N read, N written
+//   all_gather           every rank copies from every input: P·N read, P·N written
+//   broadcast, scatter   from the root's buffer: N read, N written
+//   gather               every rank writes into the root's output: N read, N written
+//   all_to_all           every rank copies its block of every input: P·N read, P·N written
+// Staged (some buffer is foreign): the same in rounds through the owner's staging area of kStagingBytes: copy in, meet,
+//   work, meet, copy out. What a rank reads of its own is never staged; ranks with visible buffers copy nothing.
 #pragma once
 
 #include <memory>
@@ -27,6 +32,7 @@ struct Pipeline {
     std::vector<Location> buffers;  // input and output of every rank
   };
   std::uint64_t rounds = 0;              // of all operations so far
+  std::uint64_t completed = 0;           // operations complete on this rank
   std::vector<PassedOn> passed_on = {};  // this rank's part is done, others still work on them
 };
 
@@ -44,37 +50,59 @@ class Collective : public Operation {
 
  private:
   enum class Phase { kFirst, kPosted, kArriving, kFinished, kComplete };
+  enum class Path { kInline, kDirect, kStaged };
   struct Buffers {
     std::byte* input = nullptr;  // null: staged
     std::byte* output = nullptr;
     Location input_at;  // as announced; the descriptor itself may be overwritten once this call is verified
     Location output_at;
   };
+  struct Part {  // elements of a round
+    std::size_t begin;
+    std::size_t count;
+  };
 
   void compare_descriptors() const;
   bool may_begin();
   void pass_on();
-  const Descriptor& descriptor_of(int rank) const { return group_.page_of(rank).ring[sequence_ % kRingSlots]; }
+  const Descriptor& descriptor_of(int rank) const { return group_.page_of(rank).ring[slot()]; }
+  std::size_t slot() const { return sequence_ % kRingSlots; }
+
+  bool gives(int rank) const;                 // others read its input
+  bool is_written_by_others(int rank) const;  // others write its output
+  bool is_in_blocks() const;                  // an input holds a block for every rank
   void resolve_buffers();
+  void plan_rounds();
   void begin_round();
+  void stage_input();
+  void unstage_output();
+  Step finish_inline();
+
   void work();
-  void reduce(std::size_t begin, std::size_t count);
-  void copy_out();
-  bool stages(int rank) const { return buffers_[static_cast<std::size_t>(rank)].input == nullptr; }
-  const std::byte* input_of(int rank, std::size_t begin) const;
+  void reduce_into(const std::vector<int>& receivers, Part part, int block);
+  void copy_from(int rank, int block, int to_block);
+  Part slice_of(int rank) const;
   std::size_t round_begin() const { return round_ * chunk_; }
   std::size_t round_count() const;
+  // The piece of this round in block `block` of a rank's input or output, wherever this rank can reach it.
+  const std::byte* input_of(int rank, int block) const;
+  std::byte* output_of(int rank, int block) const;
+  std::byte* staged(int rank, int block) const;
+  bool stages(int rank) const {
+    return path_ == Path::kStaged && buffers_[static_cast<std::size_t>(rank)].input == nullptr;
+  }
 
   Group& group_;
   Pipeline& pipeline_;
   const Call call_;
   const std::uint64_t sequence_;
   const std::size_t element_;  // bytes
+  const Extent extent_;
+  Path path_ = Path::kDirect;
   Phase phase_ = Phase::kFirst;
   Need need_;
   std::vector<Buffers> buffers_;  // of every rank
-  bool staged_ = false;
-  std::size_t chunk_ = 0;  // elements a round
+  std::size_t chunk_ = 0;         // elements of a block in a round
   std::size_t rounds_ = 1;
   std::size_t round_ = 0;
   bool passed_on_ = false;

@@ -45,8 +45,8 @@ std::string describe(const Descriptor& d) {
   std::string text = name_of(d.kind);
   if (d.kind != OperationKind::kBarrier) {
     text += fmt::format("({} {}", d.count, name_of(d.type));
-    if (d.kind == OperationKind::kAllReduce) text += fmt::format(", {}", name_of(d.op));
-    if (d.kind == OperationKind::kBroadcast) text += fmt::format(", root {}", d.root);
+    if (reduces(d.kind)) text += fmt::format(", {}", name_of(d.op));
+    if (has_root(d.kind)) text += fmt::format(", root {}", d.root);
     text += ")";
   }
   if (d.tag[0] != '\0') text += fmt::format(" \"{}\"", d.tag);
@@ -252,9 +252,9 @@ void Group::check_patience(const std::vector<int>& missing, const std::string& w
   }
 }
 
-void Group::throw_if_aborted() const {
+void Group::throw_if_aborted(std::uint64_t enough) const {
   for (const auto& peer : peers_) {
-    if (peer.page->state.load() != RankState::kAborted) continue;
+    if (peer.page->state.load() != RankState::kAborted || peer.page->verified.load() >= enough) continue;
     throw_cause({static_cast<AbortCause::Kind>(peer.page->cause_kind), peer.page->cause_rank, peer.page->cause});
   }
 }

@@ -50,8 +50,8 @@ class Group {
   // Throws when one of the ranks that have not met `need` is dead, stopped or gone, or when the wait has lasted too
   // long. `what` names the waiting operation.
   void check(const Need& need, const Need& last, const std::string& what, std::chrono::nanoseconds waited);
-  // Throws what another rank aborted with, if one has.
-  void throw_if_aborted() const;
+  // Throws what another rank aborted with, if one has that had not verified `enough` calls before.
+  void throw_if_aborted(std::uint64_t enough = UINT64_MAX) const;
   // A rank's memory cannot be mapped: it ended, or another rank ended the group.
   [[noreturn]] void throw_unreachable(int rank, const std::string& why, const std::string& what) const;
   void leave();

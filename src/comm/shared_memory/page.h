@@ -15,9 +15,10 @@
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 1;
+inline constexpr std::uint32_t kPageVersion = 2;
 inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kTagBytes = 48;
+inline constexpr std::size_t kInlineBytes = 2048;  // inputs up to this size travel with the call itself
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
 
@@ -50,6 +51,7 @@ struct RankPage {
   std::int32_t cause_rank = -1;
   char cause[2048] = {};
   alignas(64) std::array<Descriptor, kRingSlots> ring{};
+  alignas(64) std::array<std::array<std::byte, kInlineBytes>, kRingSlots> inlined{};
   alignas(4096) std::array<std::byte, kStagingBytes> staging{};
 };
 
