@@ -161,6 +161,14 @@ std::vector<std::string> rank_variables(Variables variables, int rank) {
   return entries;
 }
 
+// So that ranks that wait for one to join can see whether it was stopped.
+void tell_processes(const Supervisor& supervisor, int ranks, const store::TcpStoreOptions& address) {
+  const auto client = store::connect_tcp_store(address);
+  for (int rank = 0; rank < ranks; ++rank) {
+    client->set(fmt::format("process/{}", rank), std::to_string(supervisor.pid_of(rank)));
+  }
+}
+
 }  // namespace
 
 JobResult run_job(const JobOptions& options) {
@@ -191,6 +199,7 @@ JobResult run_job(const JobOptions& options) {
   master.release();
   for (int rank = 0; rank < options.ranks; ++rank) supervisor.start(program, rank_variables(variables, rank));
   supervisor.check_started();
+  if (options.ranks > 1) tell_processes(supervisor, options.ranks, {.port = store.port(), .job = job});
   return supervisor.watch();
 }
 

@@ -1,6 +1,5 @@
 #include "launch/process.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -38,14 +37,6 @@ namespace {
   ::_exit(127);
 }
 
-// The character after the name in /proc/PID/stat; the name may hold anything, also ')'.
-char state_of(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const std::size_t end = text.rfind(')');
-  return end == std::string::npos || end + 2 >= text.size() ? '?' : text[end + 2];
-}
-
 }  // namespace
 
 Process start_process(const ProcessPlan& plan) {
@@ -73,34 +64,12 @@ int wait_for_exec(const Process& process) {
   return got == static_cast<ssize_t>(sizeof error) ? error : 0;
 }
 
-std::vector<pid_t> children_of(pid_t pid) {
-  std::vector<pid_t> children;
-  const std::string folder = fmt::format("/proc/{}/task", pid);
-  DIR* tasks = ::opendir(folder.c_str());
-  if (tasks == nullptr) return children;
-  while (const dirent* task = ::readdir(tasks)) {
-    if (task->d_name[0] == '.') continue;
-    std::ifstream file(folder + "/" + task->d_name + "/children");
-    for (pid_t child = 0; file >> child;) children.push_back(child);
-  }
-  ::closedir(tasks);
-  return children;
-}
-
 bool has_variable(pid_t pid, const std::string& name_and_value) {
   std::ifstream file(fmt::format("/proc/{}/environ", pid));
   for (std::string variable; std::getline(file, variable, '\0');) {
     if (variable == name_and_value) return true;
   }
   return false;
-}
-
-pid_t find_stopped(pid_t pid) {
-  if (state_of(pid) == 'T') return pid;
-  for (const pid_t child : children_of(pid)) {
-    if (const pid_t stopped = find_stopped(child); stopped != 0) return stopped;
-  }
-  return 0;
 }
 
 }  // namespace reigen::launch

@@ -37,13 +37,7 @@ Process start_process(const ProcessPlan& plan);
 // 0 once the program runs, else the errno of exec. Waits until that is known.
 int wait_for_exec(const Process& process);
 
-// Direct children of a process, from /proc/PID/task/*/children; empty when the process is gone.
-std::vector<pid_t> children_of(pid_t pid);
-
 // True if the process was started with NAME=value (and has not hidden it).
 bool has_variable(pid_t pid, const std::string& name_and_value);
-
-// The process itself or the first of its descendants that is stopped (SIGSTOP); 0: none.
-pid_t find_stopped(pid_t pid);
 
 }  // namespace reigen::launch

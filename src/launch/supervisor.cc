@@ -12,6 +12,7 @@
 #include <csignal>
 
 #include "base/check.h"
+#include "base/process_state.h"
 #include "reigen/base/error.h"
 
 namespace reigen::launch {
@@ -298,7 +299,7 @@ void Supervisor::signal_all(int signal) const {
 void Supervisor::note_stopped_rank() {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     if (ranks_[i].ended) continue;
-    const pid_t pid = find_stopped(ranks_[i].process.pid);
+    const pid_t pid = base::find_stopped(ranks_[i].process.pid);
     if (pid == 0) continue;
     stopped_ = {static_cast<int>(i), pid};
     return;
@@ -308,7 +309,7 @@ void Supervisor::note_stopped_rank() {
 // Their number is kept from others by our not having waited for them: no race between the look and the wait.
 void Supervisor::reap_orphans() {
   reap_at_ = Clock::now() + kReapInterval;
-  for (const pid_t child : children_of(::getpid())) {
+  for (const pid_t child : base::children_of(::getpid())) {
     const auto leads = [&](const Rank& rank) { return rank.process.pid == child; };
     const auto contains = [&](const Rank& rank) { return ::getpgid(child) == rank.process.pid; };
     if (std::any_of(ranks_.begin(), ranks_.end(), leads) || std::none_of(ranks_.begin(), ranks_.end(), contains))
@@ -335,7 +336,7 @@ void Supervisor::end_leftovers() {
   for (;;) {
     bool done = true;
     for (Rank& rank : ranks_) done = end_group(rank) && done;
-    for (const pid_t child : children_of(::getpid())) {
+    for (const pid_t child : base::children_of(::getpid())) {
       if (child == guardian_.pid() || !has_variable(child, identity_)) continue;
       ::kill(child, SIGKILL);
       moved.push_back(child);
@@ -364,6 +365,8 @@ void Supervisor::drain() {
     close_stream(rank, Stream::kError);
   }
 }
+
+pid_t Supervisor::pid_of(int rank) const { return ranks_[static_cast<std::size_t>(rank)].process.pid; }
 
 // Waits for the reader of our output as any program does; a signal ends the waiting.
 void Supervisor::flush() {

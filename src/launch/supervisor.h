@@ -41,6 +41,8 @@ class Supervisor {
 
   JobResult watch();
 
+  pid_t pid_of(int rank) const;
+
  private:
   using Clock = std::chrono::steady_clock;
   enum class Phase { kRunning, kFailing, kStopping };

@@ -50,6 +50,7 @@ std::vector<Case> cases() {
     all.push_back({"exit", place, 3, "exit code 3"});
     all.push_back({"throw", place, 70, "planned exception"});
   }
+  all.push_back({"stop", "init", 79, "stopped"});
   all.push_back({"stop", "step", 79, "stopped"});
   all.push_back({"stop", "end", 79, "stopped"});
   return all;

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/process_state.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -119,6 +120,48 @@ void Group::open_peer(int rank, const std::string& announcement) {
   peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
 }
 
+std::vector<int> Group::not_announced(store::Store& store) const {
+  std::vector<int> missing;
+  for (int q = 0; q < size(); ++q) {
+    if (!store.try_get(fmt::format("rank/{}", q))) missing.push_back(q);
+  }
+  return missing;
+}
+
+std::string Group::wait_for_announcement(store::Store& store, int rank, const Deadline& deadline) {
+  for (;;) {
+    try {
+      return store.get(fmt::format("rank/{}", rank), Deadline::after(deadline.remaining(options_.heartbeat_timeout)));
+    } catch (const Timeout&) {
+      const std::vector<int> missing = not_announced(store);
+      check_not_stopped(missing);
+      if (!deadline.expired()) continue;
+      throw Timeout(
+          Report{.what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", this->rank(), size(),
+                                     options_.name, duration_cast<seconds>(options_.join_timeout).count()),
+                 .got = fmt::format("{} ranks", size() - static_cast<int>(missing.size())),
+                 .expected = fmt::format("{} ranks; missing: {}", size(), list_of(missing)),
+                 .fix = "see what the missing ranks printed; every rank must create its groups in the same order"});
+    }
+  }
+}
+
+// A launcher of ours tells the numbers of its processes.
+void Group::check_not_stopped(const std::vector<int>& missing) const {
+  for (const int q : missing) {
+    const auto text = options_.store->try_get(fmt::format("process/{}", q));
+    const pid_t pid = text ? static_cast<pid_t>(std::stol(*text)) : 0;
+    if (pid == 0 || base::find_stopped(pid) == 0) continue;
+    throw PeerLost(q, to_string(Report{.what = fmt::format("rank {} (host {}, pid {}) is stopped (SIGSTOP, a debugger) "
+                                                           "and has not joined group \"{}\"",
+                                                           q, host_name(), pid, options_.name),
+                                       .got = fmt::format("no word of it for {} s",
+                                                          duration_cast<seconds>(options_.heartbeat_timeout).count()),
+                                       .expected = fmt::format("{} ranks", size()),
+                                       .fix = fmt::format("kill -CONT {} before the others lose patience", pid)}));
+  }
+}
+
 void Group::join() {
   const auto store = store::make_prefix_store(options_.store, "group/" + options_.name);
   const Deadline deadline = Deadline::after(options_.join_timeout);
@@ -132,21 +175,7 @@ void Group::join() {
   store->set(fmt::format("rank/{}", rank()), announcement());
   std::string failure;
   for (int q = 0; q < size(); ++q) {
-    std::string text;
-    try {
-      text = store->get(fmt::format("rank/{}", q), deadline);
-    } catch (const Timeout&) {
-      std::vector<int> missing;
-      for (int r = 0; r < size(); ++r) {
-        if (!store->try_get(fmt::format("rank/{}", r))) missing.push_back(r);
-      }
-      throw Timeout(
-          Report{.what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", rank(), size(),
-                                     options_.name, duration_cast<seconds>(options_.join_timeout).count()),
-                 .got = fmt::format("{} ranks", size() - static_cast<int>(missing.size())),
-                 .expected = fmt::format("{} ranks; missing: {}", size(), list_of(missing)),
-                 .fix = "see what the missing ranks printed; every rank must create its groups in the same order"});
-    }
+    const std::string text = wait_for_announcement(*store, q, deadline);
     try {
       open_peer(q, text);
     } catch (const Error& error) {

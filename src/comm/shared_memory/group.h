@@ -71,6 +71,9 @@ class Group {
   };
 
   void join();
+  std::vector<int> not_announced(store::Store& store) const;
+  std::string wait_for_announcement(store::Store& store, int rank, const Deadline& deadline);
+  void check_not_stopped(const std::vector<int>& missing) const;
   void open_peer(int rank, const std::string& announcement);
   std::string announcement() const;
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
