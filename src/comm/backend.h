@@ -17,6 +17,8 @@
 
 namespace reigen::comm {
 
+struct GroupOptions;
+
 // Where an operation stands after advance().
 enum class Step {
   kBlocked,   // waits for other ranks
@@ -72,6 +74,9 @@ class Backend {
   virtual void publish_abort(const AbortCause& cause) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+
+  // A backend for some of this group's ranks, with the same memory. Blocks until they are all there.
+  virtual std::unique_ptr<Backend> make_child(const GroupOptions& options) = 0;
 };
 
 }  // namespace reigen::comm

@@ -1,5 +1,8 @@
 #include "reigen/comm/communicator.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "comm/engine.h"
@@ -29,6 +32,7 @@ struct Communicator::Impl {
   std::string backend_name;
   std::shared_ptr<Engine> engine;  // null in a group of one
   std::exception_ptr ended;        // of a group of one
+  int splits = 0;                  // so far: every rank counts alike
 
   ~Impl() {
     if (engine) engine->shut_down();
@@ -66,6 +70,40 @@ Communicator::Communicator(const GroupOptions& options) : impl_(std::make_shared
   impl_->engine = std::make_shared<Engine>(std::move(backend), options.name, options.rank, options.size);
   base::log_info("group \"{}\": rank {} of {}, backend {}", options.name, options.rank, options.size,
                  impl_->backend_name);
+}
+
+Communicator::Communicator(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+std::optional<Communicator> Communicator::split(int color, int key) const {
+  struct Wish {
+    std::int64_t color;
+    std::int64_t key;
+  };
+  const int p = size();
+  const Wish mine{color, key};
+  std::vector<Wish> wishes(static_cast<std::size_t>(p));
+  impl_->submit({OperationKind::kAllGather, &mine, wishes.data(), 2, DataType::kInt64, ReduceOp::kSum, 0, {}},
+                {.tag = "split"});
+  const int number = impl_->splits++;
+  if (color < 0) return std::nullopt;
+  std::vector<int> members;
+  for (int q = 0; q < p; ++q) {
+    if (wishes[static_cast<std::size_t>(q)].color == color) members.push_back(q);
+  }
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
+  });
+  auto child = std::make_shared<Impl>();
+  child->options = impl_->options;
+  child->options.name = fmt::format("{}/{}.{}", name(), number, color);
+  child->options.size = static_cast<int>(members.size());
+  child->options.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
+  child->backend_name = impl_->backend_name;
+  if (impl_->engine) {
+    child->engine = std::make_shared<Engine>(impl_->engine->backend().make_child(child->options), child->options.name,
+                                             child->options.rank, child->options.size);
+  }
+  return Communicator(std::move(child));
 }
 
 int Communicator::rank() const { return impl_->options.rank; }

@@ -455,6 +455,57 @@ TEST_P(CommunicatorContract, TwoGroupsDoNotMeet) {
   });
 }
 
+TEST_P(CommunicatorContract, SplitMakesGroupsByColourInTheOrderOfKeys) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    const int color = r.rank() % 2;
+    auto part = world.split(color, -r.rank());  // reversed
+    ASSERT_TRUE(part.has_value());
+    const int members = (r.size() + 1 - color) / 2;
+    EXPECT_EQ(part->size(), members);
+    EXPECT_EQ(part->rank(), members - 1 - r.rank() / 2);
+    std::vector<std::int32_t> ranks(static_cast<std::size_t>(members));
+    const std::int32_t own = r.rank();
+    part->all_gather(&own, ranks.data(), 1, DataType::kInt32);
+    for (int i = 0; i < members; ++i) EXPECT_EQ(ranks[static_cast<std::size_t>(i)], 2 * (members - 1 - i) + color);
+    const auto none = world.split(r.rank() == 0 ? 3 : -1);
+    EXPECT_EQ(none.has_value(), r.rank() == 0);
+    world.barrier();
+  });
+}
+
+TEST_P(CommunicatorContract, OverlappingGroupsInFlightDoNotDisturbEachOther) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    auto halves = world.split(r.rank() % 2);
+    auto reversed = world.split(0, -r.rank());
+    for (int round = 0; round < 40; ++round) {
+      const std::size_t count = round % 3 == 0 ? 20 : 20000;
+      TestBuffer<float> a(world, count, round % 4 == 3);
+      TestBuffer<float> b(world, count, round % 4 == 2);
+      TestBuffer<float> c(world, count, false);
+      for (std::size_t i = 0; i < count; ++i) {
+        a[i] = static_cast<float>(r.rank() + 1);
+        b[i] = 1.0f;
+        c[i] = static_cast<float>(r.rank());
+      }
+      const comm::CallOptions async{.async = true};
+      const Work wa = world.all_reduce(a.data(), a.data(), count, DataType::kFloat32, ReduceOp::kSum, async);
+      const Work wb = halves->all_reduce(b.data(), b.data(), count, DataType::kFloat32, ReduceOp::kSum, async);
+      const Work wc = reversed->broadcast(c.data(), count, DataType::kFloat32, 0, async);
+      if ((r.rank() + round) % 2 == 0) wc.wait();
+      wb.wait();
+      wa.wait();
+      wc.wait();
+      for (const std::size_t i : {std::size_t{0}, count / 2, count - 1}) {
+        ASSERT_EQ(a[i], static_cast<float>(r.size() * (r.size() + 1) / 2));
+        ASSERT_EQ(b[i], static_cast<float>(halves->size()));
+        ASSERT_EQ(c[i], static_cast<float>(r.size() - 1));
+      }
+    }
+  });
+}
+
 TEST_P(CommunicatorContract, BadArgumentsAreRefusedBeforeAnythingMoves) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "reigen/comm/types.h"
@@ -99,6 +100,11 @@ class Communicator {
   // Returns when every rank has called it.
   Work barrier(const CallOptions& options = {});
 
+  // A new group of the ranks that give the same colour, in the order of (key, rank); nothing for a negative colour.
+  // Collective and blocking: every rank of this group calls it, as any operation in the same order. Memory from
+  // allocate() of this group is as good in the new one. The groups are independent: calls of both may be in flight.
+  std::optional<Communicator> split(int color, int key = 0) const;
+
   // Memory that every rank of this machine can reach, aligned to 64 bytes and zeroed: operations on it copy nothing.
   // Local call; freed when the last owner drops it. May outlive the communicator. Throws IoError (71) when there is no
   // more.
@@ -112,6 +118,8 @@ class Communicator {
 
  private:
   struct Impl;
+  explicit Communicator(std::shared_ptr<Impl> impl);
+
   std::shared_ptr<Impl> impl_;
 };
 

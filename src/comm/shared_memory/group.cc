@@ -54,8 +54,8 @@ std::string describe(const Descriptor& d) {
   return text;
 }
 
-Group::Group(const GroupOptions& options)
-    : options_(options), heap_(std::make_shared<Heap>()), peers_(static_cast<std::size_t>(options.size)) {
+Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap)
+    : options_(options), heap_(std::move(heap)), peers_(static_cast<std::size_t>(options.size)) {
   auto& own = peers_[static_cast<std::size_t>(rank())];
   own.segment = Segment::create((sizeof(RankPage) + 4095) / 4096 * 4096);
   own.page = new (own.segment->data()) RankPage;

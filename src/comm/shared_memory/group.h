@@ -25,7 +25,7 @@ class Group {
  public:
   // Blocks until all ranks have mapped each other's pages. Throws Timeout naming who did not come, BackendError when
   // ranks cannot reach each other's memory.
-  explicit Group(const GroupOptions& options);
+  Group(const GroupOptions& options, std::shared_ptr<Heap> heap);
   ~Group();
   Group(const Group&) = delete;  // other ranks hold its page
   Group& operator=(const Group&) = delete;

@@ -9,7 +9,7 @@ namespace {
 
 class SharedMemoryBackend : public Backend {
  public:
-  explicit SharedMemoryBackend(const GroupOptions& options) : group_(options) {}
+  SharedMemoryBackend(const GroupOptions& options, std::shared_ptr<Heap> heap) : group_(options, std::move(heap)) {}
 
   const std::string& name() const override { return name_; }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
@@ -28,6 +28,9 @@ class SharedMemoryBackend : public Backend {
   void leave() override { group_.leave(); }
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.heap().allocate(bytes); }
+  std::unique_ptr<Backend> make_child(const GroupOptions& options) override {
+    return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this());
+  }
 
  private:
   const std::string name_ = "shared_memory";
@@ -38,7 +41,7 @@ class SharedMemoryBackend : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
-  return std::make_unique<SharedMemoryBackend>(options);
+  return std::make_unique<SharedMemoryBackend>(options, std::make_shared<Heap>());
 }
 
 }  // namespace reigen::comm::shared_memory
