@@ -84,10 +84,12 @@ std::string overview() {
          "\n"
          "  reigen run -n N [options] [--] program [arguments...]     start N processes of a program\n"
          "  reigen train RECIPE -n N [--section.key value ...]        train a built-in recipe, e.g. mnist\n"
+         "  reigen bench OP -n N [options]                            time an operation between processes, e.g. "
+         "all_reduce\n"
          "  reigen help environment                                   variables that are read and set\n"
          "  reigen version\n"
          "\n"
-         "`reigen run --help` and `reigen train RECIPE --help` list the options.\n";
+         "`reigen run --help`, `reigen train RECIPE --help` and `reigen bench --help` list the options.\n";
 }
 
 int help_command(const Arguments& arguments) {
@@ -98,14 +100,15 @@ int help_command(const Arguments& arguments) {
   const std::string& topic = arguments.front();
   if (topic == "run") return run_command({"--help"});
   if (topic == "train") return train_command({"--help"});
+  if (topic == "bench") return bench_command({"--help"});
   if (topic == "environment") {
     print_environment();
     return 0;
   }
-  const std::string meant = nearest(topic, {"run", "train", "environment"});
+  const std::string meant = nearest(topic, {"run", "train", "bench", "environment"});
   throw InvalidArgument({.what = "no help on this",
                          .got = topic,
-                         .expected = "run, train or environment",
+                         .expected = "run, train, bench or environment",
                          .fix = meant.empty() ? std::string() : "did you mean `reigen help " + meant + "`?"},
                         ExitCode::kUsage);
 }

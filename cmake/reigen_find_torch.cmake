@@ -1,5 +1,5 @@
 # Finds LibTorch without its own CMake package, which stops on machines without the CUDA toolkit
-# (docs/decisions/0001-libtorch-without-its-cmake-package.md). Installed beside the package configuration, which uses it too.
+# (docs/decisions/0003-libtorch-without-its-cmake-package.md). Installed beside the package configuration, which uses it too.
 # Order: -DREIGEN_TORCH or Torch_DIR, an importable Python torch. (scripts/setup installs the pinned wheel and passes REIGEN_TORCH.)
 # Sets REIGEN_TORCH, REIGEN_TORCH_VERSION (major.minor) and the target reigen_torch_files; or REIGEN_TORCH_FAULT, a sentence.
 

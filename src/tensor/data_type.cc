@@ -17,11 +17,12 @@ comm::DataType to_data_type(at::ScalarType type) {
     case at::kBFloat16: return comm::DataType::kBfloat16;
     case at::kFloat: return comm::DataType::kFloat32;
     case at::kDouble: return comm::DataType::kFloat64;
+    case at::kBool: return comm::DataType::kBool;
     default: break;
   }
   throw InvalidArgument(Report{.what = "[tensor] this element type cannot be communicated",
                                .got = c10::toString(type),
-                               .expected = "int8, uint8, int16, int32, int64, float16, bfloat16, float32 or float64",
+                               .expected = "int8, uint8, int16, int32, int64, float16, bfloat16, float32, float64 or bool",
                                .fix = "convert the tensor first, for example with .to(torch::kFloat32)"});
 }
 
@@ -36,6 +37,7 @@ at::ScalarType to_scalar_type(comm::DataType type) {
     case comm::DataType::kBfloat16: return at::kBFloat16;
     case comm::DataType::kFloat32: return at::kFloat;
     case comm::DataType::kFloat64: return at::kDouble;
+    case comm::DataType::kBool: return at::kBool;
   }
   throw InvalidArgument(fmt::format("[tensor] {} is not a data type", static_cast<int>(type)));
 }

@@ -1,5 +1,5 @@
 // The comparison behind `reigen bench --check` finds nothing in right results, and one wrong element in others.
-#include "reigen_bench_check.h"
+#include "bench/check.h"
 
 #include <gtest/gtest.h>
 

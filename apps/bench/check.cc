@@ -1,0 +1,171 @@
+#include "bench/check.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace reigen::apps::bench {
+
+namespace {
+
+using comm::DataType;
+using comm::ReduceOp;
+
+std::uint64_t mix(std::uint64_t value) {
+  value += 0x9e3779b97f4a7c15U;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
+  return value ^ (value >> 29);
+}
+
+std::int64_t below(std::uint64_t hash, int limit) {
+  return static_cast<std::int64_t>(hash % static_cast<std::uint64_t>(limit));
+}
+
+// Element `index` of rank `rank`'s input: small whole numbers whose reduction every type holds exactly.
+std::int64_t input_value(const Problem& problem, int rank, std::size_t index) {
+  const std::uint64_t of_index = mix(index);
+  const std::uint64_t of_both = mix(of_index + static_cast<std::uint64_t>(rank));
+  if (problem.type == DataType::kBool) return static_cast<std::int64_t>(of_both & 1);
+  if (!traits_of(problem.operation).reduces) return below(of_both, 100);
+  const auto ranks = static_cast<std::uint64_t>(problem.ranks);
+  switch (problem.op) {
+    case ReduceOp::kSum: return below(of_both, 1 + std::clamp(256 / problem.ranks, 1, 4));  // bfloat16 ends at 256
+    case ReduceOp::kProd: return (of_index + static_cast<std::uint64_t>(rank)) % ranks < 3 ? 2 : 1;  // three twos
+    case ReduceOp::kAvg: {  // a mean of 1 above what depends on the index
+      const bool last_of_odd = rank % 2 == 0 && rank + 1 == problem.ranks;
+      return below(of_index, 4) + (last_of_odd ? 1 : 2 * (rank % 2));
+    }
+    default: return below(of_both, 100);
+  }
+}
+
+std::int64_t combine(ReduceOp op, bool is_bool, std::int64_t a, std::int64_t b) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg: return is_bool ? a | b : a + b;
+    case ReduceOp::kProd: return a * b;
+    case ReduceOp::kMin: return std::min(a, b);
+    case ReduceOp::kMax: return std::max(a, b);
+    case ReduceOp::kBand: return a & b;
+    case ReduceOp::kBor: return a | b;
+    case ReduceOp::kBxor: return a ^ b;
+  }
+  return a;
+}
+
+std::int64_t reduced_value(const Problem& problem, std::size_t index) {
+  std::int64_t value = input_value(problem, 0, index);
+  for (int rank = 1; rank < problem.ranks; ++rank) {
+    value = combine(problem.op, problem.type == DataType::kBool, value, input_value(problem, rank, index));
+  }
+  return problem.op == ReduceOp::kAvg ? value / problem.ranks : value;
+}
+
+// Element `index` of this rank's output: the formulas of communicator.h.
+std::int64_t output_value(const Problem& problem, std::size_t index) {
+  const std::size_t mine = static_cast<std::size_t>(problem.rank) * problem.count;
+  const auto owner = static_cast<int>(index / problem.count);
+  switch (problem.operation) {
+    case Operation::kAllReduce:
+    case Operation::kReduce: return reduced_value(problem, index);
+    case Operation::kReduceScatter: return reduced_value(problem, mine + index);
+    case Operation::kAllGather:
+    case Operation::kGather: return input_value(problem, owner, index % problem.count);
+    case Operation::kScatter: return input_value(problem, problem.root, mine + index);
+    case Operation::kAllToAll: return input_value(problem, owner, mine + index % problem.count);
+    default: return input_value(problem, problem.root, index);
+  }
+}
+
+// A whole number of 0 to 2047 as an IEEE half: exact.
+std::uint16_t half_of(std::uint32_t value) {
+  if (value == 0) return 0;
+  const auto exponent = static_cast<std::uint32_t>(std::bit_width(value)) - 1;
+  const std::uint32_t fraction = (value << (10 - exponent)) & 0x3ff;
+  return static_cast<std::uint16_t>(((exponent + 15) << 10) | fraction);
+}
+
+template <typename T>
+void store(T value, std::byte* at) {
+  std::memcpy(at, &value, sizeof value);
+}
+
+void encode(DataType type, std::int64_t value, std::byte* at) {
+  switch (type) {
+    case DataType::kBool:
+    case DataType::kInt8:
+    case DataType::kUint8: return store(static_cast<std::uint8_t>(value), at);  // wraps, as the reductions do
+    case DataType::kInt16: return store(static_cast<std::uint16_t>(value), at);
+    case DataType::kInt32: return store(static_cast<std::uint32_t>(value), at);
+    case DataType::kInt64: return store(value, at);
+    case DataType::kFloat16: return store(half_of(static_cast<std::uint32_t>(value)), at);
+    case DataType::kBfloat16: {
+      const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+      return store(static_cast<std::uint16_t>(bits >> 16), at);
+    }
+    case DataType::kFloat32: return store(static_cast<float>(value), at);
+    case DataType::kFloat64: return store(static_cast<double>(value), at);
+  }
+}
+
+bool holds(DataType type, std::int64_t value, const std::byte* at) {
+  std::array<std::byte, 8> wanted;
+  encode(type, value, wanted.data());
+  return std::memcmp(wanted.data(), at, comm::size_of(type)) == 0;
+}
+
+bool is_receiver_of_broadcast(const Problem& problem) {
+  return problem.operation == Operation::kBroadcast && problem.rank != problem.root;
+}
+
+}  // namespace
+
+void fill(const Problem& problem, const Place& place) {
+  const std::size_t size = comm::size_of(problem.type);
+  if (place.output != nullptr) std::memset(place.output, 0xa5, problem.output_count() * size);
+  if (is_receiver_of_broadcast(problem)) {
+    std::memset(place.input, 0xa5, problem.count * size);
+    return;
+  }
+  for (std::size_t i = 0; i < problem.input_count(); ++i) {
+    encode(problem.type, input_value(problem, problem.rank, i), place.input + i * size);
+  }
+}
+
+std::size_t count_wrong(const Problem& problem, const Place& place) {
+  const std::size_t size = comm::size_of(problem.type);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < problem.output_count(); ++i) {
+    if (!holds(problem.type, output_value(problem, i), place.output + i * size)) ++wrong;
+  }
+  if (is_receiver_of_broadcast(problem)) {
+    for (std::size_t i = 0; i < problem.count; ++i) {
+      if (!holds(problem.type, output_value(problem, i), place.input + i * size)) ++wrong;
+    }
+    return wrong;
+  }
+  if (problem.in_place) return wrong;
+  for (std::size_t i = 0; i < problem.input_count(); ++i) {
+    if (!holds(problem.type, input_value(problem, problem.rank, i), place.input + i * size)) ++wrong;
+  }
+  return wrong;
+}
+
+std::size_t count_wrong_barrier(Communicator& world) {
+  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
+  std::array<std::int64_t, 2> mine{};
+  mine[0] = now();
+  world.barrier();
+  mine[1] = now();
+  std::vector<std::array<std::int64_t, 2>> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(mine.data(), all.data(), 2, DataType::kInt64);
+  std::int64_t last_came = mine[0];
+  for (const auto& times : all) last_came = std::max(last_came, times[0]);
+  return mine[1] < last_came ? 1 : 0;
+}
+
+}  // namespace reigen::apps::bench

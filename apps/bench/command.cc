@@ -1,0 +1,122 @@
+// reigen bench: times one operation. Started alone it starts its ranks first; under a launcher it is one of them.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+
+#include "base/check.h"
+#include "bench/measure.h"
+#include "bench/memory.h"
+#include "bench/options.h"
+#include "bench/report.h"
+#include "reigen/base/bytes.h"
+#include "reigen/base/error.h"
+#include "reigen/format/atomic_file.h"
+#include "reigen/launch/environment.h"
+#include "reigen/launch/job.h"
+#include "reigen/runtime/init.h"
+#include "reigen_commands.h"
+
+namespace reigen::apps::bench {
+
+namespace {
+
+constexpr int kDefaultRanks = 2;
+
+// The buffers, and those of the bound.
+std::size_t memory_of_rank(const std::vector<Problem>& problems, bool cold) {
+  std::size_t most = 0;
+  for (const Problem& problem : problems) {
+    const std::size_t place = place_bytes(problem) + 2 * problem.bytes();
+    most = std::max(most, place * slots_of(std::max<std::size_t>(place, 4 * kKiB), cold));
+  }
+  return 64 * kMiB + most;
+}
+
+int start_ranks(const Arguments& arguments, const BenchOptions& options, int ranks) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) throw IoError("cannot find this program: readlink /proc/self/exe: " + error.message());
+  launch::JobOptions job;
+  job.command = {self.string(), "bench"};
+  job.command.insert(job.command.end(), arguments.begin(), arguments.end());
+  job.ranks = ranks;
+  job.prefix = "none";
+  job.memory_per_rank = memory_of_rank(problems_of(options, ranks, 0), options.cold);
+  return launch::run_job(job).exit_code;
+}
+
+// "Rank  0 Pid  12345 on   hostname", as nccl-tests has it.
+std::vector<std::string> describe_ranks(Communicator& world) {
+  constexpr std::size_t kWidth = 96;
+  std::array<char, 64> host{};
+  REIGEN_SYSCALL(::gethostname(host.data(), host.size() - 1));
+  std::string mine = fmt::format(" Rank {:>2} Pid {:>6} on {:>10}", world.rank(), ::getpid(), host.data());
+  mine.resize(kWidth, '\0');
+  std::string all(kWidth * static_cast<std::size_t>(world.size()), '\0');
+  world.all_gather(mine.data(), all.data(), kWidth, comm::DataType::kUint8);
+  std::vector<std::string> ranks;
+  for (std::size_t at = 0; at < all.size(); at += kWidth) ranks.emplace_back(all.c_str() + at);
+  return ranks;
+}
+
+int be_rank(const BenchOptions& options) {
+  Communicator world = init({.backend = options.backend});
+  const bool prints = world.rank() == 0;
+  std::optional<format::AtomicFile> json;  // before the work: a folder that is not there should not cost a run
+  if (prints && !options.json.empty()) json.emplace(options.json);
+  const std::vector<std::string> ranks = describe_ranks(world);
+  if (prints) print_header(world, options, ranks);
+  const std::vector<Problem> problems = problems_of(options, world.size(), world.rank());
+  const std::shared_ptr<std::byte> memory = allocate_for(world, problems, options);
+  std::vector<Row> rows;
+  for (const Problem& problem : problems) {
+    rows.push_back(measure(world, problem, options, memory.get()));
+    if (prints) print_row(rows.back());
+  }
+  if (!prints) return 0;  // one rank tells the result: a second failure would end the first while it prints
+  print_footer(rows);
+  if (json) {
+    const std::string text = to_json(rows, world.backend());
+    json->write(std::as_bytes(std::span(text)));
+    json->commit();
+  }
+  const bool wrong = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.wrong.value_or(0) > 0; });
+  return wrong ? 1 : 0;
+}
+
+int run_bench(const Arguments& arguments) {
+  const std::optional<BenchOptions> options = parse_bench_options(arguments);
+  if (!options) return 0;
+  const launch::Environment environment = launch::detect_environment();
+  const bool started = environment.world_size > 1;
+  const int ranks = started ? environment.world_size : options->ranks.value_or(kDefaultRanks);
+  problems_of(*options, ranks, 0);  // refuses a root that is not there, before any rank is started
+  if (started && options->ranks.value_or(ranks) != ranks) {
+    throw InvalidArgument({.what = "-n is not the number of ranks that are there",
+                           .got = fmt::format("-n {}", *options->ranks),
+                           .expected = fmt::format("{} ({} started them)", ranks, environment.source),
+                           .fix = "leave -n out"},
+                          ExitCode::kUsage);
+  }
+  if (!started && ranks > 1) return start_ranks(arguments, *options, ranks);
+  return be_rank(*options);
+}
+
+}  // namespace
+
+}  // namespace reigen::apps::bench
+
+namespace reigen::apps {
+
+int bench_command(const Arguments& arguments) { return bench::run_bench(arguments); }
+
+}  // namespace reigen::apps

@@ -1,0 +1,123 @@
+#include "bench/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "bench/bound.h"
+#include "bench/check.h"
+#include "bench/memory.h"
+#include "bench/statistics.h"
+
+namespace reigen::apps::bench {
+
+namespace {
+
+constexpr double kSecondsOfSize = 0.5;
+
+// Calls in turn on the buffers of one size.
+class Caller {
+ public:
+  Caller(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory)
+      : world_(world), problem_(problem) {
+    const std::size_t stride = place_bytes(problem);
+    const std::size_t slots = slots_of(stride, options.cold);
+    for (std::size_t i = 0; i < slots; ++i) places_.push_back(place_at(problem, memory + i * stride));
+    for (const Place& place : places_) fill(problem, place);
+  }
+
+  std::size_t check() {
+    std::size_t mine = 0;
+    if (problem_.operation == Operation::kBarrier) {
+      mine = count_wrong_barrier(world_);
+    } else {
+      call(world_, problem_, places_.front());
+      mine = count_wrong(problem_, places_.front());
+    }
+    const auto wrong = static_cast<std::int64_t>(mine);
+    std::int64_t all = 0;
+    world_.all_reduce(&wrong, &all, 1, comm::DataType::kInt64, comm::ReduceOp::kSum);
+    return static_cast<std::size_t>(all);
+  }
+
+  // Seconds of one call on this rank.
+  double time_one() {
+    const Place& place = places_[next_];
+    next_ = next_ + 1 == places_.size() ? 0 : next_ + 1;
+    if (traits_of(problem_.operation).rooted) world_.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    call(world_, problem_, place);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+ private:
+  Communicator& world_;
+  const Problem& problem_;
+  std::vector<Place> places_;
+  std::size_t next_ = 0;
+};
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::size_t agree(Communicator& world, double wanted) {
+  auto value = static_cast<std::int64_t>(wanted);
+  world.broadcast(&value, 1, comm::DataType::kInt64, 0);
+  return static_cast<std::size_t>(value);
+}
+
+// Warms up, and says how many iterations take half a second: the same number on every rank.
+std::size_t warm_up(Communicator& world, Caller& caller, const BenchOptions& options) {
+  const int probes = options.iterations == 0 ? std::max(1, options.warmup) : options.warmup;
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < probes; ++i) {
+    const double begin = now();
+    caller.time_one();
+    least = std::min(least, now() - begin);
+  }
+  if (options.iterations > 0) return static_cast<std::size_t>(options.iterations);
+  return agree(world, std::clamp(kSecondsOfSize / std::max(least, 1e-9), 5.0, 20000.0));
+}
+
+// This rank's seconds of each iteration. On a busy machine they may take far longer than the warm-up promised: then
+// rank 0 stops at twice the time, after a tenth of them or more.
+std::vector<double> time_iterations(Communicator& world, Caller& caller, const BenchOptions& options) {
+  const std::size_t wanted = warm_up(world, caller, options);
+  const std::size_t part = options.iterations > 0 ? wanted : std::max<std::size_t>(5, wanted / 10);
+  std::vector<double> times;
+  times.reserve(wanted);
+  const double begin = now();
+  while (times.size() < wanted) {
+    const std::size_t end = std::min(wanted, times.size() + part);
+    while (times.size() < end) times.push_back(caller.time_one());
+    if (end < wanted && agree(world, now() - begin > 2 * kSecondsOfSize ? 1 : 0) == 1) break;
+  }
+  return times;
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> allocate_for(Communicator& world, const std::vector<Problem>& problems,
+                                        const BenchOptions& options) {
+  std::size_t bytes = 64;
+  for (const Problem& problem : problems) {
+    bytes = std::max(bytes, place_bytes(problem) * slots_of(place_bytes(problem), options.cold));
+  }
+  if (options.foreign) return allocate_private(bytes);
+  return std::static_pointer_cast<std::byte>(world.allocate(bytes));
+}
+
+Row measure(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory) {
+  Row row{.problem = problem};
+  Caller caller(world, problem, options, memory);
+  if (options.check) row.wrong = caller.check();
+  const std::vector<double> slowest = slowest_of_ranks(world, time_iterations(world, caller, options));
+  row.p50 = quantile(slowest, 0.5);
+  row.p99 = quantile(slowest, 0.99);
+  row.least = quantile(slowest, 0);
+  row.bound = measure_bound(world, problem, options.cold);
+  return row;
+}
+
+}  // namespace reigen::apps::bench

@@ -1,0 +1,151 @@
+#include "bench/operation.h"
+
+#include <algorithm>
+#include <array>
+
+namespace reigen::apps::bench {
+
+namespace {
+
+constexpr std::array kOperations = {
+    OperationTraits{Operation::kAllReduce, "all_reduce", true, false, false},
+    OperationTraits{Operation::kReduceScatter, "reduce_scatter", true, false, true},
+    OperationTraits{Operation::kAllGather, "all_gather", false, false, true},
+    OperationTraits{Operation::kBroadcast, "broadcast", false, true, false},
+    OperationTraits{Operation::kReduce, "reduce", true, true, false},
+    OperationTraits{Operation::kGather, "gather", false, true, true},
+    OperationTraits{Operation::kScatter, "scatter", false, true, true},
+    OperationTraits{Operation::kAllToAll, "all_to_all", false, false, true},
+    OperationTraits{Operation::kBarrier, "barrier", false, false, false},
+};
+
+std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Bytes of input and output on the rank that has most of them: the root's where there is one.
+std::size_t largest_input(const Problem& problem) {
+  Problem root = problem;
+  root.rank = problem.root;
+  return root.input_count() * comm::size_of(problem.type);
+}
+
+std::size_t largest_output(const Problem& problem) {
+  Problem root = problem;
+  root.rank = problem.root;
+  return root.output_count() * comm::size_of(problem.type);
+}
+
+}  // namespace
+
+const OperationTraits* find_operation(const std::string& name) {
+  const auto* found = std::find_if(kOperations.begin(), kOperations.end(),
+                                   [&](const OperationTraits& traits) { return traits.name == name; });
+  return found == kOperations.end() ? nullptr : found;
+}
+
+const OperationTraits& traits_of(Operation operation) { return kOperations[static_cast<std::size_t>(operation)]; }
+
+std::vector<std::string> operation_names() {
+  std::vector<std::string> names;
+  for (const OperationTraits& traits : kOperations) names.emplace_back(traits.name);
+  return names;
+}
+
+double bus_factor(Operation operation, int ranks) {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  switch (operation) {
+    case Operation::kAllReduce: return 2 * others;
+    case Operation::kReduceScatter:
+    case Operation::kAllGather:
+    case Operation::kAllToAll:
+    case Operation::kGather:
+    case Operation::kScatter: return others;
+    case Operation::kBroadcast:
+    case Operation::kReduce: return 1;
+    case Operation::kBarrier: return 0;
+  }
+  return 0;
+}
+
+std::size_t Problem::input_count() const {
+  switch (operation) {
+    case Operation::kReduceScatter:
+    case Operation::kAllToAll: return whole();
+    case Operation::kScatter: return rank == root ? whole() : 0;
+    case Operation::kBarrier: return 0;
+    default: return count;
+  }
+}
+
+std::size_t Problem::output_count() const {
+  switch (operation) {
+    case Operation::kAllGather:
+    case Operation::kAllToAll: return whole();
+    case Operation::kGather:
+    case Operation::kReduce: return rank == root ? whole() : 0;
+    case Operation::kBroadcast:  // has one buffer, the input
+    case Operation::kBarrier: return 0;
+    default: return count;
+  }
+}
+
+Traffic least_traffic(const Problem& problem) {
+  const auto whole = static_cast<double>(problem.bytes());
+  const double block = whole / problem.ranks;
+  const double own = problem.in_place ? block : 0;  // lies where it must be
+  switch (problem.operation) {
+    case Operation::kAllReduce: return {whole, whole};
+    case Operation::kReduceScatter:
+    case Operation::kReduce: return {whole, block};
+    case Operation::kAllGather: return {whole - own, whole - own};
+    case Operation::kAllToAll: return {whole, whole};
+    case Operation::kBroadcast: return {whole - block, whole - block};
+    case Operation::kGather:
+    case Operation::kScatter: return {block - own / problem.ranks, block - own / problem.ranks};
+    case Operation::kBarrier: return {};
+  }
+  return {};
+}
+
+std::size_t place_bytes(const Problem& problem) {
+  const std::size_t input = round_up(largest_input(problem));
+  const std::size_t output = round_up(largest_output(problem));
+  return problem.in_place ? std::max(input, output) : input + output;
+}
+
+Place place_at(const Problem& problem, std::byte* begin) {
+  const std::size_t size = comm::size_of(problem.type);
+  std::byte* const own_block = begin + static_cast<std::size_t>(problem.rank) * problem.count * size;
+  const bool is_root = problem.rank == problem.root;
+  if (!problem.in_place || problem.operation == Operation::kBroadcast) {
+    Place place{begin, begin + round_up(largest_input(problem))};
+    if (problem.input_count() == 0) place.input = nullptr;
+    if (problem.output_count() == 0) place.output = nullptr;
+    return place;
+  }
+  switch (problem.operation) {
+    case Operation::kReduceScatter: return {begin, own_block};
+    case Operation::kAllGather: return {own_block, begin};
+    case Operation::kReduce: return {begin, is_root ? begin : nullptr};
+    case Operation::kGather: return {own_block, is_root ? begin : nullptr};
+    case Operation::kScatter: return {is_root ? begin : nullptr, own_block};
+    default: return {begin, begin};
+  }
+}
+
+void call(Communicator& world, const Problem& problem, const Place& place) {
+  const std::size_t count = problem.count;
+  const comm::DataType type = problem.type;
+  switch (problem.operation) {
+    case Operation::kAllReduce: world.all_reduce(place.input, place.output, count, type, problem.op); return;
+    case Operation::kReduceScatter: world.reduce_scatter(place.input, place.output, count, type, problem.op); return;
+    case Operation::kAllGather: world.all_gather(place.input, place.output, count, type); return;
+    case Operation::kBroadcast: world.broadcast(place.input, count, type, problem.root); return;
+    case Operation::kReduce: world.reduce(place.input, place.output, count, type, problem.op, problem.root); return;
+    case Operation::kGather: world.gather(place.input, place.output, count, type, problem.root); return;
+    case Operation::kScatter: world.scatter(place.input, place.output, count, type, problem.root); return;
+    case Operation::kAllToAll: world.all_to_all(place.input, place.output, count, type); return;
+    case Operation::kBarrier: world.barrier(); return;
+  }
+}
+
+}  // namespace reigen::apps::bench

@@ -1,0 +1,87 @@
+// What `reigen bench` knows about each operation: names, shapes, the least traffic, and how it is called. Values and
+// free functions; thread rule: the communicator's.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+
+namespace reigen::apps::bench {
+
+enum class Operation {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kReduce,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kBarrier
+};
+
+struct OperationTraits {
+  Operation operation;
+  const char* name;
+  bool reduces;  // has a redop
+  bool rooted;   // has a root; ranks may leave early, so iterations are kept apart by barriers
+  bool blocks;   // its size is that of P blocks, one a rank
+};
+
+// Null when there is none of this name.
+const OperationTraits* find_operation(const std::string& name);
+const OperationTraits& traits_of(Operation operation);
+std::vector<std::string> operation_names();
+
+// busbw = algbw x this (nccl-tests' definition).
+double bus_factor(Operation operation, int ranks);
+
+// One operation of one size on this rank.
+struct Problem {
+  Operation operation = Operation::kAllReduce;
+  int ranks = 1;
+  int rank = 0;
+  int root = 0;
+  bool in_place = false;
+  comm::DataType type = comm::DataType::kFloat32;
+  comm::ReduceOp op = comm::ReduceOp::kSum;
+  std::size_t count = 0;  // elements as the call counts them: a block for operations on blocks, else the buffer
+
+  std::size_t whole() const { return traits_of(operation).blocks ? count * static_cast<std::size_t>(ranks) : count; }
+  std::size_t bytes() const { return whole() * comm::size_of(type); }  // the `size` column
+  std::size_t input_count() const;                                     // elements that this rank gives
+  std::size_t output_count() const;                                    // elements that this rank gets
+};
+
+// Bytes that a rank must read and write at least, the work of all ranks being shared evenly. N: bytes(), P: ranks.
+//
+//   operation        read         written      in place
+//   all_reduce       N            N            the same
+//   reduce_scatter   N            N/P          the same
+//   reduce           N            N/P          the same
+//   all_gather       N            N            N - N/P of both
+//   all_to_all       N            N            never
+//   broadcast        N (P-1)/P    N (P-1)/P    always
+//   gather, scatter  N/P          N/P          N (P-1)/P^2 of both
+//   barrier          0            0
+struct Traffic {
+  double read = 0;
+  double written = 0;
+};
+Traffic least_traffic(const Problem& problem);
+
+// Where this rank's input and output lie. In place they overlap as the operation's header says.
+struct Place {
+  std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
+
+// Bytes of one place, the same on every rank; and its pointers inside of that many bytes.
+std::size_t place_bytes(const Problem& problem);
+Place place_at(const Problem& problem, std::byte* begin);
+
+void call(Communicator& world, const Problem& problem, const Place& place);
+
+}  // namespace reigen::apps::bench

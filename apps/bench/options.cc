@@ -1,0 +1,245 @@
+#include "bench/options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+
+#include "reigen/base/bytes.h"
+#include "reigen/base/error.h"
+
+namespace reigen::apps::bench {
+
+namespace {
+
+using comm::DataType;
+using comm::ReduceOp;
+
+struct TypeName {
+  const char* name;
+  DataType type;
+};
+
+// nccl-tests' name of a type stands first.
+constexpr std::array kTypes = {
+    TypeName{"int8", DataType::kInt8},       TypeName{"uint8", DataType::kUint8},
+    TypeName{"int16", DataType::kInt16},     TypeName{"int32", DataType::kInt32},
+    TypeName{"int64", DataType::kInt64},     TypeName{"half", DataType::kFloat16},
+    TypeName{"float16", DataType::kFloat16}, TypeName{"bfloat16", DataType::kBfloat16},
+    TypeName{"float", DataType::kFloat32},   TypeName{"float32", DataType::kFloat32},
+    TypeName{"double", DataType::kFloat64},  TypeName{"float64", DataType::kFloat64},
+    TypeName{"bool", DataType::kBool},
+};
+
+constexpr std::array kOps = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, ReduceOp::kMin,
+                             ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
+
+const std::vector<std::string> kFlags = {"-n",     "-b",         "-e",       "-f",        "-d",        "-o",
+                                         "-r",     "--iters",    "--warmup", "--json",    "--backend", "--check",
+                                         "--cold", "--in-place", "--help",   "--foreign", "-h"};
+
+struct Words {
+  std::string operation;
+  std::string ranks;
+  std::string smallest = "4";
+  std::string largest = "64M";
+  std::string type = "float";
+  std::string op = "sum";
+  long long factor = 4;
+};
+
+[[noreturn]] void refuse(const Report& report) { throw InvalidArgument(report, ExitCode::kUsage); }
+
+[[noreturn]] void refuse_word(const std::string& what, const std::string& got, const std::vector<std::string>& known) {
+  const std::string meant = nearest(got, known);
+  refuse({.what = what,
+          .got = got,
+          .expected = fmt::format("{}", fmt::join(known, ", ")),
+          .fix = meant.empty() ? std::string("take one of them") : "did you mean " + meant + "?"});
+}
+
+struct Formatter : CLI::Formatter {
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return fmt::format("Usage: reigen bench OP [options]\nOP: {}\n", fmt::join(operation_names(), ", "));
+  }
+  std::string make_positionals(const CLI::App*) const override { return {}; }
+};
+
+void add_options(CLI::App& app, Words& words, BenchOptions& options) {
+  app.add_option("OP", words.operation)->required();
+  app.add_option("-n", words.ranks, "processes to start (default 2); cpu: one a core")->type_name("N");
+  app.add_option("-b", words.smallest, "smallest size in bytes: 4, 16K, 64M (default 4)")->type_name("SIZE");
+  app.add_option("-e", words.largest, "largest size (default 64M)")->type_name("SIZE");
+  app.add_option("-f", words.factor, "from one size to the next (default 4)")->type_name("F");
+  app.add_option("-d", words.type, "type, by nccl-tests' name or ours (default float)")->type_name("TYPE");
+  app.add_option("-o", words.op, "reduction (default sum)")->type_name("OP");
+  app.add_option("-r", options.root, "root (default 0)")->type_name("RANK");
+  app.add_option("--iters", options.iterations, "timed iterations (default: half a second, 5 to 20000)")
+      ->type_name("K");
+  app.add_option("--warmup", options.warmup, "iterations before (default 5)")->type_name("K");
+  app.add_option("--json", options.json, "write the rows to FILE too")->type_name("FILE");
+  app.add_option("--backend", options.backend, "auto, self, shared_memory (default auto)")->type_name("B");
+  app.add_flag("--foreign", options.foreign, "memory of the process, not of the communicator");
+  app.add_flag("--check", options.check, "compare every element once, before timing");
+  app.add_flag("--in-place", options.in_place, "input and output are the same memory");
+  app.add_flag("--cold", options.cold, "use buffers in turn that are 64 MiB together");
+}
+
+// The first word that looks like a flag and is none.
+std::string unknown_flag(const Arguments& arguments) {
+  for (const std::string& word : arguments) {
+    const std::string flag = word.substr(0, word.find('='));
+    const bool negative = flag.size() > 1 && flag[0] == '-' && std::isdigit(static_cast<unsigned char>(flag[1])) != 0;
+    if (!flag.starts_with("-") || negative) continue;
+    const bool with_value = !flag.starts_with("--") && flag.size() > 2;  // -n4
+    const std::string name = with_value ? flag.substr(0, 2) : flag;
+    if (std::find(kFlags.begin(), kFlags.end(), name) == kFlags.end()) return flag;
+  }
+  return {};
+}
+
+std::size_t parse_size(const std::string& flag, const std::string& text) {
+  std::size_t size = 0;
+  try {
+    size = parse_bytes(text);
+  } catch (const InvalidArgument&) {
+    refuse({.what = flag + " is not a size in bytes",
+            .got = flag + " " + text,
+            .expected = "4, 16K, 64M or 1G",
+            .fix = "powers of two: 1K is 1024"});
+  }
+  if (size == 0) refuse({.what = flag + " is out of range", .got = flag + " " + text, .expected = "at least 1"});
+  return size;
+}
+
+DataType parse_type(const std::string& text) {
+  std::vector<std::string> names;
+  for (const TypeName& known : kTypes) {
+    if (text == known.name) return known.type;
+    names.emplace_back(known.name);
+  }
+  refuse_word("unknown type", text, names);
+}
+
+ReduceOp parse_op(const std::string& text) {
+  std::vector<std::string> names;
+  for (const ReduceOp op : kOps) {
+    if (text == comm::name_of(op)) return op;
+    names.emplace_back(comm::name_of(op));
+  }
+  refuse_word("unknown reduction", text, names);
+}
+
+void read_words(const Words& words, BenchOptions& options) {
+  const OperationTraits* traits = find_operation(words.operation);
+  if (traits == nullptr) refuse_word("unknown operation", words.operation, operation_names());
+  options.operation = traits->operation;
+  if (!words.ranks.empty()) options.ranks = parse_ranks(words.ranks);
+  options.smallest = parse_size("-b", words.smallest);
+  options.largest = parse_size("-e", words.largest);
+  if (options.smallest > options.largest) {
+    refuse({.what = "-b is larger than -e",
+            .got = fmt::format("-b {} -e {}", words.smallest, words.largest),
+            .expected = "the smallest size, then the largest",
+            .fix = fmt::format("-b {} -e {}", words.largest, words.smallest)});
+  }
+  if (words.factor < 2) {
+    refuse({.what = "-f is out of range",
+            .got = fmt::format("-f {}", words.factor),
+            .expected = "at least 2",
+            .fix = "-f 2 doubles the size each time"});
+  }
+  options.factor = static_cast<std::size_t>(words.factor);
+  options.type = parse_type(words.type);
+  options.op = parse_op(words.op);
+  if (traits->reduces && !comm::is_defined(options.op, options.type)) {
+    refuse({.what = "the reduction is not defined for the type",
+            .got = fmt::format("-o {} -d {}", words.op, words.type),
+            .expected = options.op == ReduceOp::kAvg ? "a number" : "an integer or bool",
+            .fix = options.op == ReduceOp::kAvg ? "-o bor" : "-d int32"});
+  }
+}
+
+void check_counts(const BenchOptions& options, bool iterations_given) {
+  if (iterations_given && options.iterations < 1) {
+    refuse({.what = "--iters is out of range",
+            .got = fmt::format("--iters {}", options.iterations),
+            .expected = "at least 1",
+            .fix = "without it, a size takes half a second"});
+  }
+  if (options.warmup < 0) {
+    refuse({.what = "--warmup is out of range",
+            .got = fmt::format("--warmup {}", options.warmup),
+            .expected = "0 or more"});
+  }
+  if (options.in_place && options.operation == Operation::kAllToAll) {
+    refuse({.what = "all_to_all is never in place",
+            .got = "--in-place",
+            .expected = "two buffers",
+            .fix = "leave it out"});
+  }
+}
+
+}  // namespace
+
+const char* nccl_name_of(DataType type) {
+  for (const TypeName& known : kTypes) {
+    if (known.type == type) return known.name;
+  }
+  return comm::name_of(type);
+}
+
+std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
+  if (const std::string flag = unknown_flag(arguments); !flag.empty()) {
+    const std::string meant = nearest(flag, kFlags);
+    refuse({.what = "unknown option `" + flag + "`",
+            .fix = meant.empty() ? "`reigen bench --help` lists the options" : "did you mean `" + meant + "`?"});
+  }
+  Words words;
+  BenchOptions options;
+  CLI::App app("Times one operation between processes, size after size; rank 0 prints nccl-tests' table.",
+               "reigen bench");
+  app.formatter(std::make_shared<Formatter>());
+  add_options(app, words, options);
+  Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes them from the back
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    refuse({.what = error.what(), .fix = "reigen bench all_reduce -n 2; `reigen bench --help` lists the options"});
+  }
+  read_words(words, options);
+  check_counts(options, app.count("--iters") > 0);
+  return options;
+}
+
+std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int rank) {
+  if (traits_of(options.operation).rooted && (options.root < 0 || options.root >= ranks)) {
+    refuse({.what = "there is no such root",
+            .got = fmt::format("-r {}", options.root),
+            .expected = fmt::format("0 to {}", ranks - 1),
+            .fix = "-r 0"});
+  }
+  Problem problem{.operation = options.operation,
+                  .ranks = ranks,
+                  .rank = rank,
+                  .root = traits_of(options.operation).rooted ? options.root : 0,
+                  .in_place = options.in_place || options.operation == Operation::kBroadcast,
+                  .type = options.type,
+                  .op = options.op};
+  if (options.operation == Operation::kBarrier) return {problem};
+  const auto blocks = static_cast<std::size_t>(traits_of(options.operation).blocks ? ranks : 1);
+  std::vector<Problem> problems;
+  for (std::size_t size = options.smallest;; size *= options.factor) {
+    problem.count = std::max<std::size_t>(1, size / (blocks * comm::size_of(options.type)));
+    if (problems.empty() || problems.back().count != problem.count) problems.push_back(problem);
+    if (size > options.largest / options.factor) return problems;
+  }
+}
+
+}  // namespace reigen::apps::bench

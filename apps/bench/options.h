@@ -1,0 +1,43 @@
+// The command line of `reigen bench`. Thread rule: values.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/operation.h"
+#include "reigen_commands.h"
+
+namespace reigen::apps::bench {
+
+struct BenchOptions {
+  Operation operation = Operation::kAllReduce;
+  std::optional<int> ranks;  // -n, if given
+  std::size_t smallest = 4;
+  std::size_t largest = 0;
+  std::size_t factor = 4;
+  comm::DataType type = comm::DataType::kFloat32;
+  comm::ReduceOp op = comm::ReduceOp::kSum;
+  int root = 0;
+  int iterations = 0;  // 0: as many as take half a second
+  int warmup = 5;
+  std::string json;
+  std::string backend = "auto";
+  bool foreign = false;
+  bool check = false;
+  bool cold = false;
+  bool in_place = false;
+};
+
+// Empty: --help, which is printed then. Throws InvalidArgument (2) for what no number of ranks makes right.
+std::optional<BenchOptions> parse_bench_options(const Arguments& arguments);
+
+// One problem a size, smallest first; sizes are rounded to whole elements, at least one a block. Throws InvalidArgument
+// (2) when there is no such root.
+std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int rank);
+
+// nccl-tests' name of the type: float, double, half, and ours for the others.
+const char* nccl_name_of(comm::DataType type);
+
+}  // namespace reigen::apps::bench
