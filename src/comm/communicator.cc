@@ -22,7 +22,8 @@ void check_options(const GroupOptions& o) {
                "unknown backend\n  got: \"{}\"   expected: auto, self or shared_memory", o.backend);
   REIGEN_CHECK(o.backend != "self" || o.size == 1, "the backend \"self\" is for a group of one\n  got: size {}",
                o.size);
-  REIGEN_CHECK(o.size == 1 || o.store != nullptr, "a group of {} ranks needs a store to find each other", o.size);
+  REIGEN_CHECK((o.size == 1 && o.backend != "shared_memory") || o.store != nullptr,
+               "a group of {} ranks needs a store to find each other", o.size);
 }
 
 }  // namespace

@@ -89,7 +89,8 @@ std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
   }
   if (drive_mutex_.try_lock()) {
     std::lock_guard drive(drive_mutex_, std::adopt_lock);
-    drive_once();
+    while (drive_once()) {
+    }
   } else {
     backend_->wake();  // the driver may sleep: let it post this call too
   }
@@ -220,7 +221,9 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
 void Engine::poll() {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   if (!drive.owns_lock()) return;
-  if (!drive_once() && Deadline::Clock::now() - last_look_ > kSleepSlice) look_after_peers();
+  bool moved = false;
+  while (drive_once()) moved = true;  // what completes may let the next call be announced
+  if (!moved && Deadline::Clock::now() - last_look_ > kSleepSlice) look_after_peers();
 }
 
 // The driver may be copying into a caller's buffer: it must have stopped before the caller is told that it is over.

@@ -56,8 +56,12 @@ bool is_defined(ReduceOp op, DataType type) {
     case ReduceOp::kBor:
     case ReduceOp::kBxor: return !floating;
     case ReduceOp::kAvg: return type != DataType::kBool;
-    default: return true;
+    case ReduceOp::kSum:
+    case ReduceOp::kProd:
+    case ReduceOp::kMin:
+    case ReduceOp::kMax: return true;
   }
+  return false;
 }
 
 }  // namespace reigen::comm

@@ -404,6 +404,38 @@ TEST_P(CommunicatorContract, ASumOfWhatWasGatheredWaitsForTheGather) {
   });
 }
 
+// The sum of a foreign input comes through the staging area and is copied out at the end, when others may be done.
+TEST_P(CommunicatorContract, WhatIsCopiedOutLateIsNotReadEarly) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 70001;
+    const auto p = static_cast<std::size_t>(r.size());
+    const bool foreign = r.rank() == r.size() - 1;
+    const int root = r.size() - 1;
+    TestBuffer<float> x(world, kCount, foreign);
+    TestBuffer<float> sum(world, kCount, false);
+    TestBuffer<float> gathered(world, kCount * p, false);
+    TestBuffer<float> sent(world, kCount, false);
+    for (int round = 0; round < 30; ++round) {
+      for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(round + r.rank());
+      std::vector<Work> works;
+      const comm::CallOptions async{.async = foreign, .progress = comm::Progress::kCaller};
+      works.push_back(world.all_reduce(x.data(), sum.data(), kCount, DataType::kFloat32, ReduceOp::kSum, async));
+      works.push_back(world.all_gather(sum.data(), gathered.data(), kCount, DataType::kFloat32, async));
+      works.push_back(world.reduce(x.data(), r.rank() == root ? sent.data() : nullptr, kCount, DataType::kFloat32,
+                                   ReduceOp::kMax, root, async));
+      works.push_back(world.broadcast(sent.data(), kCount, DataType::kFloat32, root, async));
+      for (const auto& work : works) work.wait();
+      const auto ranks = static_cast<int>(p);
+      const auto expected = static_cast<float>(ranks * round + ranks * (ranks - 1) / 2);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(gathered[(p - 1) * kCount + i], expected) << "round " << round << " element " << i;
+        ASSERT_EQ(sent[i], static_cast<float>(round + ranks - 1)) << "round " << round << " element " << i;
+      }
+    }
+  });
+}
+
 TEST_P(CommunicatorContract, TheProgressThreadCompletesWhatNobodyWaitsFor) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();

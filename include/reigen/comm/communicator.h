@@ -42,7 +42,7 @@ struct CallOptions {
 struct GroupOptions {
   int rank = 0;
   int size = 1;
-  std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one
+  std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one (but for backend shared_memory)
   std::string name = "world";                     // in messages, and the store prefix: two groups need two names
   std::string backend = "auto";                   // auto, self, shared_memory
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);  // for all ranks to come

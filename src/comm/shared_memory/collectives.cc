@@ -45,7 +45,7 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
 
 std::string Collective::describe() const {
   return fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call_.kind), group_.rank(), group_.size(),
-                     group_.options().name, sequence_, shared_memory::describe(group_.page().ring[slot()]));
+                     group_.options().name, sequence_, shared_memory::describe(descriptor()));
 }
 
 Need Collective::last_need() const {
@@ -73,14 +73,22 @@ bool Collective::is_in_blocks() const {
          call_.kind == OperationKind::kScatter;
 }
 
+Descriptor Collective::descriptor() const {
+  Descriptor d{sequence_, call_.count, call_.kind, call_.type, call_.op, call_.root, {}, {}, {}};
+  std::memcpy(d.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
+  return d;
+}
+
 bool Collective::try_post() {
-  if (sequence_ >= kRingSlots && !group_.met({&RankPage::verified, sequence_ - kRingSlots + 1})) return false;
+  if (sequence_ >= kRingSlots) {
+    need_ = {&RankPage::verified, sequence_ - kRingSlots + 1};
+    if (!group_.met(need_)) return false;
+  }
   const bool inlined = path_ == Path::kInline && gives(group_.rank());
   // An earlier call of this rank may still write what this one takes along.
   if (inlined && pipeline_.completed != sequence_) return false;
   Descriptor& d = group_.page().ring[slot()];
-  d = Descriptor{sequence_, call_.count, call_.kind, call_.type, call_.op, call_.root, {}, {}, {}};
-  std::memcpy(d.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
+  d = descriptor();
   if (inlined) {
     copy_bytes(group_.page().inlined[slot()].data(), static_cast<const std::byte*>(call_.input),
                extent_.input * call_.bytes());
@@ -156,6 +164,7 @@ void Collective::resolve_buffers() {
       if (d.input.visible != 0) buffers.input = group_.resolve(q, d.input);
       if (d.output.visible != 0) buffers.output = group_.resolve(q, d.output);
     } catch (const IoError& error) {
+      if (error.exit_code() == ExitCode::kOsResource) throw;  // of this rank: no memory, no descriptors
       group_.throw_unreachable(q, error.what(), describe());
     }
   }
@@ -326,7 +335,8 @@ Step Collective::advance() {
       resolve_buffers();
       plan_rounds();
       pipeline_.rounds = base_ + rounds_;
-      group_.advance(&RankPage::verified, sequence_ + 1);
+      // A staged call still has a result to copy out when all have finished: the next may not begin before.
+      if (path_ != Path::kStaged) group_.advance(&RankPage::verified, sequence_ + 1);
       begin_round();
       return Step::kMoved;
     case Phase::kArriving:
@@ -350,6 +360,7 @@ Step Collective::advance() {
         begin_round();
         return Step::kMoved;
       }
+      if (path_ == Path::kStaged) group_.advance(&RankPage::verified, sequence_ + 1);
       phase_ = Phase::kComplete;
       pipeline_.completed += 1;
       return Step::kDone;

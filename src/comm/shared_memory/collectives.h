@@ -62,6 +62,7 @@ class Collective : public Operation {
     std::size_t count;
   };
 
+  Descriptor descriptor() const;  // of this rank's call, without its buffers
   void compare_descriptors() const;
   bool may_begin();
   void pass_on();

@@ -23,6 +23,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr auto kJoinSlice = seconds(1);  // so often those that wait look who is missing
+
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout, nullptr, 0);
 }
@@ -120,24 +122,27 @@ void Group::open_peer(int rank, const std::string& announcement) {
   peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
 }
 
-std::vector<int> Group::not_announced(store::Store& store) const {
-  std::vector<int> missing;
-  for (int q = 0; q < size(); ++q) {
-    if (!store.try_get(fmt::format("rank/{}", q))) missing.push_back(q);
-  }
-  return missing;
-}
-
-std::string Group::wait_for_announcement(store::Store& store, int rank, const Deadline& deadline) {
+// Waits for `key`, for which ranks that have not set sign/RANK keep the others waiting.
+std::string Group::wait_to_join(store::Store& store, const std::string& key, const char* sign,
+                                const Deadline& deadline) {
   for (;;) {
     try {
-      return store.get(fmt::format("rank/{}", rank), Deadline::after(deadline.remaining(options_.heartbeat_timeout)));
+      return store.get(key, Deadline::after(deadline.remaining(kJoinSlice)));
     } catch (const Timeout&) {
-      const std::vector<int> missing = not_announced(store);
-      check_not_stopped(missing);
+      std::vector<int> missing;
+      for (int q = 0; q < size(); ++q) {
+        if (!store.try_get(fmt::format("{}/{}", sign, q))) missing.push_back(q);
+      }
+      for (const int q : missing) {
+        const UniqueFd& handle = peers_[static_cast<std::size_t>(q)].pidfd;
+        pollfd poll{handle.get(), POLLIN, 0};
+        if (handle && ::poll(&poll, 1, 0) == 1)
+          throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming", who(q), options_.name));
+      }
+      if (std::chrono::steady_clock::now() - joining_since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
       if (!deadline.expired()) continue;
       throw Timeout(
-          Report{.what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", this->rank(), size(),
+          Report{.what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", rank(), size(),
                                      options_.name, duration_cast<seconds>(options_.join_timeout).count()),
                  .got = fmt::format("{} ranks", size() - static_cast<int>(missing.size())),
                  .expected = fmt::format("{} ranks; missing: {}", size(), list_of(missing)),
@@ -152,7 +157,7 @@ void Group::check_not_stopped(const std::vector<int>& missing) const {
     const auto text = options_.store->try_get(fmt::format("process/{}", q));
     const pid_t pid = text ? static_cast<pid_t>(std::stol(*text)) : 0;
     if (pid == 0 || base::find_stopped(pid) == 0) continue;
-    throw PeerLost(q, to_string(Report{.what = fmt::format("rank {} (host {}, pid {}) is stopped (SIGSTOP, a debugger) "
+    throw PeerLost(q, to_string(Report{.what = fmt::format("rank {} (host {}, pid {}) is stopped (SIGSTOP) "
                                                            "and has not joined group \"{}\"",
                                                            q, host_name(), pid, options_.name),
                                        .got = fmt::format("no word of it for {} s",
@@ -175,7 +180,7 @@ void Group::join() {
   store->set(fmt::format("rank/{}", rank()), announcement());
   std::string failure;
   for (int q = 0; q < size(); ++q) {
-    const std::string text = wait_for_announcement(*store, q, deadline);
+    const std::string text = wait_to_join(*store, fmt::format("rank/{}", q), "rank", deadline);
     try {
       open_peer(q, text);
     } catch (const Error& error) {
@@ -184,8 +189,9 @@ void Group::join() {
   }
   // All go on, or nobody does.
   if (!failure.empty()) store->compare_and_set("failure", std::nullopt, failure);
+  store->set(fmt::format("opened/{}", rank()), "");
   if (store->add("opened", 1) == size()) store->set("complete", store->try_get("failure").value_or(""));
-  const std::string verdict = store->get("complete", deadline);
+  const std::string verdict = wait_to_join(*store, "complete", "opened", deadline);
   if (!verdict.empty()) throw BackendError(verdict);
 }
 

@@ -71,8 +71,7 @@ class Group {
   };
 
   void join();
-  std::vector<int> not_announced(store::Store& store) const;
-  std::string wait_for_announcement(store::Store& store, int rank, const Deadline& deadline);
+  std::string wait_to_join(store::Store& store, const std::string& key, const char* sign, const Deadline& deadline);
   void check_not_stopped(const std::vector<int>& missing) const;
   void open_peer(int rank, const std::string& announcement);
   std::string announcement() const;
@@ -86,6 +85,7 @@ class Group {
   GroupOptions options_;
   std::shared_ptr<Heap> heap_;
   std::vector<Peer> peers_;
+  std::chrono::steady_clock::time_point joining_since_ = std::chrono::steady_clock::now();
   bool cores_for_all_ = true;
   bool reported_ = false;
 };
