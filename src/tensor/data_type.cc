@@ -20,10 +20,11 @@ comm::DataType to_data_type(at::ScalarType type) {
     case at::kBool: return comm::DataType::kBool;
     default: break;
   }
-  throw InvalidArgument(Report{.what = "[tensor] this element type cannot be communicated",
-                               .got = c10::toString(type),
-                               .expected = "int8, uint8, int16, int32, int64, float16, bfloat16, float32, float64 or bool",
-                               .fix = "convert the tensor first, for example with .to(torch::kFloat32)"});
+  throw InvalidArgument(
+      Report{.what = "[tensor] this element type cannot be communicated",
+             .got = c10::toString(type),
+             .expected = "int8, uint8, int16, int32, int64, float16, bfloat16, float32, float64 or bool",
+             .fix = "convert the tensor first, for example with .to(torch::kFloat32)"});
 }
 
 at::ScalarType to_scalar_type(comm::DataType type) {
