@@ -55,10 +55,10 @@ void Engine::shut_down() {
     std::unique_lock lock(queue_mutex_);
     if (stop_) return;
     thread_wanted_ = true;
-    changed_.notify_all();
+    wanted_.notify_one();
     changed_.wait_for(lock, std::chrono::seconds(2), [&] { return queue_.empty(); });
     stop_ = true;
-    changed_.notify_all();
+    wanted_.notify_one();
   }
   backend_->wake();
   if (progress_thread_.joinable()) progress_thread_.join();
@@ -84,7 +84,7 @@ std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
     queue_.push_back(work);
     if (thread) {
       thread_wanted_ = true;
-      changed_.notify_all();
+      wanted_.notify_one();
     }
   }
   if (drive_mutex_.try_lock()) {
@@ -141,6 +141,7 @@ void Engine::complete_first() {
   if (queue_.empty()) return;
   const auto work = queue_.front();
   queue_.pop_front();
+  if (queue_.empty()) thread_wanted_ = false;
   work->operation.reset();
   work->completed.store(true, std::memory_order_release);
   changed_.notify_all();
@@ -191,15 +192,19 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
   }
 }
 
+// Others may drive now: a waiting thread, or the progress thread if an operation was left to it.
+void Engine::step_back() {
+  std::lock_guard lock(queue_mutex_);
+  changed_.notify_all();
+  if (thread_wanted_ && !queue_.empty()) wanted_.notify_one();
+}
+
 void Engine::wait(WorkState& work, const Deadline& deadline) {
   const auto done = [&] { return work.completed.load(std::memory_order_acquire); };
   while (!done()) {
     std::unique_lock drive(drive_mutex_, std::try_to_lock);
     if (drive.owns_lock()) {
       drive_until(done, deadline);
-      drive.unlock();
-      std::lock_guard lock(queue_mutex_);
-      changed_.notify_all();  // others may drive now
     } else {
       waiters_.fetch_add(1);
       backend_->wake();
@@ -210,11 +215,13 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
       waiters_.fetch_sub(1);
     }
     if (!done() && deadline.expired()) {
+      step_back();
       throw Timeout(
           fmt::format("[{}] rank {} of {} group \"{}\" #{}: not complete at the caller's deadline; it goes on",
                       name_of(work.call.kind), rank_, size_, group_, work.sequence));
     }
   }
+  step_back();
   if (work.error) std::rethrow_exception(work.error);
 }
 
@@ -255,8 +262,8 @@ void Engine::progress_loop() {
     backend_->heartbeat();
     {
       std::unique_lock lock(queue_mutex_);
-      changed_.wait_for(lock, kHeartbeat,
-                        [&] { return stop_ || (thread_wanted_ && !queue_.empty() && waiters_.load() == 0); });
+      wanted_.wait_for(lock, kHeartbeat,
+                       [&] { return stop_ || (thread_wanted_ && !queue_.empty() && waiters_.load() == 0); });
       if (stop_) return;
       if (!thread_wanted_ || queue_.empty() || waiters_.load() > 0) continue;
     }
@@ -264,15 +271,14 @@ void Engine::progress_loop() {
     if (!drive.owns_lock()) {
       // Somebody drives already; look again when that changes.
       std::unique_lock lock(queue_mutex_);
-      changed_.wait_for(lock, milliseconds(5));
+      wanted_.wait_for(lock, milliseconds(5));
       continue;
     }
-    const auto step_back = [&] {
+    const auto enough = [&] {
       std::lock_guard lock(queue_mutex_);
-      if (queue_.empty()) thread_wanted_ = false;
       return queue_.empty() || stop_ || waiters_.load() > 0;
     };
-    drive_until(step_back, Deadline::after(kHeartbeat));
+    drive_until(enough, Deadline::after(kHeartbeat));
     drive.unlock();
     std::lock_guard lock(queue_mutex_);
     changed_.notify_all();

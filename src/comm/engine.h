@@ -60,6 +60,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void look_after_peers();
   void drive_until(const std::function<bool()>& finished, const Deadline& deadline);
   void fail(std::exception_ptr error);
+  void step_back();
   void progress_loop();
 
   std::unique_ptr<Backend> backend_;
@@ -69,8 +70,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   std::mutex drive_mutex_;
   std::mutex queue_mutex_;
-  std::condition_variable
-      changed_;  // a work completed, the driver stepped back, or the progress thread has something to do
+  std::condition_variable changed_;  // for waiting threads: a work completed, or the driver stepped back
+  // For the progress thread alone: it must sleep through operations that others drive. To wake it for each of them
+  // would take a core from a rank that computes or spins.
+  std::condition_variable wanted_;
   std::deque<std::shared_ptr<WorkState>> queue_;
   std::uint64_t next_sequence_ = 0;
   std::exception_ptr dead_;
