@@ -82,10 +82,7 @@ std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
     work->sequence = next_sequence_++;
     work->operation = backend_->start(work->call, work->sequence);
     queue_.push_back(work);
-    if (thread) {
-      thread_wanted_ = true;
-      wanted_.notify_one();
-    }
+    if (thread) thread_wanted_ = true;
   }
   if (drive_mutex_.try_lock()) {
     std::lock_guard drive(drive_mutex_, std::adopt_lock);
@@ -94,6 +91,8 @@ std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
   } else {
     backend_->wake();  // the driver may sleep: let it post this call too
   }
+  if (thread)
+    step_back();  // after the driving: the progress thread would find it taken, and what is done needs no thread
   return work;
 }
 
