@@ -7,17 +7,26 @@ namespace reigen::apps::bench {
 
 namespace {
 
-constexpr std::array kOperations = {
-    OperationTraits{Operation::kAllReduce, "all_reduce", true, false, false},
-    OperationTraits{Operation::kReduceScatter, "reduce_scatter", true, false, true},
-    OperationTraits{Operation::kAllGather, "all_gather", false, false, true},
-    OperationTraits{Operation::kBroadcast, "broadcast", false, true, false},
-    OperationTraits{Operation::kReduce, "reduce", true, true, false},
-    OperationTraits{Operation::kGather, "gather", false, true, true},
-    OperationTraits{Operation::kScatter, "scatter", false, true, true},
-    OperationTraits{Operation::kAllToAll, "all_to_all", false, false, true},
-    OperationTraits{Operation::kBarrier, "barrier", false, false, false},
-};
+// With two ranks an operation on blocks has a buffer of two, on the root where there is one.
+OperationTraits make_traits(Operation operation) {
+  const comm::Extent extent = comm::extent_of({.kind = operation}, 0, 2);
+  return {operation, comm::name_of(operation), comm::reduces(operation), comm::has_root(operation),
+          std::max(extent.input, extent.output) > 1};
+}
+
+const auto& operations() {
+  static const std::array kOperations = {
+      make_traits(Operation::kAllReduce), make_traits(Operation::kReduceScatter), make_traits(Operation::kAllGather),
+      make_traits(Operation::kBroadcast), make_traits(Operation::kReduce),        make_traits(Operation::kGather),
+      make_traits(Operation::kScatter),   make_traits(Operation::kAllToAll),      make_traits(Operation::kBarrier),
+  };
+  return kOperations;
+}
+
+// What this rank's call reads and writes, in blocks of `count`.
+comm::Extent extent_of(const Problem& problem) {
+  return comm::extent_of({.kind = problem.operation, .root = problem.root}, problem.rank, problem.ranks);
+}
 
 std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -37,16 +46,16 @@ std::size_t largest_output(const Problem& problem) {
 }  // namespace
 
 const OperationTraits* find_operation(const std::string& name) {
-  const auto* found = std::find_if(kOperations.begin(), kOperations.end(),
+  const auto* found = std::find_if(operations().begin(), operations().end(),
                                    [&](const OperationTraits& traits) { return traits.name == name; });
-  return found == kOperations.end() ? nullptr : found;
+  return found == operations().end() ? nullptr : found;
 }
 
-const OperationTraits& traits_of(Operation operation) { return kOperations[static_cast<std::size_t>(operation)]; }
+const OperationTraits& traits_of(Operation operation) { return operations()[static_cast<std::size_t>(operation)]; }
 
 std::vector<std::string> operation_names() {
   std::vector<std::string> names;
-  for (const OperationTraits& traits : kOperations) names.emplace_back(traits.name);
+  for (const OperationTraits& traits : operations()) names.emplace_back(traits.name);
   return names;
 }
 
@@ -66,26 +75,13 @@ double bus_factor(Operation operation, int ranks) {
   return 0;
 }
 
+// A broadcast has one buffer, which counts as the input of every rank.
 std::size_t Problem::input_count() const {
-  switch (operation) {
-    case Operation::kReduceScatter:
-    case Operation::kAllToAll: return whole();
-    case Operation::kScatter: return rank == root ? whole() : 0;
-    case Operation::kBarrier: return 0;
-    default: return count;
-  }
+  return operation == Operation::kBroadcast ? count : extent_of(*this).input * count;
 }
 
 std::size_t Problem::output_count() const {
-  switch (operation) {
-    case Operation::kAllGather:
-    case Operation::kAllToAll: return whole();
-    case Operation::kGather:
-    case Operation::kReduce: return rank == root ? whole() : 0;
-    case Operation::kBroadcast:  // has one buffer, the input
-    case Operation::kBarrier: return 0;
-    default: return count;
-  }
+  return operation == Operation::kBroadcast ? 0 : extent_of(*this).output * count;
 }
 
 Traffic least_traffic(const Problem& problem) {

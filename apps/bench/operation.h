@@ -6,21 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "comm/call.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::apps::bench {
 
-enum class Operation {
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kBroadcast,
-  kReduce,
-  kGather,
-  kScatter,
-  kAllToAll,
-  kBarrier
-};
+using Operation = comm::OperationKind;
 
 struct OperationTraits {
   Operation operation;
