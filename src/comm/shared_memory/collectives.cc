@@ -38,8 +38,7 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       element_(size_of(call.type)),
       extent_(extent_of(call, group.rank(), group.size())) {
   // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
-  const std::size_t blocks = is_in_blocks() ? static_cast<std::size_t>(group.size()) : 1;
-  if (call_.kind == OperationKind::kBarrier || blocks * call_.bytes() <= kInlineBytes) path_ = Path::kInline;
+  if (call_.kind == OperationKind::kBarrier || input_blocks() * call_.bytes() <= kInlineBytes) path_ = Path::kInline;
   need_ = {&RankPage::posted, sequence + 1};
 }
 
@@ -182,8 +181,7 @@ void Collective::plan_rounds() {
     path_ = Path::kStaged;
     buffers.input = buffers.output = nullptr;
   }
-  const std::size_t blocks = is_in_blocks() ? static_cast<std::size_t>(group_.size()) : 1;
-  chunk_ = path_ == Path::kStaged ? std::max<std::size_t>(1, kStagingBytes / element_ / blocks) : call_.count;
+  chunk_ = path_ == Path::kStaged ? std::max<std::size_t>(1, kStagingBytes / element_ / input_blocks()) : call_.count;
   rounds_ = path_ == Path::kStaged ? (call_.count + chunk_ - 1) / chunk_ : 1;
 }
 

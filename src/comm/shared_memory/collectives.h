@@ -72,6 +72,7 @@ class Collective : public Operation {
   bool gives(int rank) const;                 // others read its input
   bool is_written_by_others(int rank) const;  // others write its output
   bool is_in_blocks() const;                  // an input holds a block for every rank
+  std::size_t input_blocks() const { return is_in_blocks() ? static_cast<std::size_t>(group_.size()) : 1; }
   void resolve_buffers();
   void plan_rounds();
   void begin_round();

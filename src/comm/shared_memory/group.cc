@@ -134,9 +134,7 @@ std::string Group::wait_to_join(store::Store& store, const std::string& key, con
         if (!store.try_get(fmt::format("{}/{}", sign, q))) missing.push_back(q);
       }
       for (const int q : missing) {
-        const UniqueFd& handle = peers_[static_cast<std::size_t>(q)].pidfd;
-        pollfd poll{handle.get(), POLLIN, 0};
-        if (handle && ::poll(&poll, 1, 0) == 1)
+        if (has_died(q))
           throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming", who(q), options_.name));
       }
       if (std::chrono::steady_clock::now() - joining_since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
@@ -244,12 +242,17 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
                              .fix = "see what that rank printed, then resume from the last checkpoint"}));
 }
 
+// False also while it cannot be known: ranks of this process, and those not met yet.
+bool Group::has_died(int rank) const {
+  const UniqueFd& handle = peers_[static_cast<std::size_t>(rank)].pidfd;
+  pollfd poll{handle.get(), POLLIN, 0};
+  return handle && ::poll(&poll, 1, 0) == 1;
+}
+
 void Group::check_alive(int rank, const std::string& what) const {
   const auto& peer = peers_[static_cast<std::size_t>(rank)];
   if (peer.page->state.load() == RankState::kLeft) throw_lost(rank, "left the group", what);
-  if (!peer.pidfd) return;
-  pollfd poll{peer.pidfd.get(), POLLIN, 0};
-  if (::poll(&poll, 1, 0) == 1) throw_lost(rank, "died", what);
+  if (has_died(rank)) throw_lost(rank, "died", what);
 }
 
 void Group::check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) {

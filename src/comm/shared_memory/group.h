@@ -78,6 +78,7 @@ class Group {
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
   std::string last_call(int rank) const;  // what it last did
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
+  bool has_died(int rank) const;
   void check_alive(int rank, const std::string& what) const;
   void check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited);
   void check_patience(const std::vector<int>& missing, const std::string& what, std::chrono::nanoseconds waited);
