@@ -9,6 +9,7 @@
 
 #include "bench/memory.h"
 #include "bench/statistics.h"
+#include "comm/reduce/reduce.h"
 
 namespace reigen::apps::bench {
 
@@ -16,8 +17,7 @@ namespace {
 
 constexpr double kBatchSeconds = 50e-6;  // a thousand times the clock's resolution
 constexpr double kTotalSeconds = 0.1;
-constexpr std::size_t kBlockBytes = 4096;  // of the accumulator: in the first cache with room for the streams
-constexpr std::size_t kSkew = 320;         // keeps the streams from meeting in the same cache sets
+constexpr std::size_t kSkew = 320;  // keeps the streams from meeting in the same cache sets
 
 double seconds_of(const std::function<void(std::size_t)>& function, std::size_t repeats) {
   const auto begin = std::chrono::steady_clock::now();
@@ -34,61 +34,6 @@ std::size_t agree(Communicator& world, double wanted, double least, double most)
   return static_cast<std::size_t>(value);
 }
 
-// P inputs, then the outputs: slices of `count` elements, `stride` bytes apart.
-struct Streams {
-  std::byte* begin = nullptr;
-  std::size_t stride = 0;
-  std::size_t inputs = 0;
-  std::size_t outputs = 0;
-  std::size_t count = 0;
-};
-
-template <typename T>
-void add(const T* __restrict a, const T* __restrict b, T* __restrict sum, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) sum[i] = static_cast<T>(a[i] + b[i]);
-}
-
-template <typename T>
-void add_onto(const T* __restrict a, T* __restrict sum, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) sum[i] = static_cast<T>(sum[i] + a[i]);
-}
-
-template <typename T>
-void fused_pass(const Streams& streams) {
-  constexpr std::size_t kBlock = kBlockBytes / sizeof(T);
-  const auto at = [&](std::size_t stream, std::size_t i) {
-    return reinterpret_cast<T*>(streams.begin + stream * streams.stride) + i;
-  };
-  for (std::size_t i = 0; i < streams.count; i += kBlock) {
-    const std::size_t count = std::min(kBlock, streams.count - i);
-    T* const sum = at(streams.inputs, i);
-    if (streams.inputs == 1) {
-      std::memcpy(sum, at(0, i), count * sizeof(T));
-    } else {
-      add(at(0, i), at(1, i), sum, count);
-    }
-    for (std::size_t q = 2; q < streams.inputs; ++q) add_onto(at(q, i), sum, count);
-    for (std::size_t q = 1; q < streams.outputs; ++q) std::memcpy(at(streams.inputs + q, i), sum, count * sizeof(T));
-  }
-}
-
-using Pass = void (*)(const Streams&);
-
-// Null for 16-bit floats: their conversion is no plain loop.
-Pass pass_of(comm::DataType type) {
-  switch (type) {
-    case comm::DataType::kInt8:
-    case comm::DataType::kUint8:
-    case comm::DataType::kBool: return fused_pass<std::uint8_t>;
-    case comm::DataType::kInt16: return fused_pass<std::uint16_t>;
-    case comm::DataType::kInt32: return fused_pass<std::uint32_t>;
-    case comm::DataType::kInt64: return fused_pass<std::uint64_t>;
-    case comm::DataType::kFloat32: return fused_pass<float>;
-    case comm::DataType::kFloat64: return fused_pass<double>;
-    default: return nullptr;
-  }
-}
-
 double measure_copy(Communicator& world, std::size_t bytes, bool cold) {
   const std::size_t stride = (bytes + 63) / 64 * 64;
   const std::size_t slots = slots_of(2 * stride, cold);
@@ -100,19 +45,29 @@ double measure_copy(Communicator& world, std::size_t bytes, bool cold) {
   return time_together(world, copy);
 }
 
-double measure_sum(Communicator& world, const Problem& problem, Pass pass, bool cold) {
+// Streams one after the other: P inputs, then the outputs, which in place are the first inputs.
+double measure_sum(Communicator& world, const Problem& problem, bool cold, bool streaming) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
-  Streams streams;
-  streams.inputs = ranks;
-  streams.outputs = problem.operation == Operation::kAllReduce ? ranks : 1;
-  streams.count = (problem.whole() + ranks - 1) / ranks;
-  streams.stride = (streams.count * comm::size_of(problem.type) + 63) / 64 * 64 + kSkew;
-  const std::size_t set_bytes = streams.stride * (streams.inputs + streams.outputs);
+  const std::size_t outputs = problem.operation == Operation::kAllReduce ? ranks : 1;
+  const std::size_t count = (problem.whole() + ranks - 1) / ranks;
+  const std::size_t stride = (count * comm::size_of(problem.type) + 63) / 64 * 64 + kSkew;
+  const std::size_t set_bytes = stride * (ranks + (problem.in_place ? 0 : outputs));
   const std::size_t slots = slots_of(set_bytes, cold);
   const auto memory = allocate_private(set_bytes * slots);
+  std::vector<const std::byte*> from(ranks);
+  std::vector<std::byte*> to(outputs);
   const auto run = [&](std::size_t iteration) {
-    streams.begin = memory.get() + set_bytes * (iteration % slots);
-    pass(streams);
+    std::byte* const begin = memory.get() + set_bytes * (iteration % slots);
+    for (std::size_t q = 0; q < ranks; ++q) from[q] = begin + q * stride;
+    for (std::size_t q = 0; q < outputs; ++q) to[q] = begin + (problem.in_place ? q : ranks + q) * stride;
+    comm::reduce::run({.inputs = from.data(),
+                       .outputs = to.data(),
+                       .input_count = problem.ranks,
+                       .output_count = static_cast<int>(outputs),
+                       .count = count,
+                       .type = problem.type,
+                       .op = problem.op,
+                       .streaming = streaming});
   };
   return time_together(world, run);
 }
@@ -143,9 +98,10 @@ std::optional<double> measure_bound(Communicator& world, const Problem& problem,
   const Traffic traffic = least_traffic(problem);
   const auto copied = static_cast<std::size_t>(std::llround((traffic.read + traffic.written) / 2));
   if (copied == 0) return std::nullopt;
-  const double copy = measure_copy(world, copied, cold);
-  const Pass pass = traits_of(problem.operation).reduces ? pass_of(problem.type) : nullptr;
-  return pass == nullptr ? copy : std::min(copy, measure_sum(world, problem, pass, cold));
+  double best = measure_copy(world, copied, cold);
+  if (!traits_of(problem.operation).reduces) return best;
+  best = std::min(best, measure_sum(world, problem, cold, false));
+  return problem.in_place ? best : std::min(best, measure_sum(world, problem, cold, true));
 }
 
 }  // namespace reigen::apps::bench

@@ -16,8 +16,8 @@ double time_together(Communicator& world, const std::function<void(std::size_t i
 
 // Seconds that the least traffic of the operation takes here; the better of
 //   a copy      each rank copies (read + written) / 2 bytes, and
-//   a sum       (reductions of 32 and 64 bit floats and of integers) each rank adds its share of P inputs and writes it
-//               to every output, in one pass.
+//   a sum       (reductions) each rank reduces its share of P inputs and writes it to every output, in one pass; in
+//               place over the inputs, elsewhere through the caches or past them, whichever is faster.
 // Empty when the operation moves nothing. `cold`: through buffers that no cache holds, as the operation's own.
 std::optional<double> measure_bound(Communicator& world, const Problem& problem, bool cold);
 

@@ -75,6 +75,7 @@ struct Trainer::Impl {
   }
 
   void open_data();
+  void open_test_data();
   void find_start();
   void prepare_model();
   void prepare_files();
@@ -97,6 +98,7 @@ struct Trainer::Impl {
   Config config;
 
   std::optional<data::Loader> loader;
+  data::DatasetPtr test_data;
   std::optional<parallel::DataParallelBase> parallel;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::vector<at::Tensor> weights;  // flat, for the check before a checkpoint
@@ -211,9 +213,16 @@ void Trainer::Impl::open_data() {
     described = options_of(config, task.name(), loader->size());
     if (found) notes = require_compatible(*found, described, config.train.global_batch);
   });
+  // Now and not after the first epoch, so that a damaged file costs no training.
+  open_test_data();
   for (const std::string& note : notes) say("note: " + note);
   total = config.train.epochs * loader->steps();
   if (config.train.max_steps > 0) total = std::min(total, config.train.max_steps);
+}
+
+void Trainer::Impl::open_test_data() {
+  if (test_data) return;
+  together(world, "test data", [&] { test_data = task.test_data(); });
 }
 
 void Trainer::Impl::prepare_model() {
@@ -435,18 +444,17 @@ void Trainer::Impl::save_checkpoint() {
 }
 
 Scores Trainer::Impl::validate() {
-  data::DatasetPtr data;
-  together(world, "test data", [&] { data = task.test_data(); });
+  open_test_data();
   const at::NoGradGuard no_grad;
   if (parallel) parallel->broadcast_buffers();
   const bool was_training = task.module().is_training();
   task.module().eval();
-  const data::Range mine = data::share_of({0, data->size()}, world.rank(), world.size());
+  const data::Range mine = data::share_of({0, test_data->size()}, world.rank(), world.size());
   Scores sum;
   for (std::int64_t first = mine.begin; first < mine.end; first += kTestBatch) {
     std::vector<std::int64_t> indices;
     for (std::int64_t i = first; i < std::min(first + kTestBatch, mine.end); ++i) indices.push_back(i);
-    const data::Samples samples = data->gather(indices);
+    const data::Samples samples = test_data->gather(indices);
     const Scores scores = task.score(samples.input, samples.target);
     sum.loss_sum += scores.loss_sum;
     sum.correct += scores.correct;

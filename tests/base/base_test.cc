@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/available_memory.h"
+#include "base/cache_size.h"
 #include "base/check.h"
 #include "base/environment.h"
 #include "reigen/base/bytes.h"
@@ -87,6 +88,25 @@ TEST(UniqueFd, ClosesOnce) {
   }
   EXPECT_EQ(::fcntl(fds[0], F_GETFD), -1);
   ::close(fds[1]);
+}
+
+TEST(CacheSize, TheHighestLevelCounts) {
+  const auto root = std::filesystem::temp_directory_path() / ("reigen_cache_" + std::to_string(::getpid()));
+  EXPECT_EQ(last_level_cache_bytes(root.string()), 32 * kMiB);  // nothing is told
+  const auto cache = [&](const char* name, const char* level, const char* size) {
+    const auto folder = root / "sys/devices/system/cpu/cpu0/cache" / name;
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "level") << level;
+    std::ofstream(folder / "size") << size;
+  };
+  cache("index0", "1\n", "48K\n");
+  cache("index1", "2\n", "1M\n");
+  EXPECT_EQ(last_level_cache_bytes(root.string()), kMiB);
+  cache("index2", "3\n", "nonsense\n");
+  EXPECT_EQ(last_level_cache_bytes(root.string()), kMiB);
+  cache("index2", "3\n", "16384K\n");
+  EXPECT_EQ(last_level_cache_bytes(root.string()), 16 * kMiB);
+  std::filesystem::remove_all(root);
 }
 
 TEST(AvailableMemory, TheSmallestLimitCounts) {

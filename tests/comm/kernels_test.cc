@@ -48,7 +48,13 @@ std::vector<std::byte> run_kernel(Kernel kernel, const std::vector<std::vector<s
   for (const auto& input : inputs) in.push_back(input.data());
   std::vector<std::byte> output(count * size_of(type));
   std::byte* out = output.data();
-  kernel({in.data(), &out, static_cast<int>(inputs.size()), 1, count, type, op});
+  kernel({.inputs = in.data(),
+          .outputs = &out,
+          .input_count = static_cast<int>(inputs.size()),
+          .output_count = 1,
+          .count = count,
+          .type = type,
+          .op = op});
   return output;
 }
 
@@ -103,6 +109,91 @@ std::vector<std::byte> with_one_nan(std::vector<std::byte> data, DataType type) 
   if (type == DataType::kFloat32) canonical(std::uint32_t{0x7f800000}, std::uint32_t{0x007fffff});
   if (type == DataType::kFloat64) canonical(std::uint64_t{0x7ff0000000000000}, std::uint64_t{0x000fffffffffffff});
   return data;
+}
+
+struct Layout {
+  int inputs;
+  int outputs;
+  bool in_place;
+  bool streaming;
+};
+
+// Every output of a pass, one after the other. The outputs begin a few bytes after a cache line.
+std::vector<std::byte> run_layout(Kernel kernel, const Layout& layout, std::vector<std::vector<std::byte>> inputs,
+                                  std::size_t count, DataType type, ReduceOp op, const double* factors = nullptr) {
+  const std::size_t bytes = count * size_of(type);
+  std::vector<std::vector<std::byte>> outputs(static_cast<std::size_t>(layout.outputs),
+                                              std::vector<std::byte>(bytes + 64));
+  std::vector<const std::byte*> in;
+  std::vector<std::byte*> out;
+  for (auto& input : inputs) in.push_back(input.data());
+  for (std::size_t q = 0; q < outputs.size(); ++q) {
+    out.push_back(layout.in_place ? inputs[q].data() : outputs[q].data() + 8);
+  }
+  kernel({.inputs = in.data(),
+          .outputs = out.data(),
+          .input_count = layout.inputs,
+          .output_count = layout.outputs,
+          .count = count,
+          .type = type,
+          .op = op,
+          .factors = factors,
+          .streaming = layout.streaming});
+  std::vector<std::byte> all;
+  for (const std::byte* output : out) all.insert(all.end(), output, output + bytes);
+  return all;
+}
+
+// However many inputs and outputs, in place or past the caches: each output is the plain fold over the inputs.
+TEST_P(Kernels, EveryLayoutGivesTheSameBits) {
+  constexpr std::size_t kCount = 2051;
+  for (const auto type :
+       {DataType::kInt8, DataType::kUint8, DataType::kInt16, DataType::kInt32, DataType::kInt64, DataType::kFloat16,
+        DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64, DataType::kBool}) {
+    for (const auto op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kMax,
+                          ReduceOp::kBand, ReduceOp::kBor, ReduceOp::kBxor}) {
+      if (!is_defined(op, type)) continue;
+      for (const Layout layout : {Layout{1, 1, false, false}, Layout{1, 1, true, false}, Layout{2, 1, false, false},
+                                  Layout{2, 2, false, false}, Layout{2, 2, true, false}, Layout{2, 2, false, true},
+                                  Layout{3, 3, true, false}, Layout{4, 4, false, false}, Layout{5, 3, false, true}}) {
+        std::vector<std::vector<std::byte>> inputs;
+        for (int q = 0; q < layout.inputs; ++q) {
+          inputs.push_back(random_bytes(kCount * size_of(type), static_cast<unsigned>(5 * q + 3)));
+        }
+        const auto one = with_one_nan(
+            run_layout(kernel_for_test("portable"), {layout.inputs, 1, false, false}, inputs, kCount, type, op), type);
+        std::vector<std::byte> expected;
+        for (int q = 0; q < layout.outputs; ++q) expected.insert(expected.end(), one.begin(), one.end());
+        EXPECT_TRUE(with_one_nan(run_layout(kernel_, layout, inputs, kCount, type, op), type) == expected)
+            << name_of(type) << " " << name_of(op) << ": " << layout.inputs << " inputs, " << layout.outputs
+            << " outputs" << (layout.in_place ? ", in place" : "") << (layout.streaming ? ", streaming" : "");
+      }
+    }
+  }
+}
+
+TEST_P(Kernels, MultipliesEveryInputByItsFactor) {
+  constexpr std::size_t kCount = 1100;
+  const double factors[] = {0.5, -3.0, 0.25};
+  std::vector<std::vector<std::byte>> inputs;
+  std::vector<float> expected(kCount);
+  for (int q = 0; q < 3; ++q) {
+    std::vector<float> values(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      values[i] = static_cast<float>(i) + 0.1f * static_cast<float>(q);
+      const float part = values[i] * static_cast<float>(factors[q]);
+      expected[i] = q == 0 ? part : expected[i] + part;
+    }
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    inputs.emplace_back(bytes, bytes + kCount * sizeof(float));
+  }
+  const auto got =
+      run_layout(kernel_, {3, 2, false, false}, inputs, kCount, DataType::kFloat32, ReduceOp::kSum, factors);
+  for (int output = 0; output < 2; ++output) {
+    EXPECT_EQ(std::memcmp(got.data() + static_cast<std::size_t>(output) * kCount * sizeof(float), expected.data(),
+                          kCount * sizeof(float)),
+              0);
+  }
 }
 
 // Random bit patterns hold NaN, infinities and subnormal numbers of every type.

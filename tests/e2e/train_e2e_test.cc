@@ -212,6 +212,8 @@ TEST_F(TrainE2e, BadInputIsOneClearErrorWithItsCode) {
                            "t10k-labels-idx1-ubyte.gz"}) {
     std::ofstream(root_ / "cut" / name, std::ios::binary) << "\x1f\x8b\x08";  // a gzip file that ends in its header
   }
+  fs::copy(root_ / "data", root_ / "half");
+  fs::resize_file(root_ / "half" / "t10k-images-idx3-ubyte", 100);  // found before anything is trained
   std::ofstream(root_ / "file") << "in the way";
   std::ofstream(root_ / "options.toml") << "[train]\nepoch = 3\n";
   const struct {
@@ -221,6 +223,7 @@ TEST_F(TrainE2e, BadInputIsOneClearErrorWithItsCode) {
   } kCases[] = {
       {{"--data.path", path("absent")}, 66, "absent"},
       {{"--data.path", path("cut")}, 65, "cut"},
+      {{"--data.path", path("half")}, 65, "t10k-images"},
       {{"--train.global_batch", "0"}, 78, "train.global_batch = 0: must be a whole number of at least 1"},
       {{"--train.epochs", "-1"}, 78, "train.epochs = -1: must be a whole number of at least 1"},
       {{"--optim.lr", "-1"}, 78, "optim.lr = -1: must be a number above 0"},

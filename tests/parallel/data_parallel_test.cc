@@ -21,11 +21,12 @@ Tensors one_process_gradients(const at::Tensor& batch) {
 class EveryOption : public testing::TestWithParam<std::tuple<int, double, bool>> {};
 
 TEST_P(EveryOption, GradientsEqualTheFullBatch) {
-  const auto [ranks, bucket_mb, overlap] = GetParam();
+  const int ranks = std::get<0>(GetParam());
+  const DataParallelOptions options{.bucket_mb = std::get<1>(GetParam()), .overlap = std::get<2>(GetParam())};
   const at::Tensor batch = numbers(1, {12, 4});
   const Tensors got = agreed(ranks, [&](Communicator& world) {
     Mlp model;
-    auto parallel = data_parallel(model, world, {.bucket_mb = bucket_mb, .overlap = overlap});
+    auto parallel = data_parallel(model, world, options);
     loss_of(parallel(share(batch, world))).backward();
     return gradients_of(model);
   });

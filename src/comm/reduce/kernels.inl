@@ -1,9 +1,18 @@
 // The loops behind reduce.h; included once for each instruction set, inside its namespace. No #include may stand here, and
 // nothing from the standard library may be instantiated: it would be compiled for that instruction set and shared by all.
 //
+// Who includes it defines stream_copy(to, from, bytes) and stream_fence() before: a copy that leaves the caches out.
+//
 // A block of elements is summed in a buffer that stays in the first-level cache, then written to every output.
 
+#if defined(__clang__)
+#define REIGEN_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define REIGEN_ELEMENTWISE _Pragma("GCC ivdep")
+#endif
+
 constexpr std::size_t kBlock = 1024;
+constexpr std::size_t kStreamed = 128;  // elements: outputs by turns keep more of the memory's channels busy
 
 using Float = float;
 using Half = std::uint16_t;
@@ -126,69 +135,159 @@ struct Bxor {
   static T apply(T a, T b) { return static_cast<T>(a ^ b); }
 };
 
+// What is done to the result of an element before it is stored.
 template <typename A>
-void divide(A* block, std::size_t n, int ranks) {
-  if constexpr (IsFloat<A>::value) {
-    const A divisor = static_cast<A>(ranks);
-    if ((ranks & (ranks - 1)) == 0) {
-      const A factor = A(1) / divisor;  // exact: a power of two
-      for (std::size_t i = 0; i < n; ++i) block[i] *= factor;
+struct Keep {
+  A operator()(A value) const { return value; }
+};
+template <typename A>
+struct Scale {
+  A factor;
+  A operator()(A value) const { return value * factor; }
+};
+template <typename A>
+struct Divide {
+  A divisor;
+  A operator()(A value) const { return value / divisor; }
+};
+// In 64 bits: the number of ranks need not fit into an 8-bit type.
+template <typename A>
+struct DivideInteger {
+  int divisor;
+  A operator()(A value) const {
+    if constexpr (static_cast<A>(-1) < A(0)) {
+      return static_cast<A>(static_cast<std::int64_t>(value) / static_cast<std::int64_t>(divisor));
     } else {
-      for (std::size_t i = 0; i < n; ++i) block[i] /= divisor;
+      return static_cast<A>(static_cast<std::uint64_t>(value) / static_cast<std::uint64_t>(divisor));
     }
-  } else {
-    // In 64 bits: the number of ranks need not fit into an 8-bit type.
-    for (std::size_t i = 0; i < n; ++i) {
-      if constexpr (static_cast<A>(-1) < A(0)) {
-        block[i] = static_cast<A>(static_cast<std::int64_t>(block[i]) / static_cast<std::int64_t>(ranks));
-      } else {
-        block[i] = static_cast<A>(static_cast<std::uint64_t>(block[i]) / static_cast<std::uint64_t>(ranks));
-      }
-    }
+  }
+};
+
+// Element i of every buffer is read before element i of any is written, so loops may be vectorised though in place
+// inputs and outputs are the same memory.
+template <typename Element, typename Value>
+void store_block(typename Element::Storage* first, typename Element::Storage* second, std::size_t n, Value value) {
+  if (second == nullptr) {
+    REIGEN_ELEMENTWISE
+    for (std::size_t i = 0; i < n; ++i) first[i] = Element::store(value(i));
+    return;
+  }
+  REIGEN_ELEMENTWISE
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto stored = Element::store(value(i));
+    first[i] = stored;
+    second[i] = stored;
   }
 }
 
-template <typename Element, typename Op>
-void run_pass(const Pass& pass, bool average) {
+template <typename Storage>
+void copy_block(Storage* to, const Storage* from, std::size_t n) {
+  REIGEN_ELEMENTWISE
+  for (std::size_t i = 0; i < n; ++i) to[i] = from[i];
+}
+
+// The first two outputs are written as the last input is read. Streaming, the result stops in the first-level cache on
+// its way, so that whole lines leave it one output after the other.
+template <typename Element, typename Op, typename Finish>
+void run_pass(const Pass& pass, Finish finish) {
   using Storage = typename Element::Storage;
   using Accumulator = typename Element::Accumulator;
   alignas(64) Accumulator block[kBlock];
+  alignas(64) Storage result[kBlock];
+  const int last = pass.input_count - 1;
   for (std::size_t begin = 0; begin < pass.count; begin += kBlock) {
     const std::size_t n = pass.count - begin < kBlock ? pass.count - begin : kBlock;
-    const auto* first = reinterpret_cast<const Storage*>(pass.inputs[0]) + begin;
-    if (pass.input_count == 1) {
-      for (std::size_t i = 0; i < n; ++i) block[i] = Element::load(first[i]);
+    const auto input = [&](int q) { return reinterpret_cast<const Storage*>(pass.inputs[q]) + begin; };
+    const auto output = [&](int q) { return reinterpret_cast<Storage*>(pass.outputs[q]) + begin; };
+    Storage* const first_output = pass.streaming ? result : output(0);
+    Storage* const second_output = !pass.streaming && pass.output_count > 1 ? output(1) : nullptr;
+    const Storage* const a = input(0);
+    const Storage* const z = input(last);
+    if (last == 0) {
+      store_block<Element>(first_output, second_output, n, [&](std::size_t i) { return finish(Element::load(a[i])); });
+    } else if (last == 1) {
+      store_block<Element>(first_output, second_output, n,
+                           [&](std::size_t i) { return finish(Op::apply(Element::load(a[i]), Element::load(z[i]))); });
     } else {
-      const auto* second = reinterpret_cast<const Storage*>(pass.inputs[1]) + begin;
-      for (std::size_t i = 0; i < n; ++i) block[i] = Op::apply(Element::load(first[i]), Element::load(second[i]));
+      const Storage* const b = input(1);
+      for (std::size_t i = 0; i < n; ++i) block[i] = Op::apply(Element::load(a[i]), Element::load(b[i]));
+      for (int q = 2; q < last; ++q) {
+        const Storage* const c = input(q);
+        for (std::size_t i = 0; i < n; ++i) block[i] = Op::apply(block[i], Element::load(c[i]));
+      }
+      store_block<Element>(first_output, second_output, n,
+                           [&](std::size_t i) { return finish(Op::apply(block[i], Element::load(z[i]))); });
     }
-    for (int q = 2; q < pass.input_count; ++q) {
-      const auto* input = reinterpret_cast<const Storage*>(pass.inputs[q]) + begin;
-      for (std::size_t i = 0; i < n; ++i) block[i] = Op::apply(block[i], Element::load(input[i]));
+    if (pass.streaming) {
+      for (std::size_t at = 0; at < n; at += kStreamed) {
+        const std::size_t m = n - at < kStreamed ? n - at : kStreamed;
+        for (int q = 0; q < pass.output_count; ++q) stream_copy(output(q) + at, result + at, m * sizeof(Storage));
+      }
+    } else {
+      for (int q = 2; q < pass.output_count; ++q) copy_block(output(q), static_cast<const Storage*>(first_output), n);
     }
-    if (average) divide(block, n, pass.input_count);
-    for (int q = 0; q < pass.output_count; ++q) {
-      auto* output = reinterpret_cast<Storage*>(pass.outputs[q]) + begin;
-      for (std::size_t i = 0; i < n; ++i) output[i] = Element::store(block[i]);
+  }
+  if (pass.streaming) stream_fence();
+}
+
+template <typename Element>
+void run_average(const Pass& pass) {
+  using A = typename Element::Accumulator;
+  if constexpr (IsFloat<A>::value) {
+    const A ranks = static_cast<A>(pass.input_count);
+    if ((pass.input_count & (pass.input_count - 1)) == 0) {
+      run_pass<Element, Sum>(pass, Scale<A>{A(1) / ranks});  // exact: a power of two
+    } else {
+      run_pass<Element, Sum>(pass, Divide<A>{ranks});
+    }
+  } else {
+    run_pass<Element, Sum>(pass, DivideInteger<A>{pass.input_count});
+  }
+}
+
+// Every input times its own factor, rounded to the accumulator's type, then added.
+template <typename Element>
+void run_scaled(const Pass& pass) {
+  using Storage = typename Element::Storage;
+  using Accumulator = typename Element::Accumulator;
+  if constexpr (IsFloat<Accumulator>::value) {
+    alignas(64) Accumulator block[kBlock];
+    for (std::size_t begin = 0; begin < pass.count; begin += kBlock) {
+      const std::size_t n = pass.count - begin < kBlock ? pass.count - begin : kBlock;
+      for (int q = 0; q < pass.input_count; ++q) {
+        const auto* input = reinterpret_cast<const Storage*>(pass.inputs[q]) + begin;
+        const auto factor = static_cast<Accumulator>(pass.factors[q]);
+        if (q == 0) {
+          for (std::size_t i = 0; i < n; ++i) block[i] = Element::load(input[i]) * factor;
+        } else {
+          for (std::size_t i = 0; i < n; ++i) block[i] = block[i] + Element::load(input[i]) * factor;
+        }
+      }
+      for (int q = 0; q < pass.output_count; ++q) {
+        auto* output = reinterpret_cast<Storage*>(pass.outputs[q]) + begin;
+        for (std::size_t i = 0; i < n; ++i) output[i] = Element::store(block[i]);
+      }
     }
   }
 }
 
 template <typename Element>
 void run_op(const Pass& pass) {
+  using A = typename Element::Accumulator;
   switch (pass.op) {
-    case ReduceOp::kSum: return run_pass<Element, Sum>(pass, false);
-    case ReduceOp::kAvg: return run_pass<Element, Sum>(pass, true);
-    case ReduceOp::kProd: return run_pass<Element, Prod>(pass, false);
-    case ReduceOp::kMin: return run_pass<Element, Min>(pass, false);
-    case ReduceOp::kMax: return run_pass<Element, Max>(pass, false);
+    case ReduceOp::kSum:
+      return pass.factors != nullptr ? run_scaled<Element>(pass) : run_pass<Element, Sum>(pass, Keep<A>{});
+    case ReduceOp::kAvg: return run_average<Element>(pass);
+    case ReduceOp::kProd: return run_pass<Element, Prod>(pass, Keep<A>{});
+    case ReduceOp::kMin: return run_pass<Element, Min>(pass, Keep<A>{});
+    case ReduceOp::kMax: return run_pass<Element, Max>(pass, Keep<A>{});
     default: break;
   }
-  if constexpr (!IsFloat<typename Element::Accumulator>::value) {
+  if constexpr (!IsFloat<A>::value) {
     switch (pass.op) {
-      case ReduceOp::kBand: return run_pass<Element, Band>(pass, false);
-      case ReduceOp::kBor: return run_pass<Element, Bor>(pass, false);
-      case ReduceOp::kBxor: return run_pass<Element, Bxor>(pass, false);
+      case ReduceOp::kBand: return run_pass<Element, Band>(pass, Keep<A>{});
+      case ReduceOp::kBor: return run_pass<Element, Bor>(pass, Keep<A>{});
+      case ReduceOp::kBxor: return run_pass<Element, Bxor>(pass, Keep<A>{});
       default: break;
     }
   }
@@ -199,11 +298,11 @@ inline void run_bool(const Pass& pass) {
   switch (pass.op) {
     case ReduceOp::kSum:
     case ReduceOp::kMax:
-    case ReduceOp::kBor: return run_pass<Bool, Bor>(pass, false);
+    case ReduceOp::kBor: return run_pass<Bool, Bor>(pass, Keep<std::uint8_t>{});
     case ReduceOp::kProd:
     case ReduceOp::kMin:
-    case ReduceOp::kBand: return run_pass<Bool, Band>(pass, false);
-    case ReduceOp::kBxor: return run_pass<Bool, Bxor>(pass, false);
+    case ReduceOp::kBand: return run_pass<Bool, Band>(pass, Keep<std::uint8_t>{});
+    case ReduceOp::kBxor: return run_pass<Bool, Bxor>(pass, Keep<std::uint8_t>{});
     case ReduceOp::kAvg: break;
   }
 }
@@ -222,3 +321,5 @@ void run(const Pass& pass) {
     case DataType::kBool: return run_bool(pass);
   }
 }
+
+#undef REIGEN_ELEMENTWISE

@@ -1,9 +1,28 @@
+#include <immintrin.h>
+
 #include <cstddef>
 #include <cstdint>
 
 #include "comm/reduce/reduce.h"
 
 namespace reigen::comm::reduce::avx512 {
+
+namespace {
+
+void stream_copy(void* to, const void* from, std::size_t bytes) {
+  constexpr std::size_t kVector = 64;
+  auto* out = static_cast<unsigned char*>(to);
+  const auto* in = static_cast<const unsigned char*>(from);
+  for (; bytes > 0 && reinterpret_cast<std::uintptr_t>(out) % kVector != 0; --bytes) *out++ = *in++;
+  for (; bytes >= kVector; bytes -= kVector, out += kVector, in += kVector) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(out), _mm512_loadu_si512(reinterpret_cast<const __m512i*>(in)));
+  }
+  for (; bytes > 0; --bytes) *out++ = *in++;
+}
+
+void stream_fence() { _mm_sfence(); }
+
+}  // namespace
 
 // Templates of one name compiled with different flags must not meet: each set has its own namespace.
 #include "comm/reduce/kernels.inl"

@@ -20,6 +20,9 @@ struct Pass {
   std::size_t count = 0;  // elements
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  const double* factors = nullptr;  // one for each input, which is multiplied by it; for sums of floats only
+  // Writes past the caches: better when inputs and outputs are other memory and more than the caches hold together.
+  bool streaming = false;
 };
 
 void run(const Pass& pass);

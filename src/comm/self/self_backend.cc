@@ -20,7 +20,13 @@ void run(const Call& call) {
   if (reduces(call.kind)) {  // also of one input: NaN, averages and truth values come out as in any group
     const auto* input = static_cast<const std::byte*>(call.input);
     auto* output = static_cast<std::byte*>(call.output);
-    reduce::run({&input, &output, 1, 1, call.count, call.type, call.op});
+    reduce::run({.inputs = &input,
+                 .outputs = &output,
+                 .input_count = 1,
+                 .output_count = 1,
+                 .count = call.count,
+                 .type = call.type,
+                 .op = call.op});
     return;
   }
   if (call.input == call.output) return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/cache_size.h"
 #include "base/check.h"
 #include "comm/reduce/reduce.h"
 
@@ -22,6 +23,11 @@ std::string what_differs(const Descriptor& a, const Descriptor& b) {
   if (a.op != b.op) return "reduction";
   if (a.root != b.root) return "root";
   return "tag";
+}
+
+std::size_t cache_bytes() {
+  static const std::size_t kBytes = base::last_level_cache_bytes();
+  return kBytes;
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -256,8 +262,16 @@ void Collective::reduce_into(const std::vector<int>& receivers, Part part, int b
   std::vector<std::byte*> outputs;
   for (int q = 0; q < group_.size(); ++q) inputs.push_back(input_of(q, block) + part.begin * element_);
   for (const int q : receivers) outputs.push_back(output_of(q, 0) + part.begin * element_);
-  reduce::run({inputs.data(), outputs.data(), group_.size(), static_cast<int>(outputs.size()), part.count, call_.type,
-               call_.op});
+  // What is written need not pass through caches that cannot hold it until it is read again.
+  const std::size_t touched = part.count * element_ * (inputs.size() + outputs.size()) * inputs.size();
+  reduce::run({.inputs = inputs.data(),
+               .outputs = outputs.data(),
+               .input_count = group_.size(),
+               .output_count = static_cast<int>(outputs.size()),
+               .count = part.count,
+               .type = call_.type,
+               .op = call_.op,
+               .streaming = path_ == Path::kDirect && call_.input != call_.output && touched >= 2 * cache_bytes()});
 }
 
 // Into this rank's output.
