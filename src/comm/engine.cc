@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "comm/pause.h"
 
 namespace reigen::comm {
@@ -14,6 +16,7 @@ using std::chrono::milliseconds;
 constexpr auto kSpinFor =
     microseconds(60);  // with a core for each rank: a peer that comes soon is met without a system call
 constexpr auto kYieldFor = microseconds(50);    // with more ranks than cores: let the others run
+constexpr int kPauses = 4;                      // between two looks
 constexpr auto kSleepSlice = milliseconds(20);  // so often the peers are looked after
 constexpr auto kHeartbeat = milliseconds(500);
 
@@ -54,16 +57,18 @@ void Engine::shut_down() {
   {
     std::unique_lock lock(queue_mutex_);
     if (stop_) return;
-    thread_wanted_ = true;
+    flush_ = true;
     wanted_.notify_one();
-    changed_.wait_for(lock, std::chrono::seconds(2), [&] { return queue_.empty(); });
+    listeners_.fetch_add(1);
+    changed_.wait_for(lock, std::chrono::seconds(2), [&] { return pending_.load() == 0; });
+    listeners_.fetch_sub(1);
     stop_ = true;
     wanted_.notify_one();
   }
   backend_->wake();
   if (progress_thread_.joinable()) progress_thread_.join();
   std::lock_guard drive(drive_mutex_);
-  if (work_at(0)) {
+  if (pending_.load() > 0) {
     fail(std::make_exception_ptr(
         Aborted(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, group_))));
   }
@@ -74,6 +79,8 @@ std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
   auto work = std::make_shared<WorkState>();
   work->engine = shared_from_this();
   work->call = std::move(call);
+  work->wants_thread = thread;
+  std::unique_lock drive(drive_mutex_, std::try_to_lock);
   {
     std::lock_guard lock(queue_mutex_);
     if (dead_)
@@ -81,41 +88,44 @@ std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
                                 size_, group_, cause_of(dead_).text));
     work->sequence = next_sequence_++;
     work->operation = backend_->start(work->call, work->sequence);
-    queue_.push_back(work);
-    if (thread) thread_wanted_ = true;
+    pending_.fetch_add(1);
+    if (thread) thread_pending_.fetch_add(1);
+    incoming_.push_back(work);
+    has_incoming_.store(true);
   }
-  if (drive_mutex_.try_lock()) {
-    std::lock_guard drive(drive_mutex_, std::adopt_lock);
+  if (drive.owns_lock()) {
     while (drive_once()) {
     }
+    drive.unlock();
+    // After the driving: the progress thread would find it taken, and what is done needs no thread.
+    step_back();
   } else {
     backend_->wake();  // the driver may sleep: let it post this call too
+    if (thread) step_back();
   }
-  if (thread)
-    step_back();  // after the driving: the progress thread would find it taken, and what is done needs no thread
   return work;
 }
 
-std::shared_ptr<WorkState> Engine::work_at(std::size_t position) {
+// Holds drive_mutex_.
+void Engine::take_incoming() {
+  if (!has_incoming_.load()) return;
   std::lock_guard lock(queue_mutex_);
-  return position < queue_.size() ? queue_[position] : nullptr;
+  for (auto& work : incoming_) active_.push_back(std::move(work));
+  incoming_.clear();
+  has_incoming_.store(false);
 }
 
 // Posts what is not visible yet, moves on what can move. True if anything happened. Holds drive_mutex_.
 bool Engine::drive_once() {
+  take_incoming();
   bool moved = false;
   try {
-    for (std::size_t i = 0; const auto work = work_at(i); ++i) {
-      if (work->posted) continue;
-      if (!work->operation->try_post()) break;
-      work->posted = moved = true;
-    }
-    for (std::size_t i = 0; const auto work = work_at(i);) {
-      if (!work->posted || abort_wanted_.load()) break;
-      Step step = work->operation->advance();
+    for (; posted_ < active_.size() && active_[posted_]->operation->try_post(); ++posted_) moved = true;
+    for (std::size_t i = 0; i < posted_ && !abort_wanted_.load();) {
+      Step step = active_[i]->operation->advance();
       while (step == Step::kMoved && !abort_wanted_.load()) {
         moved = true;
-        step = work->operation->advance();
+        step = active_[i]->operation->advance();
       }
       if (step == Step::kBlocked || step == Step::kMoved) break;
       if (step == Step::kPassedOn) {
@@ -131,18 +141,26 @@ bool Engine::drive_once() {
     fail(std::current_exception());
     moved = true;
   }
-  if (moved) since_ = Deadline::Clock::now();
+  if (moved) moved_ = true;
   return moved;
 }
 
+// Holds drive_mutex_.
 void Engine::complete_first() {
-  std::lock_guard lock(queue_mutex_);
-  if (queue_.empty()) return;
-  const auto work = queue_.front();
-  queue_.pop_front();
-  if (queue_.empty()) thread_wanted_ = false;
+  const auto work = std::move(active_.front());
+  active_.pop_front();
+  posted_ -= 1;
   work->operation.reset();
-  work->completed.store(true, std::memory_order_release);
+  if (work->wants_thread) thread_pending_.fetch_sub(1);
+  pending_.fetch_sub(1);
+  work->completed.store(true);
+  tell_listeners();
+}
+
+// After what they wait for was made true. One that comes to listen now sees it when it looks first.
+void Engine::tell_listeners() {
+  if (listeners_.load() == 0) return;
+  std::lock_guard lock(queue_mutex_);
   changed_.notify_all();
 }
 
@@ -150,12 +168,12 @@ void Engine::complete_first() {
 void Engine::look_after_peers() {
   const auto now = Deadline::Clock::now();
   // A gap far longer than the sleep means that this process was stopped or computed: the others had no chance either.
-  if (now - last_look_ > std::chrono::seconds(1)) since_ = now;
+  if (moved_ || now - last_look_ > std::chrono::seconds(1)) since_ = now;
+  moved_ = false;
   last_look_ = now;
-  const auto head = work_at(0);
-  if (!head || !head->operation) return;
+  if (active_.empty()) return;
   try {
-    backend_->check_peers(*head->operation, now - since_);
+    backend_->check_peers(*active_.front()->operation, now - since_);
   } catch (...) {
     // What the lost rank did last may be just what was waited for.
     if (!drive_once()) fail(std::current_exception());
@@ -165,16 +183,18 @@ void Engine::look_after_peers() {
 // Drives until `finished` or the deadline; steps back when a waiting thread wants to drive. Holds drive_mutex_.
 void Engine::drive_until(const std::function<bool()>& finished, const Deadline& deadline) {
   const auto patience = backend_->may_spin() ? kSpinFor : kYieldFor;
-  auto begin = Deadline::Clock::now();
+  std::optional<Deadline::Clock::time_point> idle_since;
   while (!finished() && !abort_wanted_.load()) {
     if (drive_once()) {
-      begin = Deadline::Clock::now();
+      idle_since.reset();
       continue;
     }
     if (deadline.expired()) return;
-    if (Deadline::Clock::now() - begin < patience) {
+    const auto now = Deadline::Clock::now();
+    if (!idle_since) idle_since = now;
+    if (now - *idle_since < patience) {
       if (backend_->may_spin()) {
-        for (int i = 0; i < 16; ++i) pause_processor();
+        for (int i = 0; i < kPauses; ++i) pause_processor();
       } else {
         std::this_thread::yield();
       }
@@ -184,7 +204,7 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
     backend_->sleep([&] { return (moved = drive_once()) || finished() || abort_wanted_.load(); },
                     deadline.remaining(kSleepSlice));
     if (moved) {
-      begin = Deadline::Clock::now();
+      idle_since.reset();
       continue;
     }
     look_after_peers();
@@ -193,25 +213,32 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
 
 // Others may drive now: a waiting thread, or the progress thread if an operation was left to it.
 void Engine::step_back() {
+  tell_listeners();
+  if (thread_pending_.load() == 0) return;
   std::lock_guard lock(queue_mutex_);
-  changed_.notify_all();
-  if (thread_wanted_ && !queue_.empty()) wanted_.notify_one();
+  wanted_.notify_one();
 }
 
 void Engine::wait(WorkState& work, const Deadline& deadline) {
-  const auto done = [&] { return work.completed.load(std::memory_order_acquire); };
+  const auto done = [&] { return work.completed.load(); };
+  const bool found_done = done();
   while (!done()) {
     std::unique_lock drive(drive_mutex_, std::try_to_lock);
-    if (drive.owns_lock()) {
-      drive_until(done, deadline);
-    } else {
+    if (!drive.owns_lock()) {
       waiters_.fetch_add(1);
+      listeners_.fetch_add(1);
       backend_->wake();
       {
         std::unique_lock lock(queue_mutex_);
-        changed_.wait_for(lock, deadline.remaining(milliseconds(1)), done);
+        // The driver may have stepped back before it could see a listener.
+        if (!drive.try_lock()) changed_.wait_for(lock, deadline.remaining(milliseconds(1)), done);
       }
+      listeners_.fetch_sub(1);
       waiters_.fetch_sub(1);
+    }
+    if (drive.owns_lock()) {
+      drive_until(done, deadline);
+      drive.unlock();
     }
     if (!done() && deadline.expired()) {
       step_back();
@@ -220,7 +247,7 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
                       name_of(work.call.kind), rank_, size_, group_, work.sequence));
     }
   }
-  step_back();
+  if (!found_done) step_back();
   if (work.error) std::rethrow_exception(work.error);
 }
 
@@ -242,29 +269,39 @@ void Engine::abort(const std::string& cause) {
   abort_wanted_.store(false);
 }
 
+// Holds drive_mutex_.
 void Engine::fail(std::exception_ptr error) {
   std::lock_guard lock(queue_mutex_);
   if (!dead_) {
     dead_ = error;
     backend_->publish_abort(cause_of(error));
   }
-  for (auto& work : queue_) {
+  for (auto& work : incoming_) active_.push_back(std::move(work));
+  incoming_.clear();
+  has_incoming_.store(false);
+  pending_.store(0);
+  thread_pending_.store(0);
+  for (auto& work : active_) {
     work->error = dead_;
-    work->completed.store(true, std::memory_order_release);
+    work->completed.store(true);
   }
-  queue_.clear();
+  active_.clear();
+  posted_ = 0;
   changed_.notify_all();
 }
 
 void Engine::progress_loop() {
+  // A waiting thread would rather drive itself.
+  const auto wanted = [&] {
+    return (thread_pending_.load() > 0 || (flush_ && pending_.load() > 0)) && waiters_.load() == 0;
+  };
   for (;;) {
     backend_->heartbeat();
     {
       std::unique_lock lock(queue_mutex_);
-      wanted_.wait_for(lock, kHeartbeat,
-                       [&] { return stop_ || (thread_wanted_ && !queue_.empty() && waiters_.load() == 0); });
+      wanted_.wait_for(lock, kHeartbeat, [&] { return stop_ || wanted(); });
       if (stop_) return;
-      if (!thread_wanted_ || queue_.empty() || waiters_.load() > 0) continue;
+      if (!wanted()) continue;
     }
     std::unique_lock drive(drive_mutex_, std::try_to_lock);
     if (!drive.owns_lock()) {
@@ -275,12 +312,11 @@ void Engine::progress_loop() {
     }
     const auto enough = [&] {
       std::lock_guard lock(queue_mutex_);
-      return queue_.empty() || stop_ || waiters_.load() > 0;
+      return pending_.load() == 0 || stop_ || waiters_.load() > 0;
     };
     drive_until(enough, Deadline::after(kHeartbeat));
     drive.unlock();
-    std::lock_guard lock(queue_mutex_);
-    changed_.notify_all();
+    tell_listeners();
   }
 }
 

@@ -1,8 +1,9 @@
 // Runs a group's operations in the order of the calls, on whichever thread has reason to: the caller of a blocking
 // call, a thread that waits, one that polls, or the progress thread, which sleeps otherwise and gives signs of life.
 //
-// Locks: `queue_mutex_` guards the queue and is held for moments; `drive_mutex_` is held by the one thread that moves
-// operations on, also while it sleeps. Order: drive before queue.
+// Locks: `drive_mutex_` is held by the one thread that moves operations on, also while it sleeps, and guards those
+// under way; `queue_mutex_` guards what others hand over to it and is held for moments. Order: drive before queue. A
+// call that finds nobody driving takes each of them once.
 #pragma once
 
 #include <atomic>
@@ -29,7 +30,7 @@ struct WorkState {
   Call call;
   std::uint64_t sequence = 0;
   std::unique_ptr<Operation> operation;
-  bool posted = false;
+  bool wants_thread = false;
   std::atomic<bool> completed{false};
   std::exception_ptr error;  // written before `completed`
 };
@@ -55,11 +56,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
  private:
   bool drive_once();
-  std::shared_ptr<WorkState> work_at(std::size_t position);
+  void take_incoming();
   void complete_first();
   void look_after_peers();
   void drive_until(const std::function<bool()>& finished, const Deadline& deadline);
   void fail(std::exception_ptr error);
+  void tell_listeners();
   void step_back();
   void progress_loop();
 
@@ -69,21 +71,30 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const int size_;
 
   std::mutex drive_mutex_;
+  std::deque<std::shared_ptr<WorkState>> active_;  // in the order of the calls, the first `posted_` are posted
+  std::size_t posted_ = 0;
+  // When the peers were last looked after, whether anything has moved since then, and since when nothing has.
+  Deadline::Clock::time_point last_look_ = Deadline::Clock::now();
+  bool moved_ = false;
+  Deadline::Clock::time_point since_ = last_look_;
+
   std::mutex queue_mutex_;
+  std::deque<std::shared_ptr<WorkState>> incoming_;  // called while another thread drives
+  std::atomic<bool> has_incoming_{false};
   std::condition_variable changed_;  // for waiting threads: a work completed, or the driver stepped back
   // For the progress thread alone: it must sleep through operations that others drive. To wake it for each of them
   // would take a core from a rank that computes or spins.
   std::condition_variable wanted_;
-  std::deque<std::shared_ptr<WorkState>> queue_;
   std::uint64_t next_sequence_ = 0;
   std::exception_ptr dead_;
-  bool thread_wanted_ = false;
   bool stop_ = false;
-  std::atomic<bool> abort_wanted_{false};  // the driver steps back, so that abort() can clear the queue
-  // Guarded by drive_mutex_: since when nothing has moved, and when the peers were last looked after.
-  Deadline::Clock::time_point since_ = Deadline::Clock::now();
-  Deadline::Clock::time_point last_look_ = since_;
-  std::atomic<int> waiters_{0};  // threads that would rather drive than wait for the progress thread
+  bool flush_ = false;  // the progress thread finishes what is pending, whoever it was left to
+
+  std::atomic<std::size_t> pending_{0};         // calls that are not complete
+  std::atomic<std::size_t> thread_pending_{0};  // of these, left to the progress thread
+  std::atomic<bool> abort_wanted_{false};       // the driver steps back, so that abort() can clear the queue
+  std::atomic<int> listeners_{0};               // threads at `changed_`
+  std::atomic<int> waiters_{0};                 // threads that would rather drive than wait for the progress thread
   std::thread progress_thread_;
 };
 
