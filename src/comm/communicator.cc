@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "comm/backends.h"
 #include "comm/engine.h"
 #include "comm/self/self_backend.h"
-#include "comm/shared_memory/shared_memory_backend.h"
 
 namespace reigen::comm {
 
@@ -15,15 +15,18 @@ namespace {
 
 constexpr std::size_t kTagMax = 47;
 
+// A group of one, unless a backend was asked for.
+bool is_alone(const GroupOptions& o) {
+  return o.size == 1 && (o.backend == "auto" || o.backend == self::backend_name());
+}
+
 void check_options(const GroupOptions& o) {
   REIGEN_CHECK(o.size >= 1, "a group needs at least one rank\n  got: size {}", o.size);
   REIGEN_CHECK(o.rank >= 0 && o.rank < o.size, "rank out of range\n  got: {}   expected: 0 to {}", o.rank, o.size - 1);
-  REIGEN_CHECK(o.backend == "auto" || o.backend == "self" || o.backend == "shared_memory",
-               "unknown backend\n  got: \"{}\"   expected: auto, self or shared_memory", o.backend);
-  REIGEN_CHECK(o.backend != "self" || o.size == 1, "the backend \"self\" is for a group of one\n  got: size {}",
-               o.size);
-  REIGEN_CHECK((o.size == 1 && o.backend != "shared_memory") || o.store != nullptr,
-               "a group of {} ranks needs a store to find each other", o.size);
+  if (o.backend != self::backend_name()) find_backend(o.backend);
+  REIGEN_CHECK(o.backend != self::backend_name() || o.size == 1,
+               "the backend \"self\" is for a group of one\n  got: size {}", o.size);
+  REIGEN_CHECK(is_alone(o) || o.store != nullptr, "a group of {} ranks needs a store to find each other", o.size);
 }
 
 }  // namespace
@@ -62,11 +65,11 @@ Communicator::Communicator() : Communicator(GroupOptions{}) {}
 Communicator::Communicator(const GroupOptions& options) : impl_(std::make_shared<Impl>()) {
   check_options(options);
   impl_->options = options;
-  if (options.size == 1 && options.backend != "shared_memory") {
+  if (is_alone(options)) {
     impl_->backend_name = self::backend_name();
     return;
   }
-  auto backend = shared_memory::make_backend(options);
+  auto backend = find_backend(options.backend).make(options);
   impl_->backend_name = backend->name();
   impl_->engine = std::make_shared<Engine>(std::move(backend), options.name, options.rank, options.size);
   base::log_info("group \"{}\": rank {} of {}, backend {}", options.name, options.rank, options.size,

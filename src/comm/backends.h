@@ -1,0 +1,27 @@
+// The backends that GroupOptions::backend can name.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/backend.h"
+#include "reigen/comm/communicator.h"
+
+namespace reigen::comm {
+
+struct BackendEntry {
+  std::string name;
+  // Blocks until all ranks are there. Throws BackendError (69) when this build does not have it.
+  std::unique_ptr<Backend> (*make)(const GroupOptions& options);
+};
+
+const std::vector<BackendEntry>& backends();
+
+// "auto, self, shared_memory": for messages.
+std::string backend_names();
+
+// The entry of options.backend; "auto" takes the first. Throws InvalidArgument for a name that is none.
+const BackendEntry& find_backend(const std::string& name);
+
+}  // namespace reigen::comm
