@@ -69,7 +69,8 @@ std::int64_t reduced_value(const Problem& problem, std::size_t index) {
 std::int64_t output_value(const Problem& problem, std::size_t index) {
   const std::size_t mine = static_cast<std::size_t>(problem.rank) * problem.count;
   const auto owner = static_cast<int>(index / problem.count);
-  switch (problem.operation) {
+  switch (comm::even_kind(problem.operation)) {
+    case Operation::kSend: return input_value(problem, (problem.rank + problem.ranks - 1) % problem.ranks, index);
     case Operation::kAllReduce:
     case Operation::kReduce: return reduced_value(problem, index);
     case Operation::kReduceScatter: return reduced_value(problem, mine + index);

@@ -3,29 +3,42 @@
 #include <algorithm>
 #include <array>
 
+#include "reigen/comm/call_group.h"
+
 namespace reigen::apps::bench {
 
 namespace {
 
+// The uneven operations are measured with blocks of one size.
+comm::Extent even_extent(Operation operation, int root, int rank, int ranks) {
+  if (operation == Operation::kSend) return {1, 1};  // every rank sends to the next and receives from the one before
+  return comm::extent_of({.kind = comm::even_kind(operation), .count = 1, .root = root}, rank, ranks);
+}
+
 // With two ranks an operation on blocks has a buffer of two, on the root where there is one.
 OperationTraits make_traits(Operation operation) {
-  const comm::Extent extent = comm::extent_of({.kind = operation}, 0, 2);
-  return {operation, comm::name_of(operation), comm::reduces(operation), comm::has_root(operation),
-          std::max(extent.input, extent.output) > 1};
+  const comm::Extent extent = even_extent(operation, 0, 0, 2);
+  return {operation, operation == Operation::kSend ? "send_recv" : comm::name_of(operation), comm::reduces(operation),
+          comm::has_root(operation), std::max(extent.input, extent.output) > 1};
 }
 
 const auto& operations() {
   static const std::array kOperations = {
-      make_traits(Operation::kAllReduce), make_traits(Operation::kReduceScatter), make_traits(Operation::kAllGather),
-      make_traits(Operation::kBroadcast), make_traits(Operation::kReduce),        make_traits(Operation::kGather),
-      make_traits(Operation::kScatter),   make_traits(Operation::kAllToAll),      make_traits(Operation::kBarrier),
+      make_traits(Operation::kAllReduce),  make_traits(Operation::kReduceScatter),
+      make_traits(Operation::kAllGather),  make_traits(Operation::kBroadcast),
+      make_traits(Operation::kReduce),     make_traits(Operation::kGather),
+      make_traits(Operation::kScatter),    make_traits(Operation::kAllToAll),
+      make_traits(Operation::kBarrier),    make_traits(Operation::kReduceScatterV),
+      make_traits(Operation::kAllGatherV), make_traits(Operation::kGatherV),
+      make_traits(Operation::kScatterV),   make_traits(Operation::kAllToAllV),
+      make_traits(Operation::kSend),
   };
   return kOperations;
 }
 
 // What this rank's call reads and writes, in blocks of `count`.
 comm::Extent extent_of(const Problem& problem) {
-  return comm::extent_of({.kind = problem.operation, .root = problem.root}, problem.rank, problem.ranks);
+  return even_extent(problem.operation, problem.root, problem.rank, problem.ranks);
 }
 
 std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -51,7 +64,10 @@ const OperationTraits* find_operation(const std::string& name) {
   return found == operations().end() ? nullptr : found;
 }
 
-const OperationTraits& traits_of(Operation operation) { return operations()[static_cast<std::size_t>(operation)]; }
+const OperationTraits& traits_of(Operation operation) {
+  return *std::find_if(operations().begin(), operations().end(),
+                       [&](const OperationTraits& traits) { return traits.operation == operation; });
+}
 
 std::vector<std::string> operation_names() {
   std::vector<std::string> names;
@@ -61,7 +77,7 @@ std::vector<std::string> operation_names() {
 
 double bus_factor(Operation operation, int ranks) {
   const double others = static_cast<double>(ranks - 1) / ranks;
-  switch (operation) {
+  switch (comm::even_kind(operation)) {
     case Operation::kAllReduce: return 2 * others;
     case Operation::kReduceScatter:
     case Operation::kAllGather:
@@ -69,10 +85,10 @@ double bus_factor(Operation operation, int ranks) {
     case Operation::kGather:
     case Operation::kScatter: return others;
     case Operation::kBroadcast:
-    case Operation::kReduce: return 1;
-    case Operation::kBarrier: return 0;
+    case Operation::kReduce:
+    case Operation::kSend: return 1;
+    default: return 0;
   }
-  return 0;
 }
 
 // A broadcast has one buffer, which counts as the input of every rank.
@@ -88,8 +104,9 @@ Traffic least_traffic(const Problem& problem) {
   const auto whole = static_cast<double>(problem.bytes());
   const double block = whole / problem.ranks;
   const double own = problem.in_place ? block : 0;  // lies where it must be
-  switch (problem.operation) {
-    case Operation::kAllReduce: return {whole, whole};
+  switch (comm::even_kind(problem.operation)) {
+    case Operation::kAllReduce:
+    case Operation::kSend: return {whole, whole};
     case Operation::kReduceScatter:
     case Operation::kReduce: return {whole, block};
     case Operation::kAllGather: return {whole - own, whole - own};
@@ -97,9 +114,8 @@ Traffic least_traffic(const Problem& problem) {
     case Operation::kBroadcast: return {whole - block, whole - block};
     case Operation::kGather:
     case Operation::kScatter: return {block - own / problem.ranks, block - own / problem.ranks};
-    case Operation::kBarrier: return {};
+    default: return {};
   }
-  return {};
 }
 
 std::size_t place_bytes(const Problem& problem) {
@@ -118,7 +134,7 @@ Place place_at(const Problem& problem, std::byte* begin) {
     if (problem.output_count() == 0) place.output = nullptr;
     return place;
   }
-  switch (problem.operation) {
+  switch (comm::even_kind(problem.operation)) {
     case Operation::kReduceScatter: return {begin, own_block};
     case Operation::kAllGather: return {own_block, begin};
     case Operation::kReduce: return {begin, is_root ? begin : nullptr};
@@ -127,6 +143,31 @@ Place place_at(const Problem& problem, std::byte* begin) {
     default: return {begin, begin};
   }
 }
+
+namespace {
+
+void exchange(Communicator& world, const Problem& problem, const Place& place) {
+  comm::CallGroup group(world);
+  world.send(place.input, problem.count, problem.type, (problem.rank + 1) % problem.ranks);
+  world.recv(place.output, problem.count, problem.type, (problem.rank + problem.ranks - 1) % problem.ranks);
+  group.run();
+}
+
+void call_uneven(Communicator& world, const Problem& problem, const Place& place) {
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(problem.ranks), problem.count);
+  const comm::DataType type = problem.type;
+  switch (problem.operation) {
+    case Operation::kReduceScatterV:
+      world.reduce_scatter_v(place.input, place.output, counts, type, problem.op);
+      return;
+    case Operation::kAllGatherV: world.all_gather_v(place.input, place.output, counts, type); return;
+    case Operation::kGatherV: world.gather_v(place.input, place.output, counts, type, problem.root); return;
+    case Operation::kScatterV: world.scatter_v(place.input, place.output, counts, type, problem.root); return;
+    default: world.all_to_all_v(place.input, counts, place.output, counts, type); return;
+  }
+}
+
+}  // namespace
 
 void call(Communicator& world, const Problem& problem, const Place& place) {
   const std::size_t count = problem.count;
@@ -141,6 +182,8 @@ void call(Communicator& world, const Problem& problem, const Place& place) {
     case Operation::kScatter: world.scatter(place.input, place.output, count, type, problem.root); return;
     case Operation::kAllToAll: world.all_to_all(place.input, place.output, count, type); return;
     case Operation::kBarrier: world.barrier(); return;
+    case Operation::kSend: exchange(world, problem, place); return;
+    default: call_uneven(world, problem, place); return;
   }
 }
 

@@ -56,7 +56,9 @@ struct Problem {
 //   all_to_all       N            N            never
 //   broadcast        N (P-1)/P    N (P-1)/P    always
 //   gather, scatter  N/P          N/P          N (P-1)/P^2 of both
+//   send_recv        N            N            never: every rank sends to the next and receives from the one before
 //   barrier          0            0
+//   The uneven operations are as their namesakes.
 struct Traffic {
   double read = 0;
   double written = 0;

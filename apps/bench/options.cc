@@ -175,8 +175,10 @@ void check_counts(const BenchOptions& options, bool iterations_given) {
             .got = fmt::format("--warmup {}", options.warmup),
             .expected = "0 or more"});
   }
-  if (options.in_place && options.operation == Operation::kAllToAll) {
-    refuse({.what = "all_to_all is never in place",
+  const bool never =
+      comm::even_kind(options.operation) == Operation::kAllToAll || options.operation == Operation::kSend;
+  if (options.in_place && never) {
+    refuse({.what = fmt::format("{} is never in place", traits_of(options.operation).name),
             .got = "--in-place",
             .expected = "two buffers",
             .fix = "leave it out"});
@@ -224,6 +226,12 @@ std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int ran
             .got = fmt::format("-r {}", options.root),
             .expected = fmt::format("0 to {}", ranks - 1),
             .fix = "-r 0"});
+  }
+  if (options.operation == Operation::kSend && ranks < 2) {
+    refuse({.what = "send_recv needs somebody to send to",
+            .got = fmt::format("-n {}", ranks),
+            .expected = "at least two ranks",
+            .fix = "-n 2"});
   }
   Problem problem{.operation = options.operation,
                   .ranks = ranks,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "reigen/comm/types.h"
 
@@ -19,9 +20,21 @@ enum class OperationKind : std::uint8_t {
   kScatter,
   kAllToAll,
   kBarrier,
+  kReduceScatterV,
+  kAllGatherV,
+  kGatherV,
+  kScatterV,
+  kAllToAllV,
+  kSend,
+  kRecv,
 };
 
 const char* name_of(OperationKind kind);
+// Of the same operation with blocks of one size: kAllGather for kAllGatherV.
+OperationKind even_kind(OperationKind kind);
+inline bool is_uneven(OperationKind kind) { return even_kind(kind) != kind; }
+// Between two ranks; the others do not know of it.
+inline bool is_between_two(OperationKind kind) { return kind == OperationKind::kSend || kind == OperationKind::kRecv; }
 bool reduces(OperationKind kind);
 bool has_root(OperationKind kind);
 
@@ -29,16 +42,19 @@ struct Call {
   OperationKind kind = OperationKind::kBarrier;
   const void* input = nullptr;
   void* output = nullptr;
-  std::size_t count = 0;  // elements of one block: what one rank gives to, or gets from, one other
+  std::size_t count = 0;  // elements of one block: what one rank gives to, or gets from, one other; uneven: of all
   DataType type = DataType::kUint8;
   ReduceOp op = ReduceOp::kSum;
-  int root = 0;
+  int root = 0;  // of an operation between two: the other one
   std::string tag = {};
+  double factor = 1;                      // sums: this rank's input is multiplied by it
+  std::vector<std::size_t> counts = {};   // uneven: elements of the block of (all_to_all_v: for) every rank
+  std::vector<std::size_t> arrives = {};  // all_to_all_v: elements from every rank
 
   std::size_t bytes() const { return count * size_of(type); }
 };
 
-// Blocks of `count` elements that a rank reads from its input and writes to its output; 0: the pointer may be null.
+// Elements that a rank reads from its input and writes to its output; 0: the pointer may be null.
 struct Extent {
   std::size_t input = 0;
   std::size_t output = 0;
@@ -46,8 +62,12 @@ struct Extent {
 
 Extent extent_of(const Call& call, int rank, int size);
 
+// Elements before block `index`.
+std::size_t begin_of(const std::vector<std::size_t>& counts, int index);
+
 // Throws InvalidArgument: null pointers, buffers that overlap in another way than "in place", a root outside the group,
-// a count that overflows, a reduction that the type does not have.
+// counts that overflow or are not one for every rank, a reduction that the type does not have, a factor where there is
+// no sum of floats.
 void check_call(const Call& call, int rank, int size);
 
 }  // namespace reigen::comm

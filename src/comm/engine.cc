@@ -75,23 +75,23 @@ void Engine::shut_down() {
   backend_->leave();
 }
 
-std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
-  auto work = std::make_shared<WorkState>();
-  work->engine = shared_from_this();
-  work->call = std::move(call);
-  work->wants_thread = thread;
+void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thread) {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   {
     std::lock_guard lock(queue_mutex_);
-    if (dead_)
-      throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
-                                size_, group_, cause_of(dead_).text));
-    work->sequence = next_sequence_++;
-    work->operation = backend_->start(work->call, work->sequence);
-    pending_.fetch_add(1);
-    if (thread) thread_pending_.fetch_add(1);
-    incoming_.push_back(work);
-    has_incoming_.store(true);
+    for (const auto& work : works) {
+      if (dead_)
+        throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
+                                  size_, group_, cause_of(dead_).text));
+      work->sequence = is_between_two(work->call.kind) ? 0 : next_sequence_++;
+      work->operation = backend_->start(work->call, work->sequence);
+      work->engine = shared_from_this();
+      work->wants_thread = thread;
+      pending_.fetch_add(1);
+      if (thread) thread_pending_.fetch_add(1);
+      incoming_.push_back(work);
+      has_incoming_.store(true);
+    }
   }
   if (drive.owns_lock()) {
     while (drive_once()) {
@@ -100,17 +100,16 @@ std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
     // After the driving: the progress thread would find it taken, and what is done needs no thread.
     step_back();
   } else {
-    backend_->wake();  // the driver may sleep: let it post this call too
+    backend_->wake();  // the driver may sleep: let it post these calls too
     if (thread) step_back();
   }
-  return work;
 }
 
 // Holds drive_mutex_.
 void Engine::take_incoming() {
   if (!has_incoming_.load()) return;
   std::lock_guard lock(queue_mutex_);
-  for (auto& work : incoming_) active_.push_back(std::move(work));
+  for (auto& work : incoming_) (is_between_two(work->call.kind) ? messages_ : active_).push_back(std::move(work));
   incoming_.clear();
   has_incoming_.store(false);
 }
@@ -119,14 +118,18 @@ void Engine::take_incoming() {
 bool Engine::drive_once() {
   take_incoming();
   bool moved = false;
+  const auto advance = [&](WorkState& work) {
+    Step step = work.operation->advance();
+    while (step == Step::kMoved && !abort_wanted_.load()) {
+      moved = work.moved = true;
+      step = work.operation->advance();
+    }
+    return step;
+  };
   try {
     for (; posted_ < active_.size() && active_[posted_]->operation->try_post(); ++posted_) moved = true;
     for (std::size_t i = 0; i < posted_ && !abort_wanted_.load();) {
-      Step step = active_[i]->operation->advance();
-      while (step == Step::kMoved && !abort_wanted_.load()) {
-        moved = true;
-        step = active_[i]->operation->advance();
-      }
+      const Step step = advance(*active_[i]);
       if (step == Step::kBlocked || step == Step::kMoved) break;
       if (step == Step::kPassedOn) {
         ++i;
@@ -134,22 +137,31 @@ bool Engine::drive_once() {
       }
       moved = true;
       // Operations complete in order: when a later one is done, so is this rank's oldest, which is asked again.
-      if (i == 0) complete_first();
+      if (i == 0) {
+        posted_ -= 1;
+        complete(active_, 0);
+      }
       i = 0;
+    }
+    for (std::size_t i = 0; i < messages_.size() && !abort_wanted_.load();) {
+      if (advance(*messages_[i]) == Step::kDone) {
+        moved = true;
+        complete(messages_, i);
+      } else {
+        ++i;
+      }
     }
   } catch (...) {
     fail(std::current_exception());
     moved = true;
   }
-  if (moved) moved_ = true;
   return moved;
 }
 
 // Holds drive_mutex_.
-void Engine::complete_first() {
-  const auto work = std::move(active_.front());
-  active_.pop_front();
-  posted_ -= 1;
+void Engine::complete(Works& works, std::size_t index) {
+  const auto work = std::move(works[index]);
+  works.erase(works.begin() + static_cast<std::ptrdiff_t>(index));
   work->operation.reset();
   if (work->wants_thread) thread_pending_.fetch_sub(1);
   pending_.fetch_sub(1);
@@ -168,12 +180,16 @@ void Engine::tell_listeners() {
 void Engine::look_after_peers() {
   const auto now = Deadline::Clock::now();
   // A gap far longer than the sleep means that this process was stopped or computed: the others had no chance either.
-  if (moved_ || now - last_look_ > std::chrono::seconds(1)) since_ = now;
-  moved_ = false;
+  const bool gap = now - last_look_ > std::chrono::seconds(1);
   last_look_ = now;
-  if (active_.empty()) return;
+  const auto look = [&](WorkState& work, bool its_turn) {
+    if (work.moved || gap || !its_turn || work.since == Deadline::Clock::time_point{}) work.since = now;
+    work.moved = false;
+    if (its_turn) backend_->check_peers(*work.operation, now - work.since);
+  };
   try {
-    backend_->check_peers(*active_.front()->operation, now - since_);
+    for (const auto& work : active_) look(*work, work == active_.front());
+    for (const auto& work : messages_) look(*work, true);
   } catch (...) {
     // What the lost rank did last may be just what was waited for.
     if (!drive_once()) fail(std::current_exception());
@@ -276,16 +292,16 @@ void Engine::fail(std::exception_ptr error) {
     dead_ = error;
     backend_->publish_abort(cause_of(error));
   }
-  for (auto& work : incoming_) active_.push_back(std::move(work));
-  incoming_.clear();
-  has_incoming_.store(false);
   pending_.store(0);
   thread_pending_.store(0);
-  for (auto& work : active_) {
-    work->error = dead_;
-    work->completed.store(true);
+  has_incoming_.store(false);
+  for (Works* works : {&incoming_, &active_, &messages_}) {
+    for (auto& work : *works) {
+      work->error = dead_;
+      work->completed.store(true);
+    }
+    works->clear();
   }
-  active_.clear();
   posted_ = 0;
   changed_.notify_all();
 }

@@ -1,5 +1,6 @@
-// Runs a group's operations in the order of the calls, on whichever thread has reason to: the caller of a blocking
-// call, a thread that waits, one that polls, or the progress thread, which sleeps otherwise and gives signs of life.
+// Runs a group's operations in the order of the calls (those between two ranks beside the others), on whichever thread
+// has reason to: the caller of a blocking call, a thread that waits, one that polls, or the progress thread, which
+// sleeps otherwise and gives signs of life.
 //
 // Locks: `drive_mutex_` is held by the one thread that moves operations on, also while it sleeps, and guards those
 // under way; `queue_mutex_` guards what others hand over to it and is held for moments. Order: drive before queue. A
@@ -14,8 +15,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/backend.h"
 #include "reigen/base/deadline.h"
@@ -26,11 +29,15 @@ namespace reigen::comm {
 class Engine;
 
 struct WorkState {
-  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Engine> engine;  // null: collected for a group of calls that has not run
   Call call;
   std::uint64_t sequence = 0;
   std::unique_ptr<Operation> operation;
   bool wants_thread = false;
+  // Whether it has moved since the peers were last looked after, and since when it has not.
+  bool moved = false;
+  Deadline::Clock::time_point since = {};
+  std::vector<std::shared_ptr<WorkState>> parts = {};  // a group of calls: nothing else is set then
   std::atomic<bool> completed{false};
   std::exception_ptr error;  // written before `completed`
 };
@@ -42,9 +49,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine(const Engine&) = delete;  // a thread belongs to it
   Engine& operator=(const Engine&) = delete;
 
-  // Enqueues the call and makes it visible to the other ranks if nobody else drives at the moment. `thread`: wake the
-  // progress thread for it.
-  std::shared_ptr<WorkState> submit(Call call, bool thread);
+  // Enqueues the calls and makes them visible to the other ranks if nobody else drives at the moment. `thread`: wake
+  // the progress thread for them.
+  void submit(std::span<const std::shared_ptr<WorkState>> works, bool thread);
   void wait(WorkState& work, const Deadline& deadline);
   // Never waits; looks after the peers now and then, so that a dead one is noticed by a caller that only polls.
   void poll();
@@ -55,9 +62,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Backend& backend() { return *backend_; }
 
  private:
+  using Works = std::deque<std::shared_ptr<WorkState>>;
+
   bool drive_once();
   void take_incoming();
-  void complete_first();
+  void complete(Works& works, std::size_t index);
   void look_after_peers();
   void drive_until(const std::function<bool()>& finished, const Deadline& deadline);
   void fail(std::exception_ptr error);
@@ -71,15 +80,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const int size_;
 
   std::mutex drive_mutex_;
-  std::deque<std::shared_ptr<WorkState>> active_;  // in the order of the calls, the first `posted_` are posted
-  std::size_t posted_ = 0;
-  // When the peers were last looked after, whether anything has moved since then, and since when nothing has.
-  Deadline::Clock::time_point last_look_ = Deadline::Clock::now();
-  bool moved_ = false;
-  Deadline::Clock::time_point since_ = last_look_;
+  Works active_;                                                    // in the order of the calls
+  std::size_t posted_ = 0;                                          // so many of them are posted
+  Works messages_;                                                  // between two ranks: beside the others
+  Deadline::Clock::time_point last_look_ = Deadline::Clock::now();  // after the peers
 
   std::mutex queue_mutex_;
-  std::deque<std::shared_ptr<WorkState>> incoming_;  // called while another thread drives
+  Works incoming_;  // called while another thread drives
   std::atomic<bool> has_incoming_{false};
   std::condition_variable changed_;  // for waiting threads: a work completed, or the driver stepped back
   // For the progress thread alone: it must sleep through operations that others drive. To wake it for each of them

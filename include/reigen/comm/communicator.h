@@ -14,42 +14,17 @@
 // the last one leaves it.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "reigen/comm/options.h"
 #include "reigen/comm/types.h"
 #include "reigen/comm/work.h"
-#include "reigen/store/store.h"
 
 namespace reigen::comm {
-
-// Who moves an asynchronous operation on.
-enum class Progress {
-  kThread,  // the group's progress thread: it overlaps with whatever the caller does, and costs a wake-up
-  kCaller,  // nobody but poll() and wait(): for threads that keep all cores busy and call poll() often
-};
-
-struct CallOptions {
-  bool async = false;
-  Progress progress = Progress::kThread;
-  std::string tag =
-      {};  // shown in every error and compared between ranks, e.g. "step 12 bucket 3"; at most 47 characters
-};
-
-struct GroupOptions {
-  int rank = 0;
-  int size = 1;
-  std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one (but for backend shared_memory)
-  std::string name = "world";                     // in messages, and the store prefix: two groups need two names
-  std::string backend = "auto";                   // auto, self, shared_memory
-  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);  // for all ranks to come
-  std::chrono::milliseconds report_after = std::chrono::seconds(30);  // a live rank keeps the others waiting: say so
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);       // ... and end it
-  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // no sign of life: stopped or unreachable
-};
 
 class Communicator {
  public:
@@ -97,6 +72,28 @@ class Communicator {
   // rank.
   Work all_to_all(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
 
+  // As their namesakes, with blocks of counts[q] elements for rank q, one after the other without gaps. Every rank
+  // gives the same counts. In place as their namesakes, at the begin of block r.
+  using Counts = std::span<const std::size_t>;
+  Work all_gather_v(const void* input, void* output, Counts counts, DataType type, const CallOptions& options = {});
+  Work reduce_scatter_v(const void* input, void* output, Counts counts, DataType type, ReduceOp op,
+                        const CallOptions& options = {});
+  Work gather_v(const void* input, void* output, Counts counts, DataType type, int root,
+                const CallOptions& options = {});
+  Work scatter_v(const void* input, void* output, Counts counts, DataType type, int root,
+                 const CallOptions& options = {});
+
+  // leaves[q] elements go to rank q, arrives[q] come from it: arrives[q] here is leaves[r] there, or it is a
+  // CollectiveMismatch. Never in place.
+  Work all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
+                    const CallOptions& options = {});
+
+  // data on rank `from` = data on rank `to`: the n-th send from one rank to another meets the n-th recv; count, type
+  // and tag are compared. They run beside other calls, in any order: wait for one before its data is used in another.
+  // Up to 1 KiB a send returns without its recv; a longer one waits for it, so an exchange needs async or a CallGroup.
+  Work send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options = {});
+  Work recv(void* data, std::size_t count, DataType type, int from, const CallOptions& options = {});
+
   // Returns when every rank has called it.
   Work barrier(const CallOptions& options = {});
 
@@ -117,6 +114,7 @@ class Communicator {
   void abort(const std::string& cause);
 
  private:
+  friend class CallGroup;
   struct Impl;
   explicit Communicator(std::shared_ptr<Impl> impl);
 

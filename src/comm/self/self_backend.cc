@@ -16,7 +16,14 @@ const std::string& backend_name() {
 }
 
 void run(const Call& call) {
-  if (call.kind == OperationKind::kBarrier || call.count == 0) return;
+  const std::size_t count = extent_of(call, 0, 1).input;
+  if (call.kind == OperationKind::kAllToAllV) {
+    REIGEN_CHECK(call.counts == call.arrives,
+                 "[all_to_all_v] what is given to rank 0 is not what arrives from it\n"
+                 "  got: {} elements   expected: {}",
+                 call.arrives.front(), call.counts.front());
+  }
+  if (count == 0) return;
   if (reduces(call.kind)) {  // also of one input: NaN, averages and truth values come out as in any group
     const auto* input = static_cast<const std::byte*>(call.input);
     auto* output = static_cast<std::byte*>(call.output);
@@ -24,13 +31,14 @@ void run(const Call& call) {
                  .outputs = &output,
                  .input_count = 1,
                  .output_count = 1,
-                 .count = call.count,
+                 .count = count,
                  .type = call.type,
-                 .op = call.op});
+                 .op = call.op,
+                 .factors = call.factor == 1 ? nullptr : &call.factor});
     return;
   }
-  if (call.input == call.output) return;
-  std::memcpy(call.output, call.input, call.bytes());
+  if (call.kind == OperationKind::kBroadcast || call.input == call.output) return;
+  std::memcpy(call.output, call.input, count * size_of(call.type));
 }
 
 std::shared_ptr<void> allocate(std::size_t bytes) {

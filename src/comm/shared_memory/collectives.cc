@@ -13,11 +13,19 @@ namespace {
 
 bool same_call(const Descriptor& a, const Descriptor& b) {
   return a.sequence == b.sequence && a.count == b.count && a.kind == b.kind && a.type == b.type && a.op == b.op &&
-         a.root == b.root && std::strncmp(a.tag, b.tag, kTagBytes) == 0;
+         a.root == b.root && a.counts_hash == b.counts_hash && std::strncmp(a.tag, b.tag, kTagBytes) == 0;
+}
+
+// FNV-1a.
+std::uint64_t hash_of(const std::vector<std::size_t>& counts) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3U;
+  return hash;
 }
 
 std::string what_differs(const Descriptor& a, const Descriptor& b) {
   if (a.kind != b.kind) return "operation";
+  if (a.counts_hash != b.counts_hash) return "counts";
   if (a.count != b.count) return "count";
   if (a.type != b.type) return "type";
   if (a.op != b.op) return "reduction";
@@ -41,10 +49,15 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       pipeline_(pipeline),
       call_(call),
       sequence_(sequence),
+      kind_(even_kind(call.kind)),
+      uneven_(is_uneven(call.kind)),
       element_(size_of(call.type)),
       extent_(extent_of(call, group.rank(), group.size())) {
+  REIGEN_CHECK(call_.kind != OperationKind::kAllToAllV || sizeof(std::uint64_t) * call_.counts.size() <= kInlineBytes,
+               "[all_to_all_v] too many ranks on one machine\n  got: {}   expected: at most {}", call_.counts.size(),
+               kInlineBytes / sizeof(std::uint64_t));
   // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
-  if (call_.kind == OperationKind::kBarrier || input_blocks() * call_.bytes() <= kInlineBytes) path_ = Path::kInline;
+  if (call_.kind != OperationKind::kAllToAllV && largest_input() * element_ <= kInlineBytes) path_ = Path::kInline;
   need_ = {&RankPage::posted, sequence + 1};
 }
 
@@ -59,8 +72,12 @@ Need Collective::last_need() const {
   return {&RankPage::finished, known ? base_ + rounds_ : UINT64_MAX};
 }
 
+void Collective::check_peers(std::chrono::nanoseconds waited) const {
+  group_.check(need_, last_need(), describe(), waited);
+}
+
 bool Collective::gives(int rank) const {
-  switch (call_.kind) {
+  switch (kind_) {
     case OperationKind::kBroadcast:
     case OperationKind::kScatter: return rank == call_.root;
     case OperationKind::kBarrier: return false;
@@ -69,17 +86,67 @@ bool Collective::gives(int rank) const {
 }
 
 bool Collective::is_written_by_others(int rank) const {
-  if (call_.kind == OperationKind::kAllReduce) return true;
-  return (call_.kind == OperationKind::kReduce || call_.kind == OperationKind::kGather) && rank == call_.root;
+  if (kind_ == OperationKind::kAllReduce) return true;
+  return (kind_ == OperationKind::kReduce || kind_ == OperationKind::kGather) && rank == call_.root;
 }
 
 bool Collective::is_in_blocks() const {
-  return call_.kind == OperationKind::kReduceScatter || call_.kind == OperationKind::kAllToAll ||
-         call_.kind == OperationKind::kScatter;
+  return kind_ == OperationKind::kReduceScatter || kind_ == OperationKind::kAllToAll ||
+         kind_ == OperationKind::kScatter;
+}
+
+Collective::Part Collective::given(int from, int to) const {
+  const auto block = [&](int index) {
+    const auto i = static_cast<std::size_t>(index);
+    return uneven_ ? Part{begin_of(call_.counts, index), call_.counts[i]} : Part{i * call_.count, call_.count};
+  };
+  switch (kind_) {
+    case OperationKind::kReduceScatter:
+    case OperationKind::kScatter: return block(to);
+    case OperationKind::kAllGather:
+    case OperationKind::kGather: return {0, block(from).count};
+    case OperationKind::kAllToAll:
+      return uneven_ && from != group_.rank() ? given_here_[static_cast<std::size_t>(from)] : block(to);
+    default: return {0, call_.count};
+  }
+}
+
+std::size_t Collective::taken_at(int to, int from) const {
+  switch (kind_) {
+    case OperationKind::kAllGather:
+    case OperationKind::kGather:
+    case OperationKind::kAllToAll: break;
+    default: return 0;
+  }
+  if (!uneven_) return static_cast<std::size_t>(from) * call_.count;
+  REIGEN_ASSERT(kind_ != OperationKind::kAllToAll || to == group_.rank(), "only rank {} knows what it takes", to);
+  return begin_of(kind_ == OperationKind::kAllToAll ? call_.arrives : call_.counts, from);
+}
+
+std::size_t Collective::largest_block() const {
+  if (call_.kind == OperationKind::kAllToAllV) return largest_;
+  return uneven_ ? *std::max_element(call_.counts.begin(), call_.counts.end()) : call_.count;
+}
+
+std::size_t Collective::largest_input() const {
+  if (!is_in_blocks()) return largest_block();
+  return uneven_ ? begin_of(call_.counts, group_.size()) : call_.count * static_cast<std::size_t>(group_.size());
 }
 
 Descriptor Collective::descriptor() const {
-  Descriptor d{sequence_, call_.count, call_.kind, call_.type, call_.op, call_.root, {}, {}, {}};
+  Descriptor d{};
+  d.sequence = sequence_;
+  d.count = call_.count;
+  d.kind = call_.kind;
+  d.type = call_.type;
+  d.op = call_.op;
+  d.root = call_.root;
+  d.factor = call_.factor;
+  if (uneven_ && kind_ != OperationKind::kAllToAll) {
+    d.count = begin_of(call_.counts, group_.size());
+    d.counts_hash = hash_of(call_.counts);
+    for (std::size_t i = 0; i < std::min(call_.counts.size(), kCountsShown); ++i) d.counts[i] = call_.counts[i];
+  }
   std::memcpy(d.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
   return d;
 }
@@ -96,12 +163,15 @@ bool Collective::try_post() {
   d = descriptor();
   if (inlined) {
     copy_bytes(group_.page().inlined[slot()].data(), static_cast<const std::byte*>(call_.input),
-               extent_.input * call_.bytes());
+               extent_.input * element_);
   } else if (path_ != Path::kInline) {
-    if (gives(group_.rank())) d.input = group_.heap().locate(call_.input, extent_.input * call_.bytes());
+    if (gives(group_.rank())) d.input = group_.heap().locate(call_.input, extent_.input * element_);
     if (is_written_by_others(group_.rank())) {
-      d.output = group_.heap().locate(call_.output, extent_.output * call_.bytes());
+      d.output = group_.heap().locate(call_.output, extent_.output * element_);
     }
+  }
+  if (call_.kind == OperationKind::kAllToAllV) {
+    std::memcpy(group_.page().inlined[slot()].data(), call_.counts.data(), call_.counts.size() * sizeof(std::uint64_t));
   }
   group_.advance(&RankPage::posted, sequence_ + 1);
   return true;
@@ -118,6 +188,36 @@ void Collective::compare_descriptors() const {
                .got = fmt::format("rank {}: {}", q, shared_memory::describe(other)),
                .expected = fmt::format("as rank 0: {}", shared_memory::describe(first)),
                .fix = "every rank must make the same calls in the same order"}));
+  }
+}
+
+// What the other ranks said beside their buffers; it may be overwritten once this call is verified.
+void Collective::read_counts() {
+  const auto p = static_cast<std::size_t>(group_.size());
+  if (reduces(call_.kind)) {
+    for (int q = 0; q < group_.size(); ++q) {
+      const double factor = descriptor_of(q).factor;
+      if (factor != 1) factors_.resize(p, 1.0);
+      if (!factors_.empty()) factors_[static_cast<std::size_t>(q)] = factor;
+    }
+  }
+  if (call_.kind != OperationKind::kAllToAllV) return;
+  given_here_.clear();
+  std::vector<std::size_t> counts(p);
+  for (int q = 0; q < group_.size(); ++q) {
+    std::memcpy(counts.data(), group_.page_of(q).inlined[slot()].data(), p * sizeof(std::uint64_t));
+    const std::size_t here = counts[static_cast<std::size_t>(group_.rank())];
+    const std::size_t expected = call_.arrives[static_cast<std::size_t>(q)];
+    if (here != expected) {
+      throw CollectiveMismatch(to_string(
+          Report{.what = fmt::format("[all_to_all_v] group \"{}\" call #{}: ranks {} and {} differ in the counts",
+                                     group_.options().name, sequence_, q, group_.rank()),
+                 .got = fmt::format("rank {} gives {} elements to rank {}", q, here, group_.rank()),
+                 .expected = fmt::format("{} elements, as rank {} said", expected, group_.rank()),
+                 .fix = "arrives[q] on rank r must be leaves[r] on rank q"}));
+    }
+    given_here_.push_back({begin_of(counts, group_.rank()), here});
+    largest_ = std::max(largest_, *std::max_element(counts.begin(), counts.end()));
   }
 }
 
@@ -177,42 +277,46 @@ void Collective::resolve_buffers() {
 
 void Collective::plan_rounds() {
   const bool pushes =
-      call_.kind == OperationKind::kGather && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr;
-  for (int q = 0; q < group_.size() && !pushes && call_.count > 0; ++q) {
+      kind_ == OperationKind::kGather && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr;
+  const std::size_t largest = largest_block();
+  for (int q = 0; q < group_.size() && !pushes && largest > 0; ++q) {
     auto& buffers = buffers_[static_cast<std::size_t>(q)];
-    const bool needed = gives(q) && !(call_.kind == OperationKind::kGather && q == call_.root);
+    const bool needed = gives(q) && !(kind_ == OperationKind::kGather && q == call_.root);
     const bool reached = !needed || buffers.input != nullptr;
-    const bool written = is_written_by_others(q) && call_.kind != OperationKind::kGather;
+    const bool written = is_written_by_others(q) && kind_ != OperationKind::kGather;
     if (reached && (!written || buffers.output != nullptr)) continue;
     path_ = Path::kStaged;
     buffers.input = buffers.output = nullptr;
   }
-  chunk_ = path_ == Path::kStaged ? std::max<std::size_t>(1, kStagingBytes / element_ / input_blocks()) : call_.count;
-  rounds_ = path_ == Path::kStaged ? (call_.count + chunk_ - 1) / chunk_ : 1;
+  const std::size_t blocks = is_in_blocks() ? static_cast<std::size_t>(group_.size()) : 1;
+  chunk_ = path_ == Path::kStaged ? std::max<std::size_t>(1, kStagingBytes / element_ / blocks) : largest;
+  rounds_ = path_ == Path::kStaged ? (largest + chunk_ - 1) / chunk_ : 1;
 }
 
-std::size_t Collective::round_count() const { return std::min(chunk_, call_.count - round_begin()); }
+std::size_t Collective::round_count(std::size_t block_count) const {
+  return block_count > round_begin() ? std::min(chunk_, block_count - round_begin()) : 0;
+}
 
 std::byte* Collective::staged(int rank, int block) const {
   return group_.page_of(rank).staging.data() + static_cast<std::size_t>(block) * chunk_ * element_;
 }
 
-const std::byte* Collective::input_of(int rank, int block) const {
-  const std::size_t at = (static_cast<std::size_t>(block) * call_.count + round_begin()) * element_;
-  if (rank == group_.rank()) return static_cast<const std::byte*>(call_.input) + at;
-  if (path_ == Path::kInline) return group_.page_of(rank).inlined[slot()].data() + at;
-  return stages(rank) ? staged(rank, block) : buffers_[static_cast<std::size_t>(rank)].input + at;
+const std::byte* Collective::input_of(int from, int to) const {
+  const std::size_t at = (given(from, to).begin + round_begin()) * element_;
+  if (from == group_.rank()) return static_cast<const std::byte*>(call_.input) + at;
+  if (path_ == Path::kInline) return group_.page_of(from).inlined[slot()].data() + at;
+  return stages(from) ? staged(from, is_in_blocks() ? to : 0) : buffers_[static_cast<std::size_t>(from)].input + at;
 }
 
-std::byte* Collective::output_of(int rank, int block) const {
-  const std::size_t at = (static_cast<std::size_t>(block) * call_.count + round_begin()) * element_;
-  if (rank == group_.rank()) return static_cast<std::byte*>(call_.output) + at;
-  return stages(rank) ? staged(rank, block) : buffers_[static_cast<std::size_t>(rank)].output + at;
+std::byte* Collective::output_of(int to, int from) const {
+  const std::size_t at = (taken_at(to, from) + round_begin()) * element_;
+  if (to == group_.rank()) return static_cast<std::byte*>(call_.output) + at;
+  return stages(to) ? staged(to, 0) : buffers_[static_cast<std::size_t>(to)].output + at;
 }
 
 // Slices end on cache lines, so that two ranks never write one line.
 Collective::Part Collective::slice_of(int rank) const {
-  const std::size_t count = round_count();
+  const std::size_t count = round_count(call_.count);
   const std::size_t line = std::max<std::size_t>(1, 64 / element_);
   const auto ranks = static_cast<std::size_t>(group_.size());
   const std::size_t slice = ((count + ranks - 1) / ranks + line - 1) / line * line;
@@ -223,34 +327,32 @@ Collective::Part Collective::slice_of(int rank) const {
 // What others read of this rank. Its own slice or block is read where it lies.
 void Collective::stage_input() {
   const int r = group_.rank();
-  if (!gives(r) || !stages(r) || (call_.kind == OperationKind::kGather && r == call_.root)) return;
-  if (is_in_blocks()) {
-    for (int q = 0; q < group_.size(); ++q) {
-      if (q != r) copy_bytes(staged(r, q), input_of(r, q), round_count() * element_);
-    }
-    return;
-  }
-  const bool in_slices = call_.kind == OperationKind::kAllReduce || call_.kind == OperationKind::kReduce;
+  if (!gives(r) || !stages(r) || (kind_ == OperationKind::kGather && r == call_.root)) return;
+  const bool in_slices = kind_ == OperationKind::kAllReduce || kind_ == OperationKind::kReduce;
   for (int q = 0; q < group_.size(); ++q) {
-    if (in_slices && q == r) continue;
-    const Part part = slice_of(q);
-    copy_bytes(staged(r, 0) + part.begin * element_, input_of(r, 0) + part.begin * element_, part.count * element_);
+    if (q == r) continue;
+    const Part part = in_slices ? slice_of(q) : Part{0, round_count(given(r, q).count)};
+    if (part.count == 0) continue;
+    copy_bytes(staged(r, is_in_blocks() ? q : 0) + part.begin * element_, input_of(r, q) + part.begin * element_,
+               part.count * element_);
+    if (!in_slices && !is_in_blocks()) return;  // the same for everybody
   }
 }
 
 // What others wrote for this rank.
 void Collective::unstage_output() {
   const int r = group_.rank();
-  if (!stages(r) || !is_written_by_others(r) || call_.kind == OperationKind::kGather) return;
+  if (!stages(r) || !is_written_by_others(r) || kind_ == OperationKind::kGather) return;
   for (int q = 0; q < group_.size(); ++q) {
     if (q == r) continue;
     const Part part = slice_of(q);
-    copy_bytes(output_of(r, 0) + part.begin * element_, staged(r, 0) + part.begin * element_, part.count * element_);
+    if (part.count == 0) continue;
+    copy_bytes(output_of(r, q) + part.begin * element_, staged(r, 0) + part.begin * element_, part.count * element_);
   }
 }
 
 void Collective::begin_round() {
-  if (path_ == Path::kStaged && call_.count > 0) stage_input();
+  if (path_ == Path::kStaged) stage_input();
   if (path_ == Path::kStaged) group_.advance(&RankPage::arrived, base_ + round_ + 1);
   need_ = {&RankPage::arrived, path_ == Path::kStaged ? base_ + round_ + 1 : 0};
   phase_ = Phase::kArriving;
@@ -261,7 +363,7 @@ void Collective::reduce_into(const std::vector<int>& receivers, Part part, int b
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
   for (int q = 0; q < group_.size(); ++q) inputs.push_back(input_of(q, block) + part.begin * element_);
-  for (const int q : receivers) outputs.push_back(output_of(q, 0) + part.begin * element_);
+  for (const int q : receivers) outputs.push_back(output_of(q, group_.rank()) + part.begin * element_);
   // What is written need not pass through caches that cannot hold it until it is read again.
   const std::size_t touched = part.count * element_ * (inputs.size() + outputs.size()) * inputs.size();
   reduce::run({.inputs = inputs.data(),
@@ -271,56 +373,57 @@ void Collective::reduce_into(const std::vector<int>& receivers, Part part, int b
                .count = part.count,
                .type = call_.type,
                .op = call_.op,
+               .factors = factors_.empty() ? nullptr : factors_.data(),
                .streaming = path_ == Path::kDirect && call_.input != call_.output && touched >= 2 * cache_bytes()});
 }
 
 // Into this rank's output.
-void Collective::copy_from(int rank, int block, int to_block) {
-  copy_bytes(output_of(group_.rank(), to_block), input_of(rank, block), round_count() * element_);
+void Collective::take_from(int rank) {
+  const int r = group_.rank();
+  const std::size_t count = round_count(given(rank, r).count);
+  if (count > 0) copy_bytes(output_of(r, rank), input_of(rank, r), count * element_);
 }
 
 void Collective::work() {
-  if (call_.count == 0) return;
   const int r = group_.rank();
   const int p = group_.size();
   const bool alone = path_ == Path::kInline;  // every rank computes all that it needs
-  switch (call_.kind) {
+  switch (kind_) {
     case OperationKind::kAllReduce:
     case OperationKind::kReduce: {
       std::vector<int> receivers;
       for (int q = 0; q < p; ++q) {
         if (is_written_by_others(q) && (!alone || q == r)) receivers.push_back(q);
       }
-      if (!receivers.empty()) reduce_into(receivers, alone ? Part{0, call_.count} : slice_of(r), 0);
+      if (!receivers.empty()) reduce_into(receivers, alone ? Part{0, call_.count} : slice_of(r), r);
       break;
     }
-    case OperationKind::kReduceScatter: reduce_into({r}, {0, round_count()}, r); break;
+    case OperationKind::kReduceScatter: reduce_into({r}, {0, round_count(given(r, r).count)}, r); break;
     case OperationKind::kAllGather:
+    case OperationKind::kAllToAll:
       // Starting with the neighbour keeps the ranks from reading the same memory at once.
-      for (int i = 1; i <= p; ++i) copy_from((r + i) % p, 0, (r + i) % p);
+      for (int i = 1; i <= p; ++i) take_from((r + i) % p);
       break;
     case OperationKind::kBroadcast:
-      if (r != call_.root) copy_from(call_.root, 0, 0);
+      if (r != call_.root) take_from(call_.root);
       break;
-    case OperationKind::kScatter: copy_from(call_.root, r, 0); break;
+    case OperationKind::kScatter: take_from(call_.root); break;
     case OperationKind::kGather:
       if (!alone && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr) {
-        copy_bytes(output_of(call_.root, r), input_of(r, 0), round_count() * element_);
+        const std::size_t count = round_count(given(r, call_.root).count);
+        if (count > 0) copy_bytes(output_of(call_.root, r), input_of(r, call_.root), count * element_);
       } else if (r == call_.root) {
-        for (int q = 0; q < p; ++q) copy_from(q, 0, q);
+        for (int q = 0; q < p; ++q) take_from(q);
       }
       break;
-    case OperationKind::kAllToAll:
-      for (int i = 1; i <= p; ++i) copy_from((r + i) % p, r, (r + i) % p);
-      break;
-    case OperationKind::kBarrier: break;
+    default: break;
   }
 }
 
 // What was posted stays as it is until this rank counts it as verified, whatever becomes of its owner: an abort that
 // came after its owner had completed this call concerns the next one.
 Step Collective::finish_inline() {
-  chunk_ = call_.count;
+  chunk_ = largest_block();
   work();
   group_.throw_if_aborted(sequence_ + 1);
   group_.advance(&RankPage::verified, sequence_ + 1);
@@ -339,6 +442,7 @@ Step Collective::advance() {
       need_ = {&RankPage::posted, sequence_ + 1};
       if (!group_.met(need_)) return Step::kBlocked;
       compare_descriptors();
+      read_counts();
       if (!may_begin()) return Step::kBlocked;
       if (path_ == Path::kInline) return finish_inline();
       // A rank may have announced this call while it still had to write the result of an inline one.
@@ -367,7 +471,7 @@ Step Collective::advance() {
         pass_on();
         return Step::kPassedOn;
       }
-      if (call_.count > 0) unstage_output();
+      unstage_output();
       if (++round_ < rounds_) {
         begin_round();
         return Step::kMoved;

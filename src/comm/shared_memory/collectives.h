@@ -11,6 +11,8 @@
 //   broadcast, scatter   from the root's buffer: N read, N written
 //   gather               every rank writes into the root's output: N read, N written
 //   all_to_all           every rank copies its block of every input: P·N read, P·N written
+//   The uneven ones are the same with blocks of their own sizes. What all_to_all_v sends whom is told beside the call's
+//   descriptor, so at most kInlineBytes / 8 ranks can do it.
 // Staged (some buffer is foreign): the same in rounds through the owner's staging area of kStagingBytes: copy in, meet,
 //   work, meet, copy out. What a rank reads of its own is never staged; ranks with visible buffers copy nothing.
 #pragma once
@@ -21,6 +23,7 @@
 
 #include "comm/backend.h"
 #include "comm/shared_memory/group.h"
+#include "comm/shared_memory/shared_operation.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -36,17 +39,14 @@ struct Pipeline {
   std::vector<PassedOn> passed_on = {};  // this rank's part is done, others still work on them
 };
 
-class Collective : public Operation {
+class Collective : public SharedOperation {
  public:
   Collective(Group& group, Pipeline& pipeline, const Call& call, std::uint64_t sequence);
 
   bool try_post() override;
   Step advance() override;
 
-  const Need& need() const { return need_; }
-  // What every rank must reach before it may leave.
-  Need last_need() const;
-  std::string describe() const;
+  void check_peers(std::chrono::nanoseconds waited) const override;
 
  private:
   enum class Phase { kFirst, kPosted, kArriving, kFinished, kComplete };
@@ -57,11 +57,14 @@ class Collective : public Operation {
     Location input_at;  // as announced; the descriptor itself may be overwritten once this call is verified
     Location output_at;
   };
-  struct Part {  // elements of a round
+  struct Part {  // elements
     std::size_t begin;
     std::size_t count;
   };
 
+  // What every rank must reach before it may leave.
+  Need last_need() const;
+  std::string describe() const;
   Descriptor descriptor() const;  // of this rank's call, without its buffers
   void compare_descriptors() const;
   bool may_begin();
@@ -72,7 +75,12 @@ class Collective : public Operation {
   bool gives(int rank) const;                 // others read its input
   bool is_written_by_others(int rank) const;  // others write its output
   bool is_in_blocks() const;                  // an input holds a block for every rank
-  std::size_t input_blocks() const { return is_in_blocks() ? static_cast<std::size_t>(group_.size()) : 1; }
+  // Where the block that `from` gives to `to` lies in the input of `from`, and where it goes in the output of `to`.
+  Part given(int from, int to) const;
+  std::size_t taken_at(int to, int from) const;
+  std::size_t largest_block() const;
+  std::size_t largest_input() const;  // elements
+  void read_counts();
   void resolve_buffers();
   void plan_rounds();
   void begin_round();
@@ -82,13 +90,15 @@ class Collective : public Operation {
 
   void work();
   void reduce_into(const std::vector<int>& receivers, Part part, int block);
-  void copy_from(int rank, int block, int to_block);
+  void take_from(int rank);
   Part slice_of(int rank) const;
   std::size_t round_begin() const { return round_ * chunk_; }
-  std::size_t round_count() const;
-  // The piece of this round in block `block` of a rank's input or output, wherever this rank can reach it.
-  const std::byte* input_of(int rank, int block) const;
-  std::byte* output_of(int rank, int block) const;
+  // The part of a block of this round.
+  std::size_t round_count(std::size_t block_count) const;
+  // This round's piece of what `from` gives to `to`, and of what `to` gets from `from`, wherever this rank can reach
+  // it.
+  const std::byte* input_of(int from, int to) const;
+  std::byte* output_of(int to, int from) const;
   std::byte* staged(int rank, int block) const;
   bool stages(int rank) const {
     return path_ == Path::kStaged && buffers_[static_cast<std::size_t>(rank)].input == nullptr;
@@ -98,12 +108,17 @@ class Collective : public Operation {
   Pipeline& pipeline_;
   const Call call_;
   const std::uint64_t sequence_;
+  const OperationKind kind_;  // of blocks of one size
+  const bool uneven_;
   const std::size_t element_;  // bytes
   const Extent extent_;
   Path path_ = Path::kDirect;
   Phase phase_ = Phase::kFirst;
   Need need_;
   std::vector<Buffers> buffers_;  // of every rank
+  std::vector<Part> given_here_;  // all_to_all_v: in the input of every rank, what it gives to this one
+  std::size_t largest_ = 0;       // all_to_all_v: block of all
+  std::vector<double> factors_;   // of every rank; empty: none but 1
   std::size_t chunk_ = 0;         // elements of a block in a round
   std::size_t rounds_ = 1;
   std::size_t round_ = 0;

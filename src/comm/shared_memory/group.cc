@@ -29,7 +29,7 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout, nullptr, 0);
 }
 
-void ring(RankPage& page) {
+void ring_bell(RankPage& page) {
   page.bell.fetch_add(1);
   futex(&page.bell, FUTEX_WAKE, INT32_MAX, nullptr);
 }
@@ -48,6 +48,8 @@ std::string describe(const Descriptor& d) {
   std::string text = name_of(d.kind);
   if (d.kind != OperationKind::kBarrier) {
     text += fmt::format("({} {}", d.count, name_of(d.type));
+    if (is_uneven(d.kind) && d.counts_hash != 0)
+      text += fmt::format(" in blocks of {}, ...", fmt::join(d.counts, ", "));
     if (reduces(d.kind)) text += fmt::format(", {}", name_of(d.op));
     if (has_root(d.kind)) text += fmt::format(", root {}", d.root);
     text += ")";
@@ -59,8 +61,11 @@ std::string describe(const Descriptor& d) {
 Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap)
     : options_(options), heap_(std::move(heap)), peers_(static_cast<std::size_t>(options.size)) {
   auto& own = peers_[static_cast<std::size_t>(rank())];
-  own.segment = Segment::create((sizeof(RankPage) + 4095) / 4096 * 4096);
+  static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
+  const std::size_t bytes = sizeof(RankPage) + static_cast<std::size_t>(size()) * sizeof(PairBox);
+  own.segment = Segment::create((bytes + 4095) / 4096 * 4096);
   own.page = new (own.segment->data()) RankPage;
+  for (int q = 0; q < size(); ++q) new (&box(rank(), q)) PairBox;
   own.host = host_name();
   own.pid = ::getpid();
   cores_for_all_ = static_cast<long>(size()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
@@ -73,7 +78,7 @@ void Group::leave() {
   if (page().state.load() != RankState::kAlive) return;
   page().state.store(RankState::kLeft);
   for (auto& peer : peers_) {
-    if (peer.page != nullptr && peer.page != &page()) ring(*peer.page);
+    if (peer.page != nullptr && peer.page != &page()) ring_bell(*peer.page);
   }
 }
 
@@ -205,11 +210,15 @@ void Group::advance(std::atomic<std::uint64_t> RankPage::*counter, std::uint64_t
 
 void Group::ring_others() {
   for (auto& peer : peers_) {
-    if (peer.page != &page() && peer.page->sleepers.load() > 0) ring(*peer.page);
+    if (peer.page != &page() && peer.page->sleepers.load() > 0) ring_bell(*peer.page);
   }
 }
 
-void Group::ring_own() { ring(page()); }
+void Group::ring(int rank) {
+  if (page_of(rank).sleepers.load() > 0) ring_bell(page_of(rank));
+}
+
+void Group::ring_own() { ring_bell(page()); }
 
 void Group::sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
   page().sleepers.fetch_add(1);
@@ -315,6 +324,13 @@ void Group::check(const Need& need, const Need& last, const std::string& what, s
   check_patience(missing, what, waited);
 }
 
+void Group::check(int rank, const std::string& what, std::chrono::nanoseconds waited) {
+  throw_if_aborted();
+  check_alive(rank, what);
+  check_heartbeat(rank, what, waited);
+  check_patience({rank}, what, waited);
+}
+
 void Group::publish_abort(const AbortCause& cause) {
   heap_->quarantine();
   if (page().state.load() == RankState::kAborted) return;
@@ -324,7 +340,7 @@ void Group::publish_abort(const AbortCause& cause) {
   std::memcpy(page().cause, cause.text.data(), length);
   page().state.store(RankState::kAborted);
   for (auto& peer : peers_) {
-    if (peer.page != &page()) ring(*peer.page);
+    if (peer.page != &page()) ring_bell(*peer.page);
   }
 }
 

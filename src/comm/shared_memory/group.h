@@ -35,6 +35,11 @@ class Group {
   const GroupOptions& options() const { return options_; }
   RankPage& page() { return *peers_[static_cast<std::size_t>(rank())].page; }
   RankPage& page_of(int rank) { return *peers_[static_cast<std::size_t>(rank)].page; }
+  // What `owner` tells `other`.
+  PairBox& box(int owner, int other) {
+    auto* const behind = reinterpret_cast<std::byte*>(&page_of(owner)) + sizeof(RankPage);
+    return reinterpret_cast<PairBox*>(behind)[other];
+  }
   std::byte* resolve(int rank, const Location& location) {
     return peers_[static_cast<std::size_t>(rank)].heap->resolve(location);
   }
@@ -44,12 +49,15 @@ class Group {
   // Counts, then wakes the ranks that sleep.
   void advance(std::atomic<std::uint64_t> RankPage::*counter, std::uint64_t value);
   void ring_others();
+  void ring(int rank);
   void ring_own();
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
 
   // Throws when one of the ranks that have not met `need` is dead, stopped or gone, or when the wait has lasted too
   // long. `what` names the waiting operation.
   void check(const Need& need, const Need& last, const std::string& what, std::chrono::nanoseconds waited);
+  // The same for one rank that `what` waits for.
+  void check(int rank, const std::string& what, std::chrono::nanoseconds waited);
   // Throws what another rank aborted with, if one has that had not verified `enough` calls before.
   void throw_if_aborted(std::uint64_t enough = UINT64_MAX) const;
   // A rank's memory cannot be mapped: it ended, or another rank ended the group.

@@ -15,9 +15,10 @@
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 2;
+inline constexpr std::uint32_t kPageVersion = 3;
 inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kTagBytes = 48;
+inline constexpr std::size_t kCountsShown = 4;     // in messages; the others are compared by their hash
 inline constexpr std::size_t kInlineBytes = 2048;  // inputs up to this size travel with the call itself
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
@@ -25,7 +26,10 @@ inline constexpr std::size_t kStagingBytes =
 // What a rank called, for the others to compare and to find its memory.
 struct Descriptor {
   std::uint64_t sequence;
-  std::uint64_t count;
+  std::uint64_t count;        // uneven: of all blocks
+  std::uint64_t counts_hash;  // uneven
+  std::uint64_t counts[kCountsShown];
+  double factor;
   OperationKind kind;
   DataType type;
   ReduceOp op;
@@ -53,6 +57,33 @@ struct RankPage {
   alignas(64) std::array<Descriptor, kRingSlots> ring{};
   alignas(64) std::array<std::array<std::byte, kInlineBytes>, kRingSlots> inlined{};
   alignas(4096) std::array<std::byte, kStagingBytes> staging{};
+};
+
+// What a rank tells one other rank; behind its page there is one for every rank. Messages from A to B are numbered: A
+// counts them in its box for B, B those that it has taken in its box for A.
+inline constexpr std::size_t kMessageSlots = 4;                // messages that may be announced and not yet taken
+inline constexpr std::size_t kMessageInlineBytes = 1024;       // up to this size they lie in the box
+inline constexpr std::size_t kMessageChunkBytes = 128 * 1024;  // of one that passes through the staging area
+inline constexpr std::size_t kMessageChunks = 2;               // in the staging area: one is filled, one drained
+
+enum class MessagePath : std::uint8_t { kInline, kDirect, kStaged };
+
+struct MessageSlot {
+  std::uint64_t count;
+  DataType type;
+  MessagePath path;
+  Location data;  // of a direct one
+  char tag[kTagBytes];
+};
+
+struct PairBox {
+  alignas(64) std::atomic<std::uint64_t> announced{0};  // messages to that rank
+  std::atomic<std::uint64_t> filled{0};                 // chunks of all staged ones to it
+  alignas(64) std::atomic<std::uint64_t> taken{0};      // messages from that rank
+  std::atomic<std::uint64_t> drained{0};                // chunks of all staged ones from it
+  alignas(64) Location staging{};                       // written before the first staged message is announced
+  std::array<MessageSlot, kMessageSlots> slots{};
+  alignas(64) std::array<std::array<std::byte, kMessageInlineBytes>, kMessageSlots> inlined{};
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would not survive the death of its holder");

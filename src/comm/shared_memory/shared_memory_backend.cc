@@ -2,6 +2,7 @@
 
 #include "comm/shared_memory/collectives.h"
 #include "comm/shared_memory/group.h"
+#include "comm/shared_memory/message.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -13,6 +14,8 @@ class SharedMemoryBackend : public Backend {
 
   const std::string& name() const override { return name_; }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
+    if (call.kind == OperationKind::kSend) return std::make_unique<Send>(group_, pair_with(call.root), call);
+    if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(group_, pair_with(call.root), call);
     return std::make_unique<Collective>(group_, pipeline_, call, sequence);
   }
   bool may_spin() const override { return group_.cores_for_all(); }
@@ -21,8 +24,7 @@ class SharedMemoryBackend : public Backend {
   }
   void wake() override { group_.ring_own(); }
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
-    const auto& collective = static_cast<const Collective&>(operation);
-    group_.check(collective.need(), collective.last_need(), collective.describe(), waited);
+    static_cast<const SharedOperation&>(operation).check_peers(waited);
   }
   void heartbeat() override { group_.page().heartbeat.fetch_add(1); }
   void leave() override { group_.leave(); }
@@ -33,9 +35,12 @@ class SharedMemoryBackend : public Backend {
   }
 
  private:
+  Pair& pair_with(int rank) { return pairs_[static_cast<std::size_t>(rank)]; }
+
   const std::string name_ = "shared_memory";
   Group group_;
   Pipeline pipeline_;
+  std::vector<Pair> pairs_{static_cast<std::size_t>(group_.size())};
 };
 
 }  // namespace

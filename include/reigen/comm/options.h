@@ -1,0 +1,38 @@
+// What a group and a call can be told.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "reigen/store/store.h"
+
+namespace reigen::comm {
+
+// Who moves an asynchronous operation on.
+enum class Progress {
+  kThread,  // the group's progress thread: it overlaps with whatever the caller does, and costs a wake-up
+  kCaller,  // nobody but poll() and wait(): for threads that keep all cores busy and call poll() often
+};
+
+struct CallOptions {
+  bool async = false;
+  Progress progress = Progress::kThread;
+  std::string tag =
+      {};             // shown in every error and compared between ranks, e.g. "step 12 bucket 3"; at most 47 characters
+  double factor = 1;  // sums of floats: this rank's input is multiplied by it (in fp32 for 16 bits); may differ by rank
+};
+
+struct GroupOptions {
+  int rank = 0;
+  int size = 1;
+  std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one (but for backend shared_memory)
+  std::string name = "world";                     // in messages, and the store prefix: two groups need two names
+  std::string backend = "auto";                   // auto, self, shared_memory
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);  // for all ranks to come
+  std::chrono::milliseconds report_after = std::chrono::seconds(30);  // a live rank keeps the others waiting: say so
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);       // ... and end it
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // no sign of life: stopped or unreachable
+};
+
+}  // namespace reigen::comm

@@ -1,0 +1,154 @@
+#include "comm/shared_memory/message.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace reigen::comm::shared_memory {
+
+namespace {
+
+std::string describe_buffer(std::uint64_t count, DataType type, const char* tag) {
+  std::string text = fmt::format("{} {}", count, name_of(type));
+  if (tag[0] != '\0') text += fmt::format(" \"{}\"", tag);
+  return text;
+}
+
+}  // namespace
+
+void Message::check_peers(std::chrono::nanoseconds waited) const { group_.check(call_.root, describe(), waited); }
+
+std::string Message::describe() const {
+  return fmt::format("[{}] rank {} of {} group \"{}\" message #{} {} rank {} ({})", name_of(call_.kind), group_.rank(),
+                     group_.size(), group_.options().name, number_, call_.kind == OperationKind::kSend ? "to" : "from",
+                     call_.root, describe_buffer(call_.count, call_.type, call_.tag.c_str()));
+}
+
+Message::Chunk Message::chunk(std::uint64_t index, std::uint64_t first) const {
+  const std::size_t begin = index * kMessageChunkBytes;
+  return {begin, std::min(kMessageChunkBytes, call_.bytes() - begin),
+          (first + index) % kMessageChunks * kMessageChunkBytes};
+}
+
+// False while the other rank has not taken enough of the earlier ones.
+bool Send::announce() {
+  if (pair_.next_send != number_ || other_box().taken.load() + kMessageSlots <= number_) return false;
+  MessageSlot& message = own_box().slots[slot()];
+  message = {};
+  message.count = call_.count;
+  message.type = call_.type;
+  std::memcpy(message.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
+  if (call_.bytes() > kMessageInlineBytes) {
+    message.data = group_.heap().locate(call_.input, call_.bytes());
+    path_ = message.data.visible != 0 ? MessagePath::kDirect : MessagePath::kStaged;
+  } else if (call_.bytes() > 0) {
+    std::memcpy(own_box().inlined[slot()].data(), call_.input, call_.bytes());
+  }
+  if (path_ == MessagePath::kStaged && pair_.staging == nullptr) {
+    pair_.staging = group_.heap().allocate(kMessageChunks * kMessageChunkBytes);
+    own_box().staging = group_.heap().locate(pair_.staging.get(), kMessageChunks * kMessageChunkBytes);
+  }
+  message.path = path_;
+  own_box().announced.store(number_ + 1);
+  group_.ring(call_.root);
+  return true;
+}
+
+Step Send::fill() {
+  bool moved = false;
+  for (; done_ < chunk_count(); ++done_) {
+    const std::uint64_t index = pair_.filled + done_;
+    if (index >= other_box().drained.load() + kMessageChunks) return moved ? Step::kMoved : Step::kBlocked;
+    const Chunk piece = chunk(done_, pair_.filled);
+    std::memcpy(static_cast<std::byte*>(pair_.staging.get()) + piece.staged,
+                static_cast<const std::byte*>(call_.input) + piece.begin, piece.bytes);
+    own_box().filled.store(index + 1);
+    group_.ring(call_.root);
+    moved = true;
+  }
+  pair_.filled += done_;
+  pair_.next_send += 1;
+  phase_ = Phase::kTaking;
+  return Step::kMoved;
+}
+
+Step Send::advance() {
+  switch (phase_) {
+    case Phase::kAnnouncing:
+      if (!announce()) return Step::kBlocked;
+      if (path_ == MessagePath::kStaged) {
+        phase_ = Phase::kFilling;
+        return Step::kMoved;
+      }
+      pair_.next_send += 1;
+      phase_ = Phase::kTaking;
+      return path_ == MessagePath::kInline ? Step::kDone : Step::kMoved;
+    case Phase::kFilling: return fill();
+    case Phase::kTaking: break;
+  }
+  // Also a staged one waits: were this rank to end now, the other could no longer map what it has not seen yet.
+  return other_box().taken.load() > number_ ? Step::kDone : Step::kBlocked;
+}
+
+void Recv::compare() const {
+  const MessageSlot& message = other_box().slots[slot()];
+  const std::string sent_tag(message.tag, ::strnlen(message.tag, kTagBytes));
+  const char* what = message.count != call_.count ? "count"
+                     : message.type != call_.type ? "type"
+                     : sent_tag != call_.tag      ? "tag"
+                                                  : nullptr;
+  if (what == nullptr) return;
+  throw CollectiveMismatch(to_string(Report{
+      .what = fmt::format("[recv] group \"{}\" message #{} from rank {} to rank {}: send and recv differ in the {}",
+                          group_.options().name, number_, call_.root, group_.rank(), what),
+      .got = fmt::format("rank {}: send({})", call_.root, describe_buffer(message.count, message.type, message.tag)),
+      .expected =
+          fmt::format("rank {}: recv({})", group_.rank(), describe_buffer(call_.count, call_.type, call_.tag.c_str())),
+      .fix = "the n-th send to a rank meets its n-th recv"}));
+}
+
+Step Recv::drain() {
+  const std::byte* const staging = group_.resolve(call_.root, other_box().staging);
+  bool moved = false;
+  for (; done_ < chunk_count(); ++done_) {
+    const std::uint64_t index = pair_.drained + done_;
+    if (other_box().filled.load() <= index) return moved ? Step::kMoved : Step::kBlocked;
+    const Chunk piece = chunk(done_, pair_.drained);
+    std::memcpy(static_cast<std::byte*>(call_.output) + piece.begin, staging + piece.staged, piece.bytes);
+    own_box().drained.store(index + 1);
+    group_.ring(call_.root);
+    moved = true;
+  }
+  pair_.drained += done_;
+  group_.throw_if_aborted();
+  return finish();
+}
+
+Step Recv::finish() {
+  own_box().taken.store(number_ + 1);
+  group_.ring(call_.root);
+  pair_.next_recv += 1;
+  return Step::kDone;
+}
+
+Step Recv::advance() {
+  if (draining_) return drain();
+  if (pair_.next_recv != number_ || other_box().announced.load() <= number_) return Step::kBlocked;
+  compare();
+  const MessageSlot& message = other_box().slots[slot()];
+  if (message.path == MessagePath::kStaged) {
+    draining_ = true;
+    return Step::kMoved;
+  }
+  if (call_.bytes() > 0) {
+    const std::byte* const from = message.path == MessagePath::kInline ? other_box().inlined[slot()].data()
+                                                                       : group_.resolve(call_.root, message.data);
+    std::memcpy(call_.output, from, call_.bytes());
+    // A rank that has given up may have changed its buffer meanwhile: what was read is not to be trusted.
+    if (message.path == MessagePath::kDirect) group_.throw_if_aborted();
+  }
+  return finish();
+}
+
+}  // namespace reigen::comm::shared_memory

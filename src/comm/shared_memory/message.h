@@ -1,0 +1,87 @@
+// Send and recv over shared memory. Messages from one rank to another are taken in the order in which they were sent.
+//
+// Inline (up to kMessageInlineBytes): the sender copies it into its box and is done; the receiver copies it out.
+// Direct (the sender's buffer lies in a heap of ours): the receiver copies it, once.
+// Staged: in chunks through a staging area of the sender's, one filled while the other is drained.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/shared_memory/group.h"
+#include "comm/shared_memory/shared_operation.h"
+
+namespace reigen::comm::shared_memory {
+
+// What this rank's messages with one other know of each other. Used by the driving thread, but for `sends` and `recvs`,
+// which the calling thread counts.
+struct Pair {
+  std::uint64_t sends = 0;             // called
+  std::uint64_t recvs = 0;             // called
+  std::uint64_t next_send = 0;         // the one whose turn it is
+  std::uint64_t next_recv = 0;         // the one whose turn it is
+  std::uint64_t filled = 0;            // chunks of all staged sends
+  std::uint64_t drained = 0;           // chunks of all staged recvs
+  std::shared_ptr<void> staging = {};  // made at the first staged send
+};
+
+class Message : public SharedOperation {
+ public:
+  bool try_post() override { return true; }
+  void check_peers(std::chrono::nanoseconds waited) const override;
+
+ protected:
+  Message(Group& group, Pair& pair, const Call& call, std::uint64_t number)
+      : group_(group), pair_(pair), call_(call), number_(number) {}
+
+  std::string describe() const;
+  // This rank's box for the other one, and the other's for this one.
+  PairBox& own_box() const { return group_.box(group_.rank(), call_.root); }
+  PairBox& other_box() const { return group_.box(call_.root, group_.rank()); }
+  std::size_t slot() const { return number_ % kMessageSlots; }
+  std::uint64_t chunk_count() const { return (call_.bytes() + kMessageChunkBytes - 1) / kMessageChunkBytes; }
+  // Bytes of chunk `index` of this message: where in the message, how many, where in the staging area.
+  struct Chunk {
+    std::size_t begin;
+    std::size_t bytes;
+    std::size_t staged;
+  };
+  Chunk chunk(std::uint64_t index, std::uint64_t first) const;
+
+  Group& group_;
+  Pair& pair_;
+  const Call call_;
+  const std::uint64_t number_;
+};
+
+class Send : public Message {
+ public:
+  Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.sends++) {}
+  Step advance() override;
+
+ private:
+  enum class Phase { kAnnouncing, kFilling, kTaking };
+  bool announce();
+  Step fill();
+
+  Phase phase_ = Phase::kAnnouncing;
+  MessagePath path_ = MessagePath::kInline;
+  std::uint64_t done_ = 0;  // chunks
+};
+
+class Recv : public Message {
+ public:
+  Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs++) {}
+  Step advance() override;
+
+ private:
+  void compare() const;
+  Step drain();
+  Step finish();
+
+  bool draining_ = false;
+  std::uint64_t done_ = 0;  // chunks
+};
+
+}  // namespace reigen::comm::shared_memory
