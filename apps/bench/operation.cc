@@ -18,8 +18,12 @@ comm::Extent even_extent(Operation operation, int root, int rank, int ranks) {
 // With two ranks an operation on blocks has a buffer of two, on the root where there is one.
 OperationTraits make_traits(Operation operation) {
   const comm::Extent extent = even_extent(operation, 0, 0, 2);
-  return {operation, operation == Operation::kSend ? "send_recv" : comm::name_of(operation), comm::reduces(operation),
-          comm::has_root(operation), std::max(extent.input, extent.output) > 1};
+  return {operation,
+          operation == Operation::kSend ? "send_recv" : comm::name_of(operation),
+          comm::reduces(operation),
+          comm::has_root(operation),
+          std::max(extent.input, extent.output) > 1,
+          comm::even_kind(operation) != Operation::kAllToAll && operation != Operation::kSend};
 }
 
 const auto& operations() {

@@ -16,9 +16,10 @@ using Operation = comm::OperationKind;
 struct OperationTraits {
   Operation operation;
   const char* name;
-  bool reduces;  // has a redop
-  bool rooted;   // has a root; ranks may leave early, so iterations are kept apart by barriers
-  bool blocks;   // its size is that of P blocks, one a rank
+  bool reduces;   // has a redop
+  bool rooted;    // has a root; ranks may leave early, so iterations are kept apart by barriers
+  bool blocks;    // its size is that of P blocks, one a rank
+  bool in_place;  // input and output may be the same memory
 };
 
 // Null when there is none of this name.

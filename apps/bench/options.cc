@@ -175,9 +175,7 @@ void check_counts(const BenchOptions& options, bool iterations_given) {
             .got = fmt::format("--warmup {}", options.warmup),
             .expected = "0 or more"});
   }
-  const bool never =
-      comm::even_kind(options.operation) == Operation::kAllToAll || options.operation == Operation::kSend;
-  if (options.in_place && never) {
+  if (options.in_place && !traits_of(options.operation).in_place) {
     refuse({.what = fmt::format("{} is never in place", traits_of(options.operation).name),
             .got = "--in-place",
             .expected = "two buffers",

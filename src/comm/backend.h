@@ -75,6 +75,16 @@ class Backend {
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
+  // Memory that all ranks of the group have in common: one of them creates it and gives the others a word for it, with
+  // which they open it. Throws BackendError where there is none.
+  struct Common {
+    std::shared_ptr<void> memory;
+    std::string word;  // at most kCommonWordMax characters
+  };
+  static constexpr std::size_t kCommonWordMax = 120;
+  virtual Common create_common(std::size_t bytes);
+  virtual std::shared_ptr<void> open_common(const std::string& word);
+
   // A backend for some of this group's ranks, with the same memory. Blocks until they are all there.
   virtual std::unique_ptr<Backend> make_child(const GroupOptions& options) = 0;
 };

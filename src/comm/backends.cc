@@ -8,6 +8,20 @@
 
 namespace reigen::comm {
 
+namespace {
+
+[[noreturn]] void throw_no_common(const std::string& backend) {
+  throw BackendError(Report{.what = fmt::format("the backend \"{}\" has no memory that all ranks share", backend),
+                            .got = "allocate_shared()",
+                            .expected = "a group of ranks on one machine, over shared memory",
+                            .fix = "use allocate(), and an all_gather that copies"});
+}
+
+}  // namespace
+
+Backend::Common Backend::create_common(std::size_t) { throw_no_common(name()); }
+std::shared_ptr<void> Backend::open_common(const std::string&) { throw_no_common(name()); }
+
 const std::vector<BackendEntry>& backends() {
   static const std::vector<BackendEntry> kBackends = {
       {"shared_memory", &shared_memory::make_backend},

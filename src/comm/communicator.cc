@@ -280,6 +280,48 @@ std::shared_ptr<void> Communicator::allocate(std::size_t bytes) {
   return impl_->engine ? impl_->engine->backend().allocate(bytes) : self::allocate(bytes);
 }
 
+std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) {
+  if (!impl_->engine) return self::allocate(bytes);
+  REIGEN_CHECK(!impl_->collecting,
+               "allocate_shared() inside of a CallGroup\n  got: group \"{}\"   expected: after run()", name());
+  struct Offer {
+    std::uint64_t bytes;
+    char word[Backend::kCommonWordMax];  // empty: it failed
+  };
+  Backend& backend = impl_->engine->backend();
+  std::shared_ptr<void> memory;
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto& action) {
+    try {
+      action();
+    } catch (const Error&) {
+      failure = std::current_exception();
+    }
+  };
+  Offer mine{.bytes = bytes, .word = {}};
+  if (rank() == 0) {
+    attempt([&] {
+      auto common = backend.create_common(bytes);
+      REIGEN_ASSERT(common.word.size() < Backend::kCommonWordMax, "\"{}\" is too long", common.word);
+      memory = std::move(common.memory);
+      std::copy(common.word.begin(), common.word.end(), mine.word);
+    });
+  }
+  Offer offer = mine;
+  broadcast(&offer, sizeof(offer), DataType::kUint8, 0, {.tag = "allocate_shared"});
+  if (rank() != 0 && offer.word[0] != '\0') attempt([&] { memory = backend.open_common(offer.word); });
+  // All ranks have it, or none: 0 for one that has not.
+  std::int64_t all_have = memory != nullptr && offer.bytes == bytes ? 1 : 0;
+  all_reduce(&all_have, &all_have, 1, DataType::kInt64, ReduceOp::kMin, {.tag = "allocate_shared"});
+  if (all_have == 1) return memory;
+  if (failure) std::rethrow_exception(failure);
+  throw BackendError(Report{.what = fmt::format("[allocate_shared] group \"{}\": not every rank can have it", name()),
+                            .got = fmt::format("{} bytes on rank {}, {} on rank 0{}", bytes, rank(), offer.bytes,
+                                               offer.word[0] == '\0' ? ", which failed" : ""),
+                            .expected = "the same size everywhere, and all ranks on one machine",
+                            .fix = "see what the other ranks report"});
+}
+
 void Communicator::poll() {
   if (impl_->engine) impl_->engine->poll();
 }

@@ -39,10 +39,10 @@ TEST_P(BenchCheck, FindsOneWrongElementOfEveryOperation) {
   run_threads(GetParam(), [](Communicator& world) {
     for (const std::string& name : operation_names()) {
       const Operation operation = find_operation(name)->operation;
-      if (operation == Operation::kBarrier) continue;
+      if (operation == Operation::kBarrier || (operation == Operation::kSend && world.size() == 1)) continue;
       const bool always = operation == Operation::kBroadcast;
       expect_found(world, {.operation = operation, .root = world.size() - 1, .in_place = always});
-      if (operation != Operation::kAllToAll) expect_found(world, {.operation = operation, .in_place = true});
+      if (find_operation(name)->in_place) expect_found(world, {.operation = operation, .in_place = true});
     }
   });
 }

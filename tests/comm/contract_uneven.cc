@@ -285,6 +285,44 @@ TEST_P(CommunicatorContract, AGroupOfCallsRunsTogether) {
   });
 }
 
+TEST_P(CommunicatorContract, WhatOneWritesToSharedMemoryAllSee) {
+  run_ranks(options(), [](Rank& r) {
+    const auto p = static_cast<std::size_t>(r.size());
+    constexpr std::size_t kCount = 50000;
+    for (int round = 0; round < 3; ++round) {
+      const auto memory = r.world().allocate_shared(p * kCount * sizeof(float));
+      auto* const data = static_cast<float*>(memory.get());
+      for (std::size_t i = 0; i < p * kCount; i += 997) ASSERT_EQ(data[i], 0.0F);
+      r.world().barrier();
+      float* const own = data + static_cast<std::size_t>(r.rank()) * kCount;
+      fill(own, kCount, r.rank(), round);
+      r.world().all_gather(own, data, kCount, DataType::kFloat32);
+      for (int q = 0; q < r.size(); ++q)
+        expect_values(data + static_cast<std::size_t>(q) * kCount, kCount, q, round, "shared memory");
+      r.world().barrier();
+      // Any other call takes it as well.
+      TestBuffer<float> sum(r.world(), kCount, round == 1);
+      r.world().all_reduce(own, sum.data(), kCount, DataType::kFloat32, ReduceOp::kMax);
+      for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(sum[i], value(r.size() - 1, round, i));
+      r.world().broadcast(data, p * kCount, DataType::kFloat32, 0);
+      TestBuffer<float> gathered(r.world(), p * kCount, false);
+      r.world().all_gather(own, gathered.data(), kCount, DataType::kFloat32);
+      for (int q = 0; q < r.size(); ++q)
+        expect_values(gathered.data() + static_cast<std::size_t>(q) * kCount, kCount, q, round, "copied");
+      r.world().all_reduce(own, own, kCount, DataType::kFloat32, ReduceOp::kSum);
+      r.world().barrier();
+    }
+  });
+}
+
+TEST_P(CommunicatorContract, SharedMemoryOfDifferentSizesIsRefusedByAll) {
+  if (GetParam().ranks < 2) GTEST_SKIP() << "needs two ranks";
+  run_ranks(options(), [](Rank& r) {
+    EXPECT_THROW(r.world().allocate_shared(r.rank() == 1 ? 200 : 100), BackendError);
+    r.world().barrier();
+  });
+}
+
 TEST_P(CommunicatorContract, EveryRankHasAFactorOfItsOwn) {
   run_ranks(options(), [](Rank& r) {
     const auto p = static_cast<std::size_t>(r.size());

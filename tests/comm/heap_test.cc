@@ -41,11 +41,11 @@ TEST(Heap, LocatesOnlyWhatIsWhollyInside) {
   auto heap = std::make_shared<Heap>();
   auto block = heap->allocate(100);
   auto* data = static_cast<std::byte*>(block.get());
-  EXPECT_EQ(heap->locate(data, 100).visible, 1u);
+  EXPECT_EQ(heap->locate(data, 100).visible, Visible::kInHeap);
   EXPECT_EQ(heap->locate(data + 4, 10).offset, heap->locate(data, 1).offset + 4);
-  EXPECT_EQ(heap->locate(data, 10 * kMiB).visible, 0u);
+  EXPECT_FALSE(heap->locate(data, 10 * kMiB).is_reachable());
   int foreign = 0;
-  EXPECT_EQ(heap->locate(&foreign, sizeof(foreign)).visible, 0u);
+  EXPECT_FALSE(heap->locate(&foreign, sizeof(foreign)).is_reachable());
 }
 
 TEST(Heap, PeersSeeSegmentsAddedLater) {

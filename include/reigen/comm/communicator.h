@@ -107,6 +107,11 @@ class Communicator {
   // more.
   std::shared_ptr<void> allocate(std::size_t bytes);
 
+  // The same memory for all ranks of the group: what one writes the others see after the next operation of both.
+  // Collective and blocking; zeroed, aligned to a page; every rank keeps it until the last call that uses it. An
+  // all_gather in place in it moves nothing and costs a barrier. Throws BackendError where ranks share no memory.
+  std::shared_ptr<void> allocate_shared(std::size_t bytes);
+
   // Moves asynchronous operations on as far as they go without waiting. For threads that compute and must not block.
   void poll();
 

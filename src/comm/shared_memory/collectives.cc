@@ -166,7 +166,7 @@ bool Collective::try_post() {
                extent_.input * element_);
   } else if (path_ != Path::kInline) {
     if (gives(group_.rank())) d.input = group_.heap().locate(call_.input, extent_.input * element_);
-    if (is_written_by_others(group_.rank())) {
+    if (is_written_by_others(group_.rank()) || kind_ == OperationKind::kAllGather) {
       d.output = group_.heap().locate(call_.output, extent_.output * element_);
     }
   }
@@ -232,12 +232,13 @@ bool Collective::may_begin() {
   if (call_.kind != OperationKind::kAllReduce) return false;
   for (int q = 0; q < group_.size(); ++q) {
     const Descriptor& d = descriptor_of(q);
-    if (d.input.visible == 0 || d.output.visible == 0) return false;
+    if (!d.input.is_reachable() || !d.output.is_reachable()) return false;
     const auto first = 2 * static_cast<std::size_t>(q);
     for (const auto& earlier : pipeline_.passed_on) {
       for (const Location& a : {d.input, d.output}) {
         for (const Location& b : {earlier.buffers[first], earlier.buffers[first + 1]}) {
-          if (a.segment == b.segment && a.offset < b.offset + earlier.bytes && b.offset < a.offset + call_.bytes()) {
+          if (a.visible == b.visible && a.segment == b.segment && a.offset < b.offset + earlier.bytes &&
+              b.offset < a.offset + call_.bytes()) {
             return false;
           }
         }
@@ -245,6 +246,27 @@ bool Collective::may_begin() {
     }
   }
   return true;
+}
+
+// Every rank has written its block where all others read it: in place, in the same common memory.
+bool Collective::has_gathered_already() const {
+  if (kind_ != OperationKind::kAllGather) return false;
+  const Location& first = descriptor_of(0).output;
+  for (int q = 0; q < group_.size(); ++q) {
+    const Location& input = descriptor_of(q).input;
+    const Location& output = descriptor_of(q).output;
+    if (input.visible != Visible::kInCommon || output.visible != Visible::kInCommon) return false;
+    if (output.segment != first.segment || output.offset != first.offset) return false;
+    const std::size_t begin = taken_at(q, q) * element_;
+    if (input.segment != output.segment || input.offset != output.offset + begin) return false;
+  }
+  return true;
+}
+
+bool Collective::is_in_common() const {
+  return std::any_of(buffers_.begin(), buffers_.end(), [](const Buffers& buffers) {
+    return buffers.input_at.visible == Visible::kInCommon || buffers.output_at.visible == Visible::kInCommon;
+  });
 }
 
 void Collective::pass_on() {
@@ -266,8 +288,8 @@ void Collective::resolve_buffers() {
     buffers.input_at = d.input;
     buffers.output_at = d.output;
     try {
-      if (d.input.visible != 0) buffers.input = group_.resolve(q, d.input);
-      if (d.output.visible != 0) buffers.output = group_.resolve(q, d.output);
+      if (d.input.is_reachable()) buffers.input = group_.resolve(q, d.input);
+      if (d.output.is_reachable()) buffers.output = group_.resolve(q, d.output);
     } catch (const IoError& error) {
       if (error.exit_code() == ExitCode::kOsResource) throw;  // of this rank: no memory, no descriptors
       group_.throw_unreachable(q, error.what(), describe());
@@ -422,9 +444,11 @@ void Collective::work() {
 
 // What was posted stays as it is until this rank counts it as verified, whatever becomes of its owner: an abort that
 // came after its owner had completed this call concerns the next one.
-Step Collective::finish_inline() {
-  chunk_ = largest_block();
-  work();
+Step Collective::finish_at_once() {
+  if (path_ == Path::kInline) {
+    chunk_ = largest_block();
+    work();
+  }
   group_.throw_if_aborted(sequence_ + 1);
   group_.advance(&RankPage::verified, sequence_ + 1);
   phase_ = Phase::kComplete;
@@ -444,7 +468,7 @@ Step Collective::advance() {
       compare_descriptors();
       read_counts();
       if (!may_begin()) return Step::kBlocked;
-      if (path_ == Path::kInline) return finish_inline();
+      if (path_ == Path::kInline || has_gathered_already()) return finish_at_once();
       // A rank may have announced this call while it still had to write the result of an inline one.
       need_ = {&RankPage::verified, sequence_};
       if (!group_.met(need_)) return Step::kBlocked;
@@ -467,7 +491,8 @@ Step Collective::advance() {
     case Phase::kFinished:
       if (!group_.met(need_)) {
         // Only an all_reduce tells all ranks every buffer that it touches, so only after one may a next call begin.
-        if (path_ == Path::kStaged || call_.kind != OperationKind::kAllReduce) return Step::kBlocked;
+        // Ranks that meet in common memory are told apart by no address.
+        if (path_ == Path::kStaged || call_.kind != OperationKind::kAllReduce || is_in_common()) return Step::kBlocked;
         pass_on();
         return Step::kPassedOn;
       }

@@ -7,7 +7,9 @@
 //   all_reduce, reduce   rank r adds slice r of every input, in rank order, and writes it to every output (the root's):
 //                        each input byte is read once, each output byte written once
 //   reduce_scatter       rank r adds block r of every input: P·N read, N written
-//   all_gather           every rank copies from every input: P·N read, P·N written
+//   all_gather           every rank copies from every input: P·N read, P·N written; in place in common memory nothing
+//   is
+//                        left to do when all have posted
 //   broadcast, scatter   from the root's buffer: N read, N written
 //   gather               every rank writes into the root's output: N read, N written
 //   all_to_all           every rank copies its block of every input: P·N read, P·N written
@@ -86,7 +88,9 @@ class Collective : public SharedOperation {
   void begin_round();
   void stage_input();
   void unstage_output();
-  Step finish_inline();
+  bool has_gathered_already() const;
+  bool is_in_common() const;
+  Step finish_at_once();
 
   void work();
   void reduce_into(const std::vector<int>& receivers, Part part, int block);

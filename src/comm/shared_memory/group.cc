@@ -198,6 +198,16 @@ void Group::join() {
   if (!verdict.empty()) throw BackendError(verdict);
 }
 
+std::byte* Group::resolve(int rank, const Location& location) {
+  if (location.visible != Visible::kInCommon) return peers_[static_cast<std::size_t>(rank)].heap->resolve(location);
+  std::byte* const data = heap_->resolve_common(location);
+  REIGEN_CHECK(data != nullptr,
+               "rank {} passes memory from allocate_shared() that rank {} has dropped\n  got: a call of group \"{}\"   "
+               "expected: every rank keeps it until the last call that uses it is complete",
+               rank, this->rank(), options_.name);
+  return data;
+}
+
 bool Group::met(const Need& need) {
   return std::all_of(peers_.begin(), peers_.end(),
                      [&](const Peer& peer) { return (peer.page->*need.counter).load() >= need.value; });

@@ -40,9 +40,8 @@ class Group {
     auto* const behind = reinterpret_cast<std::byte*>(&page_of(owner)) + sizeof(RankPage);
     return reinterpret_cast<PairBox*>(behind)[other];
   }
-  std::byte* resolve(int rank, const Location& location) {
-    return peers_[static_cast<std::size_t>(rank)].heap->resolve(location);
-  }
+  // Throws IoError when the owner is gone, InvalidArgument when this rank has dropped common memory that is in use.
+  std::byte* resolve(int rank, const Location& location);
   Heap& heap() { return *heap_; }
 
   bool met(const Need& need);

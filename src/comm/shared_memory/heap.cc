@@ -94,11 +94,35 @@ void Heap::give_back(std::byte* data, std::size_t size) {
 Location Heap::locate(const void* pointer, std::size_t bytes) const {
   const auto* data = static_cast<const std::byte*>(pointer);
   std::lock_guard lock(mutex_);
-  const auto after = by_address_.upper_bound(data);
-  if (after == by_address_.begin()) return {};
-  const auto [begin, number] = *std::prev(after);
-  if (data + bytes > begin + segments_[number]->size()) return {};
-  return {number, 1, static_cast<std::uint64_t>(data - begin)};
+  if (const auto after = by_address_.upper_bound(data); after != by_address_.begin()) {
+    const auto [begin, number] = *std::prev(after);
+    if (data + bytes <= begin + segments_[number]->size())
+      return {number, static_cast<std::uint64_t>(data - begin), Visible::kInHeap};
+  }
+  if (const auto after = common_.upper_bound(data); after != common_.begin()) {
+    const auto& [begin, address] = *std::prev(after);
+    if (data + bytes <= begin + address.size)
+      return {address.inode, static_cast<std::uint64_t>(data - begin), Visible::kInCommon};
+  }
+  return {};
+}
+
+std::shared_ptr<void> Heap::add_common(std::shared_ptr<Segment> segment) {
+  std::byte* const data = segment->data();
+  std::lock_guard lock(mutex_);
+  common_[data] = segment->address();
+  return {data, [heap = shared_from_this(), segment = std::move(segment)](std::byte* begin) mutable {
+            std::lock_guard guard(heap->mutex_);
+            heap->common_.erase(begin);
+          }};
+}
+
+std::byte* Heap::resolve_common(const Location& location) const {
+  std::lock_guard lock(mutex_);
+  for (const auto& [begin, address] : common_) {
+    if (address.inode == location.segment) return const_cast<std::byte*>(begin) + location.offset;
+  }
+  return nullptr;
 }
 
 void Heap::quarantine() {

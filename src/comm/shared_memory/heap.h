@@ -25,11 +25,15 @@ struct HeapDirectory {
   std::array<SegmentAddress, kSegmentsMax> segments{};
 };
 
-// Where a buffer lies in its owner's heap.
+// Where a buffer lies: in its owner's heap, or in common memory, which every rank has mapped itself.
+enum class Visible : std::uint32_t { kNo, kInHeap, kInCommon };
+
 struct Location {
-  std::uint32_t segment = 0;
-  std::uint32_t visible = 0;  // 0: not in the heap, other ranks cannot reach it
+  std::uint64_t segment = 0;  // number in the owner's heap; inode of common memory
   std::uint64_t offset = 0;
+  Visible visible = Visible::kNo;
+
+  bool is_reachable() const { return visible != Visible::kNo; }
 };
 
 // Thread rule: any thread. Kept alive by the blocks it handed out.
@@ -41,6 +45,10 @@ class Heap : public std::enable_shared_from_this<Heap> {
   std::shared_ptr<void> allocate(std::size_t bytes);
   // The place of [pointer, pointer + bytes); not visible if any of it is foreign.
   Location locate(const void* pointer, std::size_t bytes) const;
+  // Common memory: a segment that all ranks of a group map. It is known here as long as what this returns lives.
+  std::shared_ptr<void> add_common(std::shared_ptr<Segment> segment);
+  // Null when this rank has dropped it.
+  std::byte* resolve_common(const Location& location) const;
   // From now on nothing freed is handed out again: a late peer may still write there.
   void quarantine();
 
@@ -63,6 +71,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
   HeapDirectory* directory_;
   std::vector<std::shared_ptr<Segment>> segments_;
   std::map<const std::byte*, std::uint32_t> by_address_;  // begin of a segment -> its number
+  std::map<const std::byte*, SegmentAddress> common_;     // begin of common memory -> what it is
   std::vector<FreeBlock> free_;                           // ordered by (segment, offset), neighbours of one kind merged
   bool quarantined_ = false;
 };

@@ -41,7 +41,7 @@ bool Send::announce() {
   std::memcpy(message.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
   if (call_.bytes() > kMessageInlineBytes) {
     message.data = group_.heap().locate(call_.input, call_.bytes());
-    path_ = message.data.visible != 0 ? MessagePath::kDirect : MessagePath::kStaged;
+    path_ = message.data.is_reachable() ? MessagePath::kDirect : MessagePath::kStaged;
   } else if (call_.bytes() > 0) {
     std::memcpy(own_box().inlined[slot()].data(), call_.input, call_.bytes());
   }

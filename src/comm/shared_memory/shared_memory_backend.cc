@@ -1,5 +1,10 @@
 #include "comm/shared_memory/shared_memory_backend.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
 #include "comm/shared_memory/collectives.h"
 #include "comm/shared_memory/group.h"
 #include "comm/shared_memory/message.h"
@@ -7,6 +12,8 @@
 namespace reigen::comm::shared_memory {
 
 namespace {
+
+constexpr std::size_t kPage = 4096;
 
 class SharedMemoryBackend : public Backend {
  public:
@@ -30,6 +37,18 @@ class SharedMemoryBackend : public Backend {
   void leave() override { group_.leave(); }
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.heap().allocate(bytes); }
+  Common create_common(std::size_t bytes) override {
+    auto segment = Segment::create((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage);
+    const SegmentAddress& at = segment->address();
+    const std::string word = fmt::format("{} {} {} {}", at.pid, at.fd, at.inode, at.size);
+    return {group_.heap().add_common(std::move(segment)), word};
+  }
+  std::shared_ptr<void> open_common(const std::string& word) override {
+    SegmentAddress address;
+    std::istringstream in(word);
+    in >> address.pid >> address.fd >> address.inode >> address.size;
+    return group_.heap().add_common(Segment::open(address));
+  }
   std::unique_ptr<Backend> make_child(const GroupOptions& options) override {
     return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this());
   }
