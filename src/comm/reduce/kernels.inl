@@ -1,7 +1,8 @@
 // The loops behind reduce.h; included once for each instruction set, inside its namespace. No #include may stand here, and
 // nothing from the standard library may be instantiated: it would be compiled for that instruction set and shared by all.
 //
-// Who includes it defines stream_copy(to, from, bytes) and stream_fence() before: a copy that leaves the caches out.
+// Who includes it defines before: stream_copy(to, from, bytes) and stream_fence(), a copy that leaves the caches out;
+// sum_bfloat16(HalfSum) and sum_float16(HalfSum) of halves.h.
 //
 // A block of elements is summed in a buffer that stays in the first-level cache, then written to every output.
 
@@ -78,6 +79,11 @@ template <>
 struct IsFloat<float> { static constexpr bool value = true; };
 template <>
 struct IsFloat<double> { static constexpr bool value = true; };
+
+template <typename A, typename B>
+struct IsSame { static constexpr bool value = false; };
+template <typename A>
+struct IsSame<A, A> { static constexpr bool value = true; };
 
 // Signed integers wrap as two's complement does.
 template <typename T> struct Wrapping { using type = T; };
@@ -188,6 +194,22 @@ void copy_block(Storage* to, const Storage* from, std::size_t n) {
 
 // The first two outputs are written as the last input is read. Streaming, the result stops in the first-level cache on
 // its way, so that whole lines leave it one output after the other.
+// What the special kernels did of a sum of two inputs.
+template <typename Element, typename Op, typename Finish>
+std::size_t sum_halves(const HalfSum& sum, Finish finish) {
+  if constexpr (IsSame<Op, Sum>::value && IsSame<Finish, Keep<Float>>::value) {
+    if constexpr (IsSame<Element, Bfloat16>::value) return sum_bfloat16(sum);
+    if constexpr (IsSame<Element, Float16>::value) return sum_float16(sum);
+  }
+  if constexpr (IsSame<Op, Sum>::value && IsSame<Finish, Scale<Float>>::value) {
+    HalfSum scaled = sum;
+    scaled.factor = finish.factor;
+    if constexpr (IsSame<Element, Bfloat16>::value) return sum_bfloat16(scaled);
+    if constexpr (IsSame<Element, Float16>::value) return sum_float16(scaled);
+  }
+  return 0;
+}
+
 template <typename Element, typename Op, typename Finish>
 void run_pass(const Pass& pass, Finish finish) {
   using Storage = typename Element::Storage;
@@ -206,8 +228,15 @@ void run_pass(const Pass& pass, Finish finish) {
     if (last == 0) {
       store_block<Element>(first_output, second_output, n, [&](std::size_t i) { return finish(Element::load(a[i])); });
     } else if (last == 1) {
-      store_block<Element>(first_output, second_output, n,
-                           [&](std::size_t i) { return finish(Op::apply(Element::load(a[i]), Element::load(z[i]))); });
+      std::size_t done = 0;
+      if constexpr (IsSame<Storage, Half>::value) {
+        done = sum_halves<Element, Op>(
+            {.a = a, .b = z, .first = first_output, .second = second_output, .count = n, .factor = 1}, finish);
+      }
+      store_block<Element>(first_output + done, second_output == nullptr ? nullptr : second_output + done, n - done,
+                           [&, done](std::size_t i) {
+                             return finish(Op::apply(Element::load(a[done + i]), Element::load(z[done + i])));
+                           });
     } else {
       const Storage* const b = input(1);
       for (std::size_t i = 0; i < n; ++i) block[i] = Op::apply(Element::load(a[i]), Element::load(b[i]));

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/reduce/halves.h"
 #include "comm/reduce/reduce.h"
 
 namespace reigen::comm::reduce::avx512 {

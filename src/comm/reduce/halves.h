@@ -1,0 +1,27 @@
+// Sums of two inputs of 16-bit floats by instructions made for them; the bits are those of kernels.inl.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace reigen::comm::reduce {
+
+// first[i] = second[i] = (a[i] + b[i]) * factor, added in fp32 and rounded once. `second` may be null; outputs may be
+// the inputs.
+struct HalfSum {
+  const std::uint16_t* a = nullptr;
+  const std::uint16_t* b = nullptr;
+  std::uint16_t* first = nullptr;
+  std::uint16_t* second = nullptr;
+  std::size_t count = 0;
+  float factor = 1;
+};
+
+// How many elements from the begin were done: as many whole vectors as there are, none where the processor lacks the
+// instructions.
+namespace avx512 {
+std::size_t sum_bfloat16(const HalfSum& sum);
+std::size_t sum_float16(const HalfSum& sum);
+}  // namespace avx512
+
+}  // namespace reigen::comm::reduce
