@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <ctime>
 #include <limits>
+#include <thread>
 
 #include "bench/bound.h"
 #include "bench/check.h"
@@ -17,15 +19,24 @@ namespace {
 
 constexpr double kSecondsOfSize = 0.5;
 
+// Of all threads of this process.
+double cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 // Calls in turn on the buffers of one size.
 class Caller {
  public:
   Caller(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory)
-      : world_(world), problem_(problem) {
+      : world_(world), problem_(problem), late_(options.late_ms) {
     const std::size_t stride = place_bytes(problem);
     const std::size_t slots = slots_of(stride, options.cold);
     for (std::size_t i = 0; i < slots; ++i) places_.push_back(place_at(problem, memory + i * stride));
-    for (const Place& place : places_) fill(problem, place);
+    // Shared, the output of one rank is the input of the others.
+    for (const Place& place : places_) fill(problem, {place.input, options.shared ? nullptr : place.output});
+    world.barrier();
   }
 
   std::size_t check() {
@@ -44,6 +55,20 @@ class Caller {
 
   // Seconds of one call on this rank.
   double time_one() {
+    if (late_.count() == 0) return time_call();
+    if (problem_.rank + 1 == problem_.ranks) std::this_thread::sleep_for(late_);
+    const double cpu = cpu_seconds();
+    const double seconds = time_call();
+    cpu_ += cpu_seconds() - cpu;
+    wall_ += seconds;
+    return seconds;
+  }
+
+  // Of a core, in all calls so far.
+  double cpu_share() const { return wall_ > 0 ? cpu_ / wall_ : 0; }
+
+ private:
+  double time_call() {
     const Place& place = places_[next_];
     next_ = next_ + 1 == places_.size() ? 0 : next_ + 1;
     if (traits_of(problem_.operation).rooted) world_.barrier();
@@ -52,9 +77,11 @@ class Caller {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
- private:
   Communicator& world_;
   const Problem& problem_;
+  std::chrono::milliseconds late_;
+  double cpu_ = 0;
+  double wall_ = 0;
   std::vector<Place> places_;
   std::size_t next_ = 0;
 };
@@ -105,6 +132,7 @@ std::shared_ptr<std::byte> allocate_for(Communicator& world, const std::vector<P
     bytes = std::max(bytes, place_bytes(problem) * slots_of(place_bytes(problem), options.cold));
   }
   if (options.foreign) return allocate_private(bytes);
+  if (options.shared) return std::static_pointer_cast<std::byte>(world.allocate_shared(bytes));
   return std::static_pointer_cast<std::byte>(world.allocate(bytes));
 }
 
@@ -116,6 +144,7 @@ Row measure(Communicator& world, const Problem& problem, const BenchOptions& opt
   row.p50 = quantile(slowest, 0.5);
   row.p99 = quantile(slowest, 0.99);
   row.least = quantile(slowest, 0);
+  if (options.late_ms > 0) row.waiting_cpu = caller.cpu_share();
   row.bound = measure_bound(world, problem, options.cold);
   return row;
 }

@@ -37,9 +37,9 @@ constexpr std::array kTypes = {
 constexpr std::array kOps = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, ReduceOp::kMin,
                              ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
 
-const std::vector<std::string> kFlags = {"-n",     "-b",         "-e",       "-f",        "-d",        "-o",
-                                         "-r",     "--iters",    "--warmup", "--json",    "--backend", "--check",
-                                         "--cold", "--in-place", "--help",   "--foreign", "-h"};
+const std::vector<std::string> kFlags = {
+    "-n",        "-b",      "-e",     "-f",         "-d",     "-o",        "-r",       "--iters", "--warmup", "--json",
+    "--backend", "--check", "--cold", "--in-place", "--help", "--foreign", "--shared", "--late",  "-h"};
 
 struct Words {
   std::string operation;
@@ -85,6 +85,9 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
   app.add_flag("--foreign", options.foreign, "memory of the process, not of the communicator");
   app.add_flag("--check", options.check, "compare every element once, before timing");
   app.add_flag("--in-place", options.in_place, "input and output are the same memory");
+  app.add_flag("--shared", options.shared, "all_gather in place in memory that all ranks share");
+  app.add_option("--late", options.late_ms, "the last rank comes MS milliseconds late: what do the others use?")
+      ->type_name("MS");
   app.add_flag("--cold", options.cold, "use buffers in turn that are 64 MiB together");
 }
 
@@ -175,6 +178,19 @@ void check_counts(const BenchOptions& options, bool iterations_given) {
             .got = fmt::format("--warmup {}", options.warmup),
             .expected = "0 or more"});
   }
+  if (options.late_ms < 0 || options.late_ms > 60000) {
+    refuse({.what = "--late is out of range",
+            .got = fmt::format("--late {}", options.late_ms),
+            .expected = "0 to 60000 milliseconds",
+            .fix = "--late 1000"});
+  }
+  if (options.shared && (options.operation != Operation::kAllGather || options.foreign || options.cold)) {
+    refuse({.what = "--shared is for all_gather in warm memory of the communicator",
+            .got = fmt::format("{}{}{}", traits_of(options.operation).name, options.foreign ? " --foreign" : "",
+                               options.cold ? " --cold" : ""),
+            .expected = "reigen bench all_gather --shared",
+            .fix = "leave it out"});
+  }
   if (options.in_place && !traits_of(options.operation).in_place) {
     refuse({.what = fmt::format("{} is never in place", traits_of(options.operation).name),
             .got = "--in-place",
@@ -215,6 +231,10 @@ std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
   }
   read_words(words, options);
   check_counts(options, app.count("--iters") > 0);
+  if (options.late_ms > 0) {  // an iteration takes as long as it says
+    if (app.count("--iters") == 0) options.iterations = 5;
+    if (app.count("--warmup") == 0) options.warmup = 1;
+  }
   return options;
 }
 
@@ -235,7 +255,7 @@ std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int ran
                   .ranks = ranks,
                   .rank = rank,
                   .root = traits_of(options.operation).rooted ? options.root : 0,
-                  .in_place = options.in_place || options.operation == Operation::kBroadcast,
+                  .in_place = options.in_place || options.shared || options.operation == Operation::kBroadcast,
                   .type = options.type,
                   .op = options.op};
   if (options.operation == Operation::kBarrier) return {problem};

@@ -28,6 +28,8 @@ struct BenchOptions {
   bool check = false;
   bool cold = false;
   bool in_place = false;
+  bool shared = false;  // one memory for all ranks
+  int late_ms = 0;      // the last rank comes so much later to every call
 };
 
 // Empty: --help, which is printed then. Throws InvalidArgument (2) for what no number of ranks makes right.

@@ -38,16 +38,19 @@ void print_header(const Communicator& world, const BenchOptions& options, const 
              world.size(), options.smallest, options.largest, options.factor, options.warmup, iterations,
              options.check ? 1 : 0);
   fmt::print("# backend: {}  memory: {}, {}\n#\n# Using ranks\n", world.backend(),
-             options.foreign ? "of the process" : "of the communicator", options.cold ? "cold" : "warm");
+             options.shared    ? "shared by all ranks"
+             : options.foreign ? "of the process"
+                               : "of the communicator",
+             options.cold ? "cold" : "warm");
   for (const std::string& rank : ranks) fmt::print("# {}\n", rank);
   fmt::print(
       "#\n"
       "#{:>66}\n"
       "#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>7}  {:>7}  {:>6}\n"
       "#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>7}  {:>7}  {:>6}\n",
-      options.in_place || options.operation == Operation::kBroadcast ? "in-place" : "out-of-place", "size", "count",
-      "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "p50", "p99", "min", "bound", "(B)", "(elements)",
-      "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", "(%)");
+      options.in_place || options.shared || options.operation == Operation::kBroadcast ? "in-place" : "out-of-place",
+      "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "p50", "p99", "min", "bound", "(B)",
+      "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", "(%)");
   std::fflush(stdout);
 }
 
@@ -60,6 +63,7 @@ void print_row(const Row& row) {
              traits.reduces ? comm::name_of(problem.op) : "none", traits.rooted ? problem.root : -1,
              microseconds(row.p50), in_width(algorithm_bandwidth(row), 6), in_width(bus_bandwidth(row), 6),
              wrong_text(row), microseconds(row.p50), microseconds(row.p99), microseconds(row.least), bound);
+  if (row.waiting_cpu) fmt::print("# rank 0 used {:.2f} % of a core while it waited\n", 100 * *row.waiting_cpu);
   std::fflush(stdout);
 }
 
@@ -93,6 +97,7 @@ std::string to_json(const std::vector<Row>& rows, const std::string& backend) {
     object["busbw_gbps"] = bus_bandwidth(row);
     object["bound_fraction"] = row.bound ? nlohmann::ordered_json(*row.bound / row.p50) : nlohmann::ordered_json();
     object["wrong"] = row.wrong ? nlohmann::ordered_json(*row.wrong) : nlohmann::ordered_json();
+    if (row.waiting_cpu) object["waiting_cpu"] = *row.waiting_cpu;
     array.push_back(object);
   }
   return array.dump(2) + "\n";

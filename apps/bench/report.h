@@ -16,8 +16,9 @@ struct Row {
   double p50 = 0;
   double p99 = 0;
   double least = 0;
-  std::optional<double> bound = std::nullopt;       // seconds, see measure_bound
-  std::optional<std::size_t> wrong = std::nullopt;  // elements of all ranks; empty: not checked
+  std::optional<double> bound = std::nullopt;        // seconds, see measure_bound
+  std::optional<std::size_t> wrong = std::nullopt;   // elements of all ranks; empty: not checked
+  std::optional<double> waiting_cpu = std::nullopt;  // of a core, by rank 0 while it waited for a late rank
 };
 
 void print_header(const Communicator& world, const BenchOptions& options, const std::vector<std::string>& ranks);

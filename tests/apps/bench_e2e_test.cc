@@ -21,8 +21,9 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::vector<std::string> kOperations = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
-                                              "gather",     "scatter",        "all_to_all", "barrier"};
+const std::vector<std::string> kOperations = {"all_reduce", "reduce_scatter", "all_gather",  "broadcast",
+                                              "reduce",     "gather",         "scatter",     "all_to_all",
+                                              "barrier",    "send_recv",      "all_to_all_v"};
 
 Ran bench(std::vector<std::string> words) {
   words.insert(words.begin(), {REIGEN_PROGRAM, "bench"});
@@ -73,12 +74,22 @@ TEST_P(Bench, MemoryOfTheProcessAndInPlace) {
   for (const std::string& operation : kOperations) {
     SCOPED_TRACE(operation);
     std::vector<std::string> words = {operation, "-n", GetParam(), "-b", "1000", "-e", "1M", "-f", "1000", "--foreign"};
-    if (operation != "all_to_all") words.push_back("--in-place");
+    if (operation.find("all_to_all") != 0 && operation != "send_recv") words.push_back("--in-place");
     expect_right(quick(words));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Bench, testing::Values("2", "3"));
+
+TEST(BenchWaiting, SaysWhatWaitingCosts) {
+  const Ran ran = quick({"barrier", "--late", "50"});
+  expect_right(ran);
+  EXPECT_THAT(ran.out, HasSubstr("% of a core while it waited"));
+}
+
+TEST(BenchShared, AllGatherMovesNothing) {
+  expect_right(quick({"all_gather", "-n", "3", "-b", "4K", "-e", "1M", "-f", "256", "--shared"}));
+}
 
 TEST(BenchTypes, EveryTypeAndReduction) {
   for (const char* type : {"int8", "uint8", "int16", "int32", "int64", "half", "bfloat16", "double", "bool"}) {
@@ -179,6 +190,9 @@ TEST(BenchCommandLine, WhatIsWrongIsSaidOnceBeforeARankIsStarted) {
       {{"broadcast", "-n", "2", "-r", "2"}, "expected: 0 to 1"},
       {{"broadcast", "-r", "-1"}, "no such root"},
       {{"all_to_all", "--in-place"}, "never in place"},
+      {{"send_recv", "-n", "1"}, "somebody to send to"},
+      {{"all_reduce", "--shared"}, "--shared is for all_gather"},
+      {{"all_reduce", "--late", "-5"}, "--late is out of range"},
   };
   for (const Wrong& wrong : cases) {
     const Ran ran = bench(wrong.words);
