@@ -46,8 +46,8 @@ AbortCause cause_of(std::exception_ptr error) {
   }
 }
 
-Engine::Engine(std::unique_ptr<Backend> backend, std::string group, int rank, int size)
-    : backend_(std::move(backend)), group_(std::move(group)), rank_(rank), size_(size) {
+Engine::Engine(std::unique_ptr<Backend> backend, FlightLog flight, std::string group, int rank, int size)
+    : backend_(std::move(backend)), flight_(std::move(flight)), group_(std::move(group)), rank_(rank), size_(size) {
   progress_thread_ = std::thread([this] { progress_loop(); });
 }
 
@@ -88,14 +88,17 @@ std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
                                 size_, group_, cause_of(dead_).text));
     work->sequence = next_sequence_++;
     work->operation = backend_->start(work->call, work->sequence);
+    work->ticket = flight_.called(work->call, work->sequence);
     pending_.fetch_add(1);
     if (thread) thread_pending_.fetch_add(1);
     incoming_.push_back(work);
     has_incoming_.store(true);
   }
   if (drive.owns_lock()) {
+    calling_ = work->ticket;
     while (drive_once()) {
     }
+    calling_ = UINT64_MAX;
     drive.unlock();
     // After the driving: the progress thread would find it taken, and what is done needs no thread.
     step_back();
@@ -120,7 +123,10 @@ bool Engine::drive_once() {
   take_incoming();
   bool moved = false;
   try {
-    for (; posted_ < active_.size() && active_[posted_]->operation->try_post(); ++posted_) moved = true;
+    for (; posted_ < active_.size() && active_[posted_]->operation->try_post(); ++posted_) {
+      flight_.started(active_[posted_]->ticket, active_[posted_]->ticket == calling_);
+      moved = true;
+    }
     for (std::size_t i = 0; i < posted_ && !abort_wanted_.load();) {
       Step step = active_[i]->operation->advance();
       while (step == Step::kMoved && !abort_wanted_.load()) {
@@ -151,6 +157,7 @@ void Engine::complete_first() {
   active_.pop_front();
   posted_ -= 1;
   work->operation.reset();
+  flight_.completed(work->ticket);
   if (work->wants_thread) thread_pending_.fetch_sub(1);
   pending_.fetch_sub(1);
   work->completed.store(true);
@@ -283,6 +290,7 @@ void Engine::fail(std::exception_ptr error) {
   thread_pending_.store(0);
   for (auto& work : active_) {
     work->error = dead_;
+    flight_.failed(work->ticket, dead_);
     work->completed.store(true);
   }
   active_.clear();

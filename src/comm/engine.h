@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "comm/backend.h"
+#include "comm/flight_log.h"
 #include "reigen/base/deadline.h"
 #include "reigen/comm/work.h"
 
@@ -29,6 +30,7 @@ struct WorkState {
   std::shared_ptr<Engine> engine;
   Call call;
   std::uint64_t sequence = 0;
+  std::uint64_t ticket = 0;  // in the flight record
   std::unique_ptr<Operation> operation;
   bool wants_thread = false;
   std::atomic<bool> completed{false};
@@ -37,7 +39,7 @@ struct WorkState {
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  Engine(std::unique_ptr<Backend> backend, std::string group, int rank, int size);
+  Engine(std::unique_ptr<Backend> backend, FlightLog flight, std::string group, int rank, int size);
   ~Engine();
   Engine(const Engine&) = delete;  // a thread belongs to it
   Engine& operator=(const Engine&) = delete;
@@ -66,6 +68,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void progress_loop();
 
   std::unique_ptr<Backend> backend_;
+  const FlightLog flight_;
   const std::string group_;
   const int rank_;
   const int size_;
@@ -73,6 +76,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::mutex drive_mutex_;
   std::deque<std::shared_ptr<WorkState>> active_;  // in the order of the calls, the first `posted_` are posted
   std::size_t posted_ = 0;
+  std::uint64_t calling_ = UINT64_MAX;  // ticket of the call whose thread drives inside submit()
   // When the peers were last looked after, whether anything has moved since then, and since when nothing has.
   Deadline::Clock::time_point last_look_ = Deadline::Clock::now();
   bool moved_ = false;
