@@ -18,6 +18,8 @@ Member member_of(const ReadRank& rank, const ReadGroup& group) {
   }
   std::stable_sort(member.calls.begin(), member.calls.end(),
                    [](const ReadOperation* a, const ReadOperation* b) { return a->sequence < b->sequence; });
+  // They complete in their order: what came before the oldest call that is left has done so long ago.
+  if (!member.calls.empty()) member.completed = static_cast<std::int64_t>(member.calls.front()->sequence) - 1;
   for (const ReadOperation* call : member.calls) {
     if (call->outcome == Outcome::kDone) member.completed = static_cast<std::int64_t>(call->sequence);
   }

@@ -115,6 +115,7 @@ std::string common_progress(const MergedGroup& group, std::int64_t now) {
     call = describe(*operation);
     latest = std::max(latest, operation->ended);
   }
+  if (call.empty()) return fmt::format("all completed #{}, long ago", group.completed);
   return fmt::format("all completed #{} {}, {} ago", group.completed, call, duration(now - latest));
 }
 
