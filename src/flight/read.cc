@@ -112,6 +112,24 @@ void take_outcome(ReadOperation& operation, const Raw& raw, const Times& times) 
   operation.outcome = static_cast<Outcome>(raw.ended & 7);
 }
 
+void name_groups(ReadRank& rank, const std::vector<std::uint8_t>& codes,
+                 const std::vector<std::optional<Place>>& places) {
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    ReadOperation& operation = rank.operations[i];
+    const std::optional<Place> place = codes[i] < kGroups ? places[codes[i]] : std::nullopt;
+    if (!place || operation.ticket < place->since) continue;
+    operation.group = place->group.name;
+    operation.group_rank = place->group.rank;
+    operation.group_size = place->group.size;
+  }
+  std::vector<Place> groups;
+  for (const auto& place : places) {
+    if (place) groups.push_back(*place);
+  }
+  std::sort(groups.begin(), groups.end(), [](const Place& a, const Place& b) { return a.number < b.number; });
+  for (const Place& place : groups) rank.groups.push_back(place.group);
+}
+
 }  // namespace
 
 ReadRank read_record(const Record& record) {
@@ -124,14 +142,8 @@ ReadRank read_record(const Record& record) {
   if (header.attached.load(std::memory_order_acquire) == 0) return rank;
   rank.pid = header.pid;
   rank.host = header.host.data();
-  const auto places = read_groups(record);
-  std::vector<Place> groups;
-  for (const auto& place : places) {
-    if (place) groups.push_back(*place);
-  }
-  std::sort(groups.begin(), groups.end(), [](const Place& a, const Place& b) { return a.number < b.number; });
-  for (const Place& place : groups) rank.groups.push_back(place.group);
   const Times times(header);
+  std::vector<std::uint8_t> codes;  // the group of each operation
   for (const Entry& entry : record.entries) {
     ReadOperation operation;
     Raw raw{};
@@ -149,15 +161,12 @@ ReadRank read_record(const Record& record) {
     operation.reduction = name_of(header.reductions, what.reduction);
     operation.root = what.root;
     operation.between_two = what.between_two;
-    const std::optional<Place> place = what.group < kGroups ? places[what.group] : std::nullopt;
-    if (place && operation.ticket >= place->since) {
-      operation.group = place->group.name;
-      operation.group_rank = place->group.rank;
-      operation.group_size = place->group.size;
-    }
     take_outcome(operation, raw, times);
     rank.operations.push_back(std::move(operation));
+    codes.push_back(what.group);
   }
+  // After the operations: a group is there before the first call in it.
+  name_groups(rank, codes, read_groups(record));
   std::sort(rank.operations.begin(), rank.operations.end(),
             [](const ReadOperation& a, const ReadOperation& b) { return a.ticket < b.ticket; });
   return rank;
