@@ -11,6 +11,7 @@ using Arguments = std::vector<std::string>;
 int run_command(const Arguments& arguments);
 int train_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
+int flight_command(const Arguments& arguments);
 int help_command(const Arguments& arguments);
 int version_command();
 std::string overview();  // `reigen --help`

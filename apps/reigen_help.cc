@@ -86,6 +86,7 @@ std::string overview() {
          "  reigen train RECIPE -n N [--section.key value ...]        train a built-in recipe, e.g. mnist\n"
          "  reigen bench OP -n N [options]                            time an operation between processes, e.g. "
          "all_reduce\n"
+         "  reigen flight [PID]                                       what the ranks of a running job called last\n"
          "  reigen help environment                                   variables that are read and set\n"
          "  reigen version\n"
          "\n"
@@ -101,14 +102,15 @@ int help_command(const Arguments& arguments) {
   if (topic == "run") return run_command({"--help"});
   if (topic == "train") return train_command({"--help"});
   if (topic == "bench") return bench_command({"--help"});
+  if (topic == "flight") return flight_command({"--help"});
   if (topic == "environment") {
     print_environment();
     return 0;
   }
-  const std::string meant = nearest(topic, {"run", "train", "bench", "environment"});
+  const std::string meant = nearest(topic, {"run", "train", "bench", "flight", "environment"});
   throw InvalidArgument({.what = "no help on this",
                          .got = topic,
-                         .expected = "run, train, bench or environment",
+                         .expected = "run, train, bench, flight or environment",
                          .fix = meant.empty() ? std::string() : "did you mean `reigen help " + meant + "`?"},
                         ExitCode::kUsage);
 }

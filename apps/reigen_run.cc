@@ -29,6 +29,7 @@ struct Formatter : CLI::Formatter {
 struct RunOptions {
   std::string ranks = "1";
   std::string log_dir;
+  std::string flight;
   std::string prefix = "auto";
   double grace = 30;
   int threads = 0;
@@ -40,6 +41,8 @@ void add_options(CLI::App& app, RunOptions& options) {
                  "processes to start (default 1); cpu: one a core")
       ->type_name("N");
   app.add_option("--log-dir", options.log_dir, "keep what rank N prints in DIR/rank_N.log")->type_name("DIR");
+  app.add_option("--flight", options.flight, "write the ranks' last 1,024 operations to FILE at the end, as JSON lines")
+      ->type_name("FILE");
   app.add_option("--prefix", options.prefix, "[rank] before every line: auto (if N > 1), always, none")
       ->type_name("WHEN");
   app.add_option("--grace", options.grace, "seconds between Ctrl-C or TERM and SIGKILL (default 30)")->type_name("S");
@@ -49,7 +52,7 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->type_name("SIZE");
 }
 
-const std::vector<std::string> kFlags = {"-n",      "--nproc-per-node", "--log-dir", "--prefix",
+const std::vector<std::string> kFlags = {"-n",      "--nproc-per-node", "--log-dir", "--prefix",         "--flight",
                                          "--grace", "--threads",        "--help",    "--memory-per-rank"};
 
 [[noreturn]] void refuse_usage(const std::string& what, const std::string& fix) {
@@ -117,6 +120,7 @@ int run_command(const Arguments& arguments) {
   launch::JobOptions job;
   job.ranks = parse_ranks(options.ranks);
   job.log_dir = options.log_dir;
+  job.flight_file = options.flight;
   job.prefix = options.prefix;
   job.threads_per_rank = options.threads;
   job.grace = parse_grace(options.grace);

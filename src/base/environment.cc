@@ -21,6 +21,7 @@ const std::vector<Variable>& table() {
        "width in columns"},
       {"REIGEN_TIMEOUT", "how long a collective waits for ranks that are alive but do not come",
        "seconds (default 600)"},
+      {"REIGEN_FLIGHT", "memory for this rank's flight record; set by `reigen run`", "number of an open descriptor"},
       {"REIGEN_SPAWN", "which call of spawn() this process was started for; set by spawn()", "a number"},
       {"REIGEN_KEEP_MEMORY", "keep freed memory in the process instead of giving it back at every step",
        "1 (default), 0"},
@@ -32,6 +33,7 @@ std::optional<std::string> log() { return get_environment("REIGEN_LOG"); }
 std::optional<std::string> store() { return get_environment("REIGEN_STORE"); }
 std::optional<std::string> job() { return get_environment("REIGEN_JOB"); }
 std::optional<std::string> console() { return get_environment("REIGEN_CONSOLE"); }
+std::optional<std::string> flight() { return get_environment("REIGEN_FLIGHT"); }
 std::optional<std::string> timeout() { return get_environment("REIGEN_TIMEOUT"); }
 std::optional<std::string> spawn() { return get_environment("REIGEN_SPAWN"); }
 std::optional<std::string> keep_memory() { return get_environment("REIGEN_KEEP_MEMORY"); }

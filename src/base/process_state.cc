@@ -9,17 +9,13 @@
 
 namespace reigen::base {
 
-namespace {
-
-// The character after the name in /proc/PID/stat; the name may hold anything, also ')'.
+// It stands behind the name, which may hold anything, also ')'.
 char state_of(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   const std::size_t end = text.rfind(')');
   return end == std::string::npos || end + 2 >= text.size() ? '?' : text[end + 2];
 }
-
-}  // namespace
 
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> children;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "comm/backends.h"
 #include "comm/engine.h"
+#include "comm/flight_log.h"
 #include "comm/self/self_backend.h"
 #include "reigen/comm/call_group.h"
 
@@ -38,9 +39,17 @@ void check_options(const GroupOptions& o) {
 struct Communicator::Impl {
   GroupOptions options;
   std::string backend_name;
+  std::optional<FlightLog> flight;
   std::shared_ptr<Engine> engine;  // null in a group of one
   std::exception_ptr ended;        // of a group of one
+  std::uint64_t calls = 0;         // of a group of one
   int splits = 0;                  // so far: every rank counts alike
+
+  // Before the others are met, so that the record of a rank that waits for them names the group.
+  void begin_record() {
+    flight.emplace(options);
+    options.recorder = flight->recorder();
+  }
 
   ~Impl() {
     if (engine) engine->shut_down();
@@ -58,7 +67,9 @@ struct Communicator::Impl {
     call.tag = call_options.tag;
     if (!engine && !collecting) {
       if (ended) std::rethrow_exception(ended);
+      const std::uint64_t ticket = flight->called(call, calls++);
       self::run(call);
+      flight->completed(ticket);
       return Work();
     }
     auto work = std::make_shared<WorkState>();
@@ -99,13 +110,15 @@ Communicator::Communicator() : Communicator(GroupOptions{}) {}
 Communicator::Communicator(const GroupOptions& options) : impl_(std::make_shared<Impl>()) {
   check_options(options);
   impl_->options = options;
+  impl_->begin_record();
   if (is_alone(options)) {
     impl_->backend_name = self::backend_name();
     return;
   }
   auto backend = find_backend(options.backend).make(options);
   impl_->backend_name = backend->name();
-  impl_->engine = std::make_shared<Engine>(std::move(backend), options.name, options.rank, options.size);
+  impl_->engine =
+      std::make_shared<Engine>(std::move(backend), *impl_->flight, options.name, options.rank, options.size);
   base::log_info("group \"{}\": rank {} of {}, backend {}", options.name, options.rank, options.size,
                  impl_->backend_name);
 }
@@ -143,9 +156,10 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   child->options.size = static_cast<int>(members.size());
   child->options.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   child->backend_name = impl_->backend_name;
+  child->begin_record();
   if (impl_->engine) {
-    child->engine = std::make_shared<Engine>(impl_->engine->backend().make_child(child->options), child->options.name,
-                                             child->options.rank, child->options.size);
+    child->engine = std::make_shared<Engine>(impl_->engine->backend().make_child(child->options), *child->flight,
+                                             child->options.name, child->options.rank, child->options.size);
   }
   return Communicator(std::move(child));
 }

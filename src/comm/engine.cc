@@ -46,8 +46,8 @@ AbortCause cause_of(std::exception_ptr error) {
   }
 }
 
-Engine::Engine(std::unique_ptr<Backend> backend, std::string group, int rank, int size)
-    : backend_(std::move(backend)), group_(std::move(group)), rank_(rank), size_(size) {
+Engine::Engine(std::unique_ptr<Backend> backend, FlightLog flight, std::string group, int rank, int size)
+    : backend_(std::move(backend)), flight_(std::move(flight)), group_(std::move(group)), rank_(rank), size_(size) {
   progress_thread_ = std::thread([this] { progress_loop(); });
 }
 
@@ -85,6 +85,7 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
                                   size_, group_, cause_of(dead_).text));
       work->sequence = is_between_two(work->call.kind) ? 0 : next_sequence_++;
       work->operation = backend_->start(work->call, work->sequence);
+      work->ticket = flight_.called(work->call, work->sequence);
       work->engine = shared_from_this();
       work->wants_thread = thread;
       pending_.fetch_add(1);
@@ -94,8 +95,10 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
     }
   }
   if (drive.owns_lock()) {
+    calling_ = works.empty() ? UINT64_MAX : works.front()->ticket;
     while (drive_once()) {
     }
+    calling_ = UINT64_MAX;
     drive.unlock();
     // After the driving: the progress thread would find it taken, and what is done needs no thread.
     step_back();
@@ -127,7 +130,10 @@ bool Engine::drive_once() {
     return step;
   };
   try {
-    for (; posted_ < active_.size() && active_[posted_]->operation->try_post(); ++posted_) moved = true;
+    for (; posted_ < active_.size() && active_[posted_]->operation->try_post(); ++posted_) {
+      flight_.started(active_[posted_]->ticket, active_[posted_]->ticket >= calling_);
+      moved = true;
+    }
     for (std::size_t i = 0; i < posted_ && !abort_wanted_.load();) {
       const Step step = advance(*active_[i]);
       if (step == Step::kBlocked || step == Step::kMoved) break;
@@ -163,6 +169,7 @@ void Engine::complete(Works& works, std::size_t index) {
   const auto work = std::move(works[index]);
   works.erase(works.begin() + static_cast<std::ptrdiff_t>(index));
   work->operation.reset();
+  flight_.completed(work->ticket);
   if (work->wants_thread) thread_pending_.fetch_sub(1);
   pending_.fetch_sub(1);
   work->completed.store(true);
@@ -298,6 +305,7 @@ void Engine::fail(std::exception_ptr error) {
   for (Works* works : {&incoming_, &active_, &messages_}) {
     for (auto& work : *works) {
       work->error = dead_;
+      flight_.failed(work->ticket, dead_);
       work->completed.store(true);
     }
     works->clear();

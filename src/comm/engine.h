@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "comm/backend.h"
+#include "comm/flight_log.h"
 #include "reigen/base/deadline.h"
 #include "reigen/comm/work.h"
 
@@ -32,6 +33,7 @@ struct WorkState {
   std::shared_ptr<Engine> engine;  // null: collected for a group of calls that has not run
   Call call;
   std::uint64_t sequence = 0;
+  std::uint64_t ticket = 0;  // in the flight record
   std::unique_ptr<Operation> operation;
   bool wants_thread = false;
   // Whether it has moved since the peers were last looked after, and since when it has not.
@@ -44,7 +46,7 @@ struct WorkState {
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  Engine(std::unique_ptr<Backend> backend, std::string group, int rank, int size);
+  Engine(std::unique_ptr<Backend> backend, FlightLog flight, std::string group, int rank, int size);
   ~Engine();
   Engine(const Engine&) = delete;  // a thread belongs to it
   Engine& operator=(const Engine&) = delete;
@@ -75,14 +77,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void progress_loop();
 
   std::unique_ptr<Backend> backend_;
+  const FlightLog flight_;
   const std::string group_;
   const int rank_;
   const int size_;
 
   std::mutex drive_mutex_;
-  Works active_;                                                    // in the order of the calls
-  std::size_t posted_ = 0;                                          // so many of them are posted
-  Works messages_;                                                  // between two ranks: beside the others
+  Works active_;                        // in the order of the calls
+  std::size_t posted_ = 0;              // so many of them are posted
+  std::uint64_t calling_ = UINT64_MAX;  // tickets from here on belong to the thread that drives inside submit()
+  Works messages_;                      // between two ranks: beside the others
   Deadline::Clock::time_point last_look_ = Deadline::Clock::now();  // after the peers
 
   std::mutex queue_mutex_;

@@ -17,6 +17,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "launch/console.h"
+#include "launch/flight_records.h"
 #include "launch/guardian.h"
 #include "launch/program.h"
 #include "launch/rank_output.h"
@@ -144,6 +145,7 @@ Variables job_variables(const JobOptions& options, const std::string& job, std::
   variables.erase("TORCHELASTIC_USE_AGENT_STORE");  // an outer torchrun's agent is not ours
   variables["REIGEN_STORE"] = fmt::format("tcp://127.0.0.1:{}", store_port);
   variables["REIGEN_JOB"] = job;
+  variables.erase("REIGEN_FLIGHT");
   variables.erase("REIGEN_CONSOLE");
   if (console.is_terminal()) variables["REIGEN_CONSOLE"] = std::to_string(console.columns());
   if (options.threads_per_rank > 0 || variables["OMP_NUM_THREADS"].empty()) {
@@ -154,8 +156,9 @@ Variables job_variables(const JobOptions& options, const std::string& job, std::
   return variables;
 }
 
-std::vector<std::string> rank_variables(Variables variables, int rank) {
+std::vector<std::string> rank_variables(Variables variables, int rank, int record) {
   for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) variables[name] = std::to_string(rank);
+  if (record >= 0) variables["REIGEN_FLIGHT"] = std::to_string(record);
   std::vector<std::string> entries;
   for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
   return entries;
@@ -195,9 +198,13 @@ JobResult run_job(const JobOptions& options) {
   ReservedPort master;
   Console console(STDOUT_FILENO, STDERR_FILENO);
   const Variables variables = job_variables(options, job, store.port(), master.port(), console);
-  Supervisor supervisor(options, {identity, open_files, signals, guardian, console});
+  const FlightRecords records(options.ranks, job);
+  if (!options.flight_file.empty()) records.save(options.flight_file);  // a file that cannot be written is said now
+  Supervisor supervisor(options, {identity, open_files, signals, guardian, console, records});
   master.release();
-  for (int rank = 0; rank < options.ranks; ++rank) supervisor.start(program, rank_variables(variables, rank));
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    supervisor.start(program, rank_variables(variables, rank, records.descriptor(rank)));
+  }
   supervisor.check_started();
   if (options.ranks > 1) tell_processes(supervisor, options.ranks, {.port = store.port(), .job = job});
   return supervisor.watch();

@@ -29,6 +29,7 @@ namespace {
   }
   ::sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
   ::setrlimit(RLIMIT_NOFILE, plan.open_files);
+  if (plan.inherited >= 0) ::fcntl(plan.inherited, F_SETFD, 0);
   if (::dup2(plan.input, 0) == 0 && ::dup2(plan.output, 1) == 1 && ::dup2(plan.error, 2) == 2) {
     ::execve(plan.program, plan.arguments, plan.environment);
   }

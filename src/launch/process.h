@@ -22,6 +22,7 @@ struct ProcessPlan {
   int error = -1;
   const sigset_t* signal_mask = nullptr;
   const rlimit* open_files = nullptr;
+  int inherited = -1;  // one more descriptor that the program gets, under the same number
 };
 
 struct Process {

@@ -66,6 +66,7 @@ Supervisor::Supervisor(const JobOptions& options, const Surroundings& surroundin
       signals_(surroundings.signals),
       guardian_(surroundings.guardian),
       console_(surroundings.console),
+      records_(surroundings.records),
       null_(REIGEN_SYSCALL(::open("/dev/null", O_RDONLY | O_CLOEXEC))),
       reap_at_(Clock::now() + kReapInterval) {
   ranks_.reserve(static_cast<std::size_t>(options.ranks));
@@ -96,7 +97,8 @@ void Supervisor::start(const std::string& program, const std::vector<std::string
                                 .output = ends[0].get(),
                                 .error = ends[1].get(),
                                 .signal_mask = &signals_.previous_mask(),
-                                .open_files = &open_files_});
+                                .open_files = &open_files_,
+                                .inherited = records_.descriptor(static_cast<int>(rank))});
   guardian_.protect(next.process.pid);
   ranks_.push_back(std::move(next));
   ++running_;
@@ -135,6 +137,7 @@ JobResult Supervisor::watch() {
     result.last_lines = ranks_[static_cast<std::size_t>(cause->rank)].output.last_lines();
     print_report(result, *cause);
   }
+  save_records();
   console_.clear_progress();
   flush();
   return result;
@@ -378,10 +381,20 @@ void Supervisor::flush() {
   }
 }
 
+// The job is over, whatever becomes of the file.
+void Supervisor::save_records() {
+  if (options_.flight_file.empty()) return;
+  try {
+    records_.save(options_.flight_file);
+  } catch (const Error& error) {
+    console_.line(Stream::kError, {}, fmt::format("reigen: the flight record is lost: {}", error.what()));
+  }
+}
+
 void Supervisor::print_report(const JobResult& result, const Ending& cause) {
   // With one rank its last lines stand right above.
   const std::string lines = options_.ranks > 1 ? result.last_lines : std::string();
-  std::string text = failure_report(cause, options_.ranks, stopped_, lines);
+  std::string text = failure_report(cause, options_.ranks, stopped_, lines) + records_.report();
   text.pop_back();
   console_.line(Stream::kError, {}, text);
 }

@@ -10,6 +10,7 @@
 
 #include "launch/console.h"
 #include "launch/ending.h"
+#include "launch/flight_records.h"
 #include "launch/guardian.h"
 #include "launch/process.h"
 #include "launch/rank_output.h"
@@ -28,6 +29,7 @@ class Supervisor {
     SignalScope& signals;
     Guardian& guardian;
     Console& console;
+    const FlightRecords& records;
   };
   Supervisor(const JobOptions& options, const Surroundings& surroundings);
   ~Supervisor();                           // kills and reaps what is left, also when start() threw
@@ -74,6 +76,7 @@ class Supervisor {
   void end_leftovers();
   void drain();
   void flush();
+  void save_records();
   void print_report(const JobResult& result, const Ending& cause);
 
   const JobOptions& options_;
@@ -82,6 +85,7 @@ class Supervisor {
   SignalScope& signals_;
   Guardian& guardian_;
   Console& console_;
+  const FlightRecords& records_;
   UniqueFd null_;
   std::vector<Rank> ranks_;
   std::vector<Ending> endings_;

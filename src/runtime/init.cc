@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/environment.h"
 #include "base/log.h"
+#include "comm/flight_log.h"
 #include "reigen/base/bytes.h"
 #include "reigen/launch/environment.h"
 
@@ -31,6 +32,14 @@ std::chrono::milliseconds timeout_of(const InitOptions& options) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
 }
 
+// Of a launcher of ours; -1: none. Whether it is one is the recorder's to see.
+int inherited_record() {
+  const auto text = base::environment::flight();
+  int descriptor = -1;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), descriptor);
+  return descriptor;
+}
+
 void keep_freed_memory() {
   // Blocks up to 32 MiB (the most glibc allows) come from the heap and stay in it; larger ones are mapped and returned
   // as ever.
@@ -48,6 +57,7 @@ Communicator init(const InitOptions& options) {
       .rank = environment.rank, .size = environment.world_size, .name = options.name, .backend = options.backend};
   group.timeout = timeout_of(options);
   group.join_timeout = kJoinTimeout;
+  group.recorder = comm::open_recorder(environment.rank, environment.world_size, environment.job, inherited_record());
   if (group.size > 1) group.store = launch::join_job(environment, Deadline::after(kJoinTimeout));
   Communicator world(group);
   base::log_info("rank {} of {} by {}, backend {}", world.rank(), world.size(), environment.source, world.backend());

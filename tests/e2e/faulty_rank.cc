@@ -1,5 +1,5 @@
 // A rank that trains nothing but communicates as training does, with a planned fault:
-//   faulty_rank FAULT PLACE RANK   FAULT: none, kill, stop, exit, throw   PLACE: init, step, end
+//   faulty_rank FAULT PLACE RANK   FAULT: none, kill, stop, exit, throw, differ   PLACE: init, step, end
 #include <unistd.h>
 
 #include <csignal>
@@ -31,7 +31,8 @@ int run(const std::string& fault, const std::string& place, const std::string& r
   std::vector<float> gradient(100000, 1.0F);
   for (int step = 0; step < 50; ++step) {
     if (faulty && place == "step" && step == 20) fail(fault);
-    world.all_reduce(gradient.data(), gradient.data(), gradient.size(), reigen::DataType::kFloat32,
+    const std::size_t less = faulty && fault == "differ" && step == 20 ? 1 : 0;
+    world.all_reduce(gradient.data(), gradient.data(), gradient.size() - less, reigen::DataType::kFloat32,
                      reigen::ReduceOp::kAvg, {.tag = "step " + std::to_string(step)});
   }
   if (faulty && place == "end") fail(fault);

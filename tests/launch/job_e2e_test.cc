@@ -143,7 +143,7 @@ TEST(Job, TooManyRanksForTheDescriptors) {
   const Ran ran =
       run({"sh", "-c", "ulimit -Sn 60; ulimit -Hn 60; exec " REIGEN_PROGRAM " run -n 10 --memory-per-rank 1M true"});
   EXPECT_EQ(ran.code, 71);
-  EXPECT_THAT(ran.err, HasSubstr("10 x 5 + 40 = 90"));
+  EXPECT_THAT(ran.err, HasSubstr("10 x 6 + 40 = 100"));
 }
 
 TEST(Job, ARaisedLimitOfDescriptorsIsNotTheRanks) {

@@ -7,6 +7,10 @@
 
 #include "reigen/store/store.h"
 
+namespace reigen::flight {
+class Recorder;
+}
+
 namespace reigen::comm {
 
 // Who moves an asynchronous operation on.
@@ -33,6 +37,7 @@ struct GroupOptions {
   std::chrono::milliseconds report_after = std::chrono::seconds(30);  // a live rank keeps the others waiting: say so
   std::chrono::milliseconds timeout = std::chrono::minutes(10);       // ... and end it
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // no sign of life: stopped or unreachable
+  std::shared_ptr<flight::Recorder> recorder = nullptr;  // of this rank's operations; null: the group has its own
 };
 
 }  // namespace reigen::comm

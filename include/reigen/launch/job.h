@@ -13,6 +13,7 @@ struct JobOptions {
   std::vector<std::string> command = {};  // program (searched in PATH as a shell does) and its arguments
   int ranks = 1;
   std::string log_dir = {};         // not empty: DIR/rank_N.log holds all that rank N prints, without progress lines
+  std::string flight_file = {};     // not empty: gets the ranks' last 1,024 operations when the job ends, as JSON lines
   std::string prefix = "auto";      // "[N] " before every line: auto (with more than one rank), always, none
   int threads_per_rank = 0;         // OMP_NUM_THREADS; 0: what the environment says, else cores / ranks, at least 1
   std::size_t memory_per_rank = 0;  // bytes that a rank is expected to need, for the check below; 0: 64 MiB
@@ -38,6 +39,9 @@ struct JobResult {
 //
 // Output is passed on in whole lines. A piece that ends with '\r' is a progress line: redrawn in place on a terminal,
 // else dropped until its last state, which ends with '\n' or with the rank.
+//
+// What the ranks last called of each other (docs/flight_recorder.md) is recorded in memory that outlives them: the
+// report of a failure ends with it.
 //
 // A failing rank ends the others: SIGTERM, then SIGKILL after `failure_grace`; stderr says once which rank, why, and
 // its last lines. A failure with code 79 (a peer was lost) is a consequence: for 200 ms a better cause is waited for.

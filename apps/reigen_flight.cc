@@ -1,0 +1,104 @@
+// reigen flight: what the ranks of a running job called last, also while they hang.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+#include "base/process_state.h"
+#include "flight/find.h"
+#include "flight/json.h"
+#include "flight/summary.h"
+#include "reigen/base/error.h"
+#include "reigen_commands.h"
+
+namespace reigen::apps {
+
+namespace {
+
+constexpr std::size_t kLines = 100;
+
+pid_t parse_pid(const std::string& text) {
+  pid_t pid = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, pid);
+  if (stop == end && error == std::errc() && pid > 0) return pid;
+  throw InvalidArgument(Report{.what = "not the number of a process",
+                               .got = text,
+                               .expected = "the PID of a launcher or of a rank",
+                               .fix = "`reigen flight` alone finds the job that runs"},
+                        ExitCode::kUsage);
+}
+
+flight::LiveJob only_job() {
+  std::vector<flight::LiveJob> jobs = flight::find_jobs();
+  if (jobs.size() == 1) return std::move(jobs.front());
+  if (jobs.empty()) {
+    throw InvalidArgument(Report{.what = "no job of this user runs on this machine",
+                                 .fix = "name one of its processes: reigen flight PID"},
+                          ExitCode::kInputMissing);
+  }
+  std::string list;
+  for (const flight::LiveJob& job : jobs) {
+    list += fmt::format("\n    {:>7}  {} rank{}  {}", job.pid, job.ranks.size(), job.ranks.size() == 1 ? "" : "s",
+                        job.command);
+  }
+  throw InvalidArgument(Report{.what = "several jobs of this user run on this machine",
+                               .got = list,
+                               .fix = fmt::format("name one of them: reigen flight {}", jobs.front().pid)},
+                        ExitCode::kUsage);
+}
+
+// "stopped (SIGSTOP)", "ended"; empty: it runs.
+std::string trouble_of(pid_t pid) {
+  switch (base::state_of(pid)) {
+    case 'T': return "stopped (SIGSTOP)";
+    case 't': return "stopped by a debugger";
+    case '?':
+    case 'Z':
+    case 'X': return "ended";
+    default: return {};
+  }
+}
+
+void print(const flight::LiveJob& job) {
+  fmt::print("job {}: {} rank{}, {}\n", job.pid, job.ranks.size(), job.ranks.size() == 1 ? "" : "s", job.command);
+  for (const flight::ReadRank& rank : job.ranks) {
+    if (rank.pid == 0) continue;
+    const std::string trouble = trouble_of(rank.pid);
+    if (!trouble.empty()) fmt::print("  rank {} (pid {}) is {}\n", rank.rank, rank.pid, trouble);
+  }
+  const std::string lines = flight::summary(job.ranks, flight::time_now(), kLines);
+  fmt::print("{}", lines.empty() ? "  the ranks have called nothing of each other\n" : lines);
+}
+
+}  // namespace
+
+int flight_command(const Arguments& arguments) {
+  CLI::App app("Shows what the ranks of a running job called last, and who waits for whom.", "reigen flight");
+  app.footer("PID is the launcher's or any rank's; without it the one job of this user that runs.");
+  std::string pid;
+  std::string json;
+  app.add_option("PID", pid, "a process of the job");
+  app.add_option("--json", json, "write every recorded operation to FILE instead (-: stdout)")->type_name("FILE");
+  Arguments words(arguments.rbegin(), arguments.rend());  // CLI11 takes them from the back
+  try {
+    app.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw InvalidArgument(Report{.what = error.what(), .fix = "`reigen flight --help` lists the options"},
+                          ExitCode::kUsage);
+  }
+  const flight::LiveJob job = pid.empty() ? only_job() : flight::find_job(parse_pid(pid));
+  if (json.empty()) {
+    print(job);
+  } else {
+    flight::write_json_lines(json, job.ranks);
+  }
+  return 0;
+}
+
+}  // namespace reigen::apps

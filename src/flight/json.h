@@ -1,0 +1,17 @@
+// Records as JSON, a line for each rank and for each operation.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "flight/read.h"
+
+namespace reigen::flight {
+
+// docs/flight_recorder.md lists the keys.
+std::string to_json_lines(const std::vector<ReadRank>& ranks);
+
+// Writes them to a file ("-": to stdout). Throws IoError.
+void write_json_lines(const std::string& path, const std::vector<ReadRank>& ranks);
+
+}  // namespace reigen::flight

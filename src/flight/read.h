@@ -1,0 +1,56 @@
+// Reads a flight record, also while its rank writes it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flight/record.h"
+
+namespace reigen::flight {
+
+// Times are ns since 1970; 0: that has not happened.
+struct ReadOperation {
+  std::uint64_t ticket = 0;
+  std::string group = {};  // empty: a group of long ago, its name is forgotten
+  int group_rank = 0;
+  int group_size = 0;
+  std::uint64_t sequence = 0;
+  std::string kind = {};
+  std::string type = {};       // empty: none
+  std::string reduction = {};  // empty: none
+  int root = kNoRoot;
+  bool between_two = false;
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+  std::string tag = {};
+  std::int64_t called = 0;
+  std::int64_t started = 0;
+  std::int64_t ended = 0;
+  Outcome outcome = Outcome::kRunning;
+};
+
+struct ReadGroup {
+  std::string name = {};
+  int rank = 0;
+  int size = 0;
+};
+
+struct ReadRank {
+  int rank = 0;  // in the job
+  int size = 1;
+  std::uint64_t job = 0;
+  pid_t pid = 0;  // 0: it has not begun to record
+  std::string host = {};
+  std::vector<ReadGroup> groups = {};          // in the order in which they were made
+  std::vector<ReadOperation> operations = {};  // in the order of the calls, the last 1,024
+};
+
+// Throws DataError when it is the record of another version.
+ReadRank read_record(const Record& record);
+
+std::int64_t time_now();
+
+}  // namespace reigen::flight
