@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "comm/mpi/mpi_backend.h"
 #include "comm/self/self_backend.h"
 #include "comm/shared_memory/shared_memory_backend.h"
 
@@ -11,6 +12,7 @@ namespace reigen::comm {
 const std::vector<BackendEntry>& backends() {
   static const std::vector<BackendEntry> kBackends = {
       {"shared_memory", &shared_memory::make_backend},
+      {"mpi", &mpi::make_backend},
   };
   return kBackends;
 }
