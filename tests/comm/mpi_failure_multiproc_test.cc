@@ -97,7 +97,8 @@ TEST(MpiFailure, ALiveRankThatDoesNotComeIsATimeout) {
     world.barrier();
     if (r.rank() == 2) {
       r.store().get("over", Deadline::after(std::chrono::seconds(30)));
-      EXPECT_THROW(world.barrier({.tag = "step 9"}), Timeout);
+      // The others have given MPI their part of the barrier before they lost patience: it may return here.
+      EXPECT_THROW((world.barrier({.tag = "step 9"}), world.barrier()), Timeout);
       return;
     }
     try {

@@ -147,12 +147,14 @@ void Channel::read_states() {
     beat_seen[q] = now;
     heard[q] = true;
   }
-  states = std::move(seen);
   if (abort && !failure) failure = decode_cause(*abort);
-  if (mismatch && !verdict) {
-    verdict = mismatch;
+  if (mismatch && mismatch_since_ == Clock::time_point()) mismatch_since_ = now;
+  // Rank 0 is what the others are compared with, if it says a word soon.
+  if (mismatch && !verdict && (mismatch->compared_with == 0 || now - mismatch_since_ > kAskAgain)) {
+    verdict = mismatch->cause;
     verdict_since = now;
   }
+  states = std::move(seen);
 }
 
 }  // namespace reigen::comm::control

@@ -71,6 +71,7 @@ struct Channel {
   std::string attention_;
   Clock::time_point asked_;
   Clock::time_point answer_until_;
+  Clock::time_point mismatch_since_;
   bool told_left_ = false;
 };
 

@@ -33,7 +33,7 @@ RankState decode_state(const std::string& text) {
   return state;
 }
 
-std::optional<AbortCause> find_mismatch(const std::vector<RankState>& states, const std::string& group) {
+std::optional<Mismatch> find_mismatch(const std::vector<RankState>& states, const std::string& group) {
   std::uint64_t first = UINT64_MAX;
   std::uint64_t last = 0;
   for (const RankState& state : states) {
@@ -49,14 +49,13 @@ std::optional<AbortCause> find_mismatch(const std::vector<RankState>& states, co
       if (base == states.size()) base = q;
       const CallRecord& expected = *states[base].find(sequence);
       if (*other == expected) continue;
-      return AbortCause{
-          AbortCause::Kind::kMismatch, -1,
-          to_string(Report{
-              .what = fmt::format("[{}] group \"{}\" call #{}: ranks {} and {} differ in the {}",
-                                  name_of(expected.kind), group, sequence, base, q, what_differs(expected, *other)),
-              .got = fmt::format("rank {}: {}", q, describe(*other)),
-              .expected = fmt::format("as rank {}: {}", base, describe(expected)),
-              .fix = "every rank must make the same calls in the same order"})};
+      const Report report{
+          .what = fmt::format("[{}] group \"{}\" call #{}: ranks {} and {} differ in the {}", name_of(expected.kind),
+                              group, sequence, base, q, what_differs(expected, *other)),
+          .got = fmt::format("rank {}: {}", q, describe(*other)),
+          .expected = fmt::format("as rank {}: {}", base, describe(expected)),
+          .fix = "every rank must make the same calls in the same order"};
+      return Mismatch{{AbortCause::Kind::kMismatch, -1, to_string(report)}, static_cast<int>(base)};
     }
   }
   return std::nullopt;

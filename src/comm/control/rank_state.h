@@ -30,7 +30,11 @@ RankState decode_state(const std::string& text);
 
 // Two ranks made different calls under one number: the error that all of them throw, naming both calls. The first such
 // number counts, and of its ranks the lowest ones.
-std::optional<AbortCause> find_mismatch(const std::vector<RankState>& states, const std::string& group);
+struct Mismatch {
+  AbortCause cause;
+  int compared_with = 0;  // the lowest rank that is known to have made the call
+};
+std::optional<Mismatch> find_mismatch(const std::vector<RankState>& states, const std::string& group);
 
 std::string encode(const AbortCause& cause);
 AbortCause decode_cause(const std::string& text);

@@ -147,8 +147,9 @@ struct Look {
 
   void report() const {
     const auto& o = channel.options;
-    if (waited < o.report_after || missing.empty()) channel.reported = channel.reported && waited >= o.report_after;
-    if (waited < o.report_after || missing.empty() || channel.reported) return;
+    if (waited < o.report_after) channel.reported = false;
+    const bool known = heard_all() || waited >= o.report_after + kHearAll;
+    if (waited < o.report_after || missing.empty() || channel.reported || !known) return;
     channel.reported = true;
     base::log_warning("{}: waiting for {} s for ranks {}; {} {}; giving up after {} s", what(),
                       duration_cast<seconds>(waited).count(), list(), who(channel, missing.front()),

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <sstream>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -21,6 +22,7 @@ using std::chrono::milliseconds;
 
 constexpr auto kFirstSlice = microseconds(10);  // of a sleep: MPI wakes nobody, so sleepers look, less and less often
 constexpr auto kLastSlice = milliseconds(1);
+constexpr auto kAskOften = milliseconds(2);
 
 struct Member {
   int world_rank = 0;
@@ -134,17 +136,23 @@ void MpiBackend::join() {
   group_.control->start();
 }
 
-// `ready` asks MPI. The slices grow while nothing happens, so that waiting for a late rank takes next to no processor
-// time, and one that is a moment late is met at once.
+// `ready` asks MPI, which moves data on only while it is asked. While data moves all ranks are there: asking often
+// pays. Otherwise a rank is late, and the slices grow, so that waiting for it takes next to no processor time.
 void MpiBackend::sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
+  const auto begin = Deadline::Clock::now();
   const Deadline deadline = Deadline::after(limit);
   std::chrono::nanoseconds slice = kFirstSlice;
   while (!ready() && !deadline.expired()) {
+    const bool moving = !group_.moving.empty();
+    if (moving && Deadline::Clock::now() - begin < kAskOften) {
+      std::this_thread::yield();
+      continue;
+    }
     std::unique_lock lock(mutex_);
     const bool rung = bell_.wait_for(lock, deadline.remaining(slice), [&] { return rung_; });
     rung_ = false;
     if (rung) return;
-    slice = std::min<std::chrono::nanoseconds>(slice + slice / 2, kLastSlice);
+    slice = moving ? kFirstSlice : std::min<std::chrono::nanoseconds>(slice + slice / 2, kLastSlice);
   }
 }
 
