@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "comm/mpi/mpi_backend.h"
+#include "comm/nccl/nccl_backend.h"
 #include "comm/self/self_backend.h"
 #include "comm/shared_memory/shared_memory_backend.h"
 
@@ -13,6 +14,7 @@ const std::vector<BackendEntry>& backends() {
   static const std::vector<BackendEntry> kBackends = {
       {"shared_memory", &shared_memory::make_backend},
       {"mpi", &mpi::make_backend},
+      {"nccl", &nccl::make_backend},
   };
   return kBackends;
 }

@@ -86,8 +86,8 @@ std::shared_ptr<WorkState> Engine::submit(Call call, bool thread) {
     if (dead_)
       throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
                                 size_, group_, cause_of(dead_).text));
+    work->operation = backend_->start(work->call, next_sequence_);  // a call that it refuses has no number
     work->sequence = next_sequence_++;
-    work->operation = backend_->start(work->call, work->sequence);
     pending_.fetch_add(1);
     if (thread) thread_pending_.fetch_add(1);
     incoming_.push_back(work);

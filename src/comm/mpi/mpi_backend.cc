@@ -2,27 +2,17 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <sstream>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "comm/control/sleeper.h"
 #include "comm/mpi/collectives.h"
 #include "comm/mpi/library.h"
 
 namespace reigen::comm::mpi {
 
 namespace {
-
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-
-constexpr auto kFirstSlice = microseconds(10);  // of a sleep: MPI wakes nobody, so sleepers look, less and less often
-constexpr auto kLastSlice = milliseconds(1);
-constexpr auto kAskOften = milliseconds(2);
 
 struct Member {
   int world_rank = 0;
@@ -87,8 +77,11 @@ class MpiBackend : public Backend {
     return std::make_unique<Collective>(group_, call, sequence);
   }
   bool may_spin() const override { return may_spin_; }
-  void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override;
-  void wake() override;
+  void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
+    sleeper_.sleep(
+        ready, [this] { return !group_.moving.empty(); }, limit);
+  }
+  void wake() override { sleeper_.wake(); }
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
     const auto& collective = static_cast<const Collective&>(operation);
     group_.control->check(collective.call(), collective.sequence(), waited);
@@ -110,9 +103,7 @@ class MpiBackend : public Backend {
   bool may_spin_ = false;
   bool aborted_ = false;
   bool left_ = false;
-  std::mutex mutex_;
-  std::condition_variable bell_;
-  bool rung_ = false;
+  control::Sleeper sleeper_;
 };
 
 // The ranks meet at the store first, where one that is missing has a name; MPI's own functions know no deadline.
@@ -134,32 +125,6 @@ void MpiBackend::join() {
   }
   may_spin_ = static_cast<long>(group_.control->local_ranks()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
   group_.control->start();
-}
-
-// `ready` asks MPI, which moves data on only while it is asked. While data moves all ranks are there: asking often
-// pays. Otherwise a rank is late, and the slices grow, so that waiting for it takes next to no processor time.
-void MpiBackend::sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
-  const auto begin = Deadline::Clock::now();
-  const Deadline deadline = Deadline::after(limit);
-  std::chrono::nanoseconds slice = kFirstSlice;
-  while (!ready() && !deadline.expired()) {
-    const bool moving = !group_.moving.empty();
-    if (moving && Deadline::Clock::now() - begin < kAskOften) {
-      std::this_thread::yield();
-      continue;
-    }
-    std::unique_lock lock(mutex_);
-    const bool rung = bell_.wait_for(lock, deadline.remaining(slice), [&] { return rung_; });
-    rung_ = false;
-    if (rung) return;
-    slice = moving ? kFirstSlice : std::min<std::chrono::nanoseconds>(slice + slice / 2, kLastSlice);
-  }
-}
-
-void MpiBackend::wake() {
-  std::lock_guard lock(mutex_);
-  rung_ = true;
-  bell_.notify_all();
 }
 
 // Nothing is under way: every rank's part of every operation is done, and MPI frees without meeting the others.

@@ -1,0 +1,69 @@
+// The operations of the NCCL backend: enqueued on the group's stream in the order of the calls, then asked for by an
+// event. What one writes the next may read: a stream does one thing after the other.
+//
+// Host memory of up to kHostBytes (a loss, a vote) is carried to the device and back; more is refused.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <memory>
+
+#include "comm/backend.h"
+#include "comm/control/store_control.h"
+
+namespace reigen::comm::nccl {
+
+inline constexpr std::size_t kHostBytes = 64 * 1024;
+
+// What the operations of a group share.
+struct Group {
+  int rank = 0;
+  int size = 1;
+  int device = 0;
+  ncclComm_t communicator = nullptr;
+  cudaStream_t stream = nullptr;
+  std::shared_ptr<void> scratch = {};  // what barriers add
+  std::unique_ptr<control::StoreControl> control = {};
+  std::size_t running = 0;  // enqueued and not complete
+};
+
+// Throws InvalidArgument for reductions that NCCL does not have, and for memory that it cannot reach.
+void check_call(const Group& group, const Call& call);
+
+class Collective : public Operation {
+ public:
+  // On the caller's thread: what its default stream has to do until now comes first.
+  Collective(Group& group, const Call& call, std::uint64_t sequence);
+  ~Collective() override;
+
+  bool try_post() override { return true; }
+  Step advance() override;
+
+  const Call& call() const { return call_; }
+  std::uint64_t sequence() const { return sequence_; }
+
+ private:
+  enum class Phase { kFirst, kEnqueuing, kRunning, kDone };
+
+  void bring_in();
+  void bring_out();
+  void enqueue();
+  ncclResult_t enqueue_call();
+  ncclResult_t enqueue_by_messages();
+  bool settled() const;
+
+  Group& group_;
+  const Call call_;
+  const std::uint64_t sequence_;
+  const Extent extent_;
+  Phase phase_ = Phase::kFirst;
+  cudaEvent_t ready_ = nullptr;
+  cudaEvent_t done_ = nullptr;
+  const std::byte* input_ = nullptr;  // where NCCL reads and writes
+  std::byte* output_ = nullptr;
+  std::shared_ptr<void> input_copy_;
+  std::shared_ptr<void> output_copy_;
+};
+
+}  // namespace reigen::comm::nccl
