@@ -2,7 +2,7 @@
 # are several: MPI_HOME, or -DMPI_C_COMPILER=mpicc.mpich. Sets REIGEN_HAVE_MPI and REIGEN_MPIRUN (the launcher and flags for tests).
 set(REIGEN_MPI auto CACHE STRING "Build the backend mpi: auto, ON or OFF")
 set(REIGEN_HAVE_MPI OFF CACHE INTERNAL "")
-if(NOT REIGEN_MPI)
+if(NOT REIGEN_MPI OR (REIGEN_MPI STREQUAL "auto" AND REIGEN_SANITIZE))  # sanitizers do not understand it
   return()
 endif()
 if(REIGEN_MPI STREQUAL "auto")

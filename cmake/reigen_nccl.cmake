@@ -2,7 +2,7 @@
 # there), OFF. Where they lie: NCCL_ROOT and CUDA_ROOT (variables of CMake or of the environment). Sets REIGEN_HAVE_NCCL.
 set(REIGEN_NCCL auto CACHE STRING "Build the backend nccl: auto, ON or OFF")
 set(REIGEN_HAVE_NCCL OFF CACHE INTERNAL "")
-if(NOT REIGEN_NCCL)
+if(NOT REIGEN_NCCL OR (REIGEN_NCCL STREQUAL "auto" AND REIGEN_SANITIZE))  # sanitizers do not understand it
   return()
 endif()
 set(_nccl_places "${NCCL_ROOT}" "$ENV{NCCL_ROOT}")

@@ -1,11 +1,7 @@
-// The parts of the MPI backend that need no second rank: counts beyond an int, divisions, refusals; and the store as
-// control channel.
+// The parts of the MPI backend that need no second rank: counts beyond an int, divisions, refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "comm/control/rank_state.h"
 #include "comm/mpi/arena.h"
 #include "comm/mpi/block.h"
 #include "comm/mpi/library.h"
@@ -104,51 +100,6 @@ TEST_F(WithMpi, RanksAsThreadsAreRefused) {
       EXPECT_THAT(error.what(), HasSubstr("mpirun -n N program"));
     }
   });
-}
-
-comm::control::RankState state_with(const std::vector<comm::Call>& calls) {
-  comm::control::RankState state{.beat = 3, .calls = calls.size()};
-  for (std::size_t i = 0; i < calls.size(); ++i) state.records.push_back(comm::control::record_of(calls[i], i));
-  return state;
-}
-
-comm::Call all_reduce(std::size_t count, const std::string& tag) {
-  return {.kind = comm::OperationKind::kAllReduce, .count = count, .type = DataType::kFloat32, .tag = tag};
-}
-
-TEST(Control, AStateSurvivesTheStore) {
-  const auto state = state_with({all_reduce(7, "step 3\nwith spaces "), {}});
-  const auto copy = comm::control::decode_state(encode(state));
-  EXPECT_EQ(copy.beat, 3U);
-  EXPECT_EQ(copy.calls, 2U);
-  EXPECT_EQ(copy.records, state.records);
-  EXPECT_EQ(copy.last_call(), "its last call was #1 barrier");
-  EXPECT_EQ(comm::control::decode_state("").calls, 0U);
-  const comm::AbortCause cause{comm::AbortCause::Kind::kPeerLost, 3, "two\nlines"};
-  const auto same = comm::control::decode_cause(comm::control::encode(cause));
-  EXPECT_EQ(same.kind, cause.kind);
-  EXPECT_EQ(same.rank, 3);
-  EXPECT_EQ(same.text, cause.text);
-}
-
-TEST(Control, TheFirstDifferingCallIsNamed) {
-  const auto a = state_with({all_reduce(7, ""), all_reduce(8, "x")});
-  const auto b = state_with({all_reduce(7, ""), all_reduce(9, "x"), {}});
-  EXPECT_FALSE(comm::control::find_mismatch({a, a, {}}, "world"));
-  EXPECT_FALSE(comm::control::find_mismatch({{}, {}}, "world"));
-  const auto mismatch = comm::control::find_mismatch({{}, a, b}, "world");
-  ASSERT_TRUE(mismatch);
-  EXPECT_EQ(mismatch->compared_with, 1);
-  EXPECT_THAT(mismatch->cause.text, HasSubstr("call #1: ranks 1 and 2 differ in the count"));
-  EXPECT_THAT(mismatch->cause.text, HasSubstr("rank 2: all_reduce(9 float32, sum) \"x\""));
-}
-
-TEST(Control, HashesOfDifferingCallsDiffer) {
-  const auto record = comm::control::record_of(all_reduce(7, ""), 5);
-  EXPECT_EQ(hash_of(record), hash_of(comm::control::record_of(all_reduce(7, ""), 5)));
-  EXPECT_NE(hash_of(record), hash_of(comm::control::record_of(all_reduce(8, ""), 5)));
-  EXPECT_NE(hash_of(record), hash_of(comm::control::record_of(all_reduce(7, " "), 5)));
-  EXPECT_NE(hash_of(record), hash_of(comm::control::record_of(all_reduce(7, ""), 6)));
 }
 
 }  // namespace
