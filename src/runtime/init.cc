@@ -48,7 +48,7 @@ Communicator init(const InitOptions& options) {
       .rank = environment.rank, .size = environment.world_size, .name = options.name, .backend = options.backend};
   group.timeout = timeout_of(options);
   group.join_timeout = kJoinTimeout;
-  if (group.size > 1) group.store = launch::join_job(environment, Deadline::after(kJoinTimeout));
+  group.store = launch::join_job(environment, Deadline::after(kJoinTimeout));  // alone: one of this process
   Communicator world(group);
   base::log_info("rank {} of {} by {}, backend {}", world.rank(), world.size(), environment.source, world.backend());
   return world;

@@ -1,5 +1,6 @@
 #include "comm/nccl/collectives.h"
 
+#include <cstring>
 #include <optional>
 
 #include "base/check.h"
@@ -71,6 +72,11 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
     : group_(group), call_(call), sequence_(sequence), extent_(extent_of(call, group.rank, group.size)) {
   const OnDevice on(group_.device);
   check_call(group_, call_);
+  const auto on_host = [&](const void* data, std::size_t blocks) {
+    return blocks * call_.bytes() > 0 && place_of(data, group_.device) == Place::kHost;
+  };
+  host_input_ = on_host(call_.input, extent_.input);
+  host_output_ = on_host(call_.output, extent_.output);
   check(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), "cudaEventCreate");
   check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "cudaEventCreate");
   check(cudaEventRecord(ready_, cudaStreamLegacy), "cudaEventRecord");
@@ -78,7 +84,6 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
 }
 
 Collective::~Collective() {
-  if (phase_ == Phase::kEnqueuing || phase_ == Phase::kRunning) group_.running -= 1;
   if (ready_ != nullptr) (void)cudaEventDestroy(ready_);
   if (done_ != nullptr) (void)cudaEventDestroy(done_);
 }
@@ -94,9 +99,8 @@ bool Collective::settled() const {
 Step Collective::advance() {
   const OnDevice on(group_.device);
   if (phase_ == Phase::kFirst) {
-    if (!settled()) return Step::kBlocked;
+    if (!settled() || (uses_host() && group_.host_busy)) return Step::kBlocked;
     bring_in();
-    group_.running += 1;
     phase_ = Phase::kEnqueuing;
     enqueue();
     return Step::kMoved;
@@ -113,35 +117,35 @@ Step Collective::advance() {
     const cudaError_t state = cudaEventQuery(done_);
     if (state == cudaErrorNotReady) return Step::kPassedOn;
     check(state, name_of(call_.kind));
-    group_.running -= 1;
+    hand_over();
     phase_ = Phase::kDone;
   }
   return Step::kDone;
 }
 
-// Where the host's memory is copied to and from. All copies lie on the stream, in order with the calls.
+// Host memory passes through the pinned buffer: a copy of other memory would wait for what the stream does before it.
 void Collective::bring_in() {
   check(cudaStreamWaitEvent(group_.stream, ready_, 0), "cudaStreamWaitEvent");
-  const std::size_t input_bytes = extent_.input * call_.bytes();
-  const std::size_t output_bytes = extent_.output * call_.bytes();
-  input_ = static_cast<const std::byte*>(call_.input);
-  output_ = static_cast<std::byte*>(call_.output);
-  if (input_bytes > 0 && place_of(call_.input, group_.device) == Place::kHost) {
-    input_copy_ = allocate(group_.device, input_bytes);
-    check(cudaMemcpyAsync(input_copy_.get(), call_.input, input_bytes, cudaMemcpyHostToDevice, group_.stream),
-          "cudaMemcpyAsync");
-    input_ = static_cast<const std::byte*>(input_copy_.get());
-  }
-  if (output_bytes > 0 && place_of(call_.output, group_.device) == Place::kHost) {
-    output_copy_ = allocate(group_.device, output_bytes);
-    output_ = static_cast<std::byte*>(output_copy_.get());
-  }
+  auto* scratch = static_cast<std::byte*>(group_.scratch.get()) + kBarrierBytes;
+  input_ = host_input_ ? scratch : static_cast<const std::byte*>(call_.input);
+  output_ = host_output_ ? scratch + kHostBytes : static_cast<std::byte*>(call_.output);
+  if (uses_host()) group_.host_busy = true;
+  if (!host_input_) return;
+  const std::size_t bytes = extent_.input * call_.bytes();
+  std::memcpy(pinned(0), call_.input, bytes);
+  check(cudaMemcpyAsync(scratch, pinned(0), bytes, cudaMemcpyHostToDevice, group_.stream), "cudaMemcpyAsync");
 }
 
 void Collective::bring_out() {
-  if (!output_copy_) return;
-  check(cudaMemcpyAsync(call_.output, output_, extent_.output * call_.bytes(), cudaMemcpyDeviceToHost, group_.stream),
+  if (!host_output_) return;
+  check(cudaMemcpyAsync(pinned(kHostBytes), output_, extent_.output * call_.bytes(), cudaMemcpyDeviceToHost,
+                        group_.stream),
         "cudaMemcpyAsync");
+}
+
+void Collective::hand_over() {
+  if (host_output_) std::memcpy(call_.output, pinned(kHostBytes), extent_.output * call_.bytes());
+  if (uses_host()) group_.host_busy = false;
 }
 
 void Collective::enqueue() {

@@ -1,7 +1,8 @@
 // The operations of the NCCL backend: enqueued on the group's stream in the order of the calls, then asked for by an
 // event. What one writes the next may read: a stream does one thing after the other.
 //
-// Host memory of up to kHostBytes (a loss, a vote) is carried to the device and back; more is refused.
+// Host memory of up to kHostBytes (a loss, a vote) is carried to the device and back, one call at a time; more is
+// refused.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,6 +16,7 @@
 namespace reigen::comm::nccl {
 
 inline constexpr std::size_t kHostBytes = 64 * 1024;
+inline constexpr std::size_t kBarrierBytes = 256;
 
 // What the operations of a group share.
 struct Group {
@@ -23,9 +25,10 @@ struct Group {
   int device = 0;
   ncclComm_t communicator = nullptr;
   cudaStream_t stream = nullptr;
-  std::shared_ptr<void> scratch = {};  // what barriers add
+  std::shared_ptr<void> scratch = {};  // of the device: a barrier's byte, then the input and the output of host memory
+  std::shared_ptr<void> pinned = {};   // of the host, for the same: only from here do copies run without waiting
+  bool host_busy = false;              // an operation on host memory is under way: the next one waits
   std::unique_ptr<control::StoreControl> control = {};
-  std::size_t running = 0;  // enqueued and not complete
 };
 
 // Throws InvalidArgument for reductions that NCCL does not have, and for memory that it cannot reach.
@@ -46,8 +49,11 @@ class Collective : public Operation {
  private:
   enum class Phase { kFirst, kEnqueuing, kRunning, kDone };
 
+  bool uses_host() const { return host_input_ || host_output_; }
+  std::byte* pinned(std::size_t at) const { return static_cast<std::byte*>(group_.pinned.get()) + at; }
   void bring_in();
   void bring_out();
+  void hand_over();
   void enqueue();
   ncclResult_t enqueue_call();
   ncclResult_t enqueue_by_messages();
@@ -62,8 +68,8 @@ class Collective : public Operation {
   cudaEvent_t done_ = nullptr;
   const std::byte* input_ = nullptr;  // where NCCL reads and writes
   std::byte* output_ = nullptr;
-  std::shared_ptr<void> input_copy_;
-  std::shared_ptr<void> output_copy_;
+  bool host_input_ = false;
+  bool host_output_ = false;
 };
 
 }  // namespace reigen::comm::nccl

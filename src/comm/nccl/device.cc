@@ -83,6 +83,12 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes) {
   return block;
 }
 
+std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
+  void* data = nullptr;
+  check(cudaMallocHost(&data, bytes), "cudaMallocHost");
+  return {data, [](void* pointer) { (void)cudaFreeHost(pointer); }};
+}
+
 Place place_of(const void* data, int device) {
   cudaPointerAttributes attributes{};
   check(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");

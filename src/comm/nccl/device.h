@@ -34,6 +34,8 @@ class OnDevice {
 
 // Zeroed memory of the device, freed with its last owner.
 std::shared_ptr<void> allocate(int device, std::size_t bytes);
+// Memory of the host that the device copies to and from by itself.
+std::shared_ptr<void> allocate_pinned(std::size_t bytes);
 
 enum class Place { kDevice, kHost, kOtherDevice };
 Place place_of(const void* data, int device);

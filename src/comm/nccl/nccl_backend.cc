@@ -113,7 +113,8 @@ void NcclBackend::join() {
   std::string failure;
   try {
     check(cudaStreamCreateWithFlags(&group_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
-    group_.scratch = nccl::allocate(group_.device, 1);
+    group_.scratch = nccl::allocate(group_.device, kBarrierBytes + 2 * kHostBytes);
+    group_.pinned = allocate_pinned(2 * kHostBytes);
   } catch (const Error& error) {
     failure = error.what();
   }
