@@ -81,7 +81,7 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
       ->type_name("K");
   app.add_option("--warmup", options.warmup, "iterations before (default 5)")->type_name("K");
   app.add_option("--json", options.json, "write the rows to FILE too")->type_name("FILE");
-  app.add_option("--backend", options.backend, "auto, self, shared_memory (default auto)")->type_name("B");
+  app.add_option("--backend", options.backend, "auto, self, shared_memory, mpi, nccl (default auto)")->type_name("B");
   app.add_flag("--foreign", options.foreign, "memory of the process, not of the communicator");
   app.add_flag("--check", options.check, "compare every element once, before timing");
   app.add_flag("--in-place", options.in_place, "input and output are the same memory");

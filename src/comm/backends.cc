@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "comm/mpi/mpi_backend.h"
+#include "comm/nccl/nccl_backend.h"
 #include "comm/self/self_backend.h"
 #include "comm/shared_memory/shared_memory_backend.h"
 
@@ -22,9 +24,21 @@ namespace {
 Backend::Common Backend::create_common(std::size_t) { throw_no_common(name()); }
 std::shared_ptr<void> Backend::open_common(const std::string&) { throw_no_common(name()); }
 
+void require_plain(const Call& call, const std::string& backend) {
+  if (!is_uneven(call.kind) && !is_between_two(call.kind) && call.factor == 1) return;
+  throw BackendError(Report{
+      .what = fmt::format("[{}] the backend \"{}\" does not have it{}", name_of(call.kind), backend,
+                          call.factor == 1 ? "" : " with a factor"),
+      .got = fmt::format("{}{}", name_of(call.kind), call.factor == 1 ? "" : fmt::format(", factor {}", call.factor)),
+      .expected = "a collective with blocks of one size, without a factor",
+      .fix = "use the backend shared_memory, or an even collective"});
+}
+
 const std::vector<BackendEntry>& backends() {
   static const std::vector<BackendEntry> kBackends = {
       {"shared_memory", &shared_memory::make_backend},
+      {"mpi", &mpi::make_backend},
+      {"nccl", &nccl::make_backend},
   };
   return kBackends;
 }

@@ -83,8 +83,10 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
       if (dead_)
         throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
                                   size_, group_, cause_of(dead_).text));
-      work->sequence = is_between_two(work->call.kind) ? 0 : next_sequence_++;
+      const bool counts = !is_between_two(work->call.kind);
+      work->sequence = counts ? next_sequence_ : 0;
       work->operation = backend_->start(work->call, work->sequence);
+      if (counts) next_sequence_ += 1;  // a call that the backend refuses has no number
       work->ticket = flight_.called(work->call, work->sequence);
       work->engine = shared_from_this();
       work->wants_thread = thread;

@@ -58,7 +58,7 @@ Communicator init(const InitOptions& options) {
   group.timeout = timeout_of(options);
   group.join_timeout = kJoinTimeout;
   group.recorder = comm::open_recorder(environment.rank, environment.world_size, environment.job, inherited_record());
-  if (group.size > 1) group.store = launch::join_job(environment, Deadline::after(kJoinTimeout));
+  group.store = launch::join_job(environment, Deadline::after(kJoinTimeout));  // alone: one of this process
   Communicator world(group);
   base::log_info("rank {} of {} by {}, backend {}", world.rank(), world.size(), environment.source, world.backend());
   return world;

@@ -23,6 +23,9 @@ inline std::string name_of(const ::testing::TestParamInfo<ContractParameter>& in
          std::to_string(info.param.ranks);
 }
 
+// MPI itself decides in which order it adds; docs/errors.md says what each backend promises.
+inline bool adds_in_rank_order(const std::string& backend) { return backend != "mpi"; }
+
 class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> {
  protected:
   RankOptions options() const {

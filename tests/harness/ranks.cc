@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
+#include <sstream>
 #include <thread>
 
 #include "reigen/base/unique_fd.h"
@@ -51,7 +51,16 @@ struct Process {
   bool running = true;
 };
 
-Process start_rank(int rank, int call, int port) {
+// Of mpirun's ranks the launcher says which is which.
+int rank_from_environment() {
+  for (const char* name : {kRankVariable, "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    if (const char* text = std::getenv(name)) return std::atoi(text);
+  }
+  return 0;
+}
+
+// This program with a filter for the running test, behind `launcher` (none: directly).
+Process start_process(const std::vector<std::string>& launcher, int rank, int call, int port) {
   int pipe_fds[2];
   if (::pipe2(pipe_fds, O_CLOEXEC) != 0) std::abort();
   UniqueFd reader(pipe_fds[0]);
@@ -62,17 +71,22 @@ Process start_rank(int rank, int call, int port) {
   ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDERR_FILENO);
   std::vector<std::string> variables;
   for (char** v = environ; *v != nullptr; ++v) variables.emplace_back(*v);
-  variables.push_back(std::string(kRankVariable) + "=" + std::to_string(rank));
+  if (rank >= 0) variables.push_back(std::string(kRankVariable) + "=" + std::to_string(rank));
   variables.push_back(std::string(kCallVariable) + "=" + std::to_string(call));
   variables.push_back(std::string(kPortVariable) + "=" + std::to_string(port));
   std::vector<char*> environment;
   for (auto& v : variables) environment.push_back(v.data());
   environment.push_back(nullptr);
-  std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::string filter = current_filter();
-  char* arguments[] = {program.data(), filter.data(), nullptr};
+  std::vector<std::string> command = launcher;
+  command.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
+  command.push_back(current_filter());
+  std::vector<char*> arguments;
+  for (auto& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   Process process;
-  if (::posix_spawn(&process.pid, program.c_str(), &actions, nullptr, arguments, environment.data()) != 0) std::abort();
+  if (::posix_spawn(&process.pid, arguments[0], &actions, nullptr, arguments.data(), environment.data()) != 0) {
+    std::abort();
+  }
   ::posix_spawn_file_actions_destroy(&actions);
   ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
   process.output = std::move(reader);
@@ -125,7 +139,7 @@ bool wait_for_all(std::vector<Process>& processes, const RankOptions& options) {
 }
 
 [[noreturn]] void run_here(const RankOptions& options, const RankBody& body) {
-  const int rank = std::atoi(std::getenv(kRankVariable));
+  const int rank = rank_from_environment();
   const int port = std::atoi(std::getenv(kPortVariable));
   int code = 0;
   try {
@@ -138,7 +152,37 @@ bool wait_for_all(std::vector<Process>& processes, const RankOptions& options) {
   }
   if (::testing::Test::HasFailure()) code = 1;
   std::fflush(nullptr);
-  ::_exit(code);  // nothing of the test program's own ending
+  if (options.kind == RankKind::kMpi) std::exit(code);  // MPI wants to be ended
+  ::_exit(code);                                        // nothing of the test program's own ending
+}
+
+// mpirun ends its ranks when it is told to end.
+RankEnd wait_for_mpirun(Process& process, const RankOptions& options) {
+  Deadline deadline = Deadline::after(options.limit);
+  for (bool told = false; process.running; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
+    read_output(process);
+    reap(process);
+    if (!process.running || !deadline.expired()) continue;
+    ADD_FAILURE() << "mpirun did not end within " << options.limit.count() << " s";
+    ::kill(process.pid, told ? SIGKILL : SIGTERM);
+    told = true;
+    deadline = Deadline::after(std::chrono::seconds(5));
+  }
+  return process.end;
+}
+
+std::vector<RankEnd> run_under_mpi(const RankOptions& options, int call) {
+  store::TcpStoreServer server({.job = kJob});
+  std::vector<std::string> launcher;
+  std::istringstream words(REIGEN_TEST_MPIRUN);
+  for (std::string word; std::getline(words, word, '|');) launcher.push_back(word);
+  launcher.insert(launcher.end(), {"-n", std::to_string(options.ranks)});
+  Process mpirun = start_process(launcher, -1, call, server.port());
+  const RankEnd end = wait_for_mpirun(mpirun, options);
+  if (options.fault.kind == Fault::Kind::kNone && (end.exit_code != 0 || end.signal != 0)) {
+    ADD_FAILURE() << "mpirun ended with exit code " << end.exit_code << ", signal " << end.signal << "\n" << end.output;
+  }
+  return {end};
 }
 
 std::vector<RankEnd> run_processes(const RankOptions& options, const RankBody& body) {
@@ -147,9 +191,10 @@ std::vector<RankEnd> run_processes(const RankOptions& options, const RankBody& b
     if (std::atoi(wanted) == call) run_here(options, body);
     return std::vector<RankEnd>(static_cast<std::size_t>(options.ranks));
   }
+  if (options.kind == RankKind::kMpi) return run_under_mpi(options, call);
   store::TcpStoreServer server({.job = kJob});
   std::vector<Process> processes;
-  for (int r = 0; r < options.ranks; ++r) processes.push_back(start_rank(r, call, server.port()));
+  for (int r = 0; r < options.ranks; ++r) processes.push_back(start_process({}, r, call, server.port()));
   const bool in_time = wait_for_all(processes, options);
   std::vector<RankEnd> ends;
   for (std::size_t i = 0; i < processes.size(); ++i) {
@@ -218,7 +263,7 @@ void Rank::step(int number) const {
 }
 
 std::vector<RankEnd> run_ranks(const RankOptions& options, const RankBody& body) {
-  return options.kind == RankKind::kProcesses ? run_processes(options, body) : run_as_threads(options, body);
+  return options.kind == RankKind::kThreads ? run_as_threads(options, body) : run_processes(options, body);
 }
 
 }  // namespace reigen::testing

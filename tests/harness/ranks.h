@@ -5,9 +5,9 @@
 //     EXPECT_THROW(r.world().barrier(), PeerLost);
 //   });
 //
-// Processes are started by posix_spawn as this same test program with a filter for the running test; there run_ranks
-// finds its rank in the environment, runs the body and exits. What the test does before run_ranks is therefore done in
-// every rank.
+// Processes are started by posix_spawn (or by mpirun, itself started so) as this same test program with a filter for
+// the running test; there run_ranks finds its rank in the environment, runs the body and exits. What the test does
+// before run_ranks is therefore done in every rank.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@
 
 namespace reigen::testing {
 
-enum class RankKind { kThreads, kProcesses };
+enum class RankKind { kThreads, kProcesses, kMpi };  // kMpi: processes that mpirun starts; one end for all of them
 
 struct RankOptions {
   int ranks = 2;

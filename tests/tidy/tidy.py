@@ -38,6 +38,8 @@ BANNED = [
     ("using namespace", "names with their namespace", r"\busing\s+namespace\b(?!\s+[\w:]*literals\b)", ("tests", "examples")),
     ("std::auto_ptr or new array", "std::unique_ptr or std::vector", r"\bauto_ptr\b|=\s*new\s+\w+\s*\[", ()),
 ]
+# (header, the folder of src/comm/ that may include it)
+ENGINE_HEADERS = [(r"mpi\.h$", "mpi"), (r"nccl", "nccl"), (r"cuda(_\w+)?\.h$|cuda_runtime", "nccl")]
 MACHINE_PATHS = ("/home/", "/work/", "/root/", "/Users/")
 
 
@@ -229,6 +231,17 @@ def rule_torch(tree):
                 yield Finding(source.path, number, "torch", f"{source.floor}/ does not see LibTorch", "bytes and DataType, or a place in tensor/ and above")
 
 
+def rule_engine(tree):
+    """Headers of MPI, NCCL and CUDA, which a build may lack, stay in the folder that CMake leaves out then, and in its tests."""
+    for source in tree.sources:
+        for number, quote, name in includes(source):
+            for header, engine in ENGINE_HEADERS:
+                if quote != "<" or not re.match(header, name):
+                    continue
+                if not source.path.startswith((f"src/comm/{engine}/", f"tests/comm/{engine}_")):
+                    yield Finding(source.path, number, "engine", f"<{name}> is for src/comm/{engine}/ only", "comm/backend.h, or a place in that folder")
+
+
 def rule_size(tree):
     for source in tree.sources:
         limit = HEADER_LINES if source.is_header() else SOURCE_LINES
@@ -377,7 +390,7 @@ def rule_documented(tree):
                 yield Finding(path, text[:match.start()].count("\n") + 1, "documented", f"{match.group(1)} is not in {page}", "a row there")
 
 
-RULES = [rule_floor, rule_cmake_floor, rule_torch, rule_size, rule_header, rule_conditional, rule_banned, rule_path, rule_marker,
+RULES = [rule_floor, rule_cmake_floor, rule_torch, rule_engine, rule_size, rule_header, rule_conditional, rule_banned, rule_path, rule_marker,
          rule_line, rule_name, rule_listed, rule_link, rule_documented]
 
 

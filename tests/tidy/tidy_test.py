@@ -99,6 +99,10 @@ class TidyTest(unittest.TestCase):
     def test_no_header_includes_all_of_libtorch(self):
         self.planted("torch", "include/reigen/tensor/flat.h", "#include <torch/torch.h>", "ATen/core/Tensor.h")
 
+    def test_engines_that_may_be_missing_stay_in_their_folder(self):
+        for header in ("mpi.h", "nccl.h", "cuda_runtime_api.h"):
+            self.planted("engine", "src/comm/group.cc", f"#include <{header}>")
+
     def test_headers_and_sources_stay_short(self):
         self.expect("size", "include/reigen/base/thing.h", HEADER + "int thing();\n" * 299, 301)
         self.expect("size", "src/base/thing.cc", '#include "reigen/base/thing.h"\n' + "int x;\n" * 600, 601)

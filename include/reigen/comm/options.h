@@ -32,7 +32,7 @@ struct GroupOptions {
   int size = 1;
   std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one (but for backend shared_memory)
   std::string name = "world";                     // in messages, and the store prefix: two groups need two names
-  std::string backend = "auto";                   // auto, self, shared_memory
+  std::string backend = "auto";                   // auto, self, shared_memory, mpi, nccl, mpi, nccl
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);  // for all ranks to come
   std::chrono::milliseconds report_after = std::chrono::seconds(30);  // a live rank keeps the others waiting: say so
   std::chrono::milliseconds timeout = std::chrono::minutes(10);       // ... and end it

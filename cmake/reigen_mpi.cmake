@@ -1,0 +1,36 @@
+# MPI's C bindings for the backend "mpi". REIGEN_MPI: auto (what is there), ON (must be there), OFF. Which one, where there
+# are several: MPI_HOME, or -DMPI_C_COMPILER=mpicc.mpich. Sets REIGEN_HAVE_MPI and REIGEN_MPIRUN (the launcher and flags for tests).
+set(REIGEN_MPI auto CACHE STRING "Build the backend mpi: auto, ON or OFF")
+set(REIGEN_HAVE_MPI OFF CACHE INTERNAL "")
+if(NOT REIGEN_MPI OR (REIGEN_MPI STREQUAL "auto" AND REIGEN_SANITIZE))  # sanitizers do not understand it
+  return()
+endif()
+if(REIGEN_MPI STREQUAL "auto")
+  find_package(MPI 3.0 QUIET COMPONENTS C)
+else()
+  find_package(MPI 3.0 REQUIRED COMPONENTS C)
+endif()
+if(NOT MPI_C_FOUND)
+  message(STATUS "MPI not found: no backend mpi (libopenmpi-dev or libmpich-dev has it)")
+  return()
+endif()
+message(STATUS "MPI ${MPI_C_VERSION}: ${MPI_C_LIBRARIES}")
+
+set(REIGEN_MPIRUN "${MPIEXEC_EXECUTABLE}")
+if(MPIEXEC_EXECUTABLE)
+  execute_process(COMMAND "${MPIEXEC_EXECUTABLE}" --version OUTPUT_VARIABLE _reigen_mpirun_version ERROR_QUIET)
+  if(_reigen_mpirun_version MATCHES "Open MPI|OpenRTE")
+    list(APPEND REIGEN_MPIRUN --oversubscribe --allow-run-as-root --bind-to none)
+  endif()
+endif()
+set(REIGEN_HAVE_MPI ON CACHE INTERNAL "")
+set(REIGEN_MPIRUN "${REIGEN_MPIRUN}" CACHE INTERNAL "")
+set(REIGEN_MPI_INCLUDES "${MPI_C_INCLUDE_DIRS}" CACHE INTERNAL "")
+set(REIGEN_MPI_LIBRARIES "${MPI_C_LIBRARIES}" CACHE INTERNAL "")
+
+# By path, so that a project that uses an installed Reigen need not look for MPI.
+function(reigen_use_mpi target)
+  target_include_directories(${target} SYSTEM PRIVATE ${REIGEN_MPI_INCLUDES})
+  target_compile_definitions(${target} PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  target_link_libraries(${target} PRIVATE ${REIGEN_MPI_LIBRARIES})
+endfunction()

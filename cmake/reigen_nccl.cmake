@@ -1,0 +1,35 @@
+# NCCL and the CUDA runtime for the backend "nccl"; no CUDA compiler is needed. REIGEN_NCCL: auto (what is there), ON (must be
+# there), OFF. Where they lie: NCCL_ROOT and CUDA_ROOT (variables of CMake or of the environment). Sets REIGEN_HAVE_NCCL.
+set(REIGEN_NCCL auto CACHE STRING "Build the backend nccl: auto, ON or OFF")
+set(REIGEN_HAVE_NCCL OFF CACHE INTERNAL "")
+if(NOT REIGEN_NCCL OR (REIGEN_NCCL STREQUAL "auto" AND REIGEN_SANITIZE))  # sanitizers do not understand it
+  return()
+endif()
+set(_nccl_places "${NCCL_ROOT}" "$ENV{NCCL_ROOT}")
+set(_cuda_places "${CUDA_ROOT}" "$ENV{CUDA_ROOT}" "$ENV{CUDA_HOME}" /usr/local/cuda)
+find_path(REIGEN_NCCL_INCLUDE nccl.h HINTS ${_nccl_places} PATH_SUFFIXES include)
+find_library(REIGEN_NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${_nccl_places} PATH_SUFFIXES lib lib64)
+find_path(REIGEN_CUDA_INCLUDE cuda_runtime_api.h HINTS ${_cuda_places} PATH_SUFFIXES include)
+find_library(REIGEN_CUDART_LIBRARY NAMES cudart libcudart.so.13 libcudart.so.12 libcudart.so.11.0 NAMES_PER_DIR
+  HINTS ${_cuda_places} PATH_SUFFIXES lib64 lib)
+set(_missing "")
+foreach(_part REIGEN_NCCL_INCLUDE REIGEN_NCCL_LIBRARY REIGEN_CUDA_INCLUDE REIGEN_CUDART_LIBRARY)
+  mark_as_advanced(${_part})
+  if(NOT ${_part})
+    list(APPEND _missing ${_part})
+  endif()
+endforeach()
+if(_missing AND NOT REIGEN_NCCL STREQUAL "auto")
+  message(FATAL_ERROR "NCCL not found (${_missing}): set NCCL_ROOT and CUDA_ROOT to the folders that hold include/nccl.h and "
+    "include/cuda_runtime_api.h, or turn it off with -DREIGEN_NCCL=OFF")
+elseif(_missing)
+  message(STATUS "NCCL not found: no backend nccl (NCCL_ROOT and CUDA_ROOT say where it is)")
+  return()
+endif()
+set(REIGEN_HAVE_NCCL ON CACHE INTERNAL "")
+message(STATUS "NCCL: ${REIGEN_NCCL_LIBRARY}, ${REIGEN_CUDART_LIBRARY}")
+
+function(reigen_use_nccl target)
+  target_include_directories(${target} SYSTEM PRIVATE "${REIGEN_NCCL_INCLUDE}" "${REIGEN_CUDA_INCLUDE}")
+  target_link_libraries(${target} PRIVATE "${REIGEN_NCCL_LIBRARY}" "${REIGEN_CUDART_LIBRARY}")
+endfunction()

@@ -1,0 +1,160 @@
+#include "comm/control/channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace reigen::comm::control {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kIdle = 500ms;    // nobody waits: does anybody want to know something?
+constexpr auto kAnswer = 100ms;  // somebody does
+constexpr auto kWatch = 50ms;    // this rank waits
+constexpr auto kHurry = 5ms;     // the calls differ: all ranks write now
+constexpr auto kAskAgain = 1s;   // a call for attention holds for twice as long
+constexpr auto kEndWithin = 1s;
+constexpr auto kPairCost = 20us;  // of the store, for each pair of ranks: all may be waiting at once
+constexpr auto kWatchMost = 5s;
+
+}  // namespace
+
+Channel::Channel(const GroupOptions& group)
+    : options(group),
+      store(store::make_prefix_store(group.store, "group/" + group.name)),
+      peers(static_cast<std::size_t>(group.size)),
+      states(static_cast<std::size_t>(group.size)),
+      beat_seen(static_cast<std::size_t>(group.size), Clock::now()),
+      heard(static_cast<std::size_t>(group.size), false),
+      answered(Clock::now()) {}
+
+std::chrono::nanoseconds Channel::interval(bool watching, bool hurry, Clock::time_point now) const {
+  if (hurry) return kHurry;
+  if (watching) {
+    const auto pairs = static_cast<std::int64_t>(options.size) * options.size;
+    return std::clamp<std::chrono::nanoseconds>(pairs * kPairCost, kWatch, kWatchMost);
+  }
+  return now < answer_until_ ? kAnswer : kIdle;
+}
+
+void Channel::run() {
+  std::unique_lock lock(mutex);
+  while (!stopping) {
+    const auto now = Clock::now();
+    const auto watched = watch_until;
+    changed.wait_for(lock, interval(watched > now, urgent, now),
+                     [&] { return stopping || (verdict && !failure) || (watched <= now && watch_until > now); });
+    lock.unlock();
+    round();
+    lock.lock();
+  }
+  lock.unlock();
+  round();  // what came last
+  lock.lock();
+  ended = true;
+  changed.notify_all();
+}
+
+void Channel::stop() {
+  std::lock_guard lock(mutex);
+  stopping = true;
+  changed.notify_all();
+}
+
+bool Channel::wait_for_end() {
+  std::unique_lock lock(mutex);
+  return changed.wait_for(lock, kEndWithin, [&] { return ended; });
+}
+
+// One conversation. A store that is lost ends the group only when this rank waits for something: see check().
+void Channel::round() {
+  try {
+    const auto now = Clock::now();
+    bool watching = false;
+    {
+      std::lock_guard lock(mutex);
+      if (!store_lost.empty()) return;
+      watching = watch_until > now;
+    }
+    write_verdict();
+    look_for_attention(watching, now);
+    bool left = false;
+    {
+      std::lock_guard lock(mutex);
+      left = own.left && !told_left_;
+    }
+    if (watching || left || now < answer_until_) write_state();
+    if (watching) read_states();
+    std::lock_guard lock(mutex);
+    answered = Clock::now();
+  } catch (const std::exception& error) {
+    std::lock_guard lock(mutex);
+    store_lost = error.what();
+  }
+}
+
+void Channel::write_verdict() {
+  std::optional<AbortCause> cause;
+  {
+    std::lock_guard lock(mutex);
+    if (!verdict || failure) return;
+    cause = verdict;
+  }
+  const std::string first = store->compare_and_set("abort", std::nullopt, encode(*cause));
+  std::lock_guard lock(mutex);
+  failure = decode_cause(first);
+}
+
+void Channel::look_for_attention(bool watching, Clock::time_point now) {
+  if (watching && now - asked_ > kAskAgain) {
+    store->add("attention", 1);
+    asked_ = now;
+  }
+  const std::string value = store->try_get("attention").value_or("");
+  if (value == attention_) return;
+  attention_ = value;
+  answer_until_ = now + 2 * kAskAgain;
+}
+
+void Channel::write_state() {
+  RankState state;
+  {
+    std::lock_guard lock(mutex);
+    own.beat += 1;
+    state = own;
+  }
+  store->set(fmt::format("state/{}", options.rank), encode(state));
+  told_left_ = state.left;
+}
+
+void Channel::read_states() {
+  std::vector<RankState> seen(static_cast<std::size_t>(options.size));
+  for (int q = 0; q < options.size; ++q) {
+    if (const auto text = store->try_get(fmt::format("state/{}", q))) {
+      seen[static_cast<std::size_t>(q)] = decode_state(*text);
+    }
+  }
+  const auto abort = store->try_get("abort");
+  const auto mismatch = find_mismatch(seen, options.name);
+  std::lock_guard lock(mutex);
+  const auto now = Clock::now();
+  for (std::size_t q = 0; q < seen.size(); ++q) {
+    if (seen[q].beat == states[q].beat) continue;
+    beat_seen[q] = now;
+    heard[q] = true;
+  }
+  if (abort && !failure) failure = decode_cause(*abort);
+  if (mismatch && mismatch_since_ == Clock::time_point()) mismatch_since_ = now;
+  // Rank 0 is what the others are compared with, if it says a word soon.
+  if (mismatch && !verdict && (mismatch->compared_with == 0 || now - mismatch_since_ > kAskAgain)) {
+    verdict = mismatch->cause;
+    verdict_since = now;
+  }
+  states = std::move(seen);
+}
+
+}  // namespace reigen::comm::control

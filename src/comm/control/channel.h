@@ -1,0 +1,78 @@
+// The conversation of one rank with the store, held by a thread of its own: see store_control.h.
+// Thread rule: the members under "guarded" are, by `mutex`.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/control/rank_state.h"
+#include "reigen/base/unique_fd.h"
+#include "reigen/comm/communicator.h"
+
+namespace reigen::comm::control {
+
+using Clock = std::chrono::steady_clock;
+
+struct Peer {
+  std::string host;
+  pid_t pid = 0;
+  UniqueFd pidfd;  // of ranks of this machine
+};
+
+struct Channel {
+  explicit Channel(const GroupOptions& group);
+
+  // The thread's body: returns after stop(), when what is pending is written.
+  void run();
+  void stop();
+  // Waits a moment for the thread to end. False: it hangs in a store that does not answer.
+  bool wait_for_end();
+
+  const GroupOptions options;
+  const std::shared_ptr<store::Store> store;  // of this group alone
+  std::vector<Peer> peers;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  // Guarded, for the thread:
+  bool stopping = false;
+  RankState own;
+  Clock::time_point watch_until;  // this rank waits
+  bool urgent = false;            // the calls differ
+  Clock::time_point urgent_since;
+  std::optional<AbortCause> verdict;  // to be written, unless another rank was first
+  Clock::time_point verdict_since;
+  // Guarded, from the thread:
+  std::vector<RankState> states;
+  std::vector<Clock::time_point> beat_seen;
+  std::vector<bool> heard;            // since this rank began to wait
+  std::optional<AbortCause> failure;  // of the group
+  Clock::time_point answered;         // when the store did last
+  std::string store_lost;
+  bool reported = false;
+  bool ended = false;
+
+ private:
+  std::chrono::nanoseconds interval(bool watching, bool hurry, Clock::time_point now) const;
+  void round();
+  void write_verdict();
+  void look_for_attention(bool watching, Clock::time_point now);
+  void write_state();
+  void read_states();
+
+  // The thread's own:
+  std::string attention_;
+  Clock::time_point asked_;
+  Clock::time_point answer_until_;
+  Clock::time_point mismatch_since_;
+  bool told_left_ = false;
+};
+
+}  // namespace reigen::comm::control

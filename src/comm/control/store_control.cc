@@ -1,0 +1,307 @@
+#include "comm/control/store_control.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <sstream>
+#include <thread>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "comm/control/channel.h"
+
+namespace reigen::comm::control {
+
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::duration_cast;
+using std::chrono::seconds;
+
+constexpr auto kJoinSlice = 1s;      // so often those that wait look who is missing
+constexpr auto kQuiet = 100ms;       // shorter waits are everyday life
+constexpr auto kWatchFor = 1s;       // after the last check
+constexpr auto kHearAll = 1500ms;    // for the others to notice that somebody wants to know something
+constexpr auto kNamedWithin = 3s;    // the calls differ, as all ranks know: they write what they called
+constexpr auto kVerdictWithin = 1s;  // then this rank's own word counts
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof(name) - 1);
+  return name[0] == '\0' ? "localhost" : name;
+}
+
+// Process numbers mean the same in two processes of one namespace only.
+std::uint64_t process_namespace() {
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;
+}
+
+std::string place() { return fmt::format("{} {} {}", host_name(), ::getpid(), process_namespace()); }
+
+Peer peer_at(const std::string& text) {
+  std::istringstream in(text);
+  Peer peer;
+  std::uint64_t space = 0;
+  in >> peer.host >> peer.pid >> space;
+  if (peer.host == host_name() && space == process_namespace() && peer.pid != ::getpid()) {
+    peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  }
+  return peer;
+}
+
+// False also while it cannot be known: ranks of this process and of other machines.
+bool has_died(const Peer& peer) {
+  pollfd poll{peer.pidfd.get(), POLLIN, 0};
+  return peer.pidfd && ::poll(&poll, 1, 0) == 1;
+}
+
+std::string who(const Channel& channel, int rank) {
+  const Peer& peer = channel.peers[static_cast<std::size_t>(rank)];
+  return fmt::format("rank {} (host {}, pid {})", rank, peer.host, peer.pid);
+}
+
+[[noreturn]] void throw_unnamed(const Channel& channel, const CallRecord& record) {
+  throw CollectiveMismatch(
+      to_string(Report{.what = fmt::format("[{}] group \"{}\" call #{}: the ranks made different calls",
+                                           name_of(record.kind), channel.options.name, record.sequence),
+                       .got = fmt::format("rank {}: {}", channel.options.rank, describe(record)),
+                       .expected = "the same on every rank; the others did not say in time what they called",
+                       .fix = "every rank must make the same calls in the same order"}));
+}
+
+// What the checks of one moment look at. The channel is locked.
+struct Look {
+  Channel& channel;
+  const CallRecord record;
+  const std::chrono::nanoseconds waited;
+  std::vector<int> missing = {};  // have not made the call
+
+  std::string what() const {
+    const auto& o = channel.options;
+    return fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(record.kind), o.rank, o.size, o.name,
+                       record.sequence, describe(record));
+  }
+
+  AbortCause lost(int rank, const std::string& how) const {
+    return {AbortCause::Kind::kPeerLost, rank,
+            to_string(Report{
+                .what = fmt::format("{} {}, group \"{}\" cannot go on", who(channel, rank), how, channel.options.name),
+                .got = channel.states[static_cast<std::size_t>(rank)].last_call(),
+                .expected = fmt::format("{}, for which the others wait", what()),
+                .fix = "see what that rank printed, then resume from the last checkpoint"})};
+  }
+
+  // Why this rank cannot go on, if it cannot.
+  std::optional<AbortCause> loss() {
+    const auto now = Clock::now();
+    for (int q = 0; q < channel.options.size; ++q) {
+      const auto at = static_cast<std::size_t>(q);
+      const RankState& state = channel.states[at];
+      const bool came = state.calls > record.sequence;
+      if (q == channel.options.rank || (came && state.left)) continue;
+      if (state.left) return lost(q, "left the group");
+      if (has_died(channel.peers[at])) return lost(q, "died");
+      const auto silent = std::min<std::chrono::nanoseconds>(now - channel.beat_seen[at], waited);
+      if (silent > channel.options.heartbeat_timeout) {
+        return lost(q, fmt::format("has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach",
+                                   duration_cast<seconds>(silent).count()));
+      }
+      if (!came) missing.push_back(q);
+    }
+    return std::nullopt;
+  }
+
+  bool heard_all() const {
+    for (std::size_t q = 0; q < channel.heard.size(); ++q) {
+      if (static_cast<int>(q) != channel.options.rank && !channel.heard[q]) return false;
+    }
+    return true;
+  }
+
+  std::string list() const { return fmt::format("{}", fmt::join(missing, ", ")); }
+
+  std::optional<AbortCause> impatience() const {
+    const auto& o = channel.options;
+    if (waited < o.timeout || (!heard_all() && waited < o.timeout + kHearAll)) return std::nullopt;
+    const auto waited_s = duration_cast<seconds>(waited).count();
+    if (missing.empty()) {
+      return AbortCause{AbortCause::Kind::kTimeout, -1,
+                        to_string(Report{.what = fmt::format("{}: not complete after {} s", what(), waited_s),
+                                         .got = "all ranks have called it, and live",
+                                         .expected = {},
+                                         .fix = "look at the network, or allow more time (REIGEN_TIMEOUT=seconds)"})};
+    }
+    const RankState& first = channel.states[static_cast<std::size_t>(missing.front())];
+    return AbortCause{
+        AbortCause::Kind::kTimeout, -1,
+        to_string(
+            Report{.what = fmt::format("{}: waited {} s for ranks that are alive but do not come", what(), waited_s),
+                   .got = fmt::format("rank {}: {}", missing.front(), first.last_call()),
+                   .expected = fmt::format("the same call on ranks {}", list()),
+                   .fix = "look for a branch that only some ranks take, or allow more time (REIGEN_TIMEOUT=seconds)"})};
+  }
+
+  void report() const {
+    const auto& o = channel.options;
+    if (waited < o.report_after) channel.reported = false;
+    const bool known = heard_all() || waited >= o.report_after + kHearAll;
+    if (waited < o.report_after || missing.empty() || channel.reported || !known) return;
+    channel.reported = true;
+    base::log_warning("{}: waiting for {} s for ranks {}; {} {}; giving up after {} s", what(),
+                      duration_cast<seconds>(waited).count(), list(), who(channel, missing.front()),
+                      channel.states[static_cast<std::size_t>(missing.front())].last_call(),
+                      duration_cast<seconds>(o.timeout).count());
+  }
+};
+
+}  // namespace
+
+StoreControl::StoreControl(const GroupOptions& options)
+    : channel_(std::make_shared<Channel>(options)), join_deadline_(Deadline::after(options.join_timeout)) {}
+
+StoreControl::~StoreControl() {
+  if (!thread_.joinable()) return;
+  channel_->stop();
+  if (channel_->wait_for_end()) {
+    thread_.join();
+  } else {
+    thread_.detach();  // the store does not answer, its process is stopped: the thread owns all that it needs
+  }
+}
+
+std::string StoreControl::wait_to_join(const std::string& key, const char* sign, const Deadline& deadline) {
+  const GroupOptions& o = channel_->options;
+  for (;;) {
+    try {
+      return channel_->store->get(key, Deadline::after(deadline.remaining(kJoinSlice)));
+    } catch (const Timeout&) {
+      std::vector<int> missing;
+      for (int q = 0; q < o.size; ++q) {
+        if (!channel_->store->try_get(fmt::format("{}/{}", sign, q))) missing.push_back(q);
+      }
+      for (const int q : missing) {
+        if (!has_died(channel_->peers[static_cast<std::size_t>(q)])) continue;
+        throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming", who(*channel_, q), o.name));
+      }
+      if (!deadline.expired()) continue;
+      throw Timeout(
+          Report{.what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", o.rank, o.size, o.name,
+                                     duration_cast<seconds>(o.join_timeout).count()),
+                 .got = fmt::format("{} ranks", o.size - static_cast<int>(missing.size())),
+                 .expected = fmt::format("{} ranks; missing: {}", o.size, fmt::join(missing, ", ")),
+                 .fix = "see what the missing ranks printed; every rank must create its groups in the same order"});
+    }
+  }
+}
+
+std::vector<std::string> StoreControl::join(const std::string& announcement) {
+  const GroupOptions& o = channel_->options;
+  store::Store& store = *channel_->store;
+  if (store.add(fmt::format("joined/{}", o.rank), 1) != 1) {
+    throw InvalidArgument(Report{
+        .what = fmt::format("rank {} joins group \"{}\" twice", o.rank, o.name),
+        .got = {},
+        .expected = "one communicator of a name in a job, each rank once",
+        .fix = "give the second group another name (GroupOptions::name), or start every rank with its own RANK"});
+  }
+  store.set(fmt::format("rank/{}", o.rank), place() + "\n" + announcement);
+  std::vector<std::string> announcements;
+  for (int q = 0; q < o.size; ++q) {
+    const std::string text = wait_to_join(fmt::format("rank/{}", q), "rank", join_deadline_);
+    const std::size_t line = text.find('\n');
+    channel_->peers[static_cast<std::size_t>(q)] = peer_at(text.substr(0, line));
+    announcements.push_back(line == std::string::npos ? std::string() : text.substr(line + 1));
+  }
+  return announcements;
+}
+
+void StoreControl::agree(const std::string& failure) {
+  const GroupOptions& o = channel_->options;
+  store::Store& store = *channel_->store;
+  if (!failure.empty()) store.compare_and_set("failure", std::nullopt, failure);
+  store.set(fmt::format("agreed/{}", o.rank), "");
+  if (store.add("agreed", 1) == o.size) store.set("complete", store.try_get("failure").value_or(""));
+  const std::string verdict = wait_to_join("complete", "agreed", join_deadline_);
+  if (!verdict.empty()) throw BackendError(verdict);
+}
+
+void StoreControl::start() {
+  thread_ = std::thread([channel = channel_] { channel->run(); });
+}
+
+void StoreControl::called(const Call& call, std::uint64_t sequence) {
+  std::lock_guard lock(channel_->mutex);
+  RankState& own = channel_->own;
+  own.calls = sequence + 1;
+  own.records.push_back(record_of(call, sequence));
+  if (own.records.size() > kRemembered) own.records.pop_front();
+}
+
+void StoreControl::look_for_mismatch() {
+  std::lock_guard lock(channel_->mutex);
+  if (!channel_->urgent) channel_->urgent_since = Clock::now();
+  channel_->urgent = true;
+  channel_->watch_until = Clock::now() + kWatchFor;
+  channel_->changed.notify_all();
+}
+
+void StoreControl::check(const Call& call, std::uint64_t sequence, std::chrono::nanoseconds waited) {
+  Channel& channel = *channel_;
+  std::lock_guard lock(channel.mutex);
+  if (channel.failure) throw_cause(*channel.failure);
+  const auto now = Clock::now();
+  if (channel.verdict) {
+    if (now - channel.verdict_since > kVerdictWithin) throw_cause(*channel.verdict);
+    return;
+  }
+  if (channel.urgent && now - channel.urgent_since > kNamedWithin) throw_unnamed(channel, record_of(call, sequence));
+  if (waited < kQuiet && !channel.urgent) return;
+  if (channel.watch_until <= now) {
+    channel.heard.assign(channel.heard.size(), false);
+    channel.answered = now;
+    for (auto& seen : channel.beat_seen) seen = now;
+    channel.changed.notify_all();
+  }
+  channel.watch_until = now + kWatchFor;
+  if (waited < kQuiet) return;
+  Look look{channel, record_of(call, sequence), waited};
+  if (!channel.store_lost.empty()) throw PeerLost(0, channel.store_lost);
+  const auto silent = std::min<std::chrono::nanoseconds>(now - channel.answered, waited);
+  if (silent > channel.options.heartbeat_timeout) {
+    throw_cause(look.lost(0, fmt::format("has not answered for {} s, or whoever serves the job's store",
+                                         duration_cast<seconds>(silent).count())));
+  }
+  std::optional<AbortCause> cause = look.loss();
+  look.report();
+  if (!cause) cause = look.impatience();
+  if (!cause) return;
+  channel.verdict = std::move(cause);
+  channel.verdict_since = now;
+  channel.changed.notify_all();
+}
+
+void StoreControl::leave() {
+  std::lock_guard lock(channel_->mutex);
+  channel_->own.left = true;
+}
+
+void StoreControl::publish_abort(const AbortCause& cause) {
+  std::lock_guard lock(channel_->mutex);
+  if (channel_->verdict) return;
+  channel_->verdict = cause;
+  channel_->verdict_since = Clock::now();
+  channel_->changed.notify_all();
+}
+
+int StoreControl::local_ranks() const {
+  const std::string own = host_name();
+  int count = 0;
+  for (const Peer& peer : channel_->peers) count += peer.host == own ? 1 : 0;
+  return count;
+}
+
+}  // namespace reigen::comm::control

@@ -1,0 +1,60 @@
+// The store as control channel, for engines that move data but cannot say who called what, who lives and why a group
+// ended (MPI, NCCL).
+//
+// It costs nothing while calls complete: a thread asks the store twice a second whether anybody wants to know
+// something. A rank that waits calls for attention; then every rank writes its state (a heartbeat and its last calls),
+// and the one that waits compares them. The first error found is written once and is what every rank throws.
+//
+// Thread rule: every function may be called from any thread; none but join() and agree() waits for the store, which may
+// be served by the very process that was stopped.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/backend.h"
+#include "reigen/comm/communicator.h"
+
+namespace reigen::comm::control {
+
+struct Channel;  // what the thread and the callers share
+
+class StoreControl {
+ public:
+  explicit StoreControl(const GroupOptions& options);
+  ~StoreControl();
+  StoreControl(const StoreControl&) = delete;  // a thread belongs to it
+  StoreControl& operator=(const StoreControl&) = delete;
+
+  // Blocks until every rank has announced itself and gives what they said. Throws Timeout naming who did not.
+  std::vector<std::string> join(const std::string& announcement);
+  // All go on, or nobody does: throws BackendError with the first failure that a rank has (empty: none).
+  void agree(const std::string& failure);
+  // From here on the group lives: its thread runs.
+  void start();
+
+  // Every call, in order.
+  void called(const Call& call, std::uint64_t sequence);
+  // While call `sequence` waits. Throws PeerLost, Timeout, CollectiveMismatch, or what another rank aborted with.
+  void check(const Call& call, std::uint64_t sequence, std::chrono::nanoseconds waited);
+  // The engine saw that the calls differ: check() will name them soon.
+  void look_for_mismatch();
+
+  void leave();
+  void publish_abort(const AbortCause& cause);
+
+  // Ranks of this host.
+  int local_ranks() const;
+
+ private:
+  std::string wait_to_join(const std::string& key, const char* sign, const Deadline& deadline);
+
+  std::shared_ptr<Channel> channel_;
+  Deadline join_deadline_;
+  std::thread thread_;
+};
+
+}  // namespace reigen::comm::control

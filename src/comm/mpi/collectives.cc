@@ -1,0 +1,208 @@
+#include "comm/mpi/collectives.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/control/call_record.h"
+#include "comm/mpi/block.h"
+#include "comm/mpi/library.h"
+#include "comm/mpi/reduction.h"
+#include "comm/reduce/reduce.h"
+
+namespace reigen::comm::mpi {
+
+namespace {
+
+bool meet(const Span& a, const Span& b) {
+  return a.bytes > 0 && b.bytes > 0 && a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
+}
+
+}  // namespace
+
+Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
+    : group_(group), call_(call), sequence_(sequence), extent_(extent_of(call, group.rank, group.size)) {
+  group_.control->called(call_, sequence_);
+  const std::uint64_t hash = control::hash_of(control::record_of(call_, sequence_));
+  own_hash_ = {hash, ~hash};  // the least complement belongs to the largest hash
+}
+
+// Only a group that has ended still has requests here. MPI cannot call them back: what they use stays.
+Collective::~Collective() {
+  if (requests_.empty()) return;
+  if (phase_ == Phase::kComparing) least_hash_.release();
+  Library::get().finalize_in_time();
+}
+
+Span Collective::input_span() const {
+  return {static_cast<const std::byte*>(call_.input), extent_.input * size_of(call_.type)};
+}
+
+Span Collective::output_span() const {
+  return {static_cast<const std::byte*>(call_.output), extent_.output * size_of(call_.type)};
+}
+
+bool Collective::try_post() {
+  const auto guard = Library::get().guard();
+  *least_hash_ = own_hash_;
+  check(MPI_Iallreduce(MPI_IN_PLACE, least_hash_->data(), 2, MPI_UINT64_T, MPI_MIN, group_.compare, request()),
+        "MPI_Iallreduce");
+  phase_ = Phase::kComparing;
+  return true;
+}
+
+bool Collective::all_done() {
+  const auto guard = Library::get().guard();
+  int done = 0;
+  check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+  if (done != 0) requests_.clear();
+  return done != 0;
+}
+
+// Equal: nothing is smaller than this rank's hash, nor than its complement.
+bool Collective::compared() {
+  if (!requests_.empty() && !all_done()) return false;
+  if (*least_hash_ == own_hash_) return true;
+  group_.control->look_for_mismatch();  // the next look after the peers throws it
+  return false;
+}
+
+bool Collective::may_move() const {
+  return std::none_of(group_.moving.begin(), group_.moving.end(), [&](const Group::Moving& earlier) {
+    return meet(earlier.output, input_span()) || meet(earlier.output, output_span()) ||
+           meet(earlier.input, output_span());
+  });
+}
+
+Step Collective::advance() {
+  if (phase_ == Phase::kComparing) {
+    if (!compared()) return Step::kBlocked;
+    phase_ = call_.kind == OperationKind::kBarrier || call_.count == 0 ? Phase::kMoved : Phase::kWaiting;
+    return Step::kMoved;
+  }
+  if (phase_ == Phase::kWaiting) {
+    if (!may_move()) return Step::kBlocked;
+    group_.moving.push_back({sequence_, input_span(), output_span()});
+    stage();
+    move();
+    phase_ = Phase::kMoving;
+    return Step::kMoved;
+  }
+  if (phase_ == Phase::kMoving && all_done()) {
+    finish();
+    std::erase_if(group_.moving, [&](const Group::Moving& one) { return one.sequence == sequence_; });
+    phase_ = Phase::kMoved;
+  }
+  // Operations complete in the order of the calls, though MPI may be done with a later one first.
+  if (phase_ != Phase::kMoved || group_.completed != sequence_) return Step::kPassedOn;
+  group_.completed += 1;
+  return Step::kDone;
+}
+
+void Collective::stage() {
+  input_ = static_cast<const std::byte*>(call_.input);
+  output_ = static_cast<std::byte*>(call_.output);
+  const Span input = input_span();
+  const Span output = output_span();
+  const bool in_place = meet(input, output);
+  // MPI's own "in place" of this operation means another place.
+  const bool apart = call_.kind == OperationKind::kReduceScatter && in_place;
+  if (output.bytes > 0 && (apart || !group_.arena->owns(output.begin, output.bytes))) {
+    staged_output_ = group_.arena->take(output.bytes);
+    output_ = static_cast<std::byte*>(staged_output_.get());
+  }
+  if (input.bytes > 0 && !group_.arena->owns(input.begin, input.bytes)) {
+    const bool shares = call_.kind == OperationKind::kAllReduce && staged_output_;
+    staged_input_ = shares ? staged_output_ : group_.arena->take(input.bytes);
+    input_ = static_cast<const std::byte*>(staged_input_.get());
+    std::memcpy(staged_input_.get(), input.begin, input.bytes);
+  }
+}
+
+void Collective::move() {
+  const auto guard = Library::get().guard();
+  const Block block(call_.bytes());
+  const int n = block.count();
+  const MPI_Datatype type = block.type();
+  const int root = call_.root;
+  // A staged half is elsewhere, so that nothing is in place any more.
+  const bool in_place =
+      meet({input_, extent_.input * size_of(call_.type)}, {output_, extent_.output * size_of(call_.type)});
+  const void* input = in_place ? MPI_IN_PLACE : input_;
+  switch (call_.kind) {
+    case OperationKind::kAllReduce:
+    case OperationKind::kReduce:
+    case OperationKind::kReduceScatter: return move_reduction();
+    case OperationKind::kBroadcast: {
+      void* data = group_.rank == root ? const_cast<std::byte*>(input_) : output_;
+      return check(MPI_Ibcast(data, n, type, root, group_.data, request()), "MPI_Ibcast");
+    }
+    case OperationKind::kAllGather:
+      return check(MPI_Iallgather(input, n, type, output_, n, type, group_.data, request()), "MPI_Iallgather");
+    case OperationKind::kGather:
+      return check(MPI_Igather(input, n, type, output_, n, type, root, group_.data, request()), "MPI_Igather");
+    case OperationKind::kScatter: {
+      void* output = in_place ? MPI_IN_PLACE : output_;
+      return check(MPI_Iscatter(input_, n, type, output, n, type, root, group_.data, request()), "MPI_Iscatter");
+    }
+    case OperationKind::kAllToAll:
+      return check(MPI_Ialltoall(input_, n, type, output_, n, type, group_.data, request()), "MPI_Ialltoall");
+    default: return;  // a barrier moves nothing
+  }
+}
+
+// Piece by piece where an int cannot count the elements; every rank cuts alike.
+void Collective::move_reduction() {
+  const MPI_Datatype type = element_type(call_.type);
+  const MPI_Op op = operation(call_.op, call_.type);
+  const std::size_t element = size_of(call_.type);
+  const bool in_place = input_ == output_;
+  if (call_.kind == OperationKind::kReduce) return reduce_block(input_, output_, call_.root, in_place);
+  if (call_.kind == OperationKind::kReduceScatter) {
+    if (call_.count <= kMostAtOnce) {
+      return check(
+          MPI_Ireduce_scatter_block(input_, output_, static_cast<int>(call_.count), type, op, group_.data, request()),
+          "MPI_Ireduce_scatter_block");
+    }
+    for (int q = 0; q < group_.size; ++q) {
+      reduce_block(input_ + static_cast<std::size_t>(q) * call_.bytes(), output_, q, false);
+    }
+    return;
+  }
+  for (const Piece& piece : pieces_of(call_.count)) {
+    const std::size_t at = piece.begin * element;
+    const void* input = in_place ? MPI_IN_PLACE : input_ + at;
+    check(MPI_Iallreduce(input, output_ + at, piece.count, type, op, group_.data, request()), "MPI_Iallreduce");
+  }
+}
+
+void Collective::reduce_block(const std::byte* input, std::byte* output, int root, bool in_place) {
+  const bool is_root = group_.rank == root;
+  for (const Piece& piece : pieces_of(call_.count)) {
+    const std::size_t at = piece.begin * size_of(call_.type);
+    const void* from = is_root && in_place ? MPI_IN_PLACE : input + at;
+    void* to = is_root ? output + at : nullptr;
+    check(MPI_Ireduce(from, to, piece.count, element_type(call_.type), operation(call_.op, call_.type), root,
+                      group_.data, request()),
+          "MPI_Ireduce");
+  }
+}
+
+void Collective::finish() {
+  if (extent_.output == 0) return;
+  if (reduces(call_.kind) && call_.op == ReduceOp::kAvg) {
+    divide(output_, call_.count, call_.type, group_.size);
+  } else if (reduces(call_.kind) && group_.size == 1) {  // of one rank MPI copies: truth values must come out as 0 or 1
+    const std::byte* input = output_;
+    reduce::run({.inputs = &input,
+                 .outputs = &output_,
+                 .input_count = 1,
+                 .output_count = 1,
+                 .count = call_.count,
+                 .type = call_.type,
+                 .op = call_.op});
+  }
+  if (!staged_output_) return;
+  std::memcpy(call_.output, output_, output_span().bytes);
+}
+
+}  // namespace reigen::comm::mpi

@@ -1,0 +1,164 @@
+#include "comm/mpi/mpi_backend.h"
+
+#include <unistd.h>
+
+#include <sstream>
+#include <vector>
+
+#include "base/check.h"
+#include "comm/backends.h"
+#include "comm/control/sleeper.h"
+#include "comm/mpi/collectives.h"
+#include "comm/mpi/library.h"
+
+namespace reigen::comm::mpi {
+
+namespace {
+
+struct Member {
+  int world_rank = 0;
+  int world_size = 0;
+  pid_t pid = 0;
+};
+
+[[noreturn]] void throw_not_started(const std::string& got) {
+  throw BackendError(Report{.what = "backend \"mpi\": the ranks were not started as ranks of one MPI job",
+                            .got = got,
+                            .expected = "one process for each rank, started by MPI's launcher",
+                            .fix = "start with: mpirun -n N program"});
+}
+
+void check_members(const std::vector<Member>& members) {
+  for (std::size_t q = 0; q < members.size(); ++q) {
+    for (std::size_t p = 0; p < q; ++p) {
+      if (members[p].world_rank != members[q].world_rank) continue;
+      throw_not_started(members[p].pid == members[q].pid
+                            ? fmt::format("ranks {} and {} are threads of one process ({})", p, q, members[p].pid)
+                            : fmt::format("ranks {} and {} are both rank {} of {} in MPI's eyes", p, q,
+                                          members[p].world_rank, members[p].world_size));
+    }
+  }
+}
+
+// A number that the members of a group have in common, for MPI to tell groups apart that are made at the same time.
+int tag_of(const std::string& name) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return static_cast<int>(hash & 0x7fffU);  // every MPI takes tags up to 32767
+}
+
+MPI_Comm make_communicator(const std::vector<Member>& members, const std::string& name) {
+  std::vector<int> ranks;
+  for (const Member& member : members) ranks.push_back(member.world_rank);
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Comm made = MPI_COMM_NULL;
+  check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  check(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl");
+  check(MPI_Comm_create_group(MPI_COMM_WORLD, group, tag_of(name), &made), "MPI_Comm_create_group");
+  MPI_Group_free(&group);
+  MPI_Group_free(&world);
+  check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return made;
+}
+
+class MpiBackend : public Backend {
+ public:
+  MpiBackend(const GroupOptions& options, std::shared_ptr<Arena> arena) : options_(options) {
+    group_.rank = options.rank;
+    group_.size = options.size;
+    group_.arena = std::move(arena);
+    group_.control = std::make_unique<control::StoreControl>(options);
+    join();
+  }
+  ~MpiBackend() override { leave(); }
+
+  const std::string& name() const override { return name_; }
+  std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
+    require_plain(call, name());
+    return std::make_unique<Collective>(group_, call, sequence);
+  }
+  bool may_spin() const override { return may_spin_; }
+  void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
+    sleeper_.sleep(
+        ready, [this] { return !group_.moving.empty(); }, limit);
+  }
+  void wake() override { sleeper_.wake(); }
+  void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
+    const auto& collective = static_cast<const Collective&>(operation);
+    group_.control->check(collective.call(), collective.sequence(), waited);
+  }
+  void heartbeat() override {}  // the control's thread gives it while somebody wants to know
+  void leave() override;
+  void publish_abort(const AbortCause& cause) override;
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.arena->allocate(bytes); }
+  std::unique_ptr<Backend> make_child(const GroupOptions& options) override {
+    return std::make_unique<MpiBackend>(options, group_.arena);
+  }
+
+ private:
+  void join();
+
+  const std::string name_ = "mpi";
+  const GroupOptions options_;
+  Group group_;
+  bool may_spin_ = false;
+  bool aborted_ = false;
+  bool left_ = false;
+  control::Sleeper sleeper_;
+};
+
+// The ranks meet at the store first, where one that is missing has a name; MPI's own functions know no deadline.
+void MpiBackend::join() {
+  Library& library = Library::get();
+  const auto announcements = group_.control->join(fmt::format("{} {} {}", library.rank(), library.size(), ::getpid()));
+  std::vector<Member> members;
+  for (const std::string& text : announcements) {
+    std::istringstream in(text);
+    Member& member = members.emplace_back();
+    in >> member.world_rank >> member.world_size >> member.pid;
+  }
+  check_members(members);  // all see the same
+  {
+    const auto guard = library.guard();
+    group_.data = make_communicator(members, options_.name);
+    check(MPI_Comm_dup(group_.data, &group_.compare), "MPI_Comm_dup");
+    check(MPI_Comm_set_errhandler(group_.compare, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
+  may_spin_ = static_cast<long>(group_.control->local_ranks()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
+  group_.control->start();
+}
+
+// Nothing is under way: every rank's part of every operation is done, and MPI frees without meeting the others.
+void MpiBackend::leave() {
+  if (left_) return;
+  left_ = true;
+  if (group_.control) group_.control->leave();
+  if (aborted_ || group_.data == MPI_COMM_NULL) return;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized != 0) return;
+  const auto guard = Library::get().guard();
+  MPI_Comm_free(&group_.compare);
+  MPI_Comm_free(&group_.data);
+}
+
+// What is under way stays under way for MPI: the communicators and their memory are given up.
+void MpiBackend::publish_abort(const AbortCause& cause) {
+  aborted_ = true;
+  group_.arena->quarantine();
+  group_.control->publish_abort(cause);
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  if (initialized == 0 && options.size > 1 && !started_by_mpi()) {
+    throw_not_started("a process that mpirun did not start");
+  }
+  return std::make_unique<MpiBackend>(options, std::make_shared<Arena>());
+}
+
+}  // namespace reigen::comm::mpi

@@ -1,0 +1,210 @@
+#include "comm/nccl/collectives.h"
+
+#include <cstring>
+#include <optional>
+
+#include "base/check.h"
+#include "comm/nccl/device.h"
+
+namespace reigen::comm::nccl {
+
+namespace {
+
+std::optional<ncclDataType_t> element_type(DataType type) {
+  switch (type) {
+    case DataType::kInt8: return ncclInt8;
+    case DataType::kUint8: return ncclUint8;
+    case DataType::kInt32: return ncclInt32;
+    case DataType::kInt64: return ncclInt64;
+    case DataType::kFloat16: return ncclFloat16;
+    case DataType::kBfloat16: return ncclBfloat16;
+    case DataType::kFloat32: return ncclFloat32;
+    case DataType::kFloat64: return ncclFloat64;
+    case DataType::kInt16:
+    case DataType::kBool: break;
+  }
+  return std::nullopt;
+}
+
+std::optional<ncclRedOp_t> operation(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return ncclSum;
+    case ReduceOp::kAvg: return ncclAvg;
+    case ReduceOp::kProd: return ncclProd;
+    case ReduceOp::kMin: return ncclMin;
+    case ReduceOp::kMax: return ncclMax;
+    case ReduceOp::kBand:
+    case ReduceOp::kBor:
+    case ReduceOp::kBxor: break;
+  }
+  return std::nullopt;
+}
+
+void check_memory(const Group& group, const Call& call, const void* data, std::size_t bytes, const char* side) {
+  if (bytes == 0) return;
+  const Place place = place_of(data, group.device);
+  if (place == Place::kDevice || (place == Place::kHost && bytes <= kHostBytes)) return;
+  throw InvalidArgument(
+      Report{.what = fmt::format("[{}] NCCL cannot reach the {}", name_of(call.kind), side),
+             .got = fmt::format("{} ({} bytes) {}", data, bytes,
+                                place == Place::kHost ? "in the host's memory" : "on another device"),
+             .expected = fmt::format("memory of device {} (host memory only up to {} bytes)", group.device, kHostBytes),
+             .fix = "move the tensor to the device of this rank, or take a backend for host memory"});
+}
+
+}  // namespace
+
+void check_call(const Group& group, const Call& call) {
+  if (reduces(call.kind) && (!element_type(call.type) || !operation(call.op))) {
+    throw InvalidArgument(Report{
+        .what = fmt::format("[{}] NCCL has no {} of {}", name_of(call.kind), name_of(call.op), name_of(call.type)),
+        .got = {},
+        .expected = "sum, avg, prod, min or max of floats, int8, uint8, int32 or int64",
+        .fix = "use a type that NCCL knows (bool: max of uint8), or another backend"});
+  }
+  if (call.kind == OperationKind::kBarrier || call.count == 0) return;
+  const Extent extent = extent_of(call, group.rank, group.size);
+  check_memory(group, call, call.input, extent.input * size_of(call.type), "input");
+  check_memory(group, call, call.output, extent.output * size_of(call.type), "output");
+}
+
+Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
+    : group_(group), call_(call), sequence_(sequence), extent_(extent_of(call, group.rank, group.size)) {
+  const OnDevice on(group_.device);
+  check_call(group_, call_);
+  const auto on_host = [&](const void* data, std::size_t blocks) {
+    return blocks * size_of(call_.type) > 0 && place_of(data, group_.device) == Place::kHost;
+  };
+  host_input_ = on_host(call_.input, extent_.input);
+  host_output_ = on_host(call_.output, extent_.output);
+  check(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), "cudaEventCreate");
+  check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "cudaEventCreate");
+  check(cudaEventRecord(ready_, cudaStreamLegacy), "cudaEventRecord");
+  group_.control->called(call_, sequence_);
+}
+
+Collective::~Collective() {
+  if (ready_ != nullptr) (void)cudaEventDestroy(ready_);
+  if (done_ != nullptr) (void)cudaEventDestroy(done_);
+}
+
+// A communicator that does not block takes the next call only when the one before is on the stream.
+bool Collective::settled() const {
+  ncclResult_t state = ncclSuccess;
+  check(ncclCommGetAsyncError(group_.communicator, &state), "ncclCommGetAsyncError", group_.communicator);
+  check(state, name_of(call_.kind), group_.communicator);
+  return state == ncclSuccess;
+}
+
+Step Collective::advance() {
+  const OnDevice on(group_.device);
+  if (phase_ == Phase::kFirst) {
+    if (!settled() || (uses_host() && group_.host_busy)) return Step::kBlocked;
+    bring_in();
+    phase_ = Phase::kEnqueuing;
+    enqueue();
+    return Step::kMoved;
+  }
+  if (phase_ == Phase::kEnqueuing) {
+    if (!settled()) return Step::kBlocked;
+    bring_out();
+    check(cudaEventRecord(done_, group_.stream), "cudaEventRecord");
+    phase_ = Phase::kRunning;
+    return Step::kMoved;
+  }
+  if (phase_ == Phase::kRunning) {
+    settled();  // throws when the network or a peer failed under way
+    const cudaError_t state = cudaEventQuery(done_);
+    if (state == cudaErrorNotReady) return Step::kPassedOn;
+    check(state, name_of(call_.kind));
+    hand_over();
+    phase_ = Phase::kDone;
+  }
+  return Step::kDone;
+}
+
+// Host memory passes through the pinned buffer: a copy of other memory would wait for what the stream does before it.
+void Collective::bring_in() {
+  check(cudaStreamWaitEvent(group_.stream, ready_, 0), "cudaStreamWaitEvent");
+  auto* scratch = static_cast<std::byte*>(group_.scratch.get()) + kBarrierBytes;
+  input_ = host_input_ ? scratch : static_cast<const std::byte*>(call_.input);
+  output_ = host_output_ ? scratch + kHostBytes : static_cast<std::byte*>(call_.output);
+  if (uses_host()) group_.host_busy = true;
+  if (!host_input_) return;
+  const std::size_t bytes = extent_.input * size_of(call_.type);
+  std::memcpy(pinned(0), call_.input, bytes);
+  check(cudaMemcpyAsync(scratch, pinned(0), bytes, cudaMemcpyHostToDevice, group_.stream), "cudaMemcpyAsync");
+}
+
+void Collective::bring_out() {
+  if (!host_output_) return;
+  check(cudaMemcpyAsync(pinned(kHostBytes), output_, extent_.output * size_of(call_.type), cudaMemcpyDeviceToHost,
+                        group_.stream),
+        "cudaMemcpyAsync");
+}
+
+void Collective::hand_over() {
+  if (host_output_) std::memcpy(call_.output, pinned(kHostBytes), extent_.output * size_of(call_.type));
+  if (uses_host()) group_.host_busy = false;
+}
+
+void Collective::enqueue() {
+  if (call_.count == 0 && call_.kind != OperationKind::kBarrier) return;
+  check(ncclGroupStart(), "ncclGroupStart");
+  const ncclResult_t code = enqueue_call();
+  const ncclResult_t end = ncclGroupEnd();  // also after a failure: groups nest
+  check(code, name_of(call_.kind), group_.communicator);
+  check(end, name_of(call_.kind), group_.communicator);
+}
+
+ncclResult_t Collective::enqueue_call() {
+  const ncclDataType_t type = element_type(call_.type).value_or(ncclUint8);
+  const ncclRedOp_t op = operation(call_.op).value_or(ncclSum);
+  const std::size_t count = call_.count;
+  const std::size_t bytes = call_.bytes();
+  ncclComm_t to = group_.communicator;
+  switch (call_.kind) {
+    case OperationKind::kAllReduce: return ncclAllReduce(input_, output_, count, type, op, to, group_.stream);
+    case OperationKind::kReduceScatter: return ncclReduceScatter(input_, output_, count, type, op, to, group_.stream);
+    case OperationKind::kReduce: return ncclReduce(input_, output_, count, type, op, call_.root, to, group_.stream);
+    case OperationKind::kAllGather: return ncclAllGather(input_, output_, bytes, ncclUint8, to, group_.stream);
+    case OperationKind::kBroadcast: {
+      const std::byte* input = group_.rank == call_.root ? input_ : output_;
+      std::byte* output = group_.rank == call_.root ? const_cast<std::byte*>(input_) : output_;
+      return ncclBroadcast(input, output, bytes, ncclUint8, call_.root, to, group_.stream);
+    }
+    case OperationKind::kBarrier:
+      return ncclAllReduce(group_.scratch.get(), group_.scratch.get(), 1, ncclUint8, ncclMax, to, group_.stream);
+    case OperationKind::kGather:
+    case OperationKind::kScatter:
+    case OperationKind::kAllToAll: return enqueue_by_messages();
+    default: return ncclInvalidUsage;
+  }
+}
+
+// Operations that NCCL made of messages only lately: sends and receives in one group, which run together.
+ncclResult_t Collective::enqueue_by_messages() {
+  const std::size_t bytes = call_.bytes();
+  const bool is_root = group_.rank == call_.root;
+  const bool from_all = call_.kind == OperationKind::kAllToAll || (call_.kind == OperationKind::kGather && is_root);
+  const bool to_all = call_.kind == OperationKind::kAllToAll || (call_.kind == OperationKind::kScatter && is_root);
+  ncclResult_t result = ncclSuccess;
+  const auto send = [&](const std::byte* data, int peer) {
+    if (result != ncclSuccess) return;
+    result = ncclSend(data, bytes, ncclUint8, peer, group_.communicator, group_.stream);
+  };
+  const auto receive = [&](std::byte* data, int peer) {
+    if (result != ncclSuccess) return;
+    result = ncclRecv(data, bytes, ncclUint8, peer, group_.communicator, group_.stream);
+  };
+  for (int q = 0; q < group_.size; ++q) {
+    const std::size_t at = static_cast<std::size_t>(q) * bytes;
+    if (to_all) send(input_ + at, q);
+    if (from_all) receive(output_ + at, q);
+  }
+  if (!to_all) send(input_, call_.root);
+  if (!from_all) receive(output_, call_.root);
+  return result;
+}
+
+}  // namespace reigen::comm::nccl

@@ -1,0 +1,43 @@
+// The CUDA device of a group, and what goes wrong with it.
+// Thread rule: any thread; CUDA's current device belongs to a thread.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace reigen::comm::nccl {
+
+// Throw BackendError with CUDA's or NCCL's own words.
+void check(cudaError_t code, const char* function);
+void check(ncclResult_t code, const char* function, ncclComm_t communicator = nullptr);
+
+// The caller's current device. Throws BackendError (69) when none is visible.
+int current_device();
+// "host a, GPU 0000:3b:00.0".
+std::string place_of(int device);
+
+// Makes `device` current while it lives.
+class OnDevice {
+ public:
+  explicit OnDevice(int device);
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;  // it restores what was
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+// Zeroed memory of the device, freed with its last owner.
+std::shared_ptr<void> allocate(int device, std::size_t bytes);
+// Memory of the host that the device copies to and from by itself.
+std::shared_ptr<void> allocate_pinned(std::size_t bytes);
+
+enum class Place { kDevice, kHost, kOtherDevice };
+Place place_of(const void* data, int device);
+
+}  // namespace reigen::comm::nccl
