@@ -11,26 +11,35 @@ namespace reigen::c {
 
 namespace {
 
-DataType to_type(const char* function, reigen_type type) {
-  REIGEN_CHECK(type >= REIGEN_INT8 && type <= REIGEN_BOOL,
-               "[{}] unknown data type\n  got: {}   expected: {} (REIGEN_INT8) to {} (REIGEN_BOOL)", function, type,
-               static_cast<int>(REIGEN_INT8), static_cast<int>(REIGEN_BOOL));
-  return static_cast<DataType>(type);
-}
+using comm::CallOptions;
 
-ReduceOp to_op(const char* function, reigen_op op) {
-  REIGEN_CHECK(op >= REIGEN_SUM && op <= REIGEN_BXOR,
-               "[{}] unknown reduction\n  got: {}   expected: {} (REIGEN_SUM) to {} (REIGEN_BXOR)", function, op,
-               static_cast<int>(REIGEN_SUM), static_cast<int>(REIGEN_BXOR));
-  return static_cast<ReduceOp>(op);
-}
+// What a call was given, checked and in the types of C++.
+struct Given {
+  const char* function;
+  int ranks;
+  CallOptions options;
 
-Communicator::Counts to_counts(const char* function, const char* what, const size_t* counts, const Communicator& c) {
-  not_null(counts, function, what, "a count for every rank");
-  return {counts, static_cast<std::size_t>(c.size())};
-}
+  DataType type(reigen_type type) const {
+    REIGEN_CHECK(type >= REIGEN_INT8 && type <= REIGEN_BOOL,
+                 "[{}] unknown data type\n  got: {}   expected: {} (REIGEN_INT8) to {} (REIGEN_BOOL)", function, type,
+                 static_cast<int>(REIGEN_INT8), static_cast<int>(REIGEN_BOOL));
+    return static_cast<DataType>(type);
+  }
 
-// Calls operation(communicator, options), which gives a Work.
+  ReduceOp op(reigen_op op) const {
+    REIGEN_CHECK(op >= REIGEN_SUM && op <= REIGEN_BXOR,
+                 "[{}] unknown reduction\n  got: {}   expected: {} (REIGEN_SUM) to {} (REIGEN_BXOR)", function, op,
+                 static_cast<int>(REIGEN_SUM), static_cast<int>(REIGEN_BXOR));
+    return static_cast<ReduceOp>(op);
+  }
+
+  Communicator::Counts counts(const size_t* counts, const char* what = "counts") const {
+    not_null(counts, function, what, "a count for every rank");
+    return {counts, static_cast<std::size_t>(ranks)};
+  }
+};
+
+// Calls operation(communicator, given), which gives a Work.
 template <class Operation>
 reigen_status call(const char* function, reigen_comm* comm, const reigen_call_options* options,
                    Operation&& operation) noexcept {
@@ -40,7 +49,7 @@ reigen_status call(const char* function, reigen_comm* comm, const reigen_call_op
     reigen_comm& group = checked(comm, function);
     // First: a call that is under way must not lose its handle for want of memory.
     auto handle = read.work == nullptr ? nullptr : std::make_unique<reigen_work>();
-    Work work = operation(group.communicator, to_cpp(read));
+    Work work = operation(group.communicator, Given{function, group.communicator.size(), to_cpp(read)});
     if (!handle) return;
     handle->work = std::move(work);
     *read.work = handle.release();
@@ -68,9 +77,6 @@ using reigen::c::call;
 using reigen::c::checked;
 using reigen::c::guarded;
 using reigen::c::not_null;
-using reigen::c::to_counts;
-using reigen::c::to_op;
-using reigen::c::to_type;
 
 size_t reigen_type_size(reigen_type type) {
   return type < REIGEN_INT8 || type > REIGEN_BOOL ? 0 : reigen::comm::size_of(static_cast<reigen::DataType>(type));
@@ -78,116 +84,110 @@ size_t reigen_type_size(reigen_type type) {
 
 reigen_status reigen_all_reduce(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                 reigen_op op, const reigen_call_options* options) {
-  return call("reigen_all_reduce", comm, options, [&](auto& c, const auto& o) {
-    return c.all_reduce(input, output, count, to_type("reigen_all_reduce", type), to_op("reigen_all_reduce", op), o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.all_reduce(input, output, count, given.type(type), given.op(op), given.options);
   });
 }
 
 reigen_status reigen_broadcast(reigen_comm* comm, void* data, size_t count, reigen_type type, int root,
                                const reigen_call_options* options) {
-  return call("reigen_broadcast", comm, options, [&](auto& c, const auto& o) {
-    return c.broadcast(data, count, to_type("reigen_broadcast", type), root, o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.broadcast(data, count, given.type(type), root, given.options);
   });
 }
 
 reigen_status reigen_all_gather(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                 const reigen_call_options* options) {
-  return call("reigen_all_gather", comm, options, [&](auto& c, const auto& o) {
-    return c.all_gather(input, output, count, to_type("reigen_all_gather", type), o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.all_gather(input, output, count, given.type(type), given.options);
   });
 }
 
 reigen_status reigen_reduce_scatter(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                     reigen_op op, const reigen_call_options* options) {
-  return call("reigen_reduce_scatter", comm, options, [&](auto& c, const auto& o) {
-    return c.reduce_scatter(input, output, count, to_type("reigen_reduce_scatter", type),
-                            to_op("reigen_reduce_scatter", op), o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.reduce_scatter(input, output, count, given.type(type), given.op(op), given.options);
   });
 }
 
 reigen_status reigen_reduce(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                             reigen_op op, int root, const reigen_call_options* options) {
-  return call("reigen_reduce", comm, options, [&](auto& c, const auto& o) {
-    return c.reduce(input, output, count, to_type("reigen_reduce", type), to_op("reigen_reduce", op), root, o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.reduce(input, output, count, given.type(type), given.op(op), root, given.options);
   });
 }
 
 reigen_status reigen_gather(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                             int root, const reigen_call_options* options) {
-  return call("reigen_gather", comm, options, [&](auto& c, const auto& o) {
-    return c.gather(input, output, count, to_type("reigen_gather", type), root, o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.gather(input, output, count, given.type(type), root, given.options);
   });
 }
 
 reigen_status reigen_scatter(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                              int root, const reigen_call_options* options) {
-  return call("reigen_scatter", comm, options, [&](auto& c, const auto& o) {
-    return c.scatter(input, output, count, to_type("reigen_scatter", type), root, o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.scatter(input, output, count, given.type(type), root, given.options);
   });
 }
 
 reigen_status reigen_all_to_all(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                 const reigen_call_options* options) {
-  return call("reigen_all_to_all", comm, options, [&](auto& c, const auto& o) {
-    return c.all_to_all(input, output, count, to_type("reigen_all_to_all", type), o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.all_to_all(input, output, count, given.type(type), given.options);
   });
 }
 
 reigen_status reigen_barrier(reigen_comm* comm, const reigen_call_options* options) {
-  return call("reigen_barrier", comm, options, [&](auto& c, const auto& o) { return c.barrier(o); });
+  return call(__func__, comm, options, [&](auto& c, const auto& given) { return c.barrier(given.options); });
 }
 
 reigen_status reigen_all_gather_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
                                   reigen_type type, const reigen_call_options* options) {
-  return call("reigen_all_gather_v", comm, options, [&](auto& c, const auto& o) {
-    return c.all_gather_v(input, output, to_counts("reigen_all_gather_v", "counts", counts, c),
-                          to_type("reigen_all_gather_v", type), o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.all_gather_v(input, output, given.counts(counts), given.type(type), given.options);
   });
 }
 
 reigen_status reigen_reduce_scatter_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
                                       reigen_type type, reigen_op op, const reigen_call_options* options) {
-  return call("reigen_reduce_scatter_v", comm, options, [&](auto& c, const auto& o) {
-    return c.reduce_scatter_v(input, output, to_counts("reigen_reduce_scatter_v", "counts", counts, c),
-                              to_type("reigen_reduce_scatter_v", type), to_op("reigen_reduce_scatter_v", op), o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.reduce_scatter_v(input, output, given.counts(counts), given.type(type), given.op(op), given.options);
   });
 }
 
 reigen_status reigen_gather_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
                               reigen_type type, int root, const reigen_call_options* options) {
-  return call("reigen_gather_v", comm, options, [&](auto& c, const auto& o) {
-    return c.gather_v(input, output, to_counts("reigen_gather_v", "counts", counts, c),
-                      to_type("reigen_gather_v", type), root, o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.gather_v(input, output, given.counts(counts), given.type(type), root, given.options);
   });
 }
 
 reigen_status reigen_scatter_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
                                reigen_type type, int root, const reigen_call_options* options) {
-  return call("reigen_scatter_v", comm, options, [&](auto& c, const auto& o) {
-    return c.scatter_v(input, output, to_counts("reigen_scatter_v", "counts", counts, c),
-                       to_type("reigen_scatter_v", type), root, o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.scatter_v(input, output, given.counts(counts), given.type(type), root, given.options);
   });
 }
 
 reigen_status reigen_all_to_all_v(reigen_comm* comm, const void* input, const size_t* leaves, void* output,
                                   const size_t* arrives, reigen_type type, const reigen_call_options* options) {
-  return call("reigen_all_to_all_v", comm, options, [&](auto& c, const auto& o) {
-    return c.all_to_all_v(input, to_counts("reigen_all_to_all_v", "counts that leave", leaves, c), output,
-                          to_counts("reigen_all_to_all_v", "counts that arrive", arrives, c),
-                          to_type("reigen_all_to_all_v", type), o);
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
+    return c.all_to_all_v(input, given.counts(leaves, "counts that leave"), output,
+                          given.counts(arrives, "counts that arrive"), given.type(type), given.options);
   });
 }
 
 reigen_status reigen_send(reigen_comm* comm, const void* data, size_t count, reigen_type type, int to,
                           const reigen_call_options* options) {
-  return call("reigen_send", comm, options,
-              [&](auto& c, const auto& o) { return c.send(data, count, to_type("reigen_send", type), to, o); });
+  return call(__func__, comm, options,
+              [&](auto& c, const auto& given) { return c.send(data, count, given.type(type), to, given.options); });
 }
 
 reigen_status reigen_recv(reigen_comm* comm, void* data, size_t count, reigen_type type, int from,
                           const reigen_call_options* options) {
-  return call("reigen_recv", comm, options,
-              [&](auto& c, const auto& o) { return c.recv(data, count, to_type("reigen_recv", type), from, o); });
+  return call(__func__, comm, options,
+              [&](auto& c, const auto& given) { return c.recv(data, count, given.type(type), from, given.options); });
 }
 
 reigen_status reigen_group_begin(reigen_comm* comm) {
@@ -202,12 +202,11 @@ reigen_status reigen_group_begin(reigen_comm* comm) {
 }
 
 reigen_status reigen_group_end(reigen_comm* comm, const reigen_call_options* options) {
-  const char* function = "reigen_group_end";
-  return call(function, comm, options, [&](auto& communicator, const auto& o) {
+  return call(__func__, comm, options, [&](auto& c, const auto& given) {
     const auto calls = std::move(comm->calls);
     REIGEN_CHECK(calls, "[{}] no calls of group \"{}\" are being collected\n  expected: reigen_group_begin first",
-                 function, communicator.name());
-    return calls->run(o);
+                 given.function, c.name());
+    return calls->run(given.options);
   });
 }
 

@@ -23,6 +23,17 @@ LastError& last_error() noexcept {
   return error;
 }
 
+constexpr bool is_same(ExitCode code, reigen_status status) { return static_cast<int>(code) == status; }
+static_assert(is_same(ExitCode::kOk, REIGEN_OK) && is_same(ExitCode::kBadData, REIGEN_BAD_DATA) &&
+              is_same(ExitCode::kInputMissing, REIGEN_INPUT_MISSING) &&
+              is_same(ExitCode::kUnavailable, REIGEN_UNAVAILABLE) && is_same(ExitCode::kBug, REIGEN_BUG));
+static_assert(is_same(ExitCode::kOsResource, REIGEN_OS_RESOURCE) &&
+              is_same(ExitCode::kOutputLocked, REIGEN_OUTPUT_LOCKED) && is_same(ExitCode::kIo, REIGEN_IO) &&
+              is_same(ExitCode::kJobMismatch, REIGEN_JOB_MISMATCH));
+static_assert(is_same(ExitCode::kPermission, REIGEN_PERMISSION) &&
+              is_same(ExitCode::kConfiguration, REIGEN_CONFIGURATION) &&
+              is_same(ExitCode::kPeerLost, REIGEN_PEER_LOST));
+
 reigen_status remember(reigen_error kind, ExitCode code, const char* text, int rank = -1) noexcept {
   LastError& last = last_error();
   last.kind = kind;
