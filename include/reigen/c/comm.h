@@ -22,6 +22,7 @@
 extern "C" {
 #endif
 
+// NOLINTBEGIN(readability-identifier-naming): the names of C carry their prefix
 typedef struct reigen_comm reigen_comm;      // a rank's place in a group
 typedef struct reigen_work reigen_work;      // an asynchronous operation
 typedef struct reigen_memory reigen_memory;  // memory that every rank of this machine can reach
@@ -211,6 +212,7 @@ reigen_status reigen_poll(reigen_comm* comm);
 reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms);
 int reigen_work_is_completed(const reigen_work* work);  // 1: completed or failed, 0: not yet, -1 for NULL
 void reigen_work_release(reigen_work* work);            // an operation that has not completed goes on
+// NOLINTEND(readability-identifier-naming)
 
 #ifdef __cplusplus
 }
