@@ -1,5 +1,5 @@
 # The umbrella target reigen::reigen, and what `cmake --install` leaves: headers, libraries, and a package with
-# reigen::comm and the other floors without LibTorch (COMPONENTS comm) and reigen::reigen with it (COMPONENTS reigen, the default).
+# reigen::comm and the other floors without LibTorch (COMPONENTS comm), libreigen_c.so among them, and reigen::reigen with it (COMPONENTS reigen, the default).
 get_property(_floors GLOBAL PROPERTY REIGEN_FLOORS)
 get_property(_torch_floors GLOBAL PROPERTY REIGEN_TORCH_FLOORS)
 
@@ -20,6 +20,11 @@ set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/reigen")
 set(_core_floors ${_floors})
 list(REMOVE_ITEM _core_floors ${_torch_floors})
 install(TARGETS ${_core_floors} EXPORT reigen_core ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" FILE_SET HEADERS)
+install(TARGETS reigen_c_shared EXPORT reigen_core LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+file(RELATIVE_PATH _pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" _pc_to_prefix "${_pc_to_prefix}")
+configure_file("${CMAKE_CURRENT_LIST_DIR}/reigen_c.pc.in" "${PROJECT_BINARY_DIR}/reigen_c.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/reigen_c.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 install(EXPORT reigen_core NAMESPACE reigen:: DESTINATION "${_package}")
 set(_torch_version "")
 if(REIGEN_WITH_TORCH)

@@ -17,6 +17,7 @@ from pathlib import Path
 HEADER_LINES, SOURCE_LINES, FUNCTION_LINES, COLUMNS = 300, 600, 70, 120
 CODE_FOLDERS = ("include", "src", "apps", "examples", "bench", "tests")
 TEXT_FOLDERS = CODE_FOLDERS + ("docs", "scripts", "cmake", ".ci")
+SOURCE_ENDINGS = (".h", ".cc", ".c")
 DRAWERS = {"util", "utils", "misc", "common", "helper", "helpers", "stuff"}
 
 # (what, replacement, pattern, folders where it is allowed). Patterns see code without comments and strings.
@@ -70,7 +71,7 @@ def blank_out(text, keep_strings=False):
 
 @dataclass
 class Source:
-    """A C++ file in the forms that the rules look at."""
+    """A C++ or C file in the forms that the rules look at."""
     path: str
     text: str
     lines: list = field(init=False)
@@ -144,7 +145,7 @@ class Tree:
     def __init__(self, root):
         self.root = Path(root)
         self.paths = sorted(self._walk())
-        self.sources = [Source(p, self.read(p)) for p in self.paths if p.startswith(CODE_FOLDERS) and p.endswith((".h", ".cc"))]
+        self.sources = [Source(p, self.read(p)) for p in self.paths if p.startswith(CODE_FOLDERS) and p.endswith(SOURCE_ENDINGS)]
         self.floors, self.torch_floors = self._floors()
 
     def _walk(self):
@@ -297,7 +298,7 @@ def rule_path(tree):
 def rule_marker(tree):
     marker = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
     for path in tree.paths:
-        if not path.endswith((".h", ".cc", ".py", ".md", ".cmake", ".txt", ".toml", ".json")) and "/" not in path and "." in path:
+        if not path.endswith(SOURCE_ENDINGS + (".py", ".md", ".cmake", ".txt", ".toml", ".json")) and "/" not in path and "." in path:
             continue
         for number, line in enumerate(tree.read(path).split("\n"), 1):
             match = marker.search(line)
@@ -323,8 +324,8 @@ def rule_name(tree):
             stem = part.split(".")[0]
             if stem.lower() in DRAWERS:
                 yield Finding(path, 1, "name", f"{part} is a drawer", "the name of what is inside")
-        if path.endswith((".h", ".cc")) and not re.fullmatch(r"[a-z0-9_]+\.(h|cc)", parts[-1]):
-            yield Finding(path, 1, "name", f"{parts[-1]} is not snake_case", "snake_case.h or snake_case.cc")
+        if path.endswith(SOURCE_ENDINGS) and not re.fullmatch(r"[a-z0-9_]+\.(h|cc|c)", parts[-1]):
+            yield Finding(path, 1, "name", f"{parts[-1]} is not snake_case", "snake_case.h, snake_case.cc or snake_case.c")
 
 
 def expanded(text):
@@ -375,7 +376,7 @@ def rule_link(tree):
                     yield Finding(path, number, "link", f"{target} leads nowhere", "a path that exists")
                 elif anchor and where in anchors and anchor not in anchors[where]:
                     yield Finding(path, number, "link", f"{where} has no heading #{anchor}", "one of its headings")
-            for target in re.findall(r"`((?:src|include|tests|docs|scripts|examples|cmake|bench|apps)/[\w./-]+\.(?:h|cc|md|py|cmake))`", line):
+            for target in re.findall(r"`((?:src|include|tests|docs|scripts|examples|cmake|bench|apps)/[\w./-]+\.(?:h|cc|c|md|py|cmake))`", line):
                 if not (tree.root / target).exists():
                     yield Finding(path, number, "link", f"{target} does not exist", "a path that exists")
 

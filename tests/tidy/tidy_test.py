@@ -174,6 +174,15 @@ class TidyTest(unittest.TestCase):
         self.expect("listed", "tests/base/stray_test.cc", "int a;\n", 1)
         self.expect("listed", "src/base/g.cc", "int a;\n", 1)  # thing.cc ends in g.cc and is another file
 
+    def test_c_sources_obey_too(self):
+        self.expect("listed", "tests/base/stray_test.c", "int a;\n", 1)
+        cmake = CLEAN["tests/base/CMakeLists.txt"]
+        listed = {**CLEAN, "tests/base/CMakeLists.txt": cmake + "# plain_test.c\n"}
+        for rule, sin in (("line", "int a; \n"), ("marker", "// TO" + "DO: more\n"), ("size", LONG), ("banned", "int a = rand();\n")):
+            with self.subTest(rule):
+                found = self.findings({**listed, "tests/base/plain_test.c": sin})
+                self.assertEqual([(f.rule, f.path) for f in found], [(rule, "tests/base/plain_test.c")])
+
     def test_links_lead_somewhere(self):
         self.planted("link", "docs/errors.md", "[x](nowhere.md)")
         self.planted("link", "docs/errors.md", "[x](architecture.md#no-such)")

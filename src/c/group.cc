@@ -1,0 +1,129 @@
+// Groups: how a C program becomes a rank, and what it can ask of its group.
+#include <charconv>
+#include <string>
+
+#include "base/check.h"
+#include "c/handles.h"
+#include "c/options.h"
+#include "reigen/launch/environment.h"
+
+namespace reigen::c {
+
+namespace {
+
+constexpr std::string_view kTcp = "tcp://";
+
+// The store at tcp://host:port. The group's name is a part of the job's identity: two groups at one port are two
+// servers, and each rank finds its own.
+std::shared_ptr<store::Store> meet_at(std::string_view url, const comm::GroupOptions& group) {
+  const std::string_view place = url.substr(kTcp.size());
+  const std::size_t colon = place.rfind(':');
+  launch::Environment environment;
+  bool good = colon != std::string_view::npos && colon > 0;
+  if (good) {
+    const char* end = place.data() + place.size();
+    const auto [stop, error] = std::from_chars(place.data() + colon + 1, end, environment.master_port);
+    good = error == std::errc() && stop == end && environment.master_port != 0;
+  }
+  REIGEN_CHECK(good, "[reigen_comm_create] the store cannot be read\n  got: {}   expected: tcp://host:port", url);
+  environment.rank = group.rank;
+  environment.world_size = group.size;
+  environment.source = "reigen_comm_create";
+  environment.master_address = std::string(place.substr(0, colon));
+  environment.job = fmt::format("c/{}/{}", url, group.name);
+  return launch::join_job(environment, Deadline::after(group.join_timeout));
+}
+
+Communicator create(const reigen_comm_options& options) {
+  comm::GroupOptions group = to_cpp(options);
+  const std::string_view where = options.store == nullptr ? "" : options.store;
+  const bool tcp = where.starts_with(kTcp);
+  const bool in_range = group.size >= 1 && group.rank >= 0 && group.rank < group.size;
+  if (!where.empty() && in_range)
+    group.store = tcp ? meet_at(where, group) : store::make_file_store(std::string(where));
+  Communicator communicator(group);
+  // Rank 0's store ends with its group, and others may not have read the last key of joining.
+  if (tcp) communicator.barrier({.tag = "joined"});
+  return communicator;
+}
+
+constexpr const char* kWhereTo = "the address of a handle";
+
+}  // namespace
+
+}  // namespace reigen::c
+
+using reigen::c::checked;
+using reigen::c::guarded;
+using reigen::c::not_null;
+
+const char* reigen_version() { return REIGEN_VERSION; }
+
+reigen_status reigen_init(const reigen_init_options* options, reigen_comm** comm) {
+  return guarded([&] {
+    *not_null(comm, "reigen_init", "place for the communicator", reigen::c::kWhereTo) = nullptr;
+    *comm = new reigen_comm{reigen::init(reigen::c::to_init_options(options))};
+  });
+}
+
+reigen_status reigen_comm_create(const reigen_comm_options* options, reigen_comm** comm) {
+  return guarded([&] {
+    *not_null(comm, "reigen_comm_create", "place for the communicator", reigen::c::kWhereTo) = nullptr;
+    *comm = new reigen_comm{reigen::c::create(reigen::c::to_comm_options(options))};
+  });
+}
+
+reigen_status reigen_split(reigen_comm* comm, int color, int key, reigen_comm** part) {
+  return guarded([&] {
+    *not_null(part, "reigen_split", "place for the communicator", reigen::c::kWhereTo) = nullptr;
+    auto child = checked(comm, "reigen_split").communicator.split(color, key);
+    if (child) *part = new reigen_comm{*std::move(child)};
+  });
+}
+
+reigen_status reigen_abort(reigen_comm* comm, const char* cause) {
+  return guarded([&] {
+    checked(comm, "reigen_abort").communicator.abort(cause == nullptr ? "reigen_abort, without a cause" : cause);
+  });
+}
+
+void reigen_comm_release(reigen_comm* comm) { delete comm; }
+
+int reigen_rank(const reigen_comm* comm) {
+  int rank = -1;
+  guarded([&] { rank = checked(comm, "reigen_rank").communicator.rank(); });
+  return rank;
+}
+
+int reigen_size(const reigen_comm* comm) {
+  int size = -1;
+  guarded([&] { size = checked(comm, "reigen_size").communicator.size(); });
+  return size;
+}
+
+const char* reigen_name(const reigen_comm* comm) {
+  const char* name = nullptr;
+  guarded([&] { name = checked(comm, "reigen_name").communicator.name().c_str(); });
+  return name;
+}
+
+const char* reigen_backend(const reigen_comm* comm) {
+  const char* backend = nullptr;
+  guarded([&] { backend = checked(comm, "reigen_backend").communicator.backend().c_str(); });
+  return backend;
+}
+
+reigen_status reigen_allocate(reigen_comm* comm, size_t bytes, reigen_memory** memory) {
+  return guarded([&] {
+    *not_null(memory, "reigen_allocate", "place for the memory", reigen::c::kWhereTo) = nullptr;
+    *memory = new reigen_memory{checked(comm, "reigen_allocate").communicator.allocate(bytes)};
+  });
+}
+
+void* reigen_memory_data(const reigen_memory* memory) {
+  void* data = nullptr;
+  guarded([&] { data = not_null(memory, "reigen_memory_data", "memory", "a handle of reigen_allocate")->owner.get(); });
+  return data;
+}
+
+void reigen_memory_release(reigen_memory* memory) { delete memory; }

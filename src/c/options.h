@@ -1,0 +1,18 @@
+// Options of C callers: structs that begin with their size, so that a program and the library may be of two versions.
+#pragma once
+
+#include "reigen/c/comm.h"
+#include "reigen/comm/options.h"
+#include "reigen/runtime/init.h"
+
+namespace reigen::c {
+
+// Null: the defaults.
+InitOptions to_init_options(const reigen_init_options* options);
+reigen_comm_options to_comm_options(const reigen_comm_options* options);
+reigen_call_options to_call_options(const char* function, const reigen_call_options* options);
+
+comm::CallOptions to_cpp(const reigen_call_options& options);
+comm::GroupOptions to_cpp(const reigen_comm_options& options);  // without the store
+
+}  // namespace reigen::c

@@ -1,0 +1,180 @@
+// What ranks do to each other: each failure ends one group, is told apart by its kind, and is named on every rank.
+#define _POSIX_C_SOURCE 200809L
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static reigen_comm* world;
+static int r, p;
+
+// A group of all ranks, for one failure.
+static reigen_comm* group(void) {
+  reigen_comm* comm = NULL;
+  CHECK_OK(reigen_split(world, 0, 0, &comm));
+  return comm;
+}
+
+static void check_dead(reigen_comm* comm, const char* cause) {
+  CHECK_FAILS(reigen_barrier(comm, NULL), REIGEN_PEER_LOST, REIGEN_ERROR_ABORTED, cause);
+  CHECK_FAILS(reigen_barrier(comm, NULL), REIGEN_PEER_LOST, REIGEN_ERROR_ABORTED, cause);
+  CHECK_OK(reigen_barrier(world, NULL));  // nobody leaves before all have seen it
+  reigen_comm_release(comm);
+}
+
+static void test_mismatch(void) {
+  reigen_comm* comm = group();
+  int32_t data[4] = {0};
+  const size_t count = r == p - 1 ? 3 : 2;
+  CHECK_FAILS(reigen_all_reduce(comm, data, data, count, REIGEN_INT32, REIGEN_SUM, NULL), REIGEN_CONFIGURATION,
+              REIGEN_ERROR_MISMATCH, "[all_reduce]");
+  CHECK(strstr(reigen_error_message(), "got: ") != NULL && strstr(reigen_error_message(), "expected: ") != NULL);
+  CHECK(strstr(reigen_error_message(), "fix: ") != NULL);
+  check_dead(comm, "count");
+}
+
+static void test_mismatch_of_an_asynchronous_call(void) {
+  reigen_comm* comm = group();
+  int32_t data[2] = {0};
+  reigen_work* work = NULL;
+  reigen_call_options options = call_options();
+  options.work = &work;
+  CHECK_OK(reigen_broadcast(comm, data, 1, REIGEN_INT32, r == 0 ? 0 : 1, &options));
+  CHECK_FAILS(reigen_work_wait(work, -1), REIGEN_CONFIGURATION, REIGEN_ERROR_MISMATCH, "root");
+  CHECK(reigen_work_is_completed(work) == 1);
+  check_dead(comm, "root");
+  CHECK_FAILS(reigen_work_wait(work, -1), REIGEN_CONFIGURATION, REIGEN_ERROR_MISMATCH, "root");
+  reigen_work_release(work);
+}
+
+static void test_abort(void) {
+  reigen_comm* comm = group();
+  if (r == 0) {
+    CHECK_OK(reigen_abort(comm, "the test wants it"));
+  } else {
+    CHECK_FAILS(reigen_barrier(comm, NULL), REIGEN_PEER_LOST, REIGEN_ERROR_ABORTED, "the test wants it");
+  }
+  check_dead(comm, "the test wants it");
+}
+
+static void test_a_rank_that_leaves(void) {
+  reigen_comm* comm = group();
+  CHECK_OK(reigen_barrier(comm, NULL));
+  if (r == p - 1) {
+    reigen_comm_release(comm);
+    CHECK_OK(reigen_barrier(world, NULL));
+    return;
+  }
+  CHECK(reigen_barrier(comm, NULL) == REIGEN_PEER_LOST);
+  // The first to see it ends the group for the others.
+  if (reigen_error_kind() == REIGEN_ERROR_PEER_LOST) CHECK(reigen_error_rank() == p - 1);
+  CHECK(reigen_error_kind() == REIGEN_ERROR_PEER_LOST || reigen_error_kind() == REIGEN_ERROR_ABORTED);
+  check_dead(comm, "");
+}
+
+// Of rank 0, to all.
+static void share(char* text, size_t bytes) { CHECK_OK(reigen_broadcast(world, text, bytes, REIGEN_UINT8, 0, NULL)); }
+
+// Groups without a launcher, at the same store: two names, two groups.
+static void meet(const char* store) {
+  reigen_comm* comms[2] = {NULL, NULL};
+  const char* names[2] = {"one", "another"};
+  reigen_comm_options options = comm_options();
+  options.rank = r;
+  options.size = p;
+  options.store = store;
+  for (int i = 0; i < 2; ++i) {
+    options.name = names[i];
+    CHECK_OK(reigen_comm_create(&options, &comms[i]));
+    CHECK(reigen_rank(comms[i]) == r && reigen_size(comms[i]) == p && strcmp(reigen_name(comms[i]), names[i]) == 0);
+  }
+  for (int i = 0; i < 2; ++i) {
+    int32_t sum = r + i;
+    CHECK_OK(reigen_all_reduce(comms[i], &sum, &sum, 1, REIGEN_INT32, REIGEN_SUM, NULL));
+    CHECK(sum == p * (p - 1) / 2 + i * p);
+    reigen_comm_release(comms[i]);
+  }
+}
+
+static void test_file_store(void) {
+  char path[200] = "";
+  char folder[150] = "";
+  if (r == 0) {
+    const char* place = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.100s/reigen_c_XXXXXX", place != NULL ? place : "/tmp");
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/store", folder);
+  }
+  share(path, sizeof path);
+  meet(path);
+
+  // Rank 0 comes, nobody else does.
+  if (r == 0) {
+    reigen_comm* comm = NULL;
+    reigen_comm_options options = comm_options();
+    options.size = p;
+    options.store = path;
+    options.name = "empty";
+    options.join_timeout_ms = 100;
+    CHECK_FAILS(reigen_comm_create(&options, &comm), REIGEN_PEER_LOST, REIGEN_ERROR_TIMEOUT, "1");
+    CHECK(comm == NULL);
+  }
+  CHECK_OK(reigen_barrier(world, NULL));
+  if (r == 0) CHECK(unlink(path) == 0 && rmdir(folder) == 0);
+}
+
+// A port that was free a moment ago.
+static int free_port(void) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof address;
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(fd >= 0 && bind(fd, (struct sockaddr*)&address, length) == 0);
+  CHECK(getsockname(fd, (struct sockaddr*)&address, &length) == 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+static void test_tcp_store(void) {
+  char store[100] = "";
+  if (r == 0) snprintf(store, sizeof store, "tcp://127.0.0.1:%d", free_port());
+  share(store, sizeof store);
+  meet(store);
+}
+
+// All are alive and one does not come.
+static void test_timeout_of_a_group(void) {
+  char store[100] = "";
+  if (r == 0) snprintf(store, sizeof store, "tcp://127.0.0.1:%d", free_port());
+  share(store, sizeof store);
+  reigen_comm* comm = NULL;
+  reigen_comm_options options = comm_options();
+  options.rank = r;
+  options.size = p;
+  options.store = store;
+  options.timeout_ms = 3000;
+  CHECK_OK(reigen_comm_create(&options, &comm));
+  if (r == 0) CHECK_OK(reigen_barrier(world, NULL));
+  CHECK_FAILS(reigen_barrier(comm, NULL), REIGEN_PEER_LOST, REIGEN_ERROR_TIMEOUT, "got: rank 0");
+  if (r != 0) CHECK_OK(reigen_barrier(world, NULL));
+  check_dead(comm, "got: rank 0");
+}
+
+int main(void) {
+  CHECK_OK(reigen_init(NULL, &world));
+  r = reigen_rank(world);
+  p = reigen_size(world);
+  CHECK(p >= 2);
+  test_mismatch();
+  test_mismatch_of_an_asynchronous_call();
+  test_abort();
+  test_a_rank_that_leaves();
+  test_file_store();
+  test_tcp_store();
+  test_timeout_of_a_group();
+  CHECK_OK(reigen_barrier(world, NULL));
+  reigen_comm_release(world);
+  if (r == 0) printf("passed on %d ranks\n", p);
+  return 0;
+}
