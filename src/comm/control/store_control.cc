@@ -269,7 +269,8 @@ void StoreControl::check(const Call& call, std::uint64_t sequence, std::chrono::
   channel.watch_until = now + kWatchFor;
   if (waited < kQuiet) return;
   Look look{channel, record_of(call, sequence), waited};
-  if (!channel.store_lost.empty()) throw PeerLost(0, channel.store_lost);
+  // Whoever served it may have left in good order: as long as the call may still complete it is no loss.
+  if (!channel.store_lost.empty() && waited > channel.options.heartbeat_timeout) throw PeerLost(0, channel.store_lost);
   const auto silent = std::min<std::chrono::nanoseconds>(now - channel.answered, waited);
   if (silent > channel.options.heartbeat_timeout) {
     throw_cause(look.lost(0, fmt::format("has not answered for {} s, or whoever serves the job's store",
