@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
 
 #include "reigen/base/error.h"
 
@@ -184,7 +185,10 @@ void Trial::run() {
       break;
     case Manner::kPolled:
       for (const Work& work : start({.async = true, .progress = comm::Progress::kCaller})) {
-        while (!work.is_completed()) world_.poll();
+        while (!work.is_completed()) {
+          world_.poll();
+          std::this_thread::yield();  // there may be more ranks than cores
+        }
         work.wait();
       }
       break;
