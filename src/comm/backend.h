@@ -75,8 +75,9 @@ class Backend {
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
 
-  // A backend for some of this group's ranks, with the same memory. Blocks until they are all there.
-  virtual std::unique_ptr<Backend> make_child(const GroupOptions& options) = 0;
+  // A backend for some of this group's ranks, with the same memory. Blocks until they are all there; a rank that dies
+  // meanwhile is a PeerLost. `members`: rank in this group of every rank of the new one.
+  virtual std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) = 0;
 };
 
 }  // namespace reigen::comm

@@ -144,8 +144,8 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   child->options.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   child->backend_name = impl_->backend_name;
   if (impl_->engine) {
-    child->engine = std::make_shared<Engine>(impl_->engine->backend().make_child(child->options), child->options.name,
-                                             child->options.rank, child->options.size);
+    child->engine = std::make_shared<Engine>(impl_->engine->backend().make_child(child->options, members),
+                                             child->options.name, child->options.rank, child->options.size);
   }
   return Communicator(std::move(child));
 }

@@ -10,7 +10,8 @@ namespace {
 
 class SharedMemoryBackend : public Backend {
  public:
-  SharedMemoryBackend(const GroupOptions& options, std::shared_ptr<Heap> heap) : group_(options, std::move(heap)) {}
+  SharedMemoryBackend(const GroupOptions& options, std::shared_ptr<Heap> heap, const Parent& parent = {})
+      : group_(options, std::move(heap), parent) {}
 
   const std::string& name() const override { return name_; }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
@@ -30,8 +31,8 @@ class SharedMemoryBackend : public Backend {
   void leave() override { group_.leave(); }
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.heap().allocate(bytes); }
-  std::unique_ptr<Backend> make_child(const GroupOptions& options) override {
-    return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this());
+  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override {
+    return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this(), Parent{&group_, members});
   }
 
  private:
