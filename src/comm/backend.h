@@ -74,6 +74,8 @@ class Backend {
   virtual void publish_abort(const AbortCause& cause) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  // The block of allocate() in which `pointer` lies, kept as long as the result; null for other memory.
+  virtual std::shared_ptr<void> hold([[maybe_unused]] const void* pointer) { return nullptr; }
 
   // Memory that all ranks of the group have in common: one of them creates it and gives the others a word for it, with
   // which they open it. Throws BackendError where there is none.
@@ -85,8 +87,9 @@ class Backend {
   virtual Common create_common(std::size_t bytes);
   virtual std::shared_ptr<void> open_common(const std::string& word);
 
-  // A backend for some of this group's ranks, with the same memory. Blocks until they are all there.
-  virtual std::unique_ptr<Backend> make_child(const GroupOptions& options) = 0;
+  // A backend for some of this group's ranks, with the same memory. Blocks until they are all there; a rank that dies
+  // meanwhile is a PeerLost. `members`: rank in this group of every rank of the new one.
+  virtual std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) = 0;
 };
 
 }  // namespace reigen::comm

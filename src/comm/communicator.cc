@@ -78,6 +78,7 @@ struct Communicator::Impl {
       collected.push_back(work);
       return Work(std::move(work));
     }
+    if (call_options.async) engine->hold_memory(*work);
     engine->submit({&work, 1}, call_options.async && call_options.progress == Progress::kThread);
     if (call_options.async) return Work(std::move(work));
     engine->wait(*work, Deadline::never());
@@ -96,6 +97,9 @@ struct Communicator::Impl {
         work->completed.store(true);
       }
       return Work();
+    }
+    if (call_options.async) {
+      for (const auto& part : group->parts) engine->hold_memory(*part);
     }
     engine->submit(group->parts, call_options.async && call_options.progress == Progress::kThread);
     Work work(std::move(group));
@@ -158,8 +162,9 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   child->backend_name = impl_->backend_name;
   child->begin_record();
   if (impl_->engine) {
-    child->engine = std::make_shared<Engine>(impl_->engine->backend().make_child(child->options), *child->flight,
-                                             child->options.name, child->options.rank, child->options.size);
+    child->engine =
+        std::make_shared<Engine>(impl_->engine->backend().make_child(child->options, members), *child->flight,
+                                 child->options.name, child->options.rank, child->options.size);
   }
   return Communicator(std::move(child));
 }

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
 #include <fstream>
 #include <thread>
 
@@ -110,6 +112,28 @@ TEST(Death, AMessageOfARankThatLeftIsReceived) {
     r.world().recv(&number, 1, DataType::kInt64, 0);
     EXPECT_EQ(number, 42);
     EXPECT_THROW(r.world().recv(&number, 1, DataType::kInt64, 0), PeerLost);
+  });
+}
+
+// It has said what it wishes, as split() does first, and never joins the new group.
+TEST(Death, ARankThatDiesInASplitIsNamed) {
+  run_ranks({.ranks = 3, .kind = RankKind::kProcesses, .fault = kill(rank(1)).at_step(0)}, [](Rank& r) {
+    auto& world = r.world();
+    if (r.rank() == 1) {
+      const std::int64_t wish[2] = {0, 0};
+      std::int64_t wishes[6];
+      world.all_gather(wish, wishes, 2, DataType::kInt64, {.tag = "split"});
+      r.step(0);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      world.split(0);
+      ADD_FAILURE() << "a group without rank 1 is complete";
+    } catch (const PeerLost& error) {
+      EXPECT_EQ(error.rank(), 1) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr("died"));
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));  // not the patience of a minute
   });
 }
 

@@ -211,6 +211,35 @@ TEST(Failure, AGroupThatNeverCompletesNamesWhoIsMissing) {
   }
 }
 
+TEST(Failure, RanksThatCountDifferentlyAreRefusedAtOnce) {
+  const auto store = store::make_memory_store();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&store, rank] {
+      try {
+        Communicator group({.rank = rank, .size = rank == 2 ? 4 : 3, .store = store});
+        ADD_FAILURE() << "rank " << rank << " is in a group of three and four";
+      } catch (const InvalidArgument& error) {
+        EXPECT_THAT(error.what(), HasSubstr("differ in the size of group \"world\""));
+        EXPECT_THAT(error.what(), HasSubstr("WORLD_SIZE"));
+      }
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+}
+
+TEST(Failure, ARankOfAnotherVersionIsRefusedAtOnce) {
+  const auto store = store::make_memory_store();
+  store->set("group/world/rank/1", "1 host 1 1 1 1 1 1 1");
+  try {
+    Communicator group({.rank = 0, .size = 2, .store = store});
+    FAIL() << "a group with a rank of version 1";
+  } catch (const BackendError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kJobMismatch);
+    EXPECT_THAT(error.what(), HasSubstr("rank 1 runs another version"));
+  }
+}
+
 TEST(Failure, OneNameCannotBeJoinedTwice) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     r.world().barrier();

@@ -84,7 +84,7 @@ class NcclBackend : public Backend {
   }
   void publish_abort(const AbortCause& cause) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override { return nccl::allocate(group_.device, bytes); }
-  std::unique_ptr<Backend> make_child(const GroupOptions& options) override {
+  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
     const OnDevice on(group_.device);
     return std::make_unique<NcclBackend>(options);
   }

@@ -23,7 +23,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kJoinSlice = seconds(1);  // so often those that wait look who is missing
+constexpr auto kJoinSlice = seconds(1);          // so often those that wait look who is missing
+constexpr auto kSplitSlice = milliseconds(200);  // ... where deaths can be seen
 
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout, nullptr, 0);
@@ -58,7 +59,7 @@ std::string describe(const Descriptor& d) {
   return text;
 }
 
-Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap)
+Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Parent& parent)
     : options_(options), heap_(std::move(heap)), peers_(static_cast<std::size_t>(options.size)) {
   auto& own = peers_[static_cast<std::size_t>(rank())];
   static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
@@ -69,7 +70,7 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap)
   own.host = host_name();
   own.pid = ::getpid();
   cores_for_all_ = static_cast<long>(size()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
-  join();
+  join(parent);
 }
 
 Group::~Group() { leave(); }
@@ -86,25 +87,39 @@ std::string Group::announcement() const {
   const auto& own = peers_[static_cast<std::size_t>(rank())];
   const SegmentAddress& page = own.segment->address();
   const SegmentAddress& heap = heap_->directory_address();
-  return fmt::format("{} {} {} {} {} {} {} {} {}", kPageVersion, own.host, page.pid, page.fd, page.inode, page.size,
-                     heap.fd, heap.inode, heap.size);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}", kPageVersion, own.host, page.pid, page.fd, page.inode, page.size,
+                     heap.fd, heap.inode, heap.size, size());
 }
 
-void Group::open_peer(int rank, const std::string& announcement) {
-  auto& peer = peers_[static_cast<std::size_t>(rank)];
-  std::istringstream in(announcement);
+Group::Announced Group::read_announcement(int rank, const std::string& text) const {
+  Announced a;
+  std::istringstream in(text);
   std::uint32_t version = 0;
-  SegmentAddress page;
-  SegmentAddress heap;
-  in >> version >> peer.host >> page.pid >> page.fd >> page.inode >> page.size >> heap.fd >> heap.inode >> heap.size;
-  if (!in || version != kPageVersion) {
+  int ranks = 0;
+  in >> version >> a.host >> a.page.pid >> a.page.fd >> a.page.inode >> a.page.size;
+  in >> a.heap.fd >> a.heap.inode >> a.heap.size >> ranks;
+  a.heap.pid = a.page.pid;
+  if (version != kPageVersion || !in) {
     throw BackendError(Report{.what = fmt::format("rank {} runs another version of the shared memory protocol", rank),
                               .got = fmt::format("version {}", version),
                               .expected = fmt::format("version {}", kPageVersion),
                               .fix = "start all ranks from one build"},
                        ExitCode::kJobMismatch);
   }
-  heap.pid = page.pid;
+  if (ranks != size()) {
+    throw InvalidArgument(Report{
+        .what = fmt::format("ranks {} and {} differ in the size of group \"{}\"", this->rank(), rank, options_.name),
+        .got = fmt::format("{} ranks, says rank {}", ranks, rank),
+        .expected = fmt::format("{} ranks, says rank {}", size(), this->rank()),
+        .fix = "start every rank of a job with the same number of ranks (WORLD_SIZE)"});
+  }
+  return a;
+}
+
+void Group::open_peer(int rank, const Announced& announced) {
+  auto& peer = peers_[static_cast<std::size_t>(rank)];
+  const SegmentAddress& page = announced.page;
+  peer.host = announced.host;
   peer.pid = page.pid;
   if (page.pid != ::getpid()) {
     peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, page.pid, 0)));
@@ -115,7 +130,7 @@ void Group::open_peer(int rank, const std::string& announcement) {
   }
   try {
     if (rank != this->rank()) peer.segment = Segment::open(page);
-    peer.heap = std::make_unique<PeerHeap>(heap);
+    peer.heap = std::make_unique<PeerHeap>(announced.heap);
   } catch (const IoError& error) {
     throw BackendError(
         Report{.what = fmt::format("rank {} (host {}) cannot reach the shared memory of {}", this->rank(),
@@ -128,11 +143,12 @@ void Group::open_peer(int rank, const std::string& announcement) {
 }
 
 // Waits for `key`, for which ranks that have not set sign/RANK keep the others waiting.
-std::string Group::wait_to_join(store::Store& store, const std::string& key, const char* sign,
-                                const Deadline& deadline) {
+std::string Group::wait_to_join(store::Store& store, const std::string& key, const char* sign, const Deadline& deadline,
+                                const Parent& parent) {
+  const milliseconds slice = parent.group != nullptr ? kSplitSlice : kJoinSlice;
   for (;;) {
     try {
-      return store.get(key, Deadline::after(deadline.remaining(kJoinSlice)));
+      return store.get(key, Deadline::after(deadline.remaining(slice)));
     } catch (const Timeout&) {
       std::vector<int> missing;
       for (int q = 0; q < size(); ++q) {
@@ -141,6 +157,11 @@ std::string Group::wait_to_join(store::Store& store, const std::string& key, con
       for (const int q : missing) {
         if (has_died(q))
           throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming", who(q), options_.name));
+      }
+      if (parent.group != nullptr) {
+        std::vector<int> ranks;
+        for (const int q : missing) ranks.push_back(parent.members[static_cast<std::size_t>(q)]);
+        parent.group->check_coming(ranks, options_.name);
       }
       if (std::chrono::steady_clock::now() - joining_since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
       if (!deadline.expired()) continue;
@@ -151,6 +172,16 @@ std::string Group::wait_to_join(store::Store& store, const std::string& key, con
                  .expected = fmt::format("{} ranks; missing: {}", size(), list_of(missing)),
                  .fix = "see what the missing ranks printed; every rank must create its groups in the same order"});
     }
+  }
+}
+
+void Group::check_coming(const std::vector<int>& ranks, const std::string& part) const {
+  for (const int q : ranks) {
+    const RankPage& page = *peers_[static_cast<std::size_t>(q)].page;
+    if (page.state.load() == RankState::kAborted) {
+      throw_cause({static_cast<AbortCause::Kind>(page.cause_kind), page.cause_rank, page.cause});
+    }
+    check_alive(q, fmt::format("[split] group \"{}\"", part));
   }
 }
 
@@ -170,7 +201,7 @@ void Group::check_not_stopped(const std::vector<int>& missing) const {
   }
 }
 
-void Group::join() {
+void Group::join(const Parent& parent) {
   const auto store = store::make_prefix_store(options_.store, "group/" + options_.name);
   const Deadline deadline = Deadline::after(options_.join_timeout);
   if (store->add(fmt::format("joined/{}", rank()), 1) != 1) {
@@ -183,9 +214,11 @@ void Group::join() {
   store->set(fmt::format("rank/{}", rank()), announcement());
   std::string failure;
   for (int q = 0; q < size(); ++q) {
-    const std::string text = wait_to_join(*store, fmt::format("rank/{}", q), "rank", deadline);
+    // Who is of another build or job does not come to the end of this: no use in waiting for it there.
+    const auto announced =
+        read_announcement(q, wait_to_join(*store, fmt::format("rank/{}", q), "rank", deadline, parent));
     try {
-      open_peer(q, text);
+      open_peer(q, announced);
     } catch (const Error& error) {
       if (failure.empty()) failure = error.what();
     }
@@ -194,7 +227,7 @@ void Group::join() {
   if (!failure.empty()) store->compare_and_set("failure", std::nullopt, failure);
   store->set(fmt::format("opened/{}", rank()), "");
   if (store->add("opened", 1) == size()) store->set("complete", store->try_get("failure").value_or(""));
-  const std::string verdict = wait_to_join(*store, "complete", "opened", deadline);
+  const std::string verdict = wait_to_join(*store, "complete", "opened", deadline, parent);
   if (!verdict.empty()) throw BackendError(verdict);
 }
 

@@ -21,11 +21,19 @@ struct Need {
   std::uint64_t value = 0;
 };
 
+class Group;
+
+// What a group that forms by split() came from: there its ranks know each other.
+struct Parent {
+  const Group* group = nullptr;
+  std::vector<int> members = {};  // rank there of every rank here
+};
+
 class Group {
  public:
   // Blocks until all ranks have mapped each other's pages. Throws Timeout naming who did not come, BackendError when
   // ranks cannot reach each other's memory.
-  Group(const GroupOptions& options, std::shared_ptr<Heap> heap);
+  Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Parent& parent = {});
   ~Group();
   Group(const Group&) = delete;  // other ranks hold its page
   Group& operator=(const Group&) = delete;
@@ -77,10 +85,21 @@ class Group {
     std::chrono::steady_clock::time_point heartbeat_seen;
   };
 
-  void join();
-  std::string wait_to_join(store::Store& store, const std::string& key, const char* sign, const Deadline& deadline);
+  void join(const Parent& parent);
+  std::string wait_to_join(store::Store& store, const std::string& key, const char* sign, const Deadline& deadline,
+                           const Parent& parent);
+  // Throws when one of these ranks, which a part of this group waits for, has died or failed.
+  void check_coming(const std::vector<int>& ranks, const std::string& part) const;
   void check_not_stopped(const std::vector<int>& missing) const;
-  void open_peer(int rank, const std::string& announcement);
+  // What a rank tells the others to find its memory.
+  struct Announced {
+    std::string host;
+    SegmentAddress page;
+    SegmentAddress heap;
+  };
+  // Throws when that rank runs another version, or counts other ranks than this one.
+  Announced read_announcement(int rank, const std::string& text) const;
+  void open_peer(int rank, const Announced& announced);
   std::string announcement() const;
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
   std::string last_call(int rank) const;  // what it last did

@@ -15,7 +15,7 @@
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 3;
+inline constexpr std::uint32_t kPageVersion = 4;
 inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kTagBytes = 48;
 inline constexpr std::size_t kCountsShown = 4;     // in messages; the others are compared by their hash

@@ -43,6 +43,18 @@ std::uint64_t inode_of(int fd) {
       ExitCode::kOsResource);
 }
 
+[[noreturn]] void throw_no_memory_file(int error) {
+  const bool few = error == EMFILE || error == ENFILE;
+  const std::string fix =
+      few ? "raise the number of open files (ulimit -n)"
+          : "allow memfd_create in the sandbox or container, or take another backend than shared_memory";
+  throw IoError(Report{.what = fmt::format("no shared memory: memfd_create: {}", base::errno_text(error)),
+                       .got = {},
+                       .expected = "a memory file",
+                       .fix = fix},
+                error == ENOSYS ? ExitCode::kUnavailable : base::exit_code_of_errno(error));
+}
+
 // In pieces: a signal interrupts the call, which then begins that piece anew.
 void take_memory(int fd, std::size_t size) {
   constexpr std::size_t kPiece = 64 * kMiB;
@@ -80,7 +92,8 @@ std::shared_ptr<Segment> Segment::create(std::size_t size) {
   if (const auto available = base::available_memory(); !available.source.empty() && size > available.bytes) {
     throw_no_memory(size, fmt::format("{} left ({})", format_bytes(available.bytes), available.source));
   }
-  UniqueFd fd(REIGEN_SYSCALL(::memfd_create("reigen", MFD_CLOEXEC)));
+  UniqueFd fd(::memfd_create("reigen", MFD_CLOEXEC));
+  if (!fd) throw_no_memory_file(errno);
   take_memory(fd.get(), size);
   SegmentAddress address;
   address.pid = static_cast<std::int32_t>(::getpid());

@@ -17,7 +17,8 @@ constexpr std::size_t kPage = 4096;
 
 class SharedMemoryBackend : public Backend {
  public:
-  SharedMemoryBackend(const GroupOptions& options, std::shared_ptr<Heap> heap) : group_(options, std::move(heap)) {}
+  SharedMemoryBackend(const GroupOptions& options, std::shared_ptr<Heap> heap, const Parent& parent = {})
+      : group_(options, std::move(heap), parent) {}
 
   const std::string& name() const override { return name_; }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
@@ -49,8 +50,9 @@ class SharedMemoryBackend : public Backend {
     in >> address.pid >> address.fd >> address.inode >> address.size;
     return group_.heap().add_common(Segment::open(address));
   }
-  std::unique_ptr<Backend> make_child(const GroupOptions& options) override {
-    return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this());
+  std::shared_ptr<void> hold(const void* pointer) override { return group_.heap().hold(pointer); }
+  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override {
+    return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this(), Parent{&group_, members});
   }
 
  private:

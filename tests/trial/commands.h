@@ -1,0 +1,51 @@
+// What the program is told, and its commands. Thread rule: a command runs on the thread of its rank.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+
+namespace reigen::trial {
+
+inline constexpr const char* kJob = "reigen-trial";
+
+struct Arguments {
+  std::string command = {};
+  int rank = -1;  // none: all ranks as threads
+  int ranks = 2;
+  int port = 0;
+  std::string job = kJob;
+  std::string backend = "shared_memory";
+  std::uint64_t seed = 1;
+  bool quick = false;
+  std::string row = "death";  // of the fault matrix
+  std::uint64_t operations = 100000;
+  int cycles = 1000;
+  int seconds = 0;  // of a soak: goes on for so long, whatever `operations` says; of a fault: to join
+};
+
+Arguments parse(const std::vector<std::string>& words);
+
+struct Self {
+  const Arguments& arguments;
+  int rank;
+  std::shared_ptr<store::Store> store;
+
+  comm::GroupOptions group(const std::string& name) const {
+    return {.rank = rank, .size = arguments.ranks, .store = store, .name = name, .backend = arguments.backend};
+  }
+};
+
+// Gives the exit code.
+using Command = int (*)(const Self& self);
+Command find_command(const std::string& name);
+
+int grid_command(const Self& self);
+int soak_command(const Self& self);
+int fault_command(const Self& self);
+
+}  // namespace reigen::trial

@@ -1,0 +1,207 @@
+#include "trial/grid.h"
+
+#include <algorithm>
+
+#include "base/cache_size.h"
+#include "comm/shared_memory/page.h"
+#include "trial/bits.h"
+#include "trial/trial.h"
+
+namespace reigen::trial {
+
+namespace {
+
+using comm::DataType;
+using comm::OperationKind;
+using comm::ReduceOp;
+
+constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUint8,   DataType::kInt16,    DataType::kInt32,
+                               DataType::kInt64,   DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32,
+                               DataType::kFloat64, DataType::kBool};
+constexpr DataType kFloats[] = {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, ReduceOp::kMin,
+                             ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
+constexpr OperationKind kKinds[] = {
+    OperationKind::kAllReduce,      OperationKind::kReduceScatter, OperationKind::kAllGather, OperationKind::kBroadcast,
+    OperationKind::kReduce,         OperationKind::kGather,        OperationKind::kScatter,   OperationKind::kAllToAll,
+    OperationKind::kReduceScatterV, OperationKind::kAllGatherV,    OperationKind::kGatherV,   OperationKind::kScatterV,
+    OperationKind::kAllToAllV,      OperationKind::kSend};
+constexpr OperationKind kReducing[] = {OperationKind::kAllReduce, OperationKind::kReduce,
+                                       OperationKind::kReduceScatter};
+constexpr ReduceOp kArithmetic[] = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kMax};
+
+bool may_be_in_place(OperationKind kind) {
+  const OperationKind even = comm::even_kind(kind);
+  return even != OperationKind::kAllToAll && even != OperationKind::kBroadcast && even != OperationKind::kSend;
+}
+
+bool takes_factors(const Problem& p) {
+  return comm::reduces(p.kind) && p.op == ReduceOp::kSum &&
+         std::find(std::begin(kFloats), std::end(kFloats), p.type) != std::end(kFloats);
+}
+
+class Grid {
+ public:
+  Grid(Communicator& world, const GridOptions& options)
+      : world_(world), options_(options), supply_(world, true), index_(options.seed) {}
+
+  GridCounts run() {
+    for (const Problem& combination : all_combinations(world_.size())) {
+      if (good_) run_combination(combination);
+    }
+    if (good_) run_streaming();
+    if (good_) run_bits();
+    if (good_) run_nan();
+    return counts_;
+  }
+
+ private:
+  void count(const std::string& what, const std::optional<std::string>& wrong) {
+    counts_[what] += 1;
+    if (!wrong) return;
+    good_ = false;
+    options_.on_wrong(*wrong);
+  }
+
+  // What the grid does not cross takes turns.
+  void run_one(Problem p) {
+    index_ += 1;
+    const std::uint64_t hash = mix(index_);
+    const auto ranks = static_cast<std::uint64_t>(world_.size());
+    p.seed = index_;
+    p.manner = static_cast<Manner>(index_ % 4);
+    p.root = hash % 3 == 0 ? 0 : hash % 3 == 1 ? world_.size() - 1 : static_cast<int>((hash >> 8) % ranks);
+    p.factors = takes_factors(p) && (hash >> 20) % 2 == 0;
+    Trial trial(p, world_, supply_);
+    trial.run();
+    count(p.kind == OperationKind::kSend ? "send_recv" : comm::name_of(p.kind), trial.find_wrong());
+  }
+
+  void run_combination(Problem p) {
+    const auto counts = counts_for(p, world_.size());
+    if (options_.quick) {
+      const std::uint64_t hash = mix(index_ + 1000003);
+      p.count = counts[hash % counts.size()];
+      p.memory = static_cast<Memory>((hash >> 16) % 3);
+      p.in_place = may_be_in_place(p.kind) && (hash >> 32) % 2 == 0;
+      return run_one(p);
+    }
+    for (const std::size_t n : counts) {
+      for (const Memory memory : {Memory::kShared, Memory::kForeign, Memory::kMixed}) {
+        for (const bool in_place : {false, true}) {
+          if ((in_place && !may_be_in_place(p.kind)) || !good_) continue;
+          p.count = n;
+          p.memory = memory;
+          p.in_place = in_place;
+          run_one(p);
+        }
+      }
+    }
+  }
+
+  // More than twice the last-level cache: written past it.
+  void run_streaming() {
+    if (options_.quick) return;
+    const auto ranks = static_cast<std::size_t>(world_.size());
+    for (const OperationKind kind : kReducing) {
+      for (const DataType type : kTypes) {
+        if (!good_) return;
+        const std::size_t passes = kind == OperationKind::kAllReduce ? 2 * ranks : ranks + 1;
+        const std::size_t share = kind == OperationKind::kReduceScatter ? ranks : 1;
+        const std::size_t touched = 2 * base::last_level_cache_bytes() + 4096;
+        Problem p{.kind = kind, .type = type, .op = ReduceOp::kSum};
+        p.count = touched / comm::size_of(type) / passes / share + 1;
+        run_one(p);
+      }
+    }
+  }
+
+  void run_bits() {
+    for (const OperationKind kind : kReducing) {
+      for (const DataType type : kTypes) {
+        for (const ReduceOp op : kOps) {
+          if (!comm::is_defined(op, type) || type == DataType::kBool || !good_) continue;  // a bool is not any byte
+          const std::size_t n = options_.quick ? 700 : kind == OperationKind::kAllReduce ? 5003 : 1501;
+          const int runs = options_.quick ? 2 : options_.runs;
+          count("random bits", find_wrong_bits(world_, {kind, type, op, n, ++index_, runs}));
+          if (options_.quick || !good_) continue;
+          count("random bits", find_wrong_bits(world_, {kind, type, op, 100, ++index_, runs}));
+          if (good_) count("random bits", find_wrong_bits(world_, {kind, type, op, 100003, ++index_, 6}));
+        }
+      }
+    }
+  }
+
+  void run_nan() {
+    for (const bool foreign : {false, true}) {
+      for (const std::size_t n : {1U, 100U, 3000U, 140000U}) {
+        if (options_.quick && n > 3000) continue;
+        for (const DataType type : kFloats) {
+          for (const OperationKind kind : kReducing) {
+            for (const ReduceOp op : kArithmetic) {
+              if (good_) count("NaN of one rank", find_wrong_nan(world_, kind, type, op, n, foreign));
+            }
+          }
+          const bool narrow = type == DataType::kFloat16 || type == DataType::kBfloat16;
+          if (narrow && good_) count("16 bits added in fp32", find_narrow_sum(world_, type, n, foreign));
+        }
+      }
+    }
+  }
+
+  Communicator& world_;
+  const GridOptions& options_;
+  Supply supply_;
+  std::uint64_t index_;
+  GridCounts counts_;
+  bool good_ = true;
+};
+
+}  // namespace
+
+std::vector<Problem> all_combinations(int ranks) {
+  std::vector<Problem> all;
+  for (const OperationKind kind : kKinds) {
+    if (kind == OperationKind::kSend && ranks < 2) continue;
+    for (const DataType type : kTypes) {
+      if (!comm::reduces(kind)) {
+        all.push_back({.kind = kind, .type = type});
+        continue;
+      }
+      for (const ReduceOp op : kOps) {
+        if (comm::is_defined(op, type)) all.push_back({.kind = kind, .type = type, .op = op});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<std::size_t> counts_for(const Problem& problem, int ranks) {
+  const auto p = static_cast<std::size_t>(ranks);
+  const std::size_t size = comm::size_of(problem.type);
+  std::vector<std::size_t> counts = {0, 1, p - 1, p + 1, 64 / size + 1, 1000, 100003};
+  const auto around = [&](std::size_t bytes) {
+    counts.push_back(bytes / size);
+    counts.push_back(bytes / size + 1);
+  };
+  if (problem.kind == OperationKind::kSend) {
+    around(comm::shared_memory::kMessageInlineBytes);
+    around(comm::shared_memory::kMessageChunkBytes);
+    around(comm::shared_memory::kMessageChunkBytes * comm::shared_memory::kMessageChunks);
+  } else {
+    const OperationKind even = comm::even_kind(problem.kind);
+    const bool in_blocks =
+        even == OperationKind::kReduceScatter || even == OperationKind::kAllToAll || even == OperationKind::kScatter;
+    const std::size_t blocks = in_blocks ? p : 1;
+    around(comm::shared_memory::kInlineBytes / blocks);
+    around(comm::shared_memory::kStagingBytes / blocks);
+    around(2 * comm::shared_memory::kStagingBytes / blocks);
+  }
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+GridCounts run_grid(Communicator& world, const GridOptions& options) { return Grid(world, options).run(); }
+
+}  // namespace reigen::trial

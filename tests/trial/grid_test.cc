@@ -1,0 +1,39 @@
+// Each operation with each type and reduction once, over ranks, counts, kinds of memory and manners that the seed
+// picks. scripts/grid runs all of them.
+#include "trial/grid.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/ranks.h"
+
+namespace reigen::testing {
+namespace {
+
+class Grid : public ::testing::TestWithParam<int> {};
+
+TEST_P(Grid, EveryOperationTypeAndReductionOnce) {
+  run_ranks({.ranks = GetParam(), .backend = "shared_memory"}, [](Rank& r) {
+    trial::GridOptions options{.quick = true, .seed = static_cast<std::uint64_t>(r.size())};
+    options.on_wrong = [&](const std::string& wrong) {
+      ADD_FAILURE() << wrong;
+      r.world().abort("a wrong value");
+    };
+    const auto counts = trial::run_grid(r.world(), options);
+    if (r.size() > 1) {
+      EXPECT_EQ(counts.at("send_recv"), 10U);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Grid, ::testing::Values(1, 2, 3, 5, 8));
+
+TEST(GridOfOne, EveryOperationTypeAndReductionOnce) {
+  run_ranks({.ranks = 1, .backend = "self"}, [](Rank& r) {
+    trial::GridOptions options{.quick = true, .seed = 99};
+    options.on_wrong = [](const std::string& wrong) { ADD_FAILURE() << wrong; };
+    trial::run_grid(r.world(), options);
+  });
+}
+
+}  // namespace
+}  // namespace reigen::testing

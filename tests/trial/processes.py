@@ -1,0 +1,66 @@
+"""Starts ranks of build/tests/comm_trial for scripts/grid, scripts/soak and scripts/faults."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def add_options(parser):
+    parser.add_argument("--build", default=ROOT / "build", type=Path, help="folder of the build (scripts/build all makes it)")
+    parser.add_argument("--backend", default="shared_memory")
+    parser.add_argument("--seed", default=1, type=int)
+
+
+def program(options):
+    path = options.build / "tests/comm_trial"
+    if not path.exists():
+        sys.exit(f"{path} is missing: run scripts/build all first")
+    return path
+
+
+def numbers(text):
+    return [int(word) for word in text.split(",")]
+
+
+class Store:
+    """A store in a process of its own, which ends with its standard input."""
+
+    def __init__(self, path):
+        self.process = subprocess.Popen([path, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(timeout=20)
+        self.process.stdout.close()
+
+
+def start(path, command, options, **named):
+    """One process: a rank, or all ranks as threads."""
+    words = [str(path), command, "--backend", options.backend]
+    for name, value in named.items():
+        words += [f"--{name}"] + ([] if value is True else [str(value)])
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+
+
+def run_all(path, command, options, kind, ranks, **named):
+    """What rank 0 found; ends everything with code 1 and what was said when one rank fails."""
+    if kind == "threads":
+        processes = [start(path, command, options, ranks=ranks, **named)]
+        ends = [process.communicate() for process in processes]
+    else:
+        with Store(path) as store:
+            processes = [start(path, command, options, rank=rank, ranks=ranks, port=store.port, **named) for rank in range(ranks)]
+            ends = [process.communicate() for process in processes]
+    said = [error.strip() for _, error in ends]
+    if any(process.returncode != 0 for process in processes):
+        wrong = [line for text in said for line in text.splitlines() if line.startswith("WRONG")]
+        print("\n".join(wrong or said), file=sys.stderr)
+        sys.exit(f"{command} with {ranks} {kind} failed: exit codes {[process.returncode for process in processes]}")
+    return json.loads(ends[0][0].strip().splitlines()[-1])

@@ -1,0 +1,238 @@
+#include "trial/trial.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "reigen/base/error.h"
+
+namespace reigen::trial {
+
+namespace {
+
+using comm::CallOptions;
+using comm::OperationKind;
+
+constexpr std::size_t kGuard = 64;  // bytes on both sides of a buffer that nobody may touch
+constexpr std::byte kGuardValue{0x5a};
+
+std::vector<std::size_t> counts_of(const std::vector<Block>& blocks) {
+  std::vector<std::size_t> counts;
+  for (const Block& block : blocks) counts.push_back(block.count);
+  return counts;
+}
+
+std::vector<Block> nonsense(std::vector<Block> blocks) {
+  for (Block& block : blocks) block.from = kNonsense;
+  return blocks;
+}
+
+// The bytes of an element, highest first.
+std::string bits(const std::byte* at, std::size_t size) {
+  std::string text = "0x";
+  for (std::size_t i = size; i > 0; --i) text += fmt::format("{:02x}", static_cast<unsigned>(at[i - 1]));
+  return text;
+}
+
+}  // namespace
+
+std::shared_ptr<void> Supply::take(std::size_t bytes, bool foreign, int slot) {
+  const auto make = [&]() -> std::shared_ptr<void> {
+    if (!foreign) return world_.allocate(bytes);
+    void* data = std::malloc(std::max<std::size_t>(bytes, 1));
+    if (data == nullptr) throw std::bad_alloc();
+    return {data, [](void* pointer) { std::free(pointer); }};
+  };
+  if (!keeps_) return make();
+  Kept& kept = kept_[{foreign, slot}];
+  if (kept.bytes < bytes) {
+    kept.block.reset();
+    kept.block = make();
+    kept.bytes = bytes;
+  }
+  return kept.block;
+}
+
+Trial::Trial(const Problem& problem, Communicator& world, Supply& supply)
+    : problem_(problem),
+      world_(world),
+      ranks_(world.size()),
+      rank_(world.rank()),
+      element_(comm::size_of(problem.type)),
+      foreign_(problem.memory == Memory::kForeign ||
+               (problem.memory == Memory::kMixed && (static_cast<std::uint64_t>(rank_) + problem.seed) % 2 == 1)) {
+  place(supply);
+  fill();
+}
+
+void Trial::add_region(std::vector<Block> before, std::vector<Block> after, Supply& supply) {
+  const std::size_t bytes = total(after) * element_;
+  const std::size_t shift = problem_.seed % 4 * element_;  // aligned to the element and no more
+  auto block = supply.take(bytes + shift + 2 * kGuard, foreign_, static_cast<int>(regions_.size()));
+  auto* const data = static_cast<std::byte*>(block.get()) + kGuard + shift;
+  regions_.push_back({std::move(block), data, std::move(before), std::move(after)});
+}
+
+// In place the smaller of input and output lies in the larger one, at this rank's block.
+void Trial::place(Supply& supply) {
+  const auto mine = static_cast<std::size_t>(rank_);
+  auto in = input_blocks(problem_, ranks_, rank_);
+  auto out = output_blocks(problem_, ranks_, rank_);
+  if (problem_.kind == OperationKind::kBroadcast) {
+    add_region(in.empty() ? nonsense(out) : in, out, supply);
+    input_ = output_ = regions_[0].data;
+  } else if (!problem_.in_place || in.empty() || out.empty()) {
+    const bool gives = !in.empty();
+    const bool takes = !out.empty();
+    add_region(in, in, supply);
+    add_region(nonsense(out), out, supply);
+    if (gives) input_ = regions_[0].data;
+    if (takes) output_ = regions_[1].data;
+  } else if (in.size() > out.size()) {
+    const std::size_t begin = begin_of(in, mine);
+    auto after = in;
+    after[mine] = out[0];
+    add_region(in, after, supply);
+    input_ = regions_[0].data;
+    output_ = input_ + begin * element_;
+  } else if (out.size() > in.size()) {
+    auto before = nonsense(out);
+    before[mine] = in[0];
+    add_region(before, out, supply);
+    output_ = regions_[0].data;
+    input_ = output_ + begin_of(out, mine) * element_;
+  } else {
+    add_region(in, out, supply);
+    input_ = output_ = regions_[0].data;
+  }
+}
+
+void Trial::fill() {
+  for (const Region& region : regions_) {
+    std::byte* at = region.data;
+    std::fill(at - kGuard, at, kGuardValue);
+    for (const Block& block : region.before) {
+      const auto pattern = pattern_of(problem_, ranks_, block);
+      const std::size_t bytes = block.count * element_;
+      for (std::size_t done = 0; done < bytes; done += pattern.size()) {
+        std::memcpy(at + done, pattern.data(), std::min(pattern.size(), bytes - done));
+      }
+      at += bytes;
+    }
+    std::fill(at, at + kGuard, kGuardValue);
+  }
+}
+
+Work Trial::call_uneven(const CallOptions& o) {
+  const auto& p = problem_;
+  std::vector<std::size_t> counts;
+  for (int q = 0; q < ranks_; ++q) {
+    const bool pairwise = p.kind == OperationKind::kAllToAllV;
+    counts.push_back(block_count(p, ranks_, pairwise ? rank_ : q, q));
+  }
+  switch (p.kind) {
+    case OperationKind::kAllGatherV: return world_.all_gather_v(input_, output_, counts, p.type, o);
+    case OperationKind::kReduceScatterV: return world_.reduce_scatter_v(input_, output_, counts, p.type, p.op, o);
+    case OperationKind::kGatherV: return world_.gather_v(input_, output_, counts, p.type, p.root, o);
+    case OperationKind::kScatterV: return world_.scatter_v(input_, output_, counts, p.type, p.root, o);
+    default: break;
+  }
+  const auto arrives = counts_of(output_blocks(p, ranks_, rank_));
+  return world_.all_to_all_v(input_, counts, output_, arrives, p.type, o);
+}
+
+Work Trial::call(const CallOptions& given) {
+  const auto& p = problem_;
+  CallOptions o = given;
+  o.factor = factor_of(p, rank_);
+  if (comm::is_uneven(p.kind)) return call_uneven(o);
+  switch (p.kind) {
+    case OperationKind::kAllReduce: return world_.all_reduce(input_, output_, p.count, p.type, p.op, o);
+    case OperationKind::kReduceScatter: return world_.reduce_scatter(input_, output_, p.count, p.type, p.op, o);
+    case OperationKind::kAllGather: return world_.all_gather(input_, output_, p.count, p.type, o);
+    case OperationKind::kBroadcast: return world_.broadcast(output_, p.count, p.type, p.root, o);
+    case OperationKind::kReduce: return world_.reduce(input_, output_, p.count, p.type, p.op, p.root, o);
+    case OperationKind::kGather: return world_.gather(input_, output_, p.count, p.type, p.root, o);
+    case OperationKind::kScatter: return world_.scatter(input_, output_, p.count, p.type, p.root, o);
+    case OperationKind::kAllToAll: return world_.all_to_all(input_, output_, p.count, p.type, o);
+    default: return world_.barrier(o);
+  }
+}
+
+std::vector<Work> Trial::start(const CallOptions& options) {
+  if (problem_.kind != OperationKind::kSend) return {call(options)};
+  const int next = (rank_ + 1) % ranks_;
+  const int previous = (rank_ + ranks_ - 1) % ranks_;
+  const auto send = [&] { return world_.send(input_, problem_.count, problem_.type, next, options); };
+  const auto recv = [&] { return world_.recv(output_, problem_.count, problem_.type, previous, options); };
+  std::vector<Work> works;
+  // Blocking ones meet: of two neighbours one sends while the other receives.
+  const bool sends_first = rank_ % 2 == 0;
+  works.push_back(sends_first ? send() : recv());
+  works.push_back(sends_first ? recv() : send());
+  return works;
+}
+
+void Trial::run() {
+  switch (problem_.manner) {
+    case Manner::kBlocking: start({}); break;
+    case Manner::kAsync:
+      for (const Work& work : start({.async = true})) work.wait();
+      break;
+    case Manner::kPolled:
+      for (const Work& work : start({.async = true, .progress = comm::Progress::kCaller})) {
+        while (!work.is_completed()) {
+          world_.poll();
+          std::this_thread::yield();  // there may be more ranks than cores
+        }
+        work.wait();
+      }
+      break;
+    case Manner::kGrouped: {
+      comm::CallGroup group(world_);
+      start({});
+      world_.barrier();
+      group.run({.async = problem_.seed % 2 == 0}).wait();
+      break;
+    }
+  }
+}
+
+std::optional<std::string> Trial::find_wrong(const Region& region, const Block& block, std::size_t begin) const {
+  const auto pattern = pattern_of(problem_, ranks_, block);
+  const std::byte* const data = region.data + begin * element_;
+  const std::size_t bytes = block.count * element_;
+  for (std::size_t done = 0; done < bytes; done += pattern.size()) {
+    const std::size_t piece = std::min(pattern.size(), bytes - done);
+    if (std::memcmp(data + done, pattern.data(), piece) == 0) continue;
+    for (std::size_t at = 0; at < piece; at += element_) {
+      if (std::memcmp(data + done + at, pattern.data() + at, element_) == 0) continue;
+      return fmt::format("rank {} of {}: {}: element {} of the block from {} to {}: got {}, expected {}", rank_, ranks_,
+                         describe(problem_), (done + at) / element_, block.from, block.to,
+                         bits(data + done + at, element_), bits(pattern.data() + at, element_));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Trial::find_wrong() const {
+  for (const Region& region : regions_) {
+    std::size_t begin = 0;
+    for (const Block& block : region.after) {
+      if (auto wrong = find_wrong(region, block, begin)) return wrong;
+      begin += block.count;
+    }
+    const std::byte* const end = region.data + begin * element_;
+    const auto is_guard = [](std::byte value) { return value == kGuardValue; };
+    if (!std::all_of(region.data - kGuard, region.data, is_guard) || !std::all_of(end, end + kGuard, is_guard)) {
+      return fmt::format("rank {} of {}: {}: written outside of the buffer", rank_, ranks_, describe(problem_));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace reigen::trial
