@@ -138,7 +138,7 @@ TEST(Recorder, AReaderNeverSeesHalfAnEntry) {
   for (int w = 0; w < 3; ++w) {
     writers.emplace_back([&, w] {
       const auto group = recorder->join("group " + std::to_string(w), w, 3);
-      for (std::uint64_t i = 0; !over.load(); ++i) {
+      for (std::uint64_t i = 0; i < kEntries || !over.load(); ++i) {
         const std::uint64_t sequence = i * 3 + static_cast<std::uint64_t>(w);
         const auto ticket = recorder->called(group, all_reduce(sequence, "call " + std::to_string(sequence)));
         recorder->started(ticket, i % 2 == 0);
