@@ -74,6 +74,8 @@ class Backend {
   virtual void publish_abort(const AbortCause& cause) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  // The block of allocate() in which `pointer` lies, kept as long as the result; null for other memory.
+  virtual std::shared_ptr<void> hold([[maybe_unused]] const void* pointer) { return nullptr; }
 
   // A backend for some of this group's ranks, with the same memory. Blocks until they are all there; a rank that dies
   // meanwhile is a PeerLost. `members`: rank in this group of every rank of the new one.

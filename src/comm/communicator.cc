@@ -67,6 +67,7 @@ struct Communicator::Impl {
       collected.push_back(work);
       return Work(std::move(work));
     }
+    if (call_options.async) engine->hold_memory(*work);
     engine->submit({&work, 1}, call_options.async && call_options.progress == Progress::kThread);
     if (call_options.async) return Work(std::move(work));
     engine->wait(*work, Deadline::never());
@@ -85,6 +86,9 @@ struct Communicator::Impl {
         work->completed.store(true);
       }
       return Work();
+    }
+    if (call_options.async) {
+      for (const auto& part : group->parts) engine->hold_memory(*part);
     }
     engine->submit(group->parts, call_options.async && call_options.progress == Progress::kThread);
     Work work(std::move(group));

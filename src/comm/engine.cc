@@ -105,6 +105,11 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
   }
 }
 
+void Engine::hold_memory(WorkState& work) {
+  work.input_block = backend_->hold(work.call.input);
+  if (work.call.output != work.call.input) work.output_block = backend_->hold(work.call.output);
+}
+
 // Holds drive_mutex_.
 void Engine::take_incoming() {
   if (!has_incoming_.load()) return;
@@ -163,6 +168,8 @@ void Engine::complete(Works& works, std::size_t index) {
   const auto work = std::move(works[index]);
   works.erase(works.begin() + static_cast<std::ptrdiff_t>(index));
   work->operation.reset();
+  work->input_block.reset();
+  work->output_block.reset();
   if (work->wants_thread) thread_pending_.fetch_sub(1);
   pending_.fetch_sub(1);
   work->completed.store(true);
@@ -298,6 +305,8 @@ void Engine::fail(std::exception_ptr error) {
   for (Works* works : {&incoming_, &active_, &messages_}) {
     for (auto& work : *works) {
       work->error = dead_;
+      work->input_block.reset();
+      work->output_block.reset();
       work->completed.store(true);
     }
     works->clear();

@@ -33,6 +33,9 @@ struct WorkState {
   Call call;
   std::uint64_t sequence = 0;
   std::unique_ptr<Operation> operation;
+  // Its blocks of allocate(), if it outlives the call: other ranks may write there until it has completed.
+  std::shared_ptr<void> input_block = nullptr;
+  std::shared_ptr<void> output_block = nullptr;
   bool wants_thread = false;
   // Whether it has moved since the peers were last looked after, and since when it has not.
   bool moved = false;
@@ -52,6 +55,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Enqueues the calls and makes them visible to the other ranks if nobody else drives at the moment. `thread`: wake
   // the progress thread for them.
   void submit(std::span<const std::shared_ptr<WorkState>> works, bool thread);
+  // The memory of this call is kept until it has completed, whatever its owner does.
+  void hold_memory(WorkState& work);
   void wait(WorkState& work, const Deadline& deadline);
   // Never waits; looks after the peers now and then, so that a dead one is noticed by a caller that only polls.
   void poll();

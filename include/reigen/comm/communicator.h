@@ -103,8 +103,8 @@ class Communicator {
   std::optional<Communicator> split(int color, int key = 0) const;
 
   // Memory that every rank of this machine can reach, aligned to 64 bytes and zeroed: operations on it copy nothing.
-  // Local call; freed when the last owner drops it. May outlive the communicator. Throws IoError (71) when there is no
-  // more.
+  // Local call; freed when the last owner drops it and no operation uses it. May outlive the communicator. Throws
+  // IoError (71) when there is no more.
   std::shared_ptr<void> allocate(std::size_t bytes);
 
   // Moves asynchronous operations on as far as they go without waiting. For threads that compute and must not block.

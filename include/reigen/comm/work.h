@@ -10,7 +10,8 @@ namespace reigen::comm {
 
 struct WorkState;
 
-// Copies are the same operation. A Work that is dropped goes on; its memory must stay valid until it has completed.
+// Copies are the same operation. A Work that is dropped goes on. Blocks of Communicator::allocate() are kept for it and
+// may be dropped at any time; other memory must stay valid until it has completed.
 // Thread rule: any thread may wait or ask.
 class Work {
  public:

@@ -39,6 +39,8 @@ class Heap : public std::enable_shared_from_this<Heap> {
 
   // Zeroed, aligned to 64 bytes (to a page from 4 KiB up). Throws IoError (71).
   std::shared_ptr<void> allocate(std::size_t bytes);
+  // The block in which `pointer` lies, kept as long as the result; null for other memory.
+  std::shared_ptr<void> hold(const void* pointer) const;
   // The place of [pointer, pointer + bytes); not visible if any of it is foreign.
   Location locate(const void* pointer, std::size_t bytes) const;
   // From now on nothing freed is handed out again: a late peer may still write there.
@@ -54,6 +56,11 @@ class Heap : public std::enable_shared_from_this<Heap> {
     bool used;  // held data once: must be zeroed
   };
 
+  struct LiveBlock {
+    std::weak_ptr<void> block;
+    std::size_t size;
+  };
+
   std::byte* take(std::size_t size, std::size_t alignment);
   void add_segment(std::size_t size);
   void give_back(std::byte* data, std::size_t size);
@@ -64,6 +71,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
   std::vector<std::shared_ptr<Segment>> segments_;
   std::map<const std::byte*, std::uint32_t> by_address_;  // begin of a segment -> its number
   std::vector<FreeBlock> free_;                           // ordered by (segment, offset), neighbours of one kind merged
+  std::map<const std::byte*, LiveBlock> live_;            // handed out, by their begin
   bool quarantined_ = false;
 };
 

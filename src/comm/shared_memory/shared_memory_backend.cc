@@ -31,6 +31,7 @@ class SharedMemoryBackend : public Backend {
   void leave() override { group_.leave(); }
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.heap().allocate(bytes); }
+  std::shared_ptr<void> hold(const void* pointer) override { return group_.heap().hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override {
     return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this(), Parent{&group_, members});
   }

@@ -1,0 +1,112 @@
+// The part of the contract on calls that are wrong: refused with words, before anything moves, and the group lives on.
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "comm/contract.h"
+#include "reigen/base/error.h"
+
+namespace reigen::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What the message must say, all of it.
+void expect_refusal(const std::function<void()>& call, const std::vector<std::string>& words) {
+  try {
+    call();
+    ADD_FAILURE() << "accepted: " << words.front();
+  } catch (const InvalidArgument& error) {
+    for (const auto& word : words) EXPECT_THAT(error.what(), HasSubstr(word));
+  }
+}
+
+}  // namespace
+
+TEST_P(CommunicatorContract, BuffersThatOverlapAreRefused) {
+  run_ranks(options(), [](Rank& r) {
+    auto& w = r.world();
+    const auto p = static_cast<std::size_t>(r.size());
+    std::vector<float> data(40 * p);
+    float* const x = data.data();
+    const auto type = DataType::kFloat32;
+    const auto sum = ReduceOp::kSum;
+    const std::vector<std::string> words = {"overlap", "got: input", "expected: apart"};
+    expect_refusal([&] { w.all_reduce(x, x + 1, 10, type, sum); }, words);
+    expect_refusal([&] { w.all_to_all(x, x, 10, type); }, words);
+    expect_refusal([&] { w.all_gather(x + static_cast<std::size_t>(r.rank()) * 10 + 1, x, 10, type); }, words);
+    expect_refusal([&] { w.reduce_scatter(x, x + static_cast<std::size_t>(r.rank()) * 10 + 1, 9, type, sum); }, words);
+    w.all_reduce(x, x + 10, 10, type, sum);  // side by side is apart
+  });
+}
+
+TEST_P(CommunicatorContract, UnknownTypesAndReductionsAreRefused) {
+  run_ranks(options(), [](Rank& r) {
+    auto& w = r.world();
+    float x = 1;
+    const auto no_type = static_cast<DataType>(77);
+    const auto no_op = static_cast<ReduceOp>(99);
+    expect_refusal([&] { w.broadcast(&x, 1, no_type, 0); }, {"unknown data type", "77"});
+    expect_refusal([&] { w.all_reduce(&x, &x, 1, no_type, ReduceOp::kSum); }, {"unknown data type", "77"});
+    expect_refusal([&] { w.all_reduce(&x, &x, 1, DataType::kFloat32, no_op); }, {"there is no"});
+    expect_refusal([&] { w.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kBor); }, {"there is no", "float32"});
+    expect_refusal([&] { w.all_reduce(&x, &x, 1, DataType::kBool, ReduceOp::kAvg); }, {"there is no", "bool"});
+    w.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum);
+    EXPECT_EQ(x, static_cast<float>(r.size()));
+  });
+}
+
+TEST_P(CommunicatorContract, WaitingTwiceIsWaitingOnce) {
+  run_ranks(options(), [](Rank& r) {
+    std::vector<float> data(50000, 1);
+    const Work work = r.world().all_reduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum,
+                                           {.async = true});
+    const Work copy = work;
+    work.wait();
+    work.wait();
+    copy.wait(Deadline::after(std::chrono::seconds(0)));
+    EXPECT_TRUE(copy.is_completed());
+    EXPECT_EQ(data[49999], static_cast<float>(r.size()));
+  });
+}
+
+TEST_P(CommunicatorContract, WaitingTwiceForWhatFailedSaysItTwice) {
+  if (GetParam().ranks < 2) GTEST_SKIP() << "needs two ranks";
+  run_ranks(options(), [](Rank& r) {
+    std::vector<float> data(10);
+    const Work work = r.world().all_reduce(data.data(), data.data(), r.rank() == 0 ? 9 : 10, DataType::kFloat32,
+                                           ReduceOp::kSum, {.async = true});
+    EXPECT_THROW(work.wait(), CollectiveMismatch);
+    EXPECT_THROW(work.wait(), CollectiveMismatch);
+    EXPECT_TRUE(work.is_completed());
+    EXPECT_THROW(r.world().barrier(), Aborted);
+    EXPECT_THROW(r.world().split(0), Aborted);
+    EXPECT_THROW(r.world().barrier({.async = true}), Aborted);
+  });
+}
+
+// The caller may forget a block while operations on it are under way: it is kept for them, and nobody gets it
+// meanwhile.
+TEST_P(CommunicatorContract, MemoryThatIsDroppedEarlyIsKeptForItsOperation) {
+  run_ranks(options(), [](Rank& r) {
+    auto& w = r.world();
+    constexpr std::size_t kBytes = 4 << 20;
+    for (int round = 0; round < 30; ++round) {
+      Work work;
+      {
+        const auto block = w.allocate(kBytes);
+        auto* const x = static_cast<float*>(block.get());
+        for (std::size_t i = 0; i < kBytes / 4; ++i) x[i] = 1;
+        work = w.all_reduce(x, x, kBytes / 4, DataType::kFloat32, ReduceOp::kSum, {.async = true});
+      }
+      const auto next = w.allocate(kBytes);
+      auto* const y = static_cast<float*>(next.get());
+      for (std::size_t i = 0; i < kBytes / 4; ++i) y[i] = 7;
+      work.wait();
+      w.barrier();  // everybody has written all that it writes
+      for (std::size_t i = 0; i < kBytes / 4; ++i) ASSERT_EQ(y[i], 7) << "round " << round << ", element " << i;
+    }
+  });
+}
+
+}  // namespace reigen::testing
