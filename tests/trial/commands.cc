@@ -54,6 +54,7 @@ Arguments parse(const std::vector<std::string>& words) {
 Command find_command(const std::string& name) {
   if (name == "grid") return &grid_command;
   if (name == "soak") return &soak_command;
+  if (name == "fault") return &fault_command;
   throw std::invalid_argument("unknown command " + name);
 }
 

@@ -25,7 +25,7 @@ struct Arguments {
   std::string row = "death";  // of the fault matrix
   std::uint64_t operations = 100000;
   int cycles = 1000;
-  int seconds = 0;  // of a soak: goes on for so long, whatever `operations` says
+  int seconds = 0;  // of a soak: goes on for so long, whatever `operations` says; of a fault: to join
 };
 
 Arguments parse(const std::vector<std::string>& words);
