@@ -1,0 +1,93 @@
+#include "comm/schedule/algorithms.h"
+#include "comm/schedule/cut.h"
+
+namespace reigen::comm::schedule {
+
+namespace {
+
+// Sends piece k of everybody's block to its owner, receives piece k of the own block from everybody, adds in rank
+// order.
+void exchange_piece(const Problem& p, const Blocks& blocks, std::size_t k, const Range& result, Step& step) {
+  const std::size_t slot_count = piece_count(blocks.count(p.rank), p.segments);
+  const Range own = piece(blocks.at(Buffer::kInput, p.rank), k, p.segments);
+  for (int i = 1; i < p.size; ++i) {
+    const int to = (p.rank + i) % p.size;
+    add(step.sends, to, piece(blocks.at(Buffer::kInput, to), k, p.segments));
+  }
+  Local sum{Local::Kind::kFinish, result};
+  std::size_t slot = 0;
+  for (int q = 0; q < p.size; ++q) {
+    if (q == p.rank) {
+      sum.from.push_back(own);
+      continue;
+    }
+    const Range arrived{Buffer::kScratch, slot++ * slot_count, own.count};
+    add(step.receives, q, arrived);
+    sum.from.push_back(arrived);
+  }
+  if (own.count > 0) step.locals.push_back(std::move(sum));
+}
+
+std::size_t scratch_of(const Problem& p, const Blocks& blocks) {
+  return piece_count(blocks.count(p.rank), p.segments) * static_cast<std::size_t>(p.size - 1);
+}
+
+}  // namespace
+
+Schedule direct_all_reduce(const Problem& p) {
+  const Blocks blocks(p.counts);
+  Schedule schedule{.scratch = scratch_of(p, blocks)};
+  const Range own = blocks.at(Buffer::kOutput, p.rank);
+  for (std::size_t k = 0; k <= p.segments; ++k) {
+    Step step;
+    if (k > 0) {
+      for (int i = 1; i < p.size; ++i) {
+        const int to = (p.rank + i) % p.size;
+        const int from = (p.rank - i + p.size) % p.size;
+        add(step.sends, to, piece(own, k - 1, p.segments));
+        add(step.receives, from, piece(blocks.at(Buffer::kOutput, from), k - 1, p.segments));
+      }
+    }
+    if (k < p.segments) exchange_piece(p, blocks, k, piece(own, k, p.segments), step);
+    add(schedule, std::move(step));
+  }
+  return schedule;
+}
+
+Schedule direct_reduce_scatter(const Problem& p) {
+  const Blocks blocks(p.counts);
+  Schedule schedule{.scratch = scratch_of(p, blocks)};
+  for (std::size_t k = 0; k < p.segments; ++k) {
+    Step step;
+    exchange_piece(p, blocks, k, piece({Buffer::kOutput, 0, blocks.count(p.rank)}, k, p.segments), step);
+    add(schedule, std::move(step));
+  }
+  return schedule;
+}
+
+// As direct_all_reduce, but what is ready goes to the root alone. Others have no output: their sums wait in two pieces
+// of scratch, one that is sent and one that is written.
+Schedule direct_reduce(const Problem& p) {
+  const Blocks blocks(p.counts);
+  const std::size_t ready_at = scratch_of(p, blocks);
+  const std::size_t ready_count = piece_count(blocks.count(p.rank), p.segments);
+  const bool is_root = p.rank == p.root;
+  Schedule schedule{.scratch = ready_at + (is_root ? 0 : 2 * ready_count)};
+  const Range own = blocks.at(Buffer::kOutput, p.rank);
+  const auto ready = [&](std::size_t k) {
+    const Range part = piece(own, k, p.segments);
+    return is_root ? part : Range{Buffer::kScratch, ready_at + k % 2 * ready_count, part.count};
+  };
+  for (std::size_t k = 0; k <= p.segments; ++k) {
+    Step step;
+    if (k > 0 && !is_root) add(step.sends, p.root, ready(k - 1));
+    for (int q = 0; k > 0 && is_root && q < p.size; ++q) {
+      if (q != p.rank) add(step.receives, q, piece(blocks.at(Buffer::kOutput, q), k - 1, p.segments));
+    }
+    if (k < p.segments) exchange_piece(p, blocks, k, ready(k), step);
+    add(schedule, std::move(step));
+  }
+  return schedule;
+}
+
+}  // namespace reigen::comm::schedule
