@@ -5,12 +5,14 @@
 #include "base/check.h"
 #include "comm/self/self_backend.h"
 #include "comm/shared_memory/shared_memory_backend.h"
+#include "comm/tcp/tcp_backend.h"
 
 namespace reigen::comm {
 
 const std::vector<BackendEntry>& backends() {
   static const std::vector<BackendEntry> kBackends = {
       {"shared_memory", &shared_memory::make_backend},
+      {"tcp", &tcp::make_backend},
   };
   return kBackends;
 }
