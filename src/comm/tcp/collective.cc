@@ -54,6 +54,7 @@ void Collective::plan() {
 
 bool Collective::try_post() {
   if (group_.completed() != sequence_) return false;
+  group_.throw_if_ended(sequence_);
   plan();
   posted_ = true;
   for (int q = 0; q < group_.size(); ++q) {

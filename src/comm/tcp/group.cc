@@ -23,6 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int kConnections = 1;
+constexpr auto kFresh = milliseconds(1);  // what is known of the others: a look costs a system call for each of them
 constexpr auto kFarewellTime = seconds(2);
 constexpr std::size_t kAlignment = 64;
 
@@ -153,12 +154,20 @@ void Group::check_patience(const std::vector<int>& absent, const std::string& wh
 
 void Group::check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
                   const std::string& what, std::chrono::nanoseconds waited) {
-  control_.look();
-  if (const auto cause = control_.cause_for(sequence)) throw_cause(*cause);
+  last_look_ = {};
+  throw_if_ended(sequence);
   if (needed.empty()) return;
   check_gone(needed, what);
   for (const int q : needed) check_heartbeat(q, what, waited);
   check_patience(absent, what, waited);
+}
+
+void Group::throw_if_ended(std::uint64_t sequence) {
+  const auto now = Deadline::Clock::now();
+  if (now - last_look_ < kFresh) return;
+  last_look_ = now;
+  control_.look();
+  if (const auto cause = control_.cause_for(sequence)) throw_cause(*cause);
 }
 
 void Group::publish_abort(const AbortCause& cause) {

@@ -50,6 +50,8 @@ class Group {
   // another rank ended the group, or when the wait for those `absent` has lasted too long.
   void check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
              const std::string& what, std::chrono::nanoseconds waited);
+  // A rank that was busy elsewhere learns that the others ended the group before call number `sequence`.
+  void throw_if_ended(std::uint64_t sequence);
   void leave();
   void publish_abort(const AbortCause& cause);
 
@@ -86,6 +88,7 @@ class Group {
   std::uint64_t completed_ = 0;
   bool cores_for_all_ = true;
   bool reported_ = false;
+  Deadline::Clock::time_point last_look_{};
   bool over_ = false;  // this rank has left, or ended the group
 };
 
