@@ -69,7 +69,9 @@ std::vector<std::string> describe_ranks(Communicator& world) {
 }
 
 int be_rank(const BenchOptions& options) {
-  Communicator world = init({.backend = options.backend});
+  const std::string algorithm =
+      options.algorithm.empty() ? "" : traits_of(options.operation).name + (":" + options.algorithm);
+  Communicator world = init({.backend = options.backend, .algorithms = algorithm, .segments = options.segments});
   const bool prints = world.rank() == 0;
   std::optional<format::AtomicFile> json;  // before the work: a folder that is not there should not cost a run
   if (prints && !options.json.empty()) json.emplace(options.json);

@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "comm/schedule/cut.h"
-#include "comm/schedule/table.h"
 
 namespace reigen::comm::tcp {
 
@@ -25,7 +24,6 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
       sequence_(sequence),
       header_(header_of(call, sequence)),
       partners_(static_cast<std::size_t>(group.size())) {
-  partners_[static_cast<std::size_t>(group.rank())].header = header_;
   partners_[static_cast<std::size_t>(group.rank())].verified = true;
 }
 
@@ -34,8 +32,8 @@ std::string Collective::describe() const {
                      group_.options().name, sequence_, tcp::describe(header_));
 }
 
-void Collective::plan() {
-  schedule::Problem problem = schedule::problem_of(call_, group_.rank(), group_.size());
+// The algorithm and its pieces are part of the call: ranks that choose differently would misread each other.
+const schedule::Algorithm& Collective::choose(schedule::Problem& problem) {
   const std::size_t element = size_of(call_.type);
   std::size_t bytes = 0;
   for (const std::size_t count : problem.counts) bytes += count * element;
@@ -43,6 +41,16 @@ void Collective::plan() {
   const int wanted = group_.options().segments;
   problem.segments =
       wanted > 0 ? static_cast<std::size_t>(wanted) : schedule::segments_for(algorithm, problem, element, kPieceBytes);
+  header_.algorithm = static_cast<std::uint8_t>(&algorithm - schedule::algorithms(call_.kind).data());
+  header_.segments = static_cast<std::uint32_t>(problem.segments);
+  partners_[static_cast<std::size_t>(group_.rank())].header = header_;
+  return algorithm;
+}
+
+void Collective::plan() {
+  schedule::Problem problem = schedule::problem_of(call_, group_.rank(), group_.size());
+  const schedule::Algorithm& algorithm = choose(problem);
+  const std::size_t element = size_of(call_.type);
   schedule_ = algorithm.make(problem);
   for (std::size_t i = 0; i < schedule_.steps.size(); ++i) {
     for (const auto& t : schedule_.steps[i].sends) partners_[static_cast<std::size_t>(t.peer)].last_step = i + 1;

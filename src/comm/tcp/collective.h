@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comm/backend.h"
-#include "comm/schedule/schedule.h"
+#include "comm/schedule/table.h"
 #include "comm/tcp/group.h"
 
 namespace reigen::comm::tcp {
@@ -33,6 +33,7 @@ class Collective : public Operation {
     std::size_t last_step = 0;  // one more than the last step with transfers from or to it
   };
 
+  const schedule::Algorithm& choose(schedule::Problem& problem);
   void plan();
   void begin_step();
   void expect_from(int rank);
@@ -48,7 +49,7 @@ class Collective : public Operation {
   Group& group_;
   const Call call_;
   const std::uint64_t sequence_;
-  const Header header_;
+  Header header_;
   schedule::Schedule schedule_;
   schedule::Memory memory_;
   std::vector<Partner> partners_;  // by rank

@@ -20,7 +20,8 @@ Header header_of(const Call& call, std::uint64_t sequence) {
 
 bool same_call(const Header& a, const Header& b) {
   return a.mark == b.mark && a.sequence == b.sequence && a.count == b.count && a.kind == b.kind && a.type == b.type &&
-         a.op == b.op && a.root == b.root && std::strncmp(a.tag, b.tag, kTagBytes) == 0;
+         a.op == b.op && a.root == b.root && a.algorithm == b.algorithm && a.segments == b.segments &&
+         std::strncmp(a.tag, b.tag, kTagBytes) == 0;
 }
 
 std::string what_differs(const Header& a, const Header& b) {
@@ -29,6 +30,7 @@ std::string what_differs(const Header& a, const Header& b) {
   if (a.type != b.type) return "type";
   if (a.op != b.op) return "reduction";
   if (a.root != b.root) return "root";
+  if (a.algorithm != b.algorithm || a.segments != b.segments) return "algorithm (GroupOptions::algorithms, segments)";
   return "tag";
 }
 

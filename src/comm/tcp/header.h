@@ -18,11 +18,11 @@ struct Header {
   OperationKind kind = OperationKind::kBarrier;
   DataType type = DataType::kUint8;
   ReduceOp op = ReduceOp::kSum;
-  std::uint8_t unused = 0;
+  std::uint8_t algorithm = 0;  // its place in schedule::algorithms(kind)
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;
   std::int32_t root = 0;
-  std::uint32_t padding = 0;
+  std::uint32_t segments = 1;
   char tag[kTagBytes] = {};
 };
 static_assert(sizeof(Header) == 80, "the same on every machine");
@@ -31,7 +31,7 @@ Header header_of(const Call& call, std::uint64_t sequence);
 bool same_call(const Header& a, const Header& b);
 std::string what_differs(const Header& a, const Header& b);
 
-// "all_reduce(100 float32, sum) \"step 3\"".
+// As people call it: "all_reduce(100 float32, sum) \"step 3\"".
 std::string describe(const Header& header);
 
 }  // namespace reigen::comm::tcp
