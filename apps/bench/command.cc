@@ -87,7 +87,7 @@ int be_rank(const BenchOptions& options) {
   if (!prints) return 0;  // one rank tells the result: a second failure would end the first while it prints
   print_footer(rows);
   if (json) {
-    const std::string text = to_json(rows, world.backend());
+    const std::string text = to_json(rows, world.backend(), options.algorithm);
     json->write(std::as_bytes(std::span(text)));
     json->commit();
   }
