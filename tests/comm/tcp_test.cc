@@ -92,6 +92,15 @@ TEST(TcpAlgorithms, RanksThatChooseDifferentlyAreToldSo) {
   });
 }
 
+TEST(TcpConnections, LargeMessagesAreDividedAmongThem) {
+  run_ranks({.ranks = 3, .backend = "tcp", .connections = 3}, [](Rank& r) {
+    for (const std::size_t count : {1U, 1000U, 500009U}) {
+      reduce_and_compare(r, count);
+      move_and_compare(r, count);
+    }
+  });
+}
+
 TEST(TcpAlgorithms, OtherBackendsHaveNoChoice) {
   EXPECT_THROW(Communicator({.backend = "self", .algorithms = "all_reduce:ring"}), InvalidArgument);
 }

@@ -205,6 +205,7 @@ Communicator Rank::make_group(const std::string& name) {
                            .backend = usual != nullptr && options_.backend == "auto" ? usual : options_.backend};
   group.algorithms = options_.algorithms;
   group.segments = options_.segments;
+  group.connections = options_.connections;
   group.timeout = options_.timeout;
   group.heartbeat_timeout = options_.heartbeat_timeout;
   group.report_after = options_.report_after;

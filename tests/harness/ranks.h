@@ -30,6 +30,7 @@ struct RankOptions {
   std::string backend = "auto";
   std::string algorithms = {};
   int segments = 0;
+  int connections = 1;
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  // of a collective
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);
   std::chrono::milliseconds report_after = std::chrono::seconds(30);

@@ -53,6 +53,7 @@ struct GroupOptions {
   // how many pieces it cuts what it can cut (0: by size). Must be the same on every rank.
   std::string algorithms = {};
   int segments = 0;
+  int connections = 1;  // backend tcp: sockets between two ranks among which large messages are divided
 };
 
 class Communicator {

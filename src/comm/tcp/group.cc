@@ -22,7 +22,6 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int kConnections = 1;
 constexpr auto kFresh = milliseconds(1);  // what is known of the others: a look costs a system call for each of them
 constexpr auto kFarewellTime = seconds(2);
 constexpr std::size_t kAlignment = 64;
@@ -39,7 +38,7 @@ Group::Group(const GroupOptions& options)
       poll_fd_(REIGEN_SYSCALL(::epoll_create1(EPOLL_CLOEXEC))),
       wake_fd_(REIGEN_SYSCALL(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))) {
   watch(wake_fd_.get(), EPOLLIN);
-  std::vector<Neighbour> neighbours = join(options_, kConnections);
+  std::vector<Neighbour> neighbours = join(options_);
   long here = 0;
   for (int q = 0; q < size(); ++q) {
     Neighbour& neighbour = neighbours[static_cast<std::size_t>(q)];

@@ -35,6 +35,7 @@ struct Announcement {
   std::string secret;
   std::string answer;
   std::uint16_t port = 0;
+  int connections = 1;
   std::vector<InterfaceAddress> addresses;
 };
 
@@ -44,8 +45,8 @@ std::string random_word() {
 }
 
 std::string to_text(const Announcement& a) {
-  std::string text =
-      fmt::format("{} {} {} {} {} {} {}", a.version, a.host, a.pid, a.machine, a.secret, a.answer, a.port);
+  std::string text = fmt::format("{} {} {} {} {} {} {} {}", a.version, a.host, a.pid, a.machine, a.secret, a.answer,
+                                 a.port, a.connections);
   for (const auto& address : a.addresses) text += fmt::format(" {} {}", address.host, address.loopback ? 1 : 0);
   return text;
 }
@@ -53,7 +54,7 @@ std::string to_text(const Announcement& a) {
 Announcement parse(int rank, const std::string& text) {
   Announcement a;
   std::istringstream in(text);
-  in >> a.version >> a.host >> a.pid >> a.machine >> a.secret >> a.answer >> a.port;
+  in >> a.version >> a.host >> a.pid >> a.machine >> a.secret >> a.answer >> a.port >> a.connections;
   if (!in || a.version != kProtocolVersion) {
     throw BackendError(Report{.what = fmt::format("rank {} runs another version of the TCP protocol", rank),
                               .got = fmt::format("version {}", a.version),
@@ -68,9 +69,9 @@ Announcement parse(int rank, const std::string& text) {
 
 class Join {
  public:
-  Join(const GroupOptions& options, int data_connections)
+  explicit Join(const GroupOptions& options)
       : options_(options),
-        connections_(data_connections + 1),
+        connections_(options.connections + 1),
         store_(store::make_prefix_store(options.store, "group/" + options.name)),
         deadline_(Deadline::after(options.join_timeout)) {}
 
@@ -207,6 +208,7 @@ std::vector<Neighbour> Join::run() {
                    .machine = machine_identity(),
                    .secret = random_word(),
                    .answer = random_word(),
+                   .connections = options_.connections,
                    .addresses = interface_addresses(base::environment::tcp_interface())};
   if (store_->add(fmt::format("joined/{}", options_.rank), 1) != 1) {
     throw InvalidArgument(Report{
@@ -225,6 +227,9 @@ std::vector<Neighbour> Join::run() {
     Neighbour& neighbour = neighbours[static_cast<std::size_t>(q)];
     try {
       const Announcement other = parse(q, text);
+      REIGEN_CHECK(other.connections == options_.connections,
+                   "ranks {} and {} of group \"{}\" want different numbers of connections\n  got: {}   expected: {}",
+                   options_.rank, q, options_.name, other.connections, options_.connections);
       neighbour.host = other.host;
       neighbour.pid = other.pid;
       neighbour.here = other.machine == own.machine;
@@ -248,8 +253,6 @@ std::vector<Neighbour> Join::run() {
 
 }  // namespace
 
-std::vector<Neighbour> join(const GroupOptions& options, int data_connections) {
-  return Join(options, data_connections).run();
-}
+std::vector<Neighbour> join(const GroupOptions& options) { return Join(options).run(); }
 
 }  // namespace reigen::comm::tcp

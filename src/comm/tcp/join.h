@@ -24,6 +24,6 @@ struct Neighbour {
 
 // Blocks until all ranks are connected with each other. Throws Timeout naming who did not come, PeerLost for a rank
 // that is stopped, BackendError when ranks do not reach each other, with the addresses that were tried.
-std::vector<Neighbour> join(const GroupOptions& options, int data_connections);
+std::vector<Neighbour> join(const GroupOptions& options);
 
 }  // namespace reigen::comm::tcp
