@@ -345,7 +345,7 @@ TEST(ScheduleCost, OfAllReduce) {
   const auto log = [](int k) { return static_cast<std::size_t>(std::bit_width(power_below(k)) - 1); };
   check_costs(OperationKind::kAllReduce,
               {{"flat", [](int, auto, auto) { return 1; }, [](int k, auto n, auto) { return others(k) * n; }},
-               {"direct", [](int, auto, auto s) { return s + 1; },
+               {"direct", [](int, auto, auto s) { return 2 * s; },
                 [](int k, auto n, auto) { return 2 * others(k) * n / all(k); }},
                {"ring", [](int k, auto, auto s) { return 2 * others(k) * s; },
                 [](int k, auto n, auto) { return 2 * others(k) * n / all(k); }},

@@ -17,6 +17,7 @@ using comm::schedule::Transfer;
 
 struct Message {
   std::vector<std::byte> data;
+  const std::byte* from;  // of an eager schedule, whose messages may leave as late as the receiver wants them
   std::size_t arrives;
 };
 
@@ -51,8 +52,9 @@ class Simulation {
  private:
   struct State {
     std::size_t step = 0;
-    bool sent = false;
+    std::size_t sent_steps = 0;
     std::size_t clock = 0;
+    std::size_t line_free = 0;  // when what was sent before has left
     std::vector<std::byte> scratch;
     Memory memory;
     Count count;
@@ -86,21 +88,32 @@ class Simulation {
     }
   }
 
+  // As early as they may leave: a schedule must be right however far a rank runs ahead.
+  void send_ahead(std::size_t r) {
+    State& state = state_[r];
+    const auto& schedule = ranks_[r].schedule;
+    for (; state.sent_steps < schedule.steps.size(); ++state.sent_steps) {
+      const Step& step = schedule.steps[state.sent_steps];
+      const bool ready =
+          std::all_of(step.sends.begin(), step.sends.end(), [&](const Transfer& t) { return t.after <= state.step; });
+      if (state.sent_steps > state.step && !(schedule.eager && ready)) return;
+      check_apart(step, state.memory);
+      for (const Transfer& t : step.sends) {
+        const std::byte* from = state.memory.read(t.range);
+        messages_[{static_cast<int>(r), t.peer}].push_back(
+            {{from, from + t.range.count * element_}, from, std::max(state.clock, state.line_free) + 1});
+        state.count.sent += t.range.count;
+      }
+      if (!step.sends.empty()) state.line_free = std::max(state.clock, state.line_free) + 1;
+    }
+  }
+
   bool advance(std::size_t r) {
     State& state = state_[r];
     if (state.step == ranks_[r].schedule.steps.size()) return false;
     const Step& step = ranks_[r].schedule.steps[state.step];
     const int own = static_cast<int>(r);
-    if (!state.sent) {
-      check_apart(step, state.memory);
-      for (const Transfer& t : step.sends) {
-        const std::byte* from = state.memory.read(t.range);
-        messages_[{own, t.peer}].push_back({{from, from + t.range.count * element_}, state.clock + 1});
-        state.count.sent += t.range.count;
-      }
-      state.sent = true;
-      if (!step.sends.empty() || !step.receives.empty()) state.count.steps += 1;
-    }
+    send_ahead(r);
     std::map<int, std::size_t> wanted;
     for (const Transfer& t : step.receives) wanted[t.peer] += 1;
     for (const auto& [peer, count] : wanted) {
@@ -110,7 +123,8 @@ class Simulation {
     for (const Transfer& t : step.receives) {
       auto& queue = messages_[{t.peer, own}];
       EXPECT_EQ(queue.front().data.size(), t.range.count * element_);
-      std::memcpy(state.memory.write(t.range), queue.front().data.data(),
+      const bool eager = ranks_[static_cast<std::size_t>(t.peer)].schedule.eager;
+      std::memcpy(state.memory.write(t.range), eager ? queue.front().from : queue.front().data.data(),
                   std::min(queue.front().data.size(), t.range.count * element_));
       end = std::max(end, queue.front().arrives);
       queue.pop_front();
@@ -120,8 +134,8 @@ class Simulation {
       comm::schedule::run(local, state.memory, type_, op_, static_cast<int>(ranks_.size()));
     }
     state.clock = end;
+    if (!step.sends.empty() || !step.receives.empty()) state.count.steps += 1;
     state.step += 1;
-    state.sent = false;
     return true;
   }
 

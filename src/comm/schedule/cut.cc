@@ -29,8 +29,8 @@ Range piece(const Range& range, std::size_t index, std::size_t pieces) {
 
 std::size_t piece_count(std::size_t count, std::size_t pieces) { return (count + pieces - 1) / pieces; }
 
-void add(std::vector<Transfer>& transfers, int peer, const Range& range) {
-  if (range.count > 0) transfers.push_back({peer, range});
+void add(std::vector<Transfer>& transfers, int peer, const Range& range, std::size_t after) {
+  if (range.count > 0) transfers.push_back({peer, range, after});
 }
 
 void add(Schedule& schedule, Step step) {

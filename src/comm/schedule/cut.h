@@ -35,7 +35,7 @@ Range piece(const Range& range, std::size_t index, std::size_t pieces);
 std::size_t piece_count(std::size_t count, std::size_t pieces);
 
 // Appends a transfer if it moves anything.
-void add(std::vector<Transfer>& transfers, int peer, const Range& range);
+void add(std::vector<Transfer>& transfers, int peer, const Range& range, std::size_t after = 0);
 
 // Appends a step if it does anything.
 void add(Schedule& schedule, Step step);

@@ -1,9 +1,13 @@
+#include <algorithm>
+
 #include "comm/schedule/algorithms.h"
 #include "comm/schedule/cut.h"
 
 namespace reigen::comm::schedule {
 
 namespace {
+
+constexpr std::size_t kLag = 4;  // pieces: with those of the other side, what the buffers of a connection hold
 
 // Sends piece k of everybody's block to its owner, receives piece k of the own block from everybody, adds in rank
 // order.
@@ -34,29 +38,33 @@ std::size_t scratch_of(const Problem& p, const Blocks& blocks) {
 
 }  // namespace
 
+// Eager: what is written over an input is the sum to which that input has gone. Sums leave some pieces after they are
+// ready, so that inputs, which wait for nothing, can go ahead of them.
 Schedule direct_all_reduce(const Problem& p) {
   const Blocks blocks(p.counts);
-  Schedule schedule{.scratch = scratch_of(p, blocks)};
+  Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
   const Range own = blocks.at(Buffer::kOutput, p.rank);
-  for (std::size_t k = 0; k <= p.segments; ++k) {
+  const std::size_t lag = std::min(kLag, p.segments);
+  std::vector<std::size_t> ready(p.segments);  // steps that must be complete for a piece of the own sum
+  for (std::size_t k = 0; k < p.segments + lag; ++k) {
     Step step;
-    if (k > 0) {
-      for (int i = 1; i < p.size; ++i) {
-        const int to = (p.rank + i) % p.size;
-        const int from = (p.rank - i + p.size) % p.size;
-        add(step.sends, to, piece(own, k - 1, p.segments));
-        add(step.receives, from, piece(blocks.at(Buffer::kOutput, from), k - 1, p.segments));
-      }
-    }
     if (k < p.segments) exchange_piece(p, blocks, k, piece(own, k, p.segments), step);
+    for (int i = 1; k >= lag && i < p.size; ++i) {
+      const int to = (p.rank + i) % p.size;
+      const int from = (p.rank - i + p.size) % p.size;
+      add(step.sends, to, piece(own, k - lag, p.segments), ready[k - lag]);
+      add(step.receives, from, piece(blocks.at(Buffer::kOutput, from), k - lag, p.segments));
+    }
     add(schedule, std::move(step));
+    if (k < p.segments) ready[k] = schedule.steps.size();
   }
   return schedule;
 }
 
 Schedule direct_reduce_scatter(const Problem& p) {
   const Blocks blocks(p.counts);
-  Schedule schedule{.scratch = scratch_of(p, blocks)};
+  // In place the own block is written, which nobody is sent.
+  Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
   for (std::size_t k = 0; k < p.segments; ++k) {
     Step step;
     exchange_piece(p, blocks, k, piece({Buffer::kOutput, 0, blocks.count(p.rank)}, k, p.segments), step);
@@ -65,7 +73,7 @@ Schedule direct_reduce_scatter(const Problem& p) {
   return schedule;
 }
 
-// As direct_all_reduce, but what is ready goes to the root alone. Others have no output: their sums wait in two pieces
+// Every piece goes on to the root when it is ready. Others have no output: their sums wait in two pieces
 // of scratch, one that is sent and one that is written.
 Schedule direct_reduce(const Problem& p) {
   const Blocks blocks(p.counts);

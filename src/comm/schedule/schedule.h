@@ -27,6 +27,7 @@ struct Range {
 struct Transfer {
   int peer = 0;
   Range range;
+  std::size_t after = 0;  // a send of an eager schedule may leave when so many steps are complete
 };
 
 struct Local {
@@ -48,6 +49,9 @@ struct Step {
 
 struct Schedule {
   std::size_t scratch = 0;  // elements
+  // Sends may leave before their step, in their order, and no step waits for its own: nothing is written over a range
+  // before whoever receives it has it. A rank that gets its turn on a busy machine then does as much as it can.
+  bool eager = false;
   std::vector<Step> steps = {};
 };
 

@@ -78,18 +78,29 @@ bool Collective::try_post() {
   return true;
 }
 
-void Collective::begin_step() {
-  unexpected_ = 0;
-  if (is_over()) return;
-  for (const auto& transfer : schedule_.steps[step_].sends) {
-    auto& streams = group_.streams(transfer.peer);
-    const bool small = transfer.range.count * memory_.element < kStripeBytes * streams.size();
-    const std::size_t stripes = small ? 1 : streams.size();
-    for (std::size_t i = 0; i < stripes; ++i) {
-      const auto part = schedule::piece(transfer.range, i, stripes);
-      streams[i].send(memory_.read(part), part.count * memory_.element);
+// Queues the sends of this step, and of an eager schedule those of later steps that wait for nothing more.
+void Collective::send_ahead() {
+  for (; sent_steps_ < schedule_.steps.size(); ++sent_steps_) {
+    const auto& sends = schedule_.steps[sent_steps_].sends;
+    const bool ready = sent_steps_ <= step_ ||
+                       (schedule_.eager && std::all_of(sends.begin(), sends.end(),
+                                                       [this](const auto& send) { return send.after <= step_; }));
+    if (!ready) return;
+    for (const auto& transfer : sends) {
+      auto& streams = group_.streams(transfer.peer);
+      const std::size_t stripes = stripes_of(transfer, streams.size());
+      for (std::size_t i = 0; i < stripes; ++i) {
+        const auto part = schedule::piece(transfer.range, i, stripes);
+        streams[i].send(memory_.read(part), part.count * memory_.element);
+      }
     }
   }
+}
+
+void Collective::begin_step() {
+  unexpected_ = 0;
+  send_ahead();
+  if (is_over()) return;
   for (int q = 0; q < group_.size(); ++q) {
     if (partners_[static_cast<std::size_t>(q)].verified) expect_from(q);
   }
@@ -98,13 +109,17 @@ void Collective::begin_step() {
   }
 }
 
+// Over how many connections a transfer is divided: the same on both sides.
+std::size_t Collective::stripes_of(const schedule::Transfer& transfer, std::size_t connections) const {
+  return transfer.range.count * memory_.element < kStripeBytes * connections ? 1 : connections;
+}
+
 // Queues what this step receives from a rank.
 void Collective::expect_from(int rank) {
   for (const auto& transfer : schedule_.steps[step_].receives) {
     if (transfer.peer != rank) continue;
     auto& streams = group_.streams(rank);
-    const bool small = transfer.range.count * memory_.element < kStripeBytes * streams.size();
-    const std::size_t stripes = small ? 1 : streams.size();
+    const std::size_t stripes = stripes_of(transfer, streams.size());
     for (std::size_t i = 0; i < stripes; ++i) {
       const auto part = schedule::piece(transfer.range, i, stripes);
       streams[i].receive(memory_.write(part), part.count * memory_.element);
@@ -146,10 +161,11 @@ bool Collective::move_data(int rank) {
 
 bool Collective::step_is_complete() const {
   if (unexpected_ > 0) return false;
+  const bool waits_for_sends = !schedule_.eager || is_over();
   for (int q = 0; q < group_.size(); ++q) {
     const bool verified = partners_[static_cast<std::size_t>(q)].verified;
     for (const Stream& stream : group_.streams(q)) {
-      if (!stream.sends_done() || (verified && !stream.receives_done())) return false;
+      if ((waits_for_sends && !stream.sends_done()) || (verified && !stream.receives_done())) return false;
     }
   }
   return true;

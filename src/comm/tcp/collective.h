@@ -36,7 +36,9 @@ class Collective : public Operation {
   const schedule::Algorithm& choose(schedule::Problem& problem);
   void plan();
   void begin_step();
+  void send_ahead();
   void expect_from(int rank);
+  std::size_t stripes_of(const schedule::Transfer& transfer, std::size_t connections) const;
   void read_header(int rank);
   bool move_data(int rank);
   bool step_is_complete() const;
@@ -54,6 +56,7 @@ class Collective : public Operation {
   schedule::Memory memory_;
   std::vector<Partner> partners_;  // by rank
   std::size_t step_ = 0;
+  std::size_t sent_steps_ = 0;  // steps whose sends are queued
   std::size_t unexpected_ = 0;  // receives of this step from ranks whose header has not come
   bool posted_ = false;
   std::optional<Deadline::Clock::time_point> differs_since_;
