@@ -69,7 +69,9 @@ std::vector<std::string> describe_ranks(Communicator& world) {
 }
 
 int be_rank(const BenchOptions& options) {
-  Communicator world = init({.backend = options.backend});
+  const std::string algorithm =
+      options.algorithm.empty() ? "" : traits_of(options.operation).name + (":" + options.algorithm);
+  Communicator world = init({.backend = options.backend, .algorithms = algorithm, .segments = options.segments});
   const bool prints = world.rank() == 0;
   std::optional<format::AtomicFile> json;  // before the work: a folder that is not there should not cost a run
   if (prints && !options.json.empty()) json.emplace(options.json);
@@ -85,7 +87,7 @@ int be_rank(const BenchOptions& options) {
   if (!prints) return 0;  // one rank tells the result: a second failure would end the first while it prints
   print_footer(rows);
   if (json) {
-    const std::string text = to_json(rows, world.backend());
+    const std::string text = to_json(rows, world.backend(), options.algorithm);
     json->write(std::as_bytes(std::span(text)));
     json->commit();
   }

@@ -37,9 +37,10 @@ constexpr std::array kTypes = {
 constexpr std::array kOps = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, ReduceOp::kMin,
                              ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
 
-const std::vector<std::string> kFlags = {
-    "-n",        "-b",      "-e",     "-f",         "-d",     "-o",        "-r",       "--iters", "--warmup", "--json",
-    "--backend", "--check", "--cold", "--in-place", "--help", "--foreign", "--shared", "--late",  "-h"};
+const std::vector<std::string> kFlags = {"-n",          "-b",         "-e",       "-f",        "-d",        "-o",
+                                         "-r",          "--iters",    "--warmup", "--json",    "--backend", "--check",
+                                         "--cold",      "--in-place", "--help",   "--foreign", "--shared",  "--late",
+                                         "--algorithm", "--segments", "-h"};
 
 struct Words {
   std::string operation;
@@ -81,7 +82,12 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
       ->type_name("K");
   app.add_option("--warmup", options.warmup, "iterations before (default 5)")->type_name("K");
   app.add_option("--json", options.json, "write the rows to FILE too")->type_name("FILE");
-  app.add_option("--backend", options.backend, "auto, self, shared_memory, mpi, nccl (default auto)")->type_name("B");
+  app.add_option("--backend", options.backend, "auto, self, shared_memory, tcp, mpi, nccl (default auto)")
+      ->type_name("B");
+  app.add_option("--algorithm", options.algorithm, "backend tcp: ring, tree, ... (default: by size)")->type_name("A");
+  app.add_option("--segments", options.segments,
+                 "backend tcp: pieces that travel one after the other (default: by size)")
+      ->type_name("S");
   app.add_flag("--foreign", options.foreign, "memory of the process, not of the communicator");
   app.add_flag("--check", options.check, "compare every element once, before timing");
   app.add_flag("--in-place", options.in_place, "input and output are the same memory");
@@ -177,6 +183,11 @@ void check_counts(const BenchOptions& options, bool iterations_given) {
     refuse({.what = "--warmup is out of range",
             .got = fmt::format("--warmup {}", options.warmup),
             .expected = "0 or more"});
+  }
+  if (options.segments < 0) {
+    refuse({.what = "--segments is out of range",
+            .got = fmt::format("--segments {}", options.segments),
+            .expected = "at least 1, or 0: by size"});
   }
   if (options.late_ms < 0 || options.late_ms > 60000) {
     refuse({.what = "--late is out of range",

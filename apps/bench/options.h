@@ -24,6 +24,8 @@ struct BenchOptions {
   int warmup = 5;
   std::string json;
   std::string backend = "auto";
+  std::string algorithm;  // empty: the usual one
+  int segments = 0;       // 0: by size
   bool foreign = false;
   bool check = false;
   bool cold = false;

@@ -25,6 +25,6 @@ void print_header(const Communicator& world, const BenchOptions& options, const 
 void print_row(const Row& row);
 void print_footer(const std::vector<Row>& rows);
 
-std::string to_json(const std::vector<Row>& rows, const std::string& backend);
+std::string to_json(const std::vector<Row>& rows, const std::string& backend, const std::string& algorithm);
 
 }  // namespace reigen::apps::bench

@@ -7,6 +7,7 @@
 #include "comm/nccl/nccl_backend.h"
 #include "comm/self/self_backend.h"
 #include "comm/shared_memory/shared_memory_backend.h"
+#include "comm/tcp/tcp_backend.h"
 
 namespace reigen::comm {
 
@@ -37,6 +38,7 @@ void require_plain(const Call& call, const std::string& backend) {
 const std::vector<BackendEntry>& backends() {
   static const std::vector<BackendEntry> kBackends = {
       {"shared_memory", &shared_memory::make_backend},
+      {"tcp", &tcp::make_backend},
       {"mpi", &mpi::make_backend},
       {"nccl", &nccl::make_backend},
   };

@@ -31,6 +31,11 @@ void check_options(const GroupOptions& o) {
   if (o.backend != self::backend_name()) find_backend(o.backend);
   REIGEN_CHECK(o.backend != self::backend_name() || o.size == 1,
                "the backend \"self\" is for a group of one\n  got: size {}", o.size);
+  REIGEN_CHECK(o.connections >= 1 && o.connections <= 64,
+               "connections out of range\n  got: {}   expected: 1 to 64 for each pair of ranks", o.connections);
+  REIGEN_CHECK(o.segments >= 0, "segments out of range\n  got: {}   expected: 1 or more, or 0: by size", o.segments);
+  REIGEN_CHECK(o.backend == "tcp" || (o.algorithms.empty() && o.segments == 0),
+               "only the backend \"tcp\" has a choice of algorithms and segments\n  got: backend \"{}\"", o.backend);
   REIGEN_CHECK(is_alone(o) || o.store != nullptr, "a group of {} ranks needs a store to find each other", o.size);
 }
 

@@ -55,6 +55,8 @@ Communicator init(const InitOptions& options) {
   const launch::Environment environment = launch::detect_environment();
   comm::GroupOptions group{
       .rank = environment.rank, .size = environment.world_size, .name = options.name, .backend = options.backend};
+  group.algorithms = options.algorithms;
+  group.segments = options.segments;
   group.timeout = timeout_of(options);
   group.join_timeout = kJoinTimeout;
   group.recorder = comm::open_recorder(environment.rank, environment.world_size, environment.job, inherited_record());

@@ -75,6 +75,8 @@ void run_threads(int ranks, const RankFunction& function, const InitOptions& opt
     try {
       comm::GroupOptions group{
           .rank = rank, .size = ranks, .store = store, .name = options.name, .backend = options.backend};
+      group.algorithms = options.algorithms;
+      group.segments = options.segments;
       if (options.timeout.count() > 0) group.timeout = options.timeout;
       Communicator world(group);
       try {

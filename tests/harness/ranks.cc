@@ -24,6 +24,7 @@ namespace {
 constexpr const char* kRankVariable = "REIGEN_TEST_RANK";
 constexpr const char* kCallVariable = "REIGEN_TEST_CALL";
 constexpr const char* kPortVariable = "REIGEN_TEST_PORT";
+constexpr const char* kBackendVariable = "REIGEN_TEST_BACKEND";  // what "auto" means
 constexpr const char* kJob = "reigen-test";
 
 // Which call of run_ranks inside the running test this is.
@@ -241,8 +242,15 @@ Communicator& Rank::world() {
 }
 
 Communicator Rank::make_group(const std::string& name) {
-  comm::GroupOptions group{
-      .rank = rank_, .size = options_.ranks, .store = store_, .name = name, .backend = options_.backend};
+  const char* usual = std::getenv(kBackendVariable);
+  comm::GroupOptions group{.rank = rank_,
+                           .size = options_.ranks,
+                           .store = store_,
+                           .name = name,
+                           .backend = usual != nullptr && options_.backend == "auto" ? usual : options_.backend};
+  group.algorithms = options_.algorithms;
+  group.segments = options_.segments;
+  group.connections = options_.connections;
   group.timeout = options_.timeout;
   group.heartbeat_timeout = options_.heartbeat_timeout;
   group.report_after = options_.report_after;

@@ -28,6 +28,9 @@ struct RankOptions {
   RankKind kind = RankKind::kThreads;
   Fault fault = {};
   std::string backend = "auto";
+  std::string algorithms = {};
+  int segments = 0;
+  int connections = 1;
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  // of a collective
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);
   std::chrono::milliseconds report_after = std::chrono::seconds(30);

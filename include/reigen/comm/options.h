@@ -32,11 +32,16 @@ struct GroupOptions {
   int size = 1;
   std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one (but for backend shared_memory)
   std::string name = "world";                     // in messages, and the store prefix: two groups need two names
-  std::string backend = "auto";                   // auto, self, shared_memory, mpi, nccl, mpi, nccl
+  std::string backend = "auto";                   // auto, self, shared_memory, tcp, mpi, nccl, mpi, nccl
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);  // for all ranks to come
   std::chrono::milliseconds report_after = std::chrono::seconds(30);  // a live rank keeps the others waiting: say so
   std::chrono::milliseconds timeout = std::chrono::minutes(10);       // ... and end it
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // no sign of life: stopped or unreachable
+  // Backend tcp: which algorithm runs what, e.g. "all_reduce:ring,broadcast:ring@>1M" (docs/algorithms.md), and into
+  // how many pieces it cuts what it can cut (0: by size). Must be the same on every rank.
+  std::string algorithms = {};
+  int segments = 0;
+  int connections = 1;  // backend tcp: sockets between two ranks among which large messages are divided
   std::shared_ptr<flight::Recorder> recorder = nullptr;  // of this rank's operations; null: the group has its own
 };
 

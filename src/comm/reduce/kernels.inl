@@ -262,15 +262,16 @@ void run_pass(const Pass& pass, Finish finish) {
 template <typename Element>
 void run_average(const Pass& pass) {
   using A = typename Element::Accumulator;
+  const int divisor = pass.divisor != 0 ? pass.divisor : pass.input_count;
   if constexpr (IsFloat<A>::value) {
-    const A ranks = static_cast<A>(pass.input_count);
-    if ((pass.input_count & (pass.input_count - 1)) == 0) {
+    const A ranks = static_cast<A>(divisor);
+    if ((divisor & (divisor - 1)) == 0) {
       run_pass<Element, Sum>(pass, Scale<A>{A(1) / ranks});  // exact: a power of two
     } else {
       run_pass<Element, Sum>(pass, Divide<A>{ranks});
     }
   } else {
-    run_pass<Element, Sum>(pass, DivideInteger<A>{pass.input_count});
+    run_pass<Element, Sum>(pass, DivideInteger<A>{divisor});
   }
 }
 

@@ -23,6 +23,7 @@ struct Pass {
   const double* factors = nullptr;  // one for each input, which is multiplied by it; for sums of floats only
   // Writes past the caches: better when inputs and outputs are other memory and more than the caches hold together.
   bool streaming = false;
+  int divisor = 0;  // of an average whose inputs are sums already; 0: the number of inputs
 };
 
 void run(const Pass& pass);

@@ -1,0 +1,43 @@
+// Arrays cut into blocks and blocks into pieces.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "comm/schedule/schedule.h"
+
+namespace reigen::comm::schedule {
+
+// `count` elements in `parts` parts that differ by one at most, the longer ones first.
+std::vector<std::size_t> even_cut(std::size_t count, std::size_t parts);
+
+// Blocks that lie one behind the other in a buffer.
+class Blocks {
+ public:
+  explicit Blocks(const std::vector<std::size_t>& counts);
+
+  int size() const { return static_cast<int>(begins_.size()) - 1; }
+  std::size_t total() const { return begins_.back(); }
+  std::size_t count(int block) const { return begin(block + 1) - begin(block); }
+  std::size_t begin(int block) const { return begins_[static_cast<std::size_t>(block)]; }
+  std::size_t largest() const;
+  Range at(Buffer buffer, int block) const { return {buffer, begin(block), count(block)}; }
+  Range span(Buffer buffer, int first, int end) const { return {buffer, begin(first), begin(end) - begin(first)}; }
+
+ private:
+  std::vector<std::size_t> begins_;
+};
+
+// The index-th of `pieces` pieces of a range, as even_cut cuts it.
+Range piece(const Range& range, std::size_t index, std::size_t pieces);
+
+// Elements of the largest piece.
+std::size_t piece_count(std::size_t count, std::size_t pieces);
+
+// Appends a transfer if it moves anything.
+void add(std::vector<Transfer>& transfers, int peer, const Range& range, std::size_t after = 0);
+
+// Appends a step if it does anything.
+void add(Schedule& schedule, Step step);
+
+}  // namespace reigen::comm::schedule

@@ -1,0 +1,101 @@
+#include <algorithm>
+
+#include "comm/schedule/algorithms.h"
+#include "comm/schedule/cut.h"
+
+namespace reigen::comm::schedule {
+
+namespace {
+
+constexpr std::size_t kLag = 4;  // pieces: with those of the other side, what the buffers of a connection hold
+
+// Sends piece k of everybody's block to its owner, receives piece k of the own block from everybody, adds in rank
+// order.
+void exchange_piece(const Problem& p, const Blocks& blocks, std::size_t k, const Range& result, Step& step) {
+  const std::size_t slot_count = piece_count(blocks.count(p.rank), p.segments);
+  const Range own = piece(blocks.at(Buffer::kInput, p.rank), k, p.segments);
+  for (int i = 1; i < p.size; ++i) {
+    const int to = (p.rank + i) % p.size;
+    add(step.sends, to, piece(blocks.at(Buffer::kInput, to), k, p.segments));
+  }
+  Local sum{Local::Kind::kFinish, result};
+  std::size_t slot = 0;
+  for (int q = 0; q < p.size; ++q) {
+    if (q == p.rank) {
+      sum.from.push_back(own);
+      continue;
+    }
+    const Range arrived{Buffer::kScratch, slot++ * slot_count, own.count};
+    add(step.receives, q, arrived);
+    sum.from.push_back(arrived);
+  }
+  if (own.count > 0) step.locals.push_back(std::move(sum));
+}
+
+std::size_t scratch_of(const Problem& p, const Blocks& blocks) {
+  return piece_count(blocks.count(p.rank), p.segments) * static_cast<std::size_t>(p.size - 1);
+}
+
+}  // namespace
+
+// Eager: what is written over an input is the sum to which that input has gone. Sums leave some pieces after they are
+// ready, so that inputs, which wait for nothing, can go ahead of them.
+Schedule direct_all_reduce(const Problem& p) {
+  const Blocks blocks(p.counts);
+  Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
+  const Range own = blocks.at(Buffer::kOutput, p.rank);
+  const std::size_t lag = std::min(kLag, p.segments);
+  std::vector<std::size_t> ready(p.segments);  // steps that must be complete for a piece of the own sum
+  for (std::size_t k = 0; k < p.segments + lag; ++k) {
+    Step step;
+    if (k < p.segments) exchange_piece(p, blocks, k, piece(own, k, p.segments), step);
+    for (int i = 1; k >= lag && i < p.size; ++i) {
+      const int to = (p.rank + i) % p.size;
+      const int from = (p.rank - i + p.size) % p.size;
+      add(step.sends, to, piece(own, k - lag, p.segments), ready[k - lag]);
+      add(step.receives, from, piece(blocks.at(Buffer::kOutput, from), k - lag, p.segments));
+    }
+    add(schedule, std::move(step));
+    if (k < p.segments) ready[k] = schedule.steps.size();
+  }
+  return schedule;
+}
+
+Schedule direct_reduce_scatter(const Problem& p) {
+  const Blocks blocks(p.counts);
+  // In place the own block is written, which nobody is sent.
+  Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
+  for (std::size_t k = 0; k < p.segments; ++k) {
+    Step step;
+    exchange_piece(p, blocks, k, piece({Buffer::kOutput, 0, blocks.count(p.rank)}, k, p.segments), step);
+    add(schedule, std::move(step));
+  }
+  return schedule;
+}
+
+// Every piece goes on to the root when it is ready. Others have no output: their sums wait in two pieces
+// of scratch, one that is sent and one that is written.
+Schedule direct_reduce(const Problem& p) {
+  const Blocks blocks(p.counts);
+  const std::size_t ready_at = scratch_of(p, blocks);
+  const std::size_t ready_count = piece_count(blocks.count(p.rank), p.segments);
+  const bool is_root = p.rank == p.root;
+  Schedule schedule{.scratch = ready_at + (is_root ? 0 : 2 * ready_count)};
+  const Range own = blocks.at(Buffer::kOutput, p.rank);
+  const auto ready = [&](std::size_t k) {
+    const Range part = piece(own, k, p.segments);
+    return is_root ? part : Range{Buffer::kScratch, ready_at + k % 2 * ready_count, part.count};
+  };
+  for (std::size_t k = 0; k <= p.segments; ++k) {
+    Step step;
+    if (k > 0 && !is_root) add(step.sends, p.root, ready(k - 1));
+    for (int q = 0; k > 0 && is_root && q < p.size; ++q) {
+      if (q != p.rank) add(step.receives, q, piece(blocks.at(Buffer::kOutput, q), k - 1, p.segments));
+    }
+    if (k < p.segments) exchange_piece(p, blocks, k, ready(k), step);
+    add(schedule, std::move(step));
+  }
+  return schedule;
+}
+
+}  // namespace reigen::comm::schedule

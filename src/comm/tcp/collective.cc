@@ -1,0 +1,243 @@
+#include "comm/tcp/collective.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "comm/schedule/cut.h"
+
+namespace reigen::comm::tcp {
+
+namespace {
+
+// A piece of this size is still in the second-level cache when it is added.
+constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+// Ranks that called something else are named together if they come within this time.
+constexpr auto kMismatchGrace = std::chrono::milliseconds(100);
+// Transfers below this size take one connection.
+constexpr std::size_t kStripeBytes = std::size_t{64} << 10;
+
+}  // namespace
+
+Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
+    : group_(group),
+      call_(call),
+      sequence_(sequence),
+      header_(header_of(call, sequence)),
+      partners_(static_cast<std::size_t>(group.size())) {
+  partners_[static_cast<std::size_t>(group.rank())].verified = true;
+}
+
+std::string Collective::describe() const {
+  return fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call_.kind), group_.rank(), group_.size(),
+                     group_.options().name, sequence_, tcp::describe(header_));
+}
+
+// The algorithm and its pieces are part of the call: ranks that choose differently would misread each other.
+const schedule::Algorithm& Collective::choose(schedule::Problem& problem) {
+  const std::size_t element = size_of(call_.type);
+  std::size_t bytes = 0;
+  for (const std::size_t count : problem.counts) bytes += count * element;
+  const schedule::Algorithm& algorithm = group_.algorithms().choose(call_.kind, bytes, group_.size());
+  const int wanted = group_.options().segments;
+  problem.segments =
+      wanted > 0 ? static_cast<std::size_t>(wanted) : schedule::segments_for(algorithm, problem, element, kPieceBytes);
+  header_.algorithm = static_cast<std::uint8_t>(&algorithm - schedule::algorithms(call_.kind).data());
+  header_.segments = static_cast<std::uint32_t>(problem.segments);
+  partners_[static_cast<std::size_t>(group_.rank())].header = header_;
+  return algorithm;
+}
+
+void Collective::plan() {
+  schedule::Problem problem = schedule::problem_of(call_, group_.rank(), group_.size());
+  const schedule::Algorithm& algorithm = choose(problem);
+  const std::size_t element = size_of(call_.type);
+  schedule_ = algorithm.make(problem);
+  for (std::size_t i = 0; i < schedule_.steps.size(); ++i) {
+    for (const auto& t : schedule_.steps[i].sends) partners_[static_cast<std::size_t>(t.peer)].last_step = i + 1;
+    for (const auto& t : schedule_.steps[i].receives) partners_[static_cast<std::size_t>(t.peer)].last_step = i + 1;
+  }
+  memory_ = {static_cast<const std::byte*>(call_.input), static_cast<std::byte*>(call_.output),
+             group_.scratch(schedule_.scratch * element), element};
+}
+
+bool Collective::try_post() {
+  if (group_.completed() != sequence_) return false;
+  group_.throw_if_ended(sequence_);
+  plan();
+  posted_ = true;
+  for (int q = 0; q < group_.size(); ++q) {
+    if (q == group_.rank()) continue;
+    Stream& stream = group_.streams(q).front();
+    stream.send(&header_, sizeof(header_));
+    stream.receive(&partners_[static_cast<std::size_t>(q)].header, sizeof(Header));
+  }
+  begin_step();
+  for (int i = 1; i < group_.size(); ++i) {
+    for (Stream& stream : group_.streams((group_.rank() + i) % group_.size())) stream.push();
+  }
+  return true;
+}
+
+// Queues the sends of this step, and of an eager schedule those of later steps that wait for nothing more.
+void Collective::send_ahead() {
+  for (; sent_steps_ < schedule_.steps.size(); ++sent_steps_) {
+    const auto& sends = schedule_.steps[sent_steps_].sends;
+    const bool ready = sent_steps_ <= step_ ||
+                       (schedule_.eager && std::all_of(sends.begin(), sends.end(),
+                                                       [this](const auto& send) { return send.after <= step_; }));
+    if (!ready) return;
+    for (const auto& transfer : sends) {
+      auto& streams = group_.streams(transfer.peer);
+      const std::size_t stripes = stripes_of(transfer, streams.size());
+      for (std::size_t i = 0; i < stripes; ++i) {
+        const auto part = schedule::piece(transfer.range, i, stripes);
+        streams[i].send(memory_.read(part), part.count * memory_.element);
+      }
+    }
+  }
+}
+
+void Collective::begin_step() {
+  unexpected_ = 0;
+  send_ahead();
+  if (is_over()) return;
+  for (int q = 0; q < group_.size(); ++q) {
+    if (partners_[static_cast<std::size_t>(q)].verified) expect_from(q);
+  }
+  for (const auto& transfer : schedule_.steps[step_].receives) {
+    if (!partners_[static_cast<std::size_t>(transfer.peer)].verified) unexpected_ += 1;
+  }
+}
+
+// Over how many connections a transfer is divided: the same on both sides.
+std::size_t Collective::stripes_of(const schedule::Transfer& transfer, std::size_t connections) const {
+  return transfer.range.count * memory_.element < kStripeBytes * connections ? 1 : connections;
+}
+
+// Queues what this step receives from a rank.
+void Collective::expect_from(int rank) {
+  for (const auto& transfer : schedule_.steps[step_].receives) {
+    if (transfer.peer != rank) continue;
+    auto& streams = group_.streams(rank);
+    const std::size_t stripes = stripes_of(transfer, streams.size());
+    for (std::size_t i = 0; i < stripes; ++i) {
+      const auto part = schedule::piece(transfer.range, i, stripes);
+      streams[i].receive(memory_.write(part), part.count * memory_.element);
+    }
+  }
+}
+
+// The header of a rank is here.
+void Collective::read_header(int rank) {
+  Partner& partner = partners_[static_cast<std::size_t>(rank)];
+  group_.note_call(rank, partner.header);
+  if (!same_call(header_, partner.header)) {
+    partner.differs = true;
+    if (!differs_since_) differs_since_ = Deadline::Clock::now();
+    return;
+  }
+  partner.verified = true;
+  if (is_over()) return;
+  for (const auto& transfer : schedule_.steps[step_].receives) {
+    if (transfer.peer == rank) unexpected_ -= 1;
+  }
+  expect_from(rank);
+}
+
+bool Collective::move_data(int rank) {
+  Partner& partner = partners_[static_cast<std::size_t>(rank)];
+  bool moved = false;
+  for (Stream& stream : group_.streams(rank)) {
+    moved |= stream.push();
+    if (partner.differs || (!partner.verified && &stream != &group_.streams(rank).front())) continue;
+    moved |= stream.pull();
+  }
+  if (!partner.verified && !partner.differs && group_.streams(rank).front().receives_done()) {
+    read_header(rank);
+    moved = true;
+  }
+  return moved;
+}
+
+bool Collective::step_is_complete() const {
+  if (unexpected_ > 0) return false;
+  const bool waits_for_sends = !schedule_.eager || is_over();
+  for (int q = 0; q < group_.size(); ++q) {
+    const bool verified = partners_[static_cast<std::size_t>(q)].verified;
+    for (const Stream& stream : group_.streams(q)) {
+      if ((waits_for_sends && !stream.sends_done()) || (verified && !stream.receives_done())) return false;
+    }
+  }
+  return true;
+}
+
+bool Collective::has_every_header() const {
+  return std::all_of(partners_.begin(), partners_.end(), [](const Partner& p) { return p.verified || p.differs; });
+}
+
+// Names the lowest rank that is here and the first that differs from it: the same on every rank once all are here.
+void Collective::throw_mismatch() const {
+  int first = -1;
+  for (int q = 0; q < group_.size(); ++q) {
+    const Partner& partner = partners_[static_cast<std::size_t>(q)];
+    if (!partner.verified && !partner.differs) continue;
+    if (first < 0) first = q;
+    const Header& a = partners_[static_cast<std::size_t>(first)].header;
+    const Header& b = partner.header;
+    if (same_call(a, b)) continue;
+    throw CollectiveMismatch(to_string(
+        Report{.what = fmt::format("[{}] group \"{}\" call #{}: ranks {} and {} differ in the {}", name_of(a.kind),
+                                   group_.options().name, sequence_, first, q, what_differs(a, b)),
+               .got = fmt::format("rank {}: {}", q, tcp::describe(b)),
+               .expected = fmt::format("as rank {}: {}", first, tcp::describe(a)),
+               .fix = "every rank must make the same calls in the same order"}));
+  }
+  throw InternalError("a call that differs was not found again");
+}
+
+Step Collective::advance() {
+  bool moved = false;
+  for (int q = 0; q < group_.size(); ++q) {
+    if (q != group_.rank()) moved |= move_data(q);
+  }
+  if (differs_since_ && has_every_header()) throw_mismatch();
+  if (!is_over() && step_is_complete()) {
+    for (const auto& local : schedule_.steps[step_].locals) {
+      schedule::run(local, memory_, call_.type, call_.op, group_.size());
+    }
+    step_ += 1;
+    begin_step();
+    moved = true;
+  }
+  if (is_over() && has_every_header() && step_is_complete()) {
+    group_.count_completed();
+    return Step::kDone;
+  }
+  return moved ? Step::kMoved : Step::kBlocked;
+}
+
+// Ranks whose header is missing, and those with which transfers are open or still to come.
+std::vector<int> Collective::needed() const {
+  std::vector<int> ranks;
+  for (int q = 0; q < group_.size(); ++q) {
+    if (q == group_.rank()) continue;
+    const Partner& partner = partners_[static_cast<std::size_t>(q)];
+    const auto& streams = group_.streams(q);
+    const bool open = std::any_of(streams.begin(), streams.end(),
+                                  [](const Stream& s) { return !s.sends_done() || !s.receives_done(); });
+    if (!partner.verified || open || partner.last_step > step_ + 1) ranks.push_back(q);
+  }
+  return ranks;
+}
+
+void Collective::check_peers(std::chrono::nanoseconds waited) const {
+  if (!posted_) return;
+  if (differs_since_ && Deadline::Clock::now() - *differs_since_ > kMismatchGrace) throw_mismatch();
+  const std::vector<int> ranks = needed();
+  std::vector<int> absent;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(absent),
+               [&](int q) { return !partners_[static_cast<std::size_t>(q)].verified; });
+  group_.check(ranks, absent.empty() ? ranks : absent, sequence_, describe(), waited);
+}
+
+}  // namespace reigen::comm::tcp

@@ -1,0 +1,65 @@
+// An operation over TCP: every rank sends every other what it called, then the steps of the schedule run.
+//
+// A rank's data is read once its header has been compared with the own call, and an operation is complete when the
+// headers of all ranks have come: a mismatch is an error on every rank, in the call where it happened. One operation of
+// a group is under way at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/backend.h"
+#include "comm/schedule/table.h"
+#include "comm/tcp/group.h"
+
+namespace reigen::comm::tcp {
+
+class Collective : public Operation {
+ public:
+  Collective(Group& group, const Call& call, std::uint64_t sequence);
+
+  bool try_post() override;
+  Step advance() override;
+
+  void check_peers(std::chrono::nanoseconds waited) const;
+
+ private:
+  struct Partner {
+    Header header;
+    bool verified = false;      // its header is here and says the same as ours
+    bool differs = false;       // ... is here and says something else
+    std::size_t last_step = 0;  // one more than the last step with transfers from or to it
+  };
+
+  const schedule::Algorithm& choose(schedule::Problem& problem);
+  void plan();
+  void begin_step();
+  void send_ahead();
+  void expect_from(int rank);
+  std::size_t stripes_of(const schedule::Transfer& transfer, std::size_t connections) const;
+  void read_header(int rank);
+  bool move_data(int rank);
+  bool step_is_complete() const;
+  bool has_every_header() const;
+  [[noreturn]] void throw_mismatch() const;
+  std::vector<int> needed() const;
+  std::string describe() const;
+  bool is_over() const { return step_ == schedule_.steps.size(); }
+
+  Group& group_;
+  const Call call_;
+  const std::uint64_t sequence_;
+  Header header_;
+  schedule::Schedule schedule_;
+  schedule::Memory memory_;
+  std::vector<Partner> partners_;  // by rank
+  std::size_t step_ = 0;
+  std::size_t sent_steps_ = 0;  // steps whose sends are queued
+  std::size_t unexpected_ = 0;  // receives of this step from ranks whose header has not come
+  bool posted_ = false;
+  std::optional<Deadline::Clock::time_point> differs_since_;
+};
+
+}  // namespace reigen::comm::tcp

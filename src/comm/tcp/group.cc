@@ -1,0 +1,200 @@
+#include "comm/tcp/group.h"
+
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace reigen::comm::tcp {
+
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kFresh = milliseconds(1);  // what is known of the others: a look costs a system call for each of them
+constexpr auto kFarewellTime = seconds(2);
+constexpr std::size_t kAlignment = 64;
+
+std::string list_of(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ", ")); }
+
+}  // namespace
+
+Group::Group(const GroupOptions& options)
+    : options_(options),
+      algorithms_(options.algorithms),
+      peers_(static_cast<std::size_t>(options.size)),
+      control_(options.size),
+      poll_fd_(REIGEN_SYSCALL(::epoll_create1(EPOLL_CLOEXEC))),
+      wake_fd_(REIGEN_SYSCALL(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))) {
+  watch(wake_fd_.get(), EPOLLIN);
+  std::vector<Neighbour> neighbours = join(options_);
+  long here = 0;
+  for (int q = 0; q < size(); ++q) {
+    Neighbour& neighbour = neighbours[static_cast<std::size_t>(q)];
+    Peer& peer = peers_[static_cast<std::size_t>(q)];
+    peer.host = neighbour.host;
+    peer.pid = neighbour.pid;
+    peer.here = neighbour.here;
+    if (neighbour.here) here += 1;
+    for (std::size_t i = 0; i < neighbour.sockets.size(); ++i) {
+      // Told once for each change: what has come and is not wanted yet does not keep a sleeper awake.
+      watch(neighbour.sockets[i].fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+      if (i == 0) {
+        control_.connect(q, std::move(neighbour.sockets[i]));
+      } else {
+        peer.streams.emplace_back(std::move(neighbour.sockets[i]));
+      }
+    }
+  }
+  cores_for_all_ = here <= ::sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+void Group::watch(int fd, std::uint32_t events) {
+  epoll_event event{.events = events, .data = {.fd = fd}};
+  REIGEN_SYSCALL(::epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, fd, &event));
+}
+
+std::byte* Group::scratch(std::size_t bytes) {
+  if (bytes <= scratch_bytes_) return scratch_.get();
+  scratch_.reset();
+  const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, size)));
+  scratch_bytes_ = scratch_ ? size : 0;
+  if (!scratch_) throw IoError(fmt::format("out of memory: {} bytes for partial sums", size), ExitCode::kOsResource);
+  return scratch_.get();
+}
+
+// Whoever rings between `ready` and the sleep leaves an event behind, so the sleep ends at once.
+void Group::sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
+  if (ready() || limit.count() <= 0) return;
+  std::array<epoll_event, 16> events;
+  const auto timeout = static_cast<int>(std::chrono::ceil<milliseconds>(limit).count());
+  const int count = ::epoll_wait(poll_fd_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  for (int i = 0; i < count; ++i) {
+    if (events[static_cast<std::size_t>(i)].data.fd != wake_fd_.get()) continue;
+    eventfd_t ignored = 0;
+    ::eventfd_read(wake_fd_.get(), &ignored);
+  }
+}
+
+void Group::wake() { ::eventfd_write(wake_fd_.get(), 1); }
+
+std::string Group::who(int rank) const {
+  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  return fmt::format("rank {} (host {}, pid {})", rank, peer.host, peer.pid);
+}
+
+std::string Group::last_call(int rank) const {
+  const Header& header = peers_[static_cast<std::size_t>(rank)].last_call;
+  if (header.mark == 0) return "it had not called anything yet";
+  return fmt::format("its last call was #{} {}", header.sequence, describe(header));
+}
+
+void Group::throw_lost(int rank, const std::string& how, const std::string& what) const {
+  throw PeerLost(
+      rank, to_string(Report{.what = fmt::format("{} {}, group \"{}\" cannot go on", who(rank), how, options_.name),
+                             .got = last_call(rank),
+                             .expected = fmt::format("{}, for which the others wait", what),
+                             .fix = "see what that rank printed, then resume from the last checkpoint"}));
+}
+
+// Who died without a word comes before those who ended because of it.
+void Group::check_gone(const std::vector<int>& needed, const std::string& what) const {
+  for (const int q : needed) {
+    const Control::Peer peer = control_.peer(q);
+    if (peer.ended && !peer.left && !peer.cause) throw_lost(q, fmt::format("died ({})", peer.why), what);
+  }
+  for (const int q : needed) {
+    const Control::Peer peer = control_.peer(q);
+    if (peer.left) throw_lost(q, "left the group", what);
+    if (peer.ended && peer.cause) throw_cause(*peer.cause);
+  }
+}
+
+void Group::check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) const {
+  const auto quiet = Deadline::Clock::now() - control_.peer(rank).last_sign;
+  const auto silent = std::min<std::chrono::nanoseconds>(quiet, waited);
+  if (silent > options_.heartbeat_timeout) {
+    throw_lost(rank,
+               fmt::format("has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach",
+                           duration_cast<seconds>(silent).count()),
+               what);
+  }
+}
+
+void Group::check_patience(const std::vector<int>& absent, const std::string& what, std::chrono::nanoseconds waited) {
+  if (waited < options_.report_after) reported_ = false;
+  if (waited >= options_.timeout) {
+    throw Timeout(
+        Report{.what = fmt::format("{}: waited {} s for ranks that are alive but do not come", what,
+                                   duration_cast<seconds>(waited).count()),
+               .got = fmt::format("rank {}: {}", absent.front(), last_call(absent.front())),
+               .expected = fmt::format("the same call on ranks {}", list_of(absent)),
+               .fix = "look for a branch that only some ranks take, or allow more time (REIGEN_TIMEOUT=seconds)"});
+  }
+  if (waited >= options_.report_after && !reported_) {
+    reported_ = true;
+    base::log_warning("{}: waiting for {} s for ranks {}; {} {}; giving up after {} s", what,
+                      duration_cast<seconds>(waited).count(), list_of(absent), who(absent.front()),
+                      last_call(absent.front()), duration_cast<seconds>(options_.timeout).count());
+  }
+}
+
+void Group::check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
+                  const std::string& what, std::chrono::nanoseconds waited) {
+  last_look_ = {};
+  throw_if_ended(sequence);
+  if (needed.empty()) return;
+  check_gone(needed, what);
+  for (const int q : needed) check_heartbeat(q, what, waited);
+  check_patience(absent, what, waited);
+}
+
+void Group::throw_if_ended(std::uint64_t sequence) {
+  const auto now = Deadline::Clock::now();
+  if (now - last_look_ < kFresh) return;
+  last_look_ = now;
+  control_.look();
+  if (const auto cause = control_.cause_for(sequence)) throw_cause(*cause);
+}
+
+void Group::publish_abort(const AbortCause& cause) {
+  if (over_) return;
+  over_ = true;
+  control_.publish_abort(cause, completed_);
+  for (Peer& peer : peers_) {
+    for (Stream& stream : peer.streams) stream.drop();
+  }
+}
+
+// A connection that is closed while something unread has come is reset, and what it was about to send is lost. On one
+// machine what is sent has arrived; over a wire only what is acknowledged.
+bool Group::all_delivered() const {
+  return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return std::all_of(peer.streams.begin(), peer.streams.end(), [&](const Stream& stream) {
+      int bytes = 0;
+      return ::ioctl(stream.fd(), peer.here ? SIOCOUTQNSD : SIOCOUTQ, &bytes) != 0 || bytes == 0;
+    });
+  });
+}
+
+void Group::leave() {
+  if (over_) return;
+  over_ = true;
+  control_.say_farewell();
+  const Deadline deadline = Deadline::after(kFarewellTime);
+  while (!all_delivered() && !deadline.expired()) ::poll(nullptr, 0, 1);
+}
+
+}  // namespace reigen::comm::tcp

@@ -1,0 +1,95 @@
+// The ranks of a group over TCP: their connections, who is alive, sleeping and waking.
+//
+// Thread rule: the driving thread, but for control() and wake(), which any thread may use.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/algorithm_choice.h"
+#include "comm/backend.h"
+#include "comm/tcp/control.h"
+#include "comm/tcp/header.h"
+#include "comm/tcp/join.h"
+#include "comm/tcp/stream.h"
+#include "reigen/base/unique_fd.h"
+#include "reigen/comm/communicator.h"
+
+namespace reigen::comm::tcp {
+
+class Group {
+ public:
+  explicit Group(const GroupOptions& options);
+
+  int rank() const { return options_.rank; }
+  int size() const { return options_.size; }
+  const GroupOptions& options() const { return options_; }
+  const AlgorithmChoice& algorithms() const { return algorithms_; }
+  bool cores_for_all() const { return cores_for_all_; }
+  Control& control() { return control_; }
+
+  // The connections to another rank that carry data: as many for every pair.
+  std::vector<Stream>& streams(int rank) { return peers_[static_cast<std::size_t>(rank)].streams; }
+  void note_call(int rank, const Header& header) { peers_[static_cast<std::size_t>(rank)].last_call = header; }
+  // Memory of at least so many bytes for the operation that runs.
+  std::byte* scratch(std::size_t bytes);
+
+  std::uint64_t completed() const { return completed_; }
+  void count_completed() { completed_ += 1; }
+
+  void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
+  void wake();
+
+  // Throws when one of the ranks that `what` (call number `sequence`) still needs is dead, stopped or gone, when
+  // another rank ended the group, or when the wait for those `absent` has lasted too long.
+  void check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
+             const std::string& what, std::chrono::nanoseconds waited);
+  // A rank that was busy elsewhere learns that the others ended the group before call number `sequence`.
+  void throw_if_ended(std::uint64_t sequence);
+  void leave();
+  void publish_abort(const AbortCause& cause);
+
+ private:
+  struct Peer {
+    std::string host = {};
+    pid_t pid = 0;
+    bool here = false;
+    std::vector<Stream> streams = {};
+    Header last_call = {.mark = 0};  // mark 0: none yet
+  };
+
+  void watch(int fd, std::uint32_t events);
+  std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
+  std::string last_call(int rank) const;  // what it last did
+  [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
+  void check_gone(const std::vector<int>& needed, const std::string& what) const;
+  void check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) const;
+  void check_patience(const std::vector<int>& absent, const std::string& what, std::chrono::nanoseconds waited);
+  bool all_delivered() const;
+
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+
+  GroupOptions options_;
+  AlgorithmChoice algorithms_;
+  std::vector<Peer> peers_;
+  Control control_;
+  UniqueFd poll_fd_;
+  UniqueFd wake_fd_;
+  std::unique_ptr<std::byte, Free> scratch_;
+  std::size_t scratch_bytes_ = 0;
+  std::uint64_t completed_ = 0;
+  bool cores_for_all_ = true;
+  bool reported_ = false;
+  Deadline::Clock::time_point last_look_{};
+  bool over_ = false;  // this rank has left, or ended the group
+};
+
+}  // namespace reigen::comm::tcp

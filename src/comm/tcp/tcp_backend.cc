@@ -1,0 +1,47 @@
+#include "comm/tcp/tcp_backend.h"
+
+#include "comm/backends.h"
+#include "comm/self/self_backend.h"
+#include "comm/tcp/collective.h"
+#include "comm/tcp/group.h"
+
+namespace reigen::comm::tcp {
+
+namespace {
+
+class TcpBackend : public Backend {
+ public:
+  explicit TcpBackend(const GroupOptions& options) : group_(options) {}
+
+  const std::string& name() const override { return name_; }
+  std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
+    require_plain(call, name());
+    return std::make_unique<Collective>(group_, call, sequence);
+  }
+  bool may_spin() const override { return group_.cores_for_all(); }
+  void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
+    group_.sleep(ready, limit);
+  }
+  void wake() override { group_.wake(); }
+  // The operation is this rank's oldest, and the only one that is under way.
+  void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
+    static_cast<const Collective&>(operation).check_peers(waited);
+  }
+  void heartbeat() override { group_.control().beat(); }
+  void leave() override { group_.leave(); }
+  void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return self::allocate(bytes); }
+  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
+    return std::make_unique<TcpBackend>(options);
+  }
+
+ private:
+  const std::string name_ = "tcp";
+  Group group_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const GroupOptions& options) { return std::make_unique<TcpBackend>(options); }
+
+}  // namespace reigen::comm::tcp
