@@ -95,7 +95,7 @@ std::size_t input_count(const Case& c, int rank) {
     case OperationKind::kBroadcast:
     case OperationKind::kScatter: return rank == c.root ? c.total() : 0;
     case OperationKind::kAllToAll: return Blocks(c.problem(rank).counts).total();
-    case OperationKind::kBarrier: break;
+    default: break;
   }
   return 0;
 }
@@ -111,7 +111,7 @@ std::size_t output_count(const Case& c, int rank) {
     case OperationKind::kReduce:
     case OperationKind::kGather: return rank == c.root ? c.total() : 0;
     case OperationKind::kAllToAll: return Blocks(c.problem(rank).received).total();
-    case OperationKind::kBarrier: break;
+    default: break;
   }
   return 0;
 }
@@ -136,7 +136,7 @@ float expected(const Case& c, int rank, std::size_t i) {
       while (i >= received.begin(q + 1)) ++q;
       return value_of(q, Blocks(c.problem(q).counts).begin(rank) + i - received.begin(q));
     }
-    case OperationKind::kBarrier: break;
+    default: break;
   }
   return 0;
 }

@@ -45,7 +45,7 @@ const std::vector<Algorithm>& algorithms(OperationKind kind) {
     case OperationKind::kGather: return kGather;
     case OperationKind::kScatter: return kScatter;
     case OperationKind::kAllToAll: return kAllToAll;
-    case OperationKind::kBarrier: break;
+    default: break;
   }
   return kBarrier;
 }
