@@ -137,6 +137,29 @@ TEST(Death, ARankThatDiesInASplitIsNamed) {
   });
 }
 
+TEST(Death, ARankThatIsStoppedInASplitIsNamed) {
+  run_ranks({.ranks = 3,
+             .kind = RankKind::kProcesses,
+             .fault = stop(rank(1)).at_step(0),
+             .heartbeat_timeout = std::chrono::seconds(2)},
+            [](Rank& r) {
+              auto& world = r.world();
+              if (r.rank() == 1) {
+                const std::int64_t wish[2] = {0, 0};
+                std::int64_t wishes[6];
+                world.all_gather(wish, wishes, 2, DataType::kInt64, {.tag = "split"});
+                r.step(0);
+              }
+              try {
+                world.split(0);
+                ADD_FAILURE() << "a group without rank 1 is complete";
+              } catch (const PeerLost& error) {
+                EXPECT_EQ(error.rank(), 1) << error.what();
+                EXPECT_THAT(error.what(), HasSubstr("no sign of life"));
+              }
+            });
+}
+
 TEST(Death, ASlowRankIsNotADeadOne) {
   run_ranks({.ranks = 3,
              .kind = RankKind::kProcesses,

@@ -22,7 +22,9 @@ std::string to_json(const Resources& resources);
 // random mix of sizes may come to need another piece of shared memory, and the C library's allocator has its moods.
 std::optional<std::string> find_leak(const std::vector<Resources>& looks, const Resources& slack);
 
-inline constexpr Resources kSlackOfCycles{0, 0, 8, 16 * 1024};
-inline constexpr Resources kSlackOfOperations{16, 0, 40, 64 * 1024};
+// A sanitizer maps and keeps memory of its own.
+inline constexpr std::size_t kOfSanitizer = REIGEN_TRIAL_SANITIZED ? std::size_t{1} << 40 : 0;
+inline constexpr Resources kSlackOfCycles{0, 0, 8 + kOfSanitizer, 16 * 1024 + kOfSanitizer};
+inline constexpr Resources kSlackOfOperations{16, 0, 40 + kOfSanitizer, 64 * 1024 + kOfSanitizer};
 
 }  // namespace reigen::trial

@@ -158,11 +158,7 @@ std::string Group::wait_to_join(store::Store& store, const std::string& key, con
         if (has_died(q))
           throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming", who(q), options_.name));
       }
-      if (parent.group != nullptr) {
-        std::vector<int> ranks;
-        for (const int q : missing) ranks.push_back(parent.members[static_cast<std::size_t>(q)]);
-        parent.group->check_coming(ranks, options_.name);
-      }
+      if (parent.group != nullptr) check_coming(parent, missing);
       if (std::chrono::steady_clock::now() - joining_since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
       if (!deadline.expired()) continue;
       throw Timeout(
@@ -175,13 +171,23 @@ std::string Group::wait_to_join(store::Store& store, const std::string& key, con
   }
 }
 
-void Group::check_coming(const std::vector<int>& ranks, const std::string& part) const {
-  for (const int q : ranks) {
-    const RankPage& page = *peers_[static_cast<std::size_t>(q)].page;
-    if (page.state.load() == RankState::kAborted) {
-      throw_cause({static_cast<AbortCause::Kind>(page.cause_kind), page.cause_rank, page.cause});
+void Group::check_coming(const Parent& parent, const std::vector<int>& missing) {
+  parent.group->throw_if_aborted();
+  const std::string what = fmt::format("[split] group \"{}\"", options_.name);
+  const auto now = std::chrono::steady_clock::now();
+  for (const int q : missing) {
+    const int there = parent.members[static_cast<std::size_t>(q)];
+    parent.group->check_alive(there, what);
+    // The parent's own notes belong to the thread that drives it.
+    const std::uint64_t beat = parent.group->peers_[static_cast<std::size_t>(there)].page->heartbeat.load();
+    Peer& peer = peers_[static_cast<std::size_t>(q)];
+    if (peer.heartbeat != beat || peer.heartbeat_seen < joining_since_) {
+      peer.heartbeat = beat;
+      peer.heartbeat_seen = now;
     }
-    check_alive(q, fmt::format("[split] group \"{}\"", part));
+    if (now - peer.heartbeat_seen > options_.heartbeat_timeout) {
+      parent.group->throw_silent(there, now - peer.heartbeat_seen, what);
+    }
   }
 }
 
@@ -317,11 +323,15 @@ void Group::check_heartbeat(int rank, const std::string& what, std::chrono::nano
   }
   const auto silent = std::min<std::chrono::nanoseconds>(now - peer.heartbeat_seen, waited);
   if (silent > options_.heartbeat_timeout) {
-    throw_lost(rank,
-               fmt::format("has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach",
-                           duration_cast<seconds>(silent).count()),
-               what);
+    throw_silent(rank, silent, what);
   }
+}
+
+void Group::throw_silent(int rank, std::chrono::nanoseconds silent, const std::string& what) const {
+  throw_lost(rank,
+             fmt::format("has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach",
+                         duration_cast<seconds>(silent).count()),
+             what);
 }
 
 void Group::check_patience(const std::vector<int>& missing, const std::string& what, std::chrono::nanoseconds waited) {

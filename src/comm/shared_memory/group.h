@@ -88,8 +88,8 @@ class Group {
   void join(const Parent& parent);
   std::string wait_to_join(store::Store& store, const std::string& key, const char* sign, const Deadline& deadline,
                            const Parent& parent);
-  // Throws when one of these ranks, which a part of this group waits for, has died or failed.
-  void check_coming(const std::vector<int>& ranks, const std::string& part) const;
+  // Throws when the group that this one is a part of has failed, or one of these ranks of this one has died or stopped.
+  void check_coming(const Parent& parent, const std::vector<int>& missing);
   void check_not_stopped(const std::vector<int>& missing) const;
   // What a rank tells the others to find its memory.
   struct Announced {
@@ -104,6 +104,7 @@ class Group {
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
   std::string last_call(int rank) const;  // what it last did
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
+  [[noreturn]] void throw_silent(int rank, std::chrono::nanoseconds silent, const std::string& what) const;
   bool has_died(int rank) const;
   void check_alive(int rank, const std::string& what) const;
   void check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited);
