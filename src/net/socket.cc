@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 
@@ -107,9 +108,21 @@ void Socket::write_all(std::span<const char> from, const Deadline& deadline) {
   }
 }
 
-ConnectAttempt try_connect(const Address& address, const Deadline& deadline) {
+void set_congestion_control(int fd, const std::string& name) {
+  ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
+}
+
+std::string congestion_control(int fd) {
+  std::array<char, 32> name{};
+  socklen_t size = name.size() - 1;
+  ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size);
+  return name.data();
+}
+
+ConnectAttempt try_connect(const Address& address, const Deadline& deadline, const std::string& congestion) {
   UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return {.error = errno};
+  if (!congestion.empty()) set_congestion_control(fd.get(), congestion);
   if (::connect(fd.get(), address.get(), address.size()) != 0) {
     if (errno != EINPROGRESS && errno != EINTR) return {.error = errno};
     if (!wait_ready(fd.get(), POLLOUT, deadline)) return {.error = ETIMEDOUT};

@@ -62,8 +62,13 @@ struct ConnectAttempt {
   int error = 0;  // errno when there is no socket; ETIMEDOUT at the deadline
 };
 
-// One try, no repetition.
-ConnectAttempt try_connect(const Address& address, const Deadline& deadline);
+// How the kernel shares a network with others, by its name there ("reno", "bbr"); what it refuses is left as it is.
+void set_congestion_control(int fd, const std::string& name);
+std::string congestion_control(int fd);
+
+// One try, no repetition. `congestion`: set before the connection is made, which is when some take hold; empty: the
+// system's usual one.
+ConnectAttempt try_connect(const Address& address, const Deadline& deadline, const std::string& congestion = {});
 
 struct Accepted {
   std::optional<Socket> socket = {};

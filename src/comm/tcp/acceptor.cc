@@ -27,6 +27,15 @@ net::Listener listen_everywhere() {
   }
 }
 
+// Both ends have one address.
+bool in_one_machine(const net::Socket& socket) {
+  const auto host = [](const net::Address& address) {
+    const std::string text = address.to_string();
+    return text.substr(0, text.rfind(':'));
+  };
+  return host(socket.local_address()) == host(socket.peer_address());
+}
+
 }  // namespace
 
 std::string to_bytes(const Greeting& greeting) {
@@ -44,6 +53,9 @@ Acceptor::Acceptor(std::string secret, std::string answer, int first, int size, 
       listener_(listen_everywhere()),
       accepted_(static_cast<std::size_t>(size)) {
   for (auto& sockets : accepted_) sockets.resize(static_cast<std::size_t>(connections));
+  // Connections begin with what the listener has; those of other machines get the usual one back.
+  usual_congestion_ = net::congestion_control(listener_.fd());
+  net::set_congestion_control(listener_.fd(), kLocalCongestion);
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -96,8 +108,9 @@ bool Acceptor::greet(Caller& caller) {
                         caller.socket.peer_address().to_string());
       return false;
     }
+    if (!in_one_machine(caller.socket)) net::set_congestion_control(caller.socket.fd(), usual_congestion_);
+    std::lock_guard lock(mutex_);  // who has the answer is counted
     net::write_frame(caller.socket, answer_, Deadline::after(kGreetingTime));
-    std::lock_guard lock(mutex_);
     accepted_[rank][connection].emplace(std::move(caller.socket));
     changed_.notify_all();
   } catch (const Error& error) {

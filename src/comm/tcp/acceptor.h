@@ -27,6 +27,10 @@ struct Greeting {
 
 std::string to_bytes(const Greeting& greeting);
 
+// Inside a machine nobody shares the way: the simplest congestion control, which never paces. With bbr, which paces by
+// a speed that it measured, ranks on busy cores are slow long after.
+inline constexpr const char* kLocalCongestion = "reno";
+
 class Acceptor {
  public:
   // `first`: the lowest rank that calls, `size`: one more than the highest.
@@ -57,6 +61,7 @@ class Acceptor {
   const std::string answer_;
   const int first_;
   net::Listener listener_;
+  std::string usual_congestion_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::vector<std::optional<net::Socket>>> accepted_;  // [rank][connection]

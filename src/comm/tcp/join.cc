@@ -81,7 +81,8 @@ class Join {
   std::string wait_for(const std::string& key, const char* sign);
   void check_not_stopped(const std::vector<int>& missing) const;
   void call(int rank, const Announcement& own, const Announcement& other, Neighbour& neighbour);
-  std::vector<net::Socket> try_address(const net::Address& address, const Announcement& other, std::string& why);
+  std::vector<net::Socket> try_address(const net::Address& address, bool local, const Announcement& other,
+                                       std::string& why);
   void wait_for_callers(Acceptor& acceptor);
 
   const GroupOptions& options_;
@@ -130,11 +131,12 @@ void Join::check_not_stopped(const std::vector<int>& missing) const {
 }
 
 // All connections through one address; none, and why, when it is not the right process that answers.
-std::vector<net::Socket> Join::try_address(const net::Address& address, const Announcement& other, std::string& why) {
+std::vector<net::Socket> Join::try_address(const net::Address& address, bool local, const Announcement& other,
+                                           std::string& why) {
   std::vector<net::Socket> sockets;
   for (int i = 0; i < connections_; ++i) {
     const Deadline deadline = Deadline::after(deadline_.remaining(kConnectTime));
-    net::ConnectAttempt attempt = net::try_connect(address, deadline);
+    net::ConnectAttempt attempt = net::try_connect(address, deadline, local ? kLocalCongestion : "");
     if (!attempt.socket) {
       why = base::errno_text(attempt.error);
       return {};
@@ -168,7 +170,7 @@ void Join::call(int rank, const Announcement& own, const Announcement& other, Ne
   for (const auto& candidate : addresses) {
     for (const net::Address& address : net::resolve(candidate.host, other.port)) {
       std::string why;
-      neighbour.sockets = try_address(address, other, why);
+      neighbour.sockets = try_address(address, candidate.loopback, other, why);
       if (!neighbour.sockets.empty()) {
         base::log_debug("group \"{}\": rank {} reaches rank {} at {}", options_.name, options_.rank, rank,
                         address.to_string());
