@@ -30,7 +30,7 @@ std::string list_of(const std::vector<int>& ranks) { return fmt::format("{}", fm
 
 }  // namespace
 
-Group::Group(const GroupOptions& options)
+Group::Group(const GroupOptions& options, const CheckComing& check_coming)
     : options_(options),
       algorithms_(options.algorithms),
       peers_(static_cast<std::size_t>(options.size)),
@@ -38,7 +38,7 @@ Group::Group(const GroupOptions& options)
       poll_fd_(REIGEN_SYSCALL(::epoll_create1(EPOLL_CLOEXEC))),
       wake_fd_(REIGEN_SYSCALL(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))) {
   watch(wake_fd_.get(), EPOLLIN);
-  std::vector<Neighbour> neighbours = join(options_);
+  std::vector<Neighbour> neighbours = join(options_, check_coming);
   long here = 0;
   for (int q = 0; q < size(); ++q) {
     Neighbour& neighbour = neighbours[static_cast<std::size_t>(q)];
@@ -159,6 +159,17 @@ void Group::check(const std::vector<int>& needed, const std::vector<int>& absent
   check_gone(needed, what);
   for (const int q : needed) check_heartbeat(q, what, waited);
   check_patience(absent, what, waited);
+}
+
+void Group::check_coming(const std::vector<int>& ranks, const std::string& to, Deadline::Clock::time_point since) {
+  control_.look();
+  if (const auto cause = control_.cause_for(UINT64_MAX)) throw_cause(*cause);
+  const auto waited = Deadline::Clock::now() - since;
+  const std::string what = fmt::format("[split] rank {} of {} joining group \"{}\"", rank(), size(), to);
+  check_gone(ranks, what);
+  for (const int q : ranks) {
+    if (q != rank()) check_heartbeat(q, what, waited);
+  }
 }
 
 void Group::throw_if_ended(std::uint64_t sequence) {

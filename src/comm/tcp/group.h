@@ -25,7 +25,7 @@ namespace reigen::comm::tcp {
 
 class Group {
  public:
-  explicit Group(const GroupOptions& options);
+  explicit Group(const GroupOptions& options, const CheckComing& check_coming = {});
 
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
@@ -50,6 +50,9 @@ class Group {
   // another rank ended the group, or when the wait for those `absent` has lasted too long.
   void check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
              const std::string& what, std::chrono::nanoseconds waited);
+  // For a group that is being split off this one: throws when one of these ranks has died, left, is silent for too long
+  // since `since`, or when this group has ended. Any thread.
+  void check_coming(const std::vector<int>& ranks, const std::string& to, Deadline::Clock::time_point since);
   // A rank that was busy elsewhere learns that the others ended the group before call number `sequence`.
   void throw_if_ended(std::uint64_t sequence);
   void leave();

@@ -69,8 +69,9 @@ Announcement parse(int rank, const std::string& text) {
 
 class Join {
  public:
-  explicit Join(const GroupOptions& options)
+  Join(const GroupOptions& options, const CheckComing& check_coming)
       : options_(options),
+        check_coming_(check_coming),
         connections_(options.connections + 1),
         store_(store::make_prefix_store(options.store, "group/" + options.name)),
         deadline_(Deadline::after(options.join_timeout)) {}
@@ -86,6 +87,7 @@ class Join {
   void wait_for_callers(Acceptor& acceptor);
 
   const GroupOptions& options_;
+  const CheckComing& check_coming_;
   const int connections_;
   std::shared_ptr<store::Store> store_;
   const Deadline deadline_;
@@ -102,6 +104,8 @@ std::string Join::wait_for(const std::string& key, const char* sign) {
       for (int q = 0; q < options_.size; ++q) {
         if (!store_->try_get(fmt::format("{}/{}", sign, q))) missing.push_back(q);
       }
+      if (check_coming_) check_coming_(missing);
+      if (check_coming_) check_coming_(missing);
       if (Deadline::Clock::now() - since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
       if (!deadline_.expired()) continue;
       throw Timeout(Report{
@@ -255,6 +259,8 @@ std::vector<Neighbour> Join::run() {
 
 }  // namespace
 
-std::vector<Neighbour> join(const GroupOptions& options) { return Join(options).run(); }
+std::vector<Neighbour> join(const GroupOptions& options, const CheckComing& check_coming) {
+  return Join(options, check_coming).run();
+}
 
 }  // namespace reigen::comm::tcp

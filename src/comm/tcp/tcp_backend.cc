@@ -11,7 +11,8 @@ namespace {
 
 class TcpBackend : public Backend {
  public:
-  explicit TcpBackend(const GroupOptions& options) : group_(options) {}
+  explicit TcpBackend(const GroupOptions& options, const CheckComing& check_coming = {})
+      : group_(options, check_coming) {}
 
   const std::string& name() const override { return name_; }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
@@ -31,8 +32,13 @@ class TcpBackend : public Backend {
   void leave() override { group_.leave(); }
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return self::allocate(bytes); }
-  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
-    return std::make_unique<TcpBackend>(options);
+  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override {
+    const auto since = Deadline::Clock::now();
+    return std::make_unique<TcpBackend>(options, [&, since](const std::vector<int>& missing) {
+      std::vector<int> here;
+      for (const int q : missing) here.push_back(members[static_cast<std::size_t>(q)]);
+      group_.check_coming(here, options.name, since);
+    });
   }
 
  private:
