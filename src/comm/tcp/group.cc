@@ -117,7 +117,10 @@ void Group::check_gone(const std::vector<int>& needed, const std::string& what) 
   }
   for (const int q : needed) {
     const Control::Peer peer = control_.peer(q);
-    if (peer.left) throw_lost(q, "left the group", what);
+    // Its farewell may overtake its last data: only the end of the data says that nothing more comes.
+    const auto& streams = peers_[static_cast<std::size_t>(q)].streams;
+    const bool silent = std::any_of(streams.begin(), streams.end(), [](const Stream& s) { return s.ended(); });
+    if (peer.left && silent) throw_lost(q, "left the group", what);
     if (peer.ended && peer.cause) throw_cause(*peer.cause);
   }
 }
@@ -206,6 +209,9 @@ void Group::leave() {
   control_.say_farewell();
   const Deadline deadline = Deadline::after(kFarewellTime);
   while (!all_delivered() && !deadline.expired()) ::poll(nullptr, 0, 1);
+  for (const Peer& peer : peers_) {
+    for (const Stream& stream : peer.streams) ::shutdown(stream.fd(), SHUT_WR);
+  }
 }
 
 }  // namespace reigen::comm::tcp
