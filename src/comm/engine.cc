@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 
 #include "comm/pause.h"
 
@@ -215,16 +214,18 @@ void Engine::look_after_peers() {
 // Drives until `finished` or the deadline; steps back when a waiting thread wants to drive. Holds drive_mutex_.
 void Engine::drive_until(const std::function<bool()>& finished, const Deadline& deadline) {
   const auto patience = backend_->may_spin() ? kSpinFor : kYieldFor;
-  std::optional<Deadline::Clock::time_point> idle_since;
+  bool idle = false;
+  Deadline::Clock::time_point idle_since = {};
   while (!finished() && !abort_wanted_.load()) {
     if (drive_once()) {
-      idle_since.reset();
+      idle = false;
       continue;
     }
     if (deadline.expired()) return;
     const auto now = Deadline::Clock::now();
-    if (!idle_since) idle_since = now;
-    if (now - *idle_since < patience) {
+    if (!idle) idle_since = now;
+    idle = true;
+    if (now - idle_since < patience) {
       if (backend_->may_spin()) {
         for (int i = 0; i < kPauses; ++i) pause_processor();
       } else {
@@ -236,7 +237,7 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
     backend_->sleep([&] { return (moved = drive_once()) || finished() || abort_wanted_.load(); },
                     deadline.remaining(kSleepSlice));
     if (moved) {
-      idle_since.reset();
+      idle = false;
       continue;
     }
     look_after_peers();
