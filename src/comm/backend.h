@@ -32,6 +32,8 @@ class Operation {
   virtual ~Operation() = default;
   // Makes the call visible to the other ranks; false while there is no room for it.
   virtual bool try_post() = 0;
+  // Whether nothing of its own rank stands before it: only then does it wait for the others.
+  virtual bool is_its_turn() const { return true; }
   // Moves on as far as it can without waiting. Throws CollectiveMismatch and the like.
   virtual Step advance() = 0;
 };
@@ -52,6 +54,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual const std::string& name() const = 0;
 
+  // Throws InvalidArgument or BackendError for a call that this backend does not offer; nothing has happened then.
+  virtual void require_offered([[maybe_unused]] const Call& call) const {}
   virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;
 
   // True when a thread per rank has a core of its own, so that spinning costs nobody anything.

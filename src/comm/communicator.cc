@@ -69,6 +69,7 @@ struct Communicator::Impl {
                  call_options.tag.size(), kTagMax);
     call.factor = call_options.factor;
     check_call(call, options.rank, options.size);
+    if (engine) engine->backend().require_offered(call);
     call.tag = call_options.tag;
     if (!engine && !collecting) {
       if (ended) std::rethrow_exception(ended);
@@ -80,6 +81,7 @@ struct Communicator::Impl {
     auto work = std::make_shared<WorkState>();
     work->call = std::move(call);
     if (collecting) {
+      if (engine) engine->hold_memory(*work);
       collected.push_back(work);
       return Work(std::move(work));
     }
@@ -103,9 +105,7 @@ struct Communicator::Impl {
       }
       return Work();
     }
-    if (call_options.async) {
-      for (const auto& part : group->parts) engine->hold_memory(*part);
-    }
+    if (group->parts.empty()) return Work();
     engine->submit(group->parts, call_options.async && call_options.progress == Progress::kThread);
     Work work(std::move(group));
     if (call_options.async) return work;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-
 #include "comm/pause.h"
 
 namespace reigen::comm {
@@ -64,6 +63,7 @@ void Engine::shut_down() {
     stop_ = true;
     wanted_.notify_one();
   }
+  if (pending_.load() > 0) abort_wanted_.store(true);  // a thread that waits for one of them steps back
   backend_->wake();
   if (progress_thread_.joinable()) progress_thread_.join();
   std::lock_guard drive(drive_mutex_);
@@ -71,12 +71,14 @@ void Engine::shut_down() {
     fail(std::make_exception_ptr(
         Aborted(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, group_))));
   }
+  abort_wanted_.store(false);
   backend_->leave();
 }
 
 void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thread) {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
-  {
+  std::size_t submitted = 0;
+  try {
     std::lock_guard lock(queue_mutex_);
     for (const auto& work : works) {
       if (dead_)
@@ -93,7 +95,19 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
       if (thread) thread_pending_.fetch_add(1);
       incoming_.push_back(work);
       has_incoming_.store(true);
+      submitted += 1;
     }
+  } catch (...) {
+    // Half a group of calls is none that other ranks could meet: who made it goes on as if nothing of it were under
+    // way.
+    if (submitted > 0) {
+      abort_wanted_.store(true);
+      backend_->wake();
+      if (!drive.owns_lock()) drive.lock();
+      fail(std::current_exception());
+      abort_wanted_.store(false);
+    }
+    throw;
   }
   if (drive.owns_lock()) {
     calling_ = works.empty() ? UINT64_MAX : works.front()->ticket;
@@ -204,7 +218,7 @@ void Engine::look_after_peers() {
   };
   try {
     for (const auto& work : active_) look(*work, work == active_.front());
-    for (const auto& work : messages_) look(*work, true);
+    for (const auto& work : messages_) look(*work, work->operation->is_its_turn());
   } catch (...) {
     // What the lost rank did last may be just what was waited for.
     if (!drive_once()) fail(std::current_exception());

@@ -74,8 +74,8 @@ class MpiBackend : public Backend {
   ~MpiBackend() override { leave(); }
 
   const std::string& name() const override { return name_; }
+  void require_offered(const Call& call) const override { require_plain(call, name_); }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
-    require_plain(call, name());
     return std::make_unique<Collective>(group_, call, sequence);
   }
   bool may_spin() const override { return may_spin_; }

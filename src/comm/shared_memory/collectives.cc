@@ -53,9 +53,6 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       uneven_(is_uneven(call.kind)),
       element_(size_of(call.type)),
       extent_(extent_of(call, group.rank(), group.size())) {
-  REIGEN_CHECK(call_.kind != OperationKind::kAllToAllV || sizeof(std::uint64_t) * call_.counts.size() <= kInlineBytes,
-               "[all_to_all_v] too many ranks on one machine\n  got: {}   expected: at most {}", call_.counts.size(),
-               kInlineBytes / sizeof(std::uint64_t));
   // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
   if (call_.kind != OperationKind::kAllToAllV && largest_input() * element_ <= kInlineBytes) path_ = Path::kInline;
   need_ = {&RankPage::posted, sequence + 1};
@@ -165,9 +162,10 @@ bool Collective::try_post() {
     copy_bytes(group_.page().inlined[slot()].data(), static_cast<const std::byte*>(call_.input),
                extent_.input * element_);
   } else if (path_ != Path::kInline) {
-    if (gives(group_.rank())) d.input = group_.heap().locate(call_.input, extent_.input * element_);
+    if (gives(group_.rank()))
+      d.input = group_.heap().locate(call_.input, extent_.input * element_, group_.options().name);
     if (is_written_by_others(group_.rank()) || kind_ == OperationKind::kAllGather) {
-      d.output = group_.heap().locate(call_.output, extent_.output * element_);
+      d.output = group_.heap().locate(call_.output, extent_.output * element_, group_.options().name);
     }
   }
   if (call_.kind == OperationKind::kAllToAllV) {
@@ -399,11 +397,25 @@ void Collective::reduce_into(const std::vector<int>& receivers, Part part, int b
                .streaming = path_ == Path::kDirect && call_.input != call_.output && touched >= 2 * cache_bytes()});
 }
 
+// Past the caches when all ranks together copy more than these hold, as in reduce_into().
+void Collective::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
+  const std::size_t touched = 2 * bytes * static_cast<std::size_t>(group_.size());
+  if (path_ != Path::kDirect || to == from || touched < 2 * cache_bytes()) return copy_bytes(to, from, bytes);
+  reduce::run({.inputs = &from,
+               .outputs = &to,
+               .input_count = 1,
+               .output_count = 1,
+               .count = bytes,
+               .type = DataType::kUint8,
+               .op = ReduceOp::kBor,
+               .streaming = true});
+}
+
 // Into this rank's output.
 void Collective::take_from(int rank) {
   const int r = group_.rank();
   const std::size_t count = round_count(given(rank, r).count);
-  if (count > 0) copy_bytes(output_of(r, rank), input_of(rank, r), count * element_);
+  if (count > 0) copy(output_of(r, rank), input_of(rank, r), count * element_);
 }
 
 void Collective::work() {
@@ -433,7 +445,7 @@ void Collective::work() {
     case OperationKind::kGather:
       if (!alone && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr) {
         const std::size_t count = round_count(given(r, call_.root).count);
-        if (count > 0) copy_bytes(output_of(call_.root, r), input_of(r, call_.root), count * element_);
+        if (count > 0) copy(output_of(call_.root, r), input_of(r, call_.root), count * element_);
       } else if (r == call_.root) {
         for (int q = 0; q < p; ++q) take_from(q);
       }
@@ -468,10 +480,11 @@ Step Collective::advance() {
       compare_descriptors();
       read_counts();
       if (!may_begin()) return Step::kBlocked;
-      if (path_ == Path::kInline || has_gathered_already()) return finish_at_once();
+      if (path_ == Path::kInline) return finish_at_once();
       // A rank may have announced this call while it still had to write the result of an inline one.
       need_ = {&RankPage::verified, sequence_};
       if (!group_.met(need_)) return Step::kBlocked;
+      if (has_gathered_already()) return finish_at_once();
       resolve_buffers();
       plan_rounds();
       pipeline_.rounds = base_ + rounds_;

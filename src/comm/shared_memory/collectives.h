@@ -94,6 +94,7 @@ class Collective : public SharedOperation {
 
   void work();
   void reduce_into(const std::vector<int>& receivers, Part part, int block);
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
   void take_from(int rank);
   Part slice_of(int rank) const;
   std::size_t round_begin() const { return round_ * chunk_; }

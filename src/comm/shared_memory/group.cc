@@ -335,7 +335,6 @@ void Group::throw_silent(int rank, std::chrono::nanoseconds silent, const std::s
 }
 
 void Group::check_patience(const std::vector<int>& missing, const std::string& what, std::chrono::nanoseconds waited) {
-  if (waited < options_.report_after) reported_ = false;
   if (waited >= options_.timeout) {
     throw Timeout(
         Report{.what = fmt::format("{}: waited {} s for ranks that are alive but do not come", what,
@@ -344,8 +343,9 @@ void Group::check_patience(const std::vector<int>& missing, const std::string& w
                .expected = fmt::format("the same call on ranks {}", list_of(missing)),
                .fix = "look for a branch that only some ranks take, or allow more time (REIGEN_TIMEOUT=seconds)"});
   }
-  if (waited >= options_.report_after && !reported_) {
-    reported_ = true;
+  const auto now = std::chrono::steady_clock::now();
+  if (waited >= options_.report_after && now - reported_ >= options_.report_after) {
+    reported_ = now;
     base::log_warning("{}: waiting for {} s for ranks {}; {} {}; giving up after {} s", what,
                       duration_cast<seconds>(waited).count(), list_of(missing), who(missing.front()),
                       last_call(missing.front()), duration_cast<seconds>(options_.timeout).count());
@@ -353,6 +353,7 @@ void Group::check_patience(const std::vector<int>& missing, const std::string& w
 }
 
 void Group::throw_if_aborted(std::uint64_t enough) const {
+  std::atomic_thread_fence(std::memory_order_acquire);  // what was read before was read before this look
   for (const auto& peer : peers_) {
     if (peer.page->state.load() != RankState::kAborted || peer.page->verified.load() >= enough) continue;
     throw_cause({static_cast<AbortCause::Kind>(peer.page->cause_kind), peer.page->cause_rank, peer.page->cause});

@@ -115,7 +115,7 @@ class Group {
   std::vector<Peer> peers_;
   std::chrono::steady_clock::time_point joining_since_ = std::chrono::steady_clock::now();
   bool cores_for_all_ = true;
-  bool reported_ = false;
+  std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last told
 };
 
 // "all_reduce(100 float32, sum) \"step 3\"": how calls are named in messages.

@@ -103,7 +103,7 @@ void Heap::give_back(std::byte* data, std::size_t size) {
   }
 }
 
-Location Heap::locate(const void* pointer, std::size_t bytes) const {
+Location Heap::locate(const void* pointer, std::size_t bytes, const std::string& group) const {
   const auto* data = static_cast<const std::byte*>(pointer);
   std::lock_guard lock(mutex_);
   if (const auto after = by_address_.upper_bound(data); after != by_address_.begin()) {
@@ -112,17 +112,18 @@ Location Heap::locate(const void* pointer, std::size_t bytes) const {
       return {number, static_cast<std::uint64_t>(data - begin), Visible::kInHeap};
   }
   if (const auto after = common_.upper_bound(data); after != common_.begin()) {
-    const auto& [begin, address] = *std::prev(after);
-    if (data + bytes <= begin + address.size)
-      return {address.inode, static_cast<std::uint64_t>(data - begin), Visible::kInCommon};
+    const auto& [begin, common] = *std::prev(after);
+    const bool has_it = group == common.group || group.starts_with(common.group + "/");  // split() names its groups so
+    if (has_it && data + bytes <= begin + common.address.size)
+      return {common.address.inode, static_cast<std::uint64_t>(data - begin), Visible::kInCommon};
   }
   return {};
 }
 
-std::shared_ptr<void> Heap::add_common(std::shared_ptr<Segment> segment) {
+std::shared_ptr<void> Heap::add_common(std::shared_ptr<Segment> segment, const std::string& group) {
   std::byte* const data = segment->data();
   std::lock_guard lock(mutex_);
-  common_[data] = segment->address();
+  common_[data] = {segment->address(), group};
   return {data, [heap = shared_from_this(), segment = std::move(segment)](std::byte* begin) mutable {
             std::lock_guard guard(heap->mutex_);
             heap->common_.erase(begin);
@@ -131,8 +132,8 @@ std::shared_ptr<void> Heap::add_common(std::shared_ptr<Segment> segment) {
 
 std::byte* Heap::resolve_common(const Location& location) const {
   std::lock_guard lock(mutex_);
-  for (const auto& [begin, address] : common_) {
-    if (address.inode == location.segment) return const_cast<std::byte*>(begin) + location.offset;
+  for (const auto& [begin, common] : common_) {
+    if (common.address.inode == location.segment) return const_cast<std::byte*>(begin) + location.offset;
   }
   return nullptr;
 }

@@ -46,9 +46,10 @@ class Heap : public std::enable_shared_from_this<Heap> {
   // The block in which `pointer` lies, kept as long as the result; null for other memory.
   std::shared_ptr<void> hold(const void* pointer) const;
   // The place of [pointer, pointer + bytes); not visible if any of it is foreign.
-  Location locate(const void* pointer, std::size_t bytes) const;
+  // `group`: whose ranks shall reach it; common memory of another group, unless this one was split off it, is foreign.
+  Location locate(const void* pointer, std::size_t bytes, const std::string& group = {}) const;
   // Common memory: a segment that all ranks of a group map. It is known here as long as what this returns lives.
-  std::shared_ptr<void> add_common(std::shared_ptr<Segment> segment);
+  std::shared_ptr<void> add_common(std::shared_ptr<Segment> segment, const std::string& group);
   // Null when this rank has dropped it.
   std::byte* resolve_common(const Location& location) const;
   // From now on nothing freed is handed out again: a late peer may still write there.
@@ -78,9 +79,13 @@ class Heap : public std::enable_shared_from_this<Heap> {
   HeapDirectory* directory_;
   std::vector<std::shared_ptr<Segment>> segments_;
   std::map<const std::byte*, std::uint32_t> by_address_;  // begin of a segment -> its number
-  std::map<const std::byte*, SegmentAddress> common_;     // begin of common memory -> what it is
-  std::vector<FreeBlock> free_;                           // ordered by (segment, offset), neighbours of one kind merged
-  std::map<const std::byte*, LiveBlock> live_;            // handed out, by their begin
+  struct Common {
+    SegmentAddress address;
+    std::string group;  // whose ranks have it
+  };
+  std::map<const std::byte*, Common> common_;   // by its begin
+  std::vector<FreeBlock> free_;                 // ordered by (segment, offset), neighbours of one kind merged
+  std::map<const std::byte*, LiveBlock> live_;  // handed out, by their begin
   bool quarantined_ = false;
 };
 

@@ -40,7 +40,7 @@ bool Send::announce() {
   message.type = call_.type;
   std::memcpy(message.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
   if (call_.bytes() > kMessageInlineBytes) {
-    message.data = group_.heap().locate(call_.input, call_.bytes());
+    message.data = group_.heap().locate(call_.input, call_.bytes(), group_.options().name);
     path_ = message.data.is_reachable() ? MessagePath::kDirect : MessagePath::kStaged;
   } else if (call_.bytes() > 0) {
     std::memcpy(own_box().inlined[slot()].data(), call_.input, call_.bytes());
@@ -108,8 +108,17 @@ void Recv::compare() const {
       .fix = "the n-th send to a rank meets its n-th recv"}));
 }
 
+const std::byte* Recv::reach(const Location& location) const {
+  try {
+    return group_.resolve(call_.root, location);
+  } catch (const IoError& error) {
+    if (error.exit_code() == ExitCode::kOsResource) throw;  // of this rank: no memory, no descriptors
+    group_.throw_unreachable(call_.root, error.what(), describe());
+  }
+}
+
 Step Recv::drain() {
-  const std::byte* const staging = group_.resolve(call_.root, other_box().staging);
+  const std::byte* const staging = reach(other_box().staging);
   bool moved = false;
   for (; done_ < chunk_count(); ++done_) {
     const std::uint64_t index = pair_.drained + done_;
@@ -142,8 +151,8 @@ Step Recv::advance() {
     return Step::kMoved;
   }
   if (call_.bytes() > 0) {
-    const std::byte* const from = message.path == MessagePath::kInline ? other_box().inlined[slot()].data()
-                                                                       : group_.resolve(call_.root, message.data);
+    const std::byte* const from =
+        message.path == MessagePath::kInline ? other_box().inlined[slot()].data() : reach(message.data);
     std::memcpy(call_.output, from, call_.bytes());
     // A rank that has given up may have changed its buffer meanwhile: what was read is not to be trusted.
     if (message.path == MessagePath::kDirect) group_.throw_if_aborted();

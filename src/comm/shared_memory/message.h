@@ -59,6 +59,7 @@ class Send : public Message {
  public:
   Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.sends++) {}
   Step advance() override;
+  bool is_its_turn() const override { return phase_ != Phase::kAnnouncing || pair_.next_send == number_; }
 
  private:
   enum class Phase { kAnnouncing, kFilling, kTaking };
@@ -74,8 +75,10 @@ class Recv : public Message {
  public:
   Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs++) {}
   Step advance() override;
+  bool is_its_turn() const override { return pair_.next_recv == number_; }
 
  private:
+  const std::byte* reach(const Location& location) const;
   void compare() const;
   Step drain();
   Step finish();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/check.h"
 #include "comm/shared_memory/collectives.h"
 #include "comm/shared_memory/group.h"
 #include "comm/shared_memory/message.h"
@@ -21,6 +22,12 @@ class SharedMemoryBackend : public Backend {
       : group_(options, std::move(heap), parent) {}
 
   const std::string& name() const override { return name_; }
+  void require_offered(const Call& call) const override {
+    constexpr std::size_t kMost = kInlineBytes / sizeof(std::uint64_t);
+    REIGEN_CHECK(call.kind != OperationKind::kAllToAllV || call.counts.size() <= kMost,
+                 "[all_to_all_v] too many ranks on one machine\n  got: {}   expected: at most {}", call.counts.size(),
+                 kMost);
+  }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
     if (call.kind == OperationKind::kSend) return std::make_unique<Send>(group_, pair_with(call.root), call);
     if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(group_, pair_with(call.root), call);
@@ -42,13 +49,13 @@ class SharedMemoryBackend : public Backend {
     auto segment = Segment::create((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage);
     const SegmentAddress& at = segment->address();
     const std::string word = fmt::format("{} {} {} {}", at.pid, at.fd, at.inode, at.size);
-    return {group_.heap().add_common(std::move(segment)), word};
+    return {group_.heap().add_common(std::move(segment), group_.options().name), word};
   }
   std::shared_ptr<void> open_common(const std::string& word) override {
     SegmentAddress address;
     std::istringstream in(word);
     in >> address.pid >> address.fd >> address.inode >> address.size;
-    return group_.heap().add_common(Segment::open(address));
+    return group_.heap().add_common(Segment::open(address), group_.options().name);
   }
   std::shared_ptr<void> hold(const void* pointer) override { return group_.heap().hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override {

@@ -15,8 +15,8 @@ class TcpBackend : public Backend {
       : group_(options, check_coming) {}
 
   const std::string& name() const override { return name_; }
+  void require_offered(const Call& call) const override { require_plain(call, name_); }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
-    require_plain(call, name());
     return std::make_unique<Collective>(group_, call, sequence);
   }
   bool may_spin() const override { return group_.cores_for_all(); }
