@@ -15,7 +15,7 @@
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 4;
+inline constexpr std::uint32_t kPageVersion = 5;
 inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kTagBytes = 48;
 inline constexpr std::size_t kCountsShown = 4;     // in messages; the others are compared by their hash
@@ -24,19 +24,20 @@ inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
 
 // What a rank called, for the others to compare and to find its memory.
-struct Descriptor {
+// What every call is compared by comes first, so that a small call without a tag costs the others one cache line.
+struct alignas(64) Descriptor {
   std::uint64_t sequence;
   std::uint64_t count;        // uneven: of all blocks
   std::uint64_t counts_hash;  // uneven
-  std::uint64_t counts[kCountsShown];
   double factor;
   OperationKind kind;
   DataType type;
   ReduceOp op;
   std::int32_t root;
+  char tag[kTagBytes];
   Location input;
   Location output;
-  char tag[kTagBytes];
+  std::uint64_t counts[kCountsShown];
 };
 
 enum class RankState : std::uint32_t { kAlive, kLeft, kAborted };
