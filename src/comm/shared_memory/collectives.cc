@@ -168,6 +168,11 @@ bool Collective::try_post() {
       d.output = group_.heap().locate(call_.output, extent_.output * element_, group_.options().name);
     }
   }
+  // Also a small one: what lies in common memory is not to be written again while others go on with it.
+  if (path_ == Path::kInline && kind_ == OperationKind::kAllGather && is_in_place()) {
+    d.input = group_.heap().locate(call_.input, extent_.input * element_, group_.options().name);
+    d.output = group_.heap().locate(call_.output, extent_.output * element_, group_.options().name);
+  }
   if (call_.kind == OperationKind::kAllToAllV) {
     std::memcpy(group_.page().inlined[slot()].data(), call_.counts.data(), call_.counts.size() * sizeof(std::uint64_t));
   }
@@ -259,6 +264,12 @@ bool Collective::has_gathered_already() const {
     if (input.segment != output.segment || input.offset != output.offset + begin) return false;
   }
   return true;
+}
+
+// Of an all_gather.
+bool Collective::is_in_place() const {
+  const std::size_t begin = taken_at(group_.rank(), group_.rank()) * element_;
+  return call_.output != nullptr && call_.input == static_cast<std::byte*>(call_.output) + begin;
 }
 
 bool Collective::is_in_common() const {
@@ -457,7 +468,7 @@ void Collective::work() {
 // What was posted stays as it is until this rank counts it as verified, whatever becomes of its owner: an abort that
 // came after its owner had completed this call concerns the next one.
 Step Collective::finish_at_once() {
-  if (path_ == Path::kInline) {
+  if (path_ == Path::kInline && !has_gathered_already()) {
     chunk_ = largest_block();
     work();
   }

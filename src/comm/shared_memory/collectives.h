@@ -89,6 +89,7 @@ class Collective : public SharedOperation {
   void stage_input();
   void unstage_output();
   bool has_gathered_already() const;
+  bool is_in_place() const;
   bool is_in_common() const;
   Step finish_at_once();
 
