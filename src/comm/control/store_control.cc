@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "comm/control/channel.h"
+#include "comm/rank_reports.h"
 
 namespace reigen::comm::control {
 
@@ -61,7 +62,7 @@ bool has_died(const Peer& peer) {
 
 std::string who(const Channel& channel, int rank) {
   const Peer& peer = channel.peers[static_cast<std::size_t>(rank)];
-  return fmt::format("rank {} (host {}, pid {})", rank, peer.host, peer.pid);
+  return describe_rank(rank, peer.host, peer.pid);
 }
 
 [[noreturn]] void throw_unnamed(const Channel& channel, const CallRecord& record) {
@@ -88,11 +89,8 @@ struct Look {
 
   AbortCause lost(int rank, const std::string& how) const {
     return {AbortCause::Kind::kPeerLost, rank,
-            to_string(Report{
-                .what = fmt::format("{} {}, group \"{}\" cannot go on", who(channel, rank), how, channel.options.name),
-                .got = channel.states[static_cast<std::size_t>(rank)].last_call(),
-                .expected = fmt::format("{}, for which the others wait", what()),
-                .fix = "see what that rank printed, then resume from the last checkpoint"})};
+            to_string(lost_rank(who(channel, rank), how, channel.options.name,
+                                channel.states[static_cast<std::size_t>(rank)].last_call(), what()))};
   }
 
   // Why this rank cannot go on, if it cannot.
@@ -107,8 +105,7 @@ struct Look {
       if (has_died(channel.peers[at])) return lost(q, "died");
       const auto silent = std::min<std::chrono::nanoseconds>(now - channel.beat_seen[at], waited);
       if (silent > channel.options.heartbeat_timeout) {
-        return lost(q, fmt::format("has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach",
-                                   duration_cast<seconds>(silent).count()));
+        return lost(q, silent_for(silent));
       }
       if (!came) missing.push_back(q);
     }
@@ -122,8 +119,6 @@ struct Look {
     return true;
   }
 
-  std::string list() const { return fmt::format("{}", fmt::join(missing, ", ")); }
-
   std::optional<AbortCause> impatience() const {
     const auto& o = channel.options;
     if (waited < o.timeout || (!heard_all() && waited < o.timeout + kHearAll)) return std::nullopt;
@@ -136,13 +131,8 @@ struct Look {
                                          .fix = "look at the network, or allow more time (REIGEN_TIMEOUT=seconds)"})};
     }
     const RankState& first = channel.states[static_cast<std::size_t>(missing.front())];
-    return AbortCause{
-        AbortCause::Kind::kTimeout, -1,
-        to_string(
-            Report{.what = fmt::format("{}: waited {} s for ranks that are alive but do not come", what(), waited_s),
-                   .got = fmt::format("rank {}: {}", missing.front(), first.last_call()),
-                   .expected = fmt::format("the same call on ranks {}", list()),
-                   .fix = "look for a branch that only some ranks take, or allow more time (REIGEN_TIMEOUT=seconds)"})};
+    return AbortCause{AbortCause::Kind::kTimeout, -1,
+                      to_string(absent_ranks(what(), waited, missing, first.last_call()))};
   }
 
   void report() const {
@@ -151,10 +141,8 @@ struct Look {
     const bool known = heard_all() || waited >= o.report_after + kHearAll;
     if (waited < o.report_after || missing.empty() || channel.reported || !known) return;
     channel.reported = true;
-    base::log_warning("{}: waiting for {} s for ranks {}; {} {}; giving up after {} s", what(),
-                      duration_cast<seconds>(waited).count(), list(), who(channel, missing.front()),
-                      channel.states[static_cast<std::size_t>(missing.front())].last_call(),
-                      duration_cast<seconds>(o.timeout).count());
+    warn_of_absent(what(), waited, missing, who(channel, missing.front()),
+                   channel.states[static_cast<std::size_t>(missing.front())].last_call(), o.timeout);
   }
 };
 
@@ -188,12 +176,7 @@ std::string StoreControl::wait_to_join(const std::string& key, const char* sign,
         throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming", who(*channel_, q), o.name));
       }
       if (!deadline.expired()) continue;
-      throw Timeout(
-          Report{.what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", o.rank, o.size, o.name,
-                                     duration_cast<seconds>(o.join_timeout).count()),
-                 .got = fmt::format("{} ranks", o.size - static_cast<int>(missing.size())),
-                 .expected = fmt::format("{} ranks; missing: {}", o.size, fmt::join(missing, ", ")),
-                 .fix = "see what the missing ranks printed; every rank must create its groups in the same order"});
+      throw Timeout(incomplete_group(o, missing));
     }
   }
 }
@@ -202,11 +185,7 @@ std::vector<std::string> StoreControl::join(const std::string& announcement) {
   const GroupOptions& o = channel_->options;
   store::Store& store = *channel_->store;
   if (store.add(fmt::format("joined/{}", o.rank), 1) != 1) {
-    throw InvalidArgument(Report{
-        .what = fmt::format("rank {} joins group \"{}\" twice", o.rank, o.name),
-        .got = {},
-        .expected = "one communicator of a name in a job, each rank once",
-        .fix = "give the second group another name (GroupOptions::name), or start every rank with its own RANK"});
+    throw InvalidArgument(joined_twice(o));
   }
   store.set(fmt::format("rank/{}", o.rank), place() + "\n" + announcement);
   std::vector<std::string> announcements;

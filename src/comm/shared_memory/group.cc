@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/process_state.h"
+#include "comm/rank_reports.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -40,8 +41,6 @@ std::string host_name() {
   ::gethostname(name, sizeof(name) - 1);
   return name[0] == '\0' ? "localhost" : name;
 }
-
-std::string list_of(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ", ")); }
 
 }  // namespace
 
@@ -161,12 +160,7 @@ std::string Group::wait_to_join(store::Store& store, const std::string& key, con
       if (parent.group != nullptr) check_coming(parent, missing);
       if (std::chrono::steady_clock::now() - joining_since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
       if (!deadline.expired()) continue;
-      throw Timeout(
-          Report{.what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", rank(), size(),
-                                     options_.name, duration_cast<seconds>(options_.join_timeout).count()),
-                 .got = fmt::format("{} ranks", size() - static_cast<int>(missing.size())),
-                 .expected = fmt::format("{} ranks; missing: {}", size(), list_of(missing)),
-                 .fix = "see what the missing ranks printed; every rank must create its groups in the same order"});
+      throw Timeout(incomplete_group(options_, missing));
     }
   }
 }
@@ -211,11 +205,7 @@ void Group::join(const Parent& parent) {
   const auto store = store::make_prefix_store(options_.store, "group/" + options_.name);
   const Deadline deadline = Deadline::after(options_.join_timeout);
   if (store->add(fmt::format("joined/{}", rank()), 1) != 1) {
-    throw InvalidArgument(Report{
-        .what = fmt::format("rank {} joins group \"{}\" twice", rank(), options_.name),
-        .got = {},
-        .expected = "one communicator of a name in a job, each rank once",
-        .fix = "give the second group another name (GroupOptions::name), or start every rank with its own RANK"});
+    throw InvalidArgument(joined_twice(options_));
   }
   store->set(fmt::format("rank/{}", rank()), announcement());
   std::string failure;
@@ -282,7 +272,7 @@ void Group::sleep(const std::function<bool()>& ready, std::chrono::nanoseconds l
 
 std::string Group::who(int rank) const {
   const auto& peer = peers_[static_cast<std::size_t>(rank)];
-  return fmt::format("rank {} (host {}, pid {})", rank, peer.host, peer.pid);
+  return describe_rank(rank, peer.host, peer.pid);
 }
 
 std::string Group::last_call(int rank) const {
@@ -293,11 +283,7 @@ std::string Group::last_call(int rank) const {
 }
 
 void Group::throw_lost(int rank, const std::string& how, const std::string& what) const {
-  throw PeerLost(
-      rank, to_string(Report{.what = fmt::format("{} {}, group \"{}\" cannot go on", who(rank), how, options_.name),
-                             .got = last_call(rank),
-                             .expected = fmt::format("{}, for which the others wait", what),
-                             .fix = "see what that rank printed, then resume from the last checkpoint"}));
+  throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
 // False also while it cannot be known: ranks of this process, and those not met yet.
@@ -328,27 +314,17 @@ void Group::check_heartbeat(int rank, const std::string& what, std::chrono::nano
 }
 
 void Group::throw_silent(int rank, std::chrono::nanoseconds silent, const std::string& what) const {
-  throw_lost(rank,
-             fmt::format("has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach",
-                         duration_cast<seconds>(silent).count()),
-             what);
+  throw_lost(rank, silent_for(silent), what);
 }
 
 void Group::check_patience(const std::vector<int>& missing, const std::string& what, std::chrono::nanoseconds waited) {
   if (waited >= options_.timeout) {
-    throw Timeout(
-        Report{.what = fmt::format("{}: waited {} s for ranks that are alive but do not come", what,
-                                   duration_cast<seconds>(waited).count()),
-               .got = fmt::format("rank {}: {}", missing.front(), last_call(missing.front())),
-               .expected = fmt::format("the same call on ranks {}", list_of(missing)),
-               .fix = "look for a branch that only some ranks take, or allow more time (REIGEN_TIMEOUT=seconds)"});
+    throw Timeout(absent_ranks(what, waited, missing, last_call(missing.front())));
   }
   const auto now = std::chrono::steady_clock::now();
   if (waited >= options_.report_after && now - reported_ >= options_.report_after) {
     reported_ = now;
-    base::log_warning("{}: waiting for {} s for ranks {}; {} {}; giving up after {} s", what,
-                      duration_cast<seconds>(waited).count(), list_of(missing), who(missing.front()),
-                      last_call(missing.front()), duration_cast<seconds>(options_.timeout).count());
+    warn_of_absent(what, waited, missing, who(missing.front()), last_call(missing.front()), options_.timeout);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "comm/rank_reports.h"
 
 namespace reigen::comm::tcp {
 
@@ -25,8 +26,6 @@ using std::chrono::seconds;
 constexpr auto kFresh = milliseconds(1);  // what is known of the others: a look costs a system call for each of them
 constexpr auto kFarewellTime = seconds(2);
 constexpr std::size_t kAlignment = 64;
-
-std::string list_of(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, ", ")); }
 
 }  // namespace
 
@@ -92,7 +91,7 @@ void Group::wake() { ::eventfd_write(wake_fd_.get(), 1); }
 
 std::string Group::who(int rank) const {
   const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  return fmt::format("rank {} (host {}, pid {})", rank, peer.host, peer.pid);
+  return describe_rank(rank, peer.host, peer.pid);
 }
 
 std::string Group::last_call(int rank) const {
@@ -102,11 +101,7 @@ std::string Group::last_call(int rank) const {
 }
 
 void Group::throw_lost(int rank, const std::string& how, const std::string& what) const {
-  throw PeerLost(
-      rank, to_string(Report{.what = fmt::format("{} {}, group \"{}\" cannot go on", who(rank), how, options_.name),
-                             .got = last_call(rank),
-                             .expected = fmt::format("{}, for which the others wait", what),
-                             .fix = "see what that rank printed, then resume from the last checkpoint"}));
+  throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
 // Who died without a word comes before those who ended because of it.
@@ -129,28 +124,18 @@ void Group::check_heartbeat(int rank, const std::string& what, std::chrono::nano
   const auto quiet = Deadline::Clock::now() - control_.peer(rank).last_sign;
   const auto silent = std::min<std::chrono::nanoseconds>(quiet, waited);
   if (silent > options_.heartbeat_timeout) {
-    throw_lost(rank,
-               fmt::format("has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach",
-                           duration_cast<seconds>(silent).count()),
-               what);
+    throw_lost(rank, silent_for(silent), what);
   }
 }
 
 void Group::check_patience(const std::vector<int>& absent, const std::string& what, std::chrono::nanoseconds waited) {
   if (waited < options_.report_after) reported_ = false;
   if (waited >= options_.timeout) {
-    throw Timeout(
-        Report{.what = fmt::format("{}: waited {} s for ranks that are alive but do not come", what,
-                                   duration_cast<seconds>(waited).count()),
-               .got = fmt::format("rank {}: {}", absent.front(), last_call(absent.front())),
-               .expected = fmt::format("the same call on ranks {}", list_of(absent)),
-               .fix = "look for a branch that only some ranks take, or allow more time (REIGEN_TIMEOUT=seconds)"});
+    throw Timeout(absent_ranks(what, waited, absent, last_call(absent.front())));
   }
   if (waited >= options_.report_after && !reported_) {
     reported_ = true;
-    base::log_warning("{}: waiting for {} s for ranks {}; {} {}; giving up after {} s", what,
-                      duration_cast<seconds>(waited).count(), list_of(absent), who(absent.front()),
-                      last_call(absent.front()), duration_cast<seconds>(options_.timeout).count());
+    warn_of_absent(what, waited, absent, who(absent.front()), last_call(absent.front()), options_.timeout);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/process_state.h"
+#include "comm/rank_reports.h"
 #include "comm/tcp/acceptor.h"
 #include "comm/tcp/header.h"
 #include "comm/tcp/interfaces.h"
@@ -108,12 +109,7 @@ std::string Join::wait_for(const std::string& key, const char* sign) {
       if (check_coming_) check_coming_(missing);
       if (Deadline::Clock::now() - since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
       if (!deadline_.expired()) continue;
-      throw Timeout(Report{
-          .what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", options_.rank, options_.size,
-                              options_.name, duration_cast<seconds>(options_.join_timeout).count()),
-          .got = fmt::format("{} ranks", options_.size - static_cast<int>(missing.size())),
-          .expected = fmt::format("{} ranks; missing: {}", options_.size, fmt::join(missing, ", ")),
-          .fix = "see what the missing ranks printed; every rank must create its groups in the same order"});
+      throw Timeout(incomplete_group(options_, missing));
     }
   }
 }
@@ -217,11 +213,7 @@ std::vector<Neighbour> Join::run() {
                    .connections = options_.connections,
                    .addresses = interface_addresses(base::environment::tcp_interface())};
   if (store_->add(fmt::format("joined/{}", options_.rank), 1) != 1) {
-    throw InvalidArgument(Report{
-        .what = fmt::format("rank {} joins group \"{}\" twice", options_.rank, options_.name),
-        .got = {},
-        .expected = "one communicator of a name in a job, each rank once",
-        .fix = "give the second group another name (GroupOptions::name), or start every rank with its own RANK"});
+    throw InvalidArgument(joined_twice(options_));
   }
   Acceptor acceptor(own.secret, own.answer, options_.rank + 1, options_.size, connections_);
   own.port = acceptor.port();

@@ -1,0 +1,64 @@
+#include "comm/rank_reports.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.h"
+
+namespace reigen::comm {
+
+namespace {
+
+long seconds_of(std::chrono::nanoseconds time) {
+  return static_cast<long>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
+}
+
+}  // namespace
+
+std::string describe_rank(int rank, const std::string& host, long pid) {
+  return fmt::format("rank {} (host {}, pid {})", rank, host, pid);
+}
+
+Report lost_rank(const std::string& who, const std::string& how, const std::string& group, const std::string& last_call,
+                 const std::string& what) {
+  return {.what = fmt::format("{} {}, group \"{}\" cannot go on", who, how, group),
+          .got = last_call,
+          .expected = fmt::format("{}, for which the others wait", what),
+          .fix = "see what that rank printed, then resume from the last checkpoint"};
+}
+
+std::string silent_for(std::chrono::nanoseconds silence) {
+  return fmt::format("has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach",
+                     seconds_of(silence));
+}
+
+Report absent_ranks(const std::string& what, std::chrono::nanoseconds waited, const std::vector<int>& absent,
+                    const std::string& last_call) {
+  return {.what = fmt::format("{}: waited {} s for ranks that are alive but do not come", what, seconds_of(waited)),
+          .got = fmt::format("rank {}: {}", absent.front(), last_call),
+          .expected = fmt::format("the same call on ranks {}", fmt::join(absent, ", ")),
+          .fix = "look for a branch that only some ranks take, or allow more time (REIGEN_TIMEOUT=seconds)"};
+}
+
+void warn_of_absent(const std::string& what, std::chrono::nanoseconds waited, const std::vector<int>& absent,
+                    const std::string& who, const std::string& last_call, std::chrono::nanoseconds timeout) {
+  base::log_warning("{}: waiting for {} s for ranks {}; {} {}; giving up after {} s", what, seconds_of(waited),
+                    fmt::join(absent, ", "), who, last_call, seconds_of(timeout));
+}
+
+Report joined_twice(const GroupOptions& options) {
+  return {.what = fmt::format("rank {} joins group \"{}\" twice", options.rank, options.name),
+          .got = {},
+          .expected = "one communicator of a name in a job, each rank once",
+          .fix = "give the second group another name (GroupOptions::name), or start every rank with its own RANK"};
+}
+
+Report incomplete_group(const GroupOptions& options, const std::vector<int>& missing) {
+  return {.what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", options.rank, options.size,
+                              options.name, seconds_of(options.join_timeout)),
+          .got = fmt::format("{} ranks", options.size - static_cast<int>(missing.size())),
+          .expected = fmt::format("{} ranks; missing: {}", options.size, fmt::join(missing, ", ")),
+          .fix = "see what the missing ranks printed; every rank must create its groups in the same order"};
+}
+
+}  // namespace reigen::comm
