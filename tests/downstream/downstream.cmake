@@ -1,6 +1,7 @@
-# Builds tests/downstream/project with reigen from WAY (install, subdirectory) in an empty folder and runs its programs.
+# Builds tests/downstream/project with reigen from WAY (install, subdirectory) and runs its programs. The project's own
+# build folder stays, as a user's would: the next run compiles what has changed.
 set(work "${SCRATCH}/${WAY}")
-file(REMOVE_RECURSE "${work}")
+file(REMOVE_RECURSE "${work}/prefix" "${work}/moved" "${work}/refused" "${work}/other_torch" "${work}/c_build")
 
 function(run what)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -101,4 +102,3 @@ if(WAY STREQUAL install AND WITH_TORCH)
     message(FATAL_ERROR "train_line printed: ${output}")
   endif()
 endif()
-file(REMOVE_RECURSE "${work}")

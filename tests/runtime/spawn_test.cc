@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,7 +18,7 @@ struct Ended {
 };
 
 Ended run(const std::string& what) {
-  const std::string command = std::string(REIGEN_SPAWN_PROGRAM) + " " + what + " 2>&1";
+  const std::string command = fmt::format("{} {} 2>&1", REIGEN_SPAWN_PROGRAM, what);
   std::FILE* pipe = ::popen(command.c_str(), "r");
   std::string output;
   std::array<char, 4096> buffer{};

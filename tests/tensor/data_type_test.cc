@@ -1,7 +1,7 @@
 #include "reigen/tensor/data_type.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "reigen/base/error.h"
 
