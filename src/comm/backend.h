@@ -70,6 +70,9 @@ class Backend {
   // long. Throws PeerLost, Timeout or what another rank aborted with.
   virtual void check_peers(const Operation& operation, std::chrono::nanoseconds waited) = 0;
 
+  // Throws what another rank ended the group with, if that is known here. Called by the driving thread.
+  virtual void throw_if_ended() {}
+
   // Sign of life, from the progress thread.
   virtual void heartbeat() = 0;
   // Tells the others that this rank is gone in good order. Called once, when nothing is under way any more.

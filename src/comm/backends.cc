@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "comm/hierarchical/hierarchical_backend.h"
 #include "comm/mpi/mpi_backend.h"
 #include "comm/nccl/nccl_backend.h"
 #include "comm/self/self_backend.h"
@@ -41,6 +42,7 @@ const std::vector<BackendEntry>& backends() {
       {"tcp", &tcp::make_backend},
       {"mpi", &mpi::make_backend},
       {"nccl", &nccl::make_backend},
+      {"hierarchical", &hierarchical::make_backend},
   };
   return kBackends;
 }
@@ -52,7 +54,8 @@ std::string backend_names() {
 }
 
 const BackendEntry& find_backend(const std::string& name) {
-  if (name == "auto") return backends().front();
+  static const BackendEntry kAutomatic{"auto", &hierarchical::make_automatic};
+  if (name == kAutomatic.name) return kAutomatic;
   const auto found =
       std::find_if(backends().begin(), backends().end(), [&](const BackendEntry& entry) { return entry.name == name; });
   REIGEN_CHECK(found != backends().end(), "unknown backend\n  got: \"{}\"   expected: {}", name, backend_names());

@@ -21,7 +21,7 @@ const std::vector<BackendEntry>& backends();
 // "auto, self, shared_memory": for messages.
 std::string backend_names();
 
-// The entry of options.backend; "auto" takes the first. Throws InvalidArgument for a name that is none.
+// The entry of options.backend; "auto" looks at where the ranks are. Throws InvalidArgument for a name that is none.
 const BackendEntry& find_backend(const std::string& name);
 
 // Throws BackendError for what a backend may lack: blocks of different sizes, messages between two ranks, factors.

@@ -61,4 +61,22 @@ Report incomplete_group(const GroupOptions& options, const std::vector<int>& mis
           .fix = "see what the missing ranks printed; every rank must create its groups in the same order"};
 }
 
+void check_same_version(const std::string& what, int rank, std::uint32_t version, std::uint32_t expected) {
+  if (version == expected) return;
+  throw BackendError(Report{.what = fmt::format("rank {} runs another version of the {} protocol", rank, what),
+                            .got = fmt::format("version {}", version),
+                            .expected = fmt::format("version {}", expected),
+                            .fix = "start all ranks from one build"},
+                     ExitCode::kJobMismatch);
+}
+
+void check_same_size(const GroupOptions& options, int rank, int ranks) {
+  if (ranks == options.size) return;
+  throw InvalidArgument(Report{
+      .what = fmt::format("ranks {} and {} differ in the size of group \"{}\"", options.rank, rank, options.name),
+      .got = fmt::format("{} ranks, says rank {}", ranks, rank),
+      .expected = fmt::format("{} ranks, says rank {}", options.size, options.rank),
+      .fix = "start every rank of a job with the same number of ranks (WORLD_SIZE)"});
+}
+
 }  // namespace reigen::comm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -29,5 +30,9 @@ void warn_of_absent(const std::string& what, std::chrono::nanoseconds waited, co
 // While a group forms.
 Report joined_twice(const GroupOptions& options);
 Report incomplete_group(const GroupOptions& options, const std::vector<int>& missing);
+// Throws BackendError (job mismatch) when a rank speaks another version of `what`, a protocol.
+void check_same_version(const std::string& what, int rank, std::uint32_t version, std::uint32_t expected);
+// Throws InvalidArgument when a rank was told another number of ranks.
+void check_same_size(const GroupOptions& options, int rank, int ranks);
 
 }  // namespace reigen::comm

@@ -16,20 +16,26 @@ struct ContractParameter {
   std::string backend;
   RankKind kind;
   int ranks;
+  int machines = 0;  // every so many-th rank shares one; 0: as the harness has it
 };
 
 inline std::string name_of(const ::testing::TestParamInfo<ContractParameter>& info) {
   return info.param.backend + (info.param.kind == RankKind::kThreads ? "_threads_" : "_processes_") +
-         std::to_string(info.param.ranks);
+         std::to_string(info.param.ranks) +
+         (info.param.machines > 0 ? "_on_" + std::to_string(info.param.machines) : "");
 }
 
-// MPI itself decides in which order it adds; docs/errors.md says what each backend promises.
-inline bool adds_in_rank_order(const std::string& backend) { return backend != "mpi"; }
+// MPI itself decides in which order it adds, machines add before they meet; docs/errors.md says what each backend
+// promises.
+inline bool adds_in_rank_order(const std::string& backend) { return backend != "mpi" && backend != "hierarchical"; }
 
 class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> {
  protected:
   RankOptions options() const {
-    return {.ranks = GetParam().ranks, .kind = GetParam().kind, .backend = GetParam().backend};
+    return {.ranks = GetParam().ranks,
+            .kind = GetParam().kind,
+            .backend = GetParam().backend,
+            .machines = GetParam().machines};
   }
 };
 

@@ -231,12 +231,15 @@ TEST(Failure, RanksThatCountDifferentlyAreRefusedAtOnce) {
 TEST(Failure, ARankOfAnotherVersionIsRefusedAtOnce) {
   const auto store = store::make_memory_store();
   store->set("group/world/rank/1", "1 host 1 1 1 1 1 1 1");
-  try {
-    Communicator group({.rank = 0, .size = 2, .store = store});
-    FAIL() << "a group with a rank of version 1";
-  } catch (const BackendError& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kJobMismatch);
-    EXPECT_THAT(error.what(), HasSubstr("rank 1 runs another version"));
+  store->set("group/world/machines/probe/1", "0 2 1 1 1 1 1 host\n");
+  for (const char* backend : {"shared_memory", "auto"}) {
+    try {
+      Communicator group({.rank = 0, .size = 2, .store = store, .backend = backend});
+      FAIL() << "a group with a rank of another version";
+    } catch (const BackendError& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kJobMismatch);
+      EXPECT_THAT(error.what(), HasSubstr("rank 1 runs another version"));
+    }
   }
 }
 

@@ -32,7 +32,13 @@ struct GroupOptions {
   int size = 1;
   std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one (but for backend shared_memory)
   std::string name = "world";                     // in messages, and the store prefix: two groups need two names
-  std::string backend = "auto";                   // auto, self, shared_memory, tcp, mpi, nccl, mpi, nccl
+  // "auto": shared memory on one machine, `network` where no two ranks share one, hierarchical for both; or self,
+  // shared_memory, tcp, mpi, nccl, hierarchical.
+  std::string backend = "auto";
+  std::string network = "tcp";  // between machines: tcp, mpi
+  // Ranks that can open each other's memory share a machine. Where these words differ they do not: a machine that plays
+  // several. Empty: what can be opened alone decides.
+  std::string machine_id = {};
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);  // for all ranks to come
   std::chrono::milliseconds report_after = std::chrono::seconds(30);  // a live rank keeps the others waiting: say so
   std::chrono::milliseconds timeout = std::chrono::minutes(10);       // ... and end it

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "comm/control/channel.h"
 #include "comm/rank_reports.h"
@@ -29,26 +30,20 @@ constexpr auto kHearAll = 1500ms;    // for the others to notice that somebody w
 constexpr auto kNamedWithin = 3s;    // the calls differ, as all ranks know: they write what they called
 constexpr auto kVerdictWithin = 1s;  // then this rank's own word counts
 
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name[0] == '\0' ? "localhost" : name;
-}
-
 // Process numbers mean the same in two processes of one namespace only.
 std::uint64_t process_namespace() {
   struct stat status {};
   return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;
 }
 
-std::string place() { return fmt::format("{} {} {}", host_name(), ::getpid(), process_namespace()); }
+std::string place() { return fmt::format("{} {} {}", base::host_name(), ::getpid(), process_namespace()); }
 
 Peer peer_at(const std::string& text) {
   std::istringstream in(text);
   Peer peer;
   std::uint64_t space = 0;
   in >> peer.host >> peer.pid >> space;
-  if (peer.host == host_name() && space == process_namespace() && peer.pid != ::getpid()) {
+  if (peer.host == base::host_name() && space == process_namespace() && peer.pid != ::getpid()) {
     peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   }
   return peer;
@@ -277,8 +272,10 @@ void StoreControl::publish_abort(const AbortCause& cause) {
   channel_->changed.notify_all();
 }
 
+std::string StoreControl::describe(int rank) const { return who(*channel_, rank); }
+
 int StoreControl::local_ranks() const {
-  const std::string own = host_name();
+  const std::string own = base::host_name();
   int count = 0;
   for (const Peer& peer : channel_->peers) count += peer.host == own ? 1 : 0;
   return count;

@@ -46,6 +46,8 @@ class StoreControl {
   void leave();
   void publish_abort(const AbortCause& cause);
 
+  // "rank 2 (host a, pid 17)".
+  std::string describe(int rank) const;
   // Ranks of this host.
   int local_ranks() const;
 

@@ -98,20 +98,8 @@ Group::Announced Group::read_announcement(int rank, const std::string& text) con
   in >> version >> a.host >> a.page.pid >> a.page.fd >> a.page.inode >> a.page.size;
   in >> a.heap.fd >> a.heap.inode >> a.heap.size >> ranks;
   a.heap.pid = a.page.pid;
-  if (version != kPageVersion || !in) {
-    throw BackendError(Report{.what = fmt::format("rank {} runs another version of the shared memory protocol", rank),
-                              .got = fmt::format("version {}", version),
-                              .expected = fmt::format("version {}", kPageVersion),
-                              .fix = "start all ranks from one build"},
-                       ExitCode::kJobMismatch);
-  }
-  if (ranks != size()) {
-    throw InvalidArgument(Report{
-        .what = fmt::format("ranks {} and {} differ in the size of group \"{}\"", this->rank(), rank, options_.name),
-        .got = fmt::format("{} ranks, says rank {}", ranks, rank),
-        .expected = fmt::format("{} ranks, says rank {}", size(), this->rank()),
-        .fix = "start every rank of a job with the same number of ranks (WORLD_SIZE)"});
-  }
+  check_same_version("shared memory", rank, in ? version : 0, kPageVersion);
+  check_same_size(options_, rank, ranks);
   return a;
 }
 

@@ -41,6 +41,7 @@ class SharedMemoryBackend : public Backend {
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
     static_cast<const SharedOperation&>(operation).check_peers(waited);
   }
+  void throw_if_ended() override { group_.throw_if_aborted(); }
   void heartbeat() override { group_.page().heartbeat.fetch_add(1); }
   void leave() override { group_.leave(); }
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }

@@ -28,6 +28,7 @@ class TcpBackend : public Backend {
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
     static_cast<const Collective&>(operation).check_peers(waited);
   }
+  void throw_if_ended() override { group_.throw_if_ended(UINT64_MAX); }
   void heartbeat() override { group_.control().beat(); }
   void leave() override { group_.leave(); }
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }

@@ -1,0 +1,62 @@
+// The smaller groups of which a hierarchical group is made, and what its operations share.
+//
+// Levels: `inside` the ranks of this machine over shared memory; `between` the ranks of this place on all machines, and
+// `everybody`, both over the network. The store is the control channel of the whole: it names ranks by their numbers in
+// the whole group where a level knows its own only.
+// Thread rule: the driving thread, but for the counts of messages.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/backend.h"
+#include "comm/control/store_control.h"
+#include "comm/hierarchical/layout.h"
+#include "comm/hierarchical/plan.h"
+#include "reigen/comm/options.h"
+
+namespace reigen::comm::hierarchical {
+
+// One of the smaller groups; without a backend where this rank is in none.
+struct Part {
+  std::unique_ptr<Backend> backend = {};
+  std::vector<int> ranks = {};    // in the whole group, by the rank in this one
+  std::string name = {};          // of the group
+  std::uint64_t next = 0;         // call
+  std::atomic<int> messages = 0;  // under way
+};
+
+struct Group {
+  Group(const GroupOptions& group_options, Layout group_layout)
+      : options(group_options), layout(std::move(group_layout)), control(group_options) {}
+
+  Part& part(Level level) { return level == Level::kInside ? inside : level == Level::kBetween ? between : everybody; }
+  std::vector<Part*> parts();
+  // An area is kept for later calls: one call of the group runs at a time.
+  std::byte* scratch(int area, std::size_t bytes);
+  // Runs `action` on a part; what it throws is thrown in terms of the whole group. `what`: the call.
+  void translated(const Part& part, const std::string& what, const std::function<void()>& action);
+  void publish_abort(const AbortCause& cause);
+
+  const GroupOptions options;
+  const Layout layout;
+  control::StoreControl control;
+  Part inside;
+  Part everybody;
+  Part between;                 // a child of `everybody`
+  Part* current = nullptr;      // where the collective that runs waits
+  std::uint64_t completed = 0;  // calls
+
+ private:
+  struct Area {
+    std::shared_ptr<void> memory = {};
+    std::size_t bytes = 0;
+  };
+  Area areas_[kScratchAreas];
+};
+
+}  // namespace reigen::comm::hierarchical

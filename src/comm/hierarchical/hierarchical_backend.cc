@@ -1,0 +1,138 @@
+#include "comm/hierarchical/hierarchical_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/backends.h"
+#include "comm/hierarchical/group.h"
+#include "comm/hierarchical/machines.h"
+#include "comm/hierarchical/operation.h"
+#include "comm/shared_memory/shared_memory_backend.h"
+
+namespace reigen::comm::hierarchical {
+
+namespace {
+
+// How long a level sleeps while another may ring.
+constexpr auto kGlance = std::chrono::microseconds(200);
+
+GroupOptions options_of(const GroupOptions& whole, const std::string& name, const std::vector<int>& ranks) {
+  GroupOptions options = whole;
+  options.name = whole.name + "." + name;
+  options.size = static_cast<int>(ranks.size());
+  options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank) - ranks.begin());
+  return options;
+}
+
+class HierarchicalBackend : public Backend {
+ public:
+  // `inside` and `everybody`: make these two, given their options.
+  using Make = std::function<std::unique_ptr<Backend>(const GroupOptions&)>;
+  HierarchicalBackend(const GroupOptions& options, const Layout& layout, const Make& inside, const Make& everybody)
+      : group_(options, layout) {
+    group_.control.join("");
+    fill(group_.inside, fmt::format("machine{}", layout.machine), layout.neighbours(), inside);
+    std::vector<int> all(layout.order.size());
+    for (std::size_t q = 0; q < all.size(); ++q) all[q] = static_cast<int>(q);
+    fill(group_.everybody, "network", all, everybody);
+    if (layout.place < layout.carriers) {
+      std::vector<int> alike;
+      for (const auto& members : layout.machines) alike.push_back(members[static_cast<std::size_t>(layout.place)]);
+      fill(group_.between, fmt::format("place{}", layout.place), alike,
+           [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, alike); });
+    }
+    group_.control.start();
+  }
+
+  const std::string& name() const override { return name_; }
+  void require_offered(const Call& call) const override {
+    const bool by_network = even_kind(call.kind) == OperationKind::kGather ||
+                            even_kind(call.kind) == OperationKind::kScatter ||
+                            even_kind(call.kind) == OperationKind::kAllToAll || is_between_two(call.kind);
+    if (by_network) group_.everybody.backend->require_offered(call);
+  }
+  std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
+    if (is_between_two(call.kind)) return std::make_unique<Message>(group_, call);
+    return std::make_unique<Collective>(group_, call, sequence);
+  }
+  bool may_spin() const override { return group_.everybody.backend->may_spin(); }
+  void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
+    Part* first = group_.current;
+    bool several = false;
+    for (Part* part : group_.parts()) {
+      if (part == first || part->messages.load() == 0) continue;
+      several = first != nullptr;
+      if (first == nullptr) first = part;
+    }
+    Part& part = first == nullptr ? group_.inside : *first;
+    part.backend->sleep(ready, several ? std::min<std::chrono::nanoseconds>(limit, kGlance) : limit);
+  }
+  void wake() override {
+    for (Part* part : group_.parts()) part->backend->wake();
+  }
+  void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
+    const_cast<PartOperation&>(static_cast<const PartOperation&>(operation)).check_peers(waited);
+  }
+  void heartbeat() override {
+    for (Part* part : group_.parts()) part->backend->heartbeat();
+  }
+  void leave() override {
+    group_.control.leave();
+    for (Part* part : group_.parts()) part->backend->leave();
+  }
+  void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.inside.backend->allocate(bytes); }
+  std::shared_ptr<void> hold(const void* pointer) override { return group_.inside.backend->hold(pointer); }
+  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override;
+
+ private:
+  void fill(Part& part, const std::string& name, const std::vector<int>& ranks, const Make& make) {
+    const GroupOptions options = options_of(group_.options, name, ranks);
+    part.name = options.name;
+    part.ranks = ranks;
+    part.backend = make(options);
+  }
+
+  const std::string name_ = "hierarchical";
+  Group group_;
+};
+
+// The machines of the members are known: nobody has to try again. Where all are on one machine, or no two, there is
+// nothing hierarchical about them.
+std::unique_ptr<Backend> HierarchicalBackend::make_child(const GroupOptions& options, const std::vector<int>& members) {
+  const Layout& whole = group_.layout;
+  Machines machines(whole.machines.size());
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    machines[static_cast<std::size_t>(whole.machine_of(members[i]))].push_back(static_cast<int>(i));
+  }
+  std::erase_if(machines, [](const std::vector<int>& machine) { return machine.empty(); });
+  std::sort(machines.begin(), machines.end());
+  const Layout layout(machines, options.rank);
+  std::vector<int> places;  // of this machine's members
+  for (const int i : layout.neighbours()) places.push_back(whole.place_of(members[static_cast<std::size_t>(i)]));
+  if (layout.machine_count() == 1) return group_.inside.backend->make_child(options, places);
+  if (machines.size() == members.size()) return group_.everybody.backend->make_child(options, members);
+  return std::make_unique<HierarchicalBackend>(
+      options, layout, [&](const GroupOptions& part) { return group_.inside.backend->make_child(part, places); },
+      [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, members); });
+}
+
+std::unique_ptr<Backend> make(const GroupOptions& options, Machines machines) {
+  return std::make_unique<HierarchicalBackend>(options, Layout(std::move(machines), options.rank),
+                                               shared_memory::make_backend, find_backend(options.network).make);
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const GroupOptions& options) { return make(options, find_machines(options)); }
+
+std::unique_ptr<Backend> make_automatic(const GroupOptions& options) {
+  Machines machines = find_machines(options);
+  if (machines.size() == 1) return shared_memory::make_backend(options);
+  if (machines.size() == static_cast<std::size_t>(options.size)) return find_backend(options.network).make(options);
+  return make(options, std::move(machines));
+}
+
+}  // namespace reigen::comm::hierarchical

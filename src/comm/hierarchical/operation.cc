@@ -1,0 +1,123 @@
+#include "comm/hierarchical/operation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/control/call_record.h"
+
+namespace reigen::comm::hierarchical {
+
+namespace {
+
+constexpr int kTagShown = 38;  // behind the hash of the call
+constexpr auto kMoment = std::chrono::milliseconds(1);
+
+Part& part_of(Group& group, int other) {
+  return group.layout.machine_of(other) == group.layout.machine ? group.inside : group.everybody;
+}
+
+}  // namespace
+
+Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
+    : group_(group), call_(call), sequence_(sequence) {
+  group_.control.called(call_, sequence_);
+}
+
+std::string Collective::describe() const {
+  return fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call_.kind), group_.options.rank,
+                     group_.options.size, group_.options.name, sequence_,
+                     control::describe(control::record_of(call_, sequence_)));
+}
+
+bool Collective::try_post() {
+  if (group_.completed != sequence_) return false;
+  for (Part* part : group_.parts()) group_.translated(*part, describe(), [&] { part->backend->throw_if_ended(); });
+  const auto hash = static_cast<std::uint32_t>(control::hash_of(control::record_of(call_, sequence_)));
+  const std::string tag = fmt::format("{:08x} {:.{}}", hash, call_.tag, kTagShown);
+  stages_ =
+      plan(call_, group_.layout, tag, [this](int area, std::size_t bytes) { return group_.scratch(area, bytes); });
+  begin_stage();
+  return true;
+}
+
+void Collective::begin_stage() {
+  running_.reset();
+  posted_ = false;
+  group_.current = nullptr;
+  if (stage_ == stages_.size() || stages_[stage_].level == Level::kHere) return;
+  Part& part = group_.part(stages_[stage_].level);
+  running_ = part.backend->start(stages_[stage_].call, part.next++);
+  group_.current = &part;
+}
+
+Step Collective::advance_stage() {
+  if (!posted_) {
+    if (!running_->try_post()) return Step::kBlocked;
+    posted_ = true;
+  }
+  return running_->advance();
+}
+
+Step Collective::advance() {
+  if (stage_ == stages_.size()) {
+    group_.completed += 1;
+    return Step::kDone;
+  }
+  if (differs_) return Step::kBlocked;
+  Stage& stage = stages_[stage_];
+  Step step = Step::kDone;
+  if (stage.level == Level::kHere) {
+    stage.work();
+  } else {
+    try {
+      group_.translated(group_.part(stage.level), describe(), [&] { step = advance_stage(); });
+    } catch (const CollectiveMismatch&) {
+      if (stage.level == Level::kEverybody) throw;
+      differs_ = true;
+      group_.control.look_for_mismatch();  // the next look after the peers throws it, naming the calls
+      return Step::kBlocked;
+    }
+  }
+  if (step == Step::kMoved) return step;
+  if (step != Step::kDone) return Step::kBlocked;
+  stage_ += 1;
+  begin_stage();
+  return Step::kMoved;
+}
+
+// Reports and patience are the control channel's, which sees all ranks.
+void Collective::check_peers(std::chrono::nanoseconds waited) {
+  group_.control.check(call_, sequence_, waited);
+  if (!running_ || differs_) return;
+  const auto patience = std::min(group_.options.report_after, group_.options.timeout);
+  const auto told = std::min<std::chrono::nanoseconds>(waited, std::max(patience - kMoment, kMoment));
+  const Part& part = *group_.current;
+  group_.translated(part, describe(), [&] { part.backend->check_peers(*running_, told); });
+}
+
+Message::Message(Group& group, const Call& call) : group_(group), call_(call), part_(part_of(group, call.root)) {
+  Call inner = call;
+  inner.root = static_cast<int>(std::find(part_.ranks.begin(), part_.ranks.end(), call.root) - part_.ranks.begin());
+  operation_ = part_.backend->start(inner, 0);
+  part_.messages.fetch_add(1);
+}
+
+Message::~Message() { part_.messages.fetch_sub(1); }
+
+std::string Message::describe() const {
+  return fmt::format("[{}] rank {} of {} group \"{}\"", name_of(call_.kind), group_.options.rank, group_.options.size,
+                     group_.options.name);
+}
+
+Step Message::advance() {
+  Step step = Step::kBlocked;
+  group_.translated(part_, describe(), [&] { step = operation_->advance(); });
+  return step;
+}
+
+void Message::check_peers(std::chrono::nanoseconds waited) {
+  group_.translated(part_, describe(), [&] { part_.backend->check_peers(*operation_, waited); });
+}
+
+}  // namespace reigen::comm::hierarchical

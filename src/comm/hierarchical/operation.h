@@ -1,0 +1,62 @@
+// The operations of a hierarchical group. A collective is a plan (plan.h) whose stages run one after the other, one
+// collective of the group at a time. A message is one of the machine or of the network.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/backend.h"
+#include "comm/hierarchical/group.h"
+#include "comm/hierarchical/plan.h"
+
+namespace reigen::comm::hierarchical {
+
+class PartOperation : public Operation {
+ public:
+  virtual void check_peers(std::chrono::nanoseconds waited) = 0;
+};
+
+class Collective : public PartOperation {
+ public:
+  Collective(Group& group, const Call& call, std::uint64_t sequence);
+
+  bool try_post() override;
+  Step advance() override;
+  void check_peers(std::chrono::nanoseconds waited) override;
+
+ private:
+  void begin_stage();
+  Step advance_stage();
+  std::string describe() const;
+
+  Group& group_;
+  const Call call_;
+  const std::uint64_t sequence_;
+  std::vector<Stage> stages_;
+  std::size_t stage_ = 0;
+  std::unique_ptr<Operation> running_;  // of the stage
+  bool posted_ = false;                 // ... is visible to the other ranks
+  bool differs_ = false;                // the ranks made different calls; the control channel is about to say which
+};
+
+class Message : public PartOperation {
+ public:
+  Message(Group& group, const Call& call);
+  ~Message() override;
+
+  bool try_post() override { return true; }
+  bool is_its_turn() const override { return operation_->is_its_turn(); }
+  Step advance() override;
+  void check_peers(std::chrono::nanoseconds waited) override;
+
+ private:
+  std::string describe() const;
+
+  Group& group_;
+  const Call call_;
+  Part& part_;
+  std::unique_ptr<Operation> operation_;
+};
+
+}  // namespace reigen::comm::hierarchical

@@ -1,0 +1,96 @@
+#include <gmock/gmock.h>
+
+#include "comm/contract.h"
+#include "comm/hierarchical/layout.h"
+#include "comm/hierarchical/machines.h"
+#include "reigen/base/error.h"
+
+namespace reigen::testing {
+
+using comm::hierarchical::group_by_reach;
+using comm::hierarchical::Layout;
+using comm::hierarchical::Machines;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Neighbours together, and every other rank: their blocks lie in another order than their machines.
+INSTANTIATE_TEST_SUITE_P(Hierarchical, CommunicatorContract,
+                         ::testing::Values(ContractParameter{"hierarchical", RankKind::kThreads, 1},
+                                           ContractParameter{"hierarchical", RankKind::kThreads, 2},
+                                           ContractParameter{"hierarchical", RankKind::kThreads, 3},
+                                           ContractParameter{"hierarchical", RankKind::kThreads, 4},
+                                           ContractParameter{"hierarchical", RankKind::kThreads, 4, 2},
+                                           ContractParameter{"hierarchical", RankKind::kThreads, 5, 2}),
+                         name_of);
+
+TEST(Machines, RanksThatReachEachOtherShareOne) {
+  const std::vector<std::vector<bool>> reaches = {{true, false, true}, {false, true, false}, {true, false, true}};
+  EXPECT_THAT(group_by_reach(reaches), ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
+}
+
+// A rank that may open others' memory, but is closed to them.
+TEST(Machines, ReachIsMutual) {
+  const std::vector<std::vector<bool>> reaches = {{true, true, true}, {false, true, true}, {true, true, true}};
+  EXPECT_THAT(group_by_reach(reaches), ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
+}
+
+TEST(Layout, OfARankAmongUnevenMachines) {
+  const Layout layout(Machines{{0, 3, 4}, {1, 2}}, 4);
+  EXPECT_EQ(layout.machine, 0);
+  EXPECT_EQ(layout.place, 2);
+  EXPECT_EQ(layout.carriers, 2);
+  EXPECT_EQ(layout.machine_of(2), 1);
+  EXPECT_EQ(layout.place_of(2), 1);
+  EXPECT_THAT(layout.order, ElementsAre(0, 3, 4, 1, 2));
+  EXPECT_FALSE(layout.in_order);
+  EXPECT_TRUE(Layout(Machines{{0, 1}, {2}}, 0).in_order);
+}
+
+TEST(Automatic, TakesWhatTheRanksHaveInCommon) {
+  const auto backend_of = [](int ranks, int machines) {
+    std::string name;
+    run_ranks({.ranks = ranks, .machines = machines}, [&](Rank& r) {
+      if (r.rank() == 0) name = r.world().backend();
+      r.world().barrier();
+    });
+    return name;
+  };
+  EXPECT_EQ(backend_of(3, 0), "shared_memory");
+  EXPECT_EQ(backend_of(3, 3), "tcp");
+  EXPECT_EQ(backend_of(3, 2), "hierarchical");
+}
+
+TEST(Hierarchical, APartOnOneMachineIsOneOfSharedMemory) {
+  run_ranks({.ranks = 4, .backend = "hierarchical", .machines = 2}, [](Rank& r) {
+    auto alike = r.world().split(r.rank() % 2);
+    EXPECT_EQ(alike->backend(), "shared_memory");
+    auto across = r.world().split(r.rank() / 2);
+    EXPECT_EQ(across->backend(), "tcp");
+    auto three = r.world().split(r.rank() == 3 ? -1 : 0, -r.rank());
+    std::int64_t sum = 1 << r.rank();
+    if (three) {
+      EXPECT_EQ(three->backend(), "hierarchical");
+      EXPECT_EQ(three->rank(), 2 - r.rank());
+      three->all_reduce(&sum, &sum, 1, DataType::kInt64, ReduceOp::kSum);
+      EXPECT_EQ(sum, 7);
+    }
+    r.world().barrier();
+  });
+}
+
+TEST(Hierarchical, ErrorsNameRanksByTheirNumbersInTheWholeGroup) {
+  run_ranks({.ranks = 4, .backend = "hierarchical", .ranks_a_machine = 2}, [](Rank& r) {
+    r.world().barrier();
+    std::vector<float> data(r.rank() == 3 ? 101 : 100);
+    try {
+      r.world().all_reduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum,
+                           {.tag = "step 9"});
+      ADD_FAILURE() << "different counts were accepted";
+    } catch (const CollectiveMismatch& error) {
+      EXPECT_THAT(error.what(), HasSubstr("ranks 0 and 3 differ in the count"));
+      EXPECT_THAT(error.what(), HasSubstr("all_reduce(101 float32, sum) \"step 9\""));
+    }
+  });
+}
+
+}  // namespace reigen::testing
