@@ -68,7 +68,8 @@ AlgorithmChoice::Rule AlgorithmChoice::parse(const std::string& text) {
 
 const schedule::Algorithm& AlgorithmChoice::choose(OperationKind kind, std::size_t bytes, int ranks) const {
   for (const Rule& rule : rules_) {
-    if (rule.kind == kind && (!rule.has_above || bytes > rule.above) && bytes < rule.below) return *rule.algorithm;
+    if (rule.kind == even_kind(kind) && (!rule.has_above || bytes > rule.above) && bytes < rule.below)
+      return *rule.algorithm;
   }
   return schedule::usual(kind, bytes, ranks);
 }

@@ -1,7 +1,8 @@
 // Which algorithm runs an operation: what the user wrote (GroupOptions::algorithms), else the usual one.
 //
 // "all_reduce:ring,broadcast:ring@>1M,broadcast:tree": OPERATION:ALGORITHM[@>SIZE | @<SIZE], separated by commas; the
-// first rule that fits wins. SIZE counts the bytes of the whole array: all blocks of an operation on blocks.
+// first rule that fits wins. SIZE counts the bytes of the whole array: all blocks of an operation on blocks, whether of
+// one size or not.
 // Thread rule: a value.
 #pragma once
 

@@ -1,5 +1,8 @@
 #include "comm/call.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -53,6 +56,22 @@ bool has_root(OperationKind kind) {
 
 std::size_t begin_of(const std::vector<std::size_t>& counts, int index) {
   return std::accumulate(counts.begin(), counts.begin() + index, std::size_t{0});
+}
+
+CountsDigest digest_of(const Call& call) {
+  CountsDigest digest;
+  if (!is_uneven(call.kind) || call.kind == OperationKind::kAllToAllV) return digest;
+  digest.hash = 0xcbf29ce484222325U;  // FNV-1a
+  for (const std::size_t count : call.counts) {
+    digest.hash = (digest.hash ^ count) * 0x100000001b3U;
+    digest.total += count;
+  }
+  std::copy_n(call.counts.begin(), std::min(call.counts.size(), kCountsShown), digest.first.begin());
+  return digest;
+}
+
+std::string describe(const CountsDigest& counts) {
+  return counts.hash == 0 ? "" : fmt::format(" in blocks of {}, ...", fmt::join(counts.first, ", "));
 }
 
 Extent extent_of(const Call& call, int rank, int size) {

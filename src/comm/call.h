@@ -1,6 +1,7 @@
 // What a rank asked for: one call of a Communicator's function.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -64,6 +65,19 @@ Extent extent_of(const Call& call, int rank, int size);
 
 // Elements before block `index`.
 std::size_t begin_of(const std::vector<std::size_t>& counts, int index);
+
+// What ranks compare of the counts of an uneven call: nothing for even ones, and for all_to_all_v, where each pair of
+// ranks compares what passes between the two.
+inline constexpr std::size_t kCountsShown = 4;  // in messages; the others are compared by their hash
+struct CountsDigest {
+  std::uint64_t total = 0;
+  std::uint64_t hash = 0;
+  std::array<std::uint64_t, kCountsShown> first = {};
+
+  bool operator==(const CountsDigest&) const = default;
+};
+CountsDigest digest_of(const Call& call);
+std::string describe(const CountsDigest& counts);  // " in blocks of 3, 4, 5, 6, ...", or nothing
 
 // Throws InvalidArgument: null pointers, buffers that overlap in another way than "in place", a root outside the group,
 // counts that overflow or are not one for every rank, a reduction that the type does not have, a factor where there is

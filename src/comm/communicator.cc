@@ -167,9 +167,10 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   child->backend_name = impl_->backend_name;
   child->begin_record();
   if (impl_->engine) {
-    child->engine =
-        std::make_shared<Engine>(impl_->engine->backend().make_child(child->options, members), *child->flight,
-                                 child->options.name, child->options.rank, child->options.size);
+    auto backend = impl_->engine->backend().make_child(child->options, members);
+    child->backend_name = backend->name();
+    child->engine = std::make_shared<Engine>(std::move(backend), *child->flight, child->options.name,
+                                             child->options.rank, child->options.size);
   }
   return Communicator(std::move(child));
 }

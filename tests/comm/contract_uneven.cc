@@ -1,9 +1,7 @@
 // The part of the contract on blocks of different sizes, messages, groups of calls and factors.
 #include <gmock/gmock.h>
 
-#include <chrono>
 #include <numeric>
-#include <thread>
 
 #include "comm/contract.h"
 #include "reigen/base/error.h"
@@ -287,72 +285,6 @@ TEST_P(CommunicatorContract, AGroupOfCallsRunsTogether) {
   });
 }
 
-TEST_P(CommunicatorContract, WhatOneWritesToSharedMemoryAllSee) {
-  run_ranks(options(), [](Rank& r) {
-    const auto p = static_cast<std::size_t>(r.size());
-    constexpr std::size_t kCount = 50000;
-    for (int round = 0; round < 3; ++round) {
-      const auto memory = r.world().allocate_shared(p * kCount * sizeof(float));
-      auto* const data = static_cast<float*>(memory.get());
-      for (std::size_t i = 0; i < p * kCount; i += 997) ASSERT_EQ(data[i], 0.0F);
-      r.world().barrier();
-      float* const own = data + static_cast<std::size_t>(r.rank()) * kCount;
-      fill(own, kCount, r.rank(), round);
-      r.world().all_gather(own, data, kCount, DataType::kFloat32);
-      for (int q = 0; q < r.size(); ++q)
-        expect_values(data + static_cast<std::size_t>(q) * kCount, kCount, q, round, "shared memory");
-      r.world().barrier();
-      // Any other call takes it as well.
-      TestBuffer<float> sum(r.world(), kCount, round == 1);
-      r.world().all_reduce(own, sum.data(), kCount, DataType::kFloat32, ReduceOp::kMax);
-      for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(sum[i], value(r.size() - 1, round, i));
-      r.world().broadcast(data, p * kCount, DataType::kFloat32, 0);
-      TestBuffer<float> gathered(r.world(), p * kCount, false);
-      r.world().all_gather(own, gathered.data(), kCount, DataType::kFloat32);
-      for (int q = 0; q < r.size(); ++q)
-        expect_values(gathered.data() + static_cast<std::size_t>(q) * kCount, kCount, q, round, "copied");
-      r.world().all_reduce(own, own, kCount, DataType::kFloat32, ReduceOp::kSum);
-      r.world().barrier();
-    }
-  });
-}
-
-// What a rank has yet to write for an earlier call the others may not take for gathered.
-TEST_P(CommunicatorContract, AGatherInSharedMemoryWaitsForEarlierResults) {
-  run_ranks(options(), [](Rank& r) {
-    const auto p = static_cast<std::size_t>(r.size());
-    for (const std::size_t count : {200U, 100003U}) {
-      for (int round = 1; round <= 20; ++round) {
-        const auto memory = r.world().allocate_shared(p * count * sizeof(float));
-        auto* const data = static_cast<float*>(memory.get());
-        float* const own = data + static_cast<std::size_t>(r.rank()) * count;
-        std::vector<float> input(count, static_cast<float>(round));
-        const comm::CallOptions lazy{.async = true, .progress = comm::Progress::kCaller};
-        const Work sum = r.world().all_reduce(input.data(), own, count, DataType::kFloat32, ReduceOp::kSum, lazy);
-        const Work gather = r.world().all_gather(own, data, count, DataType::kFloat32, lazy);
-        if (r.rank() == round % r.size()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        gather.wait();
-        for (std::size_t i = 0; i < p * count; ++i) ASSERT_EQ(data[i], static_cast<float>(round * r.size()));
-        sum.wait();
-        r.world().barrier();
-      }
-    }
-  });
-}
-
-TEST_P(CommunicatorContract, SharedMemoryOfAPartIsForeignToTheWhole) {
-  run_ranks(options(), [](Rank& r) {
-    constexpr std::size_t kCount = 5000;
-    auto part = r.world().split(r.rank() % 2);
-    const auto memory = part->allocate_shared(kCount * sizeof(float));
-    auto* const data = static_cast<float*>(memory.get());
-    TestBuffer<float> sum(r.world(), kCount, false);
-    r.world().all_reduce(data, sum.data(), kCount, DataType::kFloat32, ReduceOp::kSum);
-    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(sum[i], 0.0F);
-    r.world().barrier();
-  });
-}
-
 TEST_P(CommunicatorContract, AnEmptyGroupOfCallsIsDone) {
   run_ranks(options(), [](Rank& r) {
     comm::CallGroup blocking(r.world());
@@ -361,14 +293,6 @@ TEST_P(CommunicatorContract, AnEmptyGroupOfCallsIsDone) {
     const Work work = later.run({.async = true});
     EXPECT_TRUE(work.is_completed());
     work.wait();
-    r.world().barrier();
-  });
-}
-
-TEST_P(CommunicatorContract, SharedMemoryOfDifferentSizesIsRefusedByAll) {
-  if (GetParam().ranks < 2) GTEST_SKIP() << "needs two ranks";
-  run_ranks(options(), [](Rank& r) {
-    EXPECT_THROW(r.world().allocate_shared(r.rank() == 1 ? 200 : 100), BackendError);
     r.world().barrier();
   });
 }

@@ -101,6 +101,119 @@ TEST(TcpConnections, LargeMessagesAreDividedAmongThem) {
   });
 }
 
+TEST(TcpMemory, RanksHaveNoneInCommon) {
+  run_ranks({.ranks = 2, .backend = "tcp"}, [](Rank& r) {
+    EXPECT_THROW(r.world().allocate_shared(100), BackendError);
+    r.world().barrier();
+  });
+}
+
+// The algorithms for blocks of one size, on blocks of others.
+TEST(TcpAlgorithms, EachMovesUnevenBlocks) {
+  for (const char* const rules : {"all_gather:flat,reduce_scatter:direct", "all_gather:ring,reduce_scatter:ring"}) {
+    for (const int segments : {0, 1, 7}) {
+      run_ranks({.ranks = 3, .backend = "tcp", .algorithms = rules, .segments = segments, .connections = 2},
+                [](Rank& r) {
+                  const std::vector<std::size_t> counts = {5, 0, 100003};
+                  const std::size_t own = counts[static_cast<std::size_t>(r.rank())];
+                  const std::vector<float> one(own, static_cast<float>(r.rank()));
+                  std::vector<float> all(100008);
+                  r.world().all_gather_v(one.data(), all.data(), counts, DataType::kFloat32);
+                  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], i < 5 ? 0 : 2) << i;
+                  std::vector<float> sum(own);
+                  for (auto& x : all) x += static_cast<float>(r.rank());
+                  r.world().reduce_scatter_v(all.data(), sum.data(), counts, DataType::kFloat32, ReduceOp::kSum);
+                  for (const float x : sum) ASSERT_EQ(x, r.rank() == 0 ? 3 : 9);
+                });
+    }
+  }
+}
+
+// Of three ranks two differ in what passes between them: both name it, and the third learns why the group ended.
+TEST(TcpMismatch, AnExchangeThatTwoSeeDifferently) {
+  run_ranks({.ranks = 3, .backend = "tcp"}, [](Rank& r) {
+    const std::vector<std::size_t> leaves(3, 2);
+    std::vector<std::size_t> arrives(3, 2);
+    if (r.rank() == 1) arrives[2] = 5;
+    std::vector<float> data(6);
+    std::vector<float> into(9);
+    try {
+      r.world().all_to_all_v(data.data(), leaves, into.data(), arrives, DataType::kFloat32);
+      r.world().barrier();
+      ADD_FAILURE() << "not noticed";
+    } catch (const CollectiveMismatch& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 2 gives 2 elements to rank 1"));
+      EXPECT_THAT(error.what(), HasSubstr("5 elements, as rank 1 said"));
+    }
+  });
+}
+
+TEST(TcpMismatch, WhatARankKeepsForItself) {
+  run_ranks({.ranks = 2, .backend = "tcp"}, [](Rank& r) {
+    const std::vector<std::size_t> leaves(2, 2);
+    std::vector<std::size_t> arrives(2, 2);
+    if (r.rank() == 1) arrives[1] = 1000;
+    std::vector<float> data(4);
+    std::vector<float> into(1002);
+    try {
+      r.world().all_to_all_v(data.data(), leaves, into.data(), arrives, DataType::kFloat32);
+      r.world().barrier();
+      ADD_FAILURE() << "not noticed";
+    } catch (const CollectiveMismatch& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 1 gives 2 elements to rank 1"));
+    }
+  });
+}
+
+// A message that fits the buffers of a connection, and one that does not.
+TEST(TcpMessages, ARankThatLeftIsLost) {
+  for (const std::size_t count : {std::size_t{10}, std::size_t{8} << 20}) {
+    run_ranks({.ranks = 2, .backend = "tcp"}, [count](Rank& r) {
+      std::vector<float> data(count);
+      r.world().barrier();
+      if (r.rank() == 0) {
+        r.world().send(data.data(), 3, DataType::kFloat32, 1);
+        return r.leave();
+      }
+      r.world().recv(data.data(), 3, DataType::kFloat32, 0);  // sent before it left
+      try {
+        if (count == 10) r.world().recv(data.data(), count, DataType::kFloat32, 0);
+        if (count > 10) r.world().send(data.data(), count, DataType::kFloat32, 0);
+        ADD_FAILURE() << "nobody was there";
+      } catch (const PeerLost& error) {
+        EXPECT_EQ(error.rank(), 0);
+        EXPECT_THAT(error.what(), HasSubstr("left the group"));
+      }
+    });
+  }
+}
+
+// Many more than the buffers of a connection hold, with collectives between them.
+TEST(TcpMessages, ManyAreUnderWayAtOnce) {
+  run_ranks({.ranks = 3, .backend = "tcp", .connections = 2}, [](Rank& r) {
+    constexpr std::size_t kCount = 50000;
+    std::vector<std::vector<std::int32_t>> out;
+    std::vector<std::vector<std::int32_t>> in;
+    std::vector<Work> works;
+    for (int k = 0; k < 60; ++k) {
+      out.emplace_back(kCount, r.rank() * 1000 + k);
+      in.emplace_back(kCount, -1);
+    }
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      const int to = (r.rank() + 1 + static_cast<int>(k % 2)) % 3;
+      const int from = (r.rank() + 2 - static_cast<int>(k % 2)) % 3;
+      works.push_back(r.world().send(out[k].data(), kCount, DataType::kInt32, to, {.async = true}));
+      works.push_back(r.world().recv(in[k].data(), kCount, DataType::kInt32, from, {.async = true}));
+      if (k % 7 == 0) works.push_back(r.world().barrier({.async = true}));
+    }
+    for (const Work& work : works) work.wait();
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      const int from = (r.rank() + 2 - static_cast<int>(k % 2)) % 3;
+      for (const auto x : in[k]) ASSERT_EQ(x, from * 1000 + static_cast<int>(k));
+    }
+  });
+}
+
 TEST(TcpAlgorithms, OtherBackendsHaveNoChoice) {
   EXPECT_THROW(Communicator({.backend = "self", .algorithms = "all_reduce:ring"}), InvalidArgument);
 }

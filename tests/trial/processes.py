@@ -41,11 +41,30 @@ class Store:
         self.process.stdout.close()
 
 
-def start(path, command, options, **named):
-    """One process: a rank, or all ranks as threads."""
+def words_of(path, command, options, **named):
     words = [str(path), command, "--backend", options.backend]
     for name, value in named.items():
         words += [f"--{name}"] + ([] if value is True else [str(value)])
+    return words
+
+
+def start(path, command, options, **named):
+    """One process: a rank, or all ranks as threads."""
+    words = words_of(path, command, options, **named)
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+
+
+def mpirun():
+    """The launcher, with what Open MPI asks of whoever is root or has few cores."""
+    version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
+    return ["mpirun"] + (["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"] if "Open MPI" in version else [])
+
+
+def start_under_mpi(path, command, options, ranks, **named):
+    """All ranks, each told by its own words which one it is."""
+    words = mpirun()
+    for rank in range(ranks):
+        words += ([":"] if rank > 0 else []) + ["-n", "1"] + words_of(path, command, options, rank=rank, ranks=ranks, **named)
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
 
 
@@ -54,6 +73,10 @@ def run_all(path, command, options, kind, ranks, **named):
     if kind == "threads":
         processes = [start(path, command, options, ranks=ranks, **named)]
         ends = [process.communicate() for process in processes]
+    elif kind == "mpirun":
+        with Store(path) as store:
+            processes = [start_under_mpi(path, command, options, ranks, port=store.port, **named)]
+            ends = [process.communicate() for process in processes]
     else:
         with Store(path) as store:
             processes = [start(path, command, options, rank=rank, ranks=ranks, port=store.port, **named) for rank in range(ranks)]

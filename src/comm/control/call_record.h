@@ -12,7 +12,8 @@ namespace reigen::comm::control {
 struct CallRecord {
   std::uint64_t sequence = 0;
   OperationKind kind = OperationKind::kBarrier;
-  std::uint64_t count = 0;
+  std::uint64_t count = 0;  // uneven: 0
+  CountsDigest counts = {};
   DataType type = DataType::kUint8;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
@@ -25,7 +26,7 @@ CallRecord record_of(const Call& call, std::uint64_t sequence);
 
 // "all_reduce(100 float32, sum, root 0) \"step 3\"".
 std::string describe(const CallRecord& record);
-// The first word that differs: "operation", "count", "type", "reduction", "root" or "tag".
+// The first word that differs: "operation", "counts", "count", "type", "reduction", "root" or "tag".
 std::string what_differs(const CallRecord& a, const CallRecord& b);
 // Equal for equal records, in all likelihood different for others.
 std::uint64_t hash_of(const CallRecord& record);

@@ -29,6 +29,7 @@ Channel::Channel(const GroupOptions& group)
       peers(static_cast<std::size_t>(group.size)),
       states(static_cast<std::size_t>(group.size)),
       beat_seen(static_cast<std::size_t>(group.size), Clock::now()),
+      left_seen(static_cast<std::size_t>(group.size)),
       heard(static_cast<std::size_t>(group.size), false),
       answered(Clock::now()) {}
 
@@ -143,6 +144,7 @@ void Channel::read_states() {
   std::lock_guard lock(mutex);
   const auto now = Clock::now();
   for (std::size_t q = 0; q < seen.size(); ++q) {
+    if (seen[q].left && !states[q].left) left_seen[q] = now;
     if (seen[q].beat == states[q].beat) continue;
     beat_seen[q] = now;
     heard[q] = true;

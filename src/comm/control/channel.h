@@ -52,9 +52,10 @@ struct Channel {
   // Guarded, from the thread:
   std::vector<RankState> states;
   std::vector<Clock::time_point> beat_seen;
-  std::vector<bool> heard;            // since this rank began to wait
-  std::optional<AbortCause> failure;  // of the group
-  Clock::time_point answered;         // when the store did last
+  std::vector<Clock::time_point> left_seen;  // of ranks that left: since when it is known here
+  std::vector<bool> heard;                   // since this rank began to wait
+  std::optional<AbortCause> failure;         // of the group
+  Clock::time_point answered;                // when the store did last
   std::string store_lost;
   bool reported = false;
   bool ended = false;

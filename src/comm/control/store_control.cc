@@ -28,6 +28,7 @@ constexpr auto kQuiet = 100ms;       // shorter waits are everyday life
 constexpr auto kWatchFor = 1s;       // after the last check
 constexpr auto kHearAll = 1500ms;    // for the others to notice that somebody wants to know something
 constexpr auto kNamedWithin = 3s;    // the calls differ, as all ranks know: they write what they called
+constexpr auto kLastWords = 1s;      // for a message of a rank that has left to arrive
 constexpr auto kVerdictWithin = 1s;  // then this rank's own word counts
 
 // Process numbers mean the same in two processes of one namespace only.
@@ -72,20 +73,16 @@ std::string who(const Channel& channel, int rank) {
 // What the checks of one moment look at. The channel is locked.
 struct Look {
   Channel& channel;
-  const CallRecord record;
+  const std::string what;
   const std::chrono::nanoseconds waited;
-  std::vector<int> missing = {};  // have not made the call
-
-  std::string what() const {
-    const auto& o = channel.options;
-    return fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(record.kind), o.rank, o.size, o.name,
-                       record.sequence, describe(record));
-  }
+  const std::uint64_t sequence = UINT64_MAX;  // of the call that waits, or
+  const int partner = -1;                     // ... the other rank of a message
+  std::vector<int> missing = {};              // have not made the call
 
   AbortCause lost(int rank, const std::string& how) const {
     return {AbortCause::Kind::kPeerLost, rank,
             to_string(lost_rank(who(channel, rank), how, channel.options.name,
-                                channel.states[static_cast<std::size_t>(rank)].last_call(), what()))};
+                                channel.states[static_cast<std::size_t>(rank)].last_call(), what))};
   }
 
   // Why this rank cannot go on, if it cannot.
@@ -94,8 +91,10 @@ struct Look {
     for (int q = 0; q < channel.options.size; ++q) {
       const auto at = static_cast<std::size_t>(q);
       const RankState& state = channel.states[at];
-      const bool came = state.calls > record.sequence;
-      if (q == channel.options.rank || (came && state.left)) continue;
+      const bool came = state.calls > sequence;
+      if (q == channel.options.rank || (partner >= 0 && q != partner) || (came && state.left)) continue;
+      // Whether it sent or took the message before it left nobody says.
+      if (state.left && partner >= 0 && now - channel.left_seen[at] < kLastWords) continue;
       if (state.left) return lost(q, "left the group");
       if (has_died(channel.peers[at])) return lost(q, "died");
       const auto silent = std::min<std::chrono::nanoseconds>(now - channel.beat_seen[at], waited);
@@ -109,7 +108,8 @@ struct Look {
 
   bool heard_all() const {
     for (std::size_t q = 0; q < channel.heard.size(); ++q) {
-      if (static_cast<int>(q) != channel.options.rank && !channel.heard[q]) return false;
+      const int rank = static_cast<int>(q);
+      if (rank != channel.options.rank && (partner < 0 || rank == partner) && !channel.heard[q]) return false;
     }
     return true;
   }
@@ -120,14 +120,14 @@ struct Look {
     const auto waited_s = duration_cast<seconds>(waited).count();
     if (missing.empty()) {
       return AbortCause{AbortCause::Kind::kTimeout, -1,
-                        to_string(Report{.what = fmt::format("{}: not complete after {} s", what(), waited_s),
+                        to_string(Report{.what = fmt::format("{}: not complete after {} s", what, waited_s),
                                          .got = "all ranks have called it, and live",
                                          .expected = {},
                                          .fix = "look at the network, or allow more time (REIGEN_TIMEOUT=seconds)"})};
     }
     const RankState& first = channel.states[static_cast<std::size_t>(missing.front())];
     return AbortCause{AbortCause::Kind::kTimeout, -1,
-                      to_string(absent_ranks(what(), waited, missing, first.last_call()))};
+                      to_string(absent_ranks(what, waited, missing, first.last_call()))};
   }
 
   void report() const {
@@ -136,10 +136,54 @@ struct Look {
     const bool known = heard_all() || waited >= o.report_after + kHearAll;
     if (waited < o.report_after || missing.empty() || channel.reported || !known) return;
     channel.reported = true;
-    warn_of_absent(what(), waited, missing, who(channel, missing.front()),
+    warn_of_absent(what, waited, missing, who(channel, missing.front()),
                    channel.states[static_cast<std::size_t>(missing.front())].last_call(), o.timeout);
   }
 };
+
+// Throws what ended the group; else keeps the thread watching. True when it is time to look at what it sees. `record`:
+// null for a message.
+bool begin_look(Channel& channel, const CallRecord* record, std::chrono::nanoseconds waited) {
+  if (channel.failure) throw_cause(*channel.failure);
+  const auto now = Clock::now();
+  if (channel.verdict) {
+    if (now - channel.verdict_since > kVerdictWithin) throw_cause(*channel.verdict);
+    return false;
+  }
+  if (record != nullptr && channel.urgent && now - channel.urgent_since > kNamedWithin) {
+    throw_unnamed(channel, *record);
+  }
+  if (waited < kQuiet && !channel.urgent) return false;
+  if (channel.watch_until <= now) {
+    channel.heard.assign(channel.heard.size(), false);
+    channel.answered = now;
+    for (auto& seen : channel.beat_seen) seen = now;
+    channel.changed.notify_all();
+  }
+  channel.watch_until = now + kWatchFor;
+  return waited >= kQuiet;
+}
+
+void conclude(Look look) {
+  Channel& channel = look.channel;
+  // Whoever served it may have left in good order: as long as the call may still complete it is no loss.
+  if (!channel.store_lost.empty() && look.waited > channel.options.heartbeat_timeout) {
+    throw PeerLost(0, channel.store_lost);
+  }
+  const auto now = Clock::now();
+  const auto silent = std::min<std::chrono::nanoseconds>(now - channel.answered, look.waited);
+  if (silent > channel.options.heartbeat_timeout) {
+    throw_cause(look.lost(0, fmt::format("has not answered for {} s, or whoever serves the job's store",
+                                         duration_cast<seconds>(silent).count())));
+  }
+  std::optional<AbortCause> cause = look.loss();
+  look.report();
+  if (!cause) cause = look.impatience();
+  if (!cause) return;
+  channel.verdict = std::move(cause);
+  channel.verdict_since = now;
+  channel.changed.notify_all();
+}
 
 }  // namespace
 
@@ -226,37 +270,20 @@ void StoreControl::look_for_mismatch() {
 void StoreControl::check(const Call& call, std::uint64_t sequence, std::chrono::nanoseconds waited) {
   Channel& channel = *channel_;
   std::lock_guard lock(channel.mutex);
-  if (channel.failure) throw_cause(*channel.failure);
-  const auto now = Clock::now();
-  if (channel.verdict) {
-    if (now - channel.verdict_since > kVerdictWithin) throw_cause(*channel.verdict);
-    return;
-  }
-  if (channel.urgent && now - channel.urgent_since > kNamedWithin) throw_unnamed(channel, record_of(call, sequence));
-  if (waited < kQuiet && !channel.urgent) return;
-  if (channel.watch_until <= now) {
-    channel.heard.assign(channel.heard.size(), false);
-    channel.answered = now;
-    for (auto& seen : channel.beat_seen) seen = now;
-    channel.changed.notify_all();
-  }
-  channel.watch_until = now + kWatchFor;
-  if (waited < kQuiet) return;
-  Look look{channel, record_of(call, sequence), waited};
-  // Whoever served it may have left in good order: as long as the call may still complete it is no loss.
-  if (!channel.store_lost.empty() && waited > channel.options.heartbeat_timeout) throw PeerLost(0, channel.store_lost);
-  const auto silent = std::min<std::chrono::nanoseconds>(now - channel.answered, waited);
-  if (silent > channel.options.heartbeat_timeout) {
-    throw_cause(look.lost(0, fmt::format("has not answered for {} s, or whoever serves the job's store",
-                                         duration_cast<seconds>(silent).count())));
-  }
-  std::optional<AbortCause> cause = look.loss();
-  look.report();
-  if (!cause) cause = look.impatience();
-  if (!cause) return;
-  channel.verdict = std::move(cause);
-  channel.verdict_since = now;
-  channel.changed.notify_all();
+  const CallRecord record = record_of(call, sequence);
+  if (!begin_look(channel, &record, waited)) return;
+  const auto& o = channel.options;
+  conclude({.channel = channel,
+            .what = fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call.kind), o.rank, o.size, o.name,
+                                sequence, describe(record)),
+            .waited = waited,
+            .sequence = sequence});
+}
+
+void StoreControl::check_message(int rank, const std::string& what, std::chrono::nanoseconds waited) {
+  std::lock_guard lock(channel_->mutex);
+  if (!begin_look(*channel_, nullptr, waited)) return;
+  conclude({.channel = *channel_, .what = what, .waited = waited, .partner = rank});
 }
 
 void StoreControl::leave() {
@@ -272,7 +299,8 @@ void StoreControl::publish_abort(const AbortCause& cause) {
   channel_->changed.notify_all();
 }
 
-std::string StoreControl::describe(int rank) const { return who(*channel_, rank); }
+std::string StoreControl::describe_peer(int rank) const { return who(*channel_, rank); }
+const std::string& StoreControl::group() const { return channel_->options.name; }
 
 int StoreControl::local_ranks() const {
   const std::string own = base::host_name();

@@ -40,6 +40,8 @@ class StoreControl {
   void called(const Call& call, std::uint64_t sequence);
   // While call `sequence` waits. Throws PeerLost, Timeout, CollectiveMismatch, or what another rank aborted with.
   void check(const Call& call, std::uint64_t sequence, std::chrono::nanoseconds waited);
+  // While a message to or from `rank` waits; `what` describes it.
+  void check_message(int rank, const std::string& what, std::chrono::nanoseconds waited);
   // The engine saw that the calls differ: check() will name them soon.
   void look_for_mismatch();
 
@@ -47,7 +49,8 @@ class StoreControl {
   void publish_abort(const AbortCause& cause);
 
   // "rank 2 (host a, pid 17)".
-  std::string describe(int rank) const;
+  std::string describe_peer(int rank) const;
+  const std::string& group() const;
   // Ranks of this host.
   int local_ranks() const;
 

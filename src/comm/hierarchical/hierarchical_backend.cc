@@ -32,7 +32,6 @@ class HierarchicalBackend : public Backend {
   using Make = std::function<std::unique_ptr<Backend>(const GroupOptions&)>;
   HierarchicalBackend(const GroupOptions& options, const Layout& layout, const Make& inside, const Make& everybody)
       : group_(options, layout) {
-    group_.control.join("");
     fill(group_.inside, fmt::format("machine{}", layout.machine), layout.neighbours(), inside);
     std::vector<int> all(layout.order.size());
     for (std::size_t q = 0; q < all.size(); ++q) all[q] = static_cast<int>(q);
@@ -43,6 +42,7 @@ class HierarchicalBackend : public Backend {
       fill(group_.between, fmt::format("place{}", layout.place), alike,
            [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, alike); });
     }
+    group_.control.join("");  // after the levels: those of a parent look after ranks that do not come
     group_.control.start();
   }
 
@@ -73,7 +73,7 @@ class HierarchicalBackend : public Backend {
     for (Part* part : group_.parts()) part->backend->wake();
   }
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
-    const_cast<PartOperation&>(static_cast<const PartOperation&>(operation)).check_peers(waited);
+    static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
   void heartbeat() override {
     for (Part* part : group_.parts()) part->backend->heartbeat();

@@ -87,7 +87,7 @@ Step Collective::advance() {
 }
 
 // Reports and patience are the control channel's, which sees all ranks.
-void Collective::check_peers(std::chrono::nanoseconds waited) {
+void Collective::check_peers(std::chrono::nanoseconds waited) const {
   group_.control.check(call_, sequence_, waited);
   if (!running_ || differs_) return;
   const auto patience = std::min(group_.options.report_after, group_.options.timeout);
@@ -116,7 +116,7 @@ Step Message::advance() {
   return step;
 }
 
-void Message::check_peers(std::chrono::nanoseconds waited) {
+void Message::check_peers(std::chrono::nanoseconds waited) const {
   group_.translated(part_, describe(), [&] { part_.backend->check_peers(*operation_, waited); });
 }
 

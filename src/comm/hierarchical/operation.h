@@ -6,24 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "comm/backend.h"
+#include "comm/checked_operation.h"
 #include "comm/hierarchical/group.h"
 #include "comm/hierarchical/plan.h"
 
 namespace reigen::comm::hierarchical {
 
-class PartOperation : public Operation {
- public:
-  virtual void check_peers(std::chrono::nanoseconds waited) = 0;
-};
-
-class Collective : public PartOperation {
+class Collective : public CheckedOperation {
  public:
   Collective(Group& group, const Call& call, std::uint64_t sequence);
 
   bool try_post() override;
   Step advance() override;
-  void check_peers(std::chrono::nanoseconds waited) override;
+  void check_peers(std::chrono::nanoseconds waited) const override;
 
  private:
   void begin_stage();
@@ -40,7 +35,7 @@ class Collective : public PartOperation {
   bool differs_ = false;                // the ranks made different calls; the control channel is about to say which
 };
 
-class Message : public PartOperation {
+class Message : public CheckedOperation {
  public:
   Message(Group& group, const Call& call);
   ~Message() override;
@@ -48,7 +43,7 @@ class Message : public PartOperation {
   bool try_post() override { return true; }
   bool is_its_turn() const override { return operation_->is_its_turn(); }
   Step advance() override;
-  void check_peers(std::chrono::nanoseconds waited) override;
+  void check_peers(std::chrono::nanoseconds waited) const override;
 
  private:
   std::string describe() const;

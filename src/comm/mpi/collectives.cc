@@ -11,16 +11,16 @@
 
 namespace reigen::comm::mpi {
 
-namespace {
-
 bool meet(const Span& a, const Span& b) {
   return a.bytes > 0 && b.bytes > 0 && a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
 }
 
-}  // namespace
-
 Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
-    : group_(group), call_(call), sequence_(sequence), extent_(extent_of(call, group.rank, group.size)) {
+    : group_(group),
+      call_(call),
+      sequence_(sequence),
+      kind_(even_kind(call.kind)),
+      extent_(extent_of(call, group.rank, group.size)) {
   group_.control->called(call_, sequence_);
   const std::uint64_t hash = control::hash_of(control::record_of(call_, sequence_));
   own_hash_ = {hash, ~hash};  // the least complement belongs to the largest hash
@@ -31,6 +31,15 @@ Collective::~Collective() {
   if (requests_.empty()) return;
   if (phase_ == Phase::kComparing) least_hash_.release();
   Library::get().finalize_in_time();
+}
+
+void Collective::check_peers(std::chrono::nanoseconds waited) const { group_.control->check(call_, sequence_, waited); }
+
+// The same on every rank: of all_to_all_v no rank knows what the others have.
+bool Collective::moves_nothing() const {
+  if (kind_ == OperationKind::kBarrier) return true;
+  if (call_.kind == OperationKind::kAllToAllV) return false;
+  return call_.count + begin_of(call_.counts, static_cast<int>(call_.counts.size())) == 0;
 }
 
 Span Collective::input_span() const {
@@ -76,12 +85,19 @@ bool Collective::may_move() const {
 Step Collective::advance() {
   if (phase_ == Phase::kComparing) {
     if (!compared()) return Step::kBlocked;
-    phase_ = call_.kind == OperationKind::kBarrier || call_.count == 0 ? Phase::kMoved : Phase::kWaiting;
+    phase_ = moves_nothing() ? Phase::kMoved : Phase::kWaiting;
     return Step::kMoved;
   }
   if (phase_ == Phase::kWaiting) {
     if (!may_move()) return Step::kBlocked;
     group_.moving.push_back({sequence_, input_span(), output_span()});
+    if (call_.kind == OperationKind::kAllToAllV) exchange_counts();
+    phase_ = Phase::kExchanging;
+  }
+  if (phase_ == Phase::kExchanging) {
+    // Later calls wait: MPI wants its operations begun in one order everywhere.
+    if (!requests_.empty() && !all_done()) return Step::kBlocked;
+    if (call_.kind == OperationKind::kAllToAllV) compare_counts();
     stage();
     move();
     phase_ = Phase::kMoving;
@@ -105,21 +121,36 @@ void Collective::stage() {
   const Span output = output_span();
   const bool in_place = meet(input, output);
   // MPI's own "in place" of this operation means another place.
-  const bool apart = call_.kind == OperationKind::kReduceScatter && in_place;
+  const bool apart = kind_ == OperationKind::kReduceScatter && in_place;
   if (output.bytes > 0 && (apart || !group_.arena->owns(output.begin, output.bytes))) {
     staged_output_ = group_.arena->take(output.bytes);
     output_ = static_cast<std::byte*>(staged_output_.get());
   }
-  if (input.bytes > 0 && !group_.arena->owns(input.begin, input.bytes)) {
-    const bool shares = call_.kind == OperationKind::kAllReduce && staged_output_;
-    staged_input_ = shares ? staged_output_ : group_.arena->take(input.bytes);
-    input_ = static_cast<const std::byte*>(staged_input_.get());
-    std::memcpy(staged_input_.get(), input.begin, input.bytes);
+  const bool scaled = call_.factor != 1;
+  if (input.bytes == 0 || (!scaled && group_.arena->owns(input.begin, input.bytes))) return;
+  std::byte* own = output_;
+  if (kind_ != OperationKind::kAllReduce || (!scaled && !staged_output_)) {
+    staged_input_ = group_.arena->take(input.bytes);
+    own = static_cast<std::byte*>(staged_input_.get());
   }
+  input_ = own;
+  if (!scaled) {
+    std::memcpy(own, input.begin, input.bytes);
+    return;
+  }
+  reduce::run({.inputs = &input.begin,
+               .outputs = &own,
+               .input_count = 1,
+               .output_count = 1,
+               .count = extent_.input,
+               .type = call_.type,
+               .op = call_.op,
+               .factors = &call_.factor});
 }
 
 void Collective::move() {
   const auto guard = Library::get().guard();
+  if (is_uneven(call_.kind)) return move_uneven();
   const Block block(call_.bytes());
   const int n = block.count();
   const MPI_Datatype type = block.type();
@@ -156,7 +187,9 @@ void Collective::move_reduction() {
   const MPI_Op op = operation(call_.op, call_.type);
   const std::size_t element = size_of(call_.type);
   const bool in_place = input_ == output_;
-  if (call_.kind == OperationKind::kReduce) return reduce_block(input_, output_, call_.root, in_place);
+  if (call_.kind == OperationKind::kReduce) {
+    return reduce_block(input_, output_, call_.count, call_.root, in_place);
+  }
   if (call_.kind == OperationKind::kReduceScatter) {
     if (call_.count <= kMostAtOnce) {
       return check(
@@ -164,7 +197,7 @@ void Collective::move_reduction() {
           "MPI_Ireduce_scatter_block");
     }
     for (int q = 0; q < group_.size; ++q) {
-      reduce_block(input_ + static_cast<std::size_t>(q) * call_.bytes(), output_, q, false);
+      reduce_block(input_ + static_cast<std::size_t>(q) * call_.bytes(), output_, call_.count, q, false);
     }
     return;
   }
@@ -175,9 +208,9 @@ void Collective::move_reduction() {
   }
 }
 
-void Collective::reduce_block(const std::byte* input, std::byte* output, int root, bool in_place) {
+void Collective::reduce_block(const std::byte* input, std::byte* output, std::size_t count, int root, bool in_place) {
   const bool is_root = group_.rank == root;
-  for (const Piece& piece : pieces_of(call_.count)) {
+  for (const Piece& piece : pieces_of(count)) {
     const std::size_t at = piece.begin * size_of(call_.type);
     const void* from = is_root && in_place ? MPI_IN_PLACE : input + at;
     void* to = is_root ? output + at : nullptr;
@@ -190,14 +223,14 @@ void Collective::reduce_block(const std::byte* input, std::byte* output, int roo
 void Collective::finish() {
   if (extent_.output == 0) return;
   if (reduces(call_.kind) && call_.op == ReduceOp::kAvg) {
-    divide(output_, call_.count, call_.type, group_.size);
+    divide(output_, extent_.output, call_.type, group_.size);
   } else if (reduces(call_.kind) && group_.size == 1) {  // of one rank MPI copies: truth values must come out as 0 or 1
     const std::byte* input = output_;
     reduce::run({.inputs = &input,
                  .outputs = &output_,
                  .input_count = 1,
                  .output_count = 1,
-                 .count = call_.count,
+                 .count = extent_.output,
                  .type = call_.type,
                  .op = call_.op});
   }

@@ -4,8 +4,9 @@
 //   of its own). MPI does not know that ranks called different things: it would hang, cut or mix up data.
 // Move: MPI's own nonblocking collective, once every earlier call of this rank that touches the same memory is
 // complete.
-//   Memory that is not from allocate() is copied to the arena and back: see arena.h.
-// A barrier is the comparison alone.
+//   Memory that is not from allocate() is copied to the arena and back: see arena.h. A factor is a copy times it.
+// A barrier is the comparison alone. all_to_all_v has a step between: what each two ranks say of what passes between
+// them (MPI_Ialltoall), for its counts are no part of what all compare.
 #pragma once
 
 #include <mpi.h>
@@ -14,35 +15,12 @@
 #include <memory>
 #include <vector>
 
-#include "comm/backend.h"
-#include "comm/control/store_control.h"
-#include "comm/mpi/arena.h"
+#include "comm/checked_operation.h"
+#include "comm/mpi/group.h"
 
 namespace reigen::comm::mpi {
 
-struct Span {
-  const std::byte* begin = nullptr;
-  std::size_t bytes = 0;
-};
-
-// What the operations of a group share. Used by the driving thread only.
-struct Group {
-  int rank = 0;
-  int size = 1;
-  MPI_Comm data = MPI_COMM_NULL;
-  MPI_Comm compare = MPI_COMM_NULL;
-  std::shared_ptr<Arena> arena = {};
-  std::unique_ptr<control::StoreControl> control = {};
-  std::uint64_t completed = 0;  // operations complete on this rank
-  struct Moving {
-    std::uint64_t sequence;
-    Span input;
-    Span output;
-  };
-  std::vector<Moving> moving = {};
-};
-
-class Collective : public Operation {
+class Collective : public CheckedOperation {
  public:
   Collective(Group& group, const Call& call, std::uint64_t sequence);
   ~Collective() override;
@@ -50,27 +28,33 @@ class Collective : public Operation {
   bool try_post() override;
   Step advance() override;
 
-  const Call& call() const { return call_; }
-  std::uint64_t sequence() const { return sequence_; }
+  void check_peers(std::chrono::nanoseconds waited) const override;
 
  private:
-  enum class Phase { kFirst, kComparing, kWaiting, kMoving, kMoved };
+  enum class Phase { kFirst, kComparing, kWaiting, kExchanging, kMoving, kMoved };
 
   bool compared();
   bool may_move() const;
   void stage();
   void move();
   void move_reduction();
-  void reduce_block(const std::byte* input, std::byte* output, int root, bool in_place);
+  void reduce_block(const std::byte* input, std::byte* output, std::size_t count, int root, bool in_place);
+  void exchange_counts();
+  void compare_counts();
+  void move_uneven();
+  void move_by_messages(bool in_place);
   void finish();
   bool all_done();
   MPI_Request* request() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+  bool moves_nothing() const;
+  int* keep(const std::vector<int>& numbers);
   Span input_span() const;
   Span output_span() const;
 
   Group& group_;
   const Call call_;
   const std::uint64_t sequence_;
+  const OperationKind kind_;  // of blocks of one size
   const Extent extent_;
   Phase phase_ = Phase::kFirst;
   std::array<std::uint64_t, 2> own_hash_{};
@@ -81,6 +65,9 @@ class Collective : public Operation {
   std::byte* output_ = nullptr;
   std::shared_ptr<void> staged_input_;
   std::shared_ptr<void> staged_output_;
+  std::vector<std::shared_ptr<void>> kept_;  // lists that MPI reads until it is done
+  std::shared_ptr<void> exchanged_;          // all_to_all_v: what this rank said to each, then what each said
+  std::size_t widest_ = 0;                   // uneven: the most elements that any rank reads or writes
 };
 
 }  // namespace reigen::comm::mpi

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "base/check.h"
-#include "comm/backends.h"
+#include "comm/checked_operation.h"
 #include "comm/control/sleeper.h"
 #include "comm/mpi/collectives.h"
 #include "comm/mpi/library.h"
+#include "comm/mpi/message.h"
 
 namespace reigen::comm::mpi {
 
@@ -74,19 +75,19 @@ class MpiBackend : public Backend {
   ~MpiBackend() override { leave(); }
 
   const std::string& name() const override { return name_; }
-  void require_offered(const Call& call) const override { require_plain(call, name_); }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
+    if (call.kind == OperationKind::kSend) return std::make_unique<Send>(messages_, pair_with(call.root), call);
+    if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(messages_, pair_with(call.root), call);
     return std::make_unique<Collective>(group_, call, sequence);
   }
   bool may_spin() const override { return may_spin_; }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     sleeper_.sleep(
-        ready, [this] { return !group_.moving.empty(); }, limit);
+        ready, [this] { return !group_.moving.empty() || messages_.moving > 0; }, limit);
   }
   void wake() override { sleeper_.wake(); }
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
-    const auto& collective = static_cast<const Collective&>(operation);
-    group_.control->check(collective.call(), collective.sequence(), waited);
+    static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
   void heartbeat() override {}  // the control's thread gives it while somebody wants to know
   void leave() override;
@@ -98,10 +99,13 @@ class MpiBackend : public Backend {
 
  private:
   void join();
+  Pair& pair_with(int rank) { return pairs_[static_cast<std::size_t>(rank)]; }
 
   const std::string name_ = "mpi";
   const GroupOptions options_;
   Group group_;
+  Messages messages_{group_, options_};
+  std::vector<Pair> pairs_{static_cast<std::size_t>(options_.size)};
   bool may_spin_ = false;
   bool aborted_ = false;
   bool left_ = false;
@@ -124,21 +128,26 @@ void MpiBackend::join() {
     group_.data = make_communicator(members, options_.name);
     check(MPI_Comm_dup(group_.data, &group_.compare), "MPI_Comm_dup");
     check(MPI_Comm_set_errhandler(group_.compare, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check(MPI_Comm_dup(group_.data, &messages_.communicator), "MPI_Comm_dup");
+    check(MPI_Comm_set_errhandler(messages_.communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
   may_spin_ = static_cast<long>(group_.control->local_ranks()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
   group_.control->start();
 }
 
-// Nothing is under way: every rank's part of every operation is done, and MPI frees without meeting the others.
+// Nothing is under way: every rank's part of every operation is done, and MPI frees without meeting the others. But for
+// short messages, which must have left before this rank says that it does.
 void MpiBackend::leave() {
   if (left_) return;
   left_ = true;
+  if (!aborted_ && messages_.communicator != MPI_COMM_NULL) messages_.flush();
   if (group_.control) group_.control->leave();
   if (aborted_ || group_.data == MPI_COMM_NULL) return;
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0) return;
   const auto guard = Library::get().guard();
+  MPI_Comm_free(&messages_.communicator);
   MPI_Comm_free(&group_.compare);
   MPI_Comm_free(&group_.data);
 }

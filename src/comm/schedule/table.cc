@@ -36,7 +36,7 @@ const std::vector<Algorithm>& algorithms(OperationKind kind) {
   static const List kScatter = {{"flat", &flat_scatter}};
   static const List kAllToAll = {{"pairwise", &pairwise_all_to_all}};
   static const List kBarrier = {{"flat", &flat_barrier}, {"dissemination", &dissemination_barrier}};
-  switch (kind) {
+  switch (even_kind(kind)) {
     case OperationKind::kAllReduce: return kAllReduce;
     case OperationKind::kReduceScatter: return kReduceScatter;
     case OperationKind::kAllGather: return kAllGather;
@@ -68,8 +68,11 @@ Problem problem_of(const Call& call, int rank, int size) {
   Problem problem{.rank = rank, .size = size, .root = call.root, .counts = {}};
   const bool whole = call.kind == OperationKind::kAllReduce || call.kind == OperationKind::kBroadcast ||
                      call.kind == OperationKind::kReduce;
-  problem.counts = whole ? even_cut(call.count, parts) : std::vector<std::size_t>(parts, call.count);
-  if (call.kind == OperationKind::kAllToAll) problem.received = problem.counts;
+  const bool uneven = is_uneven(call.kind);
+  problem.counts = uneven  ? call.counts
+                   : whole ? even_cut(call.count, parts)
+                           : std::vector<std::size_t>(parts, call.count);
+  if (even_kind(call.kind) == OperationKind::kAllToAll) problem.received = uneven ? call.arrives : problem.counts;
   return problem;
 }
 

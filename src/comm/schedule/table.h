@@ -17,7 +17,7 @@ struct Algorithm {
   enum class Cuts { kNothing, kBlock, kWhole } cuts = Cuts::kNothing;
 };
 
-// Of an operation, the usual one first.
+// Of an operation, the usual one first; uneven blocks take those of even ones.
 const std::vector<Algorithm>& algorithms(OperationKind kind);
 
 // Null when there is none of that name.
@@ -26,7 +26,7 @@ const Algorithm* find(OperationKind kind, const std::string& name);
 // The one for `bytes` in all.
 const Algorithm& usual(OperationKind kind, std::size_t bytes, int ranks);
 
-// The problem of a call of `count` elements a block.
+// The problem of a call.
 Problem problem_of(const Call& call, int rank, int size);
 
 // Pieces so that none has more than `bytes`, at least one.

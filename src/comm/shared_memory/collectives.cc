@@ -5,6 +5,7 @@
 
 #include "base/cache_size.h"
 #include "base/check.h"
+#include "comm/mismatch_reports.h"
 #include "comm/reduce/reduce.h"
 
 namespace reigen::comm::shared_memory {
@@ -14,13 +15,6 @@ namespace {
 bool same_call(const Descriptor& a, const Descriptor& b) {
   return a.sequence == b.sequence && a.count == b.count && a.kind == b.kind && a.type == b.type && a.op == b.op &&
          a.root == b.root && a.counts_hash == b.counts_hash && std::strncmp(a.tag, b.tag, kTagBytes) == 0;
-}
-
-// FNV-1a.
-std::uint64_t hash_of(const std::vector<std::size_t>& counts) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3U;
-  return hash;
 }
 
 std::string what_differs(const Descriptor& a, const Descriptor& b) {
@@ -140,9 +134,10 @@ Descriptor Collective::descriptor() const {
   d.root = call_.root;
   d.factor = call_.factor;
   if (uneven_ && kind_ != OperationKind::kAllToAll) {
-    d.count = begin_of(call_.counts, group_.size());
-    d.counts_hash = hash_of(call_.counts);
-    for (std::size_t i = 0; i < std::min(call_.counts.size(), kCountsShown); ++i) d.counts[i] = call_.counts[i];
+    const CountsDigest counts = digest_of(call_);
+    d.count = counts.total;
+    d.counts_hash = counts.hash;
+    d.counts = counts.first;
   }
   std::memcpy(d.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
   return d;
@@ -212,12 +207,7 @@ void Collective::read_counts() {
     const std::size_t here = counts[static_cast<std::size_t>(group_.rank())];
     const std::size_t expected = call_.arrives[static_cast<std::size_t>(q)];
     if (here != expected) {
-      throw CollectiveMismatch(to_string(
-          Report{.what = fmt::format("[all_to_all_v] group \"{}\" call #{}: ranks {} and {} differ in the counts",
-                                     group_.options().name, sequence_, q, group_.rank()),
-                 .got = fmt::format("rank {} gives {} elements to rank {}", q, here, group_.rank()),
-                 .expected = fmt::format("{} elements, as rank {} said", expected, group_.rank()),
-                 .fix = "arrives[q] on rank r must be leaves[r] on rank q"}));
+      throw_exchange_differs(group_.options().name, sequence_, {q, here, group_.rank(), expected});
     }
     given_here_.push_back({begin_of(counts, group_.rank()), here});
     largest_ = std::max(largest_, *std::max_element(counts.begin(), counts.end()));

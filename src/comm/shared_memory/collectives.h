@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "comm/backend.h"
+#include "comm/checked_operation.h"
 #include "comm/shared_memory/group.h"
-#include "comm/shared_memory/shared_operation.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -41,7 +41,7 @@ struct Pipeline {
   std::vector<PassedOn> passed_on = {};  // this rank's part is done, others still work on them
 };
 
-class Collective : public SharedOperation {
+class Collective : public CheckedOperation {
  public:
   Collective(Group& group, Pipeline& pipeline, const Call& call, std::uint64_t sequence);
 

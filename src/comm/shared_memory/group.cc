@@ -48,8 +48,7 @@ std::string describe(const Descriptor& d) {
   std::string text = name_of(d.kind);
   if (d.kind != OperationKind::kBarrier) {
     text += fmt::format("({} {}", d.count, name_of(d.type));
-    if (is_uneven(d.kind) && d.counts_hash != 0)
-      text += fmt::format(" in blocks of {}, ...", fmt::join(d.counts, ", "));
+    text += describe(CountsDigest{d.count, d.counts_hash, d.counts});
     if (reduces(d.kind)) text += fmt::format(", {}", name_of(d.op));
     if (has_root(d.kind)) text += fmt::format(", root {}", d.root);
     text += ")";

@@ -4,26 +4,13 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "comm/mismatch_reports.h"
 
 namespace reigen::comm::shared_memory {
 
-namespace {
-
-std::string describe_buffer(std::uint64_t count, DataType type, const char* tag) {
-  std::string text = fmt::format("{} {}", count, name_of(type));
-  if (tag[0] != '\0') text += fmt::format(" \"{}\"", tag);
-  return text;
-}
-
-}  // namespace
-
 void Message::check_peers(std::chrono::nanoseconds waited) const { group_.check(call_.root, describe(), waited); }
 
-std::string Message::describe() const {
-  return fmt::format("[{}] rank {} of {} group \"{}\" message #{} {} rank {} ({})", name_of(call_.kind), group_.rank(),
-                     group_.size(), group_.options().name, number_, call_.kind == OperationKind::kSend ? "to" : "from",
-                     call_.root, describe_buffer(call_.count, call_.type, call_.tag.c_str()));
-}
+std::string Message::describe() const { return describe_message(group_.options(), number_, call_); }
 
 Message::Chunk Message::chunk(std::uint64_t index, std::uint64_t first) const {
   const std::size_t begin = index * kMessageChunkBytes;
@@ -93,19 +80,8 @@ Step Send::advance() {
 
 void Recv::compare() const {
   const MessageSlot& message = other_box().slots[slot()];
-  const std::string sent_tag(message.tag, ::strnlen(message.tag, kTagBytes));
-  const char* what = message.count != call_.count ? "count"
-                     : message.type != call_.type ? "type"
-                     : sent_tag != call_.tag      ? "tag"
-                                                  : nullptr;
-  if (what == nullptr) return;
-  throw CollectiveMismatch(to_string(Report{
-      .what = fmt::format("[recv] group \"{}\" message #{} from rank {} to rank {}: send and recv differ in the {}",
-                          group_.options().name, number_, call_.root, group_.rank(), what),
-      .got = fmt::format("rank {}: send({})", call_.root, describe_buffer(message.count, message.type, message.tag)),
-      .expected =
-          fmt::format("rank {}: recv({})", group_.rank(), describe_buffer(call_.count, call_.type, call_.tag.c_str())),
-      .fix = "the n-th send to a rank meets its n-th recv"}));
+  compare_message(group_.options(), number_, call_,
+                  {message.count, message.type, std::string(message.tag, ::strnlen(message.tag, kTagBytes))});
 }
 
 const std::byte* Recv::reach(const Location& location) const {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "comm/checked_operation.h"
 #include "comm/shared_memory/group.h"
-#include "comm/shared_memory/shared_operation.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -26,7 +26,7 @@ struct Pair {
   std::shared_ptr<void> staging = {};  // made at the first staged send
 };
 
-class Message : public SharedOperation {
+class Message : public CheckedOperation {
  public:
   bool try_post() override { return true; }
   void check_peers(std::chrono::nanoseconds waited) const override;

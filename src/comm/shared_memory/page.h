@@ -18,7 +18,6 @@ namespace reigen::comm::shared_memory {
 inline constexpr std::uint32_t kPageVersion = 5;
 inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kTagBytes = 48;
-inline constexpr std::size_t kCountsShown = 4;     // in messages; the others are compared by their hash
 inline constexpr std::size_t kInlineBytes = 2048;  // inputs up to this size travel with the call itself
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
@@ -37,7 +36,7 @@ struct alignas(64) Descriptor {
   char tag[kTagBytes];
   Location input;
   Location output;
-  std::uint64_t counts[kCountsShown];
+  std::array<std::uint64_t, kCountsShown> counts;
 };
 
 enum class RankState : std::uint32_t { kAlive, kLeft, kAborted };

@@ -39,7 +39,7 @@ class SharedMemoryBackend : public Backend {
   }
   void wake() override { group_.ring_own(); }
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
-    static_cast<const SharedOperation&>(operation).check_peers(waited);
+    static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
   void throw_if_ended() override { group_.throw_if_aborted(); }
   void heartbeat() override { group_.page().heartbeat.fetch_add(1); }

@@ -22,7 +22,7 @@ namespace reigen::comm::tcp {
 struct Greeting {
   std::string secret;  // from the announcement of the rank that is called
   std::uint32_t rank = 0;
-  std::uint32_t connection = 0;  // 0: control, then data
+  std::uint32_t connection = 0;  // 0: control, 1: messages, then data
 };
 
 std::string to_bytes(const Greeting& greeting);

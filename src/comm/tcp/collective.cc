@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "comm/mismatch_reports.h"
+#include "comm/reduce/reduce.h"
 #include "comm/schedule/cut.h"
 
 namespace reigen::comm::tcp {
@@ -36,15 +38,51 @@ std::string Collective::describe() const {
 const schedule::Algorithm& Collective::choose(schedule::Problem& problem) {
   const std::size_t element = size_of(call_.type);
   std::size_t bytes = 0;
-  for (const std::size_t count : problem.counts) bytes += count * element;
+  if (call_.kind != OperationKind::kAllToAllV) bytes = schedule::Blocks(problem.counts).total() * element;
   const schedule::Algorithm& algorithm = group_.algorithms().choose(call_.kind, bytes, group_.size());
   const int wanted = group_.options().segments;
   problem.segments =
       wanted > 0 ? static_cast<std::size_t>(wanted) : schedule::segments_for(algorithm, problem, element, kPieceBytes);
   header_.algorithm = static_cast<std::uint8_t>(&algorithm - schedule::algorithms(call_.kind).data());
   header_.segments = static_cast<std::uint32_t>(problem.segments);
-  partners_[static_cast<std::size_t>(group_.rank())].header = header_;
+  for (std::size_t q = 0; q < partners_.size(); ++q) {
+    Partner& partner = partners_[q];
+    partner.own = header_;
+    if (call_.kind != OperationKind::kAllToAllV) continue;
+    partner.own.gives = call_.counts[q];
+    partner.own.takes = call_.arrives[q];
+  }
+  Partner& self = partners_[static_cast<std::size_t>(group_.rank())];
+  self.header = self.own;
+  if (!fits(self)) note_difference(self);
   return algorithm;
+}
+
+bool Collective::fits(const Partner& partner) const {
+  return same_call(partner.own, partner.header) && partner.own.gives == partner.header.takes &&
+         partner.own.takes == partner.header.gives;
+}
+
+void Collective::note_difference(Partner& partner) {
+  partner.verified = false;
+  partner.differs = true;
+  if (!differs_since_) differs_since_ = Deadline::Clock::now();
+}
+
+// The own input times the factor: in the output of an all_reduce, which is then in place, else in `into`.
+const std::byte* Collective::scaled_input(std::byte* into) const {
+  const auto* const input = static_cast<const std::byte*>(call_.input);
+  if (call_.factor == 1) return input;
+  std::byte* const output = call_.kind == OperationKind::kAllReduce ? static_cast<std::byte*>(call_.output) : into;
+  reduce::run({.inputs = &input,
+               .outputs = &output,
+               .input_count = 1,
+               .output_count = 1,
+               .count = extent_of(call_, group_.rank(), group_.size()).input,
+               .type = call_.type,
+               .op = call_.op,
+               .factors = &call_.factor});
+  return output;
 }
 
 void Collective::plan() {
@@ -56,8 +94,11 @@ void Collective::plan() {
     for (const auto& t : schedule_.steps[i].sends) partners_[static_cast<std::size_t>(t.peer)].last_step = i + 1;
     for (const auto& t : schedule_.steps[i].receives) partners_[static_cast<std::size_t>(t.peer)].last_step = i + 1;
   }
-  memory_ = {static_cast<const std::byte*>(call_.input), static_cast<std::byte*>(call_.output),
-             group_.scratch(schedule_.scratch * element), element};
+  const bool elsewhere = call_.factor != 1 && call_.kind != OperationKind::kAllReduce;
+  const std::size_t scaled = elsewhere ? extent_of(call_, group_.rank(), group_.size()).input : 0;
+  std::byte* const scratch = group_.scratch((schedule_.scratch + scaled) * element);
+  memory_ = {scaled_input(scratch + schedule_.scratch * element), static_cast<std::byte*>(call_.output), scratch,
+             element};
 }
 
 bool Collective::try_post() {
@@ -68,8 +109,9 @@ bool Collective::try_post() {
   for (int q = 0; q < group_.size(); ++q) {
     if (q == group_.rank()) continue;
     Stream& stream = group_.streams(q).front();
-    stream.send(&header_, sizeof(header_));
-    stream.receive(&partners_[static_cast<std::size_t>(q)].header, sizeof(Header));
+    Partner& partner = partners_[static_cast<std::size_t>(q)];
+    stream.send(&partner.own, sizeof(Header));
+    stream.receive(&partner.header, sizeof(Header));
   }
   begin_step();
   for (int i = 1; i < group_.size(); ++i) {
@@ -87,7 +129,7 @@ void Collective::send_ahead() {
                                                        [this](const auto& send) { return send.after <= step_; }));
     if (!ready) return;
     for (const auto& transfer : sends) {
-      auto& streams = group_.streams(transfer.peer);
+      const auto streams = group_.streams(transfer.peer);
       const std::size_t stripes = stripes_of(transfer, streams.size());
       for (std::size_t i = 0; i < stripes; ++i) {
         const auto part = schedule::piece(transfer.range, i, stripes);
@@ -118,7 +160,7 @@ std::size_t Collective::stripes_of(const schedule::Transfer& transfer, std::size
 void Collective::expect_from(int rank) {
   for (const auto& transfer : schedule_.steps[step_].receives) {
     if (transfer.peer != rank) continue;
-    auto& streams = group_.streams(rank);
+    const auto streams = group_.streams(rank);
     const std::size_t stripes = stripes_of(transfer, streams.size());
     for (std::size_t i = 0; i < stripes; ++i) {
       const auto part = schedule::piece(transfer.range, i, stripes);
@@ -131,11 +173,7 @@ void Collective::expect_from(int rank) {
 void Collective::read_header(int rank) {
   Partner& partner = partners_[static_cast<std::size_t>(rank)];
   group_.note_call(rank, partner.header);
-  if (!same_call(header_, partner.header)) {
-    partner.differs = true;
-    if (!differs_since_) differs_since_ = Deadline::Clock::now();
-    return;
-  }
+  if (!fits(partner)) return note_difference(partner);
   partner.verified = true;
   if (is_over()) return;
   for (const auto& transfer : schedule_.steps[step_].receives) {
@@ -192,6 +230,15 @@ void Collective::throw_mismatch() const {
                .expected = fmt::format("as rank {}: {}", first, tcp::describe(a)),
                .fix = "every rank must make the same calls in the same order"}));
   }
+  // The same call, so it is what passes between this rank and another.
+  for (int q = 0; q < group_.size(); ++q) {
+    const Partner& partner = partners_[static_cast<std::size_t>(q)];
+    if (!partner.differs) continue;
+    const bool theirs = partner.header.gives != partner.own.takes;
+    throw_exchange_differs(group_.options().name, sequence_,
+                           theirs ? Exchange{q, partner.header.gives, group_.rank(), partner.own.takes}
+                                  : Exchange{group_.rank(), partner.own.gives, q, partner.header.takes});
+  }
   throw InternalError("a call that differs was not found again");
 }
 
@@ -201,7 +248,8 @@ Step Collective::advance() {
     if (q != group_.rank()) moved |= move_data(q);
   }
   if (differs_since_ && has_every_header()) throw_mismatch();
-  if (!is_over() && step_is_complete()) {
+  // Once a call differs, so may what the schedule says of blocks.
+  if (!is_over() && !differs_since_ && step_is_complete()) {
     for (const auto& local : schedule_.steps[step_].locals) {
       schedule::run(local, memory_, call_.type, call_.op, group_.size());
     }
@@ -222,7 +270,7 @@ std::vector<int> Collective::needed() const {
   for (int q = 0; q < group_.size(); ++q) {
     if (q == group_.rank()) continue;
     const Partner& partner = partners_[static_cast<std::size_t>(q)];
-    const auto& streams = group_.streams(q);
+    const auto streams = group_.streams(q);
     const bool open = std::any_of(streams.begin(), streams.end(),
                                   [](const Stream& s) { return !s.sends_done() || !s.receives_done(); });
     if (!partner.verified || open || partner.last_step > step_ + 1) ranks.push_back(q);

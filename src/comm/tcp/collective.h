@@ -10,23 +10,24 @@
 #include <string>
 #include <vector>
 
-#include "comm/backend.h"
+#include "comm/checked_operation.h"
 #include "comm/schedule/table.h"
 #include "comm/tcp/group.h"
 
 namespace reigen::comm::tcp {
 
-class Collective : public Operation {
+class Collective : public CheckedOperation {
  public:
   Collective(Group& group, const Call& call, std::uint64_t sequence);
 
   bool try_post() override;
   Step advance() override;
 
-  void check_peers(std::chrono::nanoseconds waited) const;
+  void check_peers(std::chrono::nanoseconds waited) const override;
 
  private:
   struct Partner {
+    Header own;  // what this rank tells it
     Header header;
     bool verified = false;      // its header is here and says the same as ours
     bool differs = false;       // ... is here and says something else
@@ -35,12 +36,15 @@ class Collective : public Operation {
 
   const schedule::Algorithm& choose(schedule::Problem& problem);
   void plan();
+  const std::byte* scaled_input(std::byte* into) const;
+  bool fits(const Partner& partner) const;
   void begin_step();
   void send_ahead();
   void expect_from(int rank);
   std::size_t stripes_of(const schedule::Transfer& transfer, std::size_t connections) const;
   void read_header(int rank);
   bool move_data(int rank);
+  void note_difference(Partner& partner);
   bool step_is_complete() const;
   bool has_every_header() const;
   [[noreturn]] void throw_mismatch() const;

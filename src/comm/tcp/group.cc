@@ -104,8 +104,14 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
   throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
+bool Group::data_has_ended(int rank) {
+  const auto data = streams(rank);
+  return std::any_of(data.begin(), data.end(), [](const Stream& s) { return s.ended(); });
+}
+
 // Who died without a word comes before those who ended because of it.
-void Group::check_gone(const std::vector<int>& needed, const std::string& what) const {
+void Group::check_gone(const std::vector<int>& needed, const std::string& what,
+                       const std::function<bool(int)>& nothing_comes) const {
   for (const int q : needed) {
     const Control::Peer peer = control_.peer(q);
     if (peer.ended && !peer.left && !peer.cause) throw_lost(q, fmt::format("died ({})", peer.why), what);
@@ -113,9 +119,7 @@ void Group::check_gone(const std::vector<int>& needed, const std::string& what) 
   for (const int q : needed) {
     const Control::Peer peer = control_.peer(q);
     // Its farewell may overtake its last data: only the end of the data says that nothing more comes.
-    const auto& streams = peers_[static_cast<std::size_t>(q)].streams;
-    const bool silent = std::any_of(streams.begin(), streams.end(), [](const Stream& s) { return s.ended(); });
-    if (peer.left && silent) throw_lost(q, "left the group", what);
+    if (peer.left && nothing_comes(q)) throw_lost(q, "left the group", what);
     if (peer.ended && peer.cause) throw_cause(*peer.cause);
   }
 }
@@ -144,9 +148,17 @@ void Group::check(const std::vector<int>& needed, const std::vector<int>& absent
   last_look_ = {};
   throw_if_ended(sequence);
   if (needed.empty()) return;
-  check_gone(needed, what);
+  check_gone(needed, what, [this](int q) { return data_has_ended(q); });
   for (const int q : needed) check_heartbeat(q, what, waited);
   check_patience(absent, what, waited);
+}
+
+void Group::check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited) {
+  last_look_ = {};
+  throw_if_ended(UINT64_MAX);  // messages have no place among the calls: a group that has ended has no more of them
+  check_gone({rank}, what, [nothing_comes](int) { return nothing_comes; });
+  check_heartbeat(rank, what, waited);
+  check_patience({rank}, what, waited);
 }
 
 void Group::check_coming(const std::vector<int>& ranks, const std::string& to, Deadline::Clock::time_point since) {
@@ -154,7 +166,7 @@ void Group::check_coming(const std::vector<int>& ranks, const std::string& to, D
   if (const auto cause = control_.cause_for(UINT64_MAX)) throw_cause(*cause);
   const auto waited = Deadline::Clock::now() - since;
   const std::string what = fmt::format("[split] rank {} of {} joining group \"{}\"", rank(), size(), to);
-  check_gone(ranks, what);
+  check_gone(ranks, what, [this](int q) { return data_has_ended(q); });
   for (const int q : ranks) {
     if (q != rank()) check_heartbeat(q, what, waited);
   }

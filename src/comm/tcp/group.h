@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,9 @@ class Group {
   Control& control() { return control_; }
 
   // The connections to another rank that carry data: as many for every pair.
-  std::vector<Stream>& streams(int rank) { return peers_[static_cast<std::size_t>(rank)].streams; }
+  std::span<Stream> streams(int rank) { return peers_[static_cast<std::size_t>(rank)].data(); }
+  // The connection that carries messages, which pass by all else in any order.
+  Stream& messages(int rank) { return peers_[static_cast<std::size_t>(rank)].streams.front(); }
   void note_call(int rank, const Header& header) { peers_[static_cast<std::size_t>(rank)].last_call = header; }
   // Memory of at least so many bytes for the operation that runs.
   std::byte* scratch(std::size_t bytes);
@@ -50,6 +53,8 @@ class Group {
   // another rank ended the group, or when the wait for those `absent` has lasted too long.
   void check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
              const std::string& what, std::chrono::nanoseconds waited);
+  // The same for a message to or from one rank. `nothing_comes`: if it has left, then for good.
+  void check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited);
   // For a group that is being split off this one: throws when one of these ranks has died, left, is silent for too long
   // since `since`, or when this group has ended. Any thread.
   void check_coming(const std::vector<int>& ranks, const std::string& to, Deadline::Clock::time_point since);
@@ -63,7 +68,9 @@ class Group {
     std::string host = {};
     pid_t pid = 0;
     bool here = false;
-    std::vector<Stream> streams = {};
+    std::vector<Stream> streams = {};  // messages, then data; none for the own rank
+
+    std::span<Stream> data() { return std::span(streams).subspan(streams.empty() ? 0 : 1); }
     Header last_call = {.mark = 0};  // mark 0: none yet
   };
 
@@ -71,7 +78,10 @@ class Group {
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
   std::string last_call(int rank) const;  // what it last did
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
-  void check_gone(const std::vector<int>& needed, const std::string& what) const;
+  bool data_has_ended(int rank);
+  // `nothing_comes`: whether a rank that has left has nothing more under way to here.
+  void check_gone(const std::vector<int>& needed, const std::string& what,
+                  const std::function<bool(int)>& nothing_comes) const;
   void check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) const;
   void check_patience(const std::vector<int>& absent, const std::string& what, std::chrono::nanoseconds waited);
   bool all_delivered() const;

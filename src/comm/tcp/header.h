@@ -9,7 +9,7 @@
 
 namespace reigen::comm::tcp {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 inline constexpr std::uint32_t kHeaderMark = 0x52474e31;  // also tells another byte order from ours
 inline constexpr std::size_t kTagBytes = 48;
 
@@ -20,13 +20,17 @@ struct Header {
   ReduceOp op = ReduceOp::kSum;
   std::uint8_t algorithm = 0;  // its place in schedule::algorithms(kind)
   std::uint64_t sequence = 0;
-  std::uint64_t count = 0;
+  std::uint64_t count = 0;  // uneven: 0
+  CountsDigest counts = {};
+  std::uint64_t gives = 0;  // all_to_all_v: elements to the rank that reads this
+  std::uint64_t takes = 0;  // ... and from it
   std::int32_t root = 0;
   std::uint32_t segments = 1;
   char tag[kTagBytes] = {};
 };
-static_assert(sizeof(Header) == 80, "the same on every machine");
+static_assert(sizeof(Header) == 144, "the same on every machine");
 
+// Without `gives` and `takes`, which are between two.
 Header header_of(const Call& call, std::uint64_t sequence);
 bool same_call(const Header& a, const Header& b);
 std::string what_differs(const Header& a, const Header& b);

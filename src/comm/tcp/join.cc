@@ -73,7 +73,7 @@ class Join {
   Join(const GroupOptions& options, const CheckComing& check_coming)
       : options_(options),
         check_coming_(check_coming),
-        connections_(options.connections + 1),
+        connections_(options.connections + 2),
         store_(store::make_prefix_store(options.store, "group/" + options.name)),
         deadline_(Deadline::after(options.join_timeout)) {}
 
@@ -89,7 +89,7 @@ class Join {
 
   const GroupOptions& options_;
   const CheckComing& check_coming_;
-  const int connections_;
+  const int connections_;  // to each other rank: control, messages, data
   std::shared_ptr<store::Store> store_;
   const Deadline deadline_;
   const Deadline::Clock::time_point since_ = Deadline::Clock::now();

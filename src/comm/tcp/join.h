@@ -20,7 +20,7 @@ struct Neighbour {
   std::string host;
   pid_t pid = 0;
   bool here = false;                 // on this machine
-  std::vector<net::Socket> sockets;  // control, then data; none for the own rank
+  std::vector<net::Socket> sockets;  // control, messages, then data; none for the own rank
 };
 
 // Throws when one of the ranks that have not come yet will not: asked now and then while others are waited for.

@@ -1,9 +1,9 @@
 #include "comm/tcp/tcp_backend.h"
 
-#include "comm/backends.h"
 #include "comm/self/self_backend.h"
 #include "comm/tcp/collective.h"
 #include "comm/tcp/group.h"
+#include "comm/tcp/message.h"
 
 namespace reigen::comm::tcp {
 
@@ -15,8 +15,9 @@ class TcpBackend : public Backend {
       : group_(options, check_coming) {}
 
   const std::string& name() const override { return name_; }
-  void require_offered(const Call& call) const override { require_plain(call, name_); }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
+    if (call.kind == OperationKind::kSend) return std::make_unique<Send>(group_, pair_with(call.root), call);
+    if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(group_, pair_with(call.root), call);
     return std::make_unique<Collective>(group_, call, sequence);
   }
   bool may_spin() const override { return group_.cores_for_all(); }
@@ -24,9 +25,8 @@ class TcpBackend : public Backend {
     group_.sleep(ready, limit);
   }
   void wake() override { group_.wake(); }
-  // The operation is this rank's oldest, and the only one that is under way.
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
-    static_cast<const Collective&>(operation).check_peers(waited);
+    static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
   void throw_if_ended() override { group_.throw_if_ended(UINT64_MAX); }
   void heartbeat() override { group_.control().beat(); }
@@ -43,8 +43,11 @@ class TcpBackend : public Backend {
   }
 
  private:
+  Pair& pair_with(int rank) { return pairs_[static_cast<std::size_t>(rank)]; }
+
   const std::string name_ = "tcp";
   Group group_;
+  std::vector<Pair> pairs_{static_cast<std::size_t>(group_.size())};
 };
 
 }  // namespace

@@ -1,0 +1,41 @@
+// What the operations of a group share. Used by the driving thread only.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/control/store_control.h"
+#include "comm/mpi/arena.h"
+#include "comm/mpi/block.h"
+
+namespace reigen::comm::mpi {
+
+struct Span {
+  const std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+};
+
+bool meet(const Span& a, const Span& b);
+
+struct Group {
+  int rank = 0;
+  int size = 1;
+  MPI_Comm data = MPI_COMM_NULL;
+  MPI_Comm compare = MPI_COMM_NULL;
+  std::shared_ptr<Arena> arena = {};
+  std::unique_ptr<control::StoreControl> control = {};
+  std::uint64_t completed = 0;  // operations complete on this rank
+  struct Moving {
+    std::uint64_t sequence;
+    Span input;
+    Span output;
+  };
+  std::vector<Moving> moving = {};
+  std::size_t most = kMostAtOnce;  // elements that MPI's own operations on uneven blocks may span
+};
+
+}  // namespace reigen::comm::mpi

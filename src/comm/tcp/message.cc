@@ -1,0 +1,64 @@
+#include "comm/tcp/message.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "comm/mismatch_reports.h"
+
+namespace reigen::comm::tcp {
+
+void Message::check(bool nothing_comes, std::chrono::nanoseconds waited) const {
+  group_.check_message(call_.root, nothing_comes, describe_message(group_.options(), number_, call_), waited);
+}
+
+Send::Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.sends++) {
+  header_.type = call.type;
+  header_.count = call.count;
+  std::memcpy(header_.tag, call.tag.data(), std::min(call.tag.size(), kTagBytes - 1));
+}
+
+Step Send::advance() {
+  if (!is_its_turn()) return Step::kBlocked;
+  if (!queued_) {
+    stream().send(&header_, sizeof(header_));
+    stream().send(call_.input, call_.bytes());
+    queued_ = true;
+  }
+  if (stream().push()) return Step::kMoved;
+  if (!stream().sends_done()) return Step::kBlocked;
+  pair_.next_send += 1;
+  return Step::kDone;
+}
+
+void Recv::compare() const {
+  if (header_.mark != kMessageMark) {
+    throw BackendError(Report{.what = fmt::format("[recv] rank {} sent what is no message of ours", call_.root),
+                              .got = fmt::format("mark {:08x}", header_.mark),
+                              .expected = fmt::format("mark {:08x}", kMessageMark),
+                              .fix = "start all ranks from one build, on machines with one byte order"},
+                       ExitCode::kJobMismatch);
+  }
+  compare_message(group_.options(), number_, call_,
+                  {header_.count, header_.type, std::string(header_.tag, ::strnlen(header_.tag, kTagBytes))});
+}
+
+Step Recv::advance() {
+  if (!is_its_turn()) return Step::kBlocked;
+  if (phase_ == Phase::kFirst) {
+    stream().receive(&header_, sizeof(header_));
+    phase_ = Phase::kHeader;
+  }
+  if (stream().pull()) return Step::kMoved;
+  if (!stream().receives_done()) return Step::kBlocked;
+  if (phase_ == Phase::kHeader) {
+    compare();
+    stream().receive(call_.output, call_.bytes());
+    phase_ = Phase::kData;
+    return Step::kMoved;
+  }
+  pair_.next_recv += 1;
+  return Step::kDone;
+}
+
+}  // namespace reigen::comm::tcp

@@ -1,0 +1,80 @@
+// Send and recv over TCP, on a connection of their own between each two ranks: they pass by collectives in any order. A
+// header, then the data; strictly in order in each direction.
+//
+// A send is done when the kernel has all of it: a short one does not wait for its recv. A recv reads the data once the
+// header has been compared with the own call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "comm/checked_operation.h"
+#include "comm/tcp/group.h"
+
+namespace reigen::comm::tcp {
+
+inline constexpr std::uint32_t kMessageMark = 0x52474d31;
+
+struct MessageHeader {
+  std::uint32_t mark = kMessageMark;
+  DataType type = DataType::kUint8;
+  std::uint64_t count = 0;
+  char tag[kTagBytes] = {};
+};
+static_assert(sizeof(MessageHeader) == 64, "the same on every machine");
+
+// This rank's messages with one other. Used by the driving thread, but for `sends` and `recvs`, which the calling
+// thread counts.
+struct Pair {
+  std::uint64_t sends = 0;      // called
+  std::uint64_t recvs = 0;      // called
+  std::uint64_t next_send = 0;  // the one whose turn it is
+  std::uint64_t next_recv = 0;  // the one whose turn it is
+};
+
+class Message : public CheckedOperation {
+ public:
+  bool try_post() override { return true; }
+
+ protected:
+  Message(Group& group, Pair& pair, const Call& call, std::uint64_t number)
+      : group_(group), pair_(pair), call_(call), number_(number) {}
+
+  Stream& stream() const { return group_.messages(call_.root); }
+  void check(bool nothing_comes, std::chrono::nanoseconds waited) const;
+
+  Group& group_;
+  Pair& pair_;
+  const Call call_;
+  const std::uint64_t number_;
+  MessageHeader header_;
+};
+
+class Send : public Message {
+ public:
+  Send(Group& group, Pair& pair, const Call& call);
+  Step advance() override;
+  bool is_its_turn() const override { return pair_.next_send == number_; }
+  // A rank that has left reads nothing any more.
+  void check_peers(std::chrono::nanoseconds waited) const override { check(true, waited); }
+
+ private:
+  bool queued_ = false;
+};
+
+class Recv : public Message {
+ public:
+  Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs++) {}
+  Step advance() override;
+  bool is_its_turn() const override { return pair_.next_recv == number_; }
+  // Its farewell may overtake its last message.
+  void check_peers(std::chrono::nanoseconds waited) const override { check(stream().ended(), waited); }
+
+ private:
+  enum class Phase { kFirst, kHeader, kData };
+  void compare() const;
+
+  Phase phase_ = Phase::kFirst;
+};
+
+}  // namespace reigen::comm::tcp
