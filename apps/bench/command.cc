@@ -68,10 +68,17 @@ std::vector<std::string> describe_ranks(Communicator& world) {
   return ranks;
 }
 
+std::string machine_of_this_rank(int machines) {
+  const launch::Environment environment = launch::detect_environment();
+  return fmt::format("bench{}", environment.rank * machines / environment.world_size);
+}
+
 int be_rank(const BenchOptions& options) {
   const std::string algorithm =
       options.algorithm.empty() ? "" : traits_of(options.operation).name + (":" + options.algorithm);
-  Communicator world = init({.backend = options.backend, .algorithms = algorithm, .segments = options.segments});
+  InitOptions init_options{.backend = options.backend, .algorithms = algorithm, .segments = options.segments};
+  if (options.machines > 0) init_options.machine_id = machine_of_this_rank(options.machines);
+  Communicator world = init(init_options);
   const bool prints = world.rank() == 0;
   std::optional<format::AtomicFile> json;  // before the work: a folder that is not there should not cost a run
   if (prints && !options.json.empty()) json.emplace(options.json);

@@ -37,10 +37,10 @@ constexpr std::array kTypes = {
 constexpr std::array kOps = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, ReduceOp::kMin,
                              ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
 
-const std::vector<std::string> kFlags = {"-n",          "-b",         "-e",       "-f",        "-d",        "-o",
-                                         "-r",          "--iters",    "--warmup", "--json",    "--backend", "--check",
-                                         "--cold",      "--in-place", "--help",   "--foreign", "--shared",  "--late",
-                                         "--algorithm", "--segments", "-h"};
+const std::vector<std::string> kFlags = {"-n",      "-b",          "-e",         "-f",     "-d",        "-o",
+                                         "-r",      "--iters",     "--warmup",   "--json", "--backend", "--machines",
+                                         "--check", "--cold",      "--in-place", "--help", "--foreign", "--shared",
+                                         "--late",  "--algorithm", "--segments", "-h"};
 
 struct Words {
   std::string operation;
@@ -82,12 +82,14 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
       ->type_name("K");
   app.add_option("--warmup", options.warmup, "iterations before (default 5)")->type_name("K");
   app.add_option("--json", options.json, "write the rows to FILE too")->type_name("FILE");
-  app.add_option("--backend", options.backend, "auto, self, shared_memory, tcp, mpi, nccl (default auto)")
+  app.add_option("--backend", options.backend, "auto, self, shared_memory, tcp, mpi, nccl, hierarchical (default auto)")
       ->type_name("B");
   app.add_option("--algorithm", options.algorithm, "backend tcp: ring, tree, ... (default: by size)")->type_name("A");
   app.add_option("--segments", options.segments,
                  "backend tcp: pieces that travel one after the other (default: by size)")
       ->type_name("S");
+  app.add_option("--machines", options.machines, "this machine plays M: neighbours together (default: as it is)")
+      ->type_name("M");
   app.add_flag("--foreign", options.foreign, "memory of the process, not of the communicator");
   app.add_flag("--check", options.check, "compare every element once, before timing");
   app.add_flag("--in-place", options.in_place, "input and output are the same memory");

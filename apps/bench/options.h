@@ -26,6 +26,7 @@ struct BenchOptions {
   std::string backend = "auto";
   std::string algorithm;  // empty: the usual one
   int segments = 0;       // 0: by size
+  int machines = 0;       // 0: where the ranks are; else this machine plays so many
   bool foreign = false;
   bool check = false;
   bool cold = false;

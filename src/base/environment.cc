@@ -25,6 +25,8 @@ const std::vector<Variable>& table() {
       {"REIGEN_SPAWN", "which call of spawn() this process was started for; set by spawn()", "a number"},
       {"REIGEN_KEEP_MEMORY", "keep freed memory in the process instead of giving it back at every step",
        "1 (default), 0"},
+      {"REIGEN_COMM_MACHINE_ID", "ranks with another word count as ranks of other machines: one that plays several",
+       "any text (default: what ranks can open of each other's memory decides)"},
       {"REIGEN_TCP_INTERFACE", "the network interface through which ranks of backend tcp reach each other",
        "eth0 (default: all are tried)"},
   };
@@ -39,6 +41,7 @@ std::optional<std::string> flight() { return get_environment("REIGEN_FLIGHT"); }
 std::optional<std::string> timeout() { return get_environment("REIGEN_TIMEOUT"); }
 std::optional<std::string> spawn() { return get_environment("REIGEN_SPAWN"); }
 std::optional<std::string> keep_memory() { return get_environment("REIGEN_KEEP_MEMORY"); }
+std::optional<std::string> comm_machine_id() { return get_environment("REIGEN_COMM_MACHINE_ID"); }
 std::optional<std::string> tcp_interface() { return get_environment("REIGEN_TCP_INTERFACE"); }
 
 }  // namespace environment

@@ -34,8 +34,11 @@ void check_options(const GroupOptions& o) {
   REIGEN_CHECK(o.connections >= 1 && o.connections <= 64,
                "connections out of range\n  got: {}   expected: 1 to 64 for each pair of ranks", o.connections);
   REIGEN_CHECK(o.segments >= 0, "segments out of range\n  got: {}   expected: 1 or more, or 0: by size", o.segments);
-  REIGEN_CHECK(o.backend == "tcp" || (o.algorithms.empty() && o.segments == 0),
+  const bool has_network = o.backend == "tcp" || o.backend == "hierarchical" || o.backend == "auto";
+  REIGEN_CHECK(has_network || (o.algorithms.empty() && o.segments == 0),
                "only the backend \"tcp\" has a choice of algorithms and segments\n  got: backend \"{}\"", o.backend);
+  REIGEN_CHECK(o.network == "tcp" || o.network == "mpi",
+               "no network between machines\n  got: \"{}\"   expected: tcp, mpi", o.network);
   REIGEN_CHECK(is_alone(o) || o.store != nullptr, "a group of {} ranks needs a store to find each other", o.size);
 }
 

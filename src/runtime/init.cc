@@ -57,6 +57,9 @@ Communicator init(const InitOptions& options) {
       .rank = environment.rank, .size = environment.world_size, .name = options.name, .backend = options.backend};
   group.algorithms = options.algorithms;
   group.segments = options.segments;
+  group.network = options.network;
+  group.machine_id =
+      options.machine_id.empty() ? base::environment::comm_machine_id().value_or("") : options.machine_id;
   group.timeout = timeout_of(options);
   group.join_timeout = kJoinTimeout;
   group.recorder = comm::open_recorder(environment.rank, environment.world_size, environment.job, inherited_record());

@@ -77,6 +77,8 @@ void run_threads(int ranks, const RankFunction& function, const InitOptions& opt
           .rank = rank, .size = ranks, .store = store, .name = options.name, .backend = options.backend};
       group.algorithms = options.algorithms;
       group.segments = options.segments;
+      group.network = options.network;
+      group.machine_id = options.machine_id;
       if (options.timeout.count() > 0) group.timeout = options.timeout;
       Communicator world(group);
       try {

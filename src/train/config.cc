@@ -71,6 +71,15 @@ void add_rest(Config& config, std::vector<Field>& table) {
                    "MiB of gradients that travel together; 0: every parameter alone", 0, 1e6});
   table.push_back(
       {"parallel", "overlap", &config.parallel.overlap, "gradients travel while backward runs; false: after it"});
+  Field backend{"comm", "backend", &config.comm.backend, "through what the ranks talk"};
+  backend.choices = {"auto", "shared_memory", "tcp", "mpi", "nccl", "hierarchical"};
+  table.push_back(backend);
+  table.push_back({"comm", "algorithms", &config.comm.algorithms,
+                   "which algorithm runs what, e.g. all_reduce:ring@>1M; empty: by size"});
+  Field machine{"comm", "machine_id", &config.comm.machine_id,
+                "ranks with another word count as ranks of other machines; empty: what they can open decides"};
+  machine.may_differ = true;
+  table.push_back(machine);
   table.push_back({"checkpoint", "every_steps", &config.checkpoint.every_steps,
                    "steps between two checkpoints; 0: only at the end and when stopped", 0, kLargest});
   table.push_back({"checkpoint", "keep", &config.checkpoint.keep, "whole checkpoints to keep", 1, 1e6});
@@ -106,7 +115,7 @@ std::string toml_value(const Field& field) {
 
 std::vector<Field> fields(Config& config) {
   std::vector<Field> table;
-  table.reserve(24);
+  table.reserve(32);
   add_run(config.run, table);
   add_train(config.train, table);
   add_optim(config.optim, table);
@@ -179,7 +188,11 @@ std::string help_text(const Config& defaults) {
 
 std::uint64_t hash_of(const Config& config) {
   std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-  for (const char c : to_toml(config)) {
+  Config common = config;
+  for (const Field& field : fields(common)) {
+    if (field.may_differ) *std::get<std::string*>(field.value) = {};
+  }
+  for (const char c : to_toml(common)) {
     hash ^= static_cast<unsigned char>(c);
     hash *= 1099511628211ULL;
   }

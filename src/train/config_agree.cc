@@ -14,7 +14,10 @@ void require_same(const Config& config, Communicator& world) {
   // Hash and length in one call: the texts travel only when they differ.
   Config copy = config;
   std::string text;
-  for (const Field& field : fields(copy)) text += field.name() + " = " + quote_toml(value_text(field)) + '\n';
+  for (const Field& field : fields(copy)) {
+    if (field.may_differ) continue;
+    text += field.name() + " = " + quote_toml(value_text(field)) + '\n';
+  }
   const std::uint64_t mine[2] = {hash_of(config), text.size()};
   std::vector<std::uint64_t> all(2 * size);
   world.all_gather(mine, all.data(), 2, DataType::kInt64, {.tag = "configuration"}).wait();

@@ -111,6 +111,10 @@ int train_rank(const Job& job, Communicator& world) {
   }
 }
 
+InitOptions init_options(const CommConfig& config) {
+  return {.backend = config.backend, .algorithms = config.algorithms, .machine_id = config.machine_id};
+}
+
 int run_as_threads(Job job, int ranks, const launch::Environment& environment) {
   if (environment.world_size > 1) {
     throw InvalidArgument(Report{.what = "run.ranks = threads: this is one of several processes already",
@@ -121,8 +125,9 @@ int run_as_threads(Job job, int ranks, const launch::Environment& environment) {
   if (job.config.train.threads == 0) job.config.train.threads = std::max(1, at::get_num_threads() / ranks);
   install_stop_handlers();
   std::vector<int> codes(static_cast<std::size_t>(ranks));
-  run_threads(ranks,
-              [&](Communicator& world) { codes[static_cast<std::size_t>(world.rank())] = train_rank(job, world); });
+  run_threads(
+      ranks, [&](Communicator& world) { codes[static_cast<std::size_t>(world.rank())] = train_rank(job, world); },
+      init_options(job.config.comm));
   return codes[0];
 }
 
@@ -164,7 +169,7 @@ int run_recipe(const Recipe& recipe, const Arguments& options, const launch::Env
                .fix = "say the number of ranks to the launcher only"},
         ExitCode::kUsage);
   }
-  Communicator world = init();
+  Communicator world = init(init_options(line.config.comm));
   install_stop_handlers();
   return train_rank(job, world);
 }

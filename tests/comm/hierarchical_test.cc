@@ -78,6 +78,12 @@ TEST(Hierarchical, APartOnOneMachineIsOneOfSharedMemory) {
   });
 }
 
+TEST(Hierarchical, BadOptionsAreRefused) {
+  const auto store = store::make_memory_store();
+  EXPECT_THROW(Communicator({.size = 2, .store = store, .backend = "hierarchical", .network = "carrier pigeons"}),
+               InvalidArgument);
+}
+
 TEST(Hierarchical, ErrorsNameRanksByTheirNumbersInTheWholeGroup) {
   run_ranks({.ranks = 4, .backend = "hierarchical", .ranks_a_machine = 2}, [](Rank& r) {
     r.world().barrier();

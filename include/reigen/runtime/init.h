@@ -17,6 +17,8 @@ struct InitOptions {
   std::string name = "world";
   std::string algorithms = {};                                       // as GroupOptions::algorithms
   int segments = 0;                                                  // as GroupOptions::segments
+  std::string network = "tcp";                                       // as GroupOptions::network
+  std::string machine_id = {};                                       // as there; empty: REIGEN_COMM_MACHINE_ID
   std::chrono::milliseconds timeout = std::chrono::milliseconds(0);  // 0: REIGEN_TIMEOUT, else 10 minutes
   // glibc gives large blocks back to the kernel at every step and takes the page faults again: 13 to 20 % of a small
   // model's step. True keeps them in the process (mallopt). REIGEN_KEEP_MEMORY=0 wins.

@@ -55,6 +55,12 @@ struct ParallelConfig {
   bool overlap = true;
 };
 
+struct CommConfig {
+  std::string backend = "auto";
+  std::string algorithms = {};  // as GroupOptions::algorithms
+  std::string machine_id = {};  // of this rank alone; as GroupOptions::machine_id
+};
+
 struct CheckpointConfig {
   std::int64_t every_steps = 0;  // 0: only at the end and when stopped
   std::int64_t keep = 2;
@@ -66,6 +72,7 @@ struct Config {
   OptimConfig optim;
   DataConfig data;
   ParallelConfig parallel;
+  CommConfig comm;
   CheckpointConfig checkpoint;
 };
 
@@ -79,6 +86,7 @@ struct Field {
   double high = 0;         // numbers: largest value
   bool above_low = false;  // the smallest value itself is not allowed
   std::vector<std::string> choices = {};
+  bool may_differ = false;  // between ranks
 
   std::string name() const { return section + "." + key; }
 };

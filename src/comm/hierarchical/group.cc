@@ -44,7 +44,8 @@ void Group::translated(const Part& part, const std::string& what, const std::fun
     if (error.rank() >= kOfTheWhole) throw PeerLost(error.rank() - kOfTheWhole, error.what());
     if (error.rank() < 0) throw;
     const int rank = part.ranks[static_cast<std::size_t>(error.rank())];
-    throw PeerLost(rank, fmt::format("{}: {} is lost\n{}\n{}", what, control.describe_peer(rank), error.what(), legend()));
+    throw PeerLost(rank,
+                   fmt::format("{}: {} is lost\n{}\n{}", what, control.describe_peer(rank), error.what(), legend()));
   } catch (const CollectiveMismatch& error) {
     if (&part == &everybody) throw;
     throw CollectiveMismatch(fmt::format("{}\n{}", error.what(), legend()));

@@ -112,11 +112,17 @@ std::unique_ptr<Backend> HierarchicalBackend::make_child(const GroupOptions& opt
   const Layout layout(machines, options.rank);
   std::vector<int> places;  // of this machine's members
   for (const int i : layout.neighbours()) places.push_back(whole.place_of(members[static_cast<std::size_t>(i)]));
-  if (layout.machine_count() == 1) return group_.inside.backend->make_child(options, places);
-  if (machines.size() == members.size()) return group_.everybody.backend->make_child(options, members);
+  const auto child_of = [&](Part& part, const GroupOptions& part_options, const std::vector<int>& ranks) {
+    std::unique_ptr<Backend> child;
+    const std::string what = fmt::format("[split] joining group \"{}\"", options.name);
+    group_.translated(part, what, [&] { child = part.backend->make_child(part_options, ranks); });
+    return child;
+  };
+  if (layout.machine_count() == 1) return child_of(group_.inside, options, places);
+  if (machines.size() == members.size()) return child_of(group_.everybody, options, members);
   return std::make_unique<HierarchicalBackend>(
-      options, layout, [&](const GroupOptions& part) { return group_.inside.backend->make_child(part, places); },
-      [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, members); });
+      options, layout, [&](const GroupOptions& part) { return child_of(group_.inside, part, places); },
+      [&](const GroupOptions& part) { return child_of(group_.everybody, part, members); });
 }
 
 std::unique_ptr<Backend> make(const GroupOptions& options, Machines machines) {
