@@ -37,8 +37,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Grid,
                                            GridParameter{"shared_memory", 3}, GridParameter{"shared_memory", 5},
                                            GridParameter{"shared_memory", 8}, GridParameter{"tcp", 1},
                                            GridParameter{"tcp", 2}, GridParameter{"tcp", 3}),
-                         [](const auto& info) {
-                           return std::string(info.param.backend) + "_" + std::to_string(info.param.ranks);
+                         [](const auto& one) {
+                           return std::string(one.param.backend) + "_" + std::to_string(one.param.ranks);
                          });
 
 TEST(GridOfOne, EveryOperationTypeAndReductionOnce) {
