@@ -33,7 +33,7 @@ void require_plain(const Call& call, const std::string& backend) {
                           call.factor == 1 ? "" : " with a factor"),
       .got = fmt::format("{}{}", name_of(call.kind), call.factor == 1 ? "" : fmt::format(", factor {}", call.factor)),
       .expected = "a collective with blocks of one size, without a factor",
-      .fix = "use the backend shared_memory, or an even collective"});
+      .fix = "use the backend shared_memory, tcp or mpi, or an even collective"});
 }
 
 const std::vector<BackendEntry>& backends() {

@@ -41,6 +41,17 @@ TEST(Control, AStateSurvivesTheStore) {
   EXPECT_EQ(same.text, cause.text);
 }
 
+TEST(Control, CountsSurviveTheStoreAndAreNamed) {
+  comm::Call uneven{.kind = comm::OperationKind::kAllGatherV, .type = DataType::kFloat32, .counts = {3, 4, 5, 6, 7}};
+  const auto a = state_with({uneven});
+  EXPECT_EQ(comm::control::decode_state(encode(a)).records, a.records);
+  std::swap(uneven.counts[0], uneven.counts[1]);
+  const auto mismatch = comm::control::find_mismatch({a, state_with({uneven})}, "world");
+  ASSERT_TRUE(mismatch);
+  EXPECT_THAT(mismatch->cause.text, HasSubstr("differ in the counts"));
+  EXPECT_THAT(mismatch->cause.text, HasSubstr("rank 1: all_gather_v(25 float32 in blocks of 4, 3, 5, 6, ...)"));
+}
+
 TEST(Control, TheFirstDifferingCallIsNamed) {
   const auto a = state_with({all_reduce(7, ""), all_reduce(8, "x")});
   const auto b = state_with({all_reduce(7, ""), all_reduce(9, "x"), {}});

@@ -94,6 +94,52 @@ TEST(Failure, ARankThatLeavesIsNamed) {
   });
 }
 
+// A short one that it should have sent, and a long one that it should have taken.
+TEST(Failure, ARankThatLeftIsMissedByMessages) {
+  for (const std::size_t count : {std::size_t{10}, std::size_t{8} << 20}) {
+    run_ranks({.ranks = 2}, [count](Rank& r) {
+      auto& world = r.world();
+      std::vector<float> data(count);
+      world.barrier();
+      if (r.rank() == 0) {
+        world.send(data.data(), 3, DataType::kFloat32, 1);
+        return r.leave();
+      }
+      world.recv(data.data(), 3, DataType::kFloat32, 0);  // sent before it left
+      try {
+        if (count == 10) world.recv(data.data(), count, DataType::kFloat32, 0, {.tag = "step 9"});
+        if (count > 10) world.send(data.data(), count, DataType::kFloat32, 0, {.tag = "step 9"});
+        ADD_FAILURE() << "nobody was there";
+      } catch (const PeerLost& error) {
+        EXPECT_EQ(error.rank(), 0);
+        EXPECT_THAT(error.what(), HasSubstr("left the group"));
+        EXPECT_THAT(error.what(), HasSubstr("step 9"));
+      }
+    });
+  }
+}
+
+TEST(Failure, AMessageThatNobodySendsIsATimeout) {
+  run_ranks({.ranks = 2, .timeout = std::chrono::milliseconds(300), .report_after = std::chrono::milliseconds(100)},
+            [](Rank& r) {
+              auto& world = r.world();
+              float x = 0;
+              world.barrier();
+              if (r.rank() == 1) {
+                r.store().get("over", Deadline::after(std::chrono::seconds(30)));
+                EXPECT_THROW(world.barrier(), Timeout);
+                return;
+              }
+              try {
+                world.recv(&x, 1, DataType::kFloat32, 1, {.tag = "step 9"});
+                ADD_FAILURE() << "returned without a message";
+              } catch (const Timeout& error) {
+                EXPECT_THAT(error.what(), HasSubstr("message #0 from rank 1 (1 float32 \"step 9\")"));
+              }
+              r.store().set("over", "1");
+            });
+}
+
 TEST(Failure, LeavingAfterTheLastCallDisturbsNobody) {
   for (int round = 0; round < 50; ++round) {
     run_ranks({.ranks = 4}, [](Rank& r) {

@@ -88,6 +88,79 @@ TEST(MpiFailure, ARankThatLeavesIsNamed) {
   });
 }
 
+// Two of three differ in what passes between them: the third waits inside MPI until it learns why the group ended.
+TEST(MpiMismatch, OfAnExchangeThatTwoSeeDifferently) {
+  run_ranks(mpi_ranks(3), [](Rank& r) {
+    const std::vector<std::size_t> leaves(3, 2);
+    std::vector<std::size_t> arrives(3, 2);
+    if (r.rank() == 1) arrives[2] = 5;
+    std::vector<float> into(9);
+    try {
+      r.world().all_to_all_v(scratch().data(), leaves, into.data(), arrives, DataType::kFloat32);
+      r.world().barrier();
+      ADD_FAILURE() << "rank " << r.rank() << " did not notice";
+    } catch (const CollectiveMismatch& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 2 gives 2 elements to rank 1"));
+      EXPECT_THAT(error.what(), HasSubstr("5 elements, as rank 1 said"));
+    }
+  });
+}
+
+// A short one that it should have sent, and a long one that it should have taken.
+TEST(MpiFailure, ARankThatLeftIsMissedByMessages) {
+  for (const std::size_t count : {std::size_t{10}, std::size_t{8} << 20}) {
+    run_ranks(mpi_ranks(2), [count](Rank& r) {
+      auto& world = r.world();
+      std::vector<float> data(count);
+      world.barrier();
+      if (r.rank() == 0) {
+        world.send(data.data(), 3, DataType::kFloat32, 1);
+        return r.leave();
+      }
+      world.recv(data.data(), 3, DataType::kFloat32, 0);  // sent before it left
+      try {
+        if (count == 10) world.recv(data.data(), count, DataType::kFloat32, 0, {.tag = "step 9"});
+        if (count > 10) world.send(data.data(), count, DataType::kFloat32, 0, {.tag = "step 9"});
+        ADD_FAILURE() << "nobody was there";
+      } catch (const PeerLost& error) {
+        EXPECT_EQ(error.rank(), 0);
+        EXPECT_THAT(error.what(), HasSubstr("left the group"));
+        EXPECT_THAT(error.what(), HasSubstr("step 9"));
+      }
+    });
+  }
+}
+
+TEST(MpiFailure, AMessageThatNobodySendsIsATimeout) {
+  RankOptions options = mpi_ranks(2);
+  options.timeout = std::chrono::milliseconds(1000);
+  options.report_after = std::chrono::milliseconds(100);
+  run_ranks(options, [](Rank& r) {
+    auto& world = r.world();
+    world.barrier();
+    if (r.rank() == 1) {
+      r.store().get("over", Deadline::after(std::chrono::seconds(30)));
+      EXPECT_THROW((world.barrier(), world.barrier()), Timeout);
+      return;
+    }
+    try {
+      world.recv(scratch().data(), 1, DataType::kFloat32, 1, {.tag = "step 9"});
+      ADD_FAILURE() << "returned without a message";
+    } catch (const Timeout& error) {
+      EXPECT_THAT(error.what(), HasSubstr("message #0 from rank 1 (1 float32 \"step 9\")"));
+      EXPECT_THAT(error.what(), HasSubstr("rank 1: its last call was #0 barrier"));
+    }
+    r.store().set("over", "1");
+  });
+}
+
+TEST(MpiFailure, RanksHaveNoMemoryInCommon) {
+  run_ranks(mpi_ranks(2), [](Rank& r) {
+    EXPECT_THROW(r.world().allocate_shared(100), BackendError);
+    r.world().barrier();
+  });
+}
+
 TEST(MpiFailure, ALiveRankThatDoesNotComeIsATimeout) {
   RankOptions options = mpi_ranks(3);
   options.timeout = std::chrono::milliseconds(1000);

@@ -4,15 +4,22 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "harness/ranks.h"
 
 namespace reigen::testing {
 namespace {
 
-class Grid : public ::testing::TestWithParam<int> {};
+struct GridParameter {
+  const char* backend;
+  int ranks;
+};
+
+class Grid : public ::testing::TestWithParam<GridParameter> {};
 
 TEST_P(Grid, EveryOperationTypeAndReductionOnce) {
-  run_ranks({.ranks = GetParam(), .backend = "shared_memory"}, [](Rank& r) {
+  run_ranks({.ranks = GetParam().ranks, .backend = GetParam().backend}, [](Rank& r) {
     trial::GridOptions options{.quick = true, .seed = static_cast<std::uint64_t>(r.size())};
     options.on_wrong = [&](const std::string& wrong) {
       ADD_FAILURE() << wrong;
@@ -25,7 +32,14 @@ TEST_P(Grid, EveryOperationTypeAndReductionOnce) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Grid, ::testing::Values(1, 2, 3, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, Grid,
+                         ::testing::Values(GridParameter{"shared_memory", 1}, GridParameter{"shared_memory", 2},
+                                           GridParameter{"shared_memory", 3}, GridParameter{"shared_memory", 5},
+                                           GridParameter{"shared_memory", 8}, GridParameter{"tcp", 1},
+                                           GridParameter{"tcp", 2}, GridParameter{"tcp", 3}),
+                         [](const auto& one) {
+                           return std::string(one.param.backend) + "_" + std::to_string(one.param.ranks);
+                         });
 
 TEST(GridOfOne, EveryOperationTypeAndReductionOnce) {
   run_ranks({.ranks = 1, .backend = "self"}, [](Rank& r) {
