@@ -52,18 +52,6 @@ constexpr OperationKind kKinds[] = {OperationKind::kAllReduce, OperationKind::kA
                                     OperationKind::kBarrier};
 constexpr std::size_t kCounts[] = {10, 3000, 200000};
 
-// Whether the backend has blocks of different sizes and messages. The same on every rank.
-bool offers_all(Communicator& world) {
-  const std::vector<std::size_t> counts(static_cast<std::size_t>(world.size()));
-  float nothing = 0;
-  try {
-    world.all_gather_v(&nothing, &nothing, counts, DataType::kFloat32);
-    return true;
-  } catch (const BackendError&) {
-    return false;
-  }
-}
-
 void say_wrong(const std::string& what) {
   say({{"type", "WRONG"}, {"code", 1}, {"text", what}});
   ::_exit(1);
@@ -71,7 +59,6 @@ void say_wrong(const std::string& what) {
 
 // Until it throws: one operation again and again, split with it, or everything in turn.
 void work(Communicator& world, std::uint64_t seed) {
-  const bool has_messages = offers_all(world);
   Supply supply(world, true);
   const std::uint64_t focus = mix(seed) % 10;  // 7: split, 8 and 9: all in turn
   for (std::uint64_t i = 0;; ++i) {
@@ -83,7 +70,6 @@ void work(Communicator& world, std::uint64_t seed) {
       continue;
     }
     Problem p{.kind = kKinds[what], .type = DataType::kFloat32, .count = kCounts[mix(seed + 1) % 3], .seed = i};
-    if (p.kind == OperationKind::kSend && !has_messages) p.kind = OperationKind::kAllGather;
     p.memory = static_cast<Memory>(mix(seed + 2) % 3);
     p.manner = static_cast<Manner>(mix(seed + 3) % 4);
     p.root = static_cast<int>(hash % static_cast<std::uint64_t>(world.size()));
@@ -95,7 +81,6 @@ void work(Communicator& world, std::uint64_t seed) {
 
 // For so many seconds of rank 0's clock, in turn: every operation, a new group.
 std::uint64_t work_for(Communicator& world, std::uint64_t seed, std::chrono::seconds time) {
-  const bool has_messages = offers_all(world);
   Supply supply(world, true);
   const auto begin = std::chrono::steady_clock::now();
   for (std::uint64_t i = 0;; ++i) {
@@ -108,7 +93,6 @@ std::uint64_t work_for(Communicator& world, std::uint64_t seed, std::chrono::sec
       continue;
     }
     Problem p{.kind = kKinds[hash % 7], .type = DataType::kFloat32, .count = kCounts[(hash >> 8) % 64 / 31], .seed = i};
-    if (p.kind == OperationKind::kSend && !has_messages) p.kind = OperationKind::kAllGather;
     p.manner = static_cast<Manner>((hash >> 16) % 4);
     p.root = static_cast<int>((hash >> 24) % static_cast<std::uint64_t>(world.size()));
     Trial trial(p, world, supply);
@@ -121,13 +105,11 @@ std::uint64_t work_for(Communicator& world, std::uint64_t seed, std::chrono::sec
 // are slow in that call.
 void end_early(const Self& self, std::unique_ptr<Communicator> world) {
   const std::uint64_t seed = self.arguments.seed;
-  const bool has_messages = offers_all(*world);
   Supply supply(*world, true);
   const std::uint64_t calls = 1 + mix(seed + 1) % 6;
   for (std::uint64_t i = 0; i < calls; ++i) {
     const std::uint64_t hash = mix(seed * 1000003 + i);
     Problem p{.kind = kKinds[hash % 7], .type = DataType::kFloat32, .count = kCounts[(hash >> 8) % 3], .seed = i};
-    if (p.kind == OperationKind::kSend && !has_messages) p.kind = OperationKind::kAllGather;
     p.root = static_cast<int>((hash >> 24) % static_cast<std::uint64_t>(world->size()));
     Trial trial(p, *world, supply);
     const std::uint64_t own = mix(hash + static_cast<std::uint64_t>(self.rank));
@@ -162,7 +144,7 @@ void mismatch(Communicator& world, std::uint64_t seed) {
   for (std::uint64_t i = 0; i < mix(seed + 2) % 20; ++i) sum(n, DataType::kFloat32, ReduceOp::kSum, "");
   std::vector<std::size_t> counts(static_cast<std::size_t>(world.size()), 10);
   if (odd) counts[0] = 11;
-  switch (seed % (offers_all(world) ? 9 : 7)) {
+  switch (seed % 9) {
     case 0: sum(odd ? n + 1 : n, DataType::kFloat32, ReduceOp::kSum, ""); break;
     case 1: sum(n, odd ? DataType::kInt32 : DataType::kFloat32, ReduceOp::kSum, ""); break;
     case 2: sum(n, DataType::kFloat32, odd ? ReduceOp::kMax : ReduceOp::kSum, ""); break;
