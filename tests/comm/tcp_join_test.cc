@@ -1,8 +1,10 @@
 // How ranks find each other over TCP: addresses, and callers who are none of theirs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "comm/tcp/acceptor.h"
+#include "comm/tcp/header.h"
 #include "comm/tcp/interfaces.h"
 #include "harness/ranks.h"
 #include "reigen/base/error.h"
@@ -81,6 +83,47 @@ TEST(TcpJoin, DifferentNumbersOfConnectionsAreRefused) {
         .rank = r.rank(), .size = 2, .store = store, .backend = "tcp", .connections = r.rank() + 1};
     EXPECT_THROW(Communicator{group}, Error);
   });
+}
+
+// Nobody waits for a rank that is not in everybody's group.
+TEST(TcpJoin, DifferentSizesAreRefusedAtOnce) {
+  const auto store = store::make_memory_store();
+  run_ranks({.ranks = 3}, [&](Rank& r) {
+    comm::GroupOptions group{.rank = r.rank(), .size = r.rank() == 1 ? 4 : 3, .store = store, .backend = "tcp"};
+    try {
+      Communicator world(group);
+      ADD_FAILURE() << "not noticed";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("4 ranks, says rank 1"));
+    }
+  });
+}
+
+TEST(TcpJoin, AnotherVersionIsRefusedAtOnce) {
+  const auto store = store::make_memory_store();
+  store->set("group/world/rank/0", "999999 host 1 1 1 1 1 1 1");
+  run_ranks({.ranks = 2}, [&](Rank& r) {
+    try {
+      Communicator world({.rank = r.rank() + 1, .size = 3, .store = store, .backend = "tcp"});
+      ADD_FAILURE() << "not noticed";
+    } catch (const BackendError& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kJobMismatch);
+      EXPECT_THAT(error.what(), HasSubstr("version 999999"));
+    }
+  });
+}
+
+TEST(TcpJoin, ARankThatHasEndedIsALostOne) {
+  const auto store = store::make_memory_store();
+  store->set("group/world/rank/0",
+             fmt::format("{} host 1 machine secret answer 1 1 2 127.0.0.1 0", comm::tcp::kProtocolVersion));
+  try {
+    Communicator world({.rank = 1, .size = 2, .store = store, .backend = "tcp"});
+    FAIL() << "nobody listens on port 1";
+  } catch (const PeerLost& error) {
+    EXPECT_EQ(error.rank(), 0);
+    EXPECT_THAT(error.what(), HasSubstr("refused"));
+  }
 }
 
 TEST(TcpJoin, ManyGroupsComeAndGo) {

@@ -29,6 +29,8 @@ Arguments parse(const std::vector<std::string>& words) {
       a.rank = std::stoi(value);
     else if (name == "--ranks")
       a.ranks = std::stoi(value);
+    else if (name == "--host")
+      a.host = value;
     else if (name == "--port")
       a.port = std::stoi(value);
     else if (name == "--job")

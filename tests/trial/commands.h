@@ -17,6 +17,7 @@ struct Arguments {
   std::string command = {};
   int rank = -1;  // none: all ranks as threads
   int ranks = 2;
+  std::string host = "127.0.0.1";  // of the store
   int port = 0;
   std::string job = kJob;
   std::string backend = "shared_memory";

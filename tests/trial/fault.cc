@@ -8,10 +8,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <thread>
 
 #include "reigen/base/error.h"
 #include "trial/commands.h"
@@ -26,7 +30,8 @@ using comm::DataType;
 using comm::OperationKind;
 using comm::ReduceOp;
 
-void say(const nlohmann::json& line) {
+void say(nlohmann::json line) {
+  line["at"] = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   fmt::print("{}\n", line.dump());
   std::fflush(stdout);
 }
@@ -42,12 +47,18 @@ const char* type_of(const Error& error) {
   return "Error";
 }
 
+constexpr OperationKind kKinds[] = {OperationKind::kAllReduce, OperationKind::kAllToAll, OperationKind::kSend,
+                                    OperationKind::kBroadcast, OperationKind::kGather,   OperationKind::kReduceScatter,
+                                    OperationKind::kBarrier};
+constexpr std::size_t kCounts[] = {10, 3000, 200000};
+
+void say_wrong(const std::string& what) {
+  say({{"type", "WRONG"}, {"code", 1}, {"text", what}});
+  ::_exit(1);
+}
+
 // Until it throws: one operation again and again, split with it, or everything in turn.
 void work(Communicator& world, std::uint64_t seed) {
-  constexpr OperationKind kKinds[] = {
-      OperationKind::kAllReduce, OperationKind::kAllToAll,      OperationKind::kSend,   OperationKind::kBroadcast,
-      OperationKind::kGather,    OperationKind::kReduceScatter, OperationKind::kBarrier};
-  constexpr std::size_t kCounts[] = {10, 3000, 200000};
   Supply supply(world, true);
   const std::uint64_t focus = mix(seed) % 10;  // 7: split, 8 and 9: all in turn
   for (std::uint64_t i = 0;; ++i) {
@@ -64,10 +75,59 @@ void work(Communicator& world, std::uint64_t seed) {
     p.root = static_cast<int>(hash % static_cast<std::uint64_t>(world.size()));
     Trial trial(p, world, supply);
     trial.run();
-    if (const auto wrong = trial.find_wrong()) {
-      say({{"type", "WRONG"}, {"code", 1}, {"text", *wrong}});
-      ::_exit(1);
+    if (const auto wrong = trial.find_wrong()) say_wrong(*wrong);
+  }
+}
+
+// For so many seconds of rank 0's clock, in turn: every operation, a new group.
+std::uint64_t work_for(Communicator& world, std::uint64_t seed, std::chrono::seconds time) {
+  Supply supply(world, true);
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0;; ++i) {
+    std::uint8_t goes_on = std::chrono::steady_clock::now() - begin < time ? 1 : 0;
+    world.broadcast(&goes_on, 1, DataType::kUint8, 0);
+    if (goes_on == 0) return i;
+    const std::uint64_t hash = mix(seed * 1000003 + i);
+    if (hash % 16 == 15) {
+      world.split(static_cast<int>(hash % 2) * (world.rank() % 2), 0)->barrier();
+      continue;
     }
+    Problem p{.kind = kKinds[hash % 7], .type = DataType::kFloat32, .count = kCounts[(hash >> 8) % 64 / 31], .seed = i};
+    p.manner = static_cast<Manner>((hash >> 16) % 4);
+    p.root = static_cast<int>((hash >> 24) % static_cast<std::uint64_t>(world.size()));
+    Trial trial(p, world, supply);
+    trial.run();
+    if (const auto wrong = trial.find_wrong()) say_wrong(*wrong);
+  }
+}
+
+// After a few calls every second rank or so ends without a word, in one of the ways in which programs do; the others
+// are slow in that call.
+void end_early(const Self& self, std::unique_ptr<Communicator> world) {
+  const std::uint64_t seed = self.arguments.seed;
+  Supply supply(*world, true);
+  const std::uint64_t calls = 1 + mix(seed + 1) % 6;
+  for (std::uint64_t i = 0; i < calls; ++i) {
+    const std::uint64_t hash = mix(seed * 1000003 + i);
+    Problem p{.kind = kKinds[hash % 7], .type = DataType::kFloat32, .count = kCounts[(hash >> 8) % 3], .seed = i};
+    p.root = static_cast<int>((hash >> 24) % static_cast<std::uint64_t>(world->size()));
+    Trial trial(p, *world, supply);
+    const std::uint64_t own = mix(hash + static_cast<std::uint64_t>(self.rank));
+    if (i + 1 < calls) {
+      trial.run();
+    } else {
+      const auto works = trial.start({.async = true, .progress = comm::Progress::kCaller});
+      std::this_thread::sleep_for(std::chrono::milliseconds(own % 3 * (own >> 8) % 700));
+      for (const Work& work : works) work.wait();
+    }
+    if (const auto wrong = trial.find_wrong()) say_wrong(*wrong);
+  }
+  say({{"type", "none"}, {"code", 0}, {"text", ""}});
+  switch (mix(seed + 77 + static_cast<std::uint64_t>(self.rank)) % 4) {
+    case 0: std::_Exit(0);
+    case 1: std::exit(0);
+    case 2: static_cast<void>(world.release()); break;
+    default: world.reset();
   }
 }
 
@@ -126,38 +186,51 @@ void forbid_memory_files() {
 // A rank of another build.
 void pretend_another_version(const Self& self) {
   self.store->add(fmt::format("group/world/joined/{}", self.rank), 1);
-  self.store->set(fmt::format("group/world/rank/{}", self.rank), "1 host 1 1 1 1 1 1 1");
+  self.store->set(fmt::format("group/world/rank/{}", self.rank), "999999 host 1 1 1 1 1 1 1 1");
   self.store->get("never", Deadline::after(std::chrono::seconds(20)));
 }
 
-void run_row(const Self& self) {
+// Gives what there is to say.
+std::string run_row(const Self& self) {
   const std::string& row = self.arguments.row;
   if (row == "no_memfd") forbid_memory_files();
-  if (row == "version") return pretend_another_version(self);
+  if (row == "version") {
+    pretend_another_version(self);
+    return "";
+  }
   comm::GroupOptions options = self.group("world");
-  if (self.arguments.seconds > 0) options.join_timeout = std::chrono::seconds(self.arguments.seconds);
-  Communicator world(options);
+  const std::chrono::seconds time(self.arguments.seconds);
+  if (time.count() > 0 && row != "work_for") options.join_timeout = time;
+  auto owner = std::make_unique<Communicator>(options);
+  Communicator& world = *owner;
   if (row == "mismatch") world.barrier();
   fmt::print("ready\n");
   std::fflush(stdout);
-  if (row == "work") work(world, self.arguments.seed);
+  if (row == "work" || row == "work_and_stay") work(world, self.arguments.seed);
   if (row == "mismatch") mismatch(world, self.arguments.seed);
+  if (row == "end_early") {
+    end_early(self, std::move(owner));
+    return "";
+  }
+  if (row == "work_for") return fmt::format("{} calls", work_for(world, self.arguments.seed, time));
   double x = self.rank;
   const auto block = world.allocate(1 << 20);
   world.all_reduce(&x, &x, 1, DataType::kFloat64, ReduceOp::kSum);
   world.barrier();
+  return "";
 }
 
 }  // namespace
 
 int fault_command(const Self& self) {
   try {
-    run_row(self);
-    say({{"type", "none"}, {"code", 0}, {"text", ""}});
+    const std::string text = run_row(self);
+    say({{"type", "none"}, {"code", 0}, {"text", text}});
     return 0;
   } catch (const Error& error) {
     const int code = static_cast<int>(error.exit_code());
     say({{"type", type_of(error)}, {"code", code}, {"text", error.what()}});
+    if (self.arguments.row == "work_and_stay") std::this_thread::sleep_for(std::chrono::seconds(8));
     return code;
   } catch (const std::exception& error) {
     say({{"type", "std::exception"}, {"code", 70}, {"text", error.what()}});

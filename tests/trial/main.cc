@@ -1,5 +1,5 @@
 // The program behind scripts/grid, scripts/soak and scripts/faults:
-//   comm_trial serve                 the store of ranks that are processes; its port is the first line; ends with stdin
+//   comm_trial serve [--host H]      the store of ranks that are processes; its port is the first line; ends with stdin
 //   comm_trial grid|soak|fault ...        ranks as threads (--ranks N), or one rank (--rank R --ranks N --port P)
 // What is found is one line of JSON; a wrong value is told on stderr and ends everything with exit code 1.
 #include <fmt/format.h>
@@ -21,8 +21,8 @@ namespace reigen::trial {
 
 namespace {
 
-int serve() {
-  store::TcpStoreServer server({.job = kJob});
+int serve(const Arguments& arguments) {
+  store::TcpStoreServer server({.host = arguments.host, .job = kJob});
   fmt::print("{}\n", server.port());
   std::fflush(stdout);
   char nothing = 0;
@@ -63,13 +63,14 @@ int run_threads(Command command, const Arguments& arguments) {
 
 int run(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && words[0] == "serve") return serve();
   const Arguments arguments = parse(words);
+  if (arguments.command == "serve") return serve(arguments);
   const Command command = find_command(arguments.command);
   if (arguments.rank < 0) return run_threads(command, arguments);
   std::shared_ptr<store::Store> store;
   try {
-    store = store::connect_tcp_store({.port = static_cast<std::uint16_t>(arguments.port), .job = arguments.job});
+    store = store::connect_tcp_store(
+        {.host = arguments.host, .port = static_cast<std::uint16_t>(arguments.port), .job = arguments.job});
   } catch (const Error& error) {
     return fail(arguments, arguments.rank, error, static_cast<int>(error.exit_code()));
   }

@@ -26,10 +26,12 @@ def numbers(text):
 
 
 class Store:
-    """A store in a process of its own, which ends with its standard input."""
+    """A store in a process of its own, which ends with its standard input. `space`: in this namespace."""
 
-    def __init__(self, path):
-        self.process = subprocess.Popen([path, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, path, space=None):
+        self.host = space.address if space else "127.0.0.1"
+        self.process = subprocess.Popen([path, "serve", "--host", self.host], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        preexec_fn=space.enter if space else None)
         self.port = int(self.process.stdout.readline())
 
     def __enter__(self):

@@ -27,7 +27,8 @@ net::Listener listen_everywhere() {
   }
 }
 
-// Both ends have one address.
+}  // namespace
+
 bool in_one_machine(const net::Socket& socket) {
   const auto host = [](const net::Address& address) {
     const std::string text = address.to_string();
@@ -35,8 +36,6 @@ bool in_one_machine(const net::Socket& socket) {
   };
   return host(socket.local_address()) == host(socket.peer_address());
 }
-
-}  // namespace
 
 std::string to_bytes(const Greeting& greeting) {
   std::string bytes;

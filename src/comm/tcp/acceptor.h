@@ -31,6 +31,9 @@ std::string to_bytes(const Greeting& greeting);
 // a speed that it measured, ranks on busy cores are slow long after.
 inline constexpr const char* kLocalCongestion = "reno";
 
+// Both ends have one address.
+bool in_one_machine(const net::Socket& socket);
+
 class Acceptor {
  public:
   // `first`: the lowest rank that calls, `size`: one more than the highest.

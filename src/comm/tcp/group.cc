@@ -1,19 +1,19 @@
 #include "comm/tcp/group.h"
 
-#include <linux/sockios.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "comm/rank_reports.h"
+#include "comm/tcp/acceptor.h"
 
 namespace reigen::comm::tcp {
 
@@ -44,8 +44,8 @@ Group::Group(const GroupOptions& options, const CheckComing& check_coming)
     Peer& peer = peers_[static_cast<std::size_t>(q)];
     peer.host = neighbour.host;
     peer.pid = neighbour.pid;
-    peer.here = neighbour.here;
     if (neighbour.here) here += 1;
+    if (!neighbour.sockets.empty()) peer.loopback = in_one_machine(neighbour.sockets.front());
     for (std::size_t i = 0; i < neighbour.sockets.size(); ++i) {
       // Told once for each change: what has come and is not wanted yet does not keep a sleeper awake.
       watch(neighbour.sockets[i].fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
@@ -104,22 +104,24 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
   throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
-bool Group::data_has_ended(int rank) {
+// The farewell or the end of a rank may overtake its last data: it is gone when that has been taken too.
+bool Group::has_no_more(int rank) {
+  const Control::Peer peer = control_.peer(rank);
+  if (!peer.ended && !peer.left) return false;
   const auto data = streams(rank);
-  return std::any_of(data.begin(), data.end(), [](const Stream& s) { return s.ended(); });
+  return std::any_of(data.begin(), data.end(), [](Stream& s) { return s.stuck(); }) ||
+         std::all_of(data.begin(), data.end(), [](Stream& s) { return s.silent(); });
 }
 
 // Who died without a word comes before those who ended because of it.
-void Group::check_gone(const std::vector<int>& needed, const std::string& what,
-                       const std::function<bool(int)>& nothing_comes) const {
-  for (const int q : needed) {
+void Group::check_gone(const std::vector<int>& silent, const std::string& what) const {
+  for (const int q : silent) {
     const Control::Peer peer = control_.peer(q);
     if (peer.ended && !peer.left && !peer.cause) throw_lost(q, fmt::format("died ({})", peer.why), what);
   }
-  for (const int q : needed) {
+  for (const int q : silent) {
     const Control::Peer peer = control_.peer(q);
-    // Its farewell may overtake its last data: only the end of the data says that nothing more comes.
-    if (peer.left && nothing_comes(q)) throw_lost(q, "left the group", what);
+    if (peer.left) throw_lost(q, "left the group", what);
     if (peer.ended && peer.cause) throw_cause(*peer.cause);
   }
 }
@@ -148,7 +150,9 @@ void Group::check(const std::vector<int>& needed, const std::vector<int>& absent
   last_look_ = {};
   throw_if_ended(sequence);
   if (needed.empty()) return;
-  check_gone(needed, what, [this](int q) { return data_has_ended(q); });
+  std::vector<int> silent;
+  std::copy_if(needed.begin(), needed.end(), std::back_inserter(silent), [this](int q) { return has_no_more(q); });
+  check_gone(silent, what);
   for (const int q : needed) check_heartbeat(q, what, waited);
   check_patience(absent, what, waited);
 }
@@ -156,7 +160,7 @@ void Group::check(const std::vector<int>& needed, const std::vector<int>& absent
 void Group::check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited) {
   last_look_ = {};
   throw_if_ended(UINT64_MAX);  // messages have no place among the calls: a group that has ended has no more of them
-  check_gone({rank}, what, [nothing_comes](int) { return nothing_comes; });
+  if (nothing_comes) check_gone({rank}, what);
   check_heartbeat(rank, what, waited);
   check_patience({rank}, what, waited);
 }
@@ -166,7 +170,7 @@ void Group::check_coming(const std::vector<int>& ranks, const std::string& to, D
   if (const auto cause = control_.cause_for(UINT64_MAX)) throw_cause(*cause);
   const auto waited = Deadline::Clock::now() - since;
   const std::string what = fmt::format("[split] rank {} of {} joining group \"{}\"", rank(), size(), to);
-  check_gone(ranks, what, [this](int q) { return data_has_ended(q); });
+  check_gone(ranks, what);  // whatever it has sent: it is needed elsewhere
   for (const int q : ranks) {
     if (q != rank()) check_heartbeat(q, what, waited);
   }
@@ -189,23 +193,29 @@ void Group::publish_abort(const AbortCause& cause) {
   }
 }
 
-// A connection that is closed while something unread has come is reset, and what it was about to send is lost. On one
-// machine what is sent has arrived; over a wire only what is acknowledged.
-bool Group::all_delivered() const {
-  return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
-    return std::all_of(peer.streams.begin(), peer.streams.end(), [&](const Stream& stream) {
-      int bytes = 0;
-      return ::ioctl(stream.fd(), peer.here ? SIOCOUTQNSD : SIOCOUTQ, &bytes) != 0 || bytes == 0;
-    });
-  });
+// A connection that is closed while something unread has come is reset, and what it was about to send is lost. A rank
+// that has said nothing for longer than this one would wait takes nothing either.
+bool Group::all_delivered(bool data) const {
+  for (int q = 0; q < size(); ++q) {
+    const Peer& peer = peers_[static_cast<std::size_t>(q)];
+    const Control::Peer known = control_.peer(q);
+    if (q == rank() || known.ended || Deadline::Clock::now() - known.last_sign > kFarewellTime) continue;
+    if (!tcp::all_delivered(control_.fd(q), peer.loopback)) return false;
+    for (const Stream& stream : peer.streams) {
+      if (data && !tcp::all_delivered(stream.fd(), peer.loopback)) return false;
+    }
+  }
+  return true;
 }
 
+// After an abort too: its cause is to reach the others.
 void Group::leave() {
-  if (over_) return;
-  over_ = true;
-  control_.say_farewell();
+  if (left_) return;
+  left_ = true;
+  const bool aborted = std::exchange(over_, true);
+  if (!aborted) control_.say_farewell();
   const Deadline deadline = Deadline::after(kFarewellTime);
-  while (!all_delivered() && !deadline.expired()) ::poll(nullptr, 0, 1);
+  while (!all_delivered(!aborted) && !deadline.expired()) ::poll(nullptr, 0, 1);
   for (const Peer& peer : peers_) {
     for (const Stream& stream : peer.streams) ::shutdown(stream.fd(), SHUT_WR);
   }

@@ -53,7 +53,7 @@ class Group {
   // another rank ended the group, or when the wait for those `absent` has lasted too long.
   void check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
              const std::string& what, std::chrono::nanoseconds waited);
-  // The same for a message to or from one rank. `nothing_comes`: if it has left, then for good.
+  // The same for a message to or from one rank. `nothing_comes`: if it has ended, then for good.
   void check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited);
   // For a group that is being split off this one: throws when one of these ranks has died, left, is silent for too long
   // since `since`, or when this group has ended. Any thread.
@@ -67,7 +67,7 @@ class Group {
   struct Peer {
     std::string host = {};
     pid_t pid = 0;
-    bool here = false;
+    bool loopback = false;             // the way to it: not a matter of the machine, which may have several networks
     std::vector<Stream> streams = {};  // messages, then data; none for the own rank
 
     std::span<Stream> data() { return std::span(streams).subspan(streams.empty() ? 0 : 1); }
@@ -78,13 +78,11 @@ class Group {
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
   std::string last_call(int rank) const;  // what it last did
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
-  bool data_has_ended(int rank);
-  // `nothing_comes`: whether a rank that has left has nothing more under way to here.
-  void check_gone(const std::vector<int>& needed, const std::string& what,
-                  const std::function<bool(int)>& nothing_comes) const;
+  bool has_no_more(int rank);
+  void check_gone(const std::vector<int>& silent, const std::string& what) const;
   void check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) const;
   void check_patience(const std::vector<int>& absent, const std::string& what, std::chrono::nanoseconds waited);
-  bool all_delivered() const;
+  bool all_delivered(bool data) const;
 
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
@@ -103,6 +101,7 @@ class Group {
   bool reported_ = false;
   Deadline::Clock::time_point last_look_{};
   bool over_ = false;  // this rank has left, or ended the group
+  bool left_ = false;
 };
 
 }  // namespace reigen::comm::tcp

@@ -67,8 +67,8 @@ class Recv : public Message {
   Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs++) {}
   Step advance() override;
   bool is_its_turn() const override { return pair_.next_recv == number_; }
-  // Its farewell may overtake its last message.
-  void check_peers(std::chrono::nanoseconds waited) const override { check(stream().ended(), waited); }
+  // Its farewell or its end may overtake its last message.
+  void check_peers(std::chrono::nanoseconds waited) const override { check(stream().silent(), waited); }
 
  private:
   enum class Phase { kFirst, kHeader, kData };

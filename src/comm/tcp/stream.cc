@@ -1,5 +1,8 @@
 #include "comm/tcp/stream.h"
 
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -30,6 +33,14 @@ void consume(std::vector<iovec>& list, std::size_t& first, std::size_t bytes) {
 
 }  // namespace
 
+bool all_delivered(int fd, bool loopback) {
+  int bytes = 0;
+  if (::ioctl(fd, loopback ? SIOCOUTQNSD : SIOCOUTQ, &bytes) != 0 || bytes == 0) return true;
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_state == TCP_CLOSE;
+}
+
 Stream::Stream(net::Socket socket) : socket_(std::move(socket)), spilled_(kSpill) {}
 
 void Stream::send(const void* data, std::size_t bytes) {
@@ -40,13 +51,8 @@ void Stream::receive(void* data, std::size_t bytes) {
   if (bytes > 0) in_.push_back({data, bytes});
 }
 
-void Stream::end(const net::Transfer& transfer) {
-  ended_ = true;
-  why_ = net::to_string(transfer);
-}
-
 bool Stream::push() {
-  if (sends_done() || ended_) return false;
+  if (sends_done() || takes_nothing_) return false;
   msghdr message{};
   message.msg_iov = out_.data() + out_first_;
   message.msg_iovlen = std::min(kPieces, out_.size() - out_first_);
@@ -55,7 +61,7 @@ bool Stream::push() {
     consume(out_, out_first_, static_cast<std::size_t>(count));
     return true;
   }
-  if (count < 0 && !would_block(errno)) end({.closed = true, .error = errno});
+  if (count < 0 && !would_block(errno)) takes_nothing_ = true;
   return false;
 }
 
@@ -75,7 +81,7 @@ bool Stream::take_spilled() {
 bool Stream::pull() {
   if (receives_done()) return false;
   if (take_spilled()) return true;
-  if (ended_) return false;
+  if (gives_nothing_) return false;
   std::array<iovec, kPieces + 1> pieces;
   std::size_t count = 0;
   std::size_t wanted = 0;
@@ -95,9 +101,22 @@ bool Stream::pull() {
     spilled_end_ = bytes > wanted ? bytes - wanted : 0;
     return true;
   }
-  if (got == 0 || !would_block(errno)) end({.closed = true, .error = got == 0 ? 0 : errno});
+  if (got == 0 || !would_block(errno)) gives_nothing_ = true;
   return false;
 }
+
+bool Stream::silent() {
+  if (spilled_begin_ < spilled_end_) return false;
+  char next = 0;
+  if (!gives_nothing_) {
+    const ssize_t got = ::recv(fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+    // The kernel tells an error once.
+    gives_nothing_ = got == 0 || (got < 0 && !would_block(errno));
+  }
+  return gives_nothing_;
+}
+
+bool Stream::stuck() { return (!sends_done() && takes_nothing_) || (!receives_done() && silent()); }
 
 void Stream::drop() {
   out_.clear();

@@ -13,6 +13,10 @@
 
 namespace reigen::comm::tcp {
 
+// Whether the other side has all that was sent. Through loopback what is sent has arrived; over a wire only what is
+// acknowledged. A connection that has ended owes nothing.
+bool all_delivered(int fd, bool loopback);
+
 class Stream {
  public:
   explicit Stream(net::Socket socket);
@@ -31,12 +35,13 @@ class Stream {
   // Forgets what is queued: its memory may go. The connection is of no more use.
   void drop();
 
-  bool ended() const { return ended_; }
-  const std::string& why() const { return why_; }
+  // Whether everything that the other side sent has been taken, and nothing more will come.
+  bool silent();
+  // Whether something is queued that will never move.
+  bool stuck();
 
  private:
   bool take_spilled();
-  void end(const net::Transfer& transfer);
 
   net::Socket socket_;
   std::vector<iovec> out_;
@@ -47,8 +52,8 @@ class Stream {
   std::vector<char> spilled_;
   std::size_t spilled_begin_ = 0;
   std::size_t spilled_end_ = 0;
-  bool ended_ = false;
-  std::string why_;
+  bool takes_nothing_ = false;  // the other side; what it had sent before may still come
+  bool gives_nothing_ = false;
 };
 
 }  // namespace reigen::comm::tcp

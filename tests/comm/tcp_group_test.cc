@@ -1,0 +1,130 @@
+// What a rank knows of the others over TCP: signs of life and data come on connections of their own, in any order.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <thread>
+
+#include "comm/tcp/group.h"
+#include "harness/ranks.h"
+#include "reigen/base/error.h"
+
+namespace reigen::testing {
+namespace {
+
+using comm::tcp::Group;
+using comm::tcp::Stream;
+using ::testing::HasSubstr;
+
+template <typename Condition>
+bool comes_true(const Condition& condition) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (!condition() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return condition();
+}
+
+comm::GroupOptions options_of(Rank& r) {
+  return {.rank = r.rank(),
+          .size = r.size(),
+          .store = store::make_prefix_store(std::shared_ptr<store::Store>(&r.store(), [](auto*) {}), "g"),
+          .backend = "tcp"};
+}
+
+void check(Group& group, int needed) { group.check({needed}, {needed}, 0, "[test]", std::chrono::seconds(0)); }
+
+// A rank that ended right after its call: the network brings the end of one connection before the data of another.
+TEST(TcpGroup, TheEndOfARankDoesNotOvertakeItsData) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    Group group(options_of(r));
+    Stream& stream = group.streams(1 - r.rank()).front();
+    const Deadline patience = Deadline::after(std::chrono::seconds(20));
+    if (r.rank() == 1) {
+      ::shutdown(group.control().fd(0), SHUT_RDWR);
+      r.store().get("looked", patience);
+      const int value = 42;
+      stream.send(&value, sizeof(value));
+      ASSERT_TRUE(comes_true([&] { return stream.push() || stream.sends_done(); }));
+      r.store().get("received", patience);
+      ::shutdown(stream.fd(), SHUT_WR);
+      r.store().get("told", patience);
+      return;
+    }
+    int value = 0;
+    stream.receive(&value, sizeof(value));
+    ASSERT_TRUE(comes_true([&] {
+      group.control().look();
+      return group.control().peer(1).ended;
+    }));
+    stream.pull();
+    EXPECT_NO_THROW(check(group, 1));
+    r.store().set("looked", "");
+    ASSERT_TRUE(comes_true([&] { return stream.pull() || stream.receives_done(); }));
+    EXPECT_EQ(value, 42);
+    EXPECT_NO_THROW(check(group, 1));
+    r.store().set("received", "");
+    ASSERT_TRUE(comes_true([&] { return stream.silent(); }));
+    try {
+      check(group, 1);
+      ADD_FAILURE() << "rank 1 has ended";
+    } catch (const PeerLost& error) {
+      EXPECT_EQ(error.rank(), 1);
+      EXPECT_THAT(error.what(), HasSubstr("died"));
+    }
+    r.store().set("told", "");
+  });
+}
+
+// What it had sent before may still be taken when it takes nothing any more.
+TEST(TcpGroup, WhatARankSentIsThereAfterItRefusedSomething) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    Group group(options_of(r));
+    Stream& stream = group.streams(1 - r.rank()).front();
+    const Deadline patience = Deadline::after(std::chrono::seconds(20));
+    int value = r.rank() == 1 ? 42 : 0;
+    stream.send(&value, sizeof(value));
+    ASSERT_TRUE(comes_true([&] { return stream.push() || stream.sends_done(); }));
+    if (r.rank() == 1) {
+      r.store().get("sent", patience);
+      return;  // with something unread: its end resets the connection
+    }
+    r.store().set("sent", "");
+    ASSERT_TRUE(comes_true([&] {
+      stream.send(&value, sizeof(value));
+      stream.push();
+      return stream.stuck();
+    }));
+    int received = 0;
+    stream.receive(&received, sizeof(received));
+    EXPECT_TRUE(stream.pull());
+    EXPECT_EQ(received, 42);
+  });
+}
+
+// It does not wait for an acknowledgement that nobody gives any more.
+TEST(TcpGroup, LeavingAfterTheOthersHaveEndedIsQuick) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    auto group = std::make_unique<Group>(options_of(r));
+    if (r.rank() == 1) {
+      r.store().get("sent", Deadline::after(std::chrono::seconds(20)));
+      return;
+    }
+    Stream& stream = group->streams(1).front();
+    std::vector<char> much(1 << 26);
+    stream.send(much.data(), much.size());
+    while (stream.push()) {
+    }
+    ASSERT_FALSE(stream.sends_done());
+    r.store().set("sent", "");
+    ASSERT_TRUE(comes_true([&] {
+      stream.push();
+      return stream.stuck();
+    }));
+    const auto begin = std::chrono::steady_clock::now();
+    group->leave();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(1900));
+  });
+}
+
+}  // namespace
+}  // namespace reigen::testing
