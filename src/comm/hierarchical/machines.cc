@@ -75,7 +75,9 @@ class Meeting {
   explicit Meeting(const GroupOptions& options)
       : options_(options),
         store_(store::make_prefix_store(options.store, "group/" + options.name + "/machines")),
-        deadline_(Deadline::after(options.join_timeout)) {}
+        deadline_(Deadline::after(options.join_timeout)) {
+    if (store_->add(fmt::format("joined/{}", options.rank), 1) != 1) throw InvalidArgument(joined_twice(options));
+  }
 
   // What every rank says to `what`; `read` gets it as it comes.
   void exchange(const std::string& what, const std::string& own,
