@@ -11,6 +11,7 @@ using Arguments = std::vector<std::string>;
 int run_command(const Arguments& arguments);
 int train_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
+int tune_command(const Arguments& arguments);
 int flight_command(const Arguments& arguments);
 int help_command(const Arguments& arguments);
 int version_command();
@@ -18,6 +19,9 @@ std::string overview();  // `reigen --help`
 
 // The known word that `word` most probably means, empty if none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
+
+// Throws InvalidArgument (2) for the first word that looks like a flag of `reigen COMMAND` and is none.
+void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::string>& known, const std::string& command);
 
 // N of `-n N`: 1 or more. Throws InvalidArgument: no number (2), out of range (78). "cpu" and "auto" are all cores.
 int parse_ranks(const std::string& text);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <limits>
@@ -59,6 +60,22 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   return best;
 }
 
+void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::string>& known, const std::string& command) {
+  for (const std::string& word : arguments) {
+    const std::string flag = word.substr(0, word.find('='));
+    const bool negative = flag.size() > 1 && flag[0] == '-' && std::isdigit(static_cast<unsigned char>(flag[1])) != 0;
+    if (!flag.starts_with("-") || negative) continue;
+    const bool with_value = !flag.starts_with("--") && flag.size() > 2;  // -n4
+    const std::string name = with_value ? flag.substr(0, 2) : flag;
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string meant = nearest(flag, known);
+    throw InvalidArgument({.what = "unknown option `" + flag + "`",
+                           .fix = meant.empty() ? "`reigen " + command + " --help` lists the options"
+                                                : "did you mean `" + meant + "`?"},
+                          ExitCode::kUsage);
+  }
+}
+
 int parse_ranks(const std::string& text) {
   if (text == "cpu" || text == "auto") return launch::usable_cores();
   long long value = 0;
@@ -86,6 +103,7 @@ std::string overview() {
          "  reigen train RECIPE -n N [--section.key value ...]        train a built-in recipe, e.g. mnist\n"
          "  reigen bench OP -n N [options]                            time an operation between processes, e.g. "
          "all_reduce\n"
+         "  reigen tune -n N [--backend B]                            find the fastest algorithms of this machine\n"
          "  reigen flight [PID]                                       what the ranks of a running job called last\n"
          "  reigen help environment                                   variables that are read and set\n"
          "  reigen version\n"
@@ -102,15 +120,16 @@ int help_command(const Arguments& arguments) {
   if (topic == "run") return run_command({"--help"});
   if (topic == "train") return train_command({"--help"});
   if (topic == "bench") return bench_command({"--help"});
+  if (topic == "tune") return tune_command({"--help"});
   if (topic == "flight") return flight_command({"--help"});
   if (topic == "environment") {
     print_environment();
     return 0;
   }
-  const std::string meant = nearest(topic, {"run", "train", "bench", "flight", "environment"});
+  const std::string meant = nearest(topic, {"run", "train", "bench", "tune", "flight", "environment"});
   throw InvalidArgument({.what = "no help on this",
                          .got = topic,
-                         .expected = "run, train, bench, flight or environment",
+                         .expected = "run, train, bench, tune, flight or environment",
                          .fix = meant.empty() ? std::string() : "did you mean `reigen help " + meant + "`?"},
                         ExitCode::kUsage);
 }

@@ -4,32 +4,28 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 
 #include "base/check.h"
+#include "bench/explain.h"
 #include "bench/measure.h"
 #include "bench/memory.h"
 #include "bench/options.h"
+#include "bench/ranks.h"
 #include "bench/report.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/launch/environment.h"
-#include "reigen/launch/job.h"
 #include "reigen/runtime/init.h"
 #include "reigen_commands.h"
 
 namespace reigen::apps::bench {
 
 namespace {
-
-constexpr int kDefaultRanks = 2;
 
 // The buffers, and those of the bound.
 std::size_t memory_of_rank(const std::vector<Problem>& problems, bool cold) {
@@ -39,19 +35,6 @@ std::size_t memory_of_rank(const std::vector<Problem>& problems, bool cold) {
     most = std::max(most, place * slots_of(std::max<std::size_t>(place, 4 * kKiB), cold));
   }
   return 64 * kMiB + most;
-}
-
-int start_ranks(const Arguments& arguments, const BenchOptions& options, int ranks) {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) throw IoError("cannot find this program: readlink /proc/self/exe: " + error.message());
-  launch::JobOptions job;
-  job.command = {self.string(), "bench"};
-  job.command.insert(job.command.end(), arguments.begin(), arguments.end());
-  job.ranks = ranks;
-  job.prefix = "none";
-  job.memory_per_rank = memory_of_rank(problems_of(options, ranks, 0), options.cold);
-  return launch::run_job(job).exit_code;
 }
 
 // "Rank  0 Pid  12345 on   hostname", as nccl-tests has it.
@@ -74,9 +57,8 @@ std::string machine_of_this_rank(int machines) {
 }
 
 int be_rank(const BenchOptions& options) {
-  const std::string algorithm =
-      options.algorithm.empty() ? "" : traits_of(options.operation).name + (":" + options.algorithm);
-  InitOptions init_options{.backend = options.backend, .algorithms = algorithm, .segments = options.segments};
+  InitOptions init_options{
+      .backend = options.backend, .algorithms = rules_of(options), .segments = options.segments};
   if (options.machines > 0) init_options.machine_id = machine_of_this_rank(options.machines);
   Communicator world = init(init_options);
   const bool prints = world.rank() == 0;
@@ -94,7 +76,7 @@ int be_rank(const BenchOptions& options) {
   if (!prints) return 0;  // one rank tells the result: a second failure would end the first while it prints
   print_footer(rows);
   if (json) {
-    const std::string text = to_json(rows, world.backend(), options.algorithm);
+    const std::string text = to_json(rows, world.backend());
     json->write(std::as_bytes(std::span(text)));
     json->commit();
   }
@@ -105,18 +87,15 @@ int be_rank(const BenchOptions& options) {
 int run_bench(const Arguments& arguments) {
   const std::optional<BenchOptions> options = parse_bench_options(arguments);
   if (!options) return 0;
-  const launch::Environment environment = launch::detect_environment();
-  const bool started = environment.world_size > 1;
-  const int ranks = started ? environment.world_size : options->ranks.value_or(kDefaultRanks);
-  problems_of(*options, ranks, 0);  // refuses a root that is not there, before any rank is started
-  if (started && options->ranks.value_or(ranks) != ranks) {
-    throw InvalidArgument({.what = "-n is not the number of ranks that are there",
-                           .got = fmt::format("-n {}", *options->ranks),
-                           .expected = fmt::format("{} ({} started them)", ranks, environment.source),
-                           .fix = "leave -n out"},
-                          ExitCode::kUsage);
+  const Ranks ranks = find_ranks(options->ranks);
+  const std::vector<Problem> problems = problems_of(*options, ranks.count, 0);  // refuses before any rank is started
+  if (options->explain) {
+    explain(*options, ranks.count);
+    return 0;
   }
-  if (!started && ranks > 1) return start_ranks(arguments, *options, ranks);
+  if (!ranks.started && ranks.count > 1) {
+    return start_ranks("bench", arguments, ranks.count, memory_of_rank(problems, options->cold));
+  }
   return be_rank(*options);
 }
 

@@ -17,8 +17,6 @@ namespace reigen::apps::bench {
 
 namespace {
 
-constexpr double kSecondsOfSize = 0.5;
-
 // Of all threads of this process.
 double cpu_seconds() {
   timespec time{};
@@ -64,6 +62,8 @@ class Caller {
     return seconds;
   }
 
+  const std::string& algorithm() const { return algorithm_; }
+
   // Of a core, in all calls so far.
   double cpu_share() const { return wall_ > 0 ? cpu_ / wall_ : 0; }
 
@@ -74,12 +74,17 @@ class Caller {
     if (traits_of(problem_.operation).rooted) world_.barrier();
     const auto begin = std::chrono::steady_clock::now();
     call(world_, problem_, place);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    if (algorithm_.empty()) {
+      algorithm_ = problem_.operation == Operation::kSend ? "message" : world_.last_algorithm();
+    }
+    return taken.count();
   }
 
   Communicator& world_;
   const Problem& problem_;
   std::chrono::milliseconds late_;
+  std::string algorithm_;
   double cpu_ = 0;
   double wall_ = 0;
   std::vector<Place> places_;
@@ -104,7 +109,7 @@ std::size_t warm_up(Communicator& world, Caller& caller, const BenchOptions& opt
     least = std::min(least, now() - begin);
   }
   if (options.iterations > 0) return static_cast<std::size_t>(options.iterations);
-  return agree(world, std::clamp(kSecondsOfSize / std::max(least, 1e-9), 5.0, 20000.0));
+  return agree(world, std::clamp(options.seconds / std::max(least, 1e-9), 5.0, 20000.0));
 }
 
 // This rank's seconds of each iteration. On a busy machine they may take far longer than the warm-up promised: then
@@ -118,7 +123,7 @@ std::vector<double> time_iterations(Communicator& world, Caller& caller, const B
   while (times.size() < wanted) {
     const std::size_t end = std::min(wanted, times.size() + part);
     while (times.size() < end) times.push_back(caller.time_one());
-    if (end < wanted && agree(world, now() - begin > 2 * kSecondsOfSize ? 1 : 0) == 1) break;
+    if (end < wanted && agree(world, now() - begin > 2 * options.seconds ? 1 : 0) == 1) break;
   }
   return times;
 }
@@ -136,15 +141,22 @@ std::shared_ptr<std::byte> allocate_for(Communicator& world, const std::vector<P
   return std::static_pointer_cast<std::byte>(world.allocate(bytes));
 }
 
-Row measure(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory) {
-  Row row{.problem = problem};
+Times time_size(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory) {
+  Times times;
   Caller caller(world, problem, options, memory);
-  if (options.check) row.wrong = caller.check();
-  const std::vector<double> slowest = slowest_of_ranks(world, time_iterations(world, caller, options));
-  row.p50 = quantile(slowest, 0.5);
-  row.p99 = quantile(slowest, 0.99);
-  row.least = quantile(slowest, 0);
-  if (options.late_ms > 0) row.waiting_cpu = caller.cpu_share();
+  if (options.check) times.wrong = caller.check();
+  times.slowest = slowest_of_ranks(world, time_iterations(world, caller, options));
+  times.algorithm = caller.algorithm();
+  if (options.late_ms > 0) times.waiting_cpu = caller.cpu_share();
+  return times;
+}
+
+Row measure(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory) {
+  const Times times = time_size(world, problem, options, memory);
+  Row row{.problem = problem, .algorithm = times.algorithm, .wrong = times.wrong, .waiting_cpu = times.waiting_cpu};
+  row.p50 = quantile(times.slowest, 0.5);
+  row.p99 = quantile(times.slowest, 0.99);
+  row.least = quantile(times.slowest, 0);
   row.bound = measure_bound(world, problem, options.cold);
   return row;
 }

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "bench/report.h"
 
@@ -10,6 +13,17 @@ namespace reigen::apps::bench {
 // Memory for the largest of the problems, of the communicator or (--foreign) of the process; all sizes use its front.
 std::shared_ptr<std::byte> allocate_for(Communicator& world, const std::vector<Problem>& problems,
                                         const BenchOptions& options);
+
+// How long calls of one size take.
+struct Times {
+  std::vector<double> slowest;           // seconds of each iteration on its slowest rank
+  std::string algorithm;                 // that was taken; a message has none: "message"
+  std::optional<std::size_t> wrong;      // elements of all ranks; empty: not checked
+  std::optional<double> waiting_cpu;     // of a core, see Row
+};
+
+// Collective. The same times and algorithm on every rank.
+Times time_size(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory);
 
 // Collective. The same row on every rank.
 Row measure(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory);

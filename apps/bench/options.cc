@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "comm/algorithm_choice.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 
@@ -40,7 +41,7 @@ constexpr std::array kOps = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, R
 const std::vector<std::string> kFlags = {"-n",      "-b",          "-e",         "-f",     "-d",        "-o",
                                          "-r",      "--iters",     "--warmup",   "--json", "--backend", "--machines",
                                          "--check", "--cold",      "--in-place", "--help", "--foreign", "--shared",
-                                         "--late",  "--algorithm", "--segments", "-h"};
+                                         "--late",  "--algorithm", "--segments", "-h", "--explain"};
 
 struct Words {
   std::string operation;
@@ -84,7 +85,8 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
   app.add_option("--json", options.json, "write the rows to FILE too")->type_name("FILE");
   app.add_option("--backend", options.backend, "auto, self, shared_memory, tcp, mpi, nccl, hierarchical (default auto)")
       ->type_name("B");
-  app.add_option("--algorithm", options.algorithm, "backend tcp: ring, tree, ... (default: by size)")->type_name("A");
+  app.add_option("--algorithm", options.algorithm, "ring, tree, two_shot, ... or tuned (default: by size)")->type_name("A");
+  app.add_flag("--explain", options.explain, "say which algorithm each size would take and why, and time nothing");
   app.add_option("--segments", options.segments,
                  "backend tcp: pieces that travel one after the other (default: by size)")
       ->type_name("S");
@@ -97,19 +99,6 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
   app.add_option("--late", options.late_ms, "the last rank comes MS milliseconds late: what do the others use?")
       ->type_name("MS");
   app.add_flag("--cold", options.cold, "use buffers in turn that are 64 MiB together");
-}
-
-// The first word that looks like a flag and is none.
-std::string unknown_flag(const Arguments& arguments) {
-  for (const std::string& word : arguments) {
-    const std::string flag = word.substr(0, word.find('='));
-    const bool negative = flag.size() > 1 && flag[0] == '-' && std::isdigit(static_cast<unsigned char>(flag[1])) != 0;
-    if (!flag.starts_with("-") || negative) continue;
-    const bool with_value = !flag.starts_with("--") && flag.size() > 2;  // -n4
-    const std::string name = with_value ? flag.substr(0, 2) : flag;
-    if (std::find(kFlags.begin(), kFlags.end(), name) == kFlags.end()) return flag;
-  }
-  return {};
 }
 
 std::size_t parse_size(const std::string& flag, const std::string& text) {
@@ -222,11 +211,7 @@ const char* nccl_name_of(DataType type) {
 }
 
 std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
-  if (const std::string flag = unknown_flag(arguments); !flag.empty()) {
-    const std::string meant = nearest(flag, kFlags);
-    refuse({.what = "unknown option `" + flag + "`",
-            .fix = meant.empty() ? "`reigen bench --help` lists the options" : "did you mean `" + meant + "`?"});
-  }
+  refuse_unknown_flag(arguments, kFlags, "bench");
   Words words;
   BenchOptions options;
   CLI::App app("Times one operation between processes, size after size; rank 0 prints nccl-tests' table.",
@@ -244,11 +229,21 @@ std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
   }
   read_words(words, options);
   check_counts(options, app.count("--iters") > 0);
+  try {
+    comm::check_algorithms(rules_of(options), options.backend);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(error.what(), ExitCode::kUsage);
+  }
   if (options.late_ms > 0) {  // an iteration takes as long as it says
     if (app.count("--iters") == 0) options.iterations = 5;
     if (app.count("--warmup") == 0) options.warmup = 1;
   }
   return options;
+}
+
+std::string rules_of(const BenchOptions& options) {
+  if (options.algorithm.empty() || options.algorithm == comm::kTuned) return options.algorithm;
+  return fmt::format("{}:{}", comm::name_of(comm::even_kind(options.operation)), options.algorithm);
 }
 
 std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int rank) {

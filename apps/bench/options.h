@@ -32,6 +32,8 @@ struct BenchOptions {
   bool cold = false;
   bool in_place = false;
   bool shared = false;  // one memory for all ranks
+  bool explain = false;  // say which algorithms would run, and time nothing
+  double seconds = 0.5;  // of timing a size, where iterations are not given
   int late_ms = 0;      // the last rank comes so much later to every call
 };
 
@@ -41,6 +43,9 @@ std::optional<BenchOptions> parse_bench_options(const Arguments& arguments);
 // One problem a size, smallest first; sizes are rounded to whole elements, at least one a block. Throws InvalidArgument
 // (2) when there is no such root.
 std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int rank);
+
+// As GroupOptions::algorithms: those of the operation are --algorithm's.
+std::string rules_of(const BenchOptions& options);
 
 // nccl-tests' name of the type: float, double, half, and ours for the others.
 const char* nccl_name_of(comm::DataType type);

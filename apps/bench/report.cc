@@ -81,7 +81,7 @@ void print_footer(const std::vector<Row>& rows) {
   std::fflush(stdout);
 }
 
-std::string to_json(const std::vector<Row>& rows, const std::string& backend, const std::string& algorithm) {
+std::string to_json(const std::vector<Row>& rows, const std::string& backend) {
   nlohmann::ordered_json array = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     nlohmann::ordered_json object;
@@ -90,7 +90,7 @@ std::string to_json(const std::vector<Row>& rows, const std::string& backend, co
     object["bytes"] = row.problem.bytes();
     object["dtype"] = comm::name_of(row.problem.type);
     object["backend"] = backend;
-    object["algorithm"] = algorithm.empty() ? "auto" : algorithm;
+    object["algorithm"] = row.algorithm;
     object["time_us_p50"] = row.p50 * 1e6;
     object["time_us_min"] = row.least * 1e6;
     object["algbw_gbps"] = algorithm_bandwidth(row);

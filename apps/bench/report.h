@@ -13,6 +13,7 @@ namespace reigen::apps::bench {
 // Seconds of an iteration are those of its slowest rank.
 struct Row {
   Problem problem;
+  std::string algorithm = {};  // that was taken
   double p50 = 0;
   double p99 = 0;
   double least = 0;
@@ -25,6 +26,6 @@ void print_header(const Communicator& world, const BenchOptions& options, const 
 void print_row(const Row& row);
 void print_footer(const std::vector<Row>& rows);
 
-std::string to_json(const std::vector<Row>& rows, const std::string& backend, const std::string& algorithm);
+std::string to_json(const std::vector<Row>& rows, const std::string& backend);
 
 }  // namespace reigen::apps::bench

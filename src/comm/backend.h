@@ -53,6 +53,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const std::string& name() const = 0;
+  // What the last collective took, by the name under which rules choose it; a backend that leaves the choice to a
+  // library says its own name. After a call that has completed; any thread.
+  virtual std::string last_algorithm() const { return name(); }
 
   // Throws InvalidArgument or BackendError for a call that this backend does not offer; nothing has happened then.
   virtual void require_offered([[maybe_unused]] const Call& call) const {}

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "comm/algorithm_choice.h"
 #include "comm/backends.h"
 #include "comm/engine.h"
 #include "comm/flight_log.h"
@@ -35,8 +36,13 @@ void check_options(const GroupOptions& o) {
                "connections out of range\n  got: {}   expected: 1 to 64 for each pair of ranks", o.connections);
   REIGEN_CHECK(o.segments >= 0, "segments out of range\n  got: {}   expected: 1 or more, or 0: by size", o.segments);
   const bool has_network = o.backend == "tcp" || o.backend == "hierarchical" || o.backend == "auto";
-  REIGEN_CHECK(has_network || (o.algorithms.empty() && o.segments == 0),
-               "only the backend \"tcp\" has a choice of algorithms and segments\n  got: backend \"{}\"", o.backend);
+  REIGEN_CHECK(has_network || o.segments == 0,
+               "only the backend \"tcp\" has segments\n  got: segments {}, backend \"{}\"", o.segments, o.backend);
+  REIGEN_CHECK(has_network || o.backend == "shared_memory" || o.algorithms.empty(),
+               "the backend has no choice of algorithms\n  got: \"{}\", backend \"{}\"   "
+               "expected: backend shared_memory, tcp, hierarchical or auto",
+               o.algorithms, o.backend);
+  check_algorithms(o.algorithms, o.backend);
   REIGEN_CHECK(o.network == "tcp" || o.network == "mpi",
                "no network between machines\n  got: \"{}\"   expected: tcp, mpi", o.network);
   REIGEN_CHECK(is_alone(o) || o.store != nullptr, "a group of {} ranks needs a store to find each other", o.size);
@@ -182,6 +188,9 @@ int Communicator::rank() const { return impl_->options.rank; }
 int Communicator::size() const { return impl_->options.size; }
 const std::string& Communicator::name() const { return impl_->options.name; }
 const std::string& Communicator::backend() const { return impl_->backend_name; }
+std::string Communicator::last_algorithm() const {
+  return impl_->engine ? impl_->engine->backend().last_algorithm() : impl_->backend_name;
+}
 
 Work Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                               const CallOptions& options) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/shared_memory/ways.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 
@@ -13,7 +14,7 @@ using ::testing::HasSubstr;
 
 std::string refusal(const std::string& rules) {
   try {
-    AlgorithmChoice choice(rules);
+    AlgorithmChoice choice(rules, Family::kTcp);
   } catch (const InvalidArgument& error) {
     return error.what();
   }
@@ -21,20 +22,21 @@ std::string refusal(const std::string& rules) {
 }
 
 TEST(AlgorithmChoice, WithoutRulesTheUsualOneIsTaken) {
-  const AlgorithmChoice choice("");
-  EXPECT_EQ(choice.choose(OperationKind::kAllReduce, 100, 4).name, "flat");
-  EXPECT_EQ(choice.choose(OperationKind::kAllReduce, 100 * kMiB, 4).name, "direct");
-  EXPECT_EQ(choice.choose(OperationKind::kBroadcast, 100, 4).name, "tree");
-  EXPECT_EQ(choice.choose(OperationKind::kBroadcast, 100 * kMiB, 4).name, "ring");
+  const AlgorithmChoice choice("", Family::kTcp);
+  EXPECT_EQ(choose_schedule(choice, OperationKind::kAllReduce, 100, 4).name, "flat");
+  EXPECT_EQ(choose_schedule(choice, OperationKind::kAllReduce, 100 * kMiB, 4).name, "direct");
+  EXPECT_EQ(choose_schedule(choice, OperationKind::kBroadcast, 100, 4).name, "tree");
+  EXPECT_EQ(choose_schedule(choice, OperationKind::kBroadcast, 100 * kMiB, 4).name, "ring");
 }
 
 TEST(AlgorithmChoice, TheFirstRuleThatFitsWins) {
-  const AlgorithmChoice choice("all_reduce:ring@>1M,all_reduce:recursive_doubling@<1K,all_reduce:flat,broadcast:flat");
-  EXPECT_EQ(choice.choose(OperationKind::kAllReduce, kMiB + 1, 4).name, "ring");
-  EXPECT_EQ(choice.choose(OperationKind::kAllReduce, kMiB, 4).name, "flat");
-  EXPECT_EQ(choice.choose(OperationKind::kAllReduce, kKiB - 1, 4).name, "recursive_doubling");
-  EXPECT_EQ(choice.choose(OperationKind::kBroadcast, 100 * kMiB, 4).name, "flat");
-  EXPECT_EQ(choice.choose(OperationKind::kReduce, 100 * kMiB, 4).name, "direct");
+  const AlgorithmChoice choice("all_reduce:ring@>1M,all_reduce:recursive_doubling@<1K,all_reduce:flat,broadcast:flat",
+                               Family::kTcp);
+  EXPECT_EQ(choose_schedule(choice, OperationKind::kAllReduce, kMiB + 1, 4).name, "ring");
+  EXPECT_EQ(choose_schedule(choice, OperationKind::kAllReduce, kMiB, 4).name, "flat");
+  EXPECT_EQ(choose_schedule(choice, OperationKind::kAllReduce, kKiB - 1, 4).name, "recursive_doubling");
+  EXPECT_EQ(choose_schedule(choice, OperationKind::kBroadcast, 100 * kMiB, 4).name, "flat");
+  EXPECT_EQ(choose_schedule(choice, OperationKind::kReduce, 100 * kMiB, 4).name, "direct");
 }
 
 TEST(AlgorithmChoice, WhatIsUnknownIsRefusedWithAList) {
@@ -45,6 +47,55 @@ TEST(AlgorithmChoice, WhatIsUnknownIsRefusedWithAList) {
   EXPECT_THAT(refusal("all_reduce:ring@1M"), HasSubstr("@>1M"));
   EXPECT_THAT(refusal("all_reduce:ring@>much"), HasSubstr("much"));
   EXPECT_THAT(refusal("all_reduce:ring,,"), HasSubstr("OPERATION:ALGORITHM"));
+}
+
+TEST(AlgorithmChoice, EachFamilyTakesItsOwnWords) {
+  const std::string rules = "all_reduce:two_shot@>1M,all_reduce:ring,barrier:one_shot";
+  const AlgorithmChoice shared(rules, Family::kSharedMemory);
+  const AlgorithmChoice tcp(rules, Family::kTcp);
+  EXPECT_EQ(shared.find(OperationKind::kAllReduce, 2 * kMiB)->text, "all_reduce:two_shot@>1M");
+  EXPECT_EQ(shared.find(OperationKind::kAllReduce, kMiB), nullptr);
+  EXPECT_EQ(choose_schedule(tcp, OperationKind::kAllReduce, 2 * kMiB, 4).name, "ring");
+  EXPECT_EQ(tcp.find(OperationKind::kBarrier, 0), nullptr);
+}
+
+TEST(AlgorithmChoice, ARuleWhoseAlgorithmCannotRunIsPassedOver) {
+  using shared_memory::choose_way;
+  using shared_memory::Way;
+  const AlgorithmChoice choice("all_reduce:one_shot,all_reduce:two_shot@<1M,broadcast:one_shot", Family::kSharedMemory);
+  EXPECT_EQ(choose_way(choice, OperationKind::kAllReduce, 100, true), Way::kOneShot);
+  EXPECT_EQ(choose_way(choice, OperationKind::kAllReduce, 3000, false), Way::kTwoShot);
+  EXPECT_EQ(choose_way(choice, OperationKind::kAllReduce, kMiB, false), Way::kFused);
+  EXPECT_EQ(choose_way(choice, OperationKind::kBroadcast, 3000, false), Way::kFused);
+  EXPECT_EQ(choose_way(choice, OperationKind::kGather, 100, true), Way::kOneShot);
+}
+
+TEST(AlgorithmChoice, ABackendIsCheckedAgainstWhatItHas) {
+  EXPECT_NO_THROW(check_algorithms("all_reduce:two_shot,all_reduce:ring", "auto"));
+  EXPECT_NO_THROW(check_algorithms("tuned", "tcp"));
+  const auto refused = [](const std::string& rules, const std::string& backend) -> std::string {
+    try {
+      check_algorithms(rules, backend);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "it was taken";
+  };
+  EXPECT_THAT(refused("all_reduce:ring", "shared_memory"), HasSubstr("expected: one_shot, fused, two_shot"));
+  EXPECT_THAT(refused("all_reduce:two_shot", "tcp"), HasSubstr("direct, flat, ring"));
+  EXPECT_THAT(refused("all_reduce:magic", "hierarchical"),
+              HasSubstr("(tcp); one_shot, fused, two_shot (shared_memory)"));
+  EXPECT_THAT(refused("all_reduce:ring@<0", "tcp"), HasSubstr("fits no size"));
+}
+
+TEST(AlgorithmChoice, SizesAreThoseOfTheWholeArray) {
+  Call call{.kind = OperationKind::kAllReduce, .count = 10, .type = DataType::kFloat32};
+  EXPECT_EQ(whole_bytes(call, 4), 40U);
+  call.kind = OperationKind::kAllGather;
+  EXPECT_EQ(whole_bytes(call, 4), 160U);
+  call.kind = OperationKind::kAllGatherV;
+  call.counts = {1, 2, 0, 3};
+  EXPECT_EQ(whole_bytes(call, 4), 24U);
 }
 
 }  // namespace

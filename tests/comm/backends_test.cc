@@ -1,4 +1,7 @@
+#include <gmock/gmock.h>
+
 #include "comm/contract.h"
+#include "reigen/base/error.h"
 
 namespace reigen::testing {
 
@@ -10,5 +13,89 @@ INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorContract,
                                            ContractParameter{"shared_memory", RankKind::kThreads, 4},
                                            ContractParameter{"shared_memory", RankKind::kThreads, 7}),
                          name_of);
+
+// Each way for every operation and size that it can do.
+INSTANTIATE_TEST_SUITE_P(Ways, CommunicatorContract,
+                         ::testing::Values(ContractParameter{"shared_memory", RankKind::kThreads, 2, 0, "two_shot"},
+                                           ContractParameter{"shared_memory", RankKind::kThreads, 3, 0, "two_shot"},
+                                           ContractParameter{"shared_memory", RankKind::kThreads, 3, 0, "one_shot"},
+                                           ContractParameter{"shared_memory", RankKind::kThreads, 3, 0, "fused"}),
+                         name_of);
+
+namespace {
+
+std::string way_of(Rank& r, std::size_t count, bool foreign) {
+  auto& world = r.world();
+  TestBuffer<float> input(world, count, foreign);
+  TestBuffer<float> output(world, count, foreign);
+  for (std::size_t i = 0; i < count; ++i) input[i] = static_cast<float>(r.rank() + 1);
+  world.all_reduce(input.data(), output.data(), count, DataType::kFloat32, ReduceOp::kSum);
+  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(output[i], 3.0f) << i;
+  return world.last_algorithm();
+}
+
+}  // namespace
+
+TEST(Ways, TheUsualOnes) {
+  run_ranks({.ranks = 2, .backend = "shared_memory"}, [](Rank& r) {
+    EXPECT_EQ(way_of(r, 512, false), "one_shot");
+    EXPECT_EQ(way_of(r, 513, false), "fused");
+    EXPECT_EQ(way_of(r, 513, true), "two_shot");
+  });
+}
+
+TEST(Ways, RulesChooseThem) {
+  const std::string rules = "all_reduce:one_shot,all_reduce:two_shot@<1M,all_reduce:fused";
+  run_ranks({.ranks = 2, .backend = "shared_memory", .algorithms = rules}, [](Rank& r) {
+    EXPECT_EQ(way_of(r, 512, false), "one_shot");
+    EXPECT_EQ(way_of(r, 513, false), "two_shot");
+    EXPECT_EQ(way_of(r, 300000, false), "fused");
+    EXPECT_EQ(way_of(r, 300000, true), "two_shot");
+  });
+  run_ranks({.ranks = 2, .backend = "auto", .algorithms = "all_reduce:fused,all_reduce:ring"}, [](Rank& r) {
+    EXPECT_EQ(way_of(r, 1, false), "fused");
+    EXPECT_EQ(way_of(r, 1, true), "two_shot");
+    EXPECT_EQ(way_of(r, 0, true), "fused");
+  });
+}
+
+// A staged call among others that begin before all have ended the one before.
+TEST(Ways, TakeTurns) {
+  run_ranks({.ranks = 3, .backend = "shared_memory", .algorithms = "all_reduce:two_shot@>40K"}, [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 30000;
+    TestBuffer<std::int32_t> data(world, kCount, false);
+    for (std::size_t i = 0; i < kCount; ++i) data[i] = 1;
+    std::vector<Work> works;
+    for (int k = 0; k < 12; ++k) {
+      const std::size_t count = k % 3 == 1 ? kCount : 9000;
+      works.push_back(
+          world.all_reduce(data.data(), data.data(), count, DataType::kInt32, ReduceOp::kMax, {.async = true}));
+      works.push_back(world.all_reduce(data.data() + 10000, data.data() + 10000, 9000, DataType::kInt32, ReduceOp::kSum,
+                                       {.async = true}));
+    }
+    for (const Work& work : works) work.wait();
+    EXPECT_EQ(data[0], 1);
+    EXPECT_EQ(data[10000], 531441);
+    EXPECT_EQ(data[29999], 1);
+  });
+}
+
+TEST(Ways, RanksThatChooseDifferentlyAreToldSo) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    Communicator world({.rank = r.rank(),
+                        .size = 2,
+                        .store = store::make_prefix_store(std::shared_ptr<store::Store>(&r.store(), [](auto*) {}), "g"),
+                        .backend = "shared_memory",
+                        .algorithms = r.rank() == 0 ? "all_reduce:two_shot" : ""});
+    std::vector<float> x(10);
+    try {
+      world.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum);
+      ADD_FAILURE() << "not noticed";
+    } catch (const CollectiveMismatch& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("differ in the algorithm"));
+    }
+  });
+}
 
 }  // namespace reigen::testing

@@ -16,14 +16,19 @@ struct ContractParameter {
   std::string backend;
   RankKind kind;
   int ranks;
-  int machines = 0;  // every so many-th rank shares one; 0: as the harness has it
+  int machines = 0;            // every so many-th rank shares one; 0: as the harness has it
+  std::string algorithm = {};  // of every operation that has it
 };
 
 inline std::string name_of(const ::testing::TestParamInfo<ContractParameter>& info) {
   return info.param.backend + (info.param.kind == RankKind::kThreads ? "_threads_" : "_processes_") +
          std::to_string(info.param.ranks) +
-         (info.param.machines > 0 ? "_on_" + std::to_string(info.param.machines) : "");
+         (info.param.machines > 0 ? "_on_" + std::to_string(info.param.machines) : "") +
+         (info.param.algorithm.empty() ? "" : "_" + info.param.algorithm);
 }
+
+// "all_reduce:two_shot,reduce:two_shot,...".
+std::string rules_of(const std::string& algorithm);
 
 // MPI itself decides in which order it adds, machines add before they meet; docs/errors.md says what each backend
 // promises.
@@ -35,7 +40,8 @@ class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> 
     return {.ranks = GetParam().ranks,
             .kind = GetParam().kind,
             .backend = GetParam().backend,
-            .machines = GetParam().machines};
+            .machines = GetParam().machines,
+            .algorithms = rules_of(GetParam().algorithm)};
   }
 };
 

@@ -78,6 +78,16 @@ TEST(Hierarchical, APartOnOneMachineIsOneOfSharedMemory) {
   });
 }
 
+TEST(Hierarchical, EachLevelTakesItsOwnAlgorithms) {
+  const std::string rules = "reduce_scatter:two_shot,all_gather:two_shot,all_reduce:ring";
+  run_ranks({.ranks = 4, .backend = "hierarchical", .ranks_a_machine = 2, .algorithms = rules}, [](Rank& r) {
+    std::vector<float> x(100000, 1.0f);
+    r.world().all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum);
+    for (const float sum : x) ASSERT_EQ(sum, 4.0f);
+    EXPECT_EQ(r.world().last_algorithm(), "two_shot+ring+two_shot");
+  });
+}
+
 TEST(Hierarchical, BadOptionsAreRefused) {
   const auto store = store::make_memory_store();
   EXPECT_THROW(Communicator({.size = 2, .store = store, .backend = "hierarchical", .network = "carrier pigeons"}),

@@ -36,6 +36,8 @@ class Communicator {
   int size() const;
   const std::string& name() const;
   const std::string& backend() const;
+  // Which algorithm the last collective took that is complete here (docs/algorithms.md): for tools and tests.
+  std::string last_algorithm() const;
 
   // output[i] = op over ranks of input[i], i < count. In place when output == input; they must not overlap otherwise.
   // In memory from allocate(): one pass, 2·N bytes of traffic a rank; elsewhere through a staging area, in chunks.

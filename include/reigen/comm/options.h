@@ -43,10 +43,11 @@ struct GroupOptions {
   std::chrono::milliseconds report_after = std::chrono::seconds(30);  // a live rank keeps the others waiting: say so
   std::chrono::milliseconds timeout = std::chrono::minutes(10);       // ... and end it
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // no sign of life: stopped or unreachable
-  // Backend tcp: which algorithm runs what, e.g. "all_reduce:ring,broadcast:ring@>1M" (docs/algorithms.md), and into
-  // how many pieces it cuts what it can cut (0: by size). Must be the same on every rank.
+  // Which algorithm runs what, e.g. "all_reduce:ring,broadcast:two_shot@>1M" (docs/algorithms.md); "tuned": what
+  // `reigen tune` found. Backends tcp, shared_memory and those made of them, where each level takes the rules that name
+  // its own. Must be the same on every rank.
   std::string algorithms = {};
-  int segments = 0;
+  int segments = 0;     // backend tcp: into how many pieces what can be cut is cut; 0: by size. The same on every rank
   int connections = 1;  // backend tcp: sockets between two ranks among which large messages are divided
   std::shared_ptr<flight::Recorder> recorder = nullptr;  // of this rank's operations; null: the group has its own
 };

@@ -52,6 +52,16 @@ void Group::translated(const Part& part, const std::string& what, const std::fun
   }
 }
 
+std::string Group::last_algorithm() const {
+  const std::lock_guard lock(mutex_);
+  return last_algorithm_;
+}
+
+void Group::note_algorithm(const std::string& stages) {
+  const std::lock_guard lock(mutex_);
+  last_algorithm_ = stages;
+}
+
 void Group::publish_abort(const AbortCause& cause) {
   AbortCause passed_on = cause;
   if (passed_on.rank >= 0) passed_on.rank += kOfTheWhole;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ struct Group {
   Part between;                 // a child of `everybody`
   Part* current = nullptr;      // where the collective that runs waits
   std::uint64_t completed = 0;  // calls
+  // Of the last collective, stage after stage: "fused+direct+fused". Any thread.
+  std::string last_algorithm() const;
+  void note_algorithm(const std::string& stages);
 
  private:
   struct Area {
@@ -57,6 +61,8 @@ struct Group {
     std::size_t bytes = 0;
   };
   Area areas_[kScratchAreas];
+  mutable std::mutex mutex_;  // of what follows
+  std::string last_algorithm_;
 };
 
 }  // namespace reigen::comm::hierarchical

@@ -47,6 +47,7 @@ class HierarchicalBackend : public Backend {
   }
 
   const std::string& name() const override { return name_; }
+  std::string last_algorithm() const override { return group_.last_algorithm(); }
   void require_offered(const Call& call) const override {
     const bool by_network = even_kind(call.kind) == OperationKind::kGather ||
                             even_kind(call.kind) == OperationKind::kScatter ||

@@ -62,6 +62,7 @@ Step Collective::advance_stage() {
 Step Collective::advance() {
   if (stage_ == stages_.size()) {
     group_.completed += 1;
+    group_.note_algorithm(taken_);
     return Step::kDone;
   }
   if (differs_) return Step::kBlocked;
@@ -81,6 +82,9 @@ Step Collective::advance() {
   }
   if (step == Step::kMoved) return step;
   if (step != Step::kDone) return Step::kBlocked;
+  if (stage.level != Level::kHere) {
+    taken_ += (taken_.empty() ? "" : "+") + group_.part(stage.level).backend->last_algorithm();
+  }
   stage_ += 1;
   begin_stage();
   return Step::kMoved;

@@ -31,6 +31,7 @@ class Collective : public CheckedOperation {
   std::vector<Stage> stages_;
   std::size_t stage_ = 0;
   std::unique_ptr<Operation> running_;  // of the stage
+  std::string taken_;                   // algorithms of the stages so far
   bool posted_ = false;                 // ... is visible to the other ranks
   bool differs_ = false;                // the ranks made different calls; the control channel is about to say which
 };

@@ -63,6 +63,11 @@ const Algorithm& usual(OperationKind kind, std::size_t bytes, int ranks) {
   return algorithms(kind).front();
 }
 
+const std::vector<std::size_t>& switch_points() {
+  static const std::vector<std::size_t> kPoints = {kSmall, kSmallBroadcast};
+  return kPoints;
+}
+
 Problem problem_of(const Call& call, int rank, int size) {
   const auto parts = static_cast<std::size_t>(size);
   Problem problem{.rank = rank, .size = size, .root = call.root, .counts = {}};

@@ -23,8 +23,10 @@ const std::vector<Algorithm>& algorithms(OperationKind kind);
 // Null when there is none of that name.
 const Algorithm* find(OperationKind kind, const std::string& name);
 
-// The one for `bytes` in all.
+// The one for `bytes` in all. It may change behind the sizes of switch_points().
 const Algorithm& usual(OperationKind kind, std::size_t bytes, int ranks);
+
+const std::vector<std::size_t>& switch_points();
 
 // The problem of a call.
 Problem problem_of(const Call& call, int rank, int size);

@@ -14,7 +14,8 @@ namespace {
 
 bool same_call(const Descriptor& a, const Descriptor& b) {
   return a.sequence == b.sequence && a.count == b.count && a.kind == b.kind && a.type == b.type && a.op == b.op &&
-         a.root == b.root && a.counts_hash == b.counts_hash && std::strncmp(a.tag, b.tag, kTagBytes) == 0;
+         a.way == b.way && a.root == b.root && a.counts_hash == b.counts_hash &&
+         std::strncmp(a.tag, b.tag, kTagBytes) == 0;
 }
 
 std::string what_differs(const Descriptor& a, const Descriptor& b) {
@@ -24,6 +25,7 @@ std::string what_differs(const Descriptor& a, const Descriptor& b) {
   if (a.type != b.type) return "type";
   if (a.op != b.op) return "reduction";
   if (a.root != b.root) return "root";
+  if (a.way != b.way) return "algorithm (GroupOptions::algorithms)";
   return "tag";
 }
 
@@ -48,7 +50,11 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       element_(size_of(call.type)),
       extent_(extent_of(call, group.rank(), group.size())) {
   // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
-  if (call_.kind != OperationKind::kAllToAllV && largest_input() * element_ <= kInlineBytes) path_ = Path::kInline;
+  const bool carried = call_.kind != OperationKind::kAllToAllV && largest_input() * element_ <= kInlineBytes;
+  const AlgorithmChoice& rules = group.algorithms();
+  chosen_ =
+      rules.empty() ? choose_usual_way(carried) : choose_way(rules, kind_, whole_bytes(call_, group.size()), carried);
+  path_ = chosen_;
   need_ = {&RankPage::posted, sequence + 1};
 }
 
@@ -58,7 +64,7 @@ std::string Collective::describe() const {
 }
 
 Need Collective::last_need() const {
-  if (path_ == Path::kInline) return {&RankPage::posted, sequence_ + 1};
+  if (path_ == Way::kOneShot) return {&RankPage::posted, sequence_ + 1};
   const bool known = phase_ != Phase::kFirst && phase_ != Phase::kPosted;
   return {&RankPage::finished, known ? base_ + rounds_ : UINT64_MAX};
 }
@@ -131,6 +137,7 @@ Descriptor Collective::descriptor() const {
   d.kind = call_.kind;
   d.type = call_.type;
   d.op = call_.op;
+  d.way = chosen_;
   d.root = call_.root;
   d.factor = call_.factor;
   if (uneven_ && kind_ != OperationKind::kAllToAll) {
@@ -148,7 +155,7 @@ bool Collective::try_post() {
     need_ = {&RankPage::verified, sequence_ - kRingSlots + 1};
     if (!group_.met(need_)) return false;
   }
-  const bool inlined = path_ == Path::kInline && gives(group_.rank());
+  const bool inlined = path_ == Way::kOneShot && gives(group_.rank());
   // An earlier call of this rank may still write what this one takes along.
   if (inlined && pipeline_.completed != sequence_) return false;
   Descriptor& d = group_.page().ring[slot()];
@@ -156,7 +163,7 @@ bool Collective::try_post() {
   if (inlined) {
     copy_bytes(group_.page().inlined[slot()].data(), static_cast<const std::byte*>(call_.input),
                extent_.input * element_);
-  } else if (path_ != Path::kInline) {
+  } else if (path_ != Way::kOneShot) {
     if (gives(group_.rank()))
       d.input = group_.heap().locate(call_.input, extent_.input * element_, group_.options().name);
     if (is_written_by_others(group_.rank()) || kind_ == OperationKind::kAllGather) {
@@ -164,7 +171,7 @@ bool Collective::try_post() {
     }
   }
   // Also a small one: what lies in common memory is not to be written again while others go on with it.
-  if (path_ == Path::kInline && kind_ == OperationKind::kAllGather && is_in_place()) {
+  if (path_ == Way::kOneShot && kind_ == OperationKind::kAllGather && is_in_place()) {
     d.input = group_.heap().locate(call_.input, extent_.input * element_, group_.options().name);
     d.output = group_.heap().locate(call_.output, extent_.output * element_, group_.options().name);
   }
@@ -222,7 +229,7 @@ bool Collective::may_begin() {
   });
   if (pipeline_.passed_on.empty()) return true;
   need_ = {&RankPage::finished, pipeline_.passed_on.back().finished};
-  if (call_.kind != OperationKind::kAllReduce) return false;
+  if (call_.kind != OperationKind::kAllReduce || path_ == Way::kTwoShot) return false;
   for (int q = 0; q < group_.size(); ++q) {
     const Descriptor& d = descriptor_of(q);
     if (!d.input.is_reachable() || !d.output.is_reachable()) return false;
@@ -297,21 +304,24 @@ void Collective::resolve_buffers() {
 }
 
 void Collective::plan_rounds() {
+  // Copies of others into common memory could follow what its owner writes there after the call.
+  const bool forced = chosen_ == Way::kTwoShot && !is_in_common();
   const bool pushes =
-      kind_ == OperationKind::kGather && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr;
+      !forced && kind_ == OperationKind::kGather && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr;
   const std::size_t largest = largest_block();
+  path_ = Way::kFused;
   for (int q = 0; q < group_.size() && !pushes && largest > 0; ++q) {
     auto& buffers = buffers_[static_cast<std::size_t>(q)];
     const bool needed = gives(q) && !(kind_ == OperationKind::kGather && q == call_.root);
     const bool reached = !needed || buffers.input != nullptr;
     const bool written = is_written_by_others(q) && kind_ != OperationKind::kGather;
-    if (reached && (!written || buffers.output != nullptr)) continue;
-    path_ = Path::kStaged;
+    if (!forced && reached && (!written || buffers.output != nullptr)) continue;
+    path_ = Way::kTwoShot;
     buffers.input = buffers.output = nullptr;
   }
   const std::size_t blocks = is_in_blocks() ? static_cast<std::size_t>(group_.size()) : 1;
-  chunk_ = path_ == Path::kStaged ? std::max<std::size_t>(1, kStagingBytes / element_ / blocks) : largest;
-  rounds_ = path_ == Path::kStaged ? (largest + chunk_ - 1) / chunk_ : 1;
+  chunk_ = path_ == Way::kTwoShot ? std::max<std::size_t>(1, kStagingBytes / element_ / blocks) : largest;
+  rounds_ = path_ == Way::kTwoShot ? (largest + chunk_ - 1) / chunk_ : 1;
 }
 
 std::size_t Collective::round_count(std::size_t block_count) const {
@@ -325,7 +335,7 @@ std::byte* Collective::staged(int rank, int block) const {
 const std::byte* Collective::input_of(int from, int to) const {
   const std::size_t at = (given(from, to).begin + round_begin()) * element_;
   if (from == group_.rank()) return static_cast<const std::byte*>(call_.input) + at;
-  if (path_ == Path::kInline) return group_.page_of(from).inlined[slot()].data() + at;
+  if (path_ == Way::kOneShot) return group_.page_of(from).inlined[slot()].data() + at;
   return stages(from) ? staged(from, is_in_blocks() ? to : 0) : buffers_[static_cast<std::size_t>(from)].input + at;
 }
 
@@ -373,9 +383,9 @@ void Collective::unstage_output() {
 }
 
 void Collective::begin_round() {
-  if (path_ == Path::kStaged) stage_input();
-  if (path_ == Path::kStaged) group_.advance(&RankPage::arrived, base_ + round_ + 1);
-  need_ = {&RankPage::arrived, path_ == Path::kStaged ? base_ + round_ + 1 : 0};
+  if (path_ == Way::kTwoShot) stage_input();
+  if (path_ == Way::kTwoShot) group_.advance(&RankPage::arrived, base_ + round_ + 1);
+  need_ = {&RankPage::arrived, path_ == Way::kTwoShot ? base_ + round_ + 1 : 0};
   phase_ = Phase::kArriving;
 }
 
@@ -395,13 +405,13 @@ void Collective::reduce_into(const std::vector<int>& receivers, Part part, int b
                .type = call_.type,
                .op = call_.op,
                .factors = factors_.empty() ? nullptr : factors_.data(),
-               .streaming = path_ == Path::kDirect && call_.input != call_.output && touched >= 2 * cache_bytes()});
+               .streaming = path_ == Way::kFused && call_.input != call_.output && touched >= 2 * cache_bytes()});
 }
 
 // Past the caches when all ranks together copy more than these hold, as in reduce_into().
 void Collective::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
   const std::size_t touched = 2 * bytes * static_cast<std::size_t>(group_.size());
-  if (path_ != Path::kDirect || to == from || touched < 2 * cache_bytes()) return copy_bytes(to, from, bytes);
+  if (path_ != Way::kFused || to == from || touched < 2 * cache_bytes()) return copy_bytes(to, from, bytes);
   reduce::run({.inputs = &from,
                .outputs = &to,
                .input_count = 1,
@@ -422,7 +432,7 @@ void Collective::take_from(int rank) {
 void Collective::work() {
   const int r = group_.rank();
   const int p = group_.size();
-  const bool alone = path_ == Path::kInline;  // every rank computes all that it needs
+  const bool alone = path_ == Way::kOneShot;  // every rank computes all that it needs
   switch (kind_) {
     case OperationKind::kAllReduce:
     case OperationKind::kReduce: {
@@ -458,14 +468,19 @@ void Collective::work() {
 // What was posted stays as it is until this rank counts it as verified, whatever becomes of its owner: an abort that
 // came after its owner had completed this call concerns the next one.
 Step Collective::finish_at_once() {
-  if (path_ == Path::kInline && !has_gathered_already()) {
+  if (path_ == Way::kOneShot && !has_gathered_already()) {
     chunk_ = largest_block();
     work();
   }
   group_.throw_if_aborted(sequence_ + 1);
   group_.advance(&RankPage::verified, sequence_ + 1);
+  return complete();
+}
+
+Step Collective::complete() {
   phase_ = Phase::kComplete;
   pipeline_.completed += 1;
+  pipeline_.last.store(path_, std::memory_order_relaxed);
   return Step::kDone;
 }
 
@@ -481,7 +496,7 @@ Step Collective::advance() {
       compare_descriptors();
       read_counts();
       if (!may_begin()) return Step::kBlocked;
-      if (path_ == Path::kInline) return finish_at_once();
+      if (path_ == Way::kOneShot) return finish_at_once();
       // A rank may have announced this call while it still had to write the result of an inline one.
       need_ = {&RankPage::verified, sequence_};
       if (!group_.met(need_)) return Step::kBlocked;
@@ -490,7 +505,7 @@ Step Collective::advance() {
       plan_rounds();
       pipeline_.rounds = base_ + rounds_;
       // A staged call still has a result to copy out when all have finished: the next may not begin before.
-      if (path_ != Path::kStaged) group_.advance(&RankPage::verified, sequence_ + 1);
+      if (path_ != Way::kTwoShot) group_.advance(&RankPage::verified, sequence_ + 1);
       begin_round();
       return Step::kMoved;
     case Phase::kArriving:
@@ -506,7 +521,7 @@ Step Collective::advance() {
       if (!group_.met(need_)) {
         // Only an all_reduce tells all ranks every buffer that it touches, so only after one may a next call begin.
         // Ranks that meet in common memory are told apart by no address.
-        if (path_ == Path::kStaged || call_.kind != OperationKind::kAllReduce || is_in_common()) return Step::kBlocked;
+        if (path_ == Way::kTwoShot || call_.kind != OperationKind::kAllReduce || is_in_common()) return Step::kBlocked;
         pass_on();
         return Step::kPassedOn;
       }
@@ -515,10 +530,8 @@ Step Collective::advance() {
         begin_round();
         return Step::kMoved;
       }
-      if (path_ == Path::kStaged) group_.advance(&RankPage::verified, sequence_ + 1);
-      phase_ = Phase::kComplete;
-      pipeline_.completed += 1;
-      return Step::kDone;
+      if (path_ == Way::kTwoShot) group_.advance(&RankPage::verified, sequence_ + 1);
+      return complete();
     case Phase::kComplete: break;
   }
   return Step::kDone;

@@ -1,8 +1,9 @@
 // The operations of the shared memory backend as state machines. P ranks, blocks of N bytes.
 //
-// Inline (inputs of at most kInlineBytes): the input travels beside the call's descriptor. All have posted; every rank
+// one_shot (inputs of at most kInlineBytes): the input travels beside the call's descriptor. All have posted; every
+// rank
 //   computes what it needs from the P copies. One meeting.
-// Direct (every buffer that others touch lies in a heap of ours): one round of two meetings: all have posted; every
+// fused (every buffer that others touch lies in a heap of ours): one round of two meetings: all have posted; every
 //   rank does its share; all have finished.
 //   all_reduce, reduce   rank r adds slice r of every input, in rank order, and writes it to every output (the root's):
 //                        each input byte is read once, each output byte written once
@@ -15,10 +16,12 @@
 //   all_to_all           every rank copies its block of every input: P·N read, P·N written
 //   The uneven ones are the same with blocks of their own sizes. What all_to_all_v sends whom is told beside the call's
 //   descriptor, so at most kInlineBytes / 8 ranks can do it.
-// Staged (some buffer is foreign): the same in rounds through the owner's staging area of kStagingBytes: copy in, meet,
+// two_shot (some buffer is foreign, or a rule says so): the same in rounds through the owner's staging area of
+// kStagingBytes: copy in, meet,
 //   work, meet, copy out. What a rank reads of its own is never staged; ranks with visible buffers copy nothing.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,9 +39,10 @@ struct Pipeline {
     std::size_t bytes;
     std::vector<Location> buffers;  // input and output of every rank
   };
-  std::uint64_t rounds = 0;              // of all operations so far
-  std::uint64_t completed = 0;           // operations complete on this rank
-  std::vector<PassedOn> passed_on = {};  // this rank's part is done, others still work on them
+  std::uint64_t rounds = 0;               // of all operations so far
+  std::uint64_t completed = 0;            // operations complete on this rank
+  std::vector<PassedOn> passed_on = {};   // this rank's part is done, others still work on them
+  std::atomic<Way> last = Way::kOneShot;  // of the last complete one; any thread may look
 };
 
 class Collective : public CheckedOperation {
@@ -52,7 +56,6 @@ class Collective : public CheckedOperation {
 
  private:
   enum class Phase { kFirst, kPosted, kArriving, kFinished, kComplete };
-  enum class Path { kInline, kDirect, kStaged };
   struct Buffers {
     std::byte* input = nullptr;  // null: staged
     std::byte* output = nullptr;
@@ -92,6 +95,7 @@ class Collective : public CheckedOperation {
   bool is_in_place() const;
   bool is_in_common() const;
   Step finish_at_once();
+  Step complete();
 
   void work();
   void reduce_into(const std::vector<int>& receivers, Part part, int block);
@@ -107,7 +111,7 @@ class Collective : public CheckedOperation {
   std::byte* output_of(int to, int from) const;
   std::byte* staged(int rank, int block) const;
   bool stages(int rank) const {
-    return path_ == Path::kStaged && buffers_[static_cast<std::size_t>(rank)].input == nullptr;
+    return path_ == Way::kTwoShot && buffers_[static_cast<std::size_t>(rank)].input == nullptr;
   }
 
   Group& group_;
@@ -118,7 +122,8 @@ class Collective : public CheckedOperation {
   const bool uneven_;
   const std::size_t element_;  // bytes
   const Extent extent_;
-  Path path_ = Path::kDirect;
+  Way chosen_ = Way::kFused;
+  Way path_ = Way::kFused;  // that is taken: two_shot for fused where memory is foreign
   Phase phase_ = Phase::kFirst;
   Need need_;
   std::vector<Buffers> buffers_;  // of every rank

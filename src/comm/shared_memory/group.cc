@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/process_state.h"
 #include "comm/rank_reports.h"
+#include "comm/tuning/tuned.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -69,6 +70,7 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Pare
   own.pid = ::getpid();
   cores_for_all_ = static_cast<long>(size()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
   join(parent);
+  algorithms_ = AlgorithmChoice(tuning::rules_in_force(options, Family::kSharedMemory), Family::kSharedMemory);
 }
 
 Group::~Group() { leave(); }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/algorithm_choice.h"
 #include "comm/backend.h"
 #include "comm/shared_memory/page.h"
 #include "reigen/comm/communicator.h"
@@ -41,6 +42,7 @@ class Group {
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
   const GroupOptions& options() const { return options_; }
+  const AlgorithmChoice& algorithms() const { return algorithms_; }
   RankPage& page() { return *peers_[static_cast<std::size_t>(rank())].page; }
   RankPage& page_of(int rank) { return *peers_[static_cast<std::size_t>(rank)].page; }
   // What `owner` tells `other`.
@@ -111,6 +113,7 @@ class Group {
   void check_patience(const std::vector<int>& missing, const std::string& what, std::chrono::nanoseconds waited);
 
   GroupOptions options_;
+  AlgorithmChoice algorithms_{"", Family::kSharedMemory};
   std::shared_ptr<Heap> heap_;
   std::vector<Peer> peers_;
   std::chrono::steady_clock::time_point joining_since_ = std::chrono::steady_clock::now();

@@ -12,10 +12,11 @@
 
 #include "comm/call.h"
 #include "comm/shared_memory/heap.h"
+#include "comm/shared_memory/ways.h"
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 5;
+inline constexpr std::uint32_t kPageVersion = 6;
 inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kTagBytes = 48;
 inline constexpr std::size_t kInlineBytes = 2048;  // inputs up to this size travel with the call itself
@@ -32,12 +33,15 @@ struct alignas(64) Descriptor {
   OperationKind kind;
   DataType type;
   ReduceOp op;
+  Way way;  // as it was chosen: a fused call may turn out to need the staging area
   std::int32_t root;
   char tag[kTagBytes];
   Location input;
   Location output;
   std::array<std::uint64_t, kCountsShown> counts;
 };
+
+static_assert(offsetof(Descriptor, tag) == 40, "what is compared and a small tag share a cache line");
 
 enum class RankState : std::uint32_t { kAlive, kLeft, kAborted };
 

@@ -22,6 +22,7 @@ class SharedMemoryBackend : public Backend {
       : group_(options, std::move(heap), parent) {}
 
   const std::string& name() const override { return name_; }
+  std::string last_algorithm() const override { return shared_memory::name_of(pipeline_.last.load()); }
   void require_offered(const Call& call) const override {
     constexpr std::size_t kMost = kInlineBytes / sizeof(std::uint64_t);
     REIGEN_CHECK(call.kind != OperationKind::kAllToAllV || call.counts.size() <= kMost,

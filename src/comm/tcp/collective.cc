@@ -37,9 +37,9 @@ std::string Collective::describe() const {
 // The algorithm and its pieces are part of the call: ranks that choose differently would misread each other.
 const schedule::Algorithm& Collective::choose(schedule::Problem& problem) {
   const std::size_t element = size_of(call_.type);
-  std::size_t bytes = 0;
-  if (call_.kind != OperationKind::kAllToAllV) bytes = schedule::Blocks(problem.counts).total() * element;
-  const schedule::Algorithm& algorithm = group_.algorithms().choose(call_.kind, bytes, group_.size());
+  const schedule::Algorithm& algorithm =
+      choose_schedule(group_.algorithms(), call_.kind, whole_bytes(call_, group_.size()), group_.size());
+  group_.last_algorithm().store(&algorithm, std::memory_order_relaxed);
   const int wanted = group_.options().segments;
   problem.segments =
       wanted > 0 ? static_cast<std::size_t>(wanted) : schedule::segments_for(algorithm, problem, element, kPieceBytes);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "comm/rank_reports.h"
 #include "comm/tcp/acceptor.h"
+#include "comm/tuning/tuned.h"
 
 namespace reigen::comm::tcp {
 
@@ -31,7 +32,6 @@ constexpr std::size_t kAlignment = 64;
 
 Group::Group(const GroupOptions& options, const CheckComing& check_coming)
     : options_(options),
-      algorithms_(options.algorithms),
       peers_(static_cast<std::size_t>(options.size)),
       control_(options.size),
       poll_fd_(REIGEN_SYSCALL(::epoll_create1(EPOLL_CLOEXEC))),
@@ -56,6 +56,7 @@ Group::Group(const GroupOptions& options, const CheckComing& check_coming)
       }
     }
   }
+  algorithms_ = AlgorithmChoice(tuning::rules_in_force(options, Family::kTcp), Family::kTcp);
   cores_for_all_ = here <= ::sysconf(_SC_NPROCESSORS_ONLN);
 }
 

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -32,6 +33,9 @@ class Group {
   int size() const { return options_.size; }
   const GroupOptions& options() const { return options_; }
   const AlgorithmChoice& algorithms() const { return algorithms_; }
+  // Of the last collective that began; any thread may look.
+  std::atomic<const schedule::Algorithm*>& last_algorithm() { return last_algorithm_; }
+  const schedule::Algorithm* last_algorithm() const { return last_algorithm_.load(); }
   bool cores_for_all() const { return cores_for_all_; }
   Control& control() { return control_; }
 
@@ -89,7 +93,8 @@ class Group {
   };
 
   GroupOptions options_;
-  AlgorithmChoice algorithms_;
+  AlgorithmChoice algorithms_{"", Family::kTcp};
+  std::atomic<const schedule::Algorithm*> last_algorithm_ = nullptr;
   std::vector<Peer> peers_;
   Control control_;
   UniqueFd poll_fd_;

@@ -15,6 +15,10 @@ class TcpBackend : public Backend {
       : group_(options, check_coming) {}
 
   const std::string& name() const override { return name_; }
+  std::string last_algorithm() const override {
+    const schedule::Algorithm* const last = group_.last_algorithm();
+    return last == nullptr ? "" : last->name;
+  }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
     if (call.kind == OperationKind::kSend) return std::make_unique<Send>(group_, pair_with(call.root), call);
     if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(group_, pair_with(call.root), call);

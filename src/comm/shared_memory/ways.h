@@ -1,0 +1,32 @@
+// The three ways through shared memory, by the names under which rules choose them (algorithm_choice.h). What each does
+// stands in collectives.h. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/algorithm_choice.h"
+#include "comm/call.h"
+
+namespace reigen::comm::shared_memory {
+
+enum class Way : std::uint8_t {
+  kOneShot,  // one_shot: the input travels with the call
+  kFused,    // fused: one pass over memory that every rank reaches; two_shot where some of it is foreign
+  kTwoShot,  // two_shot: in chunks through the staging area
+};
+
+const char* name_of(Way way);
+// Of an operation, by the numbers of the ways. A barrier has nothing but the call.
+std::vector<std::string> way_names(OperationKind kind);
+
+// The most bytes in all that go by one_shot, with blocks of one size.
+std::size_t largest_one_shot(OperationKind kind, int ranks);
+
+inline Way choose_usual_way(bool carried) { return carried ? Way::kOneShot : Way::kFused; }
+// `carried`: the largest input can travel with the call. Every rank chooses alike if all have the same rules.
+Way choose_way(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, bool carried);
+
+}  // namespace reigen::comm::shared_memory

@@ -1,0 +1,31 @@
+// Which algorithm a choice takes at which size, and why. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "comm/algorithm_choice.h"
+
+namespace reigen::comm::tuning {
+
+struct Taken {
+  std::string algorithm;
+  std::string rule = {};  // empty: built in
+
+  bool operator==(const Taken&) const = default;
+};
+
+// For blocks of one size, and memory from allocate().
+Taken taken(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, int ranks);
+
+struct Span {
+  Taken taken;
+  std::size_t from;           // bytes
+  std::size_t to = SIZE_MAX;  // inclusive
+};
+
+// All sizes, ascending.
+std::vector<Span> spans(const AlgorithmChoice& choice, OperationKind kind, int ranks);
+
+}  // namespace reigen::comm::tuning

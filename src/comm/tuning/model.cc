@@ -1,0 +1,107 @@
+#include "comm/tuning/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+#include "reigen/base/bytes.h"
+
+namespace reigen::comm::tuning {
+
+namespace {
+
+// So many leading bits of a switch point are kept.
+constexpr std::size_t kBits = 3;
+
+std::size_t rounded_up(std::size_t bytes) {
+  const std::size_t width = static_cast<std::size_t>(std::bit_width(bytes));
+  if (width <= kBits) return bytes;
+  const std::size_t step = std::size_t{1} << (width - kBits);
+  return (bytes + step - 1) / step * step;
+}
+
+const Candidate& cheapest_at(std::span<const Candidate> candidates, std::size_t bytes) {
+  const Candidate* best = nullptr;
+  for (const Candidate& candidate : candidates) {
+    if (bytes > candidate.most) continue;
+    const auto size = static_cast<double>(bytes);
+    if (best == nullptr || candidate.line.at(size) < best->line.at(size)) best = &candidate;
+  }
+  REIGEN_ASSERT(best != nullptr, "no algorithm can run {} bytes", bytes);
+  return *best;
+}
+
+// The first size at which the order of two changes.
+std::vector<std::size_t> turning_points(std::span<const Candidate> candidates) {
+  constexpr double kLargest = 1e18;
+  std::vector<std::size_t> points = {0};
+  for (const Candidate& a : candidates) {
+    if (a.most < SIZE_MAX) points.push_back(a.most + 1);
+    for (const Candidate& b : candidates) {
+      if (a.line.beta <= b.line.beta) continue;
+      const double crossing = (b.line.alpha - a.line.alpha) / (a.line.beta - b.line.beta);
+      if (crossing > 0 && crossing < kLargest) points.push_back(static_cast<std::size_t>(crossing) + 1);
+    }
+  }
+  std::sort(points.begin(), points.end());
+  return points;
+}
+
+}  // namespace
+
+Line fit(std::span<const Sample> samples) {
+  REIGEN_ASSERT(!samples.empty(), "a line through nothing");
+  double w = 0;  // sums of weights, and of weights times bytes, seconds, ...
+  double wx = 0;
+  double wy = 0;
+  double wxx = 0;
+  double wxy = 0;
+  for (const auto& [x, y] : samples) {
+    const double weight = 1 / (y * y);
+    w += weight;
+    wx += weight * x;
+    wy += weight * y;
+    wxx += weight * x * x;
+    wxy += weight * x * y;
+  }
+  const double spread = w * wxx - wx * wx;
+  if (spread <= 1e-12 * w * wxx) return {wy / w, 0};
+  const Line line{(wxx * wy - wx * wxy) / spread, (w * wxy - wx * wy) / spread};
+  if (line.beta < 0) return {wy / w, 0};
+  if (line.alpha < 0) return {0, wxy / wxx};
+  return line;
+}
+
+std::vector<Piece> cheapest(std::span<const Candidate> candidates) {
+  std::vector<Piece> pieces;
+  for (const std::size_t from : turning_points(candidates)) {
+    const Candidate& best = cheapest_at(candidates, from);
+    if (pieces.empty() || pieces.back().algorithm != best.algorithm) pieces.push_back({best.algorithm, from});
+  }
+  return pieces;
+}
+
+std::string exact_bytes(std::size_t bytes) {
+  constexpr std::array kUnits = {"", "K", "M", "G"};
+  std::size_t unit = 0;
+  while (bytes > 0 && bytes % kKiB == 0 && unit + 1 < kUnits.size()) {
+    bytes /= kKiB;
+    unit += 1;
+  }
+  return fmt::format("{}{}", bytes, kUnits[unit]);
+}
+
+std::string rules_of(const std::string& operation, std::span<const Piece> pieces) {
+  std::string rules;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    rules += fmt::format("{}{}:{}", i == 0 ? "" : ",", operation, pieces[i].algorithm);
+    if (i + 1 < pieces.size()) rules += "@<" + exact_bytes(rounded_up(pieces[i + 1].from));
+  }
+  return rules;
+}
+
+}  // namespace reigen::comm::tuning
