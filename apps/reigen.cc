@@ -27,8 +27,8 @@ int dispatch(const Arguments& arguments) {
   if (command == "flight") return reigen::apps::flight_command(rest);
   if (command == "help" || command == "--help" || command == "-h") return reigen::apps::help_command(rest);
   if (command == "version" || command == "--version") return reigen::apps::version_command();
-  const std::string meant =
-      reigen::apps::nearest(command, {"run", "train", "bench", "tune", "flight", "help", "version", "--help", "--version"});
+  const std::string meant = reigen::apps::nearest(
+      command, {"run", "train", "bench", "tune", "flight", "help", "version", "--help", "--version"});
   throw reigen::InvalidArgument(
       {.what = "unknown command",
        .got = command,

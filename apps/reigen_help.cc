@@ -60,7 +60,8 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   return best;
 }
 
-void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::string>& known, const std::string& command) {
+void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::string>& known,
+                         const std::string& command) {
   for (const std::string& word : arguments) {
     const std::string flag = word.substr(0, word.find('='));
     const bool negative = flag.size() > 1 && flag[0] == '-' && std::isdigit(static_cast<unsigned char>(flag[1])) != 0;
@@ -69,10 +70,10 @@ void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::stri
     const std::string name = with_value ? flag.substr(0, 2) : flag;
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string meant = nearest(flag, known);
-    throw InvalidArgument({.what = "unknown option `" + flag + "`",
-                           .fix = meant.empty() ? "`reigen " + command + " --help` lists the options"
-                                                : "did you mean `" + meant + "`?"},
-                          ExitCode::kUsage);
+    throw InvalidArgument(
+        {.what = "unknown option `" + flag + "`",
+         .fix = meant.empty() ? "`reigen " + command + " --help` lists the options" : "did you mean `" + meant + "`?"},
+        ExitCode::kUsage);
   }
 }
 

@@ -57,8 +57,7 @@ std::string machine_of_this_rank(int machines) {
 }
 
 int be_rank(const BenchOptions& options) {
-  InitOptions init_options{
-      .backend = options.backend, .algorithms = rules_of(options), .segments = options.segments};
+  InitOptions init_options{.backend = options.backend, .algorithms = rules_of(options), .segments = options.segments};
   if (options.machines > 0) init_options.machine_id = machine_of_this_rank(options.machines);
   Communicator world = init(init_options);
   const bool prints = world.rank() == 0;

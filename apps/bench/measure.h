@@ -16,10 +16,10 @@ std::shared_ptr<std::byte> allocate_for(Communicator& world, const std::vector<P
 
 // How long calls of one size take.
 struct Times {
-  std::vector<double> slowest;           // seconds of each iteration on its slowest rank
-  std::string algorithm;                 // that was taken; a message has none: "message"
-  std::optional<std::size_t> wrong;      // elements of all ranks; empty: not checked
-  std::optional<double> waiting_cpu;     // of a core, see Row
+  std::vector<double> slowest;        // seconds of each iteration on its slowest rank
+  std::string algorithm;              // that was taken; a message has none: "message"
+  std::optional<std::size_t> wrong;   // elements of all ranks; empty: not checked
+  std::optional<double> waiting_cpu;  // of a core, see Row
 };
 
 // Collective. The same times and algorithm on every rank.

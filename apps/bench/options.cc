@@ -41,7 +41,7 @@ constexpr std::array kOps = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, R
 const std::vector<std::string> kFlags = {"-n",      "-b",          "-e",         "-f",     "-d",        "-o",
                                          "-r",      "--iters",     "--warmup",   "--json", "--backend", "--machines",
                                          "--check", "--cold",      "--in-place", "--help", "--foreign", "--shared",
-                                         "--late",  "--algorithm", "--segments", "-h", "--explain"};
+                                         "--late",  "--algorithm", "--segments", "-h",     "--explain"};
 
 struct Words {
   std::string operation;
@@ -85,7 +85,8 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
   app.add_option("--json", options.json, "write the rows to FILE too")->type_name("FILE");
   app.add_option("--backend", options.backend, "auto, self, shared_memory, tcp, mpi, nccl, hierarchical (default auto)")
       ->type_name("B");
-  app.add_option("--algorithm", options.algorithm, "ring, tree, two_shot, ... or tuned (default: by size)")->type_name("A");
+  app.add_option("--algorithm", options.algorithm, "ring, tree, two_shot, ... or tuned (default: by size)")
+      ->type_name("A");
   app.add_flag("--explain", options.explain, "say which algorithm each size would take and why, and time nothing");
   app.add_option("--segments", options.segments,
                  "backend tcp: pieces that travel one after the other (default: by size)")

@@ -31,10 +31,10 @@ struct BenchOptions {
   bool check = false;
   bool cold = false;
   bool in_place = false;
-  bool shared = false;  // one memory for all ranks
+  bool shared = false;   // one memory for all ranks
   bool explain = false;  // say which algorithms would run, and time nothing
   double seconds = 0.5;  // of timing a size, where iterations are not given
-  int late_ms = 0;      // the last rank comes so much later to every call
+  int late_ms = 0;       // the last rank comes so much later to every call
 };
 
 // Empty: --help, which is printed then. Throws InvalidArgument (2) for what no number of ranks makes right.

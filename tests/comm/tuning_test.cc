@@ -125,7 +125,7 @@ TEST(Table, EveryLineThatIsLostOrChangedIsSeen) {
   EXPECT_THAT(refusal("12.300", "soon"), HasSubstr("file:5:"));
   EXPECT_THAT(refusal("flat@<24K", "flop@<24K"), HasSubstr("file:6: all_reduce has no algorithm \"flop\""));
   EXPECT_THAT(refusal("flat@<24K", "two_shot"), HasSubstr("file:6:"));
-  EXPECT_THAT(refusal("end", "end\nmore"), HasSubstr("nothing behind end"));
+  EXPECT_THAT(refusal("\nend", "\nend\nmore"), HasSubstr("nothing behind end"));
 }
 
 class Cache : public ::testing::Test {

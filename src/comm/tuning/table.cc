@@ -126,9 +126,10 @@ std::string to_text(const Table& table) {
     text += fmt::format("time {} {} {:.3f} us {:.4g} GB/s\n", name_of(timing.kind), timing.algorithm,
                         timing.line.alpha * 1e6, speed);
   }
+  const AlgorithmChoice choice(table.rules, table.family);
   for (const OperationKind kind : kRuledKinds) {
     std::string rules;
-    for (const auto& rule : AlgorithmChoice(table.rules, table.family).rules(kind)) {
+    for (const auto& rule : choice.rules(kind)) {
       rules += (rules.empty() ? "" : ",") + rule.text;
     }
     if (!rules.empty()) text += fmt::format("rules {}\n", rules);

@@ -1,0 +1,141 @@
+#include "tune/probe.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <deque>
+
+#include "base/log.h"
+#include "bench/measure.h"
+#include "bench/statistics.h"
+#include "comm/shared_memory/ways.h"
+#include "reigen/base/bytes.h"
+#include "reigen/launch/environment.h"
+
+namespace reigen::apps::tune {
+
+namespace {
+
+using bench::BenchOptions;
+using bench::Problem;
+using comm::Family;
+using comm::OperationKind;
+namespace tuning = comm::tuning;
+
+constexpr std::array kSizes = {std::size_t{256}, 2 * kKiB, 16 * kKiB, 128 * kKiB, kMiB};
+constexpr auto kJoinTimeout = std::chrono::seconds(60);
+
+// Ranks of one group for every place in the lists of algorithms: there each operation takes the one of that place.
+class Groups {
+ public:
+  Groups(Family family, const std::vector<Problem>& problems) {
+    const launch::Environment environment = launch::detect_environment();
+    comm::GroupOptions options{.rank = environment.rank,
+                               .size = environment.world_size,
+                               .store = launch::join_job(environment, Deadline::after(kJoinTimeout)),
+                               .backend = comm::name_of(family)};
+    options.join_timeout = kJoinTimeout;
+    for (std::size_t place = 0;; ++place) {
+      options.algorithms = rules_of_place(family, place);
+      if (options.algorithms.empty()) return;
+      options.name = fmt::format("tune{}", place);
+      groups_.emplace_back(Communicator(options));
+      memory_.push_back(bench::allocate_for(groups_.back(), problems, {}));
+    }
+  }
+
+  Communicator& at(std::size_t place) { return groups_[place]; }
+  std::byte* memory(std::size_t place) { return memory_[place].get(); }
+
+ private:
+  static std::string rules_of_place(Family family, std::size_t place) {
+    std::string rules;
+    for (const OperationKind kind : comm::kRuledKinds) {
+      const auto names = comm::algorithm_names(family, kind);
+      if (place >= names.size()) continue;
+      rules += fmt::format("{}{}:{}", rules.empty() ? "" : ",", comm::name_of(kind), names[place]);
+    }
+    return rules;
+  }
+
+  std::deque<Communicator> groups_;
+  std::deque<std::shared_ptr<std::byte>> memory_;
+};
+
+std::vector<Problem> problems_of(OperationKind kind, int ranks, int rank) {
+  BenchOptions options;
+  options.operation = kind;
+  std::vector<Problem> problems;
+  for (const std::size_t size : kSizes) {
+    options.smallest = options.largest = size;
+    problems.push_back(bench::problems_of(options, ranks, rank).front());
+    if (kind == OperationKind::kBarrier) break;
+  }
+  return problems;
+}
+
+std::vector<Problem> all_problems(int ranks, int rank) {
+  std::vector<Problem> all;
+  for (const OperationKind kind : comm::kRuledKinds) {
+    const auto some = problems_of(kind, ranks, rank);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
+std::size_t count_measurements(Family family) {
+  std::size_t count = 0;
+  for (const OperationKind kind : comm::kRuledKinds) {
+    const std::size_t sizes = kind == OperationKind::kBarrier ? 1 : kSizes.size();
+    count += comm::algorithm_names(family, kind).size() * sizes;
+  }
+  return count;
+}
+
+// Whether a way of shared memory or an algorithm of tcp can run at all at this size is told by what was taken.
+std::vector<tuning::Sample> time_sizes(Communicator& world, const std::vector<Problem>& problems,
+                                       const BenchOptions& options, std::byte* memory, const std::string& algorithm) {
+  std::vector<tuning::Sample> samples;
+  for (const Problem& problem : problems) {
+    const bench::Times times = bench::time_size(world, problem, options, memory);
+    if (times.algorithm != algorithm) continue;
+    samples.push_back({static_cast<double>(problem.bytes()), bench::quantile(times.slowest, 0.5)});
+  }
+  return samples;
+}
+
+std::size_t limit_of(Family family, OperationKind kind, const std::string& algorithm, int ranks) {
+  const bool carried = family == Family::kSharedMemory && algorithm == name_of(comm::shared_memory::Way::kOneShot);
+  return carried && kind != OperationKind::kBarrier ? comm::shared_memory::largest_one_shot(kind, ranks) : SIZE_MAX;
+}
+
+}  // namespace
+
+tuning::Table probe(const TuneOptions& options) {
+  const launch::Environment environment = launch::detect_environment();
+  const int ranks = environment.world_size;
+  Groups groups(options.family, all_problems(ranks, environment.rank));
+  BenchOptions timing;
+  timing.warmup = 1;
+  timing.seconds = options.seconds / static_cast<double>(count_measurements(options.family));
+  tuning::Table table{.host = tuning::host_name(), .family = options.family, .ranks = ranks};
+  for (const OperationKind kind : comm::kRuledKinds) {
+    const auto problems = problems_of(kind, ranks, environment.rank);
+    const auto names = comm::algorithm_names(options.family, kind);
+    std::vector<tuning::Candidate> candidates;
+    for (std::size_t place = 0; place < names.size(); ++place) {
+      const auto samples = time_sizes(groups.at(place), problems, timing, groups.memory(place), names[place]);
+      if (samples.empty()) continue;
+      const tuning::Line line = tuning::fit(samples);
+      table.timings.push_back({kind, names[place], line});
+      candidates.push_back({names[place], line, limit_of(options.family, kind, names[place], ranks)});
+    }
+    table.rules +=
+        (table.rules.empty() ? "" : ",") + tuning::rules_of(comm::name_of(kind), tuning::cheapest(candidates));
+  }
+  return table;
+}
+
+std::size_t memory_of_probe() { return 64 * kMiB + 16 * kSizes.back(); }
+
+}  // namespace reigen::apps::tune
