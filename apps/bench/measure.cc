@@ -33,7 +33,9 @@ class Caller {
     const std::size_t slots = slots_of(stride, options.cold);
     for (std::size_t i = 0; i < slots; ++i) places_.push_back(place_at(problem, memory + i * stride));
     // Shared, the output of one rank is the input of the others.
-    for (const Place& place : places_) fill(problem, {place.input, options.shared ? nullptr : place.output});
+    for (const Place& place : places_) {
+      if (options.fill) fill(problem, {place.input, options.shared ? nullptr : place.output});
+    }
     world.barrier();
   }
 

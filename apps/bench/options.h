@@ -33,6 +33,7 @@ struct BenchOptions {
   bool in_place = false;
   bool shared = false;   // one memory for all ranks
   bool explain = false;  // say which algorithms would run, and time nothing
+  bool fill = true;      // inputs that can be checked; else whatever the memory holds
   double seconds = 0.5;  // of timing a size, where iterations are not given
   int late_ms = 0;       // the last rank comes so much later to every call
 };

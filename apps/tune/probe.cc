@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
+#include <map>
+#include <utility>
 
-#include "base/log.h"
 #include "bench/measure.h"
 #include "bench/statistics.h"
 #include "comm/shared_memory/ways.h"
@@ -23,6 +25,9 @@ using comm::OperationKind;
 namespace tuning = comm::tuning;
 
 constexpr std::array kSizes = {std::size_t{256}, 2 * kKiB, 16 * kKiB, 128 * kKiB, kMiB};
+// A machine that is busy for a moment spoils one pass; of a pass the fastest tenth counts.
+constexpr int kPasses = 5;
+constexpr double kFraction = 0.1;
 constexpr auto kJoinTimeout = std::chrono::seconds(60);
 
 // Ranks of one group for every place in the lists of algorithms: there each operation takes the one of that place.
@@ -92,21 +97,37 @@ std::size_t count_measurements(Family family) {
   return count;
 }
 
-// Whether a way of shared memory or an algorithm of tcp can run at all at this size is told by what was taken.
-std::vector<tuning::Sample> time_sizes(Communicator& world, const std::vector<Problem>& problems,
-                                       const BenchOptions& options, std::byte* memory, const std::string& algorithm) {
-  std::vector<tuning::Sample> samples;
+// The least time of every size, over all passes.
+using Samples = std::map<std::size_t, double>;
+
+// Whether an algorithm can run at all at a size is told by what was taken.
+void time_sizes(Communicator& world, const std::vector<Problem>& problems, const BenchOptions& options,
+                std::byte* memory, const std::string& algorithm, Samples& samples) {
   for (const Problem& problem : problems) {
     const bench::Times times = bench::time_size(world, problem, options, memory);
     if (times.algorithm != algorithm) continue;
-    samples.push_back({static_cast<double>(problem.bytes()), bench::quantile(times.slowest, 0.5)});
+    const double seconds = bench::quantile(times.slowest, kFraction);
+    const auto [found, is_new] = samples.emplace(problem.bytes(), seconds);
+    found->second = std::min(found->second, seconds);
   }
-  return samples;
+}
+
+// The slowest rank decides for all.
+bool is_over(Communicator& world, std::chrono::steady_clock::time_point since, double seconds) {
+  double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
+  world.all_reduce(&passed, &passed, 1, comm::DataType::kFloat64, comm::ReduceOp::kMax);
+  return passed > seconds;
+}
+
+tuning::Line line_through(const Samples& samples) {
+  std::vector<tuning::Sample> points;
+  for (const auto& [bytes, seconds] : samples) points.push_back({static_cast<double>(bytes), seconds});
+  return tuning::fit(points);
 }
 
 std::size_t limit_of(Family family, OperationKind kind, const std::string& algorithm, int ranks) {
   const bool carried = family == Family::kSharedMemory && algorithm == name_of(comm::shared_memory::Way::kOneShot);
-  return carried && kind != OperationKind::kBarrier ? comm::shared_memory::largest_one_shot(kind, ranks) : SIZE_MAX;
+  return carried ? comm::shared_memory::largest_one_shot(kind, ranks) : SIZE_MAX;
 }
 
 }  // namespace
@@ -117,18 +138,30 @@ tuning::Table probe(const TuneOptions& options) {
   Groups groups(options.family, all_problems(ranks, environment.rank));
   BenchOptions timing;
   timing.warmup = 1;
-  timing.seconds = options.seconds / static_cast<double>(count_measurements(options.family));
+  timing.seconds = options.seconds / static_cast<double>(kPasses * count_measurements(options.family));
+  const auto since = std::chrono::steady_clock::now();
+  std::map<std::pair<OperationKind, std::string>, Samples> samples;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    if (pass > 0 && is_over(groups.at(0), since, options.seconds)) break;
+    timing.fill = pass == 0;
+    for (const OperationKind kind : comm::kRuledKinds) {
+      const auto problems = problems_of(kind, ranks, environment.rank);
+      const auto names = comm::algorithm_names(options.family, kind);
+      for (std::size_t place = 0; place < names.size(); ++place) {
+        time_sizes(groups.at(place), problems, timing, groups.memory(place), names[place],
+                   samples[{kind, names[place]}]);
+      }
+    }
+  }
   tuning::Table table{.host = tuning::host_name(), .family = options.family, .ranks = ranks};
   for (const OperationKind kind : comm::kRuledKinds) {
-    const auto problems = problems_of(kind, ranks, environment.rank);
-    const auto names = comm::algorithm_names(options.family, kind);
     std::vector<tuning::Candidate> candidates;
-    for (std::size_t place = 0; place < names.size(); ++place) {
-      const auto samples = time_sizes(groups.at(place), problems, timing, groups.memory(place), names[place]);
-      if (samples.empty()) continue;
-      const tuning::Line line = tuning::fit(samples);
-      table.timings.push_back({kind, names[place], line});
-      candidates.push_back({names[place], line, limit_of(options.family, kind, names[place], ranks)});
+    for (const std::string& name : comm::algorithm_names(options.family, kind)) {
+      const Samples& some = samples[{kind, name}];
+      if (some.empty()) continue;
+      const tuning::Line line = line_through(some);
+      table.timings.push_back({kind, name, line});
+      candidates.push_back({name, line, limit_of(options.family, kind, name, ranks)});
     }
     table.rules +=
         (table.rules.empty() ? "" : ",") + tuning::rules_of(comm::name_of(kind), tuning::cheapest(candidates));

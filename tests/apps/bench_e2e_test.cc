@@ -149,6 +149,7 @@ TEST(BenchJson, HasARowForEachSize) {
     EXPECT_EQ(row["op"], "all_reduce");
     EXPECT_EQ(row["ranks"], 2);
     EXPECT_EQ(row["dtype"], "float32");
+    EXPECT_EQ(row["algorithm"], "one_shot");
     EXPECT_EQ(row["wrong"], 0);
     EXPECT_GT(row["time_us_p50"].get<double>(), 0);
     EXPECT_GE(row["time_us_p50"].get<double>(), row["time_us_min"].get<double>());
@@ -160,6 +161,55 @@ TEST(BenchJson, HasARowForEachSize) {
   EXPECT_TRUE(barrier.at(0).at("wrong").is_null());
   std::filesystem::remove_all(folder);
   EXPECT_EQ(bench({"barrier", "--iters", "3", "--json", file}).code, 74);
+}
+
+TEST(BenchJson, NamesTheAlgorithmThatRan) {
+  std::string folder = testing::TempDir() + "reigen_bench_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string file = folder + "/rows.json";
+  const auto algorithms_of = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"-b", "1K", "-e", "64K", "-f", "64", "--json", file});
+    expect_right(quick(words));
+    std::vector<std::string> algorithms;
+    for (const auto& row : nlohmann::json::parse(std::ifstream(file))) algorithms.push_back(row["algorithm"]);
+    return algorithms;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(algorithms_of({"all_reduce"}), ElementsAre("one_shot", "fused"));
+  EXPECT_THAT(algorithms_of({"all_reduce", "--foreign"}), ElementsAre("one_shot", "two_shot"));
+  EXPECT_THAT(algorithms_of({"all_gather", "--algorithm", "two_shot"}), ElementsAre("two_shot", "two_shot"));
+  EXPECT_THAT(algorithms_of({"all_reduce", "--algorithm", "one_shot"}), ElementsAre("one_shot", "fused"));
+  EXPECT_THAT(algorithms_of({"all_reduce", "--backend", "tcp"}), ElementsAre("flat", "direct"));
+  EXPECT_THAT(algorithms_of({"reduce_scatter_v", "--backend", "tcp", "--algorithm", "ring"}),
+              ElementsAre("ring", "ring"));
+  EXPECT_THAT(algorithms_of({"all_reduce", "-n", "1"}), ElementsAre("self", "self"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(BenchExplain, SaysWhatWouldRunAndWhy) {
+  const auto lines_of = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--explain", "-b", "1K", "-e", "4M", "-f", "64"});
+    const Ran ran = bench(words);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    std::vector<std::string> lines;
+    for (const auto& row : rows_of(ran.out)) {
+      lines.emplace_back();
+      for (const std::string& word : row) lines.back() += (lines.back().empty() ? "" : " ") + word;
+    }
+    return lines;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(lines_of({"all_reduce"}),
+              ElementsAre("1024 one_shot built in", "65536 fused built in", "4194304 fused built in"));
+  EXPECT_THAT(lines_of({"all_reduce", "--algorithm", "two_shot@>1M"}).back(),
+              "4194304 two_shot rule all_reduce:two_shot@>1M");
+  EXPECT_THAT(lines_of({"all_reduce", "--backend", "tcp"}),
+              ElementsAre("1024 flat built in", "65536 direct built in", "4194304 direct built in"));
+  EXPECT_THAT(lines_of({"all_reduce", "--foreign"}).back(), HasSubstr("two_shot built in; fused is for memory"));
+  EXPECT_THAT(lines_of({"all_reduce", "-n", "4", "--machines", "2"}).front(),
+              AllOf(HasSubstr("shared_memory reduce_scatter_v by one_shot"), HasSubstr("tcp all_reduce by flat")));
+  EXPECT_EQ(bench({"send_recv", "--explain"}).code, 2);
+  EXPECT_EQ(bench({"all_reduce", "--explain", "--backend", "mpi"}).code, 2);
 }
 
 struct Wrong {
@@ -193,6 +243,8 @@ TEST(BenchCommandLine, WhatIsWrongIsSaidOnceBeforeARankIsStarted) {
       {{"send_recv", "-n", "1"}, "somebody to send to"},
       {{"all_reduce", "--shared"}, "--shared is for all_gather"},
       {{"all_reduce", "--late", "-5"}, "--late is out of range"},
+      {{"all_reduce", "--algorithm", "magic"}, "one_shot, fused, two_shot (shared_memory)"},
+      {{"all_reduce", "--backend", "tcp", "--algorithm", "two_shot"}, "expected: direct, flat"},
   };
   for (const Wrong& wrong : cases) {
     const Ran ran = bench(wrong.words);

@@ -62,8 +62,8 @@ TEST(Cheapest, SwitchesWhereLinesCross) {
   const std::vector<Candidate> candidates = {
       {"direct", {20e-6, 1e-9}}, {"flat", {10e-6, 2e-9}}, {"ring", {30e-6, 3e-9}}};
   const auto pieces = cheapest(candidates);
-  EXPECT_THAT(as_text(pieces), ElementsAre("flat from 0", "direct from 10001"));
-  EXPECT_EQ(rules_of("all_reduce", pieces), "all_reduce:flat@<10K,all_reduce:direct");
+  EXPECT_THAT(as_text(pieces), ElementsAre("flat from 0", "direct from 7273"));
+  EXPECT_EQ(rules_of("all_reduce", pieces), "all_reduce:flat@<8K,all_reduce:direct");
 }
 
 TEST(Cheapest, OneThatIsAlwaysBest) {
@@ -72,6 +72,11 @@ TEST(Cheapest, OneThatIsAlwaysBest) {
   EXPECT_EQ(rules_of("gather", cheapest(std::vector<Candidate>{{"flat", {1e-6, 0}}})), "gather:flat");
   const std::vector<Candidate> equal = {{"a", {1e-6, 1e-9}}, {"b", {1e-6, 1e-9}}};
   EXPECT_EQ(rules_of("reduce", cheapest(equal)), "reduce:a");
+}
+
+TEST(Cheapest, ALittleLessIsNoise) {
+  const std::vector<Candidate> candidates = {{"direct", {10e-6, 1e-9}}, {"flat", {9.5e-6, 0.95e-9}}};
+  EXPECT_THAT(as_text(cheapest(candidates)), ElementsAre("direct from 0"));
 }
 
 TEST(Cheapest, OneThatCannotRunBeyondALimit) {
@@ -198,6 +203,7 @@ TEST(Explain, SaysWhatIsTakenWhereAndWhy) {
   EXPECT_EQ(ways[1].taken, (Taken{"fused", ""}));
   EXPECT_EQ(ways[2].taken, (Taken{"two_shot", "all_reduce:two_shot@>1M"}));
   EXPECT_EQ(ways[2].from, kMiB + 1);
+  EXPECT_EQ(spans(choice, OperationKind::kBarrier, 2).size(), 1U);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ std::vector<std::string> way_names(OperationKind kind) {
 }
 
 std::size_t largest_one_shot(OperationKind kind, int ranks) {
+  if (kind == OperationKind::kBarrier) return SIZE_MAX;
   const bool gives_one_block = kind == OperationKind::kAllGather || kind == OperationKind::kGather;
   return gives_one_block ? kInlineBytes * static_cast<std::size_t>(ranks) : kInlineBytes;
 }

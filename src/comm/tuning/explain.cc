@@ -19,7 +19,9 @@ Taken taken(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes
 }
 
 std::vector<Span> spans(const AlgorithmChoice& choice, OperationKind kind, int ranks) {
-  std::vector<std::size_t> begins = {0, shared_memory::largest_one_shot(even_kind(kind), ranks) + 1};
+  std::vector<std::size_t> begins = {0};
+  const std::size_t carried = shared_memory::largest_one_shot(even_kind(kind), ranks);
+  if (carried < SIZE_MAX) begins.push_back(carried + 1);
   for (const std::size_t point : schedule::switch_points()) begins.push_back(point + 1);
   for (const auto& rule : choice.rules(kind)) {
     begins.push_back(rule.least);

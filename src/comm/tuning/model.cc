@@ -16,6 +16,8 @@ namespace {
 
 // So many leading bits of a switch point are kept.
 constexpr std::size_t kBits = 3;
+// What a later algorithm may cost of an earlier one's time to be taken instead.
+constexpr double kGain = 0.9;
 
 std::size_t rounded_up(std::size_t bytes) {
   const std::size_t width = static_cast<std::size_t>(std::bit_width(bytes));
@@ -26,24 +28,25 @@ std::size_t rounded_up(std::size_t bytes) {
 
 const Candidate& cheapest_at(std::span<const Candidate> candidates, std::size_t bytes) {
   const Candidate* best = nullptr;
+  const auto size = static_cast<double>(bytes);
   for (const Candidate& candidate : candidates) {
     if (bytes > candidate.most) continue;
-    const auto size = static_cast<double>(bytes);
-    if (best == nullptr || candidate.line.at(size) < best->line.at(size)) best = &candidate;
+    if (best == nullptr || candidate.line.at(size) < kGain * best->line.at(size)) best = &candidate;
   }
   REIGEN_ASSERT(best != nullptr, "no algorithm can run {} bytes", bytes);
   return *best;
 }
 
-// The first size at which the order of two changes.
+// The first sizes at which another one may be the cheapest.
 std::vector<std::size_t> turning_points(std::span<const Candidate> candidates) {
   constexpr double kLargest = 1e18;
   std::vector<std::size_t> points = {0};
-  for (const Candidate& a : candidates) {
-    if (a.most < SIZE_MAX) points.push_back(a.most + 1);
-    for (const Candidate& b : candidates) {
-      if (a.line.beta <= b.line.beta) continue;
-      const double crossing = (b.line.alpha - a.line.alpha) / (a.line.beta - b.line.beta);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].most < SIZE_MAX) points.push_back(candidates[i].most + 1);
+    const Line first = {kGain * candidates[i].line.alpha, kGain * candidates[i].line.beta};
+    for (const Candidate& later : candidates.subspan(i + 1)) {
+      if (first.beta == later.line.beta) continue;
+      const double crossing = (later.line.alpha - first.alpha) / (first.beta - later.line.beta);
       if (crossing > 0 && crossing < kLargest) points.push_back(static_cast<std::size_t>(crossing) + 1);
     }
   }

@@ -37,8 +37,8 @@ struct Piece {
   std::size_t from;  // bytes, up to the next piece
 };
 
-// The cheapest algorithm from every size on, ascending from 0; of equals the first. At least one candidate must have no
-// limit.
+// The cheapest algorithm from every size on, ascending from 0. One that stands behind another must be a tenth cheaper:
+// less is noise. At least one candidate must have no limit.
 std::vector<Piece> cheapest(std::span<const Candidate> candidates);
 
 // "all_reduce:flat@<24K,all_reduce:direct". Sizes are rounded up to a readable one, at most a quarter more.
