@@ -75,7 +75,7 @@ void add_rest(Config& config, std::vector<Field>& table) {
   backend.choices = {"auto", "shared_memory", "tcp", "mpi", "nccl", "hierarchical"};
   table.push_back(backend);
   table.push_back({"comm", "algorithms", &config.comm.algorithms,
-                   "which algorithm runs what, e.g. all_reduce:ring@>1M; empty: by size"});
+                   "which algorithm runs what, e.g. all_reduce:ring@>1M; tuned: by reigen tune; empty: by size"});
   Field machine{"comm", "machine_id", &config.comm.machine_id,
                 "ranks with another word count as ranks of other machines; empty: what they can open decides"};
   machine.may_differ = true;
