@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "comm/algorithm_choice.h"
 #include "harness/ranks.h"
 
 namespace reigen::testing {
@@ -14,31 +15,45 @@ namespace {
 struct GridParameter {
   const char* backend;
   int ranks;
+  const char* way = "";  // of shared memory, for every operation
 };
+
+std::string rules_of(const std::string& way) {
+  std::string rules;
+  for (const auto kind : comm::kRuledKinds) {
+    if (kind == comm::OperationKind::kBarrier || way.empty()) continue;
+    rules += (rules.empty() ? "" : ",") + std::string(comm::name_of(kind)) + ":" + way;
+  }
+  return rules;
+}
 
 class Grid : public ::testing::TestWithParam<GridParameter> {};
 
 TEST_P(Grid, EveryOperationTypeAndReductionOnce) {
-  run_ranks({.ranks = GetParam().ranks, .backend = GetParam().backend}, [](Rank& r) {
-    trial::GridOptions options{.quick = true, .seed = static_cast<std::uint64_t>(r.size())};
-    options.on_wrong = [&](const std::string& wrong) {
-      ADD_FAILURE() << wrong;
-      r.world().abort("a wrong value");
-    };
-    const auto counts = trial::run_grid(r.world(), options);
-    if (r.size() > 1) {
-      EXPECT_EQ(counts.at("send_recv"), 10U);
-    }
-  });
+  run_ranks({.ranks = GetParam().ranks, .backend = GetParam().backend, .algorithms = rules_of(GetParam().way)},
+            [](Rank& r) {
+              trial::GridOptions options{.quick = true, .seed = static_cast<std::uint64_t>(r.size())};
+              options.on_wrong = [&](const std::string& wrong) {
+                ADD_FAILURE() << wrong;
+                r.world().abort("a wrong value");
+              };
+              const auto counts = trial::run_grid(r.world(), options);
+              if (r.size() > 1) {
+                EXPECT_EQ(counts.at("send_recv"), 10U);
+              }
+            });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Grid,
                          ::testing::Values(GridParameter{"shared_memory", 1}, GridParameter{"shared_memory", 2},
                                            GridParameter{"shared_memory", 3}, GridParameter{"shared_memory", 5},
                                            GridParameter{"shared_memory", 8}, GridParameter{"tcp", 1},
-                                           GridParameter{"tcp", 2}, GridParameter{"tcp", 3}),
+                                           GridParameter{"tcp", 2}, GridParameter{"tcp", 3},
+                                           GridParameter{"shared_memory", 3, "two_shot"},
+                                           GridParameter{"shared_memory", 3, "fused"}),
                          [](const auto& one) {
-                           return std::string(one.param.backend) + "_" + std::to_string(one.param.ranks);
+                           return std::string(one.param.backend) + "_" + std::to_string(one.param.ranks) +
+                                  (*one.param.way == 0 ? "" : std::string("_") + one.param.way);
                          });
 
 TEST(GridOfOne, EveryOperationTypeAndReductionOnce) {
