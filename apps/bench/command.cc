@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "base/check.h"
+#include "base/host_name.h"
 #include "bench/measure.h"
 #include "bench/memory.h"
 #include "bench/options.h"
@@ -57,9 +58,7 @@ int start_ranks(const Arguments& arguments, const BenchOptions& options, int ran
 // "Rank  0 Pid  12345 on   hostname", as nccl-tests has it.
 std::vector<std::string> describe_ranks(Communicator& world) {
   constexpr std::size_t kWidth = 96;
-  std::array<char, 64> host{};
-  REIGEN_SYSCALL(::gethostname(host.data(), host.size() - 1));
-  std::string mine = fmt::format(" Rank {:>2} Pid {:>6} on {:>10}", world.rank(), ::getpid(), host.data());
+  std::string mine = fmt::format(" Rank {:>2} Pid {:>6} on {:>10}", world.rank(), ::getpid(), base::host_name());
   mine.resize(kWidth, '\0');
   std::string all(kWidth * static_cast<std::size_t>(world.size()), '\0');
   world.all_gather(mine.data(), all.data(), kWidth, comm::DataType::kUint8);
