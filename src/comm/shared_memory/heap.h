@@ -62,7 +62,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
     std::uint32_t segment;
     std::size_t offset;
     std::size_t size;
-    bool used;  // held data once: must be zeroed
+    std::size_t used;  // so many bytes from its begin held data once: must be zeroed
   };
 
   struct LiveBlock {
@@ -84,7 +84,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
     std::string group;  // whose ranks have it
   };
   std::map<const std::byte*, Common> common_;   // by its begin
-  std::vector<FreeBlock> free_;                 // ordered by (segment, offset), neighbours of one kind merged
+  std::vector<FreeBlock> free_;                 // ordered by (segment, offset), neighbours merged
   std::map<const std::byte*, LiveBlock> live_;  // handed out, by their begin
   bool quarantined_ = false;
 };
