@@ -73,22 +73,11 @@ std::shared_ptr<void> Heap::allocate(std::size_t bytes) {
   std::shared_ptr<void> block(data, [heap = shared_from_this(), size](void* pointer) {
     heap->give_back(static_cast<std::byte*>(pointer), size);
   });
-  live_[data] = {block, size};
-  return block;
-}
-
-std::shared_ptr<void> Heap::hold(const void* pointer) const {
-  const auto* data = static_cast<const std::byte*>(pointer);
-  std::lock_guard lock(mutex_);
-  const auto after = live_.upper_bound(data);
-  if (after == live_.begin()) return nullptr;
-  const auto& [begin, live] = *std::prev(after);
-  return data < begin + live.size ? live.block.lock() : nullptr;
+  return live_->add(std::move(block), size);
 }
 
 void Heap::give_back(std::byte* data, std::size_t size) {
   std::lock_guard lock(mutex_);
-  live_.erase(data);
   if (quarantined_) return;
   const auto owner = std::prev(by_address_.upper_bound(data));
   const FreeBlock block{owner->second, static_cast<std::size_t>(data - owner->first), size, size};
