@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/host_name.h"
 #include "bench/explain.h"
 #include "bench/measure.h"
 #include "bench/memory.h"
@@ -40,9 +41,7 @@ std::size_t memory_of_rank(const std::vector<Problem>& problems, bool cold) {
 // "Rank  0 Pid  12345 on   hostname", as nccl-tests has it.
 std::vector<std::string> describe_ranks(Communicator& world) {
   constexpr std::size_t kWidth = 96;
-  std::array<char, 64> host{};
-  REIGEN_SYSCALL(::gethostname(host.data(), host.size() - 1));
-  std::string mine = fmt::format(" Rank {:>2} Pid {:>6} on {:>10}", world.rank(), ::getpid(), host.data());
+  std::string mine = fmt::format(" Rank {:>2} Pid {:>6} on {:>10}", world.rank(), ::getpid(), base::host_name());
   mine.resize(kWidth, '\0');
   std::string all(kWidth * static_cast<std::size_t>(world.size()), '\0');
   world.all_gather(mine.data(), all.data(), kWidth, comm::DataType::kUint8);

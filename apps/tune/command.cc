@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/host_name.h"
 #include "bench/ranks.h"
 #include "comm/tuning/table.h"
 #include "reigen/base/error.h"
@@ -30,7 +31,7 @@ void explain(const TuneOptions& options, int ranks) {
     fmt::print("# rules {}\n", table->rules);
   } else {
     fmt::print("# built in; nothing was tuned, {} is not there\n", path.string());
-    print_table({.host = tuning::host_name(), .family = options.family, .ranks = ranks});
+    print_table({.host = base::host_name(), .family = options.family, .ranks = ranks});
   }
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "base/host_name.h"
 #include "bench/measure.h"
 #include "bench/statistics.h"
 #include "comm/shared_memory/ways.h"
@@ -153,7 +154,7 @@ tuning::Table probe(const TuneOptions& options) {
       }
     }
   }
-  tuning::Table table{.host = tuning::host_name(), .family = options.family, .ranks = ranks};
+  tuning::Table table{.host = base::host_name(), .family = options.family, .ranks = ranks};
   for (const OperationKind kind : comm::kRuledKinds) {
     std::vector<tuning::Candidate> candidates;
     for (const std::string& name : comm::algorithm_names(options.family, kind)) {

@@ -71,7 +71,15 @@ CountsDigest digest_of(const Call& call) {
 }
 
 std::string describe(const CountsDigest& counts) {
-  return counts.hash == 0 ? "" : fmt::format(" in blocks of {}, ...", fmt::join(counts.first, ", "));
+  if (counts.hash == 0) return "";
+  std::string text;
+  std::uint64_t sum = 0;
+  for (const std::uint64_t count : counts.first) {
+    if (sum == counts.total && !text.empty()) break;  // only empty ones follow
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", count);
+    sum += count;
+  }
+  return " in blocks of " + text + (sum < counts.total ? ", ..." : "");
 }
 
 Extent extent_of(const Call& call, int rank, int size) {

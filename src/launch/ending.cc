@@ -10,6 +10,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/host_name.h"
 #include "launch/signals.h"
 #include "reigen/base/error.h"
 
@@ -19,11 +20,6 @@ namespace {
 
 constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
 constexpr int kPeerLost = static_cast<int>(ExitCode::kPeerLost);
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 std::string_view hint(const Ending& cause) {
   switch (cause.signal) {
@@ -83,7 +79,7 @@ std::string failure_report(const Ending& cause, int ranks, const Stopped& stoppe
                         stopped.rank, stopped.pid);
   }
   text += fmt::format("reigen: rank {} of {} failed: {}\n", cause.rank, ranks, how);
-  text += fmt::format("  host {}, pid {}, after {:.1f} s\n", host_name(), cause.pid,
+  text += fmt::format("  host {}, pid {}, after {:.1f} s\n", base::host_name(), cause.pid,
                       std::chrono::duration<double>(cause.run_time).count());
   if (const std::string_view words = hint(cause); !words.empty()) text += fmt::format("  hint: {}\n", words);
   if (last_lines.empty()) return text;

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/environment.h"
+#include "base/host_name.h"
 #include "launch/node_list.h"
 #include "reigen/base/error.h"
 
@@ -66,15 +67,10 @@ class Reader {
   std::string source_;
 };
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 bool is_this_host(const std::string& name) {
   const auto short_name = [](const std::string& host) { return host.substr(0, host.find('.')); };
   return name == "localhost" || name == "::1" || name.starts_with("127.") ||
-         short_name(name) == short_name(host_name());
+         short_name(name) == short_name(base::host_name());
 }
 
 // The same on every node of a job, another one for other jobs and users (FNV-1a).
@@ -218,7 +214,7 @@ Environment from_mpich() {
   e.node_rank = node_of(e);
   const bool one_host = e.local_world_size == e.world_size;
   set_meeting_point(e, reader, {}, first_slurm_host(), one_host);
-  e.job = one_host ? fmt::format("mpich:{}:{}", host_name(), hydra_proxy())
+  e.job = one_host ? fmt::format("mpich:{}:{}", base::host_name(), hydra_proxy())
                    : fmt::format("mpich:{}:{}:{}", get_environment("SLURM_JOB_ID").value_or(""),
                                  get_environment("MASTER_ADDR").value_or(first_slurm_host()),
                                  get_environment("MASTER_PORT").value_or(""));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/host_name.h"
 #include "train/failure.h"
 
 namespace reigen::train {
@@ -25,12 +26,6 @@ std::string broadcast_text(Communicator& world, std::string text, std::int64_t l
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name = {};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown host";
-  return name.data();
-}
 
 void together(Communicator& world, const char* what, const std::function<void()>& body) {
   Outcome mine;
@@ -56,7 +51,7 @@ void together(Communicator& world, const char* what, const std::function<void()>
   if (failed == 0) return;
   const int root = static_cast<int>(first);
   if (failed < size && world.rank() == root && world.size() > 1 && root != 0) {
-    text = fmt::format("rank {} of {} ({}): {}", root, size, host_name(), text);
+    text = fmt::format("rank {} of {} ({}): {}", root, size, base::host_name(), text);
   }
   std::int64_t length = static_cast<std::int64_t>(text.size());
   world.broadcast(&length, 1, DataType::kInt64, root, {.tag = "error length"}).wait();

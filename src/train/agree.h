@@ -22,6 +22,4 @@ void together(Communicator& world, const char* what, const std::function<void()>
 // rank 0's text on every rank.
 std::string share_text(Communicator& world, std::string text);
 
-std::string host_name();
-
 }  // namespace reigen::train

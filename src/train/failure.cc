@@ -8,6 +8,7 @@
 #include <new>
 #include <thread>
 
+#include "base/host_name.h"
 #include "reigen/base/error.h"
 #include "train/agree.h"
 #include "train/stop.h"
@@ -73,7 +74,7 @@ int report(const Failure& failure, int rank, int world_size) {
   }
   const bool tells_where = own && world_size > 1;
   const std::string line =
-      tells_where ? fmt::format("error: rank {} of {} ({}): {}\n", rank, world_size, host_name(), failure.text)
+      tells_where ? fmt::format("error: rank {} of {} ({}): {}\n", rank, world_size, base::host_name(), failure.text)
                   : fmt::format("error: {}\n", failure.text);
   // One call, so that the lines of one error stay together; a stderr that is gone has nobody to tell.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());

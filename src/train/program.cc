@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "base/host_name.h"
 #include "reigen/base/error.h"
 #include "reigen/launch/environment.h"
 #include "reigen/launch/job.h"
@@ -106,7 +107,7 @@ int train_rank(const Job& job, Communicator& world) {
     // An error of this rank alone: the others must not wait for it.
     const Failure failure = failure_of(std::current_exception());
     if (!failure.common && !failure.aftermath)
-      world.abort(fmt::format("rank {} ({}): {}", world.rank(), host_name(), failure.text));
+      world.abort(fmt::format("rank {} ({}): {}", world.rank(), base::host_name(), failure.text));
     throw;
   }
 }

@@ -37,6 +37,17 @@ TEST(Heap, FreedMemoryIsUsedAgain) {
   EXPECT_EQ(heap->allocate(kMiB).get(), first);
 }
 
+TEST(Heap, FreedMemoryMergesWithWhatWasNeverUsed) {
+  auto heap = std::make_shared<Heap>();
+  auto first = heap->allocate(kMiB);
+  const void* begin = first.get();
+  std::memset(first.get(), 0xff, kMiB);
+  first.reset();
+  const auto whole = heap->allocate(4 * kMiB);
+  EXPECT_EQ(whole.get(), begin);
+  for (std::size_t i = 0; i < 4 * kMiB; ++i) ASSERT_EQ(static_cast<unsigned char*>(whole.get())[i], 0);
+}
+
 TEST(Heap, LocatesOnlyWhatIsWhollyInside) {
   auto heap = std::make_shared<Heap>();
   auto block = heap->allocate(100);

@@ -288,7 +288,7 @@ TEST_P(Kernels, NanInAnyInputStays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, Kernels, ::testing::Values("portable", "avx2", "avx512"),
+INSTANTIATE_TEST_SUITE_P(InstructionSets, Kernels, ::testing::Values("portable", "avx2", "avx512", "neon"),
                          [](const auto& suite) { return std::string(suite.param); });
 
 }  // namespace

@@ -239,7 +239,7 @@ def rule_engine(tree):
             for header, engine in ENGINE_HEADERS:
                 if quote != "<" or not re.match(header, name):
                     continue
-                if not source.path.startswith((f"src/comm/{engine}/", f"tests/comm/{engine}_")):
+                if not source.path.startswith((f"src/comm/{engine}/", f"tests/comm/{engine}_", f"bench/{engine}_")):
                     yield Finding(source.path, number, "engine", f"<{name}> is for src/comm/{engine}/ only", "comm/backend.h, or a place in that folder")
 
 

@@ -126,7 +126,7 @@ std::optional<std::string> find_wrong_bits(Communicator& world, const BitsProble
                        comm::name_of(p.kind), comm::name_of(p.type), comm::name_of(p.op), p.count, p.seed, how);
   };
   const auto expected = reduced("portable", inputs, begin, p.count, p.type, p.op);
-  for (const char* set : {"avx2", "avx512"}) {
+  for (const char* set : {"avx2", "avx512", "neon"}) {
     const auto other = reduced(set, inputs, begin, p.count, p.type, p.op);
     if (other.empty()) continue;
     if (auto wrong = compare(other.data(), expected.data(), p.count, p.type, what(set))) return wrong;

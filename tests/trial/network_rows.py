@@ -55,13 +55,13 @@ def cut(path, options, seed, sides, bound):
 
 
 def partition(path, options, seed):
-    """Row 5."""
+    """Row 5. Who leaves a part of the group just then waits 2 s for its farewell, and then 10 s."""
     def sides(network, dice, ranks):
         victim = dice.randrange(ranks)
         network.isolate(victim)
         return [victim]
 
-    return cut(path, options, seed, sides, 12)
+    return cut(path, options, seed, sides, 13)
 
 
 def one_way(path, options, seed):

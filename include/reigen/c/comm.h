@@ -193,7 +193,7 @@ reigen_status reigen_all_to_all_v(reigen_comm* comm, const void* input, const si
                                   const size_t* arrives, reigen_type type, const reigen_call_options* options);
 
 // data on rank `from` = data on rank `to`: the n-th send from one rank to another meets the n-th recv. A send of more
-// than 1 KiB waits for its recv: an exchange needs asynchronous calls, or a group of calls.
+// than 1 KiB may wait for its recv: an exchange needs asynchronous calls, or a group of calls.
 reigen_status reigen_send(reigen_comm* comm, const void* data, size_t count, reigen_type type, int to,
                           const reigen_call_options* options);
 reigen_status reigen_recv(reigen_comm* comm, void* data, size_t count, reigen_type type, int from,

@@ -92,7 +92,7 @@ class Communicator {
 
   // data on rank `from` = data on rank `to`: the n-th send from one rank to another meets the n-th recv; count, type
   // and tag are compared. They run beside other calls, in any order: wait for one before its data is used in another.
-  // Up to 1 KiB a send returns without its recv; a longer one waits for it, so an exchange needs async or a CallGroup.
+  // Up to 1 KiB a send returns without its recv; a longer one may wait, so an exchange needs async or a CallGroup.
   Work send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options = {});
   Work recv(void* data, std::size_t count, DataType type, int from, const CallOptions& options = {});
 

@@ -15,7 +15,7 @@ namespace reigen::comm::mpi {
 std::shared_ptr<void> Arena::allocate(std::size_t bytes) {
   auto block = take(bytes);
   std::memset(block.get(), 0, bytes);
-  return block;
+  return allocated_->add(std::move(block), bytes);
 }
 
 std::shared_ptr<void> Arena::take(std::size_t bytes) {

@@ -8,6 +8,8 @@
 #include <memory>
 #include <mutex>
 
+#include "comm/block_table.h"
+
 namespace reigen::comm::mpi {
 
 class Arena : public std::enable_shared_from_this<Arena> {
@@ -16,6 +18,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   std::shared_ptr<void> allocate(std::size_t bytes);
   // The same with whatever was there.
   std::shared_ptr<void> take(std::size_t bytes);
+  // A block of allocate(), as BlockTable::hold().
+  std::shared_ptr<void> hold(const void* data) const { return allocated_->hold(data); }
   bool owns(const void* data, std::size_t bytes) const;
   // From here on what is freed stays mapped: deliberately lost.
   void quarantine();
@@ -23,6 +27,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
  private:
   void free(std::byte* data);
 
+  const std::shared_ptr<BlockTable> allocated_ = std::make_shared<BlockTable>();
   mutable std::mutex mutex_;
   std::map<const std::byte*, std::size_t> blocks_;
   bool quarantined_ = false;

@@ -93,6 +93,7 @@ class MpiBackend : public Backend {
   void leave() override;
   void publish_abort(const AbortCause& cause) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.arena->allocate(bytes); }
+  std::shared_ptr<void> hold(const void* pointer) override { return group_.arena->hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
     return std::make_unique<MpiBackend>(options, group_.arena);
   }

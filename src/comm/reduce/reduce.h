@@ -28,7 +28,7 @@ struct Pass {
 
 void run(const Pass& pass);
 
-// The instruction set that run() uses: "avx512", "avx2" or "portable".
+// The instruction set that run() uses: "avx512", "avx2", "neon" or "portable".
 const char* instruction_set();
 
 // For tests: what this processor can run, portable first; and one of them by name.
@@ -36,6 +36,9 @@ using Kernel = void (*)(const Pass& pass);
 Kernel kernel_for_test(const char* instruction_set);  // nullptr: not on this processor
 
 namespace portable {
+void run(const Pass& pass);
+}
+namespace neon {
 void run(const Pass& pass);
 }
 namespace avx2 {

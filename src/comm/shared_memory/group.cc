@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "base/process_state.h"
 #include "comm/rank_reports.h"
@@ -37,12 +38,6 @@ void ring_bell(RankPage& page) {
   futex(&page.bell, FUTEX_WAKE, INT32_MAX, nullptr);
 }
 
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name[0] == '\0' ? "localhost" : name;
-}
-
 }  // namespace
 
 std::string describe(const Descriptor& d) {
@@ -66,7 +61,7 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Pare
   own.segment = Segment::create((bytes + 4095) / 4096 * 4096);
   own.page = new (own.segment->data()) RankPage;
   for (int q = 0; q < size(); ++q) new (&box(rank(), q)) PairBox;
-  own.host = host_name();
+  own.host = base::host_name();
   own.pid = ::getpid();
   cores_for_all_ = static_cast<long>(size()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
   join(parent);
@@ -182,7 +177,7 @@ void Group::check_not_stopped(const std::vector<int>& missing) const {
     if (pid == 0 || base::find_stopped(pid) == 0) continue;
     throw PeerLost(q, to_string(Report{.what = fmt::format("rank {} (host {}, pid {}) is stopped (SIGSTOP) "
                                                            "and has not joined group \"{}\"",
-                                                           q, host_name(), pid, options_.name),
+                                                           q, base::host_name(), pid, options_.name),
                                        .got = fmt::format("no word of it for {} s",
                                                           duration_cast<seconds>(options_.heartbeat_timeout).count()),
                                        .expected = fmt::format("{} ranks", size()),

@@ -31,7 +31,7 @@ void Heap::add_segment(std::size_t size) {
   directory_->segments[number] = segment->address();
   directory_->count.store(number + 1, std::memory_order_release);
   by_address_[segment->data()] = number;
-  free_.push_back({number, 0, size, false});
+  free_.push_back({number, 0, size, 0});
   segments_.push_back(std::move(segment));
 }
 
@@ -42,11 +42,17 @@ std::byte* Heap::take(std::size_t size, std::size_t alignment) {
     const FreeBlock block = *it;
     it = free_.erase(it);
     const std::size_t end = begin + size;
-    if (end < block.offset + block.size)
-      it = free_.insert(it, {block.segment, end, block.offset + block.size - end, block.used});
-    if (begin > block.offset) free_.insert(it, {block.segment, block.offset, begin - block.offset, block.used});
+    const std::size_t used_end = block.offset + block.used;
+    const auto used_between = [&](std::size_t from, std::size_t to) {
+      return used_end > from ? std::min(used_end, to) - from : 0;
+    };
+    const std::size_t block_end = block.offset + block.size;
+    if (end < block_end) it = free_.insert(it, {block.segment, end, block_end - end, used_between(end, block_end)});
+    if (begin > block.offset) {
+      free_.insert(it, {block.segment, block.offset, begin - block.offset, used_between(block.offset, begin)});
+    }
     std::byte* data = segments_[block.segment]->data() + begin;
-    if (block.used) std::memset(data, 0, size);
+    std::memset(data, 0, used_between(begin, end));
     return data;
   }
   return nullptr;
@@ -67,40 +73,26 @@ std::shared_ptr<void> Heap::allocate(std::size_t bytes) {
   std::shared_ptr<void> block(data, [heap = shared_from_this(), size](void* pointer) {
     heap->give_back(static_cast<std::byte*>(pointer), size);
   });
-  live_[data] = {block, size};
-  return block;
-}
-
-std::shared_ptr<void> Heap::hold(const void* pointer) const {
-  const auto* data = static_cast<const std::byte*>(pointer);
-  std::lock_guard lock(mutex_);
-  const auto after = live_.upper_bound(data);
-  if (after == live_.begin()) return nullptr;
-  const auto& [begin, live] = *std::prev(after);
-  return data < begin + live.size ? live.block.lock() : nullptr;
+  return live_->add(std::move(block), size);
 }
 
 void Heap::give_back(std::byte* data, std::size_t size) {
   std::lock_guard lock(mutex_);
-  live_.erase(data);
   if (quarantined_) return;
   const auto owner = std::prev(by_address_.upper_bound(data));
-  const FreeBlock block{owner->second, static_cast<std::size_t>(data - owner->first), size, true};
+  const FreeBlock block{owner->second, static_cast<std::size_t>(data - owner->first), size, size};
   const auto before = [](const FreeBlock& a, const FreeBlock& b) {
     return std::pair(a.segment, a.offset) < std::pair(b.segment, b.offset);
   };
   auto it = free_.insert(std::upper_bound(free_.begin(), free_.end(), block, before), block);
-  const auto touch = [](const FreeBlock& a, const FreeBlock& b) {
-    return a.segment == b.segment && a.offset + a.size == b.offset && a.used == b.used;
+  const auto merge = [this](auto first, auto second) {
+    if (first->segment != second->segment || first->offset + first->size != second->offset) return second;
+    first->used = second->used > 0 ? first->size + second->used : first->used;
+    first->size += second->size;
+    return std::prev(free_.erase(second));
   };
-  if (std::next(it) != free_.end() && touch(*it, *std::next(it))) {
-    it->size += std::next(it)->size;
-    it = std::prev(free_.erase(std::next(it)));
-  }
-  if (it != free_.begin() && touch(*std::prev(it), *it)) {
-    std::prev(it)->size += it->size;
-    free_.erase(it);
-  }
+  if (it != free_.begin()) it = merge(std::prev(it), it);
+  if (std::next(it) != free_.end()) merge(it, std::next(it));
 }
 
 Location Heap::locate(const void* pointer, std::size_t bytes, const std::string& group) const {

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "comm/block_table.h"
 #include "comm/shared_memory/segment.h"
 
 namespace reigen::comm::shared_memory {
@@ -44,7 +45,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
   // Zeroed, aligned to 64 bytes (to a page from 4 KiB up). Throws IoError (71).
   std::shared_ptr<void> allocate(std::size_t bytes);
   // The block in which `pointer` lies, kept as long as the result; null for other memory.
-  std::shared_ptr<void> hold(const void* pointer) const;
+  std::shared_ptr<void> hold(const void* pointer) const { return live_->hold(pointer); }
   // The place of [pointer, pointer + bytes); not visible if any of it is foreign.
   // `group`: whose ranks shall reach it; common memory of another group, unless this one was split off it, is foreign.
   Location locate(const void* pointer, std::size_t bytes, const std::string& group = {}) const;
@@ -62,12 +63,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
     std::uint32_t segment;
     std::size_t offset;
     std::size_t size;
-    bool used;  // held data once: must be zeroed
-  };
-
-  struct LiveBlock {
-    std::weak_ptr<void> block;
-    std::size_t size;
+    std::size_t used;  // so many bytes from its begin held data once: must be zeroed
   };
 
   std::byte* take(std::size_t size, std::size_t alignment);
@@ -83,9 +79,9 @@ class Heap : public std::enable_shared_from_this<Heap> {
     SegmentAddress address;
     std::string group;  // whose ranks have it
   };
-  std::map<const std::byte*, Common> common_;   // by its begin
-  std::vector<FreeBlock> free_;                 // ordered by (segment, offset), neighbours of one kind merged
-  std::map<const std::byte*, LiveBlock> live_;  // handed out, by their begin
+  std::map<const std::byte*, Common> common_;  // by its begin
+  std::vector<FreeBlock> free_;                // ordered by (segment, offset), neighbours merged
+  const std::shared_ptr<BlockTable> live_ = std::make_shared<BlockTable>();  // handed out
   bool quarantined_ = false;
 };
 

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/host_name.h"
 
 namespace reigen::comm::tcp {
 
@@ -67,13 +68,7 @@ std::vector<InterfaceAddress> interface_addresses(const std::optional<std::strin
 std::string machine_identity() {
   std::string identity;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> identity;
-  return identity.empty() ? host_name() : identity;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name[0] == '\0' ? "localhost" : name.data();
+  return identity.empty() ? base::host_name() : identity;
 }
 
 }  // namespace reigen::comm::tcp

@@ -19,6 +19,5 @@ std::vector<InterfaceAddress> interface_addresses(const std::optional<std::strin
 
 // The same for all processes of one machine, containers on it too.
 std::string machine_identity();
-std::string host_name();
 
 }  // namespace reigen::comm::tcp

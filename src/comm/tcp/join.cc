@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/environment.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "base/process_state.h"
 #include "comm/rank_reports.h"
@@ -181,7 +182,7 @@ void Join::check_not_stopped(const std::vector<int>& missing) const {
     if (pid == 0 || base::find_stopped(pid) == 0) continue;
     throw PeerLost(q, to_string(Report{.what = fmt::format("rank {} (host {}, pid {}) is stopped (SIGSTOP) "
                                                            "and has not joined group \"{}\"",
-                                                           q, host_name(), pid, options_.name),
+                                                           q, base::host_name(), pid, options_.name),
                                        .got = fmt::format("no word of it for {} s",
                                                           duration_cast<seconds>(options_.heartbeat_timeout).count()),
                                        .expected = fmt::format("{} ranks", options_.size),
@@ -279,7 +280,7 @@ void Join::wait_for_callers(Acceptor& acceptor) {
 }
 
 std::vector<Neighbour> Join::run() {
-  Announcement own{.host = host_name(),
+  Announcement own{.host = base::host_name(),
                    .pid = ::getpid(),
                    .machine = machine_identity(),
                    .secret = random_word(),

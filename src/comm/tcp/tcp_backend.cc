@@ -1,5 +1,6 @@
 #include "comm/tcp/tcp_backend.h"
 
+#include "comm/block_table.h"
 #include "comm/self/self_backend.h"
 #include "comm/tcp/collective.h"
 #include "comm/tcp/group.h"
@@ -11,8 +12,8 @@ namespace {
 
 class TcpBackend : public Backend {
  public:
-  explicit TcpBackend(const GroupOptions& options, const CheckComing& check_coming = {})
-      : group_(options, check_coming) {}
+  TcpBackend(const GroupOptions& options, std::shared_ptr<BlockTable> blocks, const CheckComing& check_coming)
+      : group_(options, check_coming), blocks_(std::move(blocks)) {}
 
   const std::string& name() const override { return name_; }
   std::string last_algorithm() const override {
@@ -36,10 +37,11 @@ class TcpBackend : public Backend {
   void heartbeat() override { group_.control().beat(); }
   void leave() override { group_.leave(); }
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
-  std::shared_ptr<void> allocate(std::size_t bytes) override { return self::allocate(bytes); }
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return blocks_->add(self::allocate(bytes), bytes); }
+  std::shared_ptr<void> hold(const void* pointer) override { return blocks_->hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override {
     const auto since = Deadline::Clock::now();
-    return std::make_unique<TcpBackend>(options, [&, since](const std::vector<int>& missing) {
+    return std::make_unique<TcpBackend>(options, blocks_, [&, since](const std::vector<int>& missing) {
       std::vector<int> here;
       for (const int q : missing) here.push_back(members[static_cast<std::size_t>(q)]);
       group_.check_coming(here, options.name, since);
@@ -51,11 +53,14 @@ class TcpBackend : public Backend {
 
   const std::string name_ = "tcp";
   Group group_;
+  const std::shared_ptr<BlockTable> blocks_;  // of this group and those split off it
   std::vector<Pair> pairs_{static_cast<std::size_t>(group_.size())};
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(const GroupOptions& options) { return std::make_unique<TcpBackend>(options); }
+std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
+  return std::make_unique<TcpBackend>(options, std::make_shared<BlockTable>(), CheckComing());
+}
 
 }  // namespace reigen::comm::tcp

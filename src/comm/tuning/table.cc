@@ -1,7 +1,6 @@
 #include "comm/tuning/table.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
@@ -138,12 +137,6 @@ std::string to_text(const Table& table) {
 }
 
 Table parse(const std::string& text, const std::string& path) { return Reader(text, path).read(); }
-
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name[0] == '\0' ? "localhost" : name;
-}
 
 std::filesystem::path cache_path(Family family, int ranks) {
   std::filesystem::path folder;

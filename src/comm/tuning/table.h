@@ -38,8 +38,6 @@ std::string to_text(const Table& table);
 // Throws DataError with the line for what to_text() would not write. `path`: for messages.
 Table parse(const std::string& text, const std::string& path);
 
-std::string host_name();
-
 // $XDG_CACHE_HOME or ~/.cache, then reigen/tuning-BACKEND-N.txt. Throws InvalidArgument when neither is known.
 std::filesystem::path cache_path(Family family, int ranks);
 // Empty when there is none. Throws DataError when it is damaged or of another backend or number of ranks, IoError when

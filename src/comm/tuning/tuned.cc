@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/host_name.h"
 #include "base/log.h"
 #include "comm/tuning/table.h"
 #include "reigen/base/error.h"
@@ -18,9 +19,9 @@ constexpr char kUnreadable = 'u';
 std::string find_rules(const GroupOptions& options, Family family) {
   try {
     if (const auto table = read_cache(family, options.size)) {
-      if (table->host != host_name()) {
+      if (table->host != base::host_name()) {
         base::log_warning("group \"{}\": {} was measured on host {}, this is {}", options.name,
-                          cache_path(family, options.size).string(), table->host, host_name());
+                          cache_path(family, options.size).string(), table->host, base::host_name());
       }
       return kRules + table->rules;
     }
