@@ -98,7 +98,7 @@ class Backend {
   virtual std::shared_ptr<void> open_common(const std::string& word);
 
   // A backend for some of this group's ranks, with the same memory. Blocks until they are all there; a rank that dies
-  // meanwhile is a PeerLost. `members`: rank in this group of every rank of the new one.
+  // meanwhile is a PeerLost by its number in the new one. `members`: rank in this group of every rank of the new one.
   virtual std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) = 0;
 };
 

@@ -176,7 +176,13 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   child->backend_name = impl_->backend_name;
   child->begin_record();
   if (impl_->engine) {
-    auto backend = impl_->engine->backend().make_child(child->options, members);
+    std::unique_ptr<Backend> backend;
+    try {
+      backend = impl_->engine->backend().make_child(child->options, members);
+    } catch (const PeerLost& error) {  // whoever splits knows its own ranks
+      if (error.rank() < 0) throw;
+      throw PeerLost(members[static_cast<std::size_t>(error.rank())], error.what());
+    }
     child->backend_name = backend->name();
     child->engine = std::make_shared<Engine>(std::move(backend), *child->flight, child->options.name,
                                              child->options.rank, child->options.size);

@@ -31,7 +31,8 @@ Channel::Channel(const GroupOptions& group)
       beat_seen(static_cast<std::size_t>(group.size), Clock::now()),
       left_seen(static_cast<std::size_t>(group.size)),
       heard(static_cast<std::size_t>(group.size), false),
-      answered(Clock::now()) {}
+      answered(Clock::now()),
+      died_at(static_cast<std::size_t>(group.size)) {}
 
 std::chrono::nanoseconds Channel::interval(bool watching, bool hurry, Clock::time_point now) const {
   if (hurry) return kHurry;
@@ -157,6 +158,7 @@ void Channel::read_states() {
     verdict_since = now;
   }
   states = std::move(seen);
+  reads += 1;
 }
 
 }  // namespace reigen::comm::control

@@ -13,18 +13,12 @@
 #include <vector>
 
 #include "comm/control/rank_state.h"
-#include "reigen/base/unique_fd.h"
+#include "comm/peer_process.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::comm::control {
 
 using Clock = std::chrono::steady_clock;
-
-struct Peer {
-  std::string host;
-  pid_t pid = 0;
-  UniqueFd pidfd;  // of ranks of this machine
-};
 
 struct Channel {
   explicit Channel(const GroupOptions& group);
@@ -37,7 +31,7 @@ struct Channel {
 
   const GroupOptions options;
   const std::shared_ptr<store::Store> store;  // of this group alone
-  std::vector<Peer> peers;
+  std::vector<PeerProcess> peers;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -57,6 +51,8 @@ struct Channel {
   std::optional<AbortCause> failure;         // of the group
   Clock::time_point answered;                // when the store did last
   std::string store_lost;
+  std::uint64_t reads = 0;                                 // of all states, so far
+  std::vector<std::optional<std::uint64_t>> died_at = {};  // reads when a rank's death was first seen
   bool reported = false;
   bool ended = false;
 

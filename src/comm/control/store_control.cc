@@ -1,12 +1,8 @@
 #include "comm/control/store_control.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <sstream>
 #include <thread>
 
 #include "base/check.h"
@@ -31,33 +27,8 @@ constexpr auto kNamedWithin = 3s;    // the calls differ, as all ranks know: the
 constexpr auto kLastWords = 1s;      // for a message of a rank that has left to arrive
 constexpr auto kVerdictWithin = 1s;  // then this rank's own word counts
 
-// Process numbers mean the same in two processes of one namespace only.
-std::uint64_t process_namespace() {
-  struct stat status {};
-  return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;
-}
-
-std::string place() { return fmt::format("{} {} {}", base::host_name(), ::getpid(), process_namespace()); }
-
-Peer peer_at(const std::string& text) {
-  std::istringstream in(text);
-  Peer peer;
-  std::uint64_t space = 0;
-  in >> peer.host >> peer.pid >> space;
-  if (peer.host == base::host_name() && space == process_namespace() && peer.pid != ::getpid()) {
-    peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
-  }
-  return peer;
-}
-
-// False also while it cannot be known: ranks of this process and of other machines.
-bool has_died(const Peer& peer) {
-  pollfd poll{peer.pidfd.get(), POLLIN, 0};
-  return peer.pidfd && ::poll(&poll, 1, 0) == 1;
-}
-
 std::string who(const Channel& channel, int rank) {
-  const Peer& peer = channel.peers[static_cast<std::size_t>(rank)];
+  const PeerProcess& peer = channel.peers[static_cast<std::size_t>(rank)];
   return describe_rank(rank, peer.host, peer.pid);
 }
 
@@ -75,6 +46,7 @@ struct Look {
   Channel& channel;
   const std::string what;
   const std::chrono::nanoseconds waited;
+  const Deaths deaths = Deaths::kAlways;
   const std::uint64_t sequence = UINT64_MAX;  // of the call that waits, or
   const int partner = -1;                     // ... the other rank of a message
   std::vector<int> missing = {};              // have not made the call
@@ -83,6 +55,14 @@ struct Look {
     return {AbortCause::Kind::kPeerLost, rank,
             to_string(lost_rank(who(channel, rank), how, channel.options.name,
                                 channel.states[static_cast<std::size_t>(rank)].last_call(), what))};
+  }
+
+  // A rank that has ended may have said before that it made the call, and left: only what is read from now on tells.
+  bool may_be_dead(int rank, bool came) {
+    const auto at = static_cast<std::size_t>(rank);
+    if ((came && deaths == Deaths::kBeforeTheCall) || !has_died(channel.peers[at])) return false;
+    if (!channel.died_at[at]) channel.died_at[at] = channel.reads;
+    return channel.reads >= *channel.died_at[at] + 2;
   }
 
   // Why this rank cannot go on, if it cannot.
@@ -96,7 +76,7 @@ struct Look {
       // Whether it sent or took the message before it left nobody says.
       if (state.left && partner >= 0 && now - channel.left_seen[at] < kLastWords) continue;
       if (state.left) return lost(q, "left the group");
-      if (has_died(channel.peers[at])) return lost(q, "died");
+      if (may_be_dead(q, came)) return lost(q, "died");
       const auto silent = std::min<std::chrono::nanoseconds>(now - channel.beat_seen[at], waited);
       if (silent > channel.options.heartbeat_timeout) {
         return lost(q, silent_for(silent));
@@ -187,8 +167,8 @@ void conclude(Look look) {
 
 }  // namespace
 
-StoreControl::StoreControl(const GroupOptions& options)
-    : channel_(std::make_shared<Channel>(options)), join_deadline_(Deadline::after(options.join_timeout)) {}
+StoreControl::StoreControl(const GroupOptions& options, Deaths deaths)
+    : channel_(std::make_shared<Channel>(options)), deaths_(deaths) {}
 
 StoreControl::~StoreControl() {
   if (!thread_.joinable()) return;
@@ -200,51 +180,31 @@ StoreControl::~StoreControl() {
   }
 }
 
-std::string StoreControl::wait_to_join(const std::string& key, const char* sign, const Deadline& deadline) {
+std::vector<std::string> StoreControl::join(const std::string& announcement, const std::function<void()>& look) {
   const GroupOptions& o = channel_->options;
-  for (;;) {
-    try {
-      return channel_->store->get(key, Deadline::after(deadline.remaining(kJoinSlice)));
-    } catch (const Timeout&) {
-      std::vector<int> missing;
-      for (int q = 0; q < o.size; ++q) {
-        if (!channel_->store->try_get(fmt::format("{}/{}", sign, q))) missing.push_back(q);
-      }
-      for (const int q : missing) {
-        if (!has_died(channel_->peers[static_cast<std::size_t>(q)])) continue;
-        throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming", who(*channel_, q), o.name));
-      }
-      if (!deadline.expired()) continue;
-      throw Timeout(incomplete_group(o, missing));
+  forming_.emplace(o, "/control", kJoinSlice, [this, look](const std::vector<int>& missing) {
+    if (look) look();
+    for (const int q : missing) {
+      if (!has_died(channel_->peers[static_cast<std::size_t>(q)])) continue;
+      throw PeerLost(q,
+                     fmt::format("{} died while group \"{}\" was forming", who(*channel_, q), channel_->options.name));
     }
-  }
-}
-
-std::vector<std::string> StoreControl::join(const std::string& announcement) {
-  const GroupOptions& o = channel_->options;
-  store::Store& store = *channel_->store;
-  if (store.add(fmt::format("joined/{}", o.rank), 1) != 1) {
-    throw InvalidArgument(joined_twice(o));
-  }
-  store.set(fmt::format("rank/{}", o.rank), place() + "\n" + announcement);
+  });
+  forming_->enter();
+  forming_->store().set(fmt::format("rank/{}", o.rank), place_of_this_process() + "\n" + announcement);
   std::vector<std::string> announcements;
   for (int q = 0; q < o.size; ++q) {
-    const std::string text = wait_to_join(fmt::format("rank/{}", q), "rank", join_deadline_);
+    const std::string text = forming_->wait_for(fmt::format("rank/{}", q), "rank");
     const std::size_t line = text.find('\n');
-    channel_->peers[static_cast<std::size_t>(q)] = peer_at(text.substr(0, line));
+    channel_->peers[static_cast<std::size_t>(q)] = process_at(text.substr(0, line));
     announcements.push_back(line == std::string::npos ? std::string() : text.substr(line + 1));
   }
   return announcements;
 }
 
 void StoreControl::agree(const std::string& failure) {
-  const GroupOptions& o = channel_->options;
-  store::Store& store = *channel_->store;
-  if (!failure.empty()) store.compare_and_set("failure", std::nullopt, failure);
-  store.set(fmt::format("agreed/{}", o.rank), "");
-  if (store.add("agreed", 1) == o.size) store.set("complete", store.try_get("failure").value_or(""));
-  const std::string verdict = wait_to_join("complete", "agreed", join_deadline_);
-  if (!verdict.empty()) throw BackendError(verdict);
+  if (!failure.empty()) forming_->end_for_all(BackendError(failure));
+  forming_->complete();
 }
 
 void StoreControl::start() {
@@ -277,13 +237,14 @@ void StoreControl::check(const Call& call, std::uint64_t sequence, std::chrono::
             .what = fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call.kind), o.rank, o.size, o.name,
                                 sequence, describe(record)),
             .waited = waited,
+            .deaths = deaths_,
             .sequence = sequence});
 }
 
 void StoreControl::check_message(int rank, const std::string& what, std::chrono::nanoseconds waited) {
   std::lock_guard lock(channel_->mutex);
   if (!begin_look(*channel_, nullptr, waited)) return;
-  conclude({.channel = *channel_, .what = what, .waited = waited, .partner = rank});
+  conclude({.channel = *channel_, .what = what, .waited = waited, .deaths = deaths_, .partner = rank});
 }
 
 void StoreControl::leave() {
@@ -305,7 +266,7 @@ const std::string& StoreControl::group() const { return channel_->options.name; 
 int StoreControl::local_ranks() const {
   const std::string own = base::host_name();
   int count = 0;
-  for (const Peer& peer : channel_->peers) count += peer.host == own ? 1 : 0;
+  for (const PeerProcess& peer : channel_->peers) count += peer.host == own ? 1 : 0;
   return count;
 }
 

@@ -10,27 +10,37 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/backend.h"
+#include "comm/forming.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::comm::control {
 
 struct Channel;  // what the thread and the callers share
 
+// Which deaths are a loss to a call that waits.
+enum class Deaths {
+  kAlways,         // nothing comes of a call that a rank has made and not survived
+  kBeforeTheCall,  // the engine itself knows what the call still needs of a rank that has made it
+};
+
 class StoreControl {
  public:
-  explicit StoreControl(const GroupOptions& options);
+  explicit StoreControl(const GroupOptions& options, Deaths deaths = Deaths::kAlways);
   ~StoreControl();
   StoreControl(const StoreControl&) = delete;  // a thread belongs to it
   StoreControl& operator=(const StoreControl&) = delete;
 
   // Blocks until every rank has announced itself and gives what they said. Throws Timeout naming who did not.
-  std::vector<std::string> join(const std::string& announcement);
+  // `look`: called now and then meanwhile; what it throws ends it.
+  std::vector<std::string> join(const std::string& announcement, const std::function<void()>& look = {});
   // All go on, or nobody does: throws BackendError with the first failure that a rank has (empty: none).
   void agree(const std::string& failure);
   // From here on the group lives: its thread runs.
@@ -55,10 +65,9 @@ class StoreControl {
   int local_ranks() const;
 
  private:
-  std::string wait_to_join(const std::string& key, const char* sign, const Deadline& deadline);
-
   std::shared_ptr<Channel> channel_;
-  Deadline join_deadline_;
+  const Deaths deaths_;
+  std::optional<Forming> forming_;
   std::thread thread_;
 };
 

@@ -8,14 +8,25 @@ namespace reigen::comm::hierarchical {
 
 namespace {
 
-// Added to the rank of a cause that is passed on through the levels: it is one of the whole group already.
-constexpr int kOfTheWhole = 1 << 20;
+// Before the text of a cause that is passed on through the parts: it is in terms of the whole group already.
+constexpr char kOfTheWhole = '\x02';
+
+bool is_of_the_whole(const Error& error) { return error.what()[0] == kOfTheWhole; }
+std::string plain(const Error& error) { return error.what() + 1; }
 
 }  // namespace
 
-std::vector<Part*> Group::parts() {
-  std::vector<Part*> all;
-  for (Part* part : {&inside, &between, &everybody}) {
+std::string legend(const Part& part, const std::string& whole) {
+  std::string ranks;
+  for (std::size_t i = 0; i < part.ranks.size(); ++i) {
+    ranks += fmt::format("{}{} is rank {}", i == 0 ? "" : ", ", i, part.ranks[i]);
+  }
+  return fmt::format("of group \"{}\" (rank {} of \"{}\")", part.name, ranks, whole);
+}
+
+std::vector<const Part*> Group::parts() const {
+  std::vector<const Part*> all;
+  for (const Part* part : {&inside, &between, &everybody}) {
     if (part->backend) all.push_back(part);
   }
   return all;
@@ -30,26 +41,30 @@ std::byte* Group::scratch(int area, std::size_t bytes) {
   return static_cast<std::byte*>(wanted.memory.get());
 }
 
-void Group::translated(const Part& part, const std::string& what, const std::function<void()>& action) {
-  const auto legend = [&] {
-    std::string ranks;
-    for (std::size_t i = 0; i < part.ranks.size(); ++i) {
-      ranks += fmt::format("{}{} is rank {}", i == 0 ? "" : ", ", i, part.ranks[i]);
-    }
-    return fmt::format("  of group \"{}\" (rank {} of \"{}\")", part.name, ranks, options.name);
-  };
+void Group::translated(const Part& part, const std::string& what, const std::function<void()>& action) const {
   try {
     action();
   } catch (const PeerLost& error) {
-    if (error.rank() >= kOfTheWhole) throw PeerLost(error.rank() - kOfTheWhole, error.what());
+    if (is_of_the_whole(error)) throw PeerLost(error.rank(), plain(error));
     if (error.rank() < 0) throw;
     const int rank = part.ranks[static_cast<std::size_t>(error.rank())];
-    throw PeerLost(rank,
-                   fmt::format("{}: {} is lost\n{}\n{}", what, control.describe_peer(rank), error.what(), legend()));
+    throw PeerLost(rank, fmt::format("{}: {} is lost\n{}\n  {}", what, control.describe_peer(rank), error.what(),
+                                     legend(part, options.name)));
   } catch (const CollectiveMismatch& error) {
+    if (is_of_the_whole(error)) throw CollectiveMismatch(plain(error));
     if (&part == &everybody) throw;
-    throw CollectiveMismatch(fmt::format("{}\n{}", error.what(), legend()));
+    throw CollectiveMismatch(fmt::format("{}\n  {}", error.what(), legend(part, options.name)));
+  } catch (const Timeout& error) {
+    if (is_of_the_whole(error)) throw Timeout(plain(error));
+    throw Timeout(fmt::format("{}\n  {}", error.what(), legend(part, options.name)));
+  } catch (const Aborted& error) {
+    if (!is_of_the_whole(error)) throw;
+    throw Aborted(plain(error));
   }
+}
+
+void Group::throw_if_ended(const std::string& what) const {
+  for (const Part* part : parts()) translated(*part, what, [&] { part->backend->throw_if_ended(); });
 }
 
 std::string Group::last_algorithm() const {
@@ -64,8 +79,8 @@ void Group::note_algorithm(const std::string& stages) {
 
 void Group::publish_abort(const AbortCause& cause) {
   AbortCause passed_on = cause;
-  if (passed_on.rank >= 0) passed_on.rank += kOfTheWhole;
-  for (Part* part : parts()) part->backend->publish_abort(passed_on);
+  passed_on.text.insert(0, 1, kOfTheWhole);
+  for (const Part* part : parts()) part->backend->publish_abort(passed_on);
   control.publish_abort(cause);
 }
 

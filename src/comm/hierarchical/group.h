@@ -31,16 +31,23 @@ struct Part {
   std::atomic<int> messages = 0;  // under way
 };
 
+// "of group "world.machine1" (rank 0 is rank 2, 1 is rank 3 of "world")".
+std::string legend(const Part& part, const std::string& whole);
+
 struct Group {
   Group(const GroupOptions& group_options, Layout group_layout)
-      : options(group_options), layout(std::move(group_layout)), control(group_options) {}
+      : options(group_options),
+        layout(std::move(group_layout)),
+        control(group_options, control::Deaths::kBeforeTheCall) {}
 
   Part& part(Level level) { return level == Level::kInside ? inside : level == Level::kBetween ? between : everybody; }
-  std::vector<Part*> parts();
+  std::vector<const Part*> parts() const;
   // An area is kept for later calls: one call of the group runs at a time.
   std::byte* scratch(int area, std::size_t bytes);
   // Runs `action` on a part; what it throws is thrown in terms of the whole group. `what`: the call.
-  void translated(const Part& part, const std::string& what, const std::function<void()>& action);
+  void translated(const Part& part, const std::string& what, const std::function<void()>& action) const;
+  // Throws what another rank ended the group with, as far as any part knows.
+  void throw_if_ended(const std::string& what) const;
   void publish_abort(const AbortCause& cause);
 
   const GroupOptions options;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/backends.h"
+#include "comm/forming.h"
 #include "comm/hierarchical/group.h"
 #include "comm/hierarchical/machines.h"
 #include "comm/hierarchical/operation.h"
@@ -16,6 +17,7 @@ namespace reigen::comm::hierarchical {
 namespace {
 
 // How long a level sleeps while another may ring.
+constexpr auto kJoinSlice = std::chrono::seconds(1);
 constexpr auto kGlance = std::chrono::microseconds(200);
 
 GroupOptions options_of(const GroupOptions& whole, const std::string& name, const std::vector<int>& ranks) {
@@ -32,17 +34,30 @@ class HierarchicalBackend : public Backend {
   using Make = std::function<std::unique_ptr<Backend>(const GroupOptions&)>;
   HierarchicalBackend(const GroupOptions& options, const Layout& layout, const Make& inside, const Make& everybody)
       : group_(options, layout) {
-    fill(group_.inside, fmt::format("machine{}", layout.machine), layout.neighbours(), inside);
-    std::vector<int> all(layout.order.size());
-    for (std::size_t q = 0; q < all.size(); ++q) all[q] = static_cast<int>(q);
-    fill(group_.everybody, "network", all, everybody);
-    if (layout.place < layout.carriers) {
-      std::vector<int> alike;
-      for (const auto& members : layout.machines) alike.push_back(members[static_cast<std::size_t>(layout.place)]);
-      fill(group_.between, fmt::format("place{}", layout.place), alike,
-           [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, alike); });
+    // A rank that waits in one level learns here what went wrong in another.
+    Forming forming(group_.options, "/levels", kJoinSlice);
+    try {
+      GroupOptions watched = group_.options;
+      watched.while_forming = [&] {
+        told_ = true;  // what is thrown here is in the numbers of the whole group
+        forming.check({});
+        told_ = false;
+      };
+      fill(group_.inside, watched, fmt::format("machine{}", layout.machine), layout.neighbours(), inside);
+      std::vector<int> all(layout.order.size());
+      for (std::size_t q = 0; q < all.size(); ++q) all[q] = static_cast<int>(q);
+      fill(group_.everybody, watched, "network", all, everybody);
+      if (layout.place < layout.carriers) {
+        std::vector<int> alike;
+        for (const auto& members : layout.machines) alike.push_back(members[static_cast<std::size_t>(layout.place)]);
+        fill(group_.between, watched, fmt::format("place{}", layout.place), alike,
+             [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, alike); });
+      }
+      group_.control.join("", watched.while_forming);
+      forming.complete();
+    } catch (const Error& error) {
+      forming.end_for_all(error);
     }
-    group_.control.join("");  // after the levels: those of a parent look after ranks that do not come
     group_.control.start();
   }
 
@@ -60,28 +75,28 @@ class HierarchicalBackend : public Backend {
   }
   bool may_spin() const override { return group_.everybody.backend->may_spin(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
-    Part* first = group_.current;
+    const Part* first = group_.current;
     bool several = false;
-    for (Part* part : group_.parts()) {
+    for (const Part* part : group_.parts()) {
       if (part == first || part->messages.load() == 0) continue;
       several = first != nullptr;
       if (first == nullptr) first = part;
     }
-    Part& part = first == nullptr ? group_.inside : *first;
+    const Part& part = first == nullptr ? group_.inside : *first;
     part.backend->sleep(ready, several ? std::min<std::chrono::nanoseconds>(limit, kGlance) : limit);
   }
   void wake() override {
-    for (Part* part : group_.parts()) part->backend->wake();
+    for (const Part* part : group_.parts()) part->backend->wake();
   }
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
     static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
   void heartbeat() override {
-    for (Part* part : group_.parts()) part->backend->heartbeat();
+    for (const Part* part : group_.parts()) part->backend->heartbeat();
   }
   void leave() override {
     group_.control.leave();
-    for (Part* part : group_.parts()) part->backend->leave();
+    for (const Part* part : group_.parts()) part->backend->leave();
   }
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.inside.backend->allocate(bytes); }
@@ -89,15 +104,23 @@ class HierarchicalBackend : public Backend {
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override;
 
  private:
-  void fill(Part& part, const std::string& name, const std::vector<int>& ranks, const Make& make) {
-    const GroupOptions options = options_of(group_.options, name, ranks);
+  void fill(Part& part, const GroupOptions& whole, const std::string& name, const std::vector<int>& ranks,
+            const Make& make) {
+    const GroupOptions options = options_of(whole, name, ranks);
     part.name = options.name;
     part.ranks = ranks;
-    part.backend = make(options);
+    try {
+      part.backend = make(options);
+    } catch (const PeerLost& error) {
+      if (told_ || error.rank() < 0) throw;
+      throw PeerLost(ranks[static_cast<std::size_t>(error.rank())],
+                     fmt::format("{}\n  {}", error.what(), legend(part, group_.options.name)));
+    }
   }
 
   const std::string name_ = "hierarchical";
   Group group_;
+  bool told_ = false;  // while it forms: another rank has said why it ends
 };
 
 // The machines of the members are known: nobody has to try again. Where all are on one machine, or no two, there is
@@ -113,17 +136,11 @@ std::unique_ptr<Backend> HierarchicalBackend::make_child(const GroupOptions& opt
   const Layout layout(machines, options.rank);
   std::vector<int> places;  // of this machine's members
   for (const int i : layout.neighbours()) places.push_back(whole.place_of(members[static_cast<std::size_t>(i)]));
-  const auto child_of = [&](Part& part, const GroupOptions& part_options, const std::vector<int>& ranks) {
-    std::unique_ptr<Backend> child;
-    const std::string what = fmt::format("[split] joining group \"{}\"", options.name);
-    group_.translated(part, what, [&] { child = part.backend->make_child(part_options, ranks); });
-    return child;
-  };
-  if (layout.machine_count() == 1) return child_of(group_.inside, options, places);
-  if (machines.size() == members.size()) return child_of(group_.everybody, options, members);
+  if (layout.machine_count() == 1) return group_.inside.backend->make_child(options, places);
+  if (machines.size() == members.size()) return group_.everybody.backend->make_child(options, members);
   return std::make_unique<HierarchicalBackend>(
-      options, layout, [&](const GroupOptions& part) { return child_of(group_.inside, part, places); },
-      [&](const GroupOptions& part) { return child_of(group_.everybody, part, members); });
+      options, layout, [&](const GroupOptions& part) { return group_.inside.backend->make_child(part, places); },
+      [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, members); });
 }
 
 std::unique_ptr<Backend> make(const GroupOptions& options, Machines machines) {

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <random>
 #include <sstream>
 
-#include "base/host_name.h"
 #include "base/log.h"
+#include "comm/forming.h"
+#include "comm/peer_process.h"
 #include "comm/rank_reports.h"
 #include "comm/shared_memory/segment.h"
 #include "reigen/base/error.h"
@@ -21,6 +23,7 @@ namespace {
 using shared_memory::Segment;
 using shared_memory::SegmentAddress;
 
+constexpr auto kJoinSlice = std::chrono::seconds(1);  // so often those that wait look who is missing
 constexpr std::size_t kProbeBytes = 4096;
 constexpr std::uint32_t kVersion = 1;  // of what ranks tell each other here
 
@@ -29,15 +32,15 @@ constexpr std::uint32_t kVersion = 1;  // of what ranks tell each other here
 struct Probe {
   SegmentAddress address;
   std::uint64_t word = 0;
-  int ranks = 0;  // of the group, as it was told
-  std::string host;
+  int ranks = 0;      // of the group, as it was told
+  std::string place;  // of its process
   std::string machine_id;
 };
 
 std::string encode(const Probe& probe) {
   const SegmentAddress& at = probe.address;
-  return fmt::format("{} {} {} {} {} {} {} {}\n{}", kVersion, probe.ranks, at.pid, at.fd, at.inode, at.size, probe.word,
-                     probe.host, probe.machine_id);
+  return fmt::format("{} {} {} {} {} {} {}\n{}\n{}", kVersion, probe.ranks, at.pid, at.fd, at.inode, at.size,
+                     probe.word, probe.place, probe.machine_id);
 }
 
 Probe decode(const std::string& text, int rank, const GroupOptions& options) {
@@ -47,8 +50,9 @@ Probe decode(const std::string& text, int rank, const GroupOptions& options) {
   in >> version >> probe.ranks;
   check_same_version("groups", rank, version, kVersion);
   check_same_size(options, rank, probe.ranks);
-  in >> probe.address.pid >> probe.address.fd >> probe.address.inode >> probe.address.size >> probe.word >> probe.host;
+  in >> probe.address.pid >> probe.address.fd >> probe.address.inode >> probe.address.size >> probe.word;
   in.get();
+  std::getline(in, probe.place);
   std::getline(in, probe.machine_id, '\0');
   return probe;
 }
@@ -70,47 +74,31 @@ std::uint64_t random_word() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
-class Meeting {
- public:
-  explicit Meeting(const GroupOptions& options)
-      : options_(options),
-        store_(store::make_prefix_store(options.store, "group/" + options.name + "/machines")),
-        deadline_(Deadline::after(options.join_timeout)) {
-    if (store_->add(fmt::format("joined/{}", options.rank), 1) != 1) throw InvalidArgument(joined_twice(options));
-  }
-
-  // What every rank says to `what`; `read` gets it as it comes.
-  void exchange(const std::string& what, const std::string& own,
-                const std::function<void(int rank, const std::string& text)>& read) {
-    const auto key = [&](int rank) { return fmt::format("{}/{}", what, rank); };
-    store_->set(key(options_.rank), own);
-    for (int q = 0; q < options_.size; ++q) {
-      try {
-        read(q, q == options_.rank ? own : store_->get(key(q), deadline_));
-      } catch (const Timeout&) {
-        std::vector<int> missing;
-        for (int other = 0; other < options_.size; ++other) {
-          if (!store_->try_get(key(other))) missing.push_back(other);
-        }
-        throw Timeout(incomplete_group(options_, missing));
-      }
+// What every rank says to `what`; `read` gets it as it comes.
+void exchange(Forming& forming, const GroupOptions& options, const std::string& what, const std::string& own,
+              const std::function<void(int rank, const std::string& text)>& read) {
+  const auto key = [&](int rank) { return fmt::format("{}/{}", what, rank); };
+  forming.store().set(key(options.rank), own);
+  for (int q = 0; q < options.size; ++q) {
+    const std::string text = forming.wait_for(key(q), what);
+    try {
+      read(q, text);
+    } catch (const Error& error) {
+      forming.end_for_all(error);
     }
   }
+}
 
- private:
-  const GroupOptions& options_;
-  std::shared_ptr<store::Store> store_;
-  Deadline deadline_;
-};
+std::string host_of(const Probe& probe) { return probe.place.substr(0, probe.place.find(' ')); }
 
 void warn_of_strangers(const std::vector<Probe>& probes, const std::vector<bool>& reached, int rank) {
   const Probe& own = probes[static_cast<std::size_t>(rank)];
   for (std::size_t q = 0; q < probes.size(); ++q) {
-    if (reached[q] || probes[q].host != own.host || probes[q].machine_id != own.machine_id) continue;
+    if (reached[q] || host_of(probes[q]) != host_of(own) || probes[q].machine_id != own.machine_id) continue;
     base::log_warning(
         "rank {} cannot open the memory of rank {} (pid {}), though both run on {}: they talk over the network. Run "
         "both as one user and in one container",
-        rank, q, probes[q].address.pid, own.host);
+        rank, q, probes[q].address.pid, host_of(own));
     return;
   }
 }
@@ -139,13 +127,25 @@ Machines group_by_reach(const std::vector<std::vector<bool>>& reaches) {
 Machines find_machines(const GroupOptions& options) {
   const auto p = static_cast<std::size_t>(options.size);
   const auto segment = Segment::create(kProbeBytes);
-  const Probe own{segment->address(), random_word(), options.size, base::host_name(), options.machine_id};
+  const Probe own{segment->address(), random_word(), options.size, place_of_this_process(), options.machine_id};
   std::memcpy(segment->data(), &own.word, sizeof(own.word));
 
-  Meeting meeting(options);
   std::vector<Probe> probes;
-  meeting.exchange("probe", encode(own),
-                   [&](int q, const std::string& text) { probes.push_back(decode(text, q, options)); });
+  std::vector<PeerProcess> processes;
+  Forming forming(options, "/machines", kJoinSlice, [&](const std::vector<int>& missing) {
+    for (const int q : missing) {
+      const auto at = static_cast<std::size_t>(q);
+      if (at < processes.size() && has_died(processes[at])) {
+        throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming",
+                                      describe_rank(q, processes[at].host, processes[at].pid), options.name));
+      }
+    }
+  });
+  forming.enter();
+  exchange(forming, options, "probe", encode(own), [&](int q, const std::string& text) {
+    probes.push_back(decode(text, q, options));
+    processes.push_back(process_at(probes.back().place));
+  });
   std::vector<bool> reached(p);
   std::string said;
   for (std::size_t q = 0; q < p; ++q) {
@@ -155,7 +155,7 @@ Machines find_machines(const GroupOptions& options) {
   warn_of_strangers(probes, reached, options.rank);
   // Nobody closes its probe before all have tried: each says so only afterwards.
   std::vector<std::vector<bool>> reaches;
-  meeting.exchange("reaches", said, [&](int, const std::string& line) {
+  exchange(forming, options, "reaches", said, [&](int, const std::string& line) {
     std::vector<bool>& row = reaches.emplace_back();
     for (std::size_t q = 0; q < p; ++q) row.push_back(q < line.size() && line[q] == '1');
   });

@@ -11,6 +11,7 @@ namespace reigen::comm::hierarchical {
 namespace {
 
 constexpr int kTagShown = 38;  // behind the hash of the call
+constexpr auto kNamedWithin = std::chrono::seconds(2);
 constexpr auto kMoment = std::chrono::milliseconds(1);
 
 Part& part_of(Group& group, int other) {
@@ -32,7 +33,7 @@ std::string Collective::describe() const {
 
 bool Collective::try_post() {
   if (group_.completed != sequence_) return false;
-  for (Part* part : group_.parts()) group_.translated(*part, describe(), [&] { part->backend->throw_if_ended(); });
+  group_.throw_if_ended(describe());
   const auto hash = static_cast<std::uint32_t>(control::hash_of(control::record_of(call_, sequence_)));
   const std::string tag = fmt::format("{:08x} {:.{}}", hash, call_.tag, kTagShown);
   stages_ =
@@ -65,7 +66,7 @@ Step Collective::advance() {
     group_.note_algorithm(taken_);
     return Step::kDone;
   }
-  if (differs_) return Step::kBlocked;
+  if (differs_since_) return Step::kBlocked;
   Stage& stage = stages_[stage_];
   Step step = Step::kDone;
   if (stage.level == Level::kHere) {
@@ -73,10 +74,9 @@ Step Collective::advance() {
   } else {
     try {
       group_.translated(group_.part(stage.level), describe(), [&] { step = advance_stage(); });
-    } catch (const CollectiveMismatch&) {
+    } catch (const CollectiveMismatch& error) {
       if (stage.level == Level::kEverybody) throw;
-      differs_ = true;
-      group_.control.look_for_mismatch();  // the next look after the peers throws it, naming the calls
+      note_difference(error);
       return Step::kBlocked;
     }
   }
@@ -90,14 +90,29 @@ Step Collective::advance() {
   return Step::kMoved;
 }
 
+// The next look after the peers throws it, naming the calls.
+void Collective::note_difference(const CollectiveMismatch& error) const {
+  if (differs_since_) return;
+  differs_since_ = Deadline::Clock::now();
+  difference_ = error.what();
+  group_.control.look_for_mismatch();
+}
+
 // Reports and patience are the control channel's, which sees all ranks.
 void Collective::check_peers(std::chrono::nanoseconds waited) const {
+  // The calls are the same as far as users see: the part itself must say what differs.
+  if (differs_since_ && Deadline::Clock::now() - *differs_since_ > kNamedWithin) throw CollectiveMismatch(difference_);
   group_.control.check(call_, sequence_, waited);
-  if (!running_ || differs_) return;
+  if (!running_ || differs_since_) return;
   const auto patience = std::min(group_.options.report_after, group_.options.timeout);
   const auto told = std::min<std::chrono::nanoseconds>(waited, std::max(patience - kMoment, kMoment));
   const Part& part = *group_.current;
-  group_.translated(part, describe(), [&] { part.backend->check_peers(*running_, told); });
+  try {
+    group_.translated(part, describe(), [&] { part.backend->check_peers(*running_, told); });
+  } catch (const CollectiveMismatch& error) {
+    if (&part == &group_.everybody) throw;
+    note_difference(error);
+  }
 }
 
 Message::Message(Group& group, const Call& call) : group_(group), call_(call), part_(part_of(group, call.root)) {
@@ -120,7 +135,9 @@ Step Message::advance() {
   return step;
 }
 
+// Who ends the group may be none of the part's ranks.
 void Message::check_peers(std::chrono::nanoseconds waited) const {
+  group_.throw_if_ended(describe());
   group_.translated(part_, describe(), [&] { part_.backend->check_peers(*operation_, waited); });
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ class Collective : public CheckedOperation {
   void begin_stage();
   Step advance_stage();
   std::string describe() const;
+  void note_difference(const CollectiveMismatch& error) const;
 
   Group& group_;
   const Call call_;
@@ -33,7 +35,10 @@ class Collective : public CheckedOperation {
   std::unique_ptr<Operation> running_;  // of the stage
   std::string taken_;                   // algorithms of the stages so far
   bool posted_ = false;                 // ... is visible to the other ranks
-  bool differs_ = false;                // the ranks made different calls; the control channel is about to say which
+  // The ranks made different calls: since when this rank knows, and what the part said. The control channel is about to
+  // say which.
+  mutable std::optional<Deadline::Clock::time_point> differs_since_;
+  mutable std::string difference_;
 };
 
 class Message : public CheckedOperation {

@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/host_name.h"
 #include "base/log.h"
-#include "base/process_state.h"
+#include "comm/forming.h"
 #include "comm/rank_reports.h"
 #include "comm/tuning/tuned.h"
 
@@ -125,30 +125,6 @@ void Group::open_peer(int rank, const Announced& announced) {
   peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
 }
 
-// Waits for `key`, for which ranks that have not set sign/RANK keep the others waiting.
-std::string Group::wait_to_join(store::Store& store, const std::string& key, const char* sign, const Deadline& deadline,
-                                const Parent& parent) {
-  const milliseconds slice = parent.group != nullptr ? kSplitSlice : kJoinSlice;
-  for (;;) {
-    try {
-      return store.get(key, Deadline::after(deadline.remaining(slice)));
-    } catch (const Timeout&) {
-      std::vector<int> missing;
-      for (int q = 0; q < size(); ++q) {
-        if (!store.try_get(fmt::format("{}/{}", sign, q))) missing.push_back(q);
-      }
-      for (const int q : missing) {
-        if (has_died(q))
-          throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming", who(q), options_.name));
-      }
-      if (parent.group != nullptr) check_coming(parent, missing);
-      if (std::chrono::steady_clock::now() - joining_since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
-      if (!deadline.expired()) continue;
-      throw Timeout(incomplete_group(options_, missing));
-    }
-  }
-}
-
 void Group::check_coming(const Parent& parent, const std::vector<int>& missing) {
   parent.group->throw_if_aborted();
   const std::string what = fmt::format("[split] group \"{}\"", options_.name);
@@ -169,46 +145,26 @@ void Group::check_coming(const Parent& parent, const std::vector<int>& missing) 
   }
 }
 
-// A launcher of ours tells the numbers of its processes.
-void Group::check_not_stopped(const std::vector<int>& missing) const {
-  for (const int q : missing) {
-    const auto text = options_.store->try_get(fmt::format("process/{}", q));
-    const pid_t pid = text ? static_cast<pid_t>(std::stol(*text)) : 0;
-    if (pid == 0 || base::find_stopped(pid) == 0) continue;
-    throw PeerLost(q, to_string(Report{.what = fmt::format("rank {} (host {}, pid {}) is stopped (SIGSTOP) "
-                                                           "and has not joined group \"{}\"",
-                                                           q, base::host_name(), pid, options_.name),
-                                       .got = fmt::format("no word of it for {} s",
-                                                          duration_cast<seconds>(options_.heartbeat_timeout).count()),
-                                       .expected = fmt::format("{} ranks", size()),
-                                       .fix = fmt::format("kill -CONT {} before the others lose patience", pid)}));
-  }
-}
-
 void Group::join(const Parent& parent) {
-  const auto store = store::make_prefix_store(options_.store, "group/" + options_.name);
-  const Deadline deadline = Deadline::after(options_.join_timeout);
-  if (store->add(fmt::format("joined/{}", rank()), 1) != 1) {
-    throw InvalidArgument(joined_twice(options_));
-  }
-  store->set(fmt::format("rank/{}", rank()), announcement());
-  std::string failure;
+  Forming forming(options_, "", parent.group != nullptr ? kSplitSlice : kJoinSlice,
+                  [&](const std::vector<int>& missing) {
+                    for (const int q : missing) {
+                      if (has_died(q))
+                        throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming", who(q), options_.name));
+                    }
+                    if (parent.group != nullptr) in_numbers_of(parent.members, [&] { check_coming(parent, missing); });
+                  });
+  forming.enter();
+  forming.store().set(fmt::format("rank/{}", rank()), announcement());
   for (int q = 0; q < size(); ++q) {
-    // Who is of another build or job does not come to the end of this: no use in waiting for it there.
-    const auto announced =
-        read_announcement(q, wait_to_join(*store, fmt::format("rank/{}", q), "rank", deadline, parent));
+    const std::string text = forming.wait_for(fmt::format("rank/{}", q), "rank");
     try {
-      open_peer(q, announced);
+      open_peer(q, read_announcement(q, text));
     } catch (const Error& error) {
-      if (failure.empty()) failure = error.what();
+      forming.end_for_all(error);
     }
   }
-  // All go on, or nobody does.
-  if (!failure.empty()) store->compare_and_set("failure", std::nullopt, failure);
-  store->set(fmt::format("opened/{}", rank()), "");
-  if (store->add("opened", 1) == size()) store->set("complete", store->try_get("failure").value_or(""));
-  const std::string verdict = wait_to_join(*store, "complete", "opened", deadline, parent);
-  if (!verdict.empty()) throw BackendError(verdict);
+  forming.complete();
 }
 
 std::byte* Group::resolve(int rank, const Location& location) {

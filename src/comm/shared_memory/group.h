@@ -88,11 +88,8 @@ class Group {
   };
 
   void join(const Parent& parent);
-  std::string wait_to_join(store::Store& store, const std::string& key, const char* sign, const Deadline& deadline,
-                           const Parent& parent);
   // Throws when the group that this one is a part of has failed, or one of these ranks of this one has died or stopped.
   void check_coming(const Parent& parent, const std::vector<int>& missing);
-  void check_not_stopped(const std::vector<int>& missing) const;
   // What a rank tells the others to find its memory.
   struct Announced {
     std::string host;

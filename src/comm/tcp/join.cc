@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <memory>
 #include <random>
 #include <sstream>
 
@@ -13,7 +12,7 @@
 #include "base/environment.h"
 #include "base/host_name.h"
 #include "base/log.h"
-#include "base/process_state.h"
+#include "comm/forming.h"
 #include "comm/rank_reports.h"
 #include "comm/tcp/acceptor.h"
 #include "comm/tcp/header.h"
@@ -65,35 +64,10 @@ Announcement parse(int rank, const std::string& text) {
   Announcement a;
   std::istringstream in(text);
   in >> a.version >> a.host >> a.pid >> a.machine >> a.secret >> a.answer >> a.port >> a.connections >> a.size;
-  if (!in || a.version != kProtocolVersion) {
-    throw BackendError(Report{.what = fmt::format("rank {} runs another version of the TCP protocol", rank),
-                              .got = fmt::format("version {}", a.version),
-                              .expected = fmt::format("version {}", kProtocolVersion),
-                              .fix = "start all ranks from one build"},
-                       ExitCode::kJobMismatch);
-  }
+  check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);
   InterfaceAddress address;
   while (in >> address.host >> address.loopback) a.addresses.push_back(address);
   return a;
-}
-
-// An exit code, the rank that is lost, a text.
-std::string verdict_of(const Error& error) {
-  const auto* lost = dynamic_cast<const PeerLost*>(&error);
-  return fmt::format("{} {} {}", static_cast<int>(error.exit_code()), lost != nullptr ? lost->rank() : -1,
-                     error.what());
-}
-
-[[noreturn]] void throw_verdict(const std::string& verdict) {
-  std::istringstream in(verdict);
-  int number = 0;
-  int rank = 0;
-  in >> number >> rank;
-  const auto code = static_cast<ExitCode>(number);
-  const std::string text = verdict.substr(static_cast<std::size_t>(in.tellg()) + 1);
-  if (code == ExitCode::kPeerLost) throw PeerLost(rank, text);
-  if (code == ExitCode::kConfiguration) throw InvalidArgument(text);
-  throw BackendError(text, code);
 }
 
 class Join {
@@ -102,17 +76,12 @@ class Join {
       : options_(options),
         check_coming_(check_coming),
         connections_(options.connections + 2),
-        store_(store::make_prefix_store(options.store, "group/" + options.name)),
-        deadline_(Deadline::after(options.join_timeout)) {}
+        forming_(options, "", kJoinSlice, check_coming) {}
 
   std::vector<Neighbour> run();
 
  private:
-  std::string wait_for(const std::string& key, const char* sign);
-  [[noreturn]] void end_for_all(const Error& error);
-  void throw_if_failed() const;
   void check_fits(int rank, const Announcement& other) const;
-  void check_not_stopped(const std::vector<int>& missing) const;
   void call(int rank, const Announcement& own, const Announcement& other, Neighbour& neighbour);
   std::vector<net::Socket> try_address(const net::Address& address, bool local, const Announcement& other,
                                        Refusal& refusal);
@@ -123,71 +92,14 @@ class Join {
   const GroupOptions& options_;
   const CheckComing& check_coming_;
   const int connections_;  // to each other rank: control, messages, data
-  std::shared_ptr<store::Store> store_;
-  const Deadline deadline_;
-  const Deadline::Clock::time_point since_ = Deadline::Clock::now();
+  Forming forming_;
 };
 
-// Waits for `key`, for which ranks that have not set sign/RANK keep the others waiting.
-std::string Join::wait_for(const std::string& key, const char* sign) {
-  for (;;) {
-    try {
-      return store_->get(key, Deadline::after(deadline_.remaining(kJoinSlice)));
-    } catch (const Timeout&) {
-      std::vector<int> missing;
-      for (int q = 0; q < options_.size; ++q) {
-        if (!store_->try_get(fmt::format("{}/{}", sign, q))) missing.push_back(q);
-      }
-      throw_if_failed();
-      if (missing.empty()) {
-        // Who came last died before it could say so; the first call will tell.
-        if (key == "complete") store_->compare_and_set(key, std::nullopt, "");
-        continue;
-      }
-      if (check_coming_) check_coming_(missing);
-      if (Deadline::Clock::now() - since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
-      if (!deadline_.expired()) continue;
-      throw Timeout(incomplete_group(options_, missing));
-    }
-  }
-}
-
-// All go on, or nobody does: the first verdict stands, and a failure waits for nobody.
-void Join::end_for_all(const Error& error) {
-  throw_verdict(store_->compare_and_set("complete", std::nullopt, verdict_of(error)));
-}
-
-void Join::throw_if_failed() const {
-  if (const auto verdict = store_->try_get("complete"); verdict && !verdict->empty()) throw_verdict(*verdict);
-}
-
 void Join::check_fits(int rank, const Announcement& other) const {
-  if (other.size != options_.size) {
-    throw InvalidArgument(Report{
-        .what = fmt::format("ranks {} and {} differ in the size of group \"{}\"", options_.rank, rank, options_.name),
-        .got = fmt::format("{} ranks, says rank {}", other.size, rank),
-        .expected = fmt::format("{} ranks, says rank {}", options_.size, options_.rank),
-        .fix = "start every rank of a job with the same number of ranks (WORLD_SIZE)"});
-  }
+  check_same_size(options_, rank, other.size);
   REIGEN_CHECK(other.connections == options_.connections,
                "ranks {} and {} of group \"{}\" want different numbers of connections\n  got: {}   expected: {}",
                options_.rank, rank, options_.name, other.connections, options_.connections);
-}
-
-// A launcher of ours tells the numbers of its processes; those of other machines are not found here.
-void Join::check_not_stopped(const std::vector<int>& missing) const {
-  for (const int q : missing) {
-    const auto text = options_.store->try_get(fmt::format("process/{}", q));
-    const pid_t pid = text ? static_cast<pid_t>(std::stol(*text)) : 0;
-    if (pid == 0 || base::find_stopped(pid) == 0) continue;
-    throw PeerLost(q, to_string(Report{.what = fmt::format("rank {} (host {}, pid {}) is stopped (SIGSTOP) "
-                                                           "and has not joined group \"{}\"",
-                                                           q, base::host_name(), pid, options_.name),
-                                       .got = fmt::format("no word of it for {} s",
-                                                          duration_cast<seconds>(options_.heartbeat_timeout).count()),
-                                       .expected = fmt::format("{} ranks", options_.size),
-                                       .fix = fmt::format("kill -CONT {} before the others lose patience", pid)}));
-  }
 }
 
 // All connections through one address; none, and why, when it is not the right process that answers.
@@ -195,7 +107,7 @@ std::vector<net::Socket> Join::try_address(const net::Address& address, bool loc
                                            Refusal& refusal) {
   std::vector<net::Socket> sockets;
   for (int i = 0; i < connections_; ++i) {
-    const Deadline deadline = Deadline::after(deadline_.remaining(kConnectTime));
+    const Deadline deadline = Deadline::after(forming_.deadline().remaining(kConnectTime));
     net::ConnectAttempt attempt = net::try_connect(address, deadline, local ? kLocalCongestion : "");
     if (!attempt.socket) {
       refusal.why = base::errno_text(attempt.error);
@@ -264,12 +176,10 @@ void Join::throw_unreachable(int rank, const Announcement& own, const Announceme
 }
 
 void Join::wait_for_callers(Acceptor& acceptor) {
-  while (!acceptor.wait(Deadline::after(deadline_.remaining(kJoinSlice)))) {
-    throw_if_failed();
+  while (!acceptor.wait(Deadline::after(forming_.deadline().remaining(kJoinSlice)))) {
     const std::vector<int> missing = acceptor.missing();
-    if (check_coming_) check_coming_(missing);
-    if (Deadline::Clock::now() - since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
-    if (!deadline_.expired()) continue;
+    forming_.check(missing);
+    if (!forming_.deadline().expired()) continue;
     throw Timeout(
         Report{.what = fmt::format("rank {} of {}: group \"{}\" is not connected after {} s", options_.rank,
                                    options_.size, options_.name, duration_cast<seconds>(options_.join_timeout).count()),
@@ -288,15 +198,13 @@ std::vector<Neighbour> Join::run() {
                    .connections = options_.connections,
                    .size = options_.size,
                    .addresses = interface_addresses(base::environment::tcp_interface())};
-  if (store_->add(fmt::format("joined/{}", options_.rank), 1) != 1) {
-    throw InvalidArgument(joined_twice(options_));
-  }
+  forming_.enter();
   Acceptor acceptor(own.secret, own.answer, options_.rank + 1, options_.size, connections_);
   own.port = acceptor.port();
-  store_->set(fmt::format("rank/{}", options_.rank), to_text(own));
+  forming_.store().set(fmt::format("rank/{}", options_.rank), to_text(own));
   std::vector<Neighbour> neighbours(static_cast<std::size_t>(options_.size));
   for (int q = 0; q < options_.size; ++q) {
-    const std::string text = wait_for(fmt::format("rank/{}", q), "rank");
+    const std::string text = forming_.wait_for(fmt::format("rank/{}", q), "rank");
     Neighbour& neighbour = neighbours[static_cast<std::size_t>(q)];
     try {
       const Announcement other = parse(q, text);
@@ -306,14 +214,11 @@ std::vector<Neighbour> Join::run() {
       neighbour.here = other.machine == own.machine;
       if (q < options_.rank) call(q, own, other, neighbour);
     } catch (const Error& error) {
-      end_for_all(error);
+      forming_.end_for_all(error);
     }
   }
   wait_for_callers(acceptor);
-  store_->set(fmt::format("opened/{}", options_.rank), "");
-  if (store_->add("opened", 1) == options_.size) store_->compare_and_set("complete", std::nullopt, "");
-  const std::string verdict = wait_for("complete", "opened");
-  if (!verdict.empty()) throw_verdict(verdict);
+  forming_.complete();
   for (int q = options_.rank + 1; q < options_.size; ++q) {
     neighbours[static_cast<std::size_t>(q)].sockets = acceptor.take(q);
   }

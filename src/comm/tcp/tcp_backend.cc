@@ -1,6 +1,7 @@
 #include "comm/tcp/tcp_backend.h"
 
 #include "comm/block_table.h"
+#include "comm/forming.h"
 #include "comm/self/self_backend.h"
 #include "comm/tcp/collective.h"
 #include "comm/tcp/group.h"
@@ -44,7 +45,7 @@ class TcpBackend : public Backend {
     return std::make_unique<TcpBackend>(options, blocks_, [&, since](const std::vector<int>& missing) {
       std::vector<int> here;
       for (const int q : missing) here.push_back(members[static_cast<std::size_t>(q)]);
-      group_.check_coming(here, options.name, since);
+      in_numbers_of(members, [&] { group_.check_coming(here, options.name, since); });
     });
   }
 

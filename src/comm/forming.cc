@@ -1,0 +1,118 @@
+#include "comm/forming.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "base/host_name.h"
+#include "base/process_state.h"
+#include "comm/rank_reports.h"
+
+namespace reigen::comm {
+
+namespace {
+
+// An exit code, the rank that is lost, a text.
+std::string verdict_of(const Error& error) {
+  const auto* lost = dynamic_cast<const PeerLost*>(&error);
+  return fmt::format("{} {} {}", static_cast<int>(error.exit_code()), lost != nullptr ? lost->rank() : -1,
+                     error.what());
+}
+
+[[noreturn]] void throw_verdict(const std::string& verdict) {
+  std::istringstream in(verdict);
+  int number = 0;
+  int rank = 0;
+  in >> number >> rank;
+  const auto code = static_cast<ExitCode>(number);
+  const std::string text = verdict.substr(static_cast<std::size_t>(in.tellg()) + 1);
+  if (code == ExitCode::kPeerLost && rank >= 0) throw PeerLost(rank, text);
+  if (code == ExitCode::kPeerLost) throw Timeout(text);
+  if (code == ExitCode::kConfiguration) throw InvalidArgument(text);
+  throw BackendError(text, code);
+}
+
+}  // namespace
+
+Forming::Forming(const GroupOptions& options, const std::string& part, std::chrono::milliseconds slice, Look look)
+    : options_(options),
+      slice_(slice),
+      look_(std::move(look)),
+      store_(store::make_prefix_store(options.store, "group/" + options.name + part)),
+      deadline_(Deadline::after(options.join_timeout)) {}
+
+void Forming::enter() {
+  if (store_->add(fmt::format("joined/{}", options_.rank), 1) != 1) throw InvalidArgument(joined_twice(options_));
+}
+
+std::string Forming::wait_for(const std::string& key, const std::string& sign) {
+  for (;;) {
+    try {
+      return store_->get(key, Deadline::after(deadline_.remaining(slice_)));
+    } catch (const Timeout&) {
+      std::vector<int> missing;
+      for (int q = 0; q < options_.size; ++q) {
+        if (!store_->try_get(fmt::format("{}/{}", sign, q))) missing.push_back(q);
+      }
+      check(missing);
+      if (missing.empty()) {
+        // Who came last died before it could say that all are there; the first call will tell.
+        if (key == "complete") store_->compare_and_set(key, std::nullopt, "");
+      } else if (deadline_.expired()) {
+        throw Timeout(incomplete_group(options_, missing));
+      }
+    }
+  }
+}
+
+void Forming::check(const std::vector<int>& missing) {
+  throw_if_ended();
+  if (look_) look_(missing);
+  if (options_.while_forming) options_.while_forming();
+  if (Deadline::Clock::now() - since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
+}
+
+// A launcher of ours tells the numbers of its processes; those of other machines are not found here.
+void Forming::check_not_stopped(const std::vector<int>& missing) const {
+  for (const int q : missing) {
+    const auto text = options_.store->try_get(fmt::format("process/{}", q));
+    const pid_t pid = text ? static_cast<pid_t>(std::stol(*text)) : 0;
+    if (pid == 0 || base::find_stopped(pid) == 0) continue;
+    const auto quiet = std::chrono::duration_cast<std::chrono::seconds>(options_.heartbeat_timeout).count();
+    throw PeerLost(q, to_string(Report{.what = fmt::format("rank {} (host {}, pid {}) is stopped (SIGSTOP) and has not "
+                                                           "joined group \"{}\"",
+                                                           q, base::host_name(), pid, options_.name),
+                                       .got = fmt::format("no word of it for {} s", quiet),
+                                       .expected = fmt::format("{} ranks", options_.size),
+                                       .fix = fmt::format("kill -CONT {} before the others lose patience", pid)}));
+  }
+}
+
+void Forming::complete() {
+  store_->set(fmt::format("opened/{}", options_.rank), "");
+  if (store_->add("opened", 1) == options_.size) store_->compare_and_set("complete", std::nullopt, "");
+  const std::string verdict = wait_for("complete", "opened");
+  if (!verdict.empty()) throw_verdict(verdict);
+}
+
+void Forming::throw_if_ended() {
+  if (const auto verdict = store_->try_get("complete"); verdict && !verdict->empty()) throw_verdict(*verdict);
+}
+
+void Forming::end_for_all(const Error& error) {
+  const std::string verdict = store_->compare_and_set("complete", std::nullopt, verdict_of(error));
+  throw_verdict(verdict.empty() ? verdict_of(error) : verdict);  // empty: all were there before
+}
+
+void in_numbers_of(const std::vector<int>& ranks, const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const PeerLost& error) {
+    const auto found = std::find(ranks.begin(), ranks.end(), error.rank());
+    throw PeerLost(found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin()), error.what());
+  }
+}
+
+}  // namespace reigen::comm

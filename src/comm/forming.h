@@ -1,0 +1,55 @@
+// While a group forms: ranks wait for each other at the store, and when one cannot go on nobody does.
+// Thread rule: one thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reigen/base/deadline.h"
+#include "reigen/base/error.h"
+#include "reigen/comm/options.h"
+
+namespace reigen::comm {
+
+class Forming {
+ public:
+  // Throws what else ends the wait for these ranks.
+  using Look = std::function<void(const std::vector<int>& missing)>;
+  // `part`: of the group's place in the store; `slice`: so often those that wait look at who is missing.
+  Forming(const GroupOptions& options, const std::string& part, std::chrono::milliseconds slice, Look look = {});
+
+  store::Store& store() { return *store_; }
+  const Deadline& deadline() const { return deadline_; }
+
+  // Throws InvalidArgument when another rank has this number.
+  void enter();
+  // The value of `key`, for which ranks that have not set sign/RANK keep the others waiting. Throws Timeout naming
+  // these, PeerLost for one that is known to be stopped, or what another rank ended it with.
+  std::string wait_for(const std::string& key, const std::string& sign);
+  // What every wait looks at, for waits that are not for a key.
+  void check(const std::vector<int>& missing);
+  // This rank has what it needs: returns when all have.
+  void complete();
+  // The first error stands and is thrown here, and by all that wait.
+  [[noreturn]] void end_for_all(const Error& error);
+
+ private:
+  void throw_if_ended();
+  void check_not_stopped(const std::vector<int>& missing) const;
+
+  const GroupOptions& options_;
+  const std::chrono::milliseconds slice_;
+  const Look look_;
+  const std::shared_ptr<store::Store> store_;
+  const Deadline deadline_;
+  const Deadline::Clock::time_point since_ = Deadline::Clock::now();
+};
+
+// Runs `action`; a PeerLost of it has its rank's place in `ranks`, or -1 where it is not among them: what a group says
+// of its ranks, said by their numbers in another one.
+void in_numbers_of(const std::vector<int>& ranks, const std::function<void()>& action);
+
+}  // namespace reigen::comm

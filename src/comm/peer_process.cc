@@ -1,0 +1,46 @@
+#include "comm/peer_process.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <sstream>
+
+#include "base/host_name.h"
+
+namespace reigen::comm {
+
+namespace {
+
+// Process numbers mean the same in two processes of one namespace only.
+std::uint64_t process_namespace() {
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;
+}
+
+}  // namespace
+
+std::string place_of_this_process() {
+  return fmt::format("{} {} {}", base::host_name(), ::getpid(), process_namespace());
+}
+
+PeerProcess process_at(const std::string& place) {
+  std::istringstream in(place);
+  PeerProcess process;
+  std::uint64_t space = 0;
+  in >> process.host >> process.pid >> space;
+  if (process.host == base::host_name() && space == process_namespace() && process.pid != ::getpid()) {
+    process.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+  }
+  return process;
+}
+
+bool has_died(const PeerProcess& process) {
+  pollfd poll{process.pidfd.get(), POLLIN, 0};
+  return process.pidfd && ::poll(&poll, 1, 0) == 1;
+}
+
+}  // namespace reigen::comm
