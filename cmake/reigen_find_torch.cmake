@@ -1,10 +1,13 @@
 # Finds LibTorch without its own CMake package, which stops on machines without the CUDA toolkit
 # (docs/decisions/0003-libtorch-without-its-cmake-package.md). Installed beside the package configuration, which uses it too.
-# Order: -DREIGEN_TORCH or Torch_DIR, an importable Python torch. (scripts/setup installs the pinned wheel and passes REIGEN_TORCH.)
+# Order: -DREIGEN_TORCH or the environment's, Torch_DIR, an importable Python torch. (scripts/setup installs the pinned wheel and passes REIGEN_TORCH.)
 # Sets REIGEN_TORCH, REIGEN_TORCH_VERSION (major.minor) and the target reigen_torch_files; or REIGEN_TORCH_FAULT, a sentence.
 
 set(REIGEN_TORCH_FAULT "")
 set(_reigen_torch "${REIGEN_TORCH}")
+if(NOT _reigen_torch)
+  set(_reigen_torch "$ENV{REIGEN_TORCH}")
+endif()
 if(NOT _reigen_torch AND Torch_DIR)
   get_filename_component(_reigen_torch "${Torch_DIR}/../../.." ABSOLUTE)
 endif()
@@ -16,7 +19,7 @@ if(NOT _reigen_torch)
   endif()
 endif()
 if(NOT EXISTS "${_reigen_torch}/lib/libtorch_cpu.so")
-  set(REIGEN_TORCH_FAULT "LibTorch not found (looked for lib/libtorch_cpu.so in REIGEN_TORCH='${_reigen_torch}'); pass -DREIGEN_TORCH=/path/to/libtorch.")
+  set(REIGEN_TORCH_FAULT "LibTorch not found (looked for lib/libtorch_cpu.so in '${_reigen_torch}'); pass -DREIGEN_TORCH=/path/to/libtorch.")
   return()
 endif()
 

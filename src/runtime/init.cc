@@ -1,8 +1,10 @@
 #include "reigen/runtime/init.h"
 
 #include <malloc.h>
+#include <unistd.h>
 
 #include <charconv>
+#include <cstdio>
 
 #include "base/check.h"
 #include "base/environment.h"
@@ -51,6 +53,8 @@ void keep_freed_memory() {
 }  // namespace
 
 Communicator init(const InitOptions& options) {
+  // Behind a pipe a program's lines would wait until it ends; a rank that is killed would take them along.
+  if (base::environment::store() && ::isatty(STDOUT_FILENO) == 0) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   if (options.keep_memory && base::environment::keep_memory().value_or("1") != "0") keep_freed_memory();
   const launch::Environment environment = launch::detect_environment();
   comm::GroupOptions group{

@@ -46,7 +46,7 @@ struct Look {
   Channel& channel;
   const std::string what;
   const std::chrono::nanoseconds waited;
-  const Deaths deaths = Deaths::kAlways;
+  const Watch watch = Watch::kHere;
   const std::uint64_t sequence = UINT64_MAX;  // of the call that waits, or
   const int partner = -1;                     // ... the other rank of a message
   std::vector<int> missing = {};              // have not made the call
@@ -58,9 +58,9 @@ struct Look {
   }
 
   // A rank that has ended may have said before that it made the call, and left: only what is read from now on tells.
-  bool may_be_dead(int rank, bool came) {
+  bool is_dead(int rank) {
     const auto at = static_cast<std::size_t>(rank);
-    if ((came && deaths == Deaths::kBeforeTheCall) || !has_died(channel.peers[at])) return false;
+    if (!has_died(channel.peers[at])) return false;
     if (!channel.died_at[at]) channel.died_at[at] = channel.reads;
     return channel.reads >= *channel.died_at[at] + 2;
   }
@@ -73,10 +73,14 @@ struct Look {
       const RankState& state = channel.states[at];
       const bool came = state.calls > sequence;
       if (q == channel.options.rank || (partner >= 0 && q != partner) || (came && state.left)) continue;
+      if (watch == Watch::kInTheEngine) {
+        if (!came) missing.push_back(q);
+        continue;
+      }
       // Whether it sent or took the message before it left nobody says.
       if (state.left && partner >= 0 && now - channel.left_seen[at] < kLastWords) continue;
       if (state.left) return lost(q, "left the group");
-      if (may_be_dead(q, came)) return lost(q, "died");
+      if (is_dead(q)) return lost(q, "died");
       const auto silent = std::min<std::chrono::nanoseconds>(now - channel.beat_seen[at], waited);
       if (silent > channel.options.heartbeat_timeout) {
         return lost(q, silent_for(silent));
@@ -167,8 +171,8 @@ void conclude(Look look) {
 
 }  // namespace
 
-StoreControl::StoreControl(const GroupOptions& options, Deaths deaths)
-    : channel_(std::make_shared<Channel>(options)), deaths_(deaths) {}
+StoreControl::StoreControl(const GroupOptions& options, Watch watch)
+    : channel_(std::make_shared<Channel>(options)), watch_(watch) {}
 
 StoreControl::~StoreControl() {
   if (!thread_.joinable()) return;
@@ -237,14 +241,14 @@ void StoreControl::check(const Call& call, std::uint64_t sequence, std::chrono::
             .what = fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call.kind), o.rank, o.size, o.name,
                                 sequence, describe(record)),
             .waited = waited,
-            .deaths = deaths_,
+            .watch = watch_,
             .sequence = sequence});
 }
 
 void StoreControl::check_message(int rank, const std::string& what, std::chrono::nanoseconds waited) {
   std::lock_guard lock(channel_->mutex);
   if (!begin_look(*channel_, nullptr, waited)) return;
-  conclude({.channel = *channel_, .what = what, .waited = waited, .deaths = deaths_, .partner = rank});
+  conclude({.channel = *channel_, .what = what, .waited = waited, .watch = watch_, .partner = rank});
 }
 
 void StoreControl::leave() {

@@ -25,15 +25,15 @@ namespace reigen::comm::control {
 
 struct Channel;  // what the thread and the callers share
 
-// Which deaths are a loss to a call that waits.
-enum class Deaths {
-  kAlways,         // nothing comes of a call that a rank has made and not survived
-  kBeforeTheCall,  // the engine itself knows what the call still needs of a rank that has made it
+// Who looks whether the ranks that a call waits for live.
+enum class Watch {
+  kHere,
+  kInTheEngine,  // which knows what the call still needs of whom: a rank that has done its part may end
 };
 
 class StoreControl {
  public:
-  explicit StoreControl(const GroupOptions& options, Deaths deaths = Deaths::kAlways);
+  explicit StoreControl(const GroupOptions& options, Watch watch = Watch::kHere);
   ~StoreControl();
   StoreControl(const StoreControl&) = delete;  // a thread belongs to it
   StoreControl& operator=(const StoreControl&) = delete;
@@ -66,7 +66,7 @@ class StoreControl {
 
  private:
   std::shared_ptr<Channel> channel_;
-  const Deaths deaths_;
+  const Watch watch_;
   std::optional<Forming> forming_;
   std::thread thread_;
 };

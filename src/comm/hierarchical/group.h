@@ -36,9 +36,7 @@ std::string legend(const Part& part, const std::string& whole);
 
 struct Group {
   Group(const GroupOptions& group_options, Layout group_layout)
-      : options(group_options),
-        layout(std::move(group_layout)),
-        control(group_options, control::Deaths::kBeforeTheCall) {}
+      : options(group_options), layout(std::move(group_layout)), control(group_options, control::Watch::kInTheEngine) {}
 
   Part& part(Level level) { return level == Level::kInside ? inside : level == Level::kBetween ? between : everybody; }
   std::vector<const Part*> parts() const;

@@ -115,12 +115,14 @@ void Group::open_peer(int rank, const Announced& announced) {
     if (rank != this->rank()) peer.segment = Segment::open(page);
     peer.heap = std::make_unique<PeerHeap>(announced.heap);
   } catch (const IoError& error) {
+    if (has_died(rank))
+      throw PeerLost(rank, fmt::format("{} died while group \"{}\" was forming", who(rank), options_.name));
     throw BackendError(
         Report{.what = fmt::format("rank {} (host {}) cannot reach the shared memory of {}", this->rank(),
                                    peers_[static_cast<std::size_t>(this->rank())].host, who(rank)),
                .got = error.what(),
                .expected = "all ranks on one machine",
-               .fix = "run on one machine: ranks on several need a network backend, which this version does not have"});
+               .fix = "run on one machine, as one user and in one container; or take the backend auto or tcp"});
   }
   peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
 }

@@ -1,7 +1,6 @@
 // Two ranks fit y = 3x, each on its own points: the whole library, used by somebody else.
+#include <fmt/format.h>
 #include <torch/torch.h>
-
-#include <cstdio>
 
 #include "reigen/reigen.h"
 
@@ -16,6 +15,6 @@ int main() {
       optimizer.step();
       optimizer.zero_grad();
     }
-    if (world.rank() == 0) std::printf("slope %.3f\n", model->weight.item<double>());
+    if (world.rank() == 0) fmt::print("slope {:.3f}\n", model->weight.item<double>());
   });
 }
