@@ -128,7 +128,9 @@ TEST_F(ConfigTest, ValuesOutOfRangeAreRefusedWithTheirOrigin) {
     EXPECT_EQ(failure.code, ExitCode::kConfiguration) << failure.text;
     EXPECT_THAT(failure.text, HasSubstr(c.text));
   }
-  EXPECT_THAT(failure_of({"--train.epochs", "-1"}).text, HasSubstr("correct flag --train.epochs"));
+  const std::string text = failure_of({"--train.epochs", "-1"}).text;
+  EXPECT_THAT(text, HasSubstr("correct flag --train.epochs"));
+  EXPECT_EQ(text.find("at least 1"), text.rfind("at least 1")) << text;
   EXPECT_THAT(failure_of({}, {{"REIGEN_TRAIN_EPOCHS", "-1"}}).text,
               HasSubstr("environment variable REIGEN_TRAIN_EPOCHS"));
   EXPECT_THAT(failure_of({"--config", write("[train]\nepochs = -1\n")}).text, HasSubstr("options.toml:2:10"));
