@@ -80,8 +80,11 @@ void add_rest(Config& config, std::vector<Field>& table) {
                 "ranks with another word count as ranks of other machines; empty: what they can open decides"};
   machine.may_differ = true;
   table.push_back(machine);
-  table.push_back({"checkpoint", "every_steps", &config.checkpoint.every_steps,
-                   "steps between two checkpoints; 0: only at the end and when stopped", 0, kLargest});
+  table.push_back(
+      {"checkpoint", "every_steps", &config.checkpoint.every_steps,
+       "steps between two checkpoints; 0: only at the end and when stopped. A killed run loses what was not "
+       "saved",
+       0, kLargest});
   table.push_back({"checkpoint", "keep", &config.checkpoint.keep, "whole checkpoints to keep", 1, 1e6});
 }
 

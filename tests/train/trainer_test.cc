@@ -346,6 +346,14 @@ TEST_F(TrainerTest, ResumingNothingIsAMissingInput) {
   EXPECT_EQ(failure(1, run), ExitCode::kInputMissing);
 }
 
+TEST_F(TrainerTest, ResumingARunWithoutACheckpointSaysThatItStartsAnew) {
+  Config run = config("run");
+  fs::create_directories(root_ / "run" / "checkpoints");
+  run.run.resume = "true";
+  fit(2, run);
+  EXPECT_THAT(output_, HasSubstr("no checkpoint in " + run.run.dir + ": starting at step 1\n"));
+}
+
 TEST_F(TrainerTest, RanksWithDifferentOptionsAreRefused) {
   const auto differ = [](int rank, SmallTask&, TrainerOptions& options) {
     if (rank == 2) options.config.optim.lr = 0.02;
