@@ -118,6 +118,7 @@ struct Trainer::Impl {
   // Rank 0 only, but for the path.
   fs::path directory;
   bool same_run = false;  // it holds the run that goes on
+  std::optional<NewDirectory> made;
   std::optional<RunDirectory> held;
   std::optional<MetricsWriter> metrics;
   std::optional<LineFile> order;
@@ -186,7 +187,10 @@ void Trainer::Impl::find_start() {
     });
   }
   const std::string path = share_text(world, point.checkpoint.string());
-  if (is_first() && point.run_directory.empty()) point.run_directory = default_run_directory(task.name());
+  if (is_first() && point.run_directory.empty()) {
+    point.run_directory = default_run_directory(task.name());
+    made.emplace(point.run_directory);
+  }
   directory = share_text(world, point.run_directory.string());
   same_run = point.same_run;
   for (const std::string& note : point.notes) say(note);
@@ -254,6 +258,7 @@ void Trainer::Impl::prepare_files() {
   together(world, "run directory", [&] {
     if (!is_first()) return;
     std::error_code ignored;
+    if (!fs::exists(directory, ignored)) made.emplace(directory);
     held.emplace(directory, same_run);
     if (!config.data.dump_order.empty()) order.emplace(config.data.dump_order);
     if (order) dump_past_order();
@@ -270,6 +275,7 @@ void Trainer::Impl::prepare_files() {
       checkpoint::write_tensors(directory / "initial.safetensors", checkpoint::tensors_of(task.module()));
     }
   });
+  if (made) made->keep();
 }
 
 // What the steps before a resume drew: the order is a function of seed, epoch and position.

@@ -420,6 +420,7 @@ TEST_F(TrainerTest, AnErrorOfOneRankIsEverybodysError) {
   run.data.dump_order = (root_ / "absent" / "order.txt").string();
   EXPECT_EQ(failure(3, run), ExitCode::kIo);
   EXPECT_THAT(failure_text_, HasSubstr("order.txt"));
+  EXPECT_FALSE(fs::exists(run.run.dir));
 }
 
 }  // namespace
