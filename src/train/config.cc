@@ -60,7 +60,8 @@ void add_optim(OptimConfig& optim, std::vector<Field>& table) {
 }
 
 void add_rest(Config& config, std::vector<Field>& table) {
-  table.push_back({"data", "path", &config.data.path, "folder of the data; empty: the recipe's own"});
+  table.push_back({"data", "path", &config.data.path,
+                   "folder of the data's files, plain or .gz; empty: digits that the program draws"});
   table.push_back({"data", "workers", &config.data.workers,
                    "1: prepare batches on a thread ahead of their use; 0: when they are asked for", 0, 1});
   table.push_back({"data", "dump_order", &config.data.dump_order,

@@ -159,7 +159,7 @@ TEST_F(TrainE2e, ALastBatchOfOneSampleIsCountedOnce) {
 }
 
 TEST_F(TrainE2e, TheSameCommandTwiceGivesTheSameBits) {
-  run_train(2, "a");
+  EXPECT_THAT(run_train(2, "a").out, HasSubstr("290 digits from " + path("data")));
   run_train(2, "b");
   EXPECT_EQ(model("a"), model("b"));
   EXPECT_FALSE(model("a").empty());

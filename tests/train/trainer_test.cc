@@ -370,6 +370,7 @@ TEST_F(TrainerTest, FilesOfARunTellWhatHappened) {
   run.data.dump_order = (root_ / "order.txt").string();
   run.train.max_steps = 4;
   fit(2, run);
+  EXPECT_THAT(output_, HasSubstr(", 195 samples, global batch 97, "));
   EXPECT_THAT(output_, HasSubstr("test accuracy"));
   EXPECT_THAT(output_, HasSubstr("exposed communication"));
   const auto json = summary("run");
