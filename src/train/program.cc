@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -71,10 +72,11 @@ std::string quote_shell(const std::string& word) {
   return quoted + "'";
 }
 
-// The user's own words without the run's directory and resume, which are said anew.
+// The program as it was called, and the user's own words without the run's directory and resume, which are said anew.
 std::string resume_command(const Recipe& recipe, const Arguments& options, int ranks, const std::string& launcher) {
-  std::string command =
-      launcher == "reigen" || launcher == "none" ? "reigen train " + recipe.name : "reigen-train " + recipe.name;
+  const auto front = base::environment::command();
+  std::string command = front ? quote_shell(*front) + " train" : quote_shell(program_invocation_name);
+  command += ' ' + recipe.name;
   if (launcher == "reigen" || launcher == "none") command += fmt::format(" -n {}", ranks);
   for (std::size_t i = 0; i < options.size(); ++i) {
     const std::string& word = options[i];

@@ -186,7 +186,7 @@ TEST_F(TrainE2e, TermMakesACheckpointAndTheRunGoesOnBitwise) {
   ASSERT_TRUE(program.wait_for_text("step 3/"));
   program.signal(SIGTERM);
   EXPECT_EQ(wait_for(program), 75) << program.out() << program.err();
-  EXPECT_THAT(program.out(), HasSubstr("go on with: reigen train mnist -n 2"));
+  EXPECT_THAT(program.out(), HasSubstr("go on with: " REIGEN_PROGRAM " train mnist -n 2 "));
   EXPECT_EQ(errors_in(program.err()), 0);
   const std::size_t done = losses("parts").size();
   EXPECT_GE(done, 3U);
