@@ -110,6 +110,30 @@ bool is_unset(const Field& field) {
   return optional != nullptr && !(*optional)->has_value();
 }
 
+// Option and meaning in two columns of a terminal that is 80 wide; a long option has a line of its own.
+void add_option(std::string& text, const std::string& option, const std::string& meaning) {
+  constexpr std::size_t kWidth = 79;
+  constexpr std::size_t kColumn = 27;
+  std::string line = "  " + option;
+  if (line.size() + 1 > kColumn) {
+    text += line + '\n';
+    line.clear();
+  }
+  line.resize(kColumn, ' ');
+  std::size_t begin = 0;
+  while (begin < meaning.size()) {
+    const std::size_t end = std::min(meaning.find(' ', begin), meaning.size());
+    if (line.size() > kColumn && line.size() + 1 + (end - begin) > kWidth) {
+      text += line + '\n';
+      line.assign(kColumn, ' ');
+    }
+    if (line.size() > kColumn) line += ' ';
+    line += meaning.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  text += line + '\n';
+}
+
 std::string toml_value(const Field& field) {
   const std::string text = value_text(field);
   return is_text(field) ? quote_toml(text) : text;
@@ -176,17 +200,18 @@ std::string to_toml(const Config& config) {
 
 std::string help_text(const Config& defaults) {
   Config copy = defaults;
-  std::string text = "options (later wins: default < --config FILE < REIGEN_SECTION_KEY variables < flags):\n";
+  std::string text = "options (later wins: default < --config FILE < REIGEN_SECTION_KEY variables <\nflags):\n";
+  add_option(text, "-n N", "ranks that share every step (default: 1)");
   for (const Field& field : fields(copy)) {
     std::string left = "--" + field.name();
     if (!field.choices.empty()) left += fmt::format(" {}", fmt::join(field.choices, "|"));
     std::string value = is_text(field) ? value_text(field) : toml_value(field);
     if (value.empty()) value = "empty";
-    text += fmt::format("  {:<36} {} (default: {})\n", left, field.meaning, value);
+    add_option(text, left, fmt::format("{} (default: {})", field.meaning, value));
   }
-  text += fmt::format("  {:<36} {}\n", "--config FILE", "read options from a TOML file");
-  text += fmt::format("  {:<36} {}\n", "--print-config", "print what was understood as TOML and end");
-  text += fmt::format("  {:<36} {}\n", "--help", "print this and end");
+  add_option(text, "--config FILE", "read options from a TOML file");
+  add_option(text, "--print-config", "print what was understood as TOML and end");
+  add_option(text, "--help", "print this and end");
   return text;
 }
 

@@ -34,8 +34,8 @@ using Arguments = std::vector<std::string>;
 
 std::string overview() {
   std::string text =
-      "reigen-train RECIPE [options]: trains a built-in recipe; reigen train RECIPE -n N [options] starts N ranks of "
-      "it\n"
+      "reigen-train RECIPE [options]: trains a built-in recipe\n"
+      "reigen train RECIPE -n N [options] starts N ranks of it\n"
       "\nrecipes:\n";
   for (const Recipe& recipe : recipes()) text += fmt::format("  {:<8} {}\n", recipe.name, recipe.summary);
   return text + "\nreigen-train RECIPE --help lists its options\n";
@@ -43,8 +43,8 @@ std::string overview() {
 
 std::string recipe_help(const Recipe& recipe) {
   return fmt::format(
-      "{}: {}\n\n  reigen train {} -n 2 [options]       two ranks\n  reigen train {} --print-config        the options "
-      "as a file\n\n{}",
+      "{}: {}\n\n  reigen train {} -n 2 [options]     two ranks\n  reigen train {} --print-config     the options as a "
+      "file\n\n{}",
       recipe.name, recipe.summary, recipe.name, recipe.name, help_text(recipe.defaults));
 }
 

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "reigen/base/error.h"
 #include "train/config_text.h"
@@ -98,6 +99,12 @@ TEST_F(ConfigTest, EveryFieldIsReadPrintedAndExplained) {
               std::holds_alternative<bool*>(field.value) ? ExitCode::kOk : ExitCode::kUsage)
         << field.name();
   }
+}
+
+TEST_F(ConfigTest, HelpFitsATerminal) {
+  std::istringstream help(help_text(Config{}));
+  for (std::string line; std::getline(help, line);) EXPECT_LT(line.size(), 80U) << line;
+  EXPECT_THAT(help_text(Config{}), HasSubstr("\n  -n N                     ranks that"));
 }
 
 TEST_F(ConfigTest, ResumeMayBeABooleanInAFile) {
