@@ -81,6 +81,8 @@ struct Trainer::Impl {
   void prepare_files();
   void dump_past_order();
   void make_progress();
+  std::int64_t samples_per_step() const { return std::min(loader->global_batch(), loader->size()); }
+  std::int64_t epochs_to_see() const { return (total + loader->steps() - 1) / loader->steps(); }
   void train();
   bool run_epoch(std::int64_t epoch);
   void step(data::Batch& batch, double data_seconds);
@@ -173,7 +175,7 @@ FitResult Trainer::fit() {
   if (!result.already_done || !fs::exists(run.directory / "summary.json", ignored)) run.finish();
   result.test = run.test.value_or(Scores{});
   result.samples_per_s =
-      run.times.count() > 0 ? static_cast<double>(run.loader->global_batch()) / run.times.median_step() : 0;
+      run.times.count() > 0 ? static_cast<double>(run.samples_per_step()) / run.times.median_step() : 0;
   return result;
 }
 
@@ -307,7 +309,7 @@ void Trainer::Impl::make_progress() {
                                    .log_every = config.train.log_every,
                                    .steps = total,
                                    .first_step = done,
-                                   .epochs = config.train.epochs,
+                                   .epochs = epochs_to_see(),
                                    .write = options.write});
 }
 
@@ -475,7 +477,7 @@ Scores Trainer::Impl::validate() {
 void Trainer::Impl::validate_and_say(std::int64_t number) {
   const auto started = Progress::Clock::now();
   test = validate();
-  say(fmt::format("epoch {}/{}: test accuracy {:.2f} %, loss {:.4f}", number + 1, config.train.epochs,
+  say(fmt::format("epoch {}/{}: test accuracy {:.2f} %, loss {:.4f}", number + 1, epochs_to_see(),
                   test->accuracy() * 100, test->loss()));
   if (progress) progress->exclude(Progress::Clock::now() - started);
   cycle.lap();
@@ -487,15 +489,17 @@ Summary Trainer::Impl::summarize() {
                   .precision = config.train.precision,
                   .world_size = world.size(),
                   .steps = done,
+                  .first_step = done - static_cast<std::int64_t>(times.count()),
                   .epochs = config.train.epochs,
                   .global_batch = loader->global_batch(),
+                  .samples_per_step = samples_per_step(),
                   .test = *test,
                   .mean = times.mean(),
                   .first_step_s = first_step_s,
                   .wall_s = process_age_seconds(),
                   .directory = directory};
   if (times.count() > 0) {
-    summary.samples_per_s = static_cast<double>(loader->global_batch()) / times.median_step();
+    summary.samples_per_s = static_cast<double>(samples_per_step()) / times.median_step();
     summary.samples_per_s_overall = times.overall_samples_per_s();
   }
   const std::int64_t peak = peak_memory_bytes();

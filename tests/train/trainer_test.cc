@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -414,6 +415,29 @@ TEST_F(TrainerTest, FilesOfARunTellWhatHappened) {
   EXPECT_EQ(read_file(root_ / "order.txt").substr(0, so_far.size()), so_far);
 
   EXPECT_THAT(read_file(root_ / "run" / "config.toml"), HasSubstr("global_batch = 97"));
+}
+
+TEST_F(TrainerTest, SpeedStepsAndEpochsAreThoseThatWereMade) {
+  Config run = config("run");
+  run.train.max_steps = 2;
+  fit(1, run);
+  EXPECT_THAT(output_, HasSubstr("epoch 1/1  step 2/2"));
+  EXPECT_THAT(output_, HasSubstr("small: 2 steps of 97 samples on 1 rank"));
+  run.run.resume = "true";
+  run.train.max_steps = 5;
+  fit(1, run);
+  EXPECT_THAT(output_, HasSubstr("epoch 2/2  step 5/5"));
+  EXPECT_THAT(output_, HasSubstr("small: 3 steps (3 to 5) of 97 samples on 1 rank"));
+
+  Config one = config("one");
+  one.data.limit = 1;
+  const FitResult result = fit(1, one);
+  EXPECT_THAT(output_, HasSubstr("small: 3 steps of 1 sample on"));
+  std::ifstream in(root_ / "one" / "metrics.jsonl");
+  double fastest = 0;
+  for (std::string line; std::getline(in, line);)
+    fastest = std::max(fastest, nlohmann::json::parse(line)["samples_per_s"].get<double>());
+  EXPECT_LE(result.samples_per_s, 1.01 * fastest);
 }
 
 TEST_F(TrainerTest, AnErrorOfOneRankIsEverybodysError) {
