@@ -34,8 +34,10 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 void print_environment() {
   fmt::print("Variables that Reigen reads:\n");
+  std::size_t width = 0;
+  for (const auto& variable : base::environment::table()) width = std::max(width, std::string(variable.name).size());
   for (const auto& variable : base::environment::table()) {
-    fmt::print("  {:<20} {}\n  {:<20} {}\n", variable.name, variable.meaning, "", variable.values);
+    fmt::print("  {:<{}}  {}\n  {:<{}}  {}\n", variable.name, width, variable.meaning, "", width, variable.values);
   }
   fmt::print(
       "\nVariables that `reigen run` sets for every rank, with torchrun's meaning:\n"

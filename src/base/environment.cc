@@ -19,6 +19,8 @@ const std::vector<Variable>& table() {
       {"REIGEN_JOB", "identity of the job; peers that do not know it are refused; set by `reigen run`", "any text"},
       {"REIGEN_CONSOLE", "a terminal shows this rank's output through the launcher; set by `reigen run`",
        "width in columns"},
+      {"REIGEN_COMMAND", "the launcher as the user called it, for commands that ranks print; set by `reigen train`",
+       "a path"},
       {"REIGEN_TIMEOUT", "how long a collective waits for ranks that are alive but do not come",
        "seconds (default 600)"},
       {"REIGEN_FLIGHT", "memory for this rank's flight record; set by `reigen run`", "number of an open descriptor"},
@@ -37,6 +39,7 @@ std::optional<std::string> log() { return get_environment("REIGEN_LOG"); }
 std::optional<std::string> store() { return get_environment("REIGEN_STORE"); }
 std::optional<std::string> job() { return get_environment("REIGEN_JOB"); }
 std::optional<std::string> console() { return get_environment("REIGEN_CONSOLE"); }
+std::optional<std::string> command() { return get_environment("REIGEN_COMMAND"); }
 std::optional<std::string> flight() { return get_environment("REIGEN_FLIGHT"); }
 std::optional<std::string> timeout() { return get_environment("REIGEN_TIMEOUT"); }
 std::optional<std::string> spawn() { return get_environment("REIGEN_SPAWN"); }

@@ -26,6 +26,7 @@ std::optional<std::string> store();  // REIGEN_STORE: tcp://host:port of the lau
 std::optional<std::string> job();    // REIGEN_JOB: identity of the job, also the secret that peers must know
 std::optional<std::string>
 console();  // REIGEN_CONSOLE: "columns" of the terminal behind the launcher; not set: no terminal
+std::optional<std::string> command();          // REIGEN_COMMAND: the launcher `reigen` as the user called it
 std::optional<std::string> flight();           // REIGEN_FLIGHT: descriptor of the memory for the flight record
 std::optional<std::string> timeout();          // REIGEN_TIMEOUT: seconds a collective may wait for a live peer
 std::optional<std::string> spawn();            // REIGEN_SPAWN: set by spawn() for the processes it starts

@@ -206,6 +206,12 @@ std::string rank_list(const std::vector<int>& ranks) {
   return text;
 }
 
+bool all_agree(const std::vector<ReadRank>& ranks) {
+  if (std::any_of(ranks.begin(), ranks.end(), [](const ReadRank& rank) { return rank.pid == 0; })) return false;
+  const std::vector<MergedGroup> groups = merge(ranks);
+  return std::all_of(groups.begin(), groups.end(), [](const MergedGroup& group) { return group.is_at_rest(); });
+}
+
 std::string summary(const std::vector<ReadRank>& ranks, std::int64_t now, std::size_t max_lines) {
   std::vector<MergedGroup> groups = merge(ranks);
   std::erase_if(groups, [](const MergedGroup& group) { return !says_something(group); });

@@ -14,6 +14,9 @@ namespace reigen::flight {
 // recorded nothing, or nothing that two ranks could differ in.
 std::string summary(const std::vector<ReadRank>& ranks, std::int64_t now, std::size_t max_lines);
 
+// Every rank has recorded, and all have completed the same calls.
+bool all_agree(const std::vector<ReadRank>& ranks);
+
 // all_reduce(100 float32, sum) "step 3"
 std::string describe(const ReadOperation& operation);
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,10 +20,20 @@ constexpr std::string_view kClearLine = "\r\033[K";
 constexpr std::string_view kNoWrap = "\033[?7l";
 constexpr std::string_view kWrap = "\033[?7h";
 
+bool same_file(int a, int b) {
+  struct stat of_a {};
+  struct stat of_b {};
+  if (::fstat(a, &of_a) != 0 || ::fstat(b, &of_b) != 0) return false;
+  return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
 }  // namespace
 
 Console::Console(int output, int error)
-    : descriptors_{output, error}, terminal_(::isatty(output) == 1), error_on_terminal_(::isatty(error) == 1) {}
+    : descriptors_{output, error},
+      terminal_(::isatty(output) == 1),
+      error_on_terminal_(::isatty(error) == 1),
+      one_place_(same_file(output, error)) {}
 
 int Console::columns() const {
   winsize size{};
@@ -32,12 +43,14 @@ int Console::columns() const {
 
 bool Console::shares_terminal(Stream stream) const { return stream == Stream::kOutput || error_on_terminal_; }
 
-void Console::line(Stream stream, std::string_view prefix, std::string_view text) {
+std::uint64_t Console::line(Stream stream, std::string_view prefix, std::string_view text) {
   if (shares_terminal(stream)) clear_progress();
   std::string bytes(prefix);
   bytes += text;
   bytes += '\n';
   push(stream, bytes);
+  const bool with_errors = stream == Stream::kError || one_place_;
+  return with_errors ? ++lines_with_errors_ : 0;
 }
 
 void Console::progress(std::string_view prefix, std::string_view text) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <string_view>
@@ -23,7 +24,9 @@ class Console {
   bool is_terminal() const { return terminal_; }
   int columns() const;  // of the terminal, 80 if it does not say
 
-  void line(Stream stream, std::string_view prefix, std::string_view text);
+  // The line's number among those that stand where stderr goes; 0: it stands elsewhere.
+  std::uint64_t line(Stream stream, std::string_view prefix, std::string_view text);
+  std::uint64_t lines_with_errors() const { return lines_with_errors_; }
   // Redraws the progress line, cut at the terminal's edge; nothing without a terminal.
   void progress(std::string_view prefix, std::string_view text);
   void clear_progress();
@@ -50,6 +53,8 @@ class Console {
   bool terminal_ = false;
   bool error_on_terminal_ = false;
   bool progress_shown_ = false;
+  bool one_place_ = false;  // both streams go there
+  std::uint64_t lines_with_errors_ = 0;
   std::deque<Chunk> queue_;
   std::size_t queued_ = 0;
   std::size_t written_ = 0;  // of the first chunk

@@ -47,6 +47,14 @@ std::string FlightRecords::report() const {
   }
 }
 
+bool FlightRecords::all_agree() const {
+  try {
+    return flight::all_agree(read_all(memory_));
+  } catch (const Error&) {
+    return false;  // the report says why
+  }
+}
+
 void FlightRecords::save(const std::string& path) const { flight::write_json_lines(path, read_all(memory_)); }
 
 }  // namespace reigen::launch

@@ -18,6 +18,8 @@ class FlightRecords {
   int descriptor(int rank) const;  // for the rank to inherit; -1: none
   // Lines for the report of a failure; empty when nothing was recorded that helps.
   std::string report() const;
+  // All ranks have completed the same calls: the report would name no difference.
+  bool all_agree() const;
   // Everything, as JSON lines. Throws IoError.
   void save(const std::string& path) const;
 

@@ -147,6 +147,7 @@ Variables job_variables(const JobOptions& options, const std::string& job, std::
   variables["REIGEN_JOB"] = job;
   variables.erase("REIGEN_FLIGHT");
   variables.erase("REIGEN_CONSOLE");
+  variables.erase("REIGEN_COMMAND");
   if (console.is_terminal()) variables["REIGEN_CONSOLE"] = std::to_string(console.columns());
   if (options.threads_per_rank > 0 || variables["OMP_NUM_THREADS"].empty()) {
     variables["OMP_NUM_THREADS"] = std::to_string(threads);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -61,12 +62,12 @@ void RankOutput::take(Stream stream, Piece piece, std::string_view text) {
     console_.progress(prefix_, text);  // of both streams: Python's progress bars use stderr
     return;
   }
-  console_.line(stream, prefix_, text);
+  const std::uint64_t number = console_.line(stream, prefix_, text);
   if (log_) {
     log_buffer_ += text;
     if (piece == Piece::kLine) log_buffer_ += '\n';
   }
-  last_.emplace_back(text.substr(0, kMaxRemembered));
+  last_.push_back({std::string(text.substr(0, kMaxRemembered)), number});
   if (last_.size() > kLastLines) last_.pop_front();
 }
 
@@ -88,8 +89,14 @@ void RankOutput::save_log() {
 
 std::string RankOutput::last_lines() const {
   std::string text;
-  for (const std::string& line : last_) text += line + "\n";
+  for (const Shown& line : last_) text += line.text + "\n";
   return text;
+}
+
+bool RankOutput::last_lines_stand_last() const {
+  if (console_.is_closed(Stream::kError)) return false;
+  std::uint64_t expected = console_.lines_with_errors() - last_.size();
+  return std::all_of(last_.begin(), last_.end(), [&](const Shown& line) { return line.number == ++expected; });
 }
 
 }  // namespace reigen::launch

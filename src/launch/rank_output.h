@@ -28,6 +28,8 @@ class RankOutput {
   void save_log();  // what feed and finish gave; call it once a round
   bool has_log() const { return static_cast<bool>(log_); }
   std::string last_lines() const;  // each ends with '\n'
+  // They are the last that the console showed, so that whoever reads a report on stderr has just seen them.
+  bool last_lines_stand_last() const;
 
  private:
   void take(Stream stream, Piece piece, std::string_view text);
@@ -38,7 +40,11 @@ class RankOutput {
   UniqueFd log_;
   std::string log_buffer_;
   LineSplitter splitters_[2];
-  std::deque<std::string> last_;
+  struct Shown {
+    std::string text;
+    std::uint64_t number;  // of Console::line
+  };
+  std::deque<Shown> last_;
 };
 
 }  // namespace reigen::launch

@@ -392,9 +392,11 @@ void Supervisor::save_records() {
 }
 
 void Supervisor::print_report(const JobResult& result, const Ending& cause) {
-  // With one rank its last lines stand right above.
-  const std::string lines = options_.ranks > 1 ? result.last_lines : std::string();
-  std::string text = failure_report(cause, options_.ranks, stopped_, lines) + records_.report();
+  const bool just_shown = ranks_[static_cast<std::size_t>(cause.rank)].output.last_lines_stand_last();
+  const std::string lines = options_.ranks > 1 && !just_shown ? result.last_lines : std::string();
+  std::string text = failure_report(cause, options_.ranks, stopped_, lines);
+  // Who ended itself has said why; where the ranks were matters when they were not at the same place.
+  if (cause.signal != 0 || stopped_.rank >= 0 || !records_.all_agree()) text += records_.report();
   text.pop_back();
   console_.line(Stream::kError, {}, text);
 }

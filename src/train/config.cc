@@ -60,7 +60,8 @@ void add_optim(OptimConfig& optim, std::vector<Field>& table) {
 }
 
 void add_rest(Config& config, std::vector<Field>& table) {
-  table.push_back({"data", "path", &config.data.path, "folder of the data; empty: the recipe's own"});
+  table.push_back({"data", "path", &config.data.path,
+                   "folder of the data's files, plain or .gz; empty: digits that the program draws"});
   table.push_back({"data", "workers", &config.data.workers,
                    "1: prepare batches on a thread ahead of their use; 0: when they are asked for", 0, 1});
   table.push_back({"data", "dump_order", &config.data.dump_order,
@@ -80,8 +81,11 @@ void add_rest(Config& config, std::vector<Field>& table) {
                 "ranks with another word count as ranks of other machines; empty: what they can open decides"};
   machine.may_differ = true;
   table.push_back(machine);
-  table.push_back({"checkpoint", "every_steps", &config.checkpoint.every_steps,
-                   "steps between two checkpoints; 0: only at the end and when stopped", 0, kLargest});
+  table.push_back(
+      {"checkpoint", "every_steps", &config.checkpoint.every_steps,
+       "steps between two checkpoints; 0: only at the end and when stopped. A killed run loses what was not "
+       "saved",
+       0, kLargest});
   table.push_back({"checkpoint", "keep", &config.checkpoint.keep, "whole checkpoints to keep", 1, 1e6});
 }
 
@@ -104,6 +108,30 @@ bool is_text(const Field& field) { return std::holds_alternative<std::string*>(f
 bool is_unset(const Field& field) {
   const auto* const* optional = std::get_if<std::optional<std::int64_t>*>(&field.value);
   return optional != nullptr && !(*optional)->has_value();
+}
+
+// Option and meaning in two columns of a terminal that is 80 wide; a long option has a line of its own.
+void add_option(std::string& text, const std::string& option, const std::string& meaning) {
+  constexpr std::size_t kWidth = 79;
+  constexpr std::size_t kColumn = 27;
+  std::string line = "  " + option;
+  if (line.size() + 1 > kColumn) {
+    text += line + '\n';
+    line.clear();
+  }
+  line.resize(kColumn, ' ');
+  std::size_t begin = 0;
+  while (begin < meaning.size()) {
+    const std::size_t end = std::min(meaning.find(' ', begin), meaning.size());
+    if (line.size() > kColumn && line.size() + 1 + (end - begin) > kWidth) {
+      text += line + '\n';
+      line.assign(kColumn, ' ');
+    }
+    if (line.size() > kColumn) line += ' ';
+    line += meaning.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  text += line + '\n';
 }
 
 std::string toml_value(const Field& field) {
@@ -172,17 +200,18 @@ std::string to_toml(const Config& config) {
 
 std::string help_text(const Config& defaults) {
   Config copy = defaults;
-  std::string text = "options (later wins: default < --config FILE < REIGEN_SECTION_KEY variables < flags):\n";
+  std::string text = "options (later wins: default < --config FILE < REIGEN_SECTION_KEY variables <\nflags):\n";
+  add_option(text, "-n N", "ranks that share every step (default: 1)");
   for (const Field& field : fields(copy)) {
     std::string left = "--" + field.name();
     if (!field.choices.empty()) left += fmt::format(" {}", fmt::join(field.choices, "|"));
     std::string value = is_text(field) ? value_text(field) : toml_value(field);
     if (value.empty()) value = "empty";
-    text += fmt::format("  {:<36} {} (default: {})\n", left, field.meaning, value);
+    add_option(text, left, fmt::format("{} (default: {})", field.meaning, value));
   }
-  text += fmt::format("  {:<36} {}\n", "--config FILE", "read options from a TOML file");
-  text += fmt::format("  {:<36} {}\n", "--print-config", "print what was understood as TOML and end");
-  text += fmt::format("  {:<36} {}\n", "--help", "print this and end");
+  add_option(text, "--config FILE", "read options from a TOML file");
+  add_option(text, "--print-config", "print what was understood as TOML and end");
+  add_option(text, "--help", "print this and end");
   return text;
 }
 

@@ -29,6 +29,10 @@ data::DatasetPtr MnistTask::test_data() {
   return test_;
 }
 
+std::string MnistTask::kind_of_samples() const {
+  return options_.path.empty() ? "drawn digits" : "digits from " + options_.path;
+}
+
 at::Tensor MnistTask::loss(const at::Tensor& input, const at::Tensor& target) {
   return at::cross_entropy_loss(model_.forward(input), target);
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -33,8 +34,8 @@ using Arguments = std::vector<std::string>;
 
 std::string overview() {
   std::string text =
-      "reigen-train RECIPE [options]: trains a built-in recipe; reigen train RECIPE -n N [options] starts N ranks of "
-      "it\n"
+      "reigen-train RECIPE [options]: trains a built-in recipe\n"
+      "reigen train RECIPE -n N [options] starts N ranks of it\n"
       "\nrecipes:\n";
   for (const Recipe& recipe : recipes()) text += fmt::format("  {:<8} {}\n", recipe.name, recipe.summary);
   return text + "\nreigen-train RECIPE --help lists its options\n";
@@ -42,8 +43,8 @@ std::string overview() {
 
 std::string recipe_help(const Recipe& recipe) {
   return fmt::format(
-      "{}: {}\n\n  reigen train {} -n 2 [options]       two ranks\n  reigen train {} --print-config        the options "
-      "as a file\n\n{}",
+      "{}: {}\n\n  reigen train {} -n 2 [options]     two ranks\n  reigen train {} --print-config     the options as a "
+      "file\n\n{}",
       recipe.name, recipe.summary, recipe.name, recipe.name, help_text(recipe.defaults));
 }
 
@@ -71,10 +72,11 @@ std::string quote_shell(const std::string& word) {
   return quoted + "'";
 }
 
-// The user's own words without the run's directory and resume, which are said anew.
+// The program as it was called, and the user's own words without the run's directory and resume, which are said anew.
 std::string resume_command(const Recipe& recipe, const Arguments& options, int ranks, const std::string& launcher) {
-  std::string command =
-      launcher == "reigen" || launcher == "none" ? "reigen train " + recipe.name : "reigen-train " + recipe.name;
+  const auto front = base::environment::command();
+  std::string command = front ? quote_shell(*front) + " train" : quote_shell(program_invocation_name);
+  command += ' ' + recipe.name;
   if (launcher == "reigen" || launcher == "none") command += fmt::format(" -n {}", ranks);
   for (std::size_t i = 0; i < options.size(); ++i) {
     const std::string& word = options[i];

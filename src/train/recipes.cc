@@ -18,8 +18,7 @@ Config mnist_defaults() {
 const std::vector<Recipe>& recipes() {
   static const std::vector<Recipe> kRecipes = {
       {.name = "mnist",
-       .summary =
-           "digits from MNIST's files (data.path) or drawn by the program; a convolutional network of 1.2 M parameters",
+       .summary = "a convolutional network on digits, MNIST's files or drawn",
        .defaults = mnist_defaults(),
        .batch_per_rank = 64,
        .make = [](const Config& config) -> std::unique_ptr<Task> {

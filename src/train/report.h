@@ -18,10 +18,12 @@ struct Summary {
   std::string precision = {};
   int world_size = 1;
   std::int64_t steps = 0;
+  std::int64_t first_step = 0;  // done before this process started
   std::int64_t epochs = 0;
   std::int64_t global_batch = 0;
+  std::int64_t samples_per_step = 0;  // fewer than global_batch when the data has fewer
   Scores test = {};
-  double samples_per_s = 0;          // global batch / median step
+  double samples_per_s = 0;          // samples of a step / median step
   double samples_per_s_overall = 0;  // samples / time of all steps, the first ones too
   StepTime mean = {};
   double first_step_s = 0;  // from the start of the process to the end of the first optimizer step

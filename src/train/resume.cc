@@ -31,6 +31,8 @@ ResumePoint newest_of(const fs::path& run_directory) {
     throw DataError(Report{.what = fmt::format("no whole checkpoint in {}; the newest: {}", run_directory.string(),
                                                search.damaged.front()),
                            .fix = "start anew in another --run.dir"});
+  } else {
+    point.notes.push_back(fmt::format("no checkpoint in {}: starting at step 1", run_directory.string()));
   }
   return point;
 }

@@ -58,6 +58,11 @@ RunDirectory::RunDirectory(fs::path path, bool may_hold_run) : path_(std::move(p
   fs::remove(probe, error);
 }
 
+NewDirectory::~NewDirectory() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove(path_, ignored);  // never one that holds something
+}
+
 fs::path default_run_directory(const std::string& task) {
   const std::time_t now = std::time(nullptr);
   std::tm local = {};

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "reigen/base/unique_fd.h"
 
@@ -21,6 +22,20 @@ class RunDirectory {
  private:
   std::filesystem::path path_;
   UniqueFd lock_;
+};
+
+// Takes back a directory that was made for a run which then did not start: what is in it is kept.
+class NewDirectory {
+ public:
+  explicit NewDirectory(std::filesystem::path path) : path_(std::move(path)) {}
+  ~NewDirectory();
+  NewDirectory(const NewDirectory&) = delete;
+  NewDirectory& operator=(const NewDirectory&) = delete;
+
+  void keep() { path_.clear(); }
+
+ private:
+  std::filesystem::path path_;
 };
 
 // Makes runs/<task>-<date-time>, with a number when that exists. For one rank of a job.

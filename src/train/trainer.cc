@@ -81,6 +81,8 @@ struct Trainer::Impl {
   void prepare_files();
   void dump_past_order();
   void make_progress();
+  std::int64_t samples_per_step() const { return std::min(loader->global_batch(), loader->size()); }
+  std::int64_t epochs_to_see() const { return (total + loader->steps() - 1) / loader->steps(); }
   void train();
   bool run_epoch(std::int64_t epoch);
   void step(data::Batch& batch, double data_seconds);
@@ -118,6 +120,7 @@ struct Trainer::Impl {
   // Rank 0 only, but for the path.
   fs::path directory;
   bool same_run = false;  // it holds the run that goes on
+  std::optional<NewDirectory> made;
   std::optional<RunDirectory> held;
   std::optional<MetricsWriter> metrics;
   std::optional<LineFile> order;
@@ -172,7 +175,7 @@ FitResult Trainer::fit() {
   if (!result.already_done || !fs::exists(run.directory / "summary.json", ignored)) run.finish();
   result.test = run.test.value_or(Scores{});
   result.samples_per_s =
-      run.times.count() > 0 ? static_cast<double>(run.loader->global_batch()) / run.times.median_step() : 0;
+      run.times.count() > 0 ? static_cast<double>(run.samples_per_step()) / run.times.median_step() : 0;
   return result;
 }
 
@@ -186,7 +189,10 @@ void Trainer::Impl::find_start() {
     });
   }
   const std::string path = share_text(world, point.checkpoint.string());
-  if (is_first() && point.run_directory.empty()) point.run_directory = default_run_directory(task.name());
+  if (is_first() && point.run_directory.empty()) {
+    point.run_directory = default_run_directory(task.name());
+    made.emplace(point.run_directory);
+  }
   directory = share_text(world, point.run_directory.string());
   same_run = point.same_run;
   for (const std::string& note : point.notes) say(note);
@@ -254,6 +260,7 @@ void Trainer::Impl::prepare_files() {
   together(world, "run directory", [&] {
     if (!is_first()) return;
     std::error_code ignored;
+    if (!fs::exists(directory, ignored)) made.emplace(directory);
     held.emplace(directory, same_run);
     if (!config.data.dump_order.empty()) order.emplace(config.data.dump_order);
     if (order) dump_past_order();
@@ -270,6 +277,7 @@ void Trainer::Impl::prepare_files() {
       checkpoint::write_tensors(directory / "initial.safetensors", checkpoint::tensors_of(task.module()));
     }
   });
+  if (made) made->keep();
 }
 
 // What the steps before a resume drew: the order is a function of seed, epoch and position.
@@ -294,14 +302,14 @@ void Trainer::Impl::dump_past_order() {
 void Trainer::Impl::make_progress() {
   if (!is_first()) return;
   if (found) say(fmt::format("going on after step {} from {}", done, found->path.string()));
-  say(fmt::format("{}: {} {} ({}), {} samples, global batch {}, {} steps an epoch, files in {}", task.name(),
-                  world.size(), world.size() == 1 ? "rank" : "ranks", world.backend(), loader->size(),
+  say(fmt::format("{}: {} {} ({}), {} {}, global batch {}, {} steps an epoch, files in {}", task.name(), world.size(),
+                  world.size() == 1 ? "rank" : "ranks", world.backend(), loader->size(), task.kind_of_samples(),
                   loader->global_batch(), loader->steps(), directory.string()));
   progress.emplace(ProgressOptions{.columns = options.columns,
                                    .log_every = config.train.log_every,
                                    .steps = total,
                                    .first_step = done,
-                                   .epochs = config.train.epochs,
+                                   .epochs = epochs_to_see(),
                                    .write = options.write});
 }
 
@@ -469,7 +477,7 @@ Scores Trainer::Impl::validate() {
 void Trainer::Impl::validate_and_say(std::int64_t number) {
   const auto started = Progress::Clock::now();
   test = validate();
-  say(fmt::format("epoch {}/{}: test accuracy {:.2f} %, loss {:.4f}", number + 1, config.train.epochs,
+  say(fmt::format("epoch {}/{}: test accuracy {:.2f} %, loss {:.4f}", number + 1, epochs_to_see(),
                   test->accuracy() * 100, test->loss()));
   if (progress) progress->exclude(Progress::Clock::now() - started);
   cycle.lap();
@@ -481,15 +489,17 @@ Summary Trainer::Impl::summarize() {
                   .precision = config.train.precision,
                   .world_size = world.size(),
                   .steps = done,
+                  .first_step = done - static_cast<std::int64_t>(times.count()),
                   .epochs = config.train.epochs,
                   .global_batch = loader->global_batch(),
+                  .samples_per_step = samples_per_step(),
                   .test = *test,
                   .mean = times.mean(),
                   .first_step_s = first_step_s,
                   .wall_s = process_age_seconds(),
                   .directory = directory};
   if (times.count() > 0) {
-    summary.samples_per_s = static_cast<double>(loader->global_batch()) / times.median_step();
+    summary.samples_per_s = static_cast<double>(samples_per_step()) / times.median_step();
     summary.samples_per_s_overall = times.overall_samples_per_s();
   }
   const std::int64_t peak = peak_memory_bytes();

@@ -99,6 +99,17 @@ TEST(Merge, SaysLittleWhenNobodyWaits) {
   EXPECT_EQ(summary(alone, kNow, 25), "");
 }
 
+TEST(Merge, RanksAgreeWhenAllHaveCompletedTheSame) {
+  std::vector<ReadRank> ranks = {rank_of(0, 2), rank_of(1, 2)};
+  EXPECT_TRUE(all_agree(ranks));
+  call(ranks[0], 0, 5);
+  EXPECT_FALSE(all_agree(ranks));
+  call(ranks[1], 0, 5);
+  EXPECT_TRUE(all_agree(ranks));
+  ranks[1].pid = 0;
+  EXPECT_FALSE(all_agree(ranks));
+}
+
 TEST(Merge, ShowsARankThatWaitsForNothingMore) {
   std::vector<ReadRank> ranks = {rank_of(0, 2), rank_of(1, 2)};
   call(ranks[0], 0, 5, Outcome::kRunning).started = 0;

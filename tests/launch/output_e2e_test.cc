@@ -93,6 +93,20 @@ TEST(Output, AGoneReaderEndsTheRanksAsWithoutALauncher) {
   EXPECT_THAT(ran.err, HasSubstr("SIGPIPE"));
 }
 
+TEST(Output, LinesThatWereJustShownAreNotRepeatedInTheReport) {
+  const std::string fails = "[ $RANK = 1 ] && { echo words; echo error >&2; exit 3; }; sleep 60";
+  const auto launch = [&](const std::string& script) {
+    return run({"sh", "-c", std::string("exec ") + REIGEN_PROGRAM " run -n 2 sh -c '" + script + "' 2>&1"});
+  };
+  const Ran just = launch(fails);
+  EXPECT_EQ(just.code, 3);
+  EXPECT_THAT(just.out, AllOf(HasSubstr("[1] error\n"), HasSubstr("rank 1 of 2 failed"), Not(HasSubstr("    error"))));
+  // Another rank's line stands between, or half of them stand elsewhere.
+  EXPECT_THAT(launch("[ $RANK = 1 ] && { echo words; sleep 0.6; exit 3; }; sleep 0.3; echo other; sleep 60").out,
+              HasSubstr("    words\n"));
+  EXPECT_THAT(run(reigen_run({"-n", "2", "sh", "-c", fails})).err, HasSubstr("    words\n    error\n"));
+}
+
 // Runs the launcher with a terminal of 90 columns and gives what it wrote there.
 std::string on_terminal(std::vector<std::string> command, int* code) {
   int master = -1;

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "reigen/base/error.h"
 #include "train/config_text.h"
@@ -100,6 +101,12 @@ TEST_F(ConfigTest, EveryFieldIsReadPrintedAndExplained) {
   }
 }
 
+TEST_F(ConfigTest, HelpFitsATerminal) {
+  std::istringstream help(help_text(Config{}));
+  for (std::string line; std::getline(help, line);) EXPECT_LT(line.size(), 80U) << line;
+  EXPECT_THAT(help_text(Config{}), HasSubstr("\n  -n N                     ranks that"));
+}
+
 TEST_F(ConfigTest, ResumeMayBeABooleanInAFile) {
   EXPECT_EQ(read({"--config", write("run.resume = true\n")}).config.run.resume, "true");
   EXPECT_EQ(read({"--config", write("[run]\nresume = \"runs/a\"\n")}).config.run.resume, "runs/a");
@@ -128,7 +135,9 @@ TEST_F(ConfigTest, ValuesOutOfRangeAreRefusedWithTheirOrigin) {
     EXPECT_EQ(failure.code, ExitCode::kConfiguration) << failure.text;
     EXPECT_THAT(failure.text, HasSubstr(c.text));
   }
-  EXPECT_THAT(failure_of({"--train.epochs", "-1"}).text, HasSubstr("correct flag --train.epochs"));
+  const std::string text = failure_of({"--train.epochs", "-1"}).text;
+  EXPECT_THAT(text, HasSubstr("correct flag --train.epochs"));
+  EXPECT_EQ(text.find("at least 1"), text.rfind("at least 1")) << text;
   EXPECT_THAT(failure_of({}, {{"REIGEN_TRAIN_EPOCHS", "-1"}}).text,
               HasSubstr("environment variable REIGEN_TRAIN_EPOCHS"));
   EXPECT_THAT(failure_of({"--config", write("[train]\nepochs = -1\n")}).text, HasSubstr("options.toml:2:10"));

@@ -63,5 +63,17 @@ TEST_F(RunDirectories, OneRunAtATimeAndNoneOverAnother) {
   EXPECT_NE(code_of("file/run", false), ExitCode::kOk);
 }
 
+TEST_F(RunDirectories, WhatWasMadeForARunThatDidNotStartIsTakenBack) {
+  for (const char* name : {"empty", "full", "kept"}) {
+    fs::create_directory(name);
+    NewDirectory made(name);
+    if (name == std::string("full")) std::ofstream("full/file") << "x";
+    if (name == std::string("kept")) made.keep();
+  }
+  EXPECT_FALSE(fs::exists("empty"));
+  EXPECT_TRUE(fs::exists("full/file"));
+  EXPECT_TRUE(fs::exists("kept"));
+}
+
 }  // namespace
 }  // namespace reigen::train

@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -346,6 +347,14 @@ TEST_F(TrainerTest, ResumingNothingIsAMissingInput) {
   EXPECT_EQ(failure(1, run), ExitCode::kInputMissing);
 }
 
+TEST_F(TrainerTest, ResumingARunWithoutACheckpointSaysThatItStartsAnew) {
+  Config run = config("run");
+  fs::create_directories(root_ / "run" / "checkpoints");
+  run.run.resume = "true";
+  fit(2, run);
+  EXPECT_THAT(output_, HasSubstr("no checkpoint in " + run.run.dir + ": starting at step 1\n"));
+}
+
 TEST_F(TrainerTest, RanksWithDifferentOptionsAreRefused) {
   const auto differ = [](int rank, SmallTask&, TrainerOptions& options) {
     if (rank == 2) options.config.optim.lr = 0.02;
@@ -362,6 +371,7 @@ TEST_F(TrainerTest, FilesOfARunTellWhatHappened) {
   run.data.dump_order = (root_ / "order.txt").string();
   run.train.max_steps = 4;
   fit(2, run);
+  EXPECT_THAT(output_, HasSubstr(", 195 samples, global batch 97, "));
   EXPECT_THAT(output_, HasSubstr("test accuracy"));
   EXPECT_THAT(output_, HasSubstr("exposed communication"));
   const auto json = summary("run");
@@ -407,11 +417,35 @@ TEST_F(TrainerTest, FilesOfARunTellWhatHappened) {
   EXPECT_THAT(read_file(root_ / "run" / "config.toml"), HasSubstr("global_batch = 97"));
 }
 
+TEST_F(TrainerTest, SpeedStepsAndEpochsAreThoseThatWereMade) {
+  Config run = config("run");
+  run.train.max_steps = 2;
+  fit(1, run);
+  EXPECT_THAT(output_, HasSubstr("epoch 1/1  step 2/2"));
+  EXPECT_THAT(output_, HasSubstr("small: 2 steps of 97 samples on 1 rank"));
+  run.run.resume = "true";
+  run.train.max_steps = 5;
+  fit(1, run);
+  EXPECT_THAT(output_, HasSubstr("epoch 2/2  step 5/5"));
+  EXPECT_THAT(output_, HasSubstr("small: 3 steps (3 to 5) of 97 samples on 1 rank"));
+
+  Config one = config("one");
+  one.data.limit = 1;
+  const FitResult result = fit(1, one);
+  EXPECT_THAT(output_, HasSubstr("small: 3 steps of 1 sample on"));
+  std::ifstream in(root_ / "one" / "metrics.jsonl");
+  double fastest = 0;
+  for (std::string line; std::getline(in, line);)
+    fastest = std::max(fastest, nlohmann::json::parse(line)["samples_per_s"].get<double>());
+  EXPECT_LE(result.samples_per_s, 1.01 * fastest);
+}
+
 TEST_F(TrainerTest, AnErrorOfOneRankIsEverybodysError) {
   Config run = config("run");
   run.data.dump_order = (root_ / "absent" / "order.txt").string();
   EXPECT_EQ(failure(3, run), ExitCode::kIo);
   EXPECT_THAT(failure_text_, HasSubstr("order.txt"));
+  EXPECT_FALSE(fs::exists(run.run.dir));
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ class MnistTask final : public Task {
   models::MnistCnn& module() override { return model_; }
   data::DatasetPtr training_data() override;  // throws as data::mnist
   data::DatasetPtr test_data() override;
+  std::string kind_of_samples() const override;
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
   Scores score(const at::Tensor& input, const at::Tensor& target) override;
 

@@ -48,6 +48,9 @@ class Task {
   virtual data::DatasetPtr training_data() = 0;
   virtual data::DatasetPtr test_data() = 0;
 
+  // What training_data() holds, behind its number in a run's first line: "20000 drawn digits".
+  virtual std::string kind_of_samples() const { return "samples"; }
+
   // Mean loss over the batch, from which backward() can run.
   virtual at::Tensor loss(const at::Tensor& input, const at::Tensor& target) = 0;
 

@@ -36,7 +36,7 @@ struct FitResult {
   bool already_done = false;  // the checkpoint was of a finished run
   std::filesystem::path directory = {};
   Scores test = {};          // after the last step; empty when stopped
-  double samples_per_s = 0;  // global batch / median time of a step, the first ones left out
+  double samples_per_s = 0;  // samples of a full step / median time of a step, the first ones left out
 };
 
 class Trainer {
