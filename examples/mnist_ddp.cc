@@ -25,19 +25,21 @@ int main(int argc, char** argv) try {
   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-3, .weight_decay = 0.01});
 
   int step = 0;
-  for (auto& batch : loader.epoch(0)) {
-    auto loss = torch::cross_entropy_loss(parallel(batch.input), batch.target);
-    // Buckets travel while this runs; the weight evens out a last batch of unequal shares.
-    (loss * batch.weight).backward();
-    optimizer.set_lr(reigen::optim::warm_up(1e-3, step, 100));
-    optimizer.step();
-    optimizer.zero_grad();
+  for (int epoch = 0; epoch < 3 && step < steps; ++epoch) {
+    for (auto& batch : loader.epoch(epoch)) {
+      auto loss = torch::cross_entropy_loss(parallel(batch.input), batch.target);
+      // Buckets travel while this runs; the weight evens out a last batch of unequal shares.
+      (loss * batch.weight).backward();
+      optimizer.set_lr(reigen::optim::warm_up(1e-3, step, 100));
+      optimizer.step();
+      optimizer.zero_grad();
 
-    double sum = loss.item<double>() * static_cast<double>(batch.count);
-    world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
-    sum /= static_cast<double>(batch.global_count);
-    if (++step % 10 == 0 && world.rank() == 0) fmt::print("step {} loss {}\n", step, sum);
-    if (step == steps) break;
+      double sum = loss.item<double>() * static_cast<double>(batch.count);
+      world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
+      sum /= static_cast<double>(batch.global_count);
+      if (++step % 10 == 0 && world.rank() == 0) fmt::print("epoch {} step {} loss {:.7f}\n", epoch + 1, step, sum);
+      if (step == steps) break;
+    }
   }
   return 0;
 } catch (const reigen::Error& error) {
