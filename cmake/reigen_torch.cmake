@@ -10,7 +10,7 @@ add_library(reigen_libtorch INTERFACE)
 set_target_properties(reigen_libtorch PROPERTIES EXPORT_NAME libtorch)
 target_link_libraries(reigen_libtorch INTERFACE "$<BUILD_INTERFACE:reigen_torch_files>" Threads::Threads)
 # LibTorch brings headers of another version of fmt, found before the system's, and no library for them.
-target_compile_definitions(reigen_libtorch INTERFACE FMT_HEADER_ONLY)
+target_compile_definitions(reigen_libtorch INTERFACE "$<INSTALL_INTERFACE:FMT_HEADER_ONLY>")
 
 # The headers of LibTorch take some ten seconds a file; compiled once, used by every target that needs them. Not all of
 # torch/torch.h: templates that it uses are instantiated again in every file, five seconds instead of three.
@@ -18,6 +18,7 @@ file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/torch_pch.cc" CONTENT "")
 add_library(reigen_torch_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cc")
 reigen_target_defaults(reigen_torch_pch)
 target_compile_options(reigen_torch_pch PRIVATE -fopenmp)
+target_compile_definitions(reigen_torch_pch PRIVATE FMT_HEADER_ONLY)
 target_link_libraries(reigen_torch_pch PRIVATE reigen_libtorch)
 target_precompile_headers(reigen_torch_pch PRIVATE <ATen/ATen.h> <torch/nn/module.h>)
 
@@ -25,5 +26,6 @@ target_precompile_headers(reigen_torch_pch PRIVATE <ATen/ATen.h> <torch/nn/modul
 function(reigen_use_torch target)
   target_link_libraries(${target} PUBLIC reigen_libtorch)
   target_compile_options(${target} PRIVATE -fopenmp)
+  target_compile_definitions(${target} PRIVATE FMT_HEADER_ONLY)
   reigen_use_precompiled(${target} reigen_torch_pch)
 endfunction()
