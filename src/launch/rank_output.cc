@@ -94,8 +94,9 @@ std::string RankOutput::last_lines() const {
 }
 
 bool RankOutput::last_lines_stand_last() const {
-  if (console_.is_closed(Stream::kError)) return false;
-  std::uint64_t expected = console_.lines_with_errors() - last_.size();
+  const std::uint64_t lines = console_.lines_with_errors();
+  if (console_.is_closed(Stream::kError) || last_.size() > lines) return false;
+  std::uint64_t expected = lines - last_.size();
   return std::all_of(last_.begin(), last_.end(), [&](const Shown& line) { return line.number == ++expected; });
 }
 

@@ -43,10 +43,13 @@ std::string to_json(const Summary& s) {
 }
 
 std::string to_text(const Summary& s) {
-  const std::string before = s.first_step > 0 ? fmt::format(" ({} to {})", s.first_step + 1, s.steps) : std::string();
-  std::string text = fmt::format("{}: {} steps{} of {} sample{} on {} {} ({}), {}\n", s.task, s.steps - s.first_step,
-                                 before, s.samples_per_step, s.samples_per_step == 1 ? "" : "s", s.world_size,
-                                 s.world_size == 1 ? "rank" : "ranks", s.backend, format_duration(s.wall_s));
+  const auto counted = [](std::int64_t number, const char* what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  const std::string which = s.first_step > 0 ? fmt::format(" ({} to {})", s.first_step + 1, s.steps) : std::string();
+  std::string text = fmt::format("{}: {}{} of {} on {} ({}), {}\n", s.task, counted(s.steps - s.first_step, "step"),
+                                 which, counted(s.samples_per_step, "sample"), counted(s.world_size, "rank"), s.backend,
+                                 format_duration(s.wall_s));
   text += fmt::format("  test accuracy  {:.2f} %   loss {:.4f}   ({} samples)\n", s.test.accuracy() * 100,
                       s.test.loss(), s.test.count);
   if (s.mean.step > 0) {
