@@ -53,7 +53,7 @@ void Group::translated(const Part& part, const std::string& what, const std::fun
   } catch (const CollectiveMismatch& error) {
     if (is_of_the_whole(error)) throw CollectiveMismatch(plain(error));
     if (&part == &everybody) throw;
-    throw CollectiveMismatch(fmt::format("{}\n  {}", error.what(), legend(part, options.name)));
+    throw PartMismatch(fmt::format("{}\n  {}", error.what(), legend(part, options.name)));
   } catch (const Timeout& error) {
     if (is_of_the_whole(error)) throw Timeout(plain(error));
     throw Timeout(fmt::format("{}\n  {}", error.what(), legend(part, options.name)));

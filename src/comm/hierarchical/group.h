@@ -34,6 +34,12 @@ struct Part {
 // "of group "world.machine1" (rank 0 is rank 2, 1 is rank 3 of "world")".
 std::string legend(const Part& part, const std::string& whole);
 
+// The calls of a part differ, as this rank finds: which calls of the whole group these were is still to be said.
+class PartMismatch : public CollectiveMismatch {
+ public:
+  using CollectiveMismatch::CollectiveMismatch;
+};
+
 struct Group {
   Group(const GroupOptions& group_options, Layout group_layout)
       : options(group_options), layout(std::move(group_layout)), control(group_options, control::Watch::kInTheEngine) {}

@@ -74,8 +74,7 @@ Step Collective::advance() {
   } else {
     try {
       group_.translated(group_.part(stage.level), describe(), [&] { step = advance_stage(); });
-    } catch (const CollectiveMismatch& error) {
-      if (stage.level == Level::kEverybody) throw;
+    } catch (const PartMismatch& error) {
       note_difference(error);
       return Step::kBlocked;
     }
@@ -109,8 +108,7 @@ void Collective::check_peers(std::chrono::nanoseconds waited) const {
   const Part& part = *group_.current;
   try {
     group_.translated(part, describe(), [&] { part.backend->check_peers(*running_, told); });
-  } catch (const CollectiveMismatch& error) {
-    if (&part == &group_.everybody) throw;
+  } catch (const PartMismatch& error) {
     note_difference(error);
   }
 }
