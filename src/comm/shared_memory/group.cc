@@ -26,6 +26,7 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr auto kEnding = milliseconds(300);      // from the loss of its files to the end of a process
 constexpr auto kJoinSlice = seconds(1);          // so often those that wait look who is missing
 constexpr auto kSplitSlice = milliseconds(200);  // ... where deaths can be seen
 
@@ -115,6 +116,10 @@ void Group::open_peer(int rank, const Announced& announced) {
     if (rank != this->rank()) peer.segment = Segment::open(page);
     peer.heap = std::make_unique<PeerHeap>(announced.heap);
   } catch (const IoError& error) {
+    // A process that ends has lost its files a moment before its end can be seen.
+    for (const Deadline deadline = Deadline::after(kEnding); !has_died(rank) && !deadline.expired();) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
     if (has_died(rank))
       throw PeerLost(rank, fmt::format("{} died while group \"{}\" was forming", who(rank), options_.name));
     throw BackendError(
