@@ -46,6 +46,10 @@ void warn_of_absent(const std::string& what, std::chrono::nanoseconds waited, co
                     fmt::join(absent, ", "), who, last_call, seconds_of(timeout));
 }
 
+std::string died_while_forming(const std::string& who, const GroupOptions& options) {
+  return fmt::format("{} died while group \"{}\" was forming", who, options.name);
+}
+
 Report joined_twice(const GroupOptions& options) {
   return {.what = fmt::format("rank {} joins group \"{}\" twice", options.rank, options.name),
           .got = {},

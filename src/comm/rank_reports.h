@@ -28,6 +28,7 @@ void warn_of_absent(const std::string& what, std::chrono::nanoseconds waited, co
                     const std::string& who, const std::string& last_call, std::chrono::nanoseconds timeout);
 
 // While a group forms.
+std::string died_while_forming(const std::string& who, const GroupOptions& options);
 Report joined_twice(const GroupOptions& options);
 Report incomplete_group(const GroupOptions& options, const std::vector<int>& missing);
 // Throws BackendError (job mismatch) when a rank speaks another version of `what`, a protocol.

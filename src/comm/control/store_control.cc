@@ -190,8 +190,7 @@ std::vector<std::string> StoreControl::join(const std::string& announcement, con
     if (look) look();
     for (const int q : missing) {
       if (!has_died(channel_->peers[static_cast<std::size_t>(q)])) continue;
-      throw PeerLost(q,
-                     fmt::format("{} died while group \"{}\" was forming", who(*channel_, q), channel_->options.name));
+      throw PeerLost(q, died_while_forming(who(*channel_, q), channel_->options));
     }
   });
   forming_->enter();

@@ -41,14 +41,14 @@ std::byte* Group::scratch(int area, std::size_t bytes) {
   return static_cast<std::byte*>(wanted.memory.get());
 }
 
-void Group::translated(const Part& part, const std::string& what, const std::function<void()>& action) const {
+void Group::translated(const Part& part, const Words& what, const std::function<void()>& action) const {
   try {
     action();
   } catch (const PeerLost& error) {
     if (is_of_the_whole(error)) throw PeerLost(error.rank(), plain(error));
     if (error.rank() < 0) throw;
     const int rank = part.ranks[static_cast<std::size_t>(error.rank())];
-    throw PeerLost(rank, fmt::format("{}: {} is lost\n{}\n  {}", what, control.describe_peer(rank), error.what(),
+    throw PeerLost(rank, fmt::format("{}: {} is lost\n{}\n  {}", what(), control.describe_peer(rank), error.what(),
                                      legend(part, options.name)));
   } catch (const CollectiveMismatch& error) {
     if (is_of_the_whole(error)) throw CollectiveMismatch(plain(error));
@@ -63,7 +63,7 @@ void Group::translated(const Part& part, const std::string& what, const std::fun
   }
 }
 
-void Group::throw_if_ended(const std::string& what) const {
+void Group::throw_if_ended(const Words& what) const {
   for (const Part* part : parts()) translated(*part, what, [&] { part->backend->throw_if_ended(); });
 }
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -49,9 +50,10 @@ struct Group {
   // An area is kept for later calls: one call of the group runs at a time.
   std::byte* scratch(int area, std::size_t bytes);
   // Runs `action` on a part; what it throws is thrown in terms of the whole group. `what`: the call.
-  void translated(const Part& part, const std::string& what, const std::function<void()>& action) const;
+  using Words = std::function<std::string()>;
+  void translated(const Part& part, const Words& what, const std::function<void()>& action) const;
   // Throws what another rank ended the group with, as far as any part knows.
-  void throw_if_ended(const std::string& what) const;
+  void throw_if_ended(const Words& what) const;
   void publish_abort(const AbortCause& cause);
 
   const GroupOptions options;

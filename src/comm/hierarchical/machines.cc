@@ -136,8 +136,7 @@ Machines find_machines(const GroupOptions& options) {
     for (const int q : missing) {
       const auto at = static_cast<std::size_t>(q);
       if (at < processes.size() && has_died(processes[at])) {
-        throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming",
-                                      describe_rank(q, processes[at].host, processes[at].pid), options.name));
+        throw PeerLost(q, died_while_forming(describe_rank(q, processes[at].host, processes[at].pid), options));
       }
     }
   });

@@ -33,7 +33,7 @@ std::string Collective::describe() const {
 
 bool Collective::try_post() {
   if (group_.completed != sequence_) return false;
-  group_.throw_if_ended(describe());
+  group_.throw_if_ended([this] { return describe(); });
   const auto hash = static_cast<std::uint32_t>(control::hash_of(control::record_of(call_, sequence_)));
   const std::string tag = fmt::format("{:08x} {:.{}}", hash, call_.tag, kTagShown);
   stages_ =
@@ -73,7 +73,8 @@ Step Collective::advance() {
     stage.work();
   } else {
     try {
-      group_.translated(group_.part(stage.level), describe(), [&] { step = advance_stage(); });
+      group_.translated(
+          group_.part(stage.level), [this] { return describe(); }, [&] { step = advance_stage(); });
     } catch (const PartMismatch& error) {
       note_difference(error);
       return Step::kBlocked;
@@ -107,7 +108,8 @@ void Collective::check_peers(std::chrono::nanoseconds waited) const {
   const auto told = std::min<std::chrono::nanoseconds>(waited, std::max(patience - kMoment, kMoment));
   const Part& part = *group_.current;
   try {
-    group_.translated(part, describe(), [&] { part.backend->check_peers(*running_, told); });
+    group_.translated(
+        part, [this] { return describe(); }, [&] { part.backend->check_peers(*running_, told); });
   } catch (const PartMismatch& error) {
     note_difference(error);
   }
@@ -129,14 +131,16 @@ std::string Message::describe() const {
 
 Step Message::advance() {
   Step step = Step::kBlocked;
-  group_.translated(part_, describe(), [&] { step = operation_->advance(); });
+  group_.translated(
+      part_, [this] { return describe(); }, [&] { step = operation_->advance(); });
   return step;
 }
 
 // Who ends the group may be none of the part's ranks.
 void Message::check_peers(std::chrono::nanoseconds waited) const {
-  group_.throw_if_ended(describe());
-  group_.translated(part_, describe(), [&] { part_.backend->check_peers(*operation_, waited); });
+  group_.throw_if_ended([this] { return describe(); });
+  group_.translated(
+      part_, [this] { return describe(); }, [&] { part_.backend->check_peers(*operation_, waited); });
 }
 
 }  // namespace reigen::comm::hierarchical

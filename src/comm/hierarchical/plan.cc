@@ -92,15 +92,20 @@ class Planner {
     });
   }
 
-  void all_reduce() {
-    cut(call_.count);
-    std::byte* const slice = output_ + begin_;
+  // This machine's sum of this rank's slice.
+  void add_up(std::byte* slice) {
     inside({.kind = OperationKind::kReduceScatterV,
             .input = input_,
             .output = slice,
             .op = op_,
             .factor = call_.factor,
             .counts = slices_});
+  }
+
+  void all_reduce() {
+    cut(call_.count);
+    std::byte* const slice = output_ + begin_;
+    add_up(slice);
     if (is_carrier()) {
       between({.kind = OperationKind::kAllReduce, .input = slice, .output = slice, .count = own_, .op = op_});
       finish(slice, own_);
@@ -134,12 +139,7 @@ class Planner {
     cut(call_.count);
     const int target = layout_.machine_of(call_.root);
     std::byte* const slice = scratch(0, own_);
-    inside({.kind = OperationKind::kReduceScatterV,
-            .input = input_,
-            .output = slice,
-            .op = op_,
-            .factor = call_.factor,
-            .counts = slices_});
+    add_up(slice);
     if (is_carrier()) {
       between({.kind = OperationKind::kReduce,
                .input = slice,

@@ -59,17 +59,9 @@ bool Collective::try_post() {
   return true;
 }
 
-bool Collective::all_done() {
-  const auto guard = Library::get().guard();
-  int done = 0;
-  check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
-  if (done != 0) requests_.clear();
-  return done != 0;
-}
-
 // Equal: nothing is smaller than this rank's hash, nor than its complement.
 bool Collective::compared() {
-  if (!requests_.empty() && !all_done()) return false;
+  if (!requests_.empty() && !all_done(requests_)) return false;
   if (*least_hash_ == own_hash_) return true;
   group_.control->look_for_mismatch();  // the next look after the peers throws it
   return false;
@@ -96,14 +88,14 @@ Step Collective::advance() {
   }
   if (phase_ == Phase::kExchanging) {
     // Later calls wait: MPI wants its operations begun in one order everywhere.
-    if (!requests_.empty() && !all_done()) return Step::kBlocked;
+    if (!requests_.empty() && !all_done(requests_)) return Step::kBlocked;
     if (call_.kind == OperationKind::kAllToAllV) compare_counts();
     stage();
     move();
     phase_ = Phase::kMoving;
     return Step::kMoved;
   }
-  if (phase_ == Phase::kMoving && all_done()) {
+  if (phase_ == Phase::kMoving && all_done(requests_)) {
     finish();
     std::erase_if(group_.moving, [&](const Group::Moving& one) { return one.sequence == sequence_; });
     phase_ = Phase::kMoved;

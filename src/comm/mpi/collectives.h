@@ -44,7 +44,6 @@ class Collective : public CheckedOperation {
   void move_uneven();
   void move_by_messages(bool in_place);
   void finish();
-  bool all_done();
   MPI_Request* request() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
   bool moves_nothing() const;
   int* keep(const std::vector<int>& numbers);

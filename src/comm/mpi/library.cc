@@ -97,6 +97,14 @@ void check(int code, const char* function) {
                             .fix = "see what MPI and the other ranks printed"});
 }
 
+bool all_done(std::vector<MPI_Request>& requests) {
+  const auto guard = Library::get().guard();
+  int done = 0;
+  check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+  if (done != 0) requests.clear();
+  return done != 0;
+}
+
 bool started_by_mpi() {
   constexpr std::array kVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMI_FD", "PMIX_RANK"};
   return std::any_of(kVariables.begin(), kVariables.end(),

@@ -11,6 +11,7 @@
 
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace reigen::comm::mpi {
 
@@ -38,6 +39,8 @@ class Library {
 // Throws BackendError with MPI's own words unless `code` is MPI_SUCCESS.
 void check(int code, const char* function);
 std::string error_text(int code);
+// Empties `requests` once all of them are done.
+bool all_done(std::vector<MPI_Request>& requests);
 
 // True in a process that mpirun, mpiexec or srun started as a rank: alone, MPI_Init would make a world of one.
 bool started_by_mpi();

@@ -53,14 +53,6 @@ void Message::check_peers(std::chrono::nanoseconds waited) const {
   messages_.group.control->check_message(call_.root, describe_message(messages_.options, number_, call_), waited);
 }
 
-bool Message::all_done() {
-  const auto guard = Library::get().guard();
-  int done = 0;
-  check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
-  if (done != 0) requests_.clear();
-  return done != 0;
-}
-
 void Send::begin() {
   const std::size_t inlined = is_short() ? call_.bytes() : 0;
   head_ = arena().take(sizeof(Header) + inlined);
@@ -98,7 +90,7 @@ Step Send::advance() {
     requests_.clear();
     return Step::kDone;
   }
-  if (!all_done()) return Step::kBlocked;
+  if (!all_done(requests_)) return Step::kBlocked;
   messages_.moving -= 1;
   return Step::kDone;
 }
@@ -157,7 +149,7 @@ Step Recv::advance() {
     expect_head();
     phase_ = Phase::kHead;
   }
-  if (!all_done()) return Step::kBlocked;
+  if (!all_done(requests_)) return Step::kBlocked;
   if (phase_ == Phase::kHead) {
     compare();
     if (is_short()) return finish();

@@ -58,7 +58,6 @@ class Message : public CheckedOperation {
 
   Arena& arena() const { return *messages_.group.arena; }
   bool is_short() const { return call_.bytes() <= kShortMessage; }
-  bool all_done();
 
   Messages& messages_;
   Pair& pair_;

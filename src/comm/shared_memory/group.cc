@@ -107,8 +107,7 @@ void Group::open_peer(int rank, const Announced& announced) {
   peer.pid = page.pid;
   if (page.pid != ::getpid()) {
     peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, page.pid, 0)));
-    if (!peer.pidfd && errno == ESRCH)
-      throw PeerLost(rank, fmt::format("{} ended while the group was forming", who(rank)));
+    if (!peer.pidfd && errno == ESRCH) throw PeerLost(rank, died_while_forming(who(rank), options_));
     // Without pidfd (an old kernel, a sandbox) a death is seen by the missing heartbeat.
     if (!peer.pidfd) base::log_warning("pidfd_open: {}; the death of a rank is seen late", base::errno_text(errno));
   }
@@ -120,8 +119,7 @@ void Group::open_peer(int rank, const Announced& announced) {
     for (const Deadline deadline = Deadline::after(kEnding); !has_died(rank) && !deadline.expired();) {
       std::this_thread::sleep_for(milliseconds(1));
     }
-    if (has_died(rank))
-      throw PeerLost(rank, fmt::format("{} died while group \"{}\" was forming", who(rank), options_.name));
+    if (has_died(rank)) throw PeerLost(rank, died_while_forming(who(rank), options_));
     throw BackendError(
         Report{.what = fmt::format("rank {} (host {}) cannot reach the shared memory of {}", this->rank(),
                                    peers_[static_cast<std::size_t>(this->rank())].host, who(rank)),
@@ -156,8 +154,7 @@ void Group::join(const Parent& parent) {
   Forming forming(options_, "", parent.group != nullptr ? kSplitSlice : kJoinSlice,
                   [&](const std::vector<int>& missing) {
                     for (const int q : missing) {
-                      if (has_died(q))
-                        throw PeerLost(q, fmt::format("{} died while group \"{}\" was forming", who(q), options_.name));
+                      if (has_died(q)) throw PeerLost(q, died_while_forming(who(q), options_));
                     }
                     if (parent.group != nullptr) in_numbers_of(parent.members, [&] { check_coming(parent, missing); });
                   });
