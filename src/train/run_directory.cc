@@ -60,7 +60,8 @@ RunDirectory::RunDirectory(fs::path path, bool may_hold_run) : path_(std::move(p
 
 NewDirectory::~NewDirectory() {
   std::error_code ignored;
-  if (!path_.empty()) fs::remove(path_, ignored);  // never one that holds something
+  // Never one that holds something.
+  if (!path_.empty() && fs::remove(path_, ignored)) fs::remove(path_.parent_path(), ignored);
 }
 
 fs::path default_run_directory(const std::string& task) {

@@ -24,7 +24,8 @@ class RunDirectory {
   UniqueFd lock_;
 };
 
-// Takes back a directory that was made for a run which then did not start: what is in it is kept.
+// Takes back a directory of default_run_directory() when its run did not start, and runs/ if that leaves it empty.
+// What is in it is kept.
 class NewDirectory {
  public:
   explicit NewDirectory(std::filesystem::path path) : path_(std::move(path)) {}

@@ -73,6 +73,11 @@ TEST_F(RunDirectories, WhatWasMadeForARunThatDidNotStartIsTakenBack) {
   EXPECT_FALSE(fs::exists("empty"));
   EXPECT_TRUE(fs::exists("full/file"));
   EXPECT_TRUE(fs::exists("kept"));
+  const fs::path first = default_run_directory("mnist");
+  { const NewDirectory second(default_run_directory("mnist")); }
+  EXPECT_TRUE(fs::exists(first));
+  { const NewDirectory taken_back(first); }
+  EXPECT_FALSE(fs::exists("runs"));
 }
 
 }  // namespace
