@@ -94,10 +94,12 @@ struct Communicator::Impl {
       collected.push_back(work);
       return Work(std::move(work));
     }
-    if (call_options.async) engine->hold_memory(*work);
-    engine->submit({&work, 1}, call_options.async && call_options.progress == Progress::kThread);
-    if (call_options.async) return Work(std::move(work));
-    engine->wait(*work, Deadline::never());
+    if (call_options.async) {
+      engine->hold_memory(*work);
+      engine->submit({&work, 1}, call_options.progress == Progress::kThread);
+      return Work(std::move(work));
+    }
+    engine->run(work);
     return Work();
   }
 

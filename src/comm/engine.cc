@@ -15,6 +15,7 @@ constexpr auto kSpinFor =
     microseconds(60);  // with a core for each rank: a peer that comes soon is met without a system call
 constexpr auto kYieldFor = microseconds(50);    // with more ranks than cores: let the others run
 constexpr int kPauses = 4;                      // between two looks
+constexpr int kFirstLooks = 64;                 // of a blocking call, a pause apart and without a clock
 constexpr auto kSleepSlice = milliseconds(20);  // so often the peers are looked after
 constexpr auto kHeartbeat = milliseconds(500);
 
@@ -75,8 +76,9 @@ void Engine::shut_down() {
   backend_->leave();
 }
 
-void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thread) {
-  std::unique_lock drive(drive_mutex_, std::try_to_lock);
+// `drive` may be held or not.
+void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thread,
+                     std::unique_lock<std::mutex>& drive) {
   std::size_t submitted = 0;
   try {
     std::lock_guard lock(queue_mutex_);
@@ -89,13 +91,16 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
       work->operation = backend_->start(work->call, work->sequence);
       if (counts) next_sequence_ += 1;  // a call that the backend refuses has no number
       work->ticket = flight_.called(work->call, work->sequence);
-      work->engine = shared_from_this();
       work->wants_thread = thread;
       pending_.fetch_add(1);
       if (thread) thread_pending_.fetch_add(1);
-      incoming_.push_back(work);
-      has_incoming_.store(true);
       submitted += 1;
+      if (drive.owns_lock() && incoming_.empty()) {
+        (counts ? active_ : messages_).push_back(work);
+      } else {
+        incoming_.push_back(work);
+        has_incoming_.store(true);
+      }
     }
   } catch (...) {
     // Half a group of calls is none that other ranks could meet: who made it goes on as if nothing of it were under
@@ -109,6 +114,12 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
     }
     throw;
   }
+}
+
+void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thread) {
+  std::unique_lock drive(drive_mutex_, std::try_to_lock);
+  for (const auto& work : works) work->engine = shared_from_this();
+  enqueue(works, thread, drive);
   if (drive.owns_lock()) {
     calling_ = works.empty() ? UINT64_MAX : works.front()->ticket;
     while (drive_once()) {
@@ -121,6 +132,25 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
     backend_->wake();  // the driver may sleep: let it post these calls too
     if (thread) step_back();
   }
+}
+
+void Engine::run(const std::shared_ptr<WorkState>& work) {
+  std::unique_lock drive(drive_mutex_, std::try_to_lock);
+  enqueue({&work, 1}, false, drive);
+  if (drive.owns_lock()) {
+    calling_ = work->ticket;
+    const int looks = backend_->may_spin() ? kFirstLooks : 1;
+    for (int look = 0; !work->completed.load() && look < looks && !abort_wanted_.load(); ++look) {
+      if (!drive_once()) pause_processor();
+    }
+    calling_ = UINT64_MAX;
+    drive.unlock();
+    step_back();
+  } else {
+    backend_->wake();
+  }
+  if (!work->completed.load()) return wait(*work, Deadline::never());
+  if (work->error) std::rethrow_exception(work->error);
 }
 
 void Engine::hold_memory(WorkState& work) {

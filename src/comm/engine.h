@@ -4,7 +4,7 @@
 //
 // Locks: `drive_mutex_` is held by the one thread that moves operations on, also while it sleeps, and guards those
 // under way; `queue_mutex_` guards what others hand over to it and is held for moments. Order: drive before queue. A
-// call that finds nobody driving takes each of them once.
+// blocking call that finds nobody driving takes each of them once.
 #pragma once
 
 #include <atomic>
@@ -57,6 +57,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Enqueues the calls and makes them visible to the other ranks if nobody else drives at the moment. `thread`: wake
   // the progress thread for them.
   void submit(std::span<const std::shared_ptr<WorkState>> works, bool thread);
+  // submit() and wait(), without letting go of what both hold where the other ranks come at once.
+  void run(const std::shared_ptr<WorkState>& work);
   // The memory of this call is kept until it has completed, whatever its owner does.
   void hold_memory(WorkState& work);
   void wait(WorkState& work, const Deadline& deadline);
@@ -71,6 +73,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
  private:
   using Works = std::deque<std::shared_ptr<WorkState>>;
 
+  void enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thread, std::unique_lock<std::mutex>& drive);
   bool drive_once();
   void take_incoming();
   void complete(Works& works, std::size_t index);
@@ -90,7 +93,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::mutex drive_mutex_;
   Works active_;                        // in the order of the calls
   std::size_t posted_ = 0;              // so many of them are posted
-  std::uint64_t calling_ = UINT64_MAX;  // tickets from here on belong to the thread that drives inside submit()
+  std::uint64_t calling_ = UINT64_MAX;  // tickets from here on belong to the thread that drives inside of its call
   Works messages_;                      // between two ranks: beside the others
   Deadline::Clock::time_point last_look_ = Deadline::Clock::now();  // after the peers
 

@@ -153,7 +153,10 @@ Descriptor Collective::descriptor() const {
 bool Collective::try_post() {
   if (sequence_ >= kRingSlots) {
     need_ = {&RankPage::verified, sequence_ - kRingSlots + 1};
-    if (!group_.met(need_)) return false;
+    // To look each time would fetch a line that the others have just written.
+    std::uint64_t& verified = pipeline_.verified_by_all;
+    if (verified < need_.value) verified = group_.least(need_.counter);
+    if (verified < need_.value) return false;
   }
   const bool inlined = path_ == Way::kOneShot && gives(group_.rank());
   // An earlier call of this rank may still write what this one takes along.
@@ -389,10 +392,11 @@ void Collective::begin_round() {
   phase_ = Phase::kArriving;
 }
 
-void Collective::reduce_into(const std::vector<int>& receivers, Part part, int block) {
+void Collective::reduce_into(std::span<const int> receivers, Part part, int block) {
   if (part.count == 0) return;
-  std::vector<const std::byte*> inputs;
-  std::vector<std::byte*> outputs;
+  auto& [ignored, inputs, outputs] = pipeline_.scratch;
+  inputs.clear();
+  outputs.clear();
   for (int q = 0; q < group_.size(); ++q) inputs.push_back(input_of(q, block) + part.begin * element_);
   for (const int q : receivers) outputs.push_back(output_of(q, group_.rank()) + part.begin * element_);
   // What is written need not pass through caches that cannot hold it until it is read again.
@@ -436,14 +440,15 @@ void Collective::work() {
   switch (kind_) {
     case OperationKind::kAllReduce:
     case OperationKind::kReduce: {
-      std::vector<int> receivers;
+      std::vector<int>& receivers = pipeline_.scratch.receivers;
+      receivers.clear();
       for (int q = 0; q < p; ++q) {
         if (is_written_by_others(q) && (!alone || q == r)) receivers.push_back(q);
       }
       if (!receivers.empty()) reduce_into(receivers, alone ? Part{0, call_.count} : slice_of(r), r);
       break;
     }
-    case OperationKind::kReduceScatter: reduce_into({r}, {0, round_count(given(r, r).count)}, r); break;
+    case OperationKind::kReduceScatter: reduce_into({&r, 1}, {0, round_count(given(r, r).count)}, r); break;
     case OperationKind::kAllGather:
     case OperationKind::kAllToAll:
       // Starting with the neighbour keeps the ranks from reading the same memory at once.

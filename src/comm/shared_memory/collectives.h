@@ -23,6 +23,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,9 +40,15 @@ struct Pipeline {
     std::size_t bytes;
     std::vector<Location> buffers;  // input and output of every rank
   };
-  std::uint64_t rounds = 0;               // of all operations so far
-  std::uint64_t completed = 0;            // operations complete on this rank
-  std::vector<PassedOn> passed_on = {};   // this rank's part is done, others still work on them
+  std::uint64_t rounds = 0;              // of all operations so far
+  std::uint64_t completed = 0;           // operations complete on this rank
+  std::vector<PassedOn> passed_on = {};  // this rank's part is done, others still work on them
+  std::uint64_t verified_by_all = 0;     // at least
+  struct Scratch {                       // of a sum; kept, so that a small one allocates nothing
+    std::vector<int> receivers;
+    std::vector<const std::byte*> inputs;
+    std::vector<std::byte*> outputs;
+  } scratch = {};
   std::atomic<Way> last = Way::kOneShot;  // of the last complete one; any thread may look
 };
 
@@ -98,7 +105,7 @@ class Collective : public CheckedOperation {
   Step complete();
 
   void work();
-  void reduce_into(const std::vector<int>& receivers, Part part, int block);
+  void reduce_into(std::span<const int> receivers, Part part, int block);
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
   void take_from(int rank);
   Part slice_of(int rank) const;

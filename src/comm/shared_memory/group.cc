@@ -181,9 +181,15 @@ std::byte* Group::resolve(int rank, const Location& location) {
   return data;
 }
 
-bool Group::met(const Need& need) {
+bool Group::met(const Need& need) const {
   return std::all_of(peers_.begin(), peers_.end(),
                      [&](const Peer& peer) { return (peer.page->*need.counter).load() >= need.value; });
+}
+
+std::uint64_t Group::least(std::atomic<std::uint64_t> RankPage::*counter) const {
+  std::uint64_t least = UINT64_MAX;
+  for (const Peer& peer : peers_) least = std::min(least, (peer.page->*counter).load());
+  return least;
 }
 
 void Group::advance(std::atomic<std::uint64_t> RankPage::*counter, std::uint64_t value) {

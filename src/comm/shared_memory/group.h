@@ -54,7 +54,9 @@ class Group {
   std::byte* resolve(int rank, const Location& location);
   Heap& heap() { return *heap_; }
 
-  bool met(const Need& need);
+  bool met(const Need& need) const;
+  // Of all ranks.
+  std::uint64_t least(std::atomic<std::uint64_t> RankPage::*counter) const;
   // Counts, then wakes the ranks that sleep.
   void advance(std::atomic<std::uint64_t> RankPage::*counter, std::uint64_t value);
   void ring_others();
