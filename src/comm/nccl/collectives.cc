@@ -62,7 +62,7 @@ void check_call(const Group& group, const Call& call) {
         .expected = "sum, avg, prod, min or max of floats, int8, uint8, int32 or int64",
         .fix = "use a type that NCCL knows (bool: max of uint8), or another backend"});
   }
-  if (call.kind == OperationKind::kBarrier || call.count == 0) return;
+  if (call.kind == OperationKind::kBarrier) return;
   const Extent extent = extent_of(call, group.rank, group.size);
   check_memory(group, call, call.input, extent.input * size_of(call.type), "input");
   check_memory(group, call, call.output, extent.output * size_of(call.type), "output");
@@ -149,7 +149,7 @@ void Collective::hand_over() {
 }
 
 void Collective::enqueue() {
-  if (call_.count == 0 && call_.kind != OperationKind::kBarrier) return;
+  if (call_.count == 0 && !is_uneven(call_.kind) && call_.kind != OperationKind::kBarrier) return;
   check(ncclGroupStart(), "ncclGroupStart");
   const ncclResult_t code = enqueue_call();
   const ncclResult_t end = ncclGroupEnd();  // also after a failure: groups nest
@@ -177,33 +177,71 @@ ncclResult_t Collective::enqueue_call() {
       return ncclAllReduce(group_.scratch.get(), group_.scratch.get(), 1, ncclUint8, ncclMax, to, group_.stream);
     case OperationKind::kGather:
     case OperationKind::kScatter:
-    case OperationKind::kAllToAll: return enqueue_by_messages();
+    case OperationKind::kAllToAll:
+    case OperationKind::kAllGatherV:
+    case OperationKind::kGatherV:
+    case OperationKind::kScatterV:
+    case OperationKind::kAllToAllV: return enqueue_by_messages();
+    case OperationKind::kReduceScatterV: return enqueue_by_reductions();
     default: return ncclInvalidUsage;
   }
 }
 
-// Operations that NCCL made of messages only lately: sends and receives in one group, which run together.
-ncclResult_t Collective::enqueue_by_messages() {
-  const std::size_t bytes = call_.bytes();
-  const bool is_root = group_.rank == call_.root;
-  const bool from_all = call_.kind == OperationKind::kAllToAll || (call_.kind == OperationKind::kGather && is_root);
-  const bool to_all = call_.kind == OperationKind::kAllToAll || (call_.kind == OperationKind::kScatter && is_root);
-  ncclResult_t result = ncclSuccess;
-  const auto send = [&](const std::byte* data, int peer) {
-    if (result != ncclSuccess) return;
-    result = ncclSend(data, bytes, ncclUint8, peer, group_.communicator, group_.stream);
-  };
-  const auto receive = [&](std::byte* data, int peer) {
-    if (result != ncclSuccess) return;
-    result = ncclRecv(data, bytes, ncclUint8, peer, group_.communicator, group_.stream);
-  };
-  for (int q = 0; q < group_.size; ++q) {
-    const std::size_t at = static_cast<std::size_t>(q) * bytes;
-    if (to_all) send(input_ + at, q);
-    if (from_all) receive(output_ + at, q);
+Collective::Block Collective::block(const std::vector<std::size_t>& counts, int rank) const {
+  const auto q = static_cast<std::size_t>(rank);
+  return is_uneven(call_.kind) ? Block{begin_of(counts, rank), counts[q]} : Block{q * call_.count, call_.count};
+}
+
+Collective::Block Collective::sent_to(int rank) const {
+  const OperationKind kind = even_kind(call_.kind);
+  const bool in_blocks = kind == OperationKind::kScatter || kind == OperationKind::kAllToAll;
+  return in_blocks ? block(call_.counts, rank) : Block{0, extent_.input};
+}
+
+Collective::Block Collective::received_from(int rank) const {
+  switch (even_kind(call_.kind)) {
+    case OperationKind::kScatter: return {0, extent_.output};
+    case OperationKind::kAllToAll: return block(call_.arrives, rank);
+    default: return block(call_.counts, rank);
   }
-  if (!to_all) send(input_, call_.root);
-  if (!from_all) receive(output_, call_.root);
+}
+
+// Operations that NCCL does not have, or made of messages only lately: sends and receives in one group, which run
+// together.
+ncclResult_t Collective::enqueue_by_messages() {
+  const std::size_t element = size_of(call_.type);
+  const OperationKind kind = even_kind(call_.kind);
+  const bool is_root = group_.rank == call_.root;
+  const bool everywhere = kind == OperationKind::kAllToAll || kind == OperationKind::kAllGather;
+  ncclResult_t result = ncclSuccess;
+  for (int q = 0; q < group_.size && result == ncclSuccess; ++q) {
+    const bool sends = everywhere || (kind == OperationKind::kScatter ? is_root : q == call_.root);
+    const bool receives = everywhere || (kind == OperationKind::kGather ? is_root : q == call_.root);
+    const Block given = sent_to(q);
+    const Block taken = received_from(q);
+    if (sends && given.count > 0) {
+      result = ncclSend(input_ + given.begin * element, given.count * element, ncclUint8, q, group_.communicator,
+                        group_.stream);
+    }
+    if (receives && taken.count > 0 && result == ncclSuccess) {
+      result = ncclRecv(output_ + taken.begin * element, taken.count * element, ncclUint8, q, group_.communicator,
+                        group_.stream);
+    }
+  }
+  return result;
+}
+
+// Blocks of different sizes, each added up where it belongs.
+ncclResult_t Collective::enqueue_by_reductions() {
+  const ncclDataType_t type = element_type(call_.type).value_or(ncclUint8);
+  const ncclRedOp_t op = operation(call_.op).value_or(ncclSum);
+  ncclResult_t result = ncclSuccess;
+  for (int q = 0; q < group_.size && result == ncclSuccess; ++q) {
+    const Block given = block(call_.counts, q);
+    if (given.count == 0) continue;
+    result = ncclReduce(input_ + given.begin * size_of(call_.type), output_, given.count, type, op, q,
+                        group_.communicator, group_.stream);
+  }
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <nccl.h>
 
 #include <memory>
+#include <vector>
 
 #include "comm/backend.h"
 #include "comm/control/store_control.h"
@@ -48,7 +49,14 @@ class Collective : public Operation {
 
  private:
   enum class Phase { kFirst, kEnqueuing, kRunning, kDone };
+  struct Block {  // elements
+    std::size_t begin;
+    std::size_t count;
+  };
 
+  Block block(const std::vector<std::size_t>& counts, int rank) const;
+  Block sent_to(int rank) const;
+  Block received_from(int rank) const;
   bool uses_host() const { return host_input_ || host_output_; }
   std::byte* pinned(std::size_t at) const { return static_cast<std::byte*>(group_.pinned.get()) + at; }
   void bring_in();
@@ -57,6 +65,7 @@ class Collective : public Operation {
   void enqueue();
   ncclResult_t enqueue_call();
   ncclResult_t enqueue_by_messages();
+  ncclResult_t enqueue_by_reductions();
   bool settled() const;
 
   Group& group_;
