@@ -101,6 +101,32 @@ TEST(TcpGroup, WhatARankSentIsThereAfterItRefusedSomething) {
   });
 }
 
+// By a firewall, say. Both notice, and neither waits for the other's patience to end.
+TEST(TcpGroup, AConnectionThatBreaksBetweenRanksThatLiveIsALoss) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    Group group(options_of(r));
+    const int other = 1 - r.rank();
+    Stream& stream = group.streams(other).front();
+    int value = 0;
+    stream.receive(&value, sizeof(value));
+    if (r.rank() == 0) ::shutdown(stream.fd(), SHUT_RDWR);
+    ASSERT_TRUE(comes_true([&] { return stream.stuck(); }));
+    EXPECT_NO_THROW(check(group, other)) << "its end may be told a moment later";
+    std::string said;
+    EXPECT_TRUE(comes_true([&] {
+      try {
+        check(group, other);
+      } catch (const PeerLost& error) {
+        said = error.what();
+      }
+      return !said.empty();
+    }));
+    EXPECT_THAT(said, HasSubstr("a connection to it broke while it lives"));
+    r.store().add("done", 1);
+    comes_true([&] { return r.store().try_get("done") == "2"; });
+  });
+}
+
 // It does not wait for an acknowledgement that nobody gives any more.
 TEST(TcpGroup, LeavingAfterTheOthersHaveEndedIsQuick) {
   run_ranks({.ranks = 2}, [](Rank& r) {

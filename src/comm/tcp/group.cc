@@ -26,6 +26,7 @@ using std::chrono::seconds;
 
 constexpr auto kFresh = milliseconds(1);  // what is known of the others: a look costs a system call for each of them
 constexpr auto kFarewellTime = seconds(2);
+constexpr auto kNewsTime = seconds(2);  // for a rank's end or farewell to come after the end of its data
 constexpr std::size_t kAlignment = 64;
 
 }  // namespace
@@ -127,6 +128,21 @@ void Group::check_gone(const std::vector<int>& silent, const std::string& what) 
   }
 }
 
+// A firewall or a router may end one connection of a rank that lives.
+void Group::check_connections(int rank, const std::string& what) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  const Control::Peer known = control_.peer(rank);
+  const bool broken = std::any_of(peer.streams.begin(), peer.streams.end(), [](Stream& s) { return s.stuck(); });
+  const auto now = Deadline::Clock::now();
+  if (!broken || known.ended || known.left || known.cause) {
+    peer.broken_since = {};
+  } else if (peer.broken_since == Deadline::Clock::time_point{}) {
+    peer.broken_since = now;
+  } else if (now - peer.broken_since > kNewsTime) {
+    throw_lost(rank, "is out of reach: a connection to it broke while it lives", what);
+  }
+}
+
 void Group::check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) const {
   const auto quiet = Deadline::Clock::now() - control_.peer(rank).last_sign;
   const auto silent = std::min<std::chrono::nanoseconds>(quiet, waited);
@@ -154,7 +170,10 @@ void Group::check(const std::vector<int>& needed, const std::vector<int>& absent
   std::vector<int> silent;
   std::copy_if(needed.begin(), needed.end(), std::back_inserter(silent), [this](int q) { return has_no_more(q); });
   check_gone(silent, what);
-  for (const int q : needed) check_heartbeat(q, what, waited);
+  for (const int q : needed) {
+    check_connections(q, what);
+    check_heartbeat(q, what, waited);
+  }
   check_patience(absent, what, waited);
 }
 
@@ -162,6 +181,7 @@ void Group::check_message(int rank, bool nothing_comes, const std::string& what,
   last_look_ = {};
   throw_if_ended(UINT64_MAX);  // messages have no place among the calls: a group that has ended has no more of them
   if (nothing_comes) check_gone({rank}, what);
+  check_connections(rank, what);
   check_heartbeat(rank, what, waited);
   check_patience({rank}, what, waited);
 }

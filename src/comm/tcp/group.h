@@ -73,6 +73,7 @@ class Group {
     pid_t pid = 0;
     bool loopback = false;             // the way to it: not a matter of the machine, which may have several networks
     std::vector<Stream> streams = {};  // messages, then data; none for the own rank
+    Deadline::Clock::time_point broken_since = {};  // one of them, of a rank that seems to live
 
     std::span<Stream> data() { return std::span(streams).subspan(streams.empty() ? 0 : 1); }
     Header last_call = {.mark = 0};  // mark 0: none yet
@@ -84,6 +85,7 @@ class Group {
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
   bool has_no_more(int rank);
   void check_gone(const std::vector<int>& silent, const std::string& what) const;
+  void check_connections(int rank, const std::string& what);
   void check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) const;
   void check_patience(const std::vector<int>& absent, const std::string& what, std::chrono::nanoseconds waited);
   bool all_delivered(bool data) const;
