@@ -13,9 +13,8 @@ namespace reigen::comm::shared_memory {
 namespace {
 
 bool same_call(const Descriptor& a, const Descriptor& b) {
-  return a.sequence == b.sequence && a.count == b.count && a.kind == b.kind && a.type == b.type && a.op == b.op &&
-         a.way == b.way && a.root == b.root && a.counts_hash == b.counts_hash &&
-         std::strncmp(a.tag, b.tag, kTagBytes) == 0;
+  return a.count == b.count && a.kind == b.kind && a.type == b.type && a.op == b.op && a.way == b.way &&
+         a.root == b.root && a.counts_hash == b.counts_hash && std::strncmp(a.tag, b.tag, kTagBytes) == 0;
 }
 
 std::string what_differs(const Descriptor& a, const Descriptor& b) {
@@ -50,7 +49,9 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       element_(size_of(call.type)),
       extent_(extent_of(call, group.rank(), group.size())) {
   // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
-  const bool carried = call_.kind != OperationKind::kAllToAllV && largest_input() * element_ <= kInlineBytes;
+  const std::size_t largest = call_.kind != OperationKind::kAllToAllV ? largest_input() * element_ : SIZE_MAX;
+  const bool carried = largest <= kInlineBytes;
+  is_tiny_ = largest <= kTinyBytes;
   const AlgorithmChoice& rules = group.algorithms();
   chosen_ =
       rules.empty() ? choose_usual_way(carried) : choose_way(rules, kind_, whole_bytes(call_, group.size()), carried);
@@ -59,8 +60,10 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
 }
 
 std::string Collective::describe() const {
+  Descriptor own{};
+  tell(own);
   return fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call_.kind), group_.rank(), group_.size(),
-                     group_.options().name, sequence_, shared_memory::describe(descriptor()));
+                     group_.options().name, sequence_, shared_memory::describe(own));
 }
 
 Need Collective::last_need() const {
@@ -130,24 +133,34 @@ std::size_t Collective::largest_input() const {
   return uneven_ ? begin_of(call_.counts, group_.size()) : call_.count * static_cast<std::size_t>(group_.size());
 }
 
-Descriptor Collective::descriptor() const {
-  Descriptor d{};
-  d.sequence = sequence_;
+// Writes no cache line that a small call without a tag does not need: each has to be fetched from those who read it.
+void Collective::tell(Descriptor& d) const {
   d.count = call_.count;
+  d.counts_hash = 0;
+  d.factor = call_.factor;
   d.kind = call_.kind;
   d.type = call_.type;
   d.op = call_.op;
   d.way = chosen_;
   d.root = call_.root;
-  d.factor = call_.factor;
   if (uneven_ && kind_ != OperationKind::kAllToAll) {
     const CountsDigest counts = digest_of(call_);
     d.count = counts.total;
     d.counts_hash = counts.hash;
     d.counts = counts.first;
   }
-  std::memcpy(d.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
-  return d;
+  const std::size_t length = std::min(call_.tag.size(), kTagBytes - 1);
+  std::memcpy(d.tag, call_.tag.data(), length);
+  d.tag[length] = '\0';
+}
+
+std::byte* Collective::carried_here() const {
+  RankPage& page = group_.page();
+  return is_tiny_ ? page.ring[slot()].call.tiny.data() : page.inlined[slot()].data();
+}
+
+const std::byte* Collective::carried(int rank) const {
+  return is_tiny_ ? descriptor_of(rank).tiny.data() : group_.page_of(rank).inlined[slot()].data();
 }
 
 bool Collective::try_post() {
@@ -161,27 +174,35 @@ bool Collective::try_post() {
   const bool inlined = path_ == Way::kOneShot && gives(group_.rank());
   // An earlier call of this rank may still write what this one takes along.
   if (inlined && pipeline_.completed != sequence_) return false;
-  Descriptor& d = group_.page().ring[slot()];
-  d = descriptor();
-  if (inlined) {
-    copy_bytes(group_.page().inlined[slot()].data(), static_cast<const std::byte*>(call_.input),
-               extent_.input * element_);
-  } else if (path_ != Way::kOneShot) {
-    if (gives(group_.rank()))
-      d.input = group_.heap().locate(call_.input, extent_.input * element_, group_.options().name);
-    if (is_written_by_others(group_.rank()) || kind_ == OperationKind::kAllGather) {
-      d.output = group_.heap().locate(call_.output, extent_.output * element_, group_.options().name);
-    }
-  }
-  // Also a small one: what lies in common memory is not to be written again while others go on with it.
-  if (path_ == Way::kOneShot && kind_ == OperationKind::kAllGather && is_in_place()) {
-    d.input = group_.heap().locate(call_.input, extent_.input * element_, group_.options().name);
-    d.output = group_.heap().locate(call_.output, extent_.output * element_, group_.options().name);
-  }
+  Slot& slot_here = group_.page().ring[slot()];
+  Descriptor& d = slot_here.call;
+  tell(d);
+  if (inlined) copy_bytes(carried_here(), static_cast<const std::byte*>(call_.input), extent_.input * element_);
+  if (path_ != Way::kOneShot || kind_ == OperationKind::kAllGather) announce_buffers(d);
   if (call_.kind == OperationKind::kAllToAllV) {
     std::memcpy(group_.page().inlined[slot()].data(), call_.counts.data(), call_.counts.size() * sizeof(std::uint64_t));
   }
-  group_.advance(&RankPage::posted, sequence_ + 1);
+  slot_here.posted.store(sequence_ + 1);
+  group_.page().posted.store(sequence_ + 1, std::memory_order_release);
+  group_.ring_others();
+  return true;
+}
+
+void Collective::announce_buffers(Descriptor& d) const {
+  d.input = d.output = Location{};
+  // Also of a small one: what lies in common memory is not to be written again while others go on with it.
+  if (path_ == Way::kOneShot && !is_in_place()) return;
+  const std::string& name = group_.options().name;
+  if (gives(group_.rank())) d.input = group_.heap().locate(call_.input, extent_.input * element_, name);
+  if (is_written_by_others(group_.rank()) || kind_ == OperationKind::kAllGather) {
+    d.output = group_.heap().locate(call_.output, extent_.output * element_, name);
+  }
+}
+
+bool Collective::all_have_posted() const {
+  for (int q = 0; q < group_.size(); ++q) {
+    if (group_.page_of(q).ring[slot()].posted.load() != sequence_ + 1) return false;
+  }
   return true;
 }
 
@@ -232,7 +253,7 @@ bool Collective::may_begin() {
   });
   if (pipeline_.passed_on.empty()) return true;
   need_ = {&RankPage::finished, pipeline_.passed_on.back().finished};
-  if (call_.kind != OperationKind::kAllReduce || path_ == Way::kTwoShot) return false;
+  if (call_.kind != OperationKind::kAllReduce || path_ != Way::kFused) return false;
   for (int q = 0; q < group_.size(); ++q) {
     const Descriptor& d = descriptor_of(q);
     if (!d.input.is_reachable() || !d.output.is_reachable()) return false;
@@ -338,7 +359,7 @@ std::byte* Collective::staged(int rank, int block) const {
 const std::byte* Collective::input_of(int from, int to) const {
   const std::size_t at = (given(from, to).begin + round_begin()) * element_;
   if (from == group_.rank()) return static_cast<const std::byte*>(call_.input) + at;
-  if (path_ == Way::kOneShot) return group_.page_of(from).inlined[slot()].data() + at;
+  if (path_ == Way::kOneShot) return carried(from) + at;
   return stages(from) ? staged(from, is_in_blocks() ? to : 0) : buffers_[static_cast<std::size_t>(from)].input + at;
 }
 
@@ -497,7 +518,7 @@ Step Collective::advance() {
       return Step::kMoved;
     case Phase::kPosted:
       need_ = {&RankPage::posted, sequence_ + 1};
-      if (!group_.met(need_)) return Step::kBlocked;
+      if (!all_have_posted()) return Step::kBlocked;
       compare_descriptors();
       read_counts();
       if (!may_begin()) return Step::kBlocked;

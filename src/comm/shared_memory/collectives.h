@@ -77,11 +77,15 @@ class Collective : public CheckedOperation {
   // What every rank must reach before it may leave.
   Need last_need() const;
   std::string describe() const;
-  Descriptor descriptor() const;  // of this rank's call, without its buffers
+  void tell(Descriptor& d) const;  // this rank's call, without its buffers
   void compare_descriptors() const;
   bool may_begin();
   void pass_on();
-  const Descriptor& descriptor_of(int rank) const { return group_.page_of(rank).ring[slot()]; }
+  void announce_buffers(Descriptor& d) const;
+  bool all_have_posted() const;
+  const Descriptor& descriptor_of(int rank) const { return group_.page_of(rank).ring[slot()].call; }
+  const std::byte* carried(int rank) const;  // a one-shot's input
+  std::byte* carried_here() const;
   std::size_t slot() const { return sequence_ % kRingSlots; }
 
   bool gives(int rank) const;                 // others read its input
@@ -129,6 +133,7 @@ class Collective : public CheckedOperation {
   const bool uneven_;
   const std::size_t element_;  // bytes
   const Extent extent_;
+  bool is_tiny_ = false;
   Way chosen_ = Way::kFused;
   Way path_ = Way::kFused;  // that is taken: two_shot for fused where memory is foreign
   Phase phase_ = Phase::kFirst;

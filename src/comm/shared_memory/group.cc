@@ -229,7 +229,7 @@ std::string Group::last_call(int rank) const {
   const RankPage& page = *peers_[static_cast<std::size_t>(rank)].page;
   const std::uint64_t posted = page.posted.load();
   if (posted == 0) return "it had not called anything yet";
-  return fmt::format("its last call was #{} {}", posted - 1, describe(page.ring[(posted - 1) % kRingSlots]));
+  return fmt::format("its last call was #{} {}", posted - 1, describe(page.ring[(posted - 1) % kRingSlots].call));
 }
 
 void Group::throw_lost(int rank, const std::string& how, const std::string& what) const {

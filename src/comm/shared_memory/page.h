@@ -16,17 +16,16 @@
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 6;
+inline constexpr std::uint32_t kPageVersion = 7;
 inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kTagBytes = 48;
 inline constexpr std::size_t kInlineBytes = 2048;  // inputs up to this size travel with the call itself
+inline constexpr std::size_t kTinyBytes = 16;      // ... and up to this one in the line that announces it
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
 
 // What a rank called, for the others to compare and to find its memory.
-// What every call is compared by comes first, so that a small call without a tag costs the others one cache line.
-struct alignas(64) Descriptor {
-  std::uint64_t sequence;
+struct Descriptor {
   std::uint64_t count;        // uneven: of all blocks
   std::uint64_t counts_hash;  // uneven
   double factor;
@@ -35,19 +34,26 @@ struct alignas(64) Descriptor {
   ReduceOp op;
   Way way;  // as it was chosen: a fused call may turn out to need the staging area
   std::int32_t root;
+  std::array<std::byte, kTinyBytes> tiny;
   char tag[kTagBytes];
-  Location input;
-  Location output;
+  Location input;   // of all_gather, and where others touch the caller's memory; else what an earlier call left
+  Location output;  // the same
   std::array<std::uint64_t, kCountsShown> counts;
 };
 
-static_assert(offsetof(Descriptor, tag) == 40, "what is compared and a small tag share a cache line");
+// What every call is compared by comes first, so that a tiny call without a tag costs the others one cache line.
+struct alignas(64) Slot {
+  std::atomic<std::uint64_t> posted{0};  // calls so far, once this one is announced
+  Descriptor call;
+};
+
+static_assert(offsetof(Slot, call) + offsetof(Descriptor, tag) < 64, "what tells a tiny call is in one cache line");
 
 enum class RankState : std::uint32_t { kAlive, kLeft, kAborted };
 
 struct RankPage {
   std::uint32_t version = kPageVersion;
-  alignas(64) std::atomic<std::uint64_t> posted{0};    // operations whose descriptors are in the ring
+  alignas(64) std::atomic<std::uint64_t> posted{0};    // operations that are in the ring; told a moment after the slot
   alignas(64) std::atomic<std::uint64_t> arrived{0};   // rounds whose input lies in the staging area
   alignas(64) std::atomic<std::uint64_t> verified{0};  // operations whose descriptors this rank has compared
   std::atomic<std::uint64_t> finished{0};              // rounds of which this rank has done its part
@@ -58,7 +64,7 @@ struct RankPage {
   std::uint32_t cause_kind = 0;  // written before `state` becomes kAborted
   std::int32_t cause_rank = -1;
   char cause[2048] = {};
-  alignas(64) std::array<Descriptor, kRingSlots> ring{};
+  alignas(64) std::array<Slot, kRingSlots> ring{};
   alignas(64) std::array<std::array<std::byte, kInlineBytes>, kRingSlots> inlined{};
   alignas(4096) std::array<std::byte, kStagingBytes> staging{};
 };
