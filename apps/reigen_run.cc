@@ -88,8 +88,17 @@ std::chrono::milliseconds parse_grace(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * 1000));
 }
 
+// Half of another launcher's variables are no job, and the ranks get all of them anew.
+launch::Environment surrounding_job() {
+  try {
+    return launch::detect_environment();
+  } catch (const InvalidArgument&) {
+    return {};
+  }
+}
+
 void warn_inside_other_job() {
-  const launch::Environment outer = launch::detect_environment();
+  const launch::Environment outer = surrounding_job();
   if (outer.world_size == 1) return;
   base::log_warning(
       "{} already started {} of these: each becomes a job of its own; let {} start the program itself, without reigen "

@@ -87,13 +87,21 @@ Manifest from_json(const json& content) {
   return m;
 }
 
+// A file that is not there is damage; one that cannot be looked at may be as good as ever.
+[[noreturn]] void throw_missing(const fs::path& path, const std::error_code& error) {
+  const std::string text = fmt::format("{}: {}", path.string(), base::errno_text(error.value()));
+  if (error == std::errc::no_such_file_or_directory) throw DataError(text);
+  throw IoError(text, error == std::errc::permission_denied ? ExitCode::kPermission : ExitCode::kIo);
+}
+
 json read_manifest(const fs::path& directory) {
   const fs::path path = directory / kManifest;
   std::error_code error;
   const auto size = fs::file_size(path, error);
-  if (error) throw DataError(fmt::format("{}: {}", path.string(), base::errno_text(error.value())));
+  if (error) throw_missing(path, error);
   if (size > kManifestMax) throw DataError(fmt::format("{}: {} bytes are no manifest", path.string(), size));
   std::ifstream in(path, std::ios::binary);
+  if (!in) throw_missing(path, std::error_code(errno, std::generic_category()));
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   const json sealed = json::parse(text, nullptr, false);
   const auto content = sealed.is_object() ? sealed.find("content") : sealed.end();
@@ -117,7 +125,7 @@ json read_manifest(const fs::path& directory) {
 void verify_file(const fs::path& path, const json& entry) {
   std::error_code error;
   const auto size = fs::file_size(path, error);
-  if (error) throw DataError(fmt::format("{}: {}", path.string(), base::errno_text(error.value())));
+  if (error) throw_missing(path, error);
   const auto expected = entry.at("bytes").get<std::uint64_t>();
   const auto differs = [&](const std::string& got, const std::string& wanted) {
     return DataError(Report{.what = fmt::format("{} is damaged", path.string()), .got = got, .expected = wanted});
@@ -203,14 +211,33 @@ void publish(const fs::path& hidden, const fs::path& target) {
   sync_directory(target.parent_path());
 }
 
+void remove_unfinished(const fs::path& directory) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    if (entry.path().filename().string().starts_with(std::string(kHidden) + kPrefix)) found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) fs::remove_all(path, ignored);
+}
+
+// A disk that is full shall not stay full because of a checkpoint that did not fit.
+struct Unfinished {
+  fs::path path;
+
+  ~Unfinished() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+};
+
 }  // namespace
 
 fs::path save(const fs::path& directory, const Manifest& manifest, const Contents& contents, std::int64_t keep) {
   make_directories(directory);
   const std::string name = fmt::format("{}{:08}", kPrefix, manifest.step);
   const fs::path hidden = directory / (kHidden + name);
-  std::error_code ignored;
-  fs::remove_all(hidden, ignored);  // left by a writer that was killed
+  remove_unfinished(directory);  // left by writers that were killed
+  const Unfinished unfinished{hidden};
   make_directories(hidden);
   json content = to_json(manifest);
   content["files"][kModel] = file_entry(write_tensors(hidden / kModel, contents.model));
@@ -251,7 +278,7 @@ Search find_newest(const fs::path& directory) {
     try {
       search.newest = open(path);
       return search;
-    } catch (const Error& error) {
+    } catch (const DataError& error) {
       search.damaged.emplace_back(error.what());
     }
   }

@@ -70,7 +70,7 @@ void Console::clear_progress() {
 }
 
 void Console::push(Stream stream, std::string_view bytes) {
-  if (is_closed(stream) || bytes.empty()) return;
+  if (is_closed(stream) || lost_[static_cast<std::size_t>(stream)] || bytes.empty()) return;
   queued_ += bytes.size();
   const bool extend = queue_.size() > (written_ > 0 ? 1U : 0U) && queue_.back().stream == stream &&
                       queue_.back().bytes.size() < 16 * kWriteSize;
@@ -92,8 +92,11 @@ void Console::write_some() {
   const ssize_t done = ::write(waits_for(), chunk.bytes.data() + written_, size);
   if (done < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (done < 0) {
-    // EPIPE, or the disk behind it is full: nobody can be told there. The other stream goes on.
-    closed_[static_cast<std::size_t>(chunk.stream)] = true;
+    // Nobody can be told there; the other stream goes on. Ranks whose reader is gone are told so, as without a
+    // launcher; those whose output finds no room go on without it.
+    const bool gone = errno == EPIPE || errno == EIO;  // EIO: of a terminal that hung up
+    (gone ? closed_ : lost_)[static_cast<std::size_t>(chunk.stream)] = true;
+    if (!gone) write_error_ = errno;
   }
   written_ += done < 0 ? chunk.bytes.size() - written_ : static_cast<std::size_t>(done);
   if (written_ < chunk.bytes.size()) return;

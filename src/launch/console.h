@@ -32,7 +32,9 @@ class Console {
   void clear_progress();
 
   bool is_closed(Stream stream) const { return closed_[static_cast<std::size_t>(stream)]; }  // its reader is gone
-  bool is_full() const { return queued_ >= kMaxQueued; }                                     // stop reading from ranks
+  // What is lost because it cannot be written, to a full disk say: the system's number for it; 0: nothing.
+  int write_error() const { return write_error_; }
+  bool is_full() const { return queued_ >= kMaxQueued; }  // stop reading from ranks
   bool is_empty() const { return queue_.empty(); }
 
   int waits_for() const;  // the descriptor that must become writable; -1: nothing to write
@@ -50,6 +52,8 @@ class Console {
 
   std::array<int, 2> descriptors_;
   std::array<bool, 2> closed_ = {false, false};
+  std::array<bool, 2> lost_ = {false, false};
+  int write_error_ = 0;
   bool terminal_ = false;
   bool error_on_terminal_ = false;
   bool progress_shown_ = false;

@@ -55,19 +55,39 @@ const Ending* root_cause(const std::vector<Ending>& endings) {
   return first;
 }
 
-int code_after_stop(const std::vector<Ending>& endings, int signal, bool killed) {
+namespace {
+
+bool is_by_us(const Ending& ending, int signal, bool killed) {
+  return ending.signal == signal || (killed && ending.signal == SIGKILL);
+}
+
+bool ended_as_asked(const Ending& ending, int signal, bool killed) {
+  return ending.ok() || ending.code() == kStopped || is_by_us(ending, signal, killed);
+}
+
+}  // namespace
+
+std::optional<Ending> cause_after_stop(const std::vector<Ending>& endings, int signal, bool killed) {
   std::vector<Ending> failures;
-  bool stopped = false;
-  bool struck = false;
+  bool some_as_asked = false;
   for (const Ending& ending : endings) {
-    const bool by_us = ending.signal == signal || (killed && ending.signal == SIGKILL);
-    stopped = stopped || ending.code() == kStopped;
-    struck = struck || by_us;
-    if (!ending.ok() && !by_us && ending.code() != kStopped) failures.push_back(ending);
+    const bool as_asked = ended_as_asked(ending, signal, killed);
+    some_as_asked = some_as_asked || as_asked;
+    if (!as_asked) failures.push_back(ending);
   }
-  if (const Ending* cause = root_cause(failures); cause != nullptr) return cause->code();
-  if (struck) return 128 + signal;
-  return stopped ? kStopped : 0;
+  const Ending* cause = root_cause(failures);
+  if (cause == nullptr || (cause->code() == kPeerLost && some_as_asked)) return std::nullopt;
+  return *cause;
+}
+
+int code_after_stop(const std::vector<Ending>& endings, int signal, bool killed) {
+  if (const auto cause = cause_after_stop(endings, signal, killed)) return cause->code();
+  const auto struck = [&](const Ending& e) { return is_by_us(e, signal, killed); };
+  const auto other = [](const Ending& e) { return !e.ok() && e.code() != kStopped; };
+  if (std::any_of(endings.begin(), endings.end(), struck)) return 128 + signal;
+  if (std::any_of(endings.begin(), endings.end(), other)) return 128 + signal;  // lost the others, which ended well
+  const auto stopped = [](const Ending& e) { return e.code() == kStopped; };
+  return std::any_of(endings.begin(), endings.end(), stopped) ? kStopped : 0;
 }
 
 std::string failure_report(const Ending& cause, int ranks, const Stopped& stopped, const std::string& last_lines) {

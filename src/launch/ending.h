@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,11 @@ void set_status(Ending& ending, int code, int status);
 const Ending* root_cause(const std::vector<Ending>& endings);
 
 // The job's exit code after `signal` was forwarded: 0 or 75 when the ranks agreed to stop that way; 128 + signal when
-// they died of it (or had to be killed); else the code of the first that failed otherwise.
+// they died of it (or had to be killed); else the code of cause_after_stop().
 int code_after_stop(const std::vector<Ending>& endings, int signal, bool killed);
+
+// The first that failed otherwise. Who only lost a rank that ended as asked has not failed.
+std::optional<Ending> cause_after_stop(const std::vector<Ending>& endings, int signal, bool killed);
 
 struct Stopped {
   int rank = -1;

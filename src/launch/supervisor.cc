@@ -24,6 +24,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kCauseWindow{200};    // a better cause than "peer lost" may follow
 constexpr milliseconds kWithoutPidfd{20};    // how often to look for ended ranks on old kernels
 constexpr milliseconds kReapInterval{2000};  // orphans of ranks become our children and must not pile up
+constexpr milliseconds kOneWish{500};        // `timeout` and session managers send one wish to stop twice
 constexpr milliseconds kDrainLimit{500};     // somebody outside of the job may hold a rank's pipe open
 
 char* const* pointers_to(const std::vector<std::string>& strings, std::vector<char*>& pointers) {
@@ -123,15 +124,15 @@ JobResult Supervisor::watch() {
   drain();
 
   JobResult result;
+  std::optional<Ending> cause;
   if (phase_ == Phase::kStopping) {
     result.exit_code = code_after_stop(endings_, stop_signal_, killed_);
+    cause = cause_after_stop(endings_, stop_signal_, killed_);
+  } else if (const Ending* first = root_cause(endings_); phase_ == Phase::kFailing && first != nullptr) {
+    result.exit_code = first->code();
+    cause = *first;
   }
-  const Ending* cause = root_cause(endings_);
-  const bool blamed =
-      phase_ == Phase::kFailing || (result.exit_code != 0 && result.exit_code != static_cast<int>(ExitCode::kStopped) &&
-                                    result.exit_code != 128 + stop_signal_);
-  if (cause != nullptr && blamed) {
-    if (phase_ == Phase::kFailing) result.exit_code = cause->code();
+  if (cause) {
     result.failed_rank = cause->rank;
     result.stopped_rank = stopped_.rank;
     result.last_lines = ranks_[static_cast<std::size_t>(cause->rank)].output.last_lines();
@@ -140,6 +141,12 @@ JobResult Supervisor::watch() {
   save_records();
   console_.clear_progress();
   flush();
+  if (console_.write_error() != 0) {
+    console_.line(Stream::kError, {},
+                  fmt::format("reigen: output was lost: {}", base::errno_text(console_.write_error())));
+    flush();
+    if (result.exit_code == 0) result.exit_code = static_cast<int>(ExitCode::kIo);
+  }
   return result;
 }
 
@@ -200,8 +207,10 @@ void Supervisor::handle_signal(int signal) {
   if (signal == SIGTSTP) return pause_with_ranks();
   const bool stops = signal == SIGINT || signal == SIGTERM || signal == SIGQUIT;
   if (!stops) return signal_all(signal);
+  if (asked_to_stop_ && Clock::now() - asked_at_ < kOneWish) return;
   if (phase_ == Phase::kFailing || asked_to_stop_) return kill_all();
   asked_to_stop_ = true;
+  asked_at_ = Clock::now();
   phase_ = Phase::kStopping;
   stop_signal_ = signal;
   kill_at_ = Clock::now() + options_.grace;

@@ -94,6 +94,7 @@ class Supervisor {
   int round_ = 0;
   int stop_signal_ = 0;
   bool asked_to_stop_ = false;
+  Clock::time_point asked_at_ = {};
   bool ending_ = false;  // SIGTERM was sent because a rank failed
   bool killed_ = false;
   Stopped stopped_;

@@ -77,6 +77,18 @@ void RangeState::close(Part& part, OpenRun& run, Step& step) const {
   runs.steps.push_back(part.steps.select(0, static_cast<std::int64_t>(run.first)));
 }
 
+// A step into memory that the model has left would train nothing and say nothing.
+void RangeState::check_still_there(const tensor::ParameterRange& range, const tensor::Segment& segment) {
+  const auto* begin = static_cast<const std::byte*>(range.values().const_data_ptr());
+  const std::size_t at =
+      static_cast<std::size_t>(segment.offset) * static_cast<std::size_t>(range.values().element_size());
+  REIGEN_CHECK(
+      segment.numel == 0 || segment.parameter.const_data_ptr() == begin + at,
+      "parameter \"{}\" has left the memory that this optimizer steps in\n  got: a model that was converted, moved "
+      "or wrapped again   expected: the optimizer made after that",
+      segment.name);
+}
+
 void RangeState::collect(Part& part, Step& step) {
   OpenRun run;
   float* steps = part.steps.mutable_data_ptr<float>();
@@ -87,6 +99,7 @@ void RangeState::collect(Part& part, Step& step) {
       close(part, run, step);
       continue;
     }
+    check_still_there(part.range, segment);
     bool in_place = part.range.is_in_place(i);
     if (!in_place && (gradient.layout() != at::kStrided || !gradient.is_contiguous() ||
                       gradient.scalar_type() != part.range.values().scalar_type() ||

@@ -49,6 +49,7 @@ class RangeState {
     at::Tensor steps;                // fp32, one a segment
   };
   struct OpenRun;
+  static void check_still_there(const ParameterRange& range, const tensor::Segment& segment);
   void collect(Part& part, Step& step);
   void close(Part& part, OpenRun& run, Step& step) const;
 

@@ -225,8 +225,9 @@ void GradientReducer::check_unchanged() const {
 
 void GradientReducer::broadcast_buffers(bool is_synchronised) {
   if (!is_synchronised) return;
+  if (!module_.is_training()) return;  // nothing is broadcast, so a step still has it to do
   buffers_are_fresh_ = true;
-  if (wants_buffers_ && module_.is_training() && !buffers_broadcast_->empty()) buffers_broadcast_->run(tag("buffers"));
+  if (wants_buffers_ && !buffers_broadcast_->empty()) buffers_broadcast_->run(tag("buffers"));
 }
 
 void GradientReducer::broadcast_buffers_now() {

@@ -42,6 +42,13 @@ std::string to_json(const Summary& s) {
   return json.dump(2) + '\n';
 }
 
+std::int64_t steps_of_summary(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  const auto json = nlohmann::json::parse(in, nullptr, false);
+  const auto steps = json.is_object() ? json.find("steps") : json.end();
+  return steps != json.end() && steps->is_number_integer() ? steps->get<std::int64_t>() : -1;
+}
+
 std::string to_text(const Summary& s) {
   const auto counted = [](std::int64_t number, const char* what) {
     return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");

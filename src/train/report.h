@@ -33,6 +33,8 @@ struct Summary {
 };
 
 std::string to_json(const Summary& summary);
+// The steps of a run that ended before; -1 when there is no such file.
+std::int64_t steps_of_summary(const std::filesystem::path& path);
 std::string to_text(const Summary& summary);
 
 // VmHWM of this process. 0 where the kernel does not say.

@@ -38,6 +38,7 @@ void install_stop_handlers() {
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);  // who reads the output may go away: training goes on
 }
 
 bool stop_requested() { return g_stop.load(); }

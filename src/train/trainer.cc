@@ -89,6 +89,7 @@ struct Trainer::Impl {
   double add_up(double loss, const data::Batch& batch);
   void record(const data::Batch& batch, double loss, const StepTime& time);
   void save_checkpoint();
+  bool has_results();
   void finish();
   Scores validate();
   void validate_and_say(std::int64_t epoch);
@@ -152,7 +153,6 @@ FitResult Trainer::fit() {
   run.prepare_files();
   FitResult result{.directory = run.directory};
   result.already_done = run.found.has_value() && run.done >= run.total;
-  std::error_code ignored;
   if (result.already_done) {
     run.say(
         fmt::format("{}: already finished: the checkpoint is of step {}, train.epochs and train.max_steps ask for {}",
@@ -172,7 +172,7 @@ FitResult Trainer::fit() {
                                                             run.options.resume_command, run.directory.string())));
     return result;
   }
-  if (!result.already_done || !fs::exists(run.directory / "summary.json", ignored)) run.finish();
+  if (!result.already_done || !run.has_results()) run.finish();
   result.test = run.test.value_or(Scores{});
   result.samples_per_s =
       run.times.count() > 0 ? static_cast<double>(run.samples_per_step()) / run.times.median_step() : 0;
@@ -264,6 +264,7 @@ void Trainer::Impl::prepare_files() {
     held.emplace(directory, same_run);
     if (!config.data.dump_order.empty()) order.emplace(config.data.dump_order);
     if (order) dump_past_order();
+    if (found && done >= total) return;  // nothing is to be done: nothing is to change
     Config resolved = config;
     resolved.run.dir = directory.string();
     resolved.run.resume.clear();  // of this start, not of the run
@@ -508,12 +509,18 @@ Summary Trainer::Impl::summarize() {
   return summary;
 }
 
+// Of this step or a later one; rank 0 looks for all.
+bool Trainer::Impl::has_results() {
+  const bool there = is_first() && steps_of_summary(directory / "summary.json") >= done;
+  return !share_text(world, there ? "yes" : "").empty();
+}
+
 void Trainer::Impl::finish() {
   test = validate();
   const Summary summary = summarize();
   together(world, "results", [&] {
     if (!is_first()) return;
-    metrics->flush();
+    if (metrics) metrics->flush();
     if (order) order->flush();
     checkpoint::write_tensors(directory / "model.safetensors", checkpoint::tensors_of(task.module()));
     format::write_file_atomically(directory / "summary.json", std::string_view(to_json(summary)));

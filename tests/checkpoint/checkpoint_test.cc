@@ -120,6 +120,23 @@ TEST_F(CheckpointTest, EveryDamageToEveryFileFallsBackToTheOneBefore) {
   }
 }
 
+// It may be as good as ever: a newer program's, or one that this user may not read.
+TEST_F(CheckpointTest, WhatCannotBeReadIsNotCalledDamaged) {
+  save_step(1);
+  const fs::path manifest = save_step(2) / "manifest.json";
+  fs::remove(manifest);
+  fs::create_directory(manifest);
+  EXPECT_THROW(find_newest(directory_), IoError);
+}
+
+TEST_F(CheckpointTest, WhatKilledWritersLeftIsClearedAway) {
+  const fs::path left = directory_ / ".unfinished_step_00000007";
+  fs::create_directories(left);
+  write_file(left / "model.safetensors", "half");
+  save_step(8);
+  EXPECT_FALSE(fs::exists(left));
+}
+
 TEST_F(CheckpointTest, OnlyWholeOnesCountAsKept) {
   for (std::int64_t step = 1; step <= 3; ++step) save_step(step);
   write_file(directory_ / "step_00000003" / "model.safetensors", "torn");

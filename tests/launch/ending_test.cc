@@ -63,6 +63,19 @@ TEST(CodeAfterStop, AFailureWhileStoppingIsAFailure) {
   EXPECT_EQ(code_after_stop({killed(0, SIGKILL, 1), killed(1, SIGTERM, 1)}, SIGTERM, false), 137);
 }
 
+TEST(CodeAfterStop, WhoLostTheOthersHasNotFailed) {
+  const std::vector<Ending> endings = {killed(0, SIGINT, 1), exited(1, 79, 2)};
+  EXPECT_EQ(code_after_stop(endings, SIGINT, false), 130);
+  EXPECT_FALSE(cause_after_stop(endings, SIGINT, false));
+  EXPECT_EQ(code_after_stop({exited(0, 79, 1), exited(1, 79, 1)}, SIGINT, false), 79);
+}
+
+TEST(CodeAfterStop, BlamesTheRankWhoseCodeItIs) {
+  const auto cause = cause_after_stop({killed(0, SIGINT, 1), exited(1, 3, 2)}, SIGINT, false);
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->rank, 1);
+}
+
 TEST(CodeAfterStop, WhoHadToBeKilledCountsAsEndedByTheSignal) {
   EXPECT_EQ(code_after_stop({after(killed(0, SIGKILL, 1)), killed(1, SIGINT, 1)}, SIGINT, true), 130);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <thread>
 
 #include "child_program.h"
 
@@ -85,9 +86,22 @@ TEST(Signals, TheSecondOneKillsAtOnce) {
   ASSERT_TRUE(job.wait_for_text("ready", 2));
   job.signal(SIGINT);
   ASSERT_TRUE(job.wait_for_text("passed on"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
   job.signal(SIGINT);
   EXPECT_EQ(job.wait(), 130);
   for (const pid_t pid : pids_after("ready", job.out())) EXPECT_TRUE(disappears(pid));
+}
+
+// `timeout` signals its child, then the whole process group.
+TEST(Signals, TwoOfOneMomentAreOneWish) {
+  ChildProgram job(
+      reigen_run({"-n", "2", "sh", "-c", "trap 'sleep 0.3; exit 75' TERM; echo ready; while :; do sleep 0.02; done"}));
+  ASSERT_TRUE(job.wait_for_text("ready", 2));
+  for (int i = 0; i < 20; ++i) {
+    job.signal(SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(job.wait(), 75);
 }
 
 TEST(Signals, StoppedRanksAreKilledToo) {

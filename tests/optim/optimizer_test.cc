@@ -164,6 +164,22 @@ TEST(Optimizer, ZeroGradDropsGradients) {
   EXPECT_FALSE(parameters[0].parameter.grad().defined());
 }
 
+TEST(Optimizer, AModelThatHasLeftItsMemoryIsRefused) {
+  const auto parameters = make_parameters(at::kFloat);
+  tensor::FlatParameters flat(parameters, Communicator());
+  SGD optimizer(flat.ranges(), {});
+  at::Tensor moved = parameters[1].parameter;
+  moved.mutable_grad() = torch::ones({7});
+  optimizer.step();
+  moved.set_data(moved.detach().clone());
+  try {
+    optimizer.step();
+    ADD_FAILURE() << "its steps would train nothing";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("\"p1\""));
+  }
+}
+
 TEST(Optimizer, AStepInvalidatesAnOlderGraph) {
   const auto parameters = make_parameters(at::kFloat);
   tensor::FlatParameters flat(parameters, Communicator());

@@ -456,6 +456,29 @@ TEST(Buffers, TwoForwardsBeforeABackwardWork) {
   });
 }
 
+// A validation through the wrapper broadcasts nothing, so a step after it still has to.
+TEST(Buffers, ARankWithoutSamplesTakesPartAfterAValidation) {
+  agreed(2, [](Communicator& world) {
+    Normed model;
+    auto parallel = data_parallel(model, world);
+    for (int step = 0; step < 3; ++step) {
+      model.eval();
+      {
+        const at::NoGradGuard no_grad;
+        parallel(numbers(1, {5, 3}).to(at::kFloat));
+      }
+      model.train();
+      if (world.rank() == 1) {
+        parallel.synchronize();
+      } else {
+        parallel(numbers(1, {5, 3}).to(at::kFloat)).square().sum().backward();
+      }
+    }
+    parallel.prepare_forward();
+    return gradients_of(model);
+  });
+}
+
 TEST(Buffers, ARankWithoutSamplesTakesPart) {
   agreed(2, [](Communicator& world) {
     Normed model;

@@ -245,6 +245,32 @@ TEST_F(TrainerTest, AFinishedRunGoesOnOnlyWhenAskedForMore) {
   EXPECT_EQ(model("run"), model("longer"));
 }
 
+// Killed between its last checkpoint and its results, after it had ended once with fewer steps.
+TEST_F(TrainerTest, ResultsOfFewerStepsAreMadeAnew) {
+  fit(2, config("run"));
+  const std::string good = model("run");
+  std::ofstream(root_ / "run" / "summary.json") << R"({"steps": 3})";
+  std::ofstream(root_ / "run" / "model.safetensors") << "old";
+  Config again = config("run");
+  again.run.resume = "true";
+  EXPECT_TRUE(fit(2, again).already_done);
+  EXPECT_EQ(model("run"), good);
+}
+
+TEST_F(TrainerTest, NothingIsChangedWhereNothingIsToBeDone) {
+  Config run = config("run");
+  run.checkpoint.every_steps = 2;
+  run.checkpoint.keep = 9;
+  fit(1, run);
+  const std::string before = model("run");
+  run.run.resume = (root_ / "run" / "checkpoints" / "step_00000004").string();
+  run.train.max_steps = 4;
+  EXPECT_TRUE(fit(1, run).already_done);
+  EXPECT_EQ(model("run"), before);
+  EXPECT_EQ(losses("run").size(), 9U);
+  EXPECT_TRUE(fs::exists(root_ / "run" / "checkpoints" / "step_00000008"));
+}
+
 TEST_F(TrainerTest, ADamagedCheckpointIsPassedOver) {
   Config run = config("run");
   run.checkpoint.every_steps = 2;
