@@ -179,6 +179,13 @@ TEST_F(TrainE2e, StoppedAtAStepItGoesOnBitwise) {
   EXPECT_THAT(run_train(2, "parts", rest).out, HasSubstr("already finished"));
 }
 
+TEST_F(TrainE2e, AReaderThatGoesAwayEndsNothing) {
+  const std::string job = std::string(REIGEN_PROGRAM) + " train mnist -n 2 --data.path " + path("data") +
+                          " --train.max_steps 4 --train.log_every 1 --run.dir " + path("run") + " | head -1";
+  EXPECT_EQ(launch::run({"bash", "-o", "pipefail", "-c", job}).code, 0);
+  EXPECT_FALSE(model("run").empty());
+}
+
 TEST_F(TrainE2e, TermMakesACheckpointAndTheRunGoesOnBitwise) {
   const Words options = {"--train.global_batch", "10", "--train.epochs", "3", "--train.log_every", "1"};
   run_train(2, "whole", options);

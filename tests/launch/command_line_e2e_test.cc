@@ -95,6 +95,11 @@ TEST(CommandLine, EverySpellingOfN) {
   EXPECT_EQ(run(reigen_run({"-n", "cpu", "true"})).code, 0);
 }
 
+TEST(CommandLine, HalfOfAnotherLaunchersVariablesIsNoJob) {
+  EXPECT_EQ(run(reigen_run({"-n", "2", "true"}), {"WORLD_SIZE=4"}).code, 0);
+  EXPECT_EQ(run(reigen_run({"-n", "2", "true"}), {"RANK=0", "WORLD_SIZE=2"}).code, 0);
+}
+
 TEST(CommandLine, TheProgramsWordsAreLeftAlone) {
   const std::string script = "printf '%s|' \"$@\"; echo";
   EXPECT_EQ(run(reigen_run({"sh", "-c", script, "x", "-n", "5", "--help", "--", "a b", ""})).out,

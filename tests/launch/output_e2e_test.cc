@@ -29,6 +29,14 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+// The ranks go on without it: the disk of a log is no reason to lose the work.
+TEST(Output, WhatFindsNoRoomIsSaidAndTheRanksGoOn) {
+  const std::string job = REIGEN_PROGRAM " run -n 2 sh -c 'echo a; sleep 0.2; echo b; sleep 0.2; echo done >&2'";
+  const Ran ran = run({"sh", "-c", job + " > /dev/full"});
+  EXPECT_EQ(ran.code, 74);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("[1] done"), HasSubstr("output was lost: No space left on device")));
+}
+
 TEST(Output, LinesOfTwoRanksNeverMix) {
   const Ran ran = run(reigen_run({"-n", "2", TEST_RANK_PROGRAM, "chatter", "2000"}));
   ASSERT_EQ(ran.code, 0);
