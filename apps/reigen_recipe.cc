@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/check.h"
+#include "base/environment.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 #include "reigen/launch/job.h"
@@ -25,7 +26,8 @@ struct TrainLine {
   std::optional<std::string> ranks;  // the value of -n
   Arguments passed;                  // everything else, in its order
   bool asks = false;                 // --help or --print-config: one process answers
-  bool threads = false;              // --run.ranks threads: the ranks are threads of one process
+  bool says_ranks = false;           // --run.ranks, which comes before the environment
+  bool threads = false;              // ... threads: the ranks are threads of one process
 };
 
 TrainLine split_arguments(const Arguments& arguments) {
@@ -54,6 +56,7 @@ TrainLine split_arguments(const Arguments& arguments) {
     line.asks = line.asks || word == "--help" || word == "-h" || word == "--print-config";
     line.threads = line.threads || word == "--run.ranks=threads" ||
                    (word == "threads" && i > 0 && arguments[i - 1] == "--run.ranks");
+    line.says_ranks = line.says_ranks || word == "--run.ranks" || word.starts_with("--run.ranks=");
     line.passed.push_back(word);
   }
   return line;
@@ -74,6 +77,7 @@ std::string path_of_train_program() {
 
 int train_command(const Arguments& arguments) {
   TrainLine line = split_arguments(arguments);
+  if (!line.says_ranks) line.threads = base::get_environment("REIGEN_RUN_RANKS") == "threads";
   const int ranks = parse_ranks(line.ranks.value_or("1"));
   const std::string program = path_of_train_program();
   launch::JobOptions job;

@@ -53,6 +53,11 @@ std::uint64_t Console::line(Stream stream, std::string_view prefix, std::string_
   return with_errors ? ++lines_with_errors_ : 0;
 }
 
+void Console::part(Stream stream, std::string_view text) {
+  if (shares_terminal(stream)) clear_progress();
+  push(stream, text);
+}
+
 void Console::progress(std::string_view prefix, std::string_view text) {
   if (!terminal_) return;
   std::string bytes(kClearLine);

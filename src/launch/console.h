@@ -26,6 +26,8 @@ class Console {
 
   // The line's number among those that stand where stderr goes; 0: it stands elsewhere.
   std::uint64_t line(Stream stream, std::string_view prefix, std::string_view text);
+  // The first part of a line that is too long to be kept; the rest follows.
+  void part(Stream stream, std::string_view text);
   std::uint64_t lines_with_errors() const { return lines_with_errors_; }
   // Redraws the progress line, cut at the terminal's edge; nothing without a terminal.
   void progress(std::string_view prefix, std::string_view text);

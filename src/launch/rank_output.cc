@@ -37,8 +37,8 @@ void make_log_dir(const std::string& directory) {
                 code_of_output(error.value()));
 }
 
-RankOutput::RankOutput(Console& console, std::string prefix, const std::string& log_path)
-    : console_(console), prefix_(std::move(prefix)), log_path_(log_path) {
+RankOutput::RankOutput(Console& console, std::string prefix, const std::string& log_path, bool alone)
+    : console_(console), prefix_(std::move(prefix)), log_path_(log_path), alone_(alone) {
   if (log_path.empty()) return;
   log_ = UniqueFd(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
   if (log_) return;
@@ -62,7 +62,9 @@ void RankOutput::take(Stream stream, Piece piece, std::string_view text) {
     console_.progress(prefix_, text);  // of both streams: Python's progress bars use stderr
     return;
   }
-  const std::uint64_t number = console_.line(stream, prefix_, text);
+  const bool goes_on = piece == Piece::kPart && alone_ && prefix_.empty();
+  if (goes_on) console_.part(stream, text);
+  const std::uint64_t number = goes_on ? 0 : console_.line(stream, prefix_, text);
   if (log_) {
     log_buffer_ += text;
     if (piece == Piece::kLine) log_buffer_ += '\n';

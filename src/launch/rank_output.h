@@ -20,8 +20,9 @@ class RankOutput {
  public:
   static constexpr std::size_t kLastLines = 30;
 
-  // `log_path` empty: no log file. Throws IoError when it cannot be created.
-  RankOutput(Console& console, std::string prefix, const std::string& log_path);
+  // `log_path` empty: no log file. Throws IoError when it cannot be created. `alone`: no other rank's lines can come
+  // between the parts of a long one.
+  RankOutput(Console& console, std::string prefix, const std::string& log_path, bool alone);
 
   void feed(Stream stream, std::string_view bytes);
   void finish(Stream stream);
@@ -37,6 +38,7 @@ class RankOutput {
   Console& console_;
   std::string prefix_;
   std::string log_path_;
+  bool alone_;
   UniqueFd log_;
   std::string log_buffer_;
   LineSplitter splitters_[2];

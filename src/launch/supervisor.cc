@@ -80,7 +80,10 @@ Supervisor::~Supervisor() {
 
 void Supervisor::start(const std::string& program, const std::vector<std::string>& environment) {
   const std::size_t rank = ranks_.size();
-  Rank next{{}, {}, RankOutput(console_, rank_prefix(options_, rank), log_path(options_, rank)), Clock::now()};
+  Rank next{{},
+            {},
+            RankOutput(console_, rank_prefix(options_, rank), log_path(options_, rank), options_.ranks == 1),
+            Clock::now()};
   std::array<UniqueFd, 2> ends;
   for (std::size_t i = 0; i < ends.size(); ++i) {
     std::array<int, 2> pipe{};

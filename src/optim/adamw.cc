@@ -14,7 +14,7 @@ void check(const AdamWOptions& options) {
   check_at_least_zero(kName, "lr", options.lr);
   check_below_one(kName, "betas.first", options.betas.first);
   check_below_one(kName, "betas.second", options.betas.second);
-  check_at_least_zero(kName, "eps", options.eps);
+  check_above_zero(kName, "eps", options.eps);  // 0 / 0 where nothing has ever had a gradient, in spare elements too
   check_at_least_zero(kName, "weight_decay", options.weight_decay);
 }
 

@@ -33,6 +33,10 @@ void check_at_least_zero(const std::string& optimizer, const char* option, doubl
   if (!(value >= 0) || std::isinf(value)) refuse_option(optimizer, option, value, "a finite number of at least 0");
 }
 
+void check_above_zero(const std::string& optimizer, const char* option, double value) {
+  if (!(value > 0) || std::isinf(value)) refuse_option(optimizer, option, value, "a finite number above 0");
+}
+
 void check_below_one(const std::string& optimizer, const char* option, double value) {
   if (!(value >= 0 && value < 1)) refuse_option(optimizer, option, value, "at least 0 and less than 1");
 }

@@ -61,6 +61,7 @@ class RangeState {
 
 // Throw InvalidArgument "[<optimizer>] <option> is out of range"; NaN never passes.
 void check_at_least_zero(const std::string& optimizer, const char* option, double value);
+void check_above_zero(const std::string& optimizer, const char* option, double value);
 void check_below_one(const std::string& optimizer, const char* option, double value);
 
 }  // namespace reigen::optim

@@ -179,6 +179,14 @@ TEST_F(TrainE2e, StoppedAtAStepItGoesOnBitwise) {
   EXPECT_THAT(run_train(2, "parts", rest).out, HasSubstr("already finished"));
 }
 
+TEST_F(TrainE2e, TheEnvironmentMayAskForThreads) {
+  const Words job = {REIGEN_PROGRAM,      "train", "mnist",     "-n",       "2", "--data.path", path("data"),
+                     "--train.max_steps", "2",     "--run.dir", path("run")};
+  const Ran ran = launch::run(job, {"REIGEN_RUN_RANKS=threads"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("2 ranks"));
+}
+
 TEST_F(TrainE2e, AReaderThatGoesAwayEndsNothing) {
   const std::string job = std::string(REIGEN_PROGRAM) + " train mnist -n 2 --data.path " + path("data") +
                           " --train.max_steps 4 --train.log_every 1 --run.dir " + path("run") + " | head -1";

@@ -37,6 +37,12 @@ TEST(Output, WhatFindsNoRoomIsSaidAndTheRanksGoOn) {
   EXPECT_THAT(ran.err, AllOf(HasSubstr("[1] done"), HasSubstr("output was lost: No space left on device")));
 }
 
+TEST(Output, ALongLineOfOneRankStaysWhole) {
+  const Ran ran = run(reigen_run({"-n", "1", "sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x; echo; echo end"}));
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.out, std::string(300000, 'x') + "\nend\n");
+}
+
 TEST(Output, LinesOfTwoRanksNeverMix) {
   const Ran ran = run(reigen_run({"-n", "2", TEST_RANK_PROGRAM, "chatter", "2000"}));
   ASSERT_EQ(ran.code, 0);

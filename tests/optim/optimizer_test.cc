@@ -281,6 +281,7 @@ TEST(Optimizer, RefusesBadOptionsNamingThem) {
     expect([&] { SGD(flat.ranges(), {.momentum = bad}); }, "momentum");
     expect([&] { SGD(flat.ranges(), {.weight_decay = bad}); }, "weight_decay");
   }
+  expect([&] { AdamW(flat.ranges(), {.eps = 0}); }, "eps");
   expect([&] { AdamW(flat.ranges(), {.betas = {1.0, 0.9}}); }, "betas.first");
   expect([&] { SGD(flat.ranges(), {.dampening = nan}); }, "dampening");
   expect([&] { SGD(flat.ranges(), {.nesterov = true}); }, "nesterov");

@@ -21,7 +21,7 @@ namespace reigen::optim {
 struct AdamWOptions {
   double lr = 1e-3;                             // at least 0
   std::pair<double, double> betas{0.9, 0.999};  // each in [0, 1)
-  double eps = 1e-8;                            // at least 0
+  double eps = 1e-8;                            // above 0
   double weight_decay = 1e-2;                   // at least 0
   bool amsgrad = false;                         // divide by the largest v so far; one more state tensor
 };
