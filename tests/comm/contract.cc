@@ -1,21 +1,8 @@
 #include "comm/contract.h"
 
-#include "comm/algorithm_choice.h"
 #include "reigen/base/error.h"
 
 namespace reigen::testing {
-
-std::string rules_of(const std::string& algorithm) {
-  std::string rules;
-  for (const auto kind : comm::kRuledKinds) {
-    bool known = false;
-    for (const auto family : {comm::Family::kTcp, comm::Family::kSharedMemory}) {
-      for (const std::string& name : comm::algorithm_names(family, kind)) known |= name == algorithm;
-    }
-    if (known) rules += (rules.empty() ? "" : ",") + std::string(comm::name_of(kind)) + ":" + algorithm;
-  }
-  return rules;
-}
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/ranks.h"
+#include "trial/algorithms.h"
 
 namespace reigen::testing {
 
@@ -27,9 +28,6 @@ inline std::string name_of(const ::testing::TestParamInfo<ContractParameter>& in
          (info.param.algorithm.empty() ? "" : "_" + info.param.algorithm);
 }
 
-// "all_reduce:two_shot,reduce:two_shot,...".
-std::string rules_of(const std::string& algorithm);
-
 // MPI itself decides in which order it adds, machines add before they meet; docs/errors.md says what each backend
 // promises.
 inline bool adds_in_rank_order(const std::string& backend) { return backend != "mpi" && backend != "hierarchical"; }
@@ -41,7 +39,7 @@ class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> 
             .kind = GetParam().kind,
             .backend = GetParam().backend,
             .machines = GetParam().machines,
-            .algorithms = rules_of(GetParam().algorithm)};
+            .algorithms = trial::rules_of(GetParam().algorithm)};
   }
 };
 

@@ -1,6 +1,6 @@
-// Reductions of random bits, NaN and infinities among them: the communicator must give the bits of every instruction
-// set's kernel, on every rank and in every run. And what NaN and 16 bits must do, by formula. Thread rule: the
-// communicator's.
+// Reductions of random bits, NaN and infinities among them: the communicator must give the same bits in every run and
+// on every rank, and where it adds in rank order those of every instruction set's kernel. And what NaN and 16 bits must
+// do, by formula. Thread rule: the communicator's.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,7 @@ struct BitsProblem {
   std::size_t count = 0;
   std::uint64_t seed = 0;
   int runs = 1;  // which take turns with kinds of memory and places
+  bool in_rank_order = true;
 };
 
 // What is wrong, in words.

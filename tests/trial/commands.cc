@@ -37,6 +37,12 @@ Arguments parse(const std::vector<std::string>& words) {
       a.job = value;
     else if (name == "--backend")
       a.backend = value;
+    else if (name == "--network")
+      a.network = value;
+    else if (name == "--algorithm")
+      a.algorithm = value;
+    else if (name == "--machines")
+      a.machines = std::stoi(value);
     else if (name == "--seed")
       a.seed = std::stoull(value);
     else if (name == "--row")
@@ -49,6 +55,9 @@ Arguments parse(const std::vector<std::string>& words) {
       a.seconds = std::stoi(value);
     else
       throw std::invalid_argument("unknown option " + name);
+  }
+  if (!a.algorithm.empty() && rules_of(a.algorithm).empty()) {
+    throw std::invalid_argument("no operation has an algorithm named " + a.algorithm);
   }
   return a;
 }
@@ -79,7 +88,8 @@ std::string to_json(const Soaked& soaked) {
 int grid_command(const Self& self) {
   const auto begin = std::chrono::steady_clock::now();
   Communicator world(self.group("world"));
-  GridOptions options{.quick = self.arguments.quick, .seed = self.arguments.seed};
+  GridOptions options{
+      .quick = self.arguments.quick, .seed = self.arguments.seed, .algorithm = self.arguments.algorithm};
   options.on_wrong = &end_wrong;
   const GridCounts counts = run_grid(world, options);
   world.barrier();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reigen/comm/communicator.h"
+#include "trial/algorithms.h"
 
 namespace reigen::trial {
 
@@ -21,9 +22,12 @@ struct Arguments {
   int port = 0;
   std::string job = kJob;
   std::string backend = "shared_memory";
+  std::string network = "tcp";
   std::uint64_t seed = 1;
   bool quick = false;
-  std::string row = "death";  // of the fault matrix
+  std::string algorithm = {};  // of every operation that has it
+  int machines = 0;            // rank r plays a rank of machine r % machines; 0: on this one
+  std::string row = "death";   // of the fault matrix
   std::uint64_t operations = 100000;
   int cycles = 1000;
   int seconds = 0;  // of a soak: goes on for so long, whatever `operations` says; of a fault: to join
@@ -37,7 +41,14 @@ struct Self {
   std::shared_ptr<store::Store> store;
 
   comm::GroupOptions group(const std::string& name) const {
-    return {.rank = rank, .size = arguments.ranks, .store = store, .name = name, .backend = arguments.backend};
+    return {.rank = rank,
+            .size = arguments.ranks,
+            .store = store,
+            .name = name,
+            .backend = arguments.backend,
+            .network = arguments.network,
+            .machine_id = arguments.machines == 0 ? "" : std::to_string(rank % arguments.machines),
+            .algorithms = rules_of(arguments.algorithm)};
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/cache_size.h"
 #include "comm/shared_memory/page.h"
+#include "trial/algorithms.h"
 #include "trial/bits.h"
 #include "trial/trial.h"
 
@@ -47,10 +48,10 @@ class Grid {
 
   GridCounts run() {
     for (const Problem& combination : all_combinations(world_.size())) {
-      if (good_) run_combination(combination);
+      if (good_ && is_asked(combination)) run_combination(combination);
     }
+    if (good_) run_bits();
     if (good_) run_streaming();
-    if (good_ && adds_as_we_do()) run_bits();
     if (good_) run_nan();
     return counts_;
   }
@@ -63,8 +64,22 @@ class Grid {
     options_.on_wrong(*wrong);
   }
 
-  // MPI decides itself in which order and how wide it adds (docs/errors.md).
-  bool adds_as_we_do() const { return world_.backend() != "mpi"; }
+  bool is_asked(const Problem& p) const {
+    return options_.algorithm.empty() || has_algorithm(p.kind, options_.algorithm);
+  }
+
+  // Where a call goes another way in memory from allocate(); elsewhere the kinds of memory take turns.
+  std::vector<Memory> memories() const {
+    if (world_.backend() == "tcp") return {static_cast<Memory>((mix(index_) >> 40) % 3)};
+    return {Memory::kShared, Memory::kForeign, Memory::kMixed};
+  }
+
+  // docs/errors.md: MPI decides itself, machines add before they meet, and so do algorithms that somebody chose.
+  // There a sum of 16 bits is rounded on the way, too.
+  bool adds_in_rank_order() const {
+    const std::string& backend = world_.backend();
+    return backend == "self" || backend == "shared_memory" || (backend == "tcp" && options_.algorithm.empty());
+  }
 
   // What the grid does not cross takes turns.
   void run_one(Problem p) {
@@ -72,7 +87,7 @@ class Grid {
     const std::uint64_t hash = mix(index_);
     const auto ranks = static_cast<std::uint64_t>(world_.size());
     p.seed = index_;
-    p.manner = static_cast<Manner>(index_ % 4);
+    p.manner = static_cast<Manner>((hash >> 24) % 4);
     p.root = hash % 3 == 0 ? 0 : hash % 3 == 1 ? world_.size() - 1 : static_cast<int>((hash >> 8) % ranks);
     p.factors = takes_factors(p) && (hash >> 20) % 2 == 0;
     Trial trial(p, world_, supply_);
@@ -90,7 +105,7 @@ class Grid {
       return run_one(p);
     }
     for (const std::size_t n : counts) {
-      for (const Memory memory : {Memory::kShared, Memory::kForeign, Memory::kMixed}) {
+      for (const Memory memory : memories()) {
         for (const bool in_place : {false, true}) {
           if ((in_place && !may_be_in_place(p.kind)) || !good_) continue;
           p.count = n;
@@ -107,6 +122,7 @@ class Grid {
     if (options_.quick) return;
     const auto ranks = static_cast<std::size_t>(world_.size());
     for (const OperationKind kind : kReducing) {
+      if (!is_asked({.kind = kind})) continue;
       for (const DataType type : kTypes) {
         if (!good_) return;
         const std::size_t passes = kind == OperationKind::kAllReduce ? 2 * ranks : ranks + 1;
@@ -120,16 +136,18 @@ class Grid {
   }
 
   void run_bits() {
+    const bool ordered = adds_in_rank_order();
     for (const OperationKind kind : kReducing) {
+      if (!is_asked({.kind = kind})) continue;
       for (const DataType type : kTypes) {
         for (const ReduceOp op : kOps) {
           if (!comm::is_defined(op, type) || type == DataType::kBool || !good_) continue;  // a bool is not any byte
           const std::size_t n = options_.quick ? 700 : kind == OperationKind::kAllReduce ? 5003 : 1501;
           const int runs = options_.quick ? 2 : options_.runs;
-          count("random bits", find_wrong_bits(world_, {kind, type, op, n, ++index_, runs}));
+          count("random bits", find_wrong_bits(world_, {kind, type, op, n, ++index_, runs, ordered}));
           if (options_.quick || !good_) continue;
-          count("random bits", find_wrong_bits(world_, {kind, type, op, 100, ++index_, runs}));
-          if (good_) count("random bits", find_wrong_bits(world_, {kind, type, op, 100003, ++index_, 6}));
+          count("random bits", find_wrong_bits(world_, {kind, type, op, 100, ++index_, runs, ordered}));
+          if (good_) count("random bits", find_wrong_bits(world_, {kind, type, op, 100003, ++index_, 6, ordered}));
         }
       }
     }
@@ -141,12 +159,13 @@ class Grid {
         if (options_.quick && n > 3000) continue;
         for (const DataType type : kFloats) {
           for (const OperationKind kind : kReducing) {
+            if (!is_asked({.kind = kind})) continue;
             for (const ReduceOp op : kArithmetic) {
               if (good_) count("NaN of one rank", find_wrong_nan(world_, kind, type, op, n, foreign));
             }
           }
           const bool narrow = type == DataType::kFloat16 || type == DataType::kBfloat16;
-          if (narrow && good_ && adds_as_we_do())
+          if (narrow && good_ && adds_in_rank_order() && is_asked({.kind = OperationKind::kAllReduce}))
             count("16 bits added in fp32", find_narrow_sum(world_, type, n, foreign));
         }
       }

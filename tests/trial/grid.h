@@ -17,6 +17,8 @@ struct GridOptions {
   // Each operation with each type and reduction once, at a count, memory and manner that the seed picks; or all.
   bool quick = false;
   std::uint64_t seed = 1;
+  // Only the operations that have it; the group must have been told to take it.
+  std::string algorithm = {};
   // Of which results must be the same bits; in a quick grid fewer.
   int runs = 100;
   // Called at the first wrong value.

@@ -11,6 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def add_options(parser):
     parser.add_argument("--build", default=ROOT / "build", type=Path, help="folder of the build (scripts/build all makes it)")
     parser.add_argument("--backend", default="shared_memory")
+    parser.add_argument("--machines", default=0, type=int, help="ranks play so many machines: for the backend hierarchical")
+    parser.add_argument("--network", default="tcp", help="between machines")
     parser.add_argument("--seed", default=1, type=int)
 
 
@@ -44,7 +46,7 @@ class Store:
 
 
 def words_of(path, command, options, **named):
-    words = [str(path), command, "--backend", options.backend]
+    words = [str(path), command, "--backend", options.backend, "--machines", str(options.machines), "--network", options.network]
     for name, value in named.items():
         words += [f"--{name}"] + ([] if value is True else [str(value)])
     return words
