@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "base/cache_size.h"
+#include "comm/hierarchical/plan.h"
+#include "comm/schedule/table.h"
 #include "comm/shared_memory/page.h"
+#include "comm/tcp/collective.h"
 #include "trial/algorithms.h"
 #include "trial/bits.h"
 #include "trial/trial.h"
@@ -96,7 +99,7 @@ class Grid {
   }
 
   void run_combination(Problem p) {
-    const auto counts = counts_for(p, world_.size());
+    const auto counts = counts_for(p, world_.backend(), world_.size());
     if (options_.quick) {
       const std::uint64_t hash = mix(index_ + 1000003);
       p.count = counts[hash % counts.size()];
@@ -199,26 +202,53 @@ std::vector<Problem> all_combinations(int ranks) {
   return all;
 }
 
-std::vector<std::size_t> counts_for(const Problem& problem, int ranks) {
+namespace {
+
+using Sizes = std::vector<std::size_t>;
+
+constexpr std::size_t kShortMpiMessage = 1024;  // as mpi/message.h, which needs MPI
+
+// In bytes: of a message, or of the whole array of a collective.
+Sizes shared_memory_sizes(bool is_message) {
+  namespace shared = comm::shared_memory;
+  if (is_message) {
+    return {shared::kMessageInlineBytes, shared::kMessageChunkBytes,
+            shared::kMessageChunkBytes * shared::kMessageChunks};
+  }
+  return {shared::kTinyBytes, shared::kInlineBytes, shared::kStagingBytes, 2 * shared::kStagingBytes};
+}
+
+Sizes tcp_sizes(int ranks) {
+  Sizes sizes = comm::schedule::switch_points();
+  sizes.push_back(comm::tcp::kPieceBytes);
+  sizes.push_back(comm::tcp::kPieceBytes * static_cast<std::size_t>(ranks));
+  return sizes;
+}
+
+Sizes sizes_where_the_way_changes(const Problem& problem, const std::string& backend, int ranks) {
+  const bool is_message = problem.kind == OperationKind::kSend;
+  if (backend == "tcp") return tcp_sizes(ranks);
+  if (backend == "mpi") return {kShortMpiMessage};
+  Sizes sizes = shared_memory_sizes(is_message);
+  if (backend != "hierarchical") return sizes;
+  for (const std::size_t size : tcp_sizes(ranks)) sizes.push_back(size);
+  sizes.push_back(comm::hierarchical::kOneCarrierBytes);
+  return sizes;
+}
+
+}  // namespace
+
+std::vector<std::size_t> counts_for(const Problem& problem, const std::string& backend, int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
   const std::size_t size = comm::size_of(problem.type);
+  const OperationKind even = comm::even_kind(problem.kind);
+  const bool in_blocks =
+      even == OperationKind::kReduceScatter || even == OperationKind::kAllToAll || even == OperationKind::kScatter;
+  const std::size_t blocks = in_blocks ? p : 1;
   std::vector<std::size_t> counts = {0, 1, p - 1, p + 1, 64 / size + 1, 1000, 100003};
-  const auto around = [&](std::size_t bytes) {
-    counts.push_back(bytes / size);
-    counts.push_back(bytes / size + 1);
-  };
-  if (problem.kind == OperationKind::kSend) {
-    around(comm::shared_memory::kMessageInlineBytes);
-    around(comm::shared_memory::kMessageChunkBytes);
-    around(comm::shared_memory::kMessageChunkBytes * comm::shared_memory::kMessageChunks);
-  } else {
-    const OperationKind even = comm::even_kind(problem.kind);
-    const bool in_blocks =
-        even == OperationKind::kReduceScatter || even == OperationKind::kAllToAll || even == OperationKind::kScatter;
-    const std::size_t blocks = in_blocks ? p : 1;
-    around(comm::shared_memory::kInlineBytes / blocks);
-    around(comm::shared_memory::kStagingBytes / blocks);
-    around(2 * comm::shared_memory::kStagingBytes / blocks);
+  for (const std::size_t bytes : sizes_where_the_way_changes(problem, backend, ranks)) {
+    counts.push_back(bytes / blocks / size);
+    counts.push_back(bytes / blocks / size + 1);
   }
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());

@@ -32,7 +32,7 @@ GridCounts run_grid(Communicator& world, const GridOptions& options);
 // Every defined combination of operation, type and reduction; those that need two ranks only with `ranks` > 1.
 std::vector<Problem> all_combinations(int ranks);
 
-// Where the way through the shared memory backend changes, and numbers that fit nothing.
-std::vector<std::size_t> counts_for(const Problem& problem, int ranks);
+// Where the way through the backend changes, and numbers that fit nothing.
+std::vector<std::size_t> counts_for(const Problem& problem, const std::string& backend, int ranks);
 
 }  // namespace reigen::trial

@@ -11,8 +11,6 @@ namespace reigen::comm::tcp {
 
 namespace {
 
-// A piece of this size is still in the second-level cache when it is added.
-constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 // Ranks that called something else are named together if they come within this time.
 constexpr auto kMismatchGrace = std::chrono::milliseconds(100);
 // Transfers below this size take one connection.

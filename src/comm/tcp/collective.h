@@ -16,6 +16,9 @@
 
 namespace reigen::comm::tcp {
 
+// A piece of this size is still in the second-level cache when it is added.
+inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+
 class Collective : public CheckedOperation {
  public:
   Collective(Group& group, const Call& call, std::uint64_t sequence);
