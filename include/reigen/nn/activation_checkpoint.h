@@ -1,0 +1,51 @@
+// Activation checkpointing: a unit keeps its input instead of all that its forward saves, and computes it again when
+// backward comes to it. Memory of activations: one input a unit, and all of one unit at a time; a forward more of
+// computing. Gradients are the same bits.
+//
+//   auto units = model.units();
+//   auto checkpoint = reigen::nn::activation_checkpoint(units, {.every = 2});
+//
+// The second forward draws the same random numbers (the default generator's state is kept), runs under the same
+// autocast setting and leaves the module's buffers as they were: batch statistics count every batch once. It costs 5 KB
+// of state a unit. The unit's backward is a backward within the backward: parameters are accumulated, and their hooks
+// run, once, as soon as their unit is done. torch::autograd::grad() and create_graph do not pass through it. What a
+// unit computes with besides its input and its module's parameters gets no gradient.
+//
+// Ranks that are threads share the default generator: units that draw from it (dropout) then need processes.
+//
+// After Chen et al., Training Deep Nets with Sublinear Memory Cost, https://arxiv.org/abs/1604.06174
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <vector>
+
+#include "reigen/nn/unit.h"
+
+namespace reigen::nn {
+
+struct ActivationCheckpointOptions {
+  // Every so many-th unit is computed again, the others keep their activations. 2: half the additional computing for
+  // half the savings.
+  int every = 1;
+};
+
+// Ends with its destruction: units then keep their activations. Not between a forward and its backward.
+class ActivationCheckpoint {
+ public:
+  ActivationCheckpoint(std::vector<Unit> units, const ActivationCheckpointOptions& options);
+  ActivationCheckpoint(ActivationCheckpoint&&) noexcept = default;
+  ActivationCheckpoint& operator=(ActivationCheckpoint&&) = delete;  // would end one within another's life
+  ~ActivationCheckpoint();
+
+  // Those that are computed again.
+  const std::vector<Unit>& units() const { return units_; }
+
+ private:
+  std::vector<Unit> units_;
+};
+
+// Throws InvalidArgument when `every` is less than 1 or a unit is checkpointed already.
+[[nodiscard]] ActivationCheckpoint activation_checkpoint(const std::vector<Unit>& units,
+                                                         const ActivationCheckpointOptions& options = {});
+
+}  // namespace reigen::nn

@@ -1,0 +1,194 @@
+#include "reigen/nn/activation_checkpoint.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "base/check.h"
+
+namespace reigen::nn {
+
+namespace {
+
+at::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_random_state(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
+}
+
+struct Autocast {
+  bool enabled = at::autocast::is_autocast_enabled(at::kCPU);
+  bool cached = at::autocast::is_autocast_cache_enabled();
+  at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
+
+  void apply() const {
+    at::autocast::set_autocast_enabled(at::kCPU, enabled);
+    at::autocast::set_autocast_cache_enabled(cached);
+    at::autocast::set_autocast_dtype(at::kCPU, type);
+  }
+};
+
+// While it lives all is as it was in the first forward; then as it was before.
+class SecondForward {
+ public:
+  SecondForward(const torch::nn::Module& module, const at::Tensor& random, const Autocast& autocast)
+      : random_(random_state()), buffers_(module.buffers()) {
+    for (const at::Tensor& buffer : buffers_) values_.push_back(buffer.defined() ? buffer.clone() : buffer);
+    set_random_state(random);
+    autocast.apply();
+  }
+  ~SecondForward() {
+    autocast_.apply();
+    set_random_state(random_);
+    at::NoGradGuard no_grad;
+    // variable_data() is the same memory with a version counter of its own.
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      if (buffers_[i].defined()) buffers_[i].variable_data().copy_(values_[i]);
+    }
+  }
+  SecondForward(const SecondForward&) = delete;  // it restores what was
+  SecondForward& operator=(const SecondForward&) = delete;
+
+ private:
+  const at::Tensor random_;
+  const Autocast autocast_;
+  const std::vector<at::Tensor> buffers_;
+  std::vector<at::Tensor> values_;
+};
+
+// Stands in the graph for all that the unit computed.
+class Recompute : public torch::autograd::Node {
+ public:
+  Recompute(Unit::Forward inner, const torch::nn::Module& module, const Carry& input)
+      : torch::autograd::Node(torch::autograd::collect_next_edges(input)),
+        inner_(std::move(inner)),
+        module_(module),
+        random_(random_state()) {
+    for (const at::Tensor& tensor : input) input_.emplace_back(tensor, /*is_output=*/false);
+  }
+
+  std::string name() const override { return "ReigenRecompute"; }
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    REIGEN_CHECK(!released_, "[activation_checkpoint] a second backward through a graph that is gone\n  fix: {}",
+                 "backward(..., retain_graph = true) keeps it");
+    Carry input;
+    for (const auto& saved : input_) {
+      at::Tensor tensor = saved.unpack();
+      if (tensor.defined()) tensor = tensor.detach().requires_grad_(tensor.requires_grad());
+      input.push_back(tensor);
+    }
+    Carry output;
+    {
+      const SecondForward as_before(module_, random_, autocast_);
+      at::AutoGradMode with_grad(true);
+      output = inner_(input);
+    }
+    torch::autograd::variable_list roots;
+    torch::autograd::variable_list arriving;
+    REIGEN_CHECK(output.size() == gradients.size(),
+                 "[activation_checkpoint] the second forward gave {} tensors, the first {}\n  fix: a forward that "
+                 "computes the same each time",
+                 output.size(), gradients.size());
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      if (!gradients[i].defined() || !output[i].requires_grad()) continue;
+      REIGEN_CHECK(output[i].sizes() == gradients[i].sizes(),
+                   "[activation_checkpoint] tensor {} of the second forward has another shape than that of the first\n"
+                   "  fix: a forward that computes the same each time",
+                   i);
+      roots.push_back(output[i]);
+      arriving.push_back(gradients[i]);
+    }
+    if (!roots.empty()) torch::autograd::backward(roots, arriving);
+    torch::autograd::variable_list result;
+    for (const at::Tensor& tensor : input) result.push_back(tensor.defined() ? tensor.grad() : at::Tensor());
+    return result;
+  }
+
+  void release_variables() override {
+    for (auto& saved : input_) saved.reset_data();
+    released_ = true;
+  }
+
+ private:
+  Unit::Forward inner_;
+  const torch::nn::Module& module_;  // kept by inner_
+  std::vector<torch::autograd::SavedVariable> input_;
+  const at::Tensor random_;
+  const Autocast autocast_;
+  bool released_ = false;
+};
+
+bool wants_gradient(const torch::nn::Module& module, const Carry& input) {
+  const auto wants = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
+  const auto parameters = module.parameters();
+  return std::any_of(input.begin(), input.end(), wants) || std::any_of(parameters.begin(), parameters.end(), wants);
+}
+
+Carry run(const torch::nn::Module& module, const Carry& input, const Unit::Forward& inner) {
+  if (!at::GradMode::is_enabled() || !wants_gradient(module, input)) return inner(input);
+  const auto node = std::make_shared<Recompute>(inner, module, input);
+  Carry output;
+  {
+    at::NoGradGuard no_grad;
+    output = inner(input);
+    // What was handed through has a history of its own.
+    for (at::Tensor& tensor : output) {
+      if (tensor.defined() && (tensor.is_view() || tensor.requires_grad())) tensor = tensor.detach();
+      for (const at::Tensor& given : input) {
+        if (tensor.defined() && tensor.is_same(given)) tensor = tensor.detach();
+      }
+    }
+  }
+  for (at::Tensor& tensor : output) {
+    if (tensor.defined() && torch::autograd::isDifferentiableType(tensor.scalar_type())) {
+      torch::autograd::set_history(tensor, node);
+    } else {
+      node->add_input_metadata(torch::autograd::Node::undefined_input{});
+    }
+  }
+  return output;
+}
+
+}  // namespace
+
+ActivationCheckpoint::ActivationCheckpoint(std::vector<Unit> units, const ActivationCheckpointOptions& options) {
+  REIGEN_CHECK(options.every >= 1, "[activation_checkpoint] every is out of range\n  got: {}   expected: at least 1",
+               options.every);
+  const auto every = static_cast<std::size_t>(options.every);
+  for (const Unit& unit : units) {
+    REIGEN_CHECK(!unit.has(Layer::kRecompute), "[activation_checkpoint] unit {} is checkpointed already", unit.name());
+  }
+  for (std::size_t i = every - 1; i < units.size(); i += every) {
+    units[i].attach(Layer::kRecompute, [module = &units[i].module()](const Carry& input, const Unit::Forward& inner) {
+      return run(*module, input, inner);
+    });
+    units_.push_back(units[i]);
+  }
+}
+
+ActivationCheckpoint::~ActivationCheckpoint() {
+  for (const Unit& unit : units_) unit.detach(Layer::kRecompute);
+}
+
+ActivationCheckpoint activation_checkpoint(const std::vector<Unit>& units, const ActivationCheckpointOptions& options) {
+  return ActivationCheckpoint(units, options);
+}
+
+}  // namespace reigen::nn
