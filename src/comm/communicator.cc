@@ -109,11 +109,14 @@ struct Communicator::Impl {
     auto group = std::make_shared<WorkState>();
     group->parts = std::exchange(collected, {});
     if (!engine) {
-      if (ended) std::rethrow_exception(ended);
       for (const auto& work : group->parts) {
-        self::run(work->call);
+        if (ended)
+          work->error = ended;
+        else
+          self::run(work->call);
         work->completed.store(true);
       }
+      if (ended) std::rethrow_exception(ended);
       return Work();
     }
     if (group->parts.empty()) return Work();

@@ -18,6 +18,7 @@ constexpr int kPauses = 4;                      // between two looks
 constexpr int kFirstLooks = 64;                 // of a blocking call, a pause apart and without a clock
 constexpr auto kSleepSlice = milliseconds(20);  // so often the peers are looked after
 constexpr auto kHeartbeat = milliseconds(500);
+constexpr std::size_t kCarriedAtOnce = std::size_t{64} << 10;  // bytes that cost less than to wake a thread for them
 
 }  // namespace
 
@@ -112,8 +113,29 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
       fail(std::current_exception());
       abort_wanted_.store(false);
     }
+    for (const auto& work : works) {
+      if (!work->completed.load()) give_up(*work, std::current_exception());
+    }
     throw;
   }
+}
+
+void Engine::give_up(WorkState& work, std::exception_ptr error) {
+  work.error = std::move(error);
+  work.input_block.reset();
+  work.output_block.reset();
+  work.completed.store(true);
+}
+
+// Whether the caller of asynchronous calls moves them on itself. Holds drive_mutex_.
+bool Engine::carries_at_once(std::span<const std::shared_ptr<WorkState>> works) const {
+  if (active_.size() + messages_.size() > works.size() || has_incoming_.load()) return false;
+  std::size_t bytes = 0;
+  for (const auto& work : works) {
+    const Extent extent = extent_of(work->call, rank_, size_);
+    bytes += (extent.input + extent.output) * size_of(work->call.type);
+  }
+  return bytes <= kCarriedAtOnce;
 }
 
 void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thread) {
@@ -122,7 +144,12 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
   enqueue(works, thread, drive);
   if (drive.owns_lock()) {
     calling_ = works.empty() ? UINT64_MAX : works.front()->ticket;
-    while (drive_once()) {
+    if (thread && !carries_at_once(works)) {
+      take_incoming();
+      post();
+    } else {
+      while (drive_once()) {
+      }
     }
     calling_ = UINT64_MAX;
     drive.unlock();
@@ -167,10 +194,25 @@ void Engine::take_incoming() {
   has_incoming_.store(false);
 }
 
-// Posts what is not visible yet, moves on what can move. True if anything happened. Holds drive_mutex_.
+// Makes visible what is not. True if anything was. Holds drive_mutex_.
+bool Engine::post() {
+  bool moved = false;
+  try {
+    for (; posted_ < active_.size() && active_[posted_]->operation->try_post(); ++posted_) {
+      flight_.started(active_[posted_]->ticket, active_[posted_]->ticket >= calling_);
+      moved = true;
+    }
+  } catch (...) {
+    fail(std::current_exception());
+    moved = true;
+  }
+  return moved;
+}
+
+// Posts, and moves on what can move. True if anything happened. Holds drive_mutex_.
 bool Engine::drive_once() {
   take_incoming();
-  bool moved = false;
+  bool moved = post();
   const auto advance = [&](WorkState& work) {
     Step step = work.operation->advance();
     while (step == Step::kMoved && !abort_wanted_.load()) {
@@ -180,10 +222,6 @@ bool Engine::drive_once() {
     return step;
   };
   try {
-    for (; posted_ < active_.size() && active_[posted_]->operation->try_post(); ++posted_) {
-      flight_.started(active_[posted_]->ticket, active_[posted_]->ticket >= calling_);
-      moved = true;
-    }
     for (std::size_t i = 0; i < posted_ && !abort_wanted_.load();) {
       const Step step = advance(*active_[i]);
       if (step == Step::kBlocked || step == Step::kMoved) break;
@@ -261,11 +299,12 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
   bool idle = false;
   Deadline::Clock::time_point idle_since = {};
   while (!finished() && !abort_wanted_.load()) {
-    if (drive_once()) {
+    const bool has_moved = drive_once();
+    if (deadline.expired()) return;  // also while all goes well: whoever drives may have signs of life to give
+    if (has_moved) {
       idle = false;
       continue;
     }
-    if (deadline.expired()) return;
     const auto now = Deadline::Clock::now();
     if (!idle) idle_since = now;
     idle = true;
@@ -358,11 +397,8 @@ void Engine::fail(std::exception_ptr error) {
   has_incoming_.store(false);
   for (Works* works : {&incoming_, &active_, &messages_}) {
     for (auto& work : *works) {
-      work->error = dead_;
       flight_.failed(work->ticket, dead_);
-      work->input_block.reset();
-      work->output_block.reset();
-      work->completed.store(true);
+      give_up(*work, dead_);
     }
     works->clear();
   }

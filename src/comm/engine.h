@@ -55,7 +55,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine& operator=(const Engine&) = delete;
 
   // Enqueues the calls and makes them visible to the other ranks if nobody else drives at the moment. `thread`: wake
-  // the progress thread for them.
+  // the progress thread for them, unless they are small; else they are moved on as far as they go. What is refused
+  // throws, here and for whoever waits for one of them.
   void submit(std::span<const std::shared_ptr<WorkState>> works, bool thread);
   // submit() and wait(), without letting go of what both hold where the other ranks come at once.
   void run(const std::shared_ptr<WorkState>& work);
@@ -74,6 +75,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   using Works = std::deque<std::shared_ptr<WorkState>>;
 
   void enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thread, std::unique_lock<std::mutex>& drive);
+  static void give_up(WorkState& work, std::exception_ptr error);
+  bool carries_at_once(std::span<const std::shared_ptr<WorkState>> works) const;
+  bool post();
   bool drive_once();
   void take_incoming();
   void complete(Works& works, std::size_t index);

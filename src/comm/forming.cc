@@ -45,6 +45,7 @@ Forming::Forming(const GroupOptions& options, const std::string& part, std::chro
 
 void Forming::enter() {
   if (store_->add(fmt::format("joined/{}", options_.rank), 1) != 1) throw InvalidArgument(joined_twice(options_));
+  throw_if_ended();  // the others may have given up before this rank came
 }
 
 std::string Forming::wait_for(const std::string& key, const std::string& sign) {
@@ -61,7 +62,7 @@ std::string Forming::wait_for(const std::string& key, const std::string& sign) {
         // Who came last died before it could say that all are there; the first call will tell.
         if (key == "complete") store_->compare_and_set(key, std::nullopt, "");
       } else if (deadline_.expired()) {
-        throw Timeout(incomplete_group(options_, missing));
+        end_for_all(Timeout(incomplete_group(options_, missing)));
       }
     }
   }
@@ -69,13 +70,20 @@ std::string Forming::wait_for(const std::string& key, const std::string& sign) {
 
 void Forming::check(const std::vector<int>& missing) {
   throw_if_ended();
-  if (look_) look_(missing);
   if (options_.while_forming) options_.while_forming();
-  if (Deadline::Clock::now() - since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
+  try {
+    if (look_) look_(missing);
+    if (Deadline::Clock::now() - since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
+  } catch (const PeerLost& error) {
+    end_for_all(error);
+  }
 }
 
-// A launcher of ours tells the numbers of its processes; those of other machines are not found here.
+// A launcher of ours tells the numbers of its processes; those of other machines are not found here. It knows the ranks
+// of the job, not those of groups that were split off ("world/0.1") or are parts ("world.machine1").
 void Forming::check_not_stopped(const std::vector<int>& missing) const {
+  if (options_.name.find_first_of("/.") != std::string::npos) return;
+  if (options_.store->try_get("process/count") != std::to_string(options_.size)) return;
   for (const int q : missing) {
     const auto text = options_.store->try_get(fmt::format("process/{}", q));
     const pid_t pid = text ? static_cast<pid_t>(std::stol(*text)) : 0;

@@ -168,6 +168,7 @@ std::vector<std::string> rank_variables(Variables variables, int rank, int recor
 // So that ranks that wait for one to join can see whether it was stopped.
 void tell_processes(const Supervisor& supervisor, int ranks, const store::TcpStoreOptions& address) {
   const auto client = store::connect_tcp_store(address);
+  client->set("process/count", std::to_string(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     client->set(fmt::format("process/{}", rank), std::to_string(supervisor.pid_of(rank)));
   }

@@ -65,6 +65,16 @@ TEST(Death, AStoppedRankIsNamed) {
             [](Rank& r) { train_until_lost(r, 1, "no sign of life"); });
 }
 
+// Late enough to be reported, and stopped.
+TEST(Death, AStoppedRankIsNamedAlsoAfterAReport) {
+  run_ranks({.ranks = 4,
+             .kind = RankKind::kProcesses,
+             .fault = stop(rank(1)).at_step(2),
+             .heartbeat_timeout = std::chrono::seconds(2),
+             .report_after = std::chrono::seconds(1)},
+            [](Rank& r) { train_until_lost(r, 1, "no sign of life"); });
+}
+
 TEST(Death, ARankKilledWhileOthersWaitAsynchronously) {
   run_ranks({.ranks = 3, .kind = RankKind::kProcesses, .fault = kill(rank(1)).at_step(0)}, [](Rank& r) {
     auto& world = r.world();

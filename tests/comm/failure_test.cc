@@ -6,6 +6,7 @@
 
 #include "harness/ranks.h"
 #include "reigen/base/error.h"
+#include "reigen/comm/call_group.h"
 
 namespace reigen::testing {
 namespace {
@@ -244,6 +245,71 @@ TEST(Failure, ACallersDeadlineLeavesTheGroupAlive) {
     EXPECT_EQ(x, 2.0f);
     world.barrier();
   });
+}
+
+TEST(Failure, WhoWaitsForACallThatWasRefusedIsTold) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    auto& world = r.world();
+    world.barrier();
+    world.abort("enough");
+    comm::CallGroup calls(world);
+    const Work work = world.all_reduce(scratch().data(), scratch().data(), 10, DataType::kFloat32, ReduceOp::kSum);
+    EXPECT_THROW(calls.run(), Aborted);
+    EXPECT_TRUE(work.is_completed());
+    EXPECT_THROW(work.wait(Deadline::after(std::chrono::seconds(5))), Aborted);
+  });
+}
+
+TEST(Failure, AnAbortReachesRanksThatOnlyExchangeShortMessages) {
+  run_ranks({.ranks = 3}, [](Rank& r) {
+    auto& world = r.world();
+    world.barrier();
+    if (r.rank() == 2) return world.abort("enough");
+    const auto end = Deadline::after(std::chrono::seconds(20));
+    int x = 0;
+    const auto exchange = [&] {
+      while (!end.expired()) {
+        const bool sends = r.rank() == 0;
+        if (sends) world.send(&x, 1, DataType::kInt32, 1);
+        world.recv(&x, 1, DataType::kInt32, 1 - r.rank());
+        if (!sends) world.send(&x, 1, DataType::kInt32, 0);
+      }
+    };
+    EXPECT_THROW(exchange(), Aborted);
+  });
+}
+
+TEST(Failure, AnAsynchronousCallThatComesLastReturnsAtOnce) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 16 << 20;
+    std::vector<float> data(kCount, 1.0f);
+    world.barrier();
+    if (r.rank() == 1) {
+      r.store().get("posted", Deadline::after(std::chrono::seconds(20)));
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    const Work work =
+        world.all_reduce(data.data(), data.data(), kCount, DataType::kFloat32, ReduceOp::kSum, {.async = true});
+    EXPECT_FALSE(work.is_completed());
+    if (r.rank() == 0) r.store().set("posted", "1");
+    work.wait();
+    EXPECT_EQ(data[kCount - 1], 2.0f);
+  });
+}
+
+TEST(Failure, ALateRankHearsThatTheOthersHaveGivenUp) {
+  const auto store = store::make_memory_store();
+  for (const int rank : {0, 1}) {
+    comm::GroupOptions options{.rank = rank, .size = 2, .store = store};
+    options.join_timeout = std::chrono::milliseconds(200);
+    try {
+      Communicator group(options);
+      FAIL() << "a group of two with one rank at a time";
+    } catch (const Timeout& error) {
+      EXPECT_THAT(error.what(), HasSubstr("missing: 1")) << rank;
+    }
+  }
 }
 
 TEST(Failure, AGroupThatNeverCompletesNamesWhoIsMissing) {

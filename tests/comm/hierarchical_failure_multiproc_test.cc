@@ -158,12 +158,28 @@ TEST(Forming, ARankThatIsStoppedBeforeItJoinsIsNamed) {
       options.backend = backend;
       options.heartbeat_timeout = 1s;
       options.join_timeout = 30s;
+      r.store().set("process/count", "2");
       r.store().set("process/" + std::to_string(r.rank()), std::to_string(::getpid()));
       if (r.rank() == 1) r.step(99);
       r.store().get("process/1", Deadline::after(10s));
       expect_lost(1, [&] { Communicator group(options); });
     });
   }
+}
+
+// Its rank 1 is another one of the job: whether the job's rank 1 is stopped says nothing of it.
+TEST(Forming, AGroupThatWasSplitOffHasOtherRanksThanTheJob) {
+  run_ranks({.ranks = 2, .kind = RankKind::kProcesses, .fault = stop(rank(1)).at_step(99)}, [&](Rank& r) {
+    r.store().set("process/count", "2");
+    r.store().set("process/" + std::to_string(r.rank()), std::to_string(::getpid()));
+    if (r.rank() == 1) r.step(99);
+    r.store().get("process/1", Deadline::after(10s));
+    comm::GroupOptions options{.rank = 0, .size = 2, .store = store_of(r), .name = "world/0.1"};
+    options.backend = "shared_memory";
+    options.heartbeat_timeout = 200ms;
+    options.join_timeout = 3s;
+    EXPECT_THROW(Communicator group(options), Timeout);
+  });
 }
 
 TEST(Forming, ARankThatDiesOnItsMachineIsNamedOnAll) {

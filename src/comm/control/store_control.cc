@@ -51,10 +51,15 @@ struct Look {
   const int partner = -1;                     // ... the other rank of a message
   std::vector<int> missing = {};              // have not made the call
 
+  std::string last_call(int rank) const {
+    const auto at = static_cast<std::size_t>(rank);
+    const bool known = channel.heard[at] || channel.states[at].calls > 0;
+    return known ? channel.states[at].last_call() : "what it called last is not known";
+  }
+
   AbortCause lost(int rank, const std::string& how) const {
     return {AbortCause::Kind::kPeerLost, rank,
-            to_string(lost_rank(who(channel, rank), how, channel.options.name,
-                                channel.states[static_cast<std::size_t>(rank)].last_call(), what))};
+            to_string(lost_rank(who(channel, rank), how, channel.options.name, last_call(rank), what))};
   }
 
   // A rank that has ended may have said before that it made the call, and left: only what is read from now on tells.
@@ -109,9 +114,8 @@ struct Look {
                                          .expected = {},
                                          .fix = "look at the network, or allow more time (REIGEN_TIMEOUT=seconds)"})};
     }
-    const RankState& first = channel.states[static_cast<std::size_t>(missing.front())];
     return AbortCause{AbortCause::Kind::kTimeout, -1,
-                      to_string(absent_ranks(what, waited, missing, first.last_call()))};
+                      to_string(absent_ranks(what, waited, missing, last_call(missing.front())))};
   }
 
   void report() const {
@@ -120,8 +124,7 @@ struct Look {
     const bool known = heard_all() || waited >= o.report_after + kHearAll;
     if (waited < o.report_after || missing.empty() || channel.reported || !known) return;
     channel.reported = true;
-    warn_of_absent(what, waited, missing, who(channel, missing.front()),
-                   channel.states[static_cast<std::size_t>(missing.front())].last_call(), o.timeout);
+    warn_of_absent(what, waited, missing, who(channel, missing.front()), last_call(missing.front()), o.timeout);
   }
 };
 

@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/backend.h"
@@ -64,6 +66,8 @@ struct Group {
   Part between;                 // a child of `everybody`
   Part* current = nullptr;      // where the collective that runs waits
   std::uint64_t completed = 0;  // calls
+  // By kind and the other rank. Of the calling thread.
+  std::map<std::pair<OperationKind, int>, std::uint64_t> next_message = {};
   // Of the last collective, stage after stage: "fused+direct+fused". Any thread.
   std::string last_algorithm() const;
   void note_algorithm(const std::string& stages);

@@ -18,6 +18,7 @@ namespace {
 
 // How long a level sleeps while another may ring.
 constexpr auto kJoinSlice = std::chrono::seconds(1);
+constexpr auto kNever = std::chrono::hours(24 * 365 * 100);
 constexpr auto kGlance = std::chrono::microseconds(200);
 
 GroupOptions options_of(const GroupOptions& whole, const std::string& name, const std::vector<int>& ranks) {
@@ -25,6 +26,8 @@ GroupOptions options_of(const GroupOptions& whole, const std::string& name, cons
   options.name = whole.name + "." + name;
   options.size = static_cast<int>(ranks.size());
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank) - ranks.begin());
+  // Reports and patience are the control channel's, which sees all ranks.
+  options.report_after = options.timeout = kNever;
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "comm/control/call_record.h"
+#include "comm/mismatch_reports.h"
 
 namespace reigen::comm::hierarchical {
 
@@ -12,7 +13,6 @@ namespace {
 
 constexpr int kTagShown = 38;  // behind the hash of the call
 constexpr auto kNamedWithin = std::chrono::seconds(2);
-constexpr auto kMoment = std::chrono::milliseconds(1);
 
 Part& part_of(Group& group, int other) {
   return group.layout.machine_of(other) == group.layout.machine ? group.inside : group.everybody;
@@ -98,24 +98,25 @@ void Collective::note_difference(const CollectiveMismatch& error) const {
   group_.control.look_for_mismatch();
 }
 
-// Reports and patience are the control channel's, which sees all ranks.
 void Collective::check_peers(std::chrono::nanoseconds waited) const {
   // The calls are the same as far as users see: the part itself must say what differs.
   if (differs_since_ && Deadline::Clock::now() - *differs_since_ > kNamedWithin) throw CollectiveMismatch(difference_);
   group_.control.check(call_, sequence_, waited);
   if (!running_ || differs_since_) return;
-  const auto patience = std::min(group_.options.report_after, group_.options.timeout);
-  const auto told = std::min<std::chrono::nanoseconds>(waited, std::max(patience - kMoment, kMoment));
   const Part& part = *group_.current;
   try {
     group_.translated(
-        part, [this] { return describe(); }, [&] { part.backend->check_peers(*running_, told); });
+        part, [this] { return describe(); }, [&] { part.backend->check_peers(*running_, waited); });
   } catch (const PartMismatch& error) {
     note_difference(error);
   }
 }
 
-Message::Message(Group& group, const Call& call) : group_(group), call_(call), part_(part_of(group, call.root)) {
+Message::Message(Group& group, const Call& call)
+    : group_(group),
+      call_(call),
+      number_(group.next_message[{call.kind, call.root}]++),
+      part_(part_of(group, call.root)) {
   Call inner = call;
   inner.root = static_cast<int>(std::find(part_.ranks.begin(), part_.ranks.end(), call.root) - part_.ranks.begin());
   operation_ = part_.backend->start(inner, 0);
@@ -124,10 +125,7 @@ Message::Message(Group& group, const Call& call) : group_(group), call_(call), p
 
 Message::~Message() { part_.messages.fetch_sub(1); }
 
-std::string Message::describe() const {
-  return fmt::format("[{}] rank {} of {} group \"{}\"", name_of(call_.kind), group_.options.rank, group_.options.size,
-                     group_.options.name);
-}
+std::string Message::describe() const { return describe_message(group_.options, number_, call_); }
 
 Step Message::advance() {
   Step step = Step::kBlocked;
@@ -139,6 +137,7 @@ Step Message::advance() {
 // Who ends the group may be none of the part's ranks.
 void Message::check_peers(std::chrono::nanoseconds waited) const {
   group_.throw_if_ended([this] { return describe(); });
+  group_.control.check_message(call_.root, describe(), waited);
   group_.translated(
       part_, [this] { return describe(); }, [&] { part_.backend->check_peers(*operation_, waited); });
 }

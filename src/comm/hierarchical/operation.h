@@ -56,6 +56,7 @@ class Message : public CheckedOperation {
 
   Group& group_;
   const Call call_;
+  const std::uint64_t number_;  // of the sends to, or the recvs from, the other rank
   Part& part_;
   std::unique_ptr<Operation> operation_;
 };

@@ -21,6 +21,7 @@ Message::Chunk Message::chunk(std::uint64_t index, std::uint64_t first) const {
 // False while the other rank has not taken enough of the earlier ones.
 bool Send::announce() {
   if (pair_.next_send != number_ || other_box().taken.load() + kMessageSlots <= number_) return false;
+  group_.throw_if_aborted();  // ranks that exchange short messages never wait long enough to look
   MessageSlot& message = own_box().slots[slot()];
   message = {};
   message.count = call_.count;
@@ -120,6 +121,7 @@ Step Recv::finish() {
 Step Recv::advance() {
   if (draining_) return drain();
   if (pair_.next_recv != number_ || other_box().announced.load() <= number_) return Step::kBlocked;
+  group_.throw_if_aborted();
   compare();
   const MessageSlot& message = other_box().slots[slot()];
   if (message.path == MessagePath::kStaged) {
