@@ -2,35 +2,49 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace reigen::parallel {
 
-std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& parameters, std::size_t limit,
+std::vector<BucketPlan::Run> BucketPlan::runs() const {
+  std::vector<Run> result;
+  for (const std::size_t segment : segments) {
+    if (!result.empty() && result.back().last + 1 == segment)
+      result.back().last = segment;
+    else
+      result.push_back({segment, segment});
+  }
+  return result;
+}
+
+std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, std::size_t limit,
                                      std::size_t first_limit) {
   struct Filling {
     BucketPlan bucket;
     std::size_t bytes = 0;
+    std::size_t complete = 0;  // place in `order` of the last one
   };
   std::vector<BucketPlan> result;
-  std::map<std::size_t, Filling> filling;  // by range: a bucket holds one element type
-  for (auto place = parameters.rbegin(); place != parameters.rend(); ++place) {
-    const auto [entry, is_new] = filling.try_emplace(place->range);
-    Filling& open = entry->second;
-    if (is_new) open.bucket = {.range = place->range, .first = place->segment, .last = place->segment};
-    open.bucket.first = place->segment;
-    open.bytes += place->bytes;
-    if (open.bytes < (result.empty() ? std::min(limit, first_limit) : limit)) continue;
-    result.push_back(open.bucket);
-    filling.erase(entry);
+  const auto close = [&](Filling& filling) {
+    std::sort(filling.bucket.segments.begin(), filling.bucket.segments.end());
+    result.push_back(std::move(filling.bucket));
+  };
+  std::map<std::size_t, Filling> open;  // by range: a bucket holds one element type
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const ParameterPlace& place = order[i];
+    Filling& filling = open[place.range];
+    filling.bucket.range = place.range;
+    filling.bucket.segments.push_back(place.segment);
+    filling.bytes += place.bytes;
+    filling.complete = i;
+    if (filling.bytes < (result.empty() ? std::min(limit, first_limit) : limit)) continue;
+    close(filling);
+    open.erase(place.range);
   }
-  // What is left was complete, in backward's order, when its first segment was reached.
-  std::vector<BucketPlan> rest;
-  for (auto place = parameters.begin(); place != parameters.end(); ++place) {
-    const auto entry = filling.find(place->range);
-    if (entry == filling.end() || entry->second.bucket.first != place->segment) continue;
-    rest.push_back(entry->second.bucket);
-  }
-  result.insert(result.end(), rest.rbegin(), rest.rend());
+  std::vector<Filling> rest;
+  for (auto& [range, filling] : open) rest.push_back(std::move(filling));
+  std::sort(rest.begin(), rest.end(), [](const Filling& a, const Filling& b) { return a.complete < b.complete; });
+  for (Filling& filling : rest) close(filling);
   return result;
 }
 

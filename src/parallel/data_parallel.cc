@@ -29,6 +29,8 @@ void DataParallelBase::broadcast_buffers() { reducer_->broadcast_buffers_now(); 
 
 std::chrono::duration<double> DataParallelBase::last_exposed_communication() const { return reducer_->exposed(); }
 
+std::uint64_t DataParallelBase::bytes_given() const { return reducer_->bytes_given(); }
+
 std::size_t DataParallelBase::bucket_count() const { return reducer_->bucket_count(); }
 
 }  // namespace reigen::parallel

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -84,11 +85,13 @@ bool read_flag(const char* place, at::ScalarType type) {
 }  // namespace
 
 GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options)
-    : module_(module), world_(std::move(world)), overlap_(options.overlap), wants_buffers_(options.broadcast_buffers) {
+    : module_(module), world_(std::move(world)), options_(options) {
+  if (distributed()) strategy_ = (options.strategy ? options.strategy : plain())(world_);
   std::vector<std::string> lines = describe_model(module);
   lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
   lines.push_back(fmt::format("option overlap: {}", options.overlap));
   lines.push_back(fmt::format("option broadcast_buffers: {}", options.broadcast_buffers));
+  if (strategy_) lines.push_back(fmt::format("option strategy: {}", strategy_->description()));
   check_equal_on_all_ranks(lines, world_);
   // What follows fails on every rank alike.
   check_options(options);
@@ -108,7 +111,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   for (const tensor::NamedParameter& entry : all) {
     known_.push_back({entry.name, entry.parameter, entry.parameter.const_data_ptr(), entry.parameter.requires_grad()});
   }
-  plan(options);
+  list_parameters();
   broadcast_values(module);
 }
 
@@ -121,9 +124,12 @@ GradientReducer::~GradientReducer() {
     }
   }
   const bool in_flight =
-      std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return !bucket.work.is_completed(); });
+      std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return bucket.launched; });
   // A failed step's operations may still be read by other ranks: waiting could last for ever, so their memory stays.
-  if (in_flight) static_cast<void>(flat_.release());
+  if (in_flight) {
+    static_cast<void>(flat_.release());
+    static_cast<void>(strategy_.release());
+  }
 }
 
 void GradientReducer::check_wrapped_once(const torch::nn::Module& module) const {
@@ -136,7 +142,7 @@ void GradientReducer::check_wrapped_once(const torch::nn::Module& module) const 
   }
 }
 
-void GradientReducer::plan(const DataParallelOptions& options) {
+void GradientReducer::list_parameters() {
   // Ranges hold the parameters grouped by type; buckets follow the module's order over all types.
   std::unordered_map<const at::TensorImpl*, std::pair<std::size_t, std::size_t>> where;
   for (std::size_t range = 0; range < ranges().size(); ++range) {
@@ -144,27 +150,66 @@ void GradientReducer::plan(const DataParallelOptions& options) {
       where[ranges()[range].segments()[i].parameter.unsafeGetTensorImpl()] = {range, i};
     }
   }
-  std::vector<ParameterPlace> places;
   for (const Known& known : known_) {
     if (!known.trainable) continue;
     const auto [range, segment] = where.at(known.parameter.unsafeGetTensorImpl());
-    places.push_back({range, segment, known.parameter.nbytes()});
     parameters_.push_back({.range = range, .segment = segment});
   }
   if (!distributed()) return;
-  const auto limit = static_cast<std::size_t>(options.bucket_mb * static_cast<double>(kMiB));
-  for (const BucketPlan& bucket : plan_buckets(places, limit, kFirstBucketBytes)) {
+  // Roughly as backward will go.
+  std::vector<std::size_t> order(parameters_.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+  cut_buckets(order);
+}
+
+void GradientReducer::cut_buckets(const std::vector<std::size_t>& order) {
+  std::vector<ParameterPlace> places;
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> index_of;
+  for (const std::size_t i : order) {
+    const Parameter& parameter = parameters_[i];
+    const tensor::Segment& segment = ranges()[parameter.range].segments()[parameter.segment];
+    places.push_back({parameter.range, parameter.segment, segment.parameter.nbytes()});
+    index_of[{parameter.range, parameter.segment}] = i;
+  }
+  // Without overlap nothing is gained by small ones.
+  const auto limit =
+      options_.overlap ? static_cast<std::size_t>(options_.bucket_mb * static_cast<double>(kMiB)) : SIZE_MAX;
+  buckets_.clear();
+  for (const BucketPlan& plan : plan_buckets(places, limit, options_.overlap ? kFirstBucketBytes : SIZE_MAX)) {
     Bucket& made = buckets_.emplace_back();
-    made.plan = bucket;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      Parameter& parameter = parameters_[i];
-      if (parameter.range != bucket.range || parameter.segment < bucket.first || parameter.segment > bucket.last)
-        continue;
-      parameter.bucket = buckets_.size() - 1;
+    made.given.index = buckets_.size() - 1;
+    const ParameterRange& range = ranges()[plan.range];
+    for (const BucketPlan::Run& run : plan.runs()) {
+      const tensor::Segment& first = range.segments()[run.first];
+      const tensor::Segment& last = range.segments()[run.last];
+      made.given.runs.push_back(range.gradients().narrow(0, first.offset, last.offset + last.numel + 1 - first.offset));
+    }
+    for (const std::size_t segment : plan.segments) {
+      const std::size_t i = index_of.at({plan.range, segment});
+      parameters_[i].bucket = made.given.index;
       made.parameters.push_back(i);
+      made.given.gradients.push_back(range.gradient_slot(segment));
+      made.given.names.push_back(range.segments()[segment].name);
     }
     made.pending = made.parameters.size();
   }
+}
+
+// Once, after the first reduction: what backward does then it does again.
+void GradientReducer::cut_buckets_as_gradients_come() {
+  if (cut_again_ || buckets_.size() < 2) return;
+  cut_again_ = true;
+  std::vector<std::int32_t> order;
+  std::vector<bool> came(parameters_.size());
+  for (const std::size_t i : arrival_) {
+    order.push_back(static_cast<std::int32_t>(i));
+    came[i] = true;
+  }
+  for (std::size_t i = parameters_.size(); i-- > 0;) {
+    if (!came[i]) order.push_back(static_cast<std::int32_t>(i));
+  }
+  world_.broadcast(order.data(), order.size(), DataType::kInt32, 0, {.tag = tag("order of gradients")});
+  cut_buckets({order.begin(), order.end()});
 }
 
 void GradientReducer::broadcast_values(const torch::nn::Module& module) {
@@ -227,7 +272,7 @@ void GradientReducer::broadcast_buffers(bool is_synchronised) {
   if (!is_synchronised) return;
   if (!module_.is_training()) return;  // nothing is broadcast, so a step still has it to do
   buffers_are_fresh_ = true;
-  if (wants_buffers_ && !buffers_broadcast_->empty()) buffers_broadcast_->run(tag("buffers"));
+  if (options_.broadcast_buffers && !buffers_broadcast_->empty()) buffers_broadcast_->run(tag("buffers"));
 }
 
 void GradientReducer::broadcast_buffers_now() {
@@ -299,7 +344,8 @@ void GradientReducer::on_gradient(std::size_t index) {
   parameter.ready = true;
   ++ready_;
   --bucket.pending;
-  if (!overlap_) return;
+  arrival_.push_back(index);
+  if (!options_.overlap) return;
   if (bucket.pending == 0) launch_ready();
   if (next_bucket_ > 0) world_.poll();
 }
@@ -325,25 +371,15 @@ void GradientReducer::fill(const Parameter& parameter) {
     const at::Tensor& slot = range.gradient_slot(parameter.segment);
     std::memset(slot.mutable_data_ptr(), 0, slot.nbytes());
   }
-  write_flag(flag_of(parameter), range.gradients().scalar_type(), has_gradient);
+  write_flag(flag_of(parameter), range.gradients().scalar_type(), has_gradient && strategy_->keeps_zeros());
 }
 
 void GradientReducer::launch(std::size_t index) {
   Bucket& bucket = buckets_[index];
   for (const std::size_t i : bucket.parameters) fill(parameters_[i]);
   bucket.launched = true;
-  const ParameterRange& range = ranges()[bucket.plan.range];
-  const tensor::Segment& first = range.segments()[bucket.plan.first];
-  const tensor::Segment& last = range.segments()[bucket.plan.last];
-  const std::int64_t count = last.offset + last.numel + 1 - first.offset;
-  char* data =
-      static_cast<char*>(range.gradients().mutable_data_ptr()) + first.offset * range.gradients().element_size();
-  bucket.work =
-      world_.all_reduce(data, data, static_cast<std::size_t>(count),
-                        tensor::to_data_type(range.gradients().scalar_type()), ReduceOp::kAvg,
-                        {.async = true,
-                         .progress = comm::Progress::kCaller,  // hooks poll; a thread would take turns with backward
-                         .tag = tag(fmt::format("bucket {}", index).c_str())});
+  bucket.given.tag = tag(fmt::format("bucket {}", index).c_str());
+  strategy_->begin(bucket.given);
 }
 
 std::string GradientReducer::tag(const char* what) const { return fmt::format("step {} {}", reduction_, what); }
@@ -362,44 +398,54 @@ void GradientReducer::on_backward_end() {
 
 void GradientReducer::finish() {
   const auto start = Clock::now();
-  if (overlap_) {
-    for (; next_bucket_ < buckets_.size(); ++next_bucket_) launch(next_bucket_);
-    for (const Bucket& bucket : buckets_) bucket.work.wait();
-  } else {
-    for (const Parameter& parameter : parameters_) fill(parameter);
-    for (const ParameterRange& range : ranges()) {
-      void* data = range.gradients().mutable_data_ptr();
-      world_.all_reduce(data, data, static_cast<std::size_t>(range.gradients().numel()),
-                        tensor::to_data_type(range.gradients().scalar_type()), ReduceOp::kAvg,
-                        {.tag = tag("gradients")});
-    }
-  }
+  for (; next_bucket_ < buckets_.size(); ++next_bucket_) launch(next_bucket_);
+  end_launched();
   settle_flags();
   buffers_are_fresh_ = false;
+  if (options_.overlap) cut_buckets_as_gradients_come();
   reset();
   exposed_ = Clock::now() - start;
 }
 
+void GradientReducer::end_launched() {
+  for (Bucket& bucket : buckets_) {
+    if (!bucket.launched) continue;
+    strategy_->end(bucket.given);
+    bucket.launched = false;
+  }
+}
+
+// Which parameters have a gradient on some rank, where the strategy does not carry the flags.
+std::vector<char> GradientReducer::shared_flags() {
+  std::vector<char> flags;
+  for (const Parameter& parameter : parameters_) {
+    flags.push_back(ranges()[parameter.range].is_active(parameter.segment) ? 1 : 0);
+  }
+  world_.all_reduce(flags.data(), flags.data(), flags.size(), DataType::kUint8, ReduceOp::kMax,
+                    {.tag = tag("which parameters have gradients")});
+  return flags;
+}
+
 // A gradient that only other ranks had is ours too; one that nobody had stays undefined.
 void GradientReducer::settle_flags() {
-  for (const Parameter& parameter : parameters_) {
+  const std::vector<char> flags = strategy_->keeps_zeros() ? std::vector<char>() : shared_flags();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& parameter = parameters_[i];
     const ParameterRange& range = ranges()[parameter.range];
     const at::ScalarType type = range.gradients().scalar_type();
     char* flag = flag_of(parameter);
+    const bool somewhere = flags.empty() ? read_flag(flag, type) : flags[i] != 0;
     at::Tensor& gradient = range.segments()[parameter.segment].parameter.mutable_grad();
-    if (!gradient.defined() && read_flag(flag, type)) gradient = range.gradient_slot(parameter.segment);
+    if (!gradient.defined() && somewhere) gradient = range.gradient_slot(parameter.segment);
     write_flag(flag, type, false);
   }
 }
 
 // Back to between two reductions. What a failed backward sent is waited for: the other ranks sent it as well, or fail.
 void GradientReducer::reset() {
-  for (Bucket& bucket : buckets_) {
-    if (bucket.launched) bucket.work.wait();
-    bucket.launched = false;
-    bucket.work = Work();
-  }
+  end_launched();
   for (Parameter& parameter : parameters_) parameter.ready = false;
+  arrival_.clear();
   active_ = false;
   nested_ = false;
   ready_ = 0;

@@ -2,9 +2,10 @@
 //
 // Every trainable parameter has a slot in its range's gradient buffer, followed by a spare element: the flag that says
 // "this rank has a gradient here". A hook that runs when the parameter's gradient is complete moves it into the slot;
-// the hook of a bucket's last parameter starts the bucket's all_reduce, which carries the flags along. Buckets start in
-// order, so that all ranks call the same operations in the same order whatever the arrival. A callback at the end of
-// backward fills what is missing with zeros and waits.
+// the hook of a bucket's last parameter gives the bucket to the strategy, which brings the ranks' together and carries
+// the flags along. Buckets start in order, so that all ranks call the same operations in the same order whatever the
+// arrival. A callback at the end of backward fills what is missing with zeros and waits. The first backward tells in
+// which order gradients come; buckets are then cut once more, on all ranks as rank 0's came.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,6 +22,7 @@
 #include "parallel/buffer_broadcast.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/parallel/data_parallel.h"
+#include "reigen/parallel/strategy.h"
 #include "reigen/tensor/flat_parameters.h"
 
 namespace torch::nn {
@@ -38,6 +40,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   GradientReducer& operator=(const GradientReducer&) = delete;
   void attach();
 
+  std::uint64_t bytes_given() const { return strategy_ ? strategy_->bytes_given() : 0; }
   const std::vector<ParameterRange>& ranges() const { return flat_->ranges(); }
   std::size_t bucket_count() const { return buckets_.size(); }
   std::chrono::duration<double> exposed() const { return exposed_; }
@@ -59,11 +62,10 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
     bool ready = false;  // its hook fired in this reduction
   };
   struct Bucket {
-    BucketPlan plan;
     std::vector<std::size_t> parameters;
+    GradientBucket given;  // to the strategy
     std::size_t pending = 0;
     bool launched = false;
-    Work work;
   };
   struct Known {  // what the module held when it was wrapped
     std::string name;
@@ -74,7 +76,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
 
   void check_wrapped_once(const torch::nn::Module& module) const;
   void check_unchanged() const;
-  void plan(const DataParallelOptions& options);
+  void list_parameters();
+  void cut_buckets(const std::vector<std::size_t>& order);
+  void cut_buckets_as_gradients_come();
   void broadcast_values(const torch::nn::Module& module);
   void broadcast_buffers(bool is_synchronised);
 
@@ -82,10 +86,12 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void queue_callback();
   void on_backward_end();
   void finish();
+  void end_launched();
   void launch_ready();
   void launch(std::size_t bucket);
   void fill(const Parameter& parameter);
   void settle_flags();
+  std::vector<char> shared_flags();
   void reset();
   bool backward_is_alive() const;
   bool distributed() const { return world_.size() > 1; }
@@ -94,13 +100,15 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
 
   torch::nn::Module& module_;
   Communicator world_;
-  bool overlap_;
-  bool wants_buffers_;
+  const DataParallelOptions options_;
   std::vector<Known> known_;
   std::unique_ptr<tensor::FlatParameters> flat_;
   std::unique_ptr<BufferBroadcast> buffers_broadcast_;
+  std::unique_ptr<Strategy> strategy_;
   std::vector<Parameter> parameters_;  // registration order
   std::vector<Bucket> buckets_;
+  std::vector<std::size_t> arrival_;  // parameters as their gradients came in this reduction
+  bool cut_again_ = false;
 
   bool active_ = false;    // a reduction has begun and is not finished
   bool nested_ = false;    // an inner backward of it ended

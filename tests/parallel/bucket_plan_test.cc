@@ -2,7 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include <tuple>
+#include <set>
+#include <utility>
 
 namespace reigen::parallel {
 namespace {
@@ -10,47 +11,99 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-using Bucket = std::tuple<std::size_t, std::size_t, std::size_t>;  // range, first, last
+using Segments = std::vector<std::size_t>;
+using Bucket = std::pair<std::size_t, Segments>;  // range, segments
 
-std::vector<Bucket> plan(const std::vector<ParameterPlace>& places, std::size_t limit, std::size_t first_limit) {
+std::vector<Bucket> plan(const std::vector<ParameterPlace>& order, std::size_t limit, std::size_t first_limit) {
   std::vector<Bucket> result;
-  for (const BucketPlan& bucket : plan_buckets(places, limit, first_limit)) {
-    result.emplace_back(bucket.range, bucket.first, bucket.last);
+  for (const BucketPlan& bucket : plan_buckets(order, limit, first_limit)) {
+    result.emplace_back(bucket.range, bucket.segments);
   }
   return result;
 }
 
-std::vector<ParameterPlace> of_sizes(const std::vector<std::size_t>& sizes) {
+// Parameters 0, 1, 2, ..., of which the last is complete first.
+std::vector<ParameterPlace> from_the_end(const std::vector<std::size_t>& sizes) {
   std::vector<ParameterPlace> result;
-  for (std::size_t i = 0; i < sizes.size(); ++i) result.push_back({.range = 0, .segment = i, .bytes = sizes[i]});
+  for (std::size_t i = sizes.size(); i-- > 0;) result.push_back({.range = 0, .segment = i, .bytes = sizes[i]});
   return result;
 }
 
-TEST(BucketPlan, FillsFromTheEnd) {
-  EXPECT_THAT(plan(of_sizes({10, 10, 10, 10, 10}), 20, 20),
-              ElementsAre(Bucket(0, 3, 4), Bucket(0, 1, 2), Bucket(0, 0, 0)));
+TEST(BucketPlan, FillsInTheOrderOfBackward) {
+  EXPECT_THAT(plan(from_the_end({10, 10, 10, 10, 10}), 20, 20),
+              ElementsAre(Bucket(0, {3, 4}), Bucket(0, {1, 2}), Bucket(0, {0})));
 }
 
 TEST(BucketPlan, TheFirstIsSmall) {
-  EXPECT_THAT(plan(of_sizes({10, 10, 10, 10}), 30, 10), ElementsAre(Bucket(0, 3, 3), Bucket(0, 0, 2)));
+  EXPECT_THAT(plan(from_the_end({10, 10, 10, 10}), 30, 10), ElementsAre(Bucket(0, {3}), Bucket(0, {0, 1, 2})));
 }
 
 TEST(BucketPlan, AParameterIsNeverCut) {
-  EXPECT_THAT(plan(of_sizes({1, 1000, 1}), 10, 10), ElementsAre(Bucket(0, 1, 2), Bucket(0, 0, 0)));
+  EXPECT_THAT(plan(from_the_end({1, 1000, 1}), 10, 10), ElementsAre(Bucket(0, {1, 2}), Bucket(0, {0})));
 }
 
 TEST(BucketPlan, ZeroMeansOneEach) {
-  EXPECT_THAT(plan(of_sizes({4, 0, 4}), 0, 100), ElementsAre(Bucket(0, 2, 2), Bucket(0, 1, 1), Bucket(0, 0, 0)));
+  EXPECT_THAT(plan(from_the_end({4, 0, 4}), 0, 100), ElementsAre(Bucket(0, {2}), Bucket(0, {1}), Bucket(0, {0})));
 }
 
 TEST(BucketPlan, TypesDoNotMix) {
-  const std::vector<ParameterPlace> places{{0, 0, 10}, {1, 0, 10}, {0, 1, 10}, {1, 1, 10}, {0, 2, 10}};
-  EXPECT_THAT(plan(places, 20, 20), ElementsAre(Bucket(0, 1, 2), Bucket(1, 0, 1), Bucket(0, 0, 0)));
-  EXPECT_THAT(plan(places, 1000, 1000), ElementsAre(Bucket(1, 0, 1), Bucket(0, 0, 2)))
+  const std::vector<ParameterPlace> order{{0, 2, 10}, {1, 1, 10}, {0, 1, 10}, {1, 0, 10}, {0, 0, 10}};
+  EXPECT_THAT(plan(order, 20, 20), ElementsAre(Bucket(0, {1, 2}), Bucket(1, {0, 1}), Bucket(0, {0})));
+  EXPECT_THAT(plan(order, 1000, 1000), ElementsAre(Bucket(1, {0, 1}), Bucket(0, {0, 1, 2})))
       << "the one that backward completes first goes first";
 }
 
 TEST(BucketPlan, NothingGivesNothing) { EXPECT_THAT(plan({}, 10, 10), IsEmpty()); }
+
+TEST(BucketPlan, NeighboursInMemoryAreOneRun) {
+  const auto runs = BucketPlan{.range = 0, .segments = {0, 1, 4, 6, 7, 8}}.runs();
+  ASSERT_EQ(runs.size(), 3U);
+  EXPECT_EQ(runs[0].last, 1U);
+  EXPECT_EQ(runs[1].first, 4U);
+  EXPECT_EQ(runs[1].last, 4U);
+  EXPECT_EQ(runs[2].first, 6U);
+  EXPECT_EQ(runs[2].last, 8U);
+}
+
+// Any order and sizes: every parameter in one bucket, whose last one is complete before the next bucket's.
+TEST(BucketPlan, IsAPartitionInTheOrderOfCompletion) {
+  std::size_t state = 12345;
+  const auto next = [&state](std::size_t below) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (state >> 33) % below;
+  };
+  for (int round = 0; round < 300; ++round) {
+    std::vector<ParameterPlace> order;
+    std::size_t counts[3] = {};
+    for (std::size_t i = next(20); i-- > 0;) {
+      const std::size_t range = next(3);
+      order.push_back({range, counts[range]++, next(40)});
+    }
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[next(i)]);
+    const std::size_t limit = next(100);
+    const auto buckets = plan_buckets(order, limit, 10);
+    std::set<std::pair<std::size_t, std::size_t>> seen;
+    std::size_t complete = 0;
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      std::size_t last = 0;
+      std::size_t bytes = 0;
+      for (const std::size_t segment : buckets[b].segments) {
+        EXPECT_TRUE(seen.emplace(buckets[b].range, segment).second);
+        for (std::size_t i = 0; i < order.size(); ++i) {
+          if (order[i].range != buckets[b].range || order[i].segment != segment) continue;
+          last = std::max(last, i);
+          bytes += order[i].bytes;
+        }
+      }
+      const bool full = bytes >= (b == 0 ? std::min<std::size_t>(limit, 10) : limit);
+      if (full) {
+        EXPECT_GE(last, complete);
+        complete = last;
+      }
+    }
+    EXPECT_EQ(seen.size(), order.size());
+  }
+}
 
 }  // namespace
 }  // namespace reigen::parallel

@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "reigen/comm/communicator.h"
+#include "reigen/parallel/strategy.h"
 #include "reigen/tensor/parameter_range.h"
 
 namespace torch::nn {
@@ -42,11 +43,14 @@ namespace reigen::parallel {
 
 struct DataParallelOptions {
   // MiB of gradients that travel together; 0: every parameter alone. Small ones start earlier, large ones cost less
-  // each. The first bucket is at most 1 MiB, so that something travels soon.
+  // each. The first bucket is at most 1 MiB, so that something travels soon. After the first backward they are cut anew
+  // in the order in which gradients came on rank 0.
   double bucket_mb = 25;
   // Buckets travel while backward runs. False: one all_reduce after it. Same bits; which is faster depends on the
   // machine.
   bool overlap = true;
+  // How the ranks' gradients are brought together; none: plain().
+  StrategyFactory strategy = {};
   // In training mode every forward starts with rank 0's buffers (batch statistics), as in PyTorch. False: each keeps
   // its own.
   bool broadcast_buffers = true;
@@ -98,6 +102,8 @@ class DataParallelBase {
   std::chrono::duration<double> last_exposed_communication() const;
 
   std::size_t bucket_count() const;
+  // As Strategy::bytes_given(); alone: 0.
+  std::uint64_t bytes_given() const;
 
  private:
   std::shared_ptr<GradientReducer> reducer_;

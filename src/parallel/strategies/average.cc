@@ -1,0 +1,30 @@
+#include "parallel/strategies/average.h"
+
+#include <optional>
+
+#include "reigen/comm/call_group.h"
+#include "reigen/tensor/data_type.h"
+
+namespace reigen::parallel {
+
+Work begin_average(Communicator& world, const std::vector<at::Tensor>& tensors, const std::string& tag) {
+  // A thread would take turns with backward.
+  const comm::CallOptions options{.async = true, .progress = comm::Progress::kCaller, .tag = tag};
+  std::optional<CallGroup> group;
+  if (tensors.size() != 1) group.emplace(world);
+  Work work;
+  for (const at::Tensor& tensor : tensors) {
+    void* data = tensor.mutable_data_ptr();
+    work = world.all_reduce(data, data, static_cast<std::size_t>(tensor.numel()),
+                            tensor::to_data_type(tensor.scalar_type()), ReduceOp::kAvg, options);
+  }
+  return group ? group->run(options) : work;
+}
+
+std::uint64_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  std::uint64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += tensor.nbytes();
+  return bytes;
+}
+
+}  // namespace reigen::parallel

@@ -1,0 +1,19 @@
+// The call that most strategies end in.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+
+namespace reigen::parallel {
+
+// Every tensor = its average over the ranks, in place, all in one call. Returns at once; hooks poll, wait() ends it.
+Work begin_average(Communicator& world, const std::vector<at::Tensor>& tensors, const std::string& tag);
+
+std::uint64_t bytes_of(const std::vector<at::Tensor>& tensors);
+
+}  // namespace reigen::parallel

@@ -1,0 +1,91 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "parallel/strategies/average.h"
+#include "reigen/parallel/strategy.h"
+
+namespace reigen::parallel {
+
+namespace {
+
+class Compressed : public Strategy {
+ public:
+  Compressed(Communicator world, at::ScalarType type) : world_(std::move(world)), type_(type) {}
+
+  std::string description() const override { return fmt::format("compressed {}", c10::toString(type_)); }
+  bool keeps_zeros() const override { return true; }
+
+  void begin(const GradientBucket& bucket) override {
+    at::NoGradGuard no_grad;
+    parts_.resize(std::max(parts_.size(), bucket.index + 1));
+    Part& part = parts_[bucket.index];
+    if (is_narrow(bucket)) {
+      part.work = begin_average(world_, bucket.runs, bucket.tag);
+      bytes_ += bytes_of(bucket.runs);
+      return;
+    }
+    make_room(part, bucket);
+    for (std::size_t i = 0; i < bucket.runs.size(); ++i) part.narrow[i].copy_(bucket.runs[i]);
+    part.work = begin_average(world_, {part.whole}, bucket.tag);
+    bytes_ += part.whole.nbytes();
+  }
+
+  void end(const GradientBucket& bucket) override {
+    at::NoGradGuard no_grad;
+    Part& part = parts_[bucket.index];
+    std::exchange(part.work, Work()).wait();
+    if (is_narrow(bucket)) return;
+    for (std::size_t i = 0; i < bucket.runs.size(); ++i) bucket.runs[i].copy_(part.narrow[i]);
+  }
+
+  std::uint64_t bytes_given() const override { return bytes_; }
+
+ private:
+  struct Part {
+    at::Tensor whole = {};                // in memory that all ranks see
+    std::vector<at::Tensor> narrow = {};  // each run's place in it
+    Work work = {};
+  };
+
+  static bool is_narrow(const GradientBucket& bucket) { return bucket.runs.front().element_size() <= 2; }
+
+  // Buckets are cut anew once, when it is known in which order gradients come.
+  void make_room(Part& part, const GradientBucket& bucket) {
+    std::int64_t count = 0;
+    bool fits = part.narrow.size() == bucket.runs.size();
+    for (std::size_t i = 0; i < bucket.runs.size(); ++i) {
+      count += bucket.runs[i].numel();
+      fits = fits && part.narrow[i].numel() == bucket.runs[i].numel();
+    }
+    if (fits) return;
+    std::shared_ptr<void> memory = world_.allocate(static_cast<std::size_t>(count) * c10::elementSize(type_));
+    void* data = memory.get();
+    part.whole = at::from_blob(
+        data, {count}, [memory](void*) mutable { memory.reset(); }, at::TensorOptions().dtype(type_));
+    part.narrow.clear();
+    std::int64_t at = 0;
+    for (const at::Tensor& run : bucket.runs) {
+      part.narrow.push_back(part.whole.narrow(0, at, run.numel()));
+      at += run.numel();
+    }
+  }
+
+  Communicator world_;
+  const at::ScalarType type_;
+  std::vector<Part> parts_;  // by bucket
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+StrategyFactory compressed(at::ScalarType type) {
+  REIGEN_CHECK(type == at::kBFloat16 || type == at::kHalf,
+               "[compressed] gradients cannot travel in this type\n  got: {}   expected: BFloat16 or Half",
+               c10::toString(type));
+  return [type](const Communicator& world) { return std::make_unique<Compressed>(world, type); };
+}
+
+}  // namespace reigen::parallel
