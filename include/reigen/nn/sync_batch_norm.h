@@ -1,0 +1,63 @@
+// Batch normalisation over the batch of all ranks: statistics as one process would have them on the global batch.
+//
+//   auto statistics = world.split(0).value();                       // a group of its own, for all layers of the model
+//   register_module("norm", reigen::nn::SyncBatchNorm(64, statistics));
+//
+// N samples and positions of all ranks together, channel c, x of shape [batch, C, ...]:
+//   training:   y = (x - mean_c) / sqrt(var_c + eps) · weight_c + bias_c,  mean and (biased) variance over the N
+//               running = (1 - momentum) · running + momentum · now, the variance unbiased (N - 1)
+//   evaluation: the same with the running statistics, or with those of this rank's batch where none are kept; no
+//               communication
+// Means and squares are combined in rank order in fp64: every rank gets the same bits. A rank may have no sample.
+//
+// Every rank calls the same layers in the same order, forward and backward: 2C + 1 numbers travel in the former and 2C
+// in the latter. Its calls and those of data_parallel come in an order of their own each: hence a group of its own.
+// weight and bias get this rank's share of the gradient, which data_parallel averages like any other.
+//
+// After Ioffe and Szegedy, https://arxiv.org/abs/1502.03167; the combination of Chan et al., 1979.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <torch/nn/cloneable.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "reigen/comm/communicator.h"
+
+namespace reigen::nn {
+
+struct SyncBatchNormOptions {
+  std::int64_t features = 0;             // C
+  double eps = 1e-5;                     // at least 0
+  std::optional<double> momentum = 0.1;  // in [0, 1]; none: the running statistics are the plain average
+  bool affine = true;                    // weight and bias
+  bool track_running_stats = true;
+};
+
+class SyncBatchNormImpl : public torch::nn::Module {
+ public:
+  // Throws InvalidArgument for options out of range.
+  SyncBatchNormImpl(const SyncBatchNormOptions& options, Communicator ranks);
+  SyncBatchNormImpl(std::int64_t features, Communicator ranks)
+      : SyncBatchNormImpl(SyncBatchNormOptions{.features = features}, std::move(ranks)) {}
+
+  // Throws InvalidArgument unless the input has 2 to 5 dimensions and C channels, and when all ranks together have less
+  // than two values a channel (training).
+  at::Tensor forward(const at::Tensor& input);
+
+  // Named as in torch::nn::BatchNorm, so that checkpoints fit. Undefined without affine or track_running_stats.
+  at::Tensor weight;
+  at::Tensor bias;
+  at::Tensor running_mean;
+  at::Tensor running_var;
+  at::Tensor num_batches_tracked;
+
+ private:
+  SyncBatchNormOptions options_;
+  Communicator ranks_;
+};
+TORCH_MODULE(SyncBatchNorm);
+
+}  // namespace reigen::nn

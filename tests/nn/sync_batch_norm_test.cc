@@ -1,0 +1,169 @@
+// SyncBatchNorm on several ranks beside LibTorch's BatchNorm on the whole batch.
+#include "reigen/nn/sync_batch_norm.h"
+
+#include <gmock/gmock.h>
+
+#include "parallel/oracle.h"
+#include "reigen/base/error.h"
+#include "reigen/nn/activation_checkpoint.h"
+
+namespace reigen::testing {
+namespace {
+
+using nn::SyncBatchNorm;
+using nn::SyncBatchNormOptions;
+using testing_oracle::agreed;
+using testing_oracle::distance;
+using testing_oracle::gradients_of;
+using testing_oracle::numbers;
+using testing_oracle::on_ranks;
+using testing_oracle::Tensors;
+using testing_oracle::values_of;
+
+constexpr std::int64_t kChannels = 3;
+
+Tensors buffers_of(const torch::nn::Module& module) {
+  Tensors result;
+  for (const at::Tensor& buffer : module.buffers()) result.push_back(buffer.clone());
+  return result;
+}
+
+// Rank r's rows: uneven, the last rank may have none.
+at::Tensor rows_of(const at::Tensor& batch, int rank, const std::vector<std::int64_t>& counts) {
+  std::int64_t begin = 0;
+  for (int q = 0; q < rank; ++q) begin += counts[static_cast<std::size_t>(q)];
+  return batch.narrow(0, begin, counts[static_cast<std::size_t>(rank)]);
+}
+
+struct Case {
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> counts;
+};
+
+class SyncBatchNormCases : public ::testing::TestWithParam<Case> {};
+
+TEST_P(SyncBatchNormCases, EqualsOneProcessOnTheWholeBatch) {
+  const auto& [shape, counts] = GetParam();
+  const int ranks = static_cast<int>(counts.size());
+  torch::nn::BatchNorm2d whole(torch::nn::BatchNorm2dOptions(kChannels).momentum(0.3));
+  whole->to(torch::kDouble);
+  const auto plain = [&](const at::Tensor& x) {
+    return at::batch_norm(x, whole->weight, whole->bias, whole->running_mean, whole->running_var, true, 0.3, 1e-5,
+                          false);
+  };
+  testing_oracle::fill(*whole);
+  const at::Tensor weights = numbers(7, shape);
+  at::Tensor batch;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    batch = (numbers(step, shape) * 3 + 5).requires_grad_();
+    (plain(batch) * weights).sum().backward();
+  }
+  const auto got = on_ranks(ranks, [&](Communicator& world) {
+    Communicator statistics = *world.split(0);
+    SyncBatchNorm layer(SyncBatchNormOptions{.features = kChannels, .momentum = 0.3}, statistics);
+    layer->to(torch::kDouble);
+    testing_oracle::fill(*layer);
+    at::Tensor own;
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      own = rows_of(numbers(step, shape) * 3 + 5, world.rank(), counts).clone().requires_grad_();
+      (layer(own) * rows_of(weights, world.rank(), counts)).sum().backward();
+    }
+    EXPECT_LT(distance({rows_of(batch.grad(), world.rank(), counts)}, {own.grad()}), 1e-11);
+    EXPECT_LT(distance({whole->running_mean, whole->running_var}, {layer->running_mean, layer->running_var}), 1e-12);
+    EXPECT_EQ(layer->num_batches_tracked.item<std::int64_t>(), 3);
+    layer->eval();
+    const at::Tensor evaluated = layer(own);
+    EXPECT_LT(distance({at::batch_norm(own, layer->weight, layer->bias, layer->running_mean, layer->running_var, false,
+                                       0, 1e-5, false)},
+                       {evaluated}),
+              1e-15);
+    return gradients_of(*layer);
+  });
+  // Each rank has its share of the parameters' gradients.
+  Tensors sum = got[0];
+  for (int rank = 1; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + got[static_cast<std::size_t>(rank)][i];
+  }
+  EXPECT_LT(distance({whole->weight.grad(), whole->bias.grad()}, sum), 1e-10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SyncBatchNormCases,
+                         ::testing::Values(Case{{6, kChannels}, {3, 3}}, Case{{7, kChannels}, {3, 3, 1}},
+                                           Case{{5, kChannels, 4}, {5, 0}}, Case{{6, kChannels, 3, 2}, {1, 5}},
+                                           Case{{4, kChannels, 2, 2, 3}, {4}}));
+
+TEST(SyncBatchNorm, LargeMeansLoseNothing) {
+  agreed(2, [](Communicator& world) {
+    SyncBatchNorm layer(kChannels, *world.split(0));
+    const at::Tensor x = (numbers(3, {64, kChannels}) + 4096).to(torch::kFloat);
+    const at::Tensor mine = x.chunk(2)[static_cast<std::size_t>(world.rank())];
+    const at::Tensor y = layer(mine);
+    const at::Tensor exact =
+        (x.to(torch::kDouble) - x.to(torch::kDouble).mean(0)) / (x.to(torch::kDouble).var(0, false) + 1e-5).sqrt();
+    EXPECT_LT(
+        (y.to(torch::kDouble) - exact.chunk(2)[static_cast<std::size_t>(world.rank())]).abs().max().item<double>(),
+        2e-3);
+    return buffers_of(*layer);
+  });
+}
+
+TEST(SyncBatchNorm, TrainsUnderDataParallelAndCheckpointing) {
+  struct Front : torch::nn::Module {
+    explicit Front(const Communicator& ranks) {
+      in = register_module("in", torch::nn::Linear(4, kChannels));
+      norm = register_module("norm", SyncBatchNorm(kChannels, ranks));
+    }
+    at::Tensor forward(const at::Tensor& x) { return torch::relu(norm(in(x))); }
+    torch::nn::Linear in{nullptr};
+    SyncBatchNorm norm{nullptr};
+  };
+  struct Net : torch::nn::Module {
+    explicit Net(const Communicator& ranks) {
+      units.emplace_back("front", register_module("front", std::make_shared<Front>(ranks)));
+      out = register_module("out", torch::nn::Linear(kChannels, 2));
+      to(torch::kDouble);
+      testing_oracle::fill(*this);
+    }
+    at::Tensor forward(const at::Tensor& x) { return out(nn::fold(units, x)); }
+    std::vector<nn::Unit> units;
+    torch::nn::Linear out{nullptr};
+  };
+  const auto train = [](Communicator& world, bool checkpointed) {
+    Communicator statistics = world.size() > 1 ? *world.split(0) : Communicator();
+    Net model(statistics);
+    std::optional<nn::ActivationCheckpoint> checkpoint;
+    if (checkpointed) checkpoint.emplace(nn::activation_checkpoint(model.units));
+    auto parallel = data_parallel(model, world, {.bucket_mb = 0});
+    optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
+    for (std::uint64_t step = 0; step < 4; ++step) {
+      parallel(testing_oracle::share(numbers(step, {12, 4}), world)).pow(2).mean().backward();
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    Tensors result = values_of(model);
+    for (const at::Tensor& buffer : buffers_of(model)) result.push_back(buffer.to(torch::kDouble));
+    return result;
+  };
+  Communicator alone;
+  const Tensors expected = train(alone, false);
+  for (const int ranks : {2, 3}) {
+    for (const bool checkpointed : {false, true}) {
+      const Tensors got = agreed(ranks, [&](Communicator& world) { return train(world, checkpointed); });
+      EXPECT_LT(distance(expected, got), 1e-9) << ranks << checkpointed;
+    }
+  }
+}
+
+TEST(SyncBatchNorm, BadInputIsSaid) {
+  Communicator alone;
+  EXPECT_THROW(SyncBatchNorm(0, alone), InvalidArgument);
+  EXPECT_THROW(SyncBatchNorm(SyncBatchNormOptions{.features = 2, .momentum = 1.5}, alone), InvalidArgument);
+  EXPECT_THROW(SyncBatchNorm(SyncBatchNormOptions{.features = 2, .eps = -1}, alone), InvalidArgument);
+  SyncBatchNorm layer(2, alone);
+  EXPECT_THROW(layer(torch::ones({4, 3})), InvalidArgument);
+  EXPECT_THROW(layer(torch::ones({4})), InvalidArgument);
+  EXPECT_THROW(layer(torch::ones({1, 2})), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace reigen::testing
