@@ -469,11 +469,11 @@ TEST_P(CommunicatorContract, TwoGroupsDoNotMeet) {
   run_ranks(options(), [](Rank& r) {
     Communicator a = r.make_group("a");
     Communicator b = r.make_group("b");
-    std::vector<float> x(30000, 1.0f);
-    std::vector<float> y(20000, 2.0f);
+    TestBuffer<float> x(a, 30000, true);
+    TestBuffer<float> y(b, 20000, true);
     for (int round = 0; round < 20; ++round) {
-      std::fill(x.begin(), x.end(), 1.0f);
-      std::fill(y.begin(), y.end(), 2.0f);
+      x.fill(1.0f);
+      y.fill(2.0f);
       const Work wa = a.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, {.async = true});
       const Work wb = b.all_reduce(y.data(), y.data(), y.size(), DataType::kFloat32, ReduceOp::kSum, {.async = true});
       if (r.rank() % 2 == 0) {

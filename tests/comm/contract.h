@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@ struct ContractParameter {
   int ranks;
   int machines = 0;            // every so many-th rank shares one; 0: as the harness has it
   std::string algorithm = {};  // of every operation that has it
+  void (*prepare)(int rank) = nullptr;
 };
 
 inline std::string name_of(const ::testing::TestParamInfo<ContractParameter>& info) {
@@ -28,9 +30,17 @@ inline std::string name_of(const ::testing::TestParamInfo<ContractParameter>& in
          (info.param.algorithm.empty() ? "" : "_" + info.param.algorithm);
 }
 
-// MPI itself decides in which order it adds, machines add before they meet; docs/errors.md says what each backend
-// promises.
-inline bool adds_in_rank_order(const std::string& backend) { return backend != "mpi" && backend != "hierarchical"; }
+// What some backends do not promise: docs/errors.md. MPI and NCCL themselves decide in which order they add, machines
+// add before they meet.
+inline bool adds_in_rank_order(const std::string& backend) {
+  return backend != "mpi" && backend != "nccl" && backend != "hierarchical";
+}
+// NCCL compares nothing: what differs is found only when a call stalls.
+inline bool compares_calls(const std::string& backend) { return backend != "nccl"; }
+// More memory of the host NCCL cannot reach: the group's memory takes its place.
+inline bool takes_foreign(const std::string& backend, std::size_t bytes) {
+  return backend != "nccl" || bytes <= 64 * 1024;
+}
 
 class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> {
  protected:
@@ -39,16 +49,17 @@ class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> 
             .kind = GetParam().kind,
             .backend = GetParam().backend,
             .machines = GetParam().machines,
-            .algorithms = trial::rules_of(GetParam().algorithm)};
+            .algorithms = trial::rules_of(GetParam().algorithm),
+            .prepare = GetParam().prepare};
   }
 };
 
-// A buffer in the group's memory, or foreign.
+// A buffer in the group's memory, or foreign where the backend takes that.
 template <typename T>
 class TestBuffer {
  public:
   TestBuffer(Communicator& world, std::size_t count, bool foreign) : count_(count) {
-    if (foreign) {
+    if (foreign && takes_foreign(world.backend(), count * sizeof(T))) {
       foreign_.resize(count);
       data_ = foreign_.data();
     } else {
@@ -58,6 +69,7 @@ class TestBuffer {
   }
   T* data() { return data_; }
   T& operator[](std::size_t i) { return data_[i]; }
+  void fill(T value) { std::fill_n(data_, count_, value); }
   std::size_t size() const { return count_; }
 
  private:

@@ -58,7 +58,8 @@ TEST_P(CommunicatorContract, UnknownTypesAndReductionsAreRefused) {
 
 TEST_P(CommunicatorContract, WaitingTwiceIsWaitingOnce) {
   run_ranks(options(), [](Rank& r) {
-    std::vector<float> data(50000, 1);
+    TestBuffer<float> data(r.world(), 50000, true);
+    data.fill(1);
     const Work work = r.world().all_reduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum,
                                            {.async = true});
     const Work copy = work;
@@ -72,6 +73,7 @@ TEST_P(CommunicatorContract, WaitingTwiceIsWaitingOnce) {
 
 TEST_P(CommunicatorContract, WaitingTwiceForWhatFailedSaysItTwice) {
   if (GetParam().ranks < 2) GTEST_SKIP() << "needs two ranks";
+  if (!compares_calls(GetParam().backend)) GTEST_SKIP() << "a count that differs is not seen";
   run_ranks(options(), [](Rank& r) {
     std::vector<float> data(10);
     const Work work = r.world().all_reduce(data.data(), data.data(), r.rank() == 0 ? 9 : 10, DataType::kFloat32,

@@ -234,7 +234,9 @@ std::vector<RankEnd> run_as_threads(const RankOptions& options, const RankBody& 
 }  // namespace
 
 Rank::Rank(int rank, const RankOptions& options, std::shared_ptr<store::Store> store)
-    : rank_(rank), options_(options), store_(std::move(store)) {}
+    : rank_(rank), options_(options), store_(std::move(store)) {
+  if (options_.prepare != nullptr) options_.prepare(rank);
+}
 
 Communicator& Rank::world() {
   if (!world_) world_ = std::make_unique<Communicator>(make_group("world"));

@@ -32,6 +32,7 @@ struct RankOptions {
   int machines = 0;
   int ranks_a_machine = 0;
   std::string algorithms = {};
+  void (*prepare)(int rank) = nullptr;  // called first by every rank, which may be a thread
   int segments = 0;
   int connections = 1;
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  // of a collective
