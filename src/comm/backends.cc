@@ -26,16 +26,6 @@ namespace {
 Backend::Common Backend::create_common(std::size_t) { throw_no_common(name()); }
 std::shared_ptr<void> Backend::open_common(const std::string&) { throw_no_common(name()); }
 
-void require_plain(const Call& call, const std::string& backend) {
-  if (!is_between_two(call.kind) && call.factor == 1) return;
-  throw BackendError(Report{
-      .what = fmt::format("[{}] the backend \"{}\" does not have it{}", name_of(call.kind), backend,
-                          call.factor == 1 ? "" : " with a factor"),
-      .got = fmt::format("{}{}", name_of(call.kind), call.factor == 1 ? "" : fmt::format(", factor {}", call.factor)),
-      .expected = "a collective, without a factor",
-      .fix = "use the backend shared_memory, tcp or mpi, or a collective"});
-}
-
 const std::vector<BackendEntry>& backends() {
   static const std::vector<BackendEntry> kBackends = {
       {"shared_memory", &shared_memory::make_backend},

@@ -24,7 +24,4 @@ std::string backend_names();
 // The entry of options.backend; "auto" looks at where the ranks are. Throws InvalidArgument for a name that is none.
 const BackendEntry& find_backend(const std::string& name);
 
-// Throws BackendError for what a backend may lack: messages between two ranks, and factors.
-void require_plain(const Call& call, const std::string& backend);
-
 }  // namespace reigen::comm

@@ -1,10 +1,12 @@
 #include "comm/nccl/collectives.h"
 
+#include <array>
 #include <cstring>
 #include <optional>
 
 #include "base/check.h"
 #include "comm/nccl/device.h"
+#include "comm/reduce/reduce.h"
 
 namespace reigen::comm::nccl {
 
@@ -40,16 +42,27 @@ std::optional<ncclRedOp_t> operation(ReduceOp op) {
   return std::nullopt;
 }
 
-void check_memory(const Group& group, const Call& call, const void* data, std::size_t bytes, const char* side) {
-  if (bytes == 0) return;
-  const Place place = place_of(data, group.device);
-  if (place == Place::kDevice || (place == Place::kHost && bytes <= kHostBytes)) return;
-  throw InvalidArgument(
-      Report{.what = fmt::format("[{}] NCCL cannot reach the {}", name_of(call.kind), side),
-             .got = fmt::format("{} ({} bytes) {}", data, bytes,
-                                place == Place::kHost ? "in the host's memory" : "on another device"),
-             .expected = fmt::format("memory of device {} (host memory only up to {} bytes)", group.device, kHostBytes),
-             .fix = "move the tensor to the device of this rank, or take a backend for host memory"});
+// The factor in the type of the data: what NCCL takes.
+std::array<std::byte, sizeof(double)> in_type(double factor, DataType type) {
+  constexpr std::uint16_t kHalf = 0x3c00;
+  constexpr std::uint16_t kBfloat = 0x3f80;
+  constexpr float kSingle = 1;
+  constexpr double kDouble = 1;
+  const void* one = type == DataType::kFloat16    ? static_cast<const void*>(&kHalf)
+                    : type == DataType::kBfloat16 ? static_cast<const void*>(&kBfloat)
+                    : type == DataType::kFloat32  ? static_cast<const void*>(&kSingle)
+                                                  : static_cast<const void*>(&kDouble);
+  std::array<std::byte, sizeof(double)> scalar{};
+  const auto* input = static_cast<const std::byte*>(one);
+  std::byte* output = scalar.data();
+  reduce::run({.inputs = &input,
+               .outputs = &output,
+               .input_count = 1,
+               .output_count = 1,
+               .count = 1,
+               .type = type,
+               .factors = &factor});
+  return scalar;
 }
 
 }  // namespace
@@ -77,55 +90,90 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
   };
   host_input_ = on_host(call_.input, extent_.input);
   host_output_ = on_host(call_.output, extent_.output);
-  check(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), "cudaEventCreate");
-  check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "cudaEventCreate");
-  check(cudaEventRecord(ready_, cudaStreamLegacy), "cudaEventRecord");
+  take_scratch();
+  ready_.record(cudaStreamLegacy);
   group_.control->called(call_, sequence_);
 }
 
-Collective::~Collective() {
-  if (ready_ != nullptr) (void)cudaEventDestroy(ready_);
-  if (done_ != nullptr) (void)cudaEventDestroy(done_);
-}
-
-// A communicator that does not block takes the next call only when the one before is on the stream.
-bool Collective::settled() const {
-  ncclResult_t state = ncclSuccess;
-  check(ncclCommGetAsyncError(group_.communicator, &state), "ncclCommGetAsyncError", group_.communicator);
-  check(state, name_of(call_.kind), group_.communicator);
-  return state == ncclSuccess;
-}
-
+// A communicator takes the next call only when the one before is on the stream.
 Step Collective::advance() {
   const OnDevice on(group_.device);
-  if (phase_ == Phase::kFirst) {
-    if (!settled() || (uses_host() && group_.host_busy)) return Step::kBlocked;
-    bring_in();
-    phase_ = Phase::kEnqueuing;
-    enqueue();
-    return Step::kMoved;
-  }
-  if (phase_ == Phase::kEnqueuing) {
-    if (!settled()) return Step::kBlocked;
-    bring_out();
-    check(cudaEventRecord(done_, group_.stream), "cudaEventRecord");
-    phase_ = Phase::kRunning;
-    return Step::kMoved;
-  }
-  if (phase_ == Phase::kRunning) {
-    settled();  // throws when the network or a peer failed under way
-    const cudaError_t state = cudaEventQuery(done_);
-    if (state == cudaErrorNotReady) return Step::kPassedOn;
-    check(state, name_of(call_.kind));
-    hand_over();
-    phase_ = Phase::kDone;
+  switch (phase_) {
+    case Phase::kFirst:
+      if (!settled() || (uses_host() && group_.host_busy) || !can_scale()) return Step::kBlocked;
+      bring_in();
+      if (has_factor()) {
+        scale();
+        phase_ = Phase::kScaling;
+        return Step::kMoved;
+      }
+      enqueue();
+      phase_ = Phase::kEnqueuing;
+      return Step::kMoved;
+    case Phase::kScaling:
+      if (!can_scale()) return Step::kBlocked;
+      enqueue();
+      phase_ = Phase::kEnqueuing;
+      return Step::kMoved;
+    case Phase::kEnqueuing:
+      if (!settled()) return Step::kBlocked;
+      bring_out();
+      done_.record(group_.stream->get());
+      phase_ = Phase::kRunning;
+      return Step::kMoved;
+    case Phase::kRunning:
+      settled();  // throws when the network or a peer failed under way
+      if (!done_.is_done(name_of(call_.kind))) return Step::kPassedOn;
+      hand_over();
+      phase_ = Phase::kDone;
+      break;
+    case Phase::kDone: break;
   }
   return Step::kDone;
 }
 
+// Where the whole result lies that the input is as long as.
+bool Collective::may_scale_into_output() const {
+  return call_.kind == OperationKind::kAllReduce || (call_.kind == OperationKind::kReduce && group_.rank == call_.root);
+}
+
+// Calls run one after the other, so that all use the same memory. A larger one leaves it to those before.
+void Collective::take_scratch() {
+  if (!has_factor() || may_scale_into_output() || host_input_) return;
+  const std::size_t bytes = extent_.input * size_of(call_.type);
+  if (group_.scaled_bytes < bytes) {
+    group_.scaled = allocate(group_.device, bytes);
+    group_.scaled_bytes = bytes;
+  }
+  scaled_ = group_.scaled;
+}
+
+bool Collective::can_scale() const {
+  if (!has_factor()) return true;
+  if (!group_.alone.exists()) group_.alone.begin(new_identity(), 1, 0);
+  return group_.alone.settled("ncclCommInitRankConfig");
+}
+
+// A reduction of one rank is its input times the factor.
+void Collective::scale() {
+  auto* into = host_input_               ? const_cast<std::byte*>(input_)
+               : may_scale_into_output() ? output_
+                                         : static_cast<std::byte*>(scaled_.get());
+  const ncclDataType_t type = element_type(call_.type).value_or(ncclFloat32);
+  ncclComm_t alone = group_.alone.get();
+  auto factor = in_type(call_.factor, call_.type);
+  ncclRedOp_t op = ncclSum;
+  check(ncclRedOpCreatePreMulSum(&op, factor.data(), type, ncclScalarHostImmediate, alone), "ncclRedOpCreatePreMulSum",
+        alone);
+  const ncclResult_t code = ncclAllReduce(input_, into, extent_.input, type, op, alone, group_.stream->get());
+  (void)ncclRedOpDestroy(op, alone);  // the call above has a copy of it
+  check(code, "ncclAllReduce", alone);
+  input_ = into;
+}
+
 // Host memory passes through the pinned buffer: a copy of other memory would wait for what the stream does before it.
 void Collective::bring_in() {
-  check(cudaStreamWaitEvent(group_.stream, ready_, 0), "cudaStreamWaitEvent");
+  ready_.precede(group_.stream->get());
   auto* scratch = static_cast<std::byte*>(group_.scratch.get()) + kBarrierBytes;
   input_ = host_input_ ? scratch : static_cast<const std::byte*>(call_.input);
   output_ = host_output_ ? scratch + kHostBytes : static_cast<std::byte*>(call_.output);
@@ -133,13 +181,13 @@ void Collective::bring_in() {
   if (!host_input_) return;
   const std::size_t bytes = extent_.input * size_of(call_.type);
   std::memcpy(pinned(0), call_.input, bytes);
-  check(cudaMemcpyAsync(scratch, pinned(0), bytes, cudaMemcpyHostToDevice, group_.stream), "cudaMemcpyAsync");
+  check(cudaMemcpyAsync(scratch, pinned(0), bytes, cudaMemcpyHostToDevice, group_.stream->get()), "cudaMemcpyAsync");
 }
 
 void Collective::bring_out() {
   if (!host_output_) return;
   check(cudaMemcpyAsync(pinned(kHostBytes), output_, extent_.output * size_of(call_.type), cudaMemcpyDeviceToHost,
-                        group_.stream),
+                        group_.stream->get()),
         "cudaMemcpyAsync");
 }
 
@@ -153,8 +201,8 @@ void Collective::enqueue() {
   check(ncclGroupStart(), "ncclGroupStart");
   const ncclResult_t code = enqueue_call();
   const ncclResult_t end = ncclGroupEnd();  // also after a failure: groups nest
-  check(code, name_of(call_.kind), group_.communicator);
-  check(end, name_of(call_.kind), group_.communicator);
+  check(code, name_of(call_.kind), group_.communicator.get());
+  check(end, name_of(call_.kind), group_.communicator.get());
 }
 
 ncclResult_t Collective::enqueue_call() {
@@ -162,19 +210,21 @@ ncclResult_t Collective::enqueue_call() {
   const ncclRedOp_t op = operation(call_.op).value_or(ncclSum);
   const std::size_t count = call_.count;
   const std::size_t bytes = call_.bytes();
-  ncclComm_t to = group_.communicator;
+  ncclComm_t to = group_.communicator.get();
   switch (call_.kind) {
-    case OperationKind::kAllReduce: return ncclAllReduce(input_, output_, count, type, op, to, group_.stream);
-    case OperationKind::kReduceScatter: return ncclReduceScatter(input_, output_, count, type, op, to, group_.stream);
-    case OperationKind::kReduce: return ncclReduce(input_, output_, count, type, op, call_.root, to, group_.stream);
-    case OperationKind::kAllGather: return ncclAllGather(input_, output_, bytes, ncclUint8, to, group_.stream);
+    case OperationKind::kAllReduce: return ncclAllReduce(input_, output_, count, type, op, to, group_.stream->get());
+    case OperationKind::kReduceScatter:
+      return ncclReduceScatter(input_, output_, count, type, op, to, group_.stream->get());
+    case OperationKind::kReduce:
+      return ncclReduce(input_, output_, count, type, op, call_.root, to, group_.stream->get());
+    case OperationKind::kAllGather: return ncclAllGather(input_, output_, bytes, ncclUint8, to, group_.stream->get());
     case OperationKind::kBroadcast: {
       const std::byte* input = group_.rank == call_.root ? input_ : output_;
       std::byte* output = group_.rank == call_.root ? const_cast<std::byte*>(input_) : output_;
-      return ncclBroadcast(input, output, bytes, ncclUint8, call_.root, to, group_.stream);
+      return ncclBroadcast(input, output, bytes, ncclUint8, call_.root, to, group_.stream->get());
     }
     case OperationKind::kBarrier:
-      return ncclAllReduce(group_.scratch.get(), group_.scratch.get(), 1, ncclUint8, ncclMax, to, group_.stream);
+      return ncclAllReduce(group_.scratch.get(), group_.scratch.get(), 1, ncclUint8, ncclMax, to, group_.stream->get());
     case OperationKind::kGather:
     case OperationKind::kScatter:
     case OperationKind::kAllToAll:
@@ -220,12 +270,12 @@ ncclResult_t Collective::enqueue_by_messages() {
     const Block given = sent_to(q);
     const Block taken = received_from(q);
     if (sends && given.count > 0) {
-      result = ncclSend(input_ + given.begin * element, given.count * element, ncclUint8, q, group_.communicator,
-                        group_.stream);
+      result = ncclSend(input_ + given.begin * element, given.count * element, ncclUint8, q, group_.communicator.get(),
+                        group_.stream->get());
     }
     if (receives && taken.count > 0 && result == ncclSuccess) {
-      result = ncclRecv(output_ + taken.begin * element, taken.count * element, ncclUint8, q, group_.communicator,
-                        group_.stream);
+      result = ncclRecv(output_ + taken.begin * element, taken.count * element, ncclUint8, q, group_.communicator.get(),
+                        group_.stream->get());
     }
   }
   return result;
@@ -240,7 +290,7 @@ ncclResult_t Collective::enqueue_by_reductions() {
     const Block given = block(call_.counts, q);
     if (given.count == 0) continue;
     result = ncclReduce(input_ + given.begin * size_of(call_.type), output_, given.count, type, op, q,
-                        group_.communicator, group_.stream);
+                        group_.communicator.get(), group_.stream->get());
   }
   return result;
 }

@@ -3,52 +3,36 @@
 //
 // Host memory of up to kHostBytes (a loss, a vote) is carried to the device and back, one call at a time; more is
 // refused.
+//
+// Ranks must agree on one reduction, and a factor is each rank's own. So it is not NCCL's business: the input is
+// multiplied before, by a reduction of this rank alone, into the output where the call allows it, else into scratch
+// memory.
 #pragma once
 
-#include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include <memory>
 #include <vector>
 
-#include "comm/backend.h"
-#include "comm/control/store_control.h"
+#include "comm/checked_operation.h"
+#include "comm/nccl/group.h"
 
 namespace reigen::comm::nccl {
-
-inline constexpr std::size_t kHostBytes = 64 * 1024;
-inline constexpr std::size_t kBarrierBytes = 256;
-
-// What the operations of a group share.
-struct Group {
-  int rank = 0;
-  int size = 1;
-  int device = 0;
-  ncclComm_t communicator = nullptr;
-  cudaStream_t stream = nullptr;
-  std::shared_ptr<void> scratch = {};  // of the device: a barrier's byte, then the input and the output of host memory
-  std::shared_ptr<void> pinned = {};   // of the host, for the same: only from here do copies run without waiting
-  bool host_busy = false;              // an operation on host memory is under way: the next one waits
-  std::unique_ptr<control::StoreControl> control = {};
-};
 
 // Throws InvalidArgument for reductions that NCCL does not have, and for memory that it cannot reach.
 void check_call(const Group& group, const Call& call);
 
-class Collective : public Operation {
+class Collective : public CheckedOperation {
  public:
   // On the caller's thread: what its default stream has to do until now comes first.
   Collective(Group& group, const Call& call, std::uint64_t sequence);
-  ~Collective() override;
 
   bool try_post() override { return true; }
   Step advance() override;
-
-  const Call& call() const { return call_; }
-  std::uint64_t sequence() const { return sequence_; }
+  void check_peers(std::chrono::nanoseconds waited) const override { group_.control->check(call_, sequence_, waited); }
 
  private:
-  enum class Phase { kFirst, kEnqueuing, kRunning, kDone };
+  enum class Phase { kFirst, kScaling, kEnqueuing, kRunning, kDone };
   struct Block {  // elements
     std::size_t begin;
     std::size_t count;
@@ -66,15 +50,21 @@ class Collective : public Operation {
   ncclResult_t enqueue_call();
   ncclResult_t enqueue_by_messages();
   ncclResult_t enqueue_by_reductions();
-  bool settled() const;
+  bool settled() const { return group_.communicator.settled(name_of(call_.kind)); }
+  bool has_factor() const { return call_.factor != 1 && extent_.input > 0; }
+  bool may_scale_into_output() const;
+  bool can_scale() const;
+  void take_scratch();
+  void scale();
 
   Group& group_;
   const Call call_;
   const std::uint64_t sequence_;
   const Extent extent_;
   Phase phase_ = Phase::kFirst;
-  cudaEvent_t ready_ = nullptr;
-  cudaEvent_t done_ = nullptr;
+  Event ready_{group_.device};
+  Event done_{group_.device};
+  std::shared_ptr<void> scaled_;      // where the input times its factor goes, if not into the output
   const std::byte* input_ = nullptr;  // where NCCL reads and writes
   std::byte* output_ = nullptr;
   bool host_input_ = false;

@@ -58,6 +58,27 @@ OnDevice::OnDevice(int device) {
 
 OnDevice::~OnDevice() { (void)cudaSetDevice(before_); }
 
+Event::Event(int device) {
+  const OnDevice on(device);
+  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
+}
+Event::~Event() { (void)cudaEventDestroy(event_); }
+void Event::record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+void Event::precede(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
+
+bool Event::is_done(const char* what) const {
+  const cudaError_t state = cudaEventQuery(event_);
+  if (state == cudaErrorNotReady) return false;
+  check(state, what);
+  return true;
+}
+
+Stream::Stream(int device) {
+  const OnDevice on(device);
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+}
+Stream::~Stream() { (void)cudaStreamDestroy(stream_); }
+
 std::shared_ptr<void> allocate(int device, std::size_t bytes) {
   const OnDevice on(device);
   void* data = nullptr;
@@ -78,8 +99,9 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes) {
     (void)cudaFree(pointer);
     (void)cudaSetDevice(before);
   });
-  check(cudaMemset(data, 0, size), "cudaMemset");
-  check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+  const Stream stream(device);  // the default stream may have much to do
+  check(cudaMemsetAsync(data, 0, size, stream.get()), "cudaMemsetAsync");
+  check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
   return block;
 }
 

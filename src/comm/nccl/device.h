@@ -32,6 +32,39 @@ class OnDevice {
   int before_ = 0;
 };
 
+// A place on a stream: done when everything that was on the stream before it is.
+class Event {
+ public:
+  explicit Event(int device);
+  ~Event();
+  Event(const Event&) = delete;  // it is CUDA's
+  Event& operator=(const Event&) = delete;
+
+  void record(cudaStream_t stream);
+  // What comes on `stream` from now on waits for it.
+  void precede(cudaStream_t stream) const;
+  // True also before the first record(). Throws BackendError, naming `what`, when the device has failed.
+  bool is_done(const char* what) const;
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// Work of a device, one thing after the other, in no order with that of other streams.
+class Stream {
+ public:
+  explicit Stream(int device);
+  ~Stream();
+  Stream(const Stream&) = delete;  // it is CUDA's
+  Stream& operator=(const Stream&) = delete;
+
+  cudaStream_t get() const { return stream_; }
+  bool is_idle() const { return cudaStreamQuery(stream_) != cudaErrorNotReady; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
 // Zeroed memory of the device, freed with its last owner.
 std::shared_ptr<void> allocate(int device, std::size_t bytes);
 // Memory of the host that the device copies to and from by itself.

@@ -1,15 +1,17 @@
 #include "comm/nccl/nccl_backend.h"
 
-#include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/log.h"
-#include "comm/backends.h"
+#include "comm/block_table.h"
 #include "comm/control/sleeper.h"
 #include "comm/nccl/collectives.h"
+#include "comm/nccl/courier.h"
 #include "comm/nccl/device.h"
+#include "comm/nccl/message.h"
 
 namespace reigen::comm::nccl {
 
@@ -19,20 +21,6 @@ using std::chrono::milliseconds;
 
 constexpr auto kPoll = milliseconds(1);
 constexpr auto kEndWithin = std::chrono::seconds(2);
-
-std::string to_hex(const ncclUniqueId& id) {
-  std::string text;
-  for (const char c : id.internal) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  return text;
-}
-
-ncclUniqueId from_hex(const std::string& text) {
-  ncclUniqueId id{};
-  for (std::size_t i = 0; i < sizeof(id.internal) && 2 * i + 1 < text.size(); ++i) {
-    id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
-  }
-  return id;
-}
 
 // Each announcement is a place, and on rank 0 a second line: the group's identity.
 void check_places(const std::vector<std::string>& places) {
@@ -50,21 +38,20 @@ void check_places(const std::vector<std::string>& places) {
 
 class NcclBackend : public Backend {
  public:
-  explicit NcclBackend(const GroupOptions& options) : options_(options) {
+  NcclBackend(const GroupOptions& options, std::shared_ptr<BlockTable> blocks)
+      : options_(options), blocks_(std::move(blocks)) {
     group_.rank = options.rank;
     group_.size = options.size;
-    group_.device = current_device();
+    group_.device = device_;
     group_.control = std::make_unique<control::StoreControl>(options);
     join();
   }
-  ~NcclBackend() override {
-    end();
-    if (group_.stream != nullptr) (void)cudaStreamDestroy(group_.stream);
-  }
+  ~NcclBackend() override { end(); }
 
   const std::string& name() const override { return name_; }
-  void require_offered(const Call& call) const override { require_plain(call, name_); }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
+    if (call.kind == OperationKind::kSend) return std::make_unique<Send>(messages_, call);
+    if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(messages_, call);
     return std::make_unique<Collective>(group_, call, sequence);
   }
   bool may_spin() const override { return true; }  // for microseconds; the work is the device's
@@ -74,59 +61,57 @@ class NcclBackend : public Backend {
   }
   void wake() override { sleeper_.wake(); }
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
-    const auto& collective = static_cast<const Collective&>(operation);
-    group_.control->check(collective.call(), collective.sequence(), waited);
+    static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
   void heartbeat() override {}  // the control's thread gives it while somebody wants to know
-  void leave() override {
-    group_.control->leave();
-    end();
-  }
+  void leave() override;
   void publish_abort(const AbortCause& cause) override;
-  std::shared_ptr<void> allocate(std::size_t bytes) override { return nccl::allocate(group_.device, bytes); }
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    return blocks_->add(nccl::allocate(group_.device, bytes), bytes);
+  }
+  std::shared_ptr<void> hold(const void* pointer) override { return blocks_->hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
     const OnDevice on(group_.device);
-    return std::make_unique<NcclBackend>(options);
+    return std::make_unique<NcclBackend>(options, blocks_);
   }
 
  private:
   void join();
-  bool wait_until_settled(const Deadline& deadline);
+  bool wait_until_connected(const Deadline& deadline) const;
+  std::vector<Handle*> close();
+  bool is_idle() const;
   void end();
 
   const std::string name_ = "nccl";
   const GroupOptions options_;
+  const int device_ = current_device();
+  const std::shared_ptr<BlockTable> blocks_;  // of this group and those split off it
   Group group_;
   control::Sleeper sleeper_;
+  Courier courier_{options_, device_, [this] { sleeper_.wake(); }};
+  Messages messages_{group_, options_, courier_, Stream(device_)};
+  bool aborted_ = false;
 };
 
 void NcclBackend::join() {
   std::string announcement = place_of(group_.device);
-  if (group_.rank == 0) {
-    ncclUniqueId id{};
-    check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    announcement += "\n" + to_hex(id);
-  }
+  if (group_.rank == 0) announcement += "\n" + new_identity();
   std::vector<std::string> places = group_.control->join(announcement);
   const std::size_t line = places.front().find('\n');
-  ncclUniqueId id = from_hex(places.front().substr(line + 1));
+  const std::string identity = places.front().substr(line + 1);
   places.front().resize(line);
   check_places(places);  // all see the same
   std::string failure;
   try {
-    check(cudaStreamCreateWithFlags(&group_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    group_.stream = std::make_unique<Stream>(group_.device);
     group_.scratch = nccl::allocate(group_.device, kBarrierBytes + 2 * kHostBytes);
     group_.pinned = allocate_pinned(2 * kHostBytes);
   } catch (const Error& error) {
     failure = error.what();
   }
   group_.control->agree(failure);
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  check(ncclCommInitRankConfig(&group_.communicator, group_.size, id, group_.rank, &config), "ncclCommInitRankConfig");
-  if (!wait_until_settled(Deadline::after(options_.join_timeout))) {
-    (void)ncclCommAbort(group_.communicator);
-    group_.communicator = nullptr;
+  group_.communicator.begin(identity, group_.size, group_.rank);
+  if (!wait_until_connected(Deadline::after(options_.join_timeout))) {
     throw Timeout(
         Report{.what = fmt::format("rank {} of {}: NCCL did not connect the ranks of group \"{}\" within {} s",
                                    group_.rank, group_.size, options_.name,
@@ -138,37 +123,43 @@ void NcclBackend::join() {
   group_.control->start();
 }
 
-bool NcclBackend::wait_until_settled(const Deadline& deadline) {
-  for (;;) {
-    ncclResult_t state = ncclSuccess;
-    check(ncclCommGetAsyncError(group_.communicator, &state), "ncclCommGetAsyncError", group_.communicator);
-    check(state, "ncclCommInitRankConfig", group_.communicator);
-    if (state == ncclSuccess) return true;
+bool NcclBackend::wait_until_connected(const Deadline& deadline) const {
+  while (!group_.communicator.settled("ncclCommInitRankConfig")) {
     if (deadline.expired()) return false;
     std::this_thread::sleep_for(kPoll);
   }
+  return true;
 }
 
-// In good order if the others do the same soon; they may have died meanwhile.
-void NcclBackend::end() {
-  if (group_.communicator == nullptr) return;
-  const ncclComm_t communicator = std::exchange(group_.communicator, nullptr);
-  const Deadline deadline = Deadline::after(kEndWithin);
-  ncclResult_t state = ncclCommFinalize(communicator);
-  while (state == ncclInProgress && !deadline.expired()) {
-    std::this_thread::sleep_for(kPoll);
-    if (ncclCommGetAsyncError(communicator, &state) != ncclSuccess) break;
-  }
-  (void)(state == ncclSuccess ? ncclCommDestroy(communicator) : ncclCommAbort(communicator));
+// All communicators of the group; the courier touches its own no more.
+std::vector<Handle*> NcclBackend::close() {
+  std::vector<Handle*> handles = courier_.close();
+  handles.push_back(&group_.alone);
+  handles.push_back(&group_.communicator);
+  return handles;
+}
+
+// The others may have died meanwhile, or never come to take a message.
+void NcclBackend::end() { Handle::end(close(), Deadline::after(kEndWithin)); }
+
+// Short messages must have left before this rank says that it does.
+void NcclBackend::leave() {
+  if (!aborted_) courier_.flush();
+  group_.control->leave();
+  end();
+}
+
+bool NcclBackend::is_idle() const {
+  return group_.stream->is_idle() && messages_.copies.is_idle() && courier_.is_idle();
 }
 
 // The device stops what it does for the group: afterwards nobody touches the callers' memory.
 void NcclBackend::publish_abort(const AbortCause& cause) {
+  aborted_ = true;
   group_.control->publish_abort(cause);
-  if (group_.communicator == nullptr) return;
-  (void)ncclCommAbort(std::exchange(group_.communicator, nullptr));
   const Deadline deadline = Deadline::after(kEndWithin);
-  while (cudaStreamQuery(group_.stream) == cudaErrorNotReady) {
+  (void)Handle::abort(close(), deadline);
+  while (!is_idle()) {
     if (deadline.expired()) {
       base::log_warning("group \"{}\": the device still works on an operation that was ended", options_.name);
       return;
@@ -179,6 +170,8 @@ void NcclBackend::publish_abort(const AbortCause& cause) {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(const GroupOptions& options) { return std::make_unique<NcclBackend>(options); }
+std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
+  return std::make_unique<NcclBackend>(options, std::make_shared<BlockTable>());
+}
 
 }  // namespace reigen::comm::nccl

@@ -1,0 +1,114 @@
+#include "comm/nccl/handle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "comm/nccl/device.h"
+
+namespace reigen::comm::nccl {
+
+namespace {
+
+constexpr auto kPoll = std::chrono::milliseconds(1);
+constexpr auto kAbortWithin = std::chrono::seconds(2);
+
+ncclUniqueId from_hex(const std::string& text) {
+  ncclUniqueId id{};
+  for (std::size_t i = 0; i < sizeof(id.internal) && 2 * i + 1 < text.size(); ++i) {
+    id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  }
+  return id;
+}
+
+}  // namespace
+
+std::string new_identity() {
+  ncclUniqueId id{};
+  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  std::string text;
+  for (const char c : id.internal) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+void Handle::begin(const std::string& identity, int size, int rank, int most_blocks) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  if (most_blocks > 0) config.maxCTAs = most_blocks;
+  check(ncclCommInitRankConfig(&communicator_, size, from_hex(identity), rank, &config), "ncclCommInitRankConfig");
+}
+
+bool Handle::settled(const char* what) const {
+  ncclResult_t state = ncclSuccess;
+  check(ncclCommGetAsyncError(communicator_, &state), "ncclCommGetAsyncError", communicator_);
+  check(state, what, communicator_);
+  return state == ncclSuccess;
+}
+
+Handle::~Handle() { abort({this}, Deadline::after(kAbortWithin)); }
+
+bool Handle::abort(const std::vector<Handle*>& handles, const Deadline& deadline) {
+  std::vector<Ending> endings;
+  for (Handle* handle : handles) {
+    if (handle->exists()) endings.push_back({std::exchange(handle->communicator_, nullptr), &ncclCommAbort});
+  }
+  return end_at_once(endings, deadline);
+}
+
+// Each on a thread of its own: NCCL frees memory of the device, for which CUDA waits until that has nothing to do, and
+// so the first would wait for kernels that the next is to end. What other groups do there may hold all of them up.
+bool Handle::end_at_once(const std::vector<Ending>& endings, const Deadline& deadline) {
+  struct Progress {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::size_t left;
+  };
+  const auto progress = std::make_shared<Progress>();
+  progress->left = endings.size();
+  for (const Ending& ending : endings) {
+    std::thread([progress, ending] {
+      (void)ending.last(ending.communicator);
+      std::lock_guard lock(progress->mutex);
+      progress->left -= 1;
+      progress->changed.notify_all();
+    }).detach();
+  }
+  std::unique_lock lock(progress->mutex);
+  const auto done = [&] { return progress->left == 0; };
+  while (!done() && !deadline.expired()) progress->changed.wait_for(lock, deadline.remaining(kPoll), done);
+  return done();
+}
+
+bool Handle::is_ending() const {
+  ncclResult_t state = ncclSuccess;
+  return exists() && ncclCommGetAsyncError(communicator_, &state) == ncclSuccess && state == ncclInProgress;
+}
+
+void Handle::end(const std::vector<Handle*>& handles, const Deadline& deadline) {
+  std::vector<Handle*> unusable;
+  for (Handle* handle : handles) {
+    ncclResult_t state = ncclSuccess;
+    if (!handle->exists()) continue;
+    // What is not settled now never came to be, or waits for a rank that is gone.
+    const bool usable = ncclCommGetAsyncError(handle->communicator_, &state) == ncclSuccess && state == ncclSuccess;
+    const ncclResult_t code = usable ? ncclCommFinalize(handle->communicator_) : ncclInternalError;
+    if (code != ncclSuccess && code != ncclInProgress) unusable.push_back(handle);
+  }
+  (void)abort(unusable, deadline);
+  const auto ending = [](const Handle* handle) { return handle->is_ending(); };
+  while (std::any_of(handles.begin(), handles.end(), ending) && !deadline.expired()) std::this_thread::sleep_for(kPoll);
+  std::vector<Ending> endings;
+  for (Handle* handle : handles) {
+    if (!handle->exists()) continue;
+    const Last last = handle->is_ending() ? &ncclCommAbort : &ncclCommDestroy;
+    endings.push_back({std::exchange(handle->communicator_, nullptr), last});
+  }
+  (void)end_at_once(endings, Deadline::after(kAbortWithin));
+}
+
+}  // namespace reigen::comm::nccl

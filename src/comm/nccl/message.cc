@@ -1,0 +1,153 @@
+#include "comm/nccl/message.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/mismatch_reports.h"
+
+namespace reigen::comm::nccl {
+
+namespace {
+
+bool is_free(const std::shared_ptr<Transfer>& last) { return !last || last->is_done(); }
+
+}  // namespace
+
+Message::Message(Messages& messages, Lane& lane, const Call& call, const void* data)
+    : messages_(messages), lane_(lane), call_(call), number_(lane.called) {
+  const OnDevice on(messages.group.device);
+  const std::size_t bytes = call.bytes();
+  check_memory(messages.group, call, data, bytes, call.kind == OperationKind::kSend ? "input" : "output");
+  on_host_ = bytes > 0 && place_of(data, messages.group.device) == Place::kHost;
+  ready_ = std::make_shared<Event>(messages.group.device);
+  ready_->record(cudaStreamLegacy);
+  lane.called += 1;  // last: a call that is refused has no number
+}
+
+void Message::check_peers(std::chrono::nanoseconds waited) const {
+  messages_.group.control->check_message(call_.root, describe_message(messages_.options, number_, call_), waited);
+}
+
+void Message::push_data(std::byte* data) {
+  transfer_ = std::make_shared<Transfer>(messages_.group.device);
+  transfer_->data = data;
+  transfer_->bytes = call_.bytes();
+  transfer_->after = ready_;
+  if (on_host_) {
+    const Lane::Staging staging = lane_.staging();
+    transfer_->data = staging.device;
+    transfer_->pinned = staging.pinned;
+    *staging.last = transfer_;
+  }
+  messages_.courier.push(lane_, transfer_);
+}
+
+Send::Send(Messages& messages, const Call& call)
+    : Message(messages, messages.courier.lane_to(call.root), call, call.input) {}
+
+// False while there is no room.
+bool Send::begin() {
+  const Lane::Slot slot = lane_.slot(number_);
+  const Lane::Staging staging = lane_.staging();
+  const bool stages = on_host_ && !is_short();
+  if (lane_.next != number_ || !is_free(*slot.last) || (stages && !is_free(*staging.last))) return false;
+  *slot.pinned = {.count = call_.count, .type = call_.type};
+  std::memcpy(slot.pinned->tag, call_.tag.data(), std::min(call_.tag.size(), sizeof(Frame::tag) - 1));
+  if (on_host_) std::memcpy(stages ? staging.pinned : slot.pinned->data, call_.input, call_.bytes());
+  const bool copies = is_short() && !on_host_ && call_.count > 0;
+  cudaStream_t stream = messages_.copies.get();
+  check(cudaMemcpyAsync(slot.device, slot.pinned, sizeof(Frame), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  if (copies) {
+    ready_->precede(stream);
+    check(cudaMemcpyAsync(slot.device + offsetof(Frame, data), call_.input, call_.bytes(), cudaMemcpyDeviceToDevice,
+                          stream),
+          "cudaMemcpyAsync");
+  }
+  filled_ = std::make_shared<Event>(messages_.group.device);
+  filled_->record(stream);
+  auto frame = std::make_shared<Transfer>(messages_.group.device);
+  frame->data = slot.device;
+  frame->bytes = sizeof(Frame);
+  frame->after = filled_;
+  *slot.last = frame;
+  messages_.courier.push(lane_, std::move(frame));
+  if (!is_short()) push_data(static_cast<std::byte*>(const_cast<void*>(call_.input)));
+  lane_.next += 1;
+  return true;
+}
+
+Step Send::advance() {
+  const OnDevice on(messages_.group.device);
+  messages_.courier.throw_if_failed();
+  if (!begun_) {
+    begun_ = begin();
+    return begun_ ? Step::kMoved : Step::kBlocked;
+  }
+  const bool done = is_short() ? filled_->is_done("send") : transfer_->is_done();
+  return done ? Step::kDone : Step::kBlocked;
+}
+
+Recv::Recv(Messages& messages, const Call& call)
+    : Message(messages, messages.courier.lane_from(call.root), call, call.output) {}
+
+void Recv::expect_frame() {
+  const Lane::Slot slot = lane_.slot(number_);
+  transfer_ = std::make_shared<Transfer>(messages_.group.device);
+  transfer_->data = slot.device;
+  transfer_->bytes = sizeof(Frame);
+  transfer_->pinned = reinterpret_cast<std::byte*>(slot.pinned);
+  messages_.courier.push(lane_, transfer_);
+}
+
+void Recv::compare() const {
+  const Frame& frame = *lane_.slot(number_).pinned;
+  compare_message(messages_.options, number_, call_,
+                  {frame.count, frame.type, std::string(frame.tag, ::strnlen(frame.tag, sizeof(frame.tag)))});
+}
+
+Step Recv::take_short() {
+  const Lane::Slot slot = lane_.slot(number_);
+  if (on_host_) std::memcpy(call_.output, slot.pinned->data, call_.bytes());
+  if (on_host_ || call_.count == 0) return finish();
+  cudaStream_t stream = messages_.copies.get();
+  ready_->precede(stream);
+  check(cudaMemcpyAsync(call_.output, slot.device + offsetof(Frame, data), call_.bytes(), cudaMemcpyDeviceToDevice,
+                        stream),
+        "cudaMemcpyAsync");
+  copied_.record(stream);
+  phase_ = Phase::kCopying;
+  return Step::kMoved;
+}
+
+Step Recv::finish() {
+  lane_.next += 1;
+  return Step::kDone;
+}
+
+Step Recv::advance() {
+  const OnDevice on(messages_.group.device);
+  messages_.courier.throw_if_failed();
+  if (!is_its_turn()) return Step::kBlocked;
+  switch (phase_) {
+    case Phase::kFirst:
+      expect_frame();
+      phase_ = Phase::kFrame;
+      return Step::kMoved;
+    case Phase::kFrame:
+      if (!transfer_->is_done()) return Step::kBlocked;
+      compare();
+      if (is_short()) return take_short();
+      push_data(static_cast<std::byte*>(call_.output));
+      phase_ = Phase::kData;
+      return Step::kMoved;
+    case Phase::kData:
+      if (!transfer_->is_done()) return Step::kBlocked;
+      if (on_host_) std::memcpy(call_.output, lane_.staging().pinned, call_.bytes());
+      return finish();
+    case Phase::kCopying: return copied_.is_done("recv") ? finish() : Step::kBlocked;
+  }
+  return Step::kDone;
+}
+
+}  // namespace reigen::comm::nccl
