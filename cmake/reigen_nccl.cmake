@@ -1,8 +1,15 @@
 # NCCL and the CUDA runtime for the backend "nccl"; no CUDA compiler is needed. REIGEN_NCCL: auto (what is there), ON (must be
-# there), OFF. Where they lie: NCCL_ROOT and CUDA_ROOT (variables of CMake or of the environment). Sets REIGEN_HAVE_NCCL.
+# there), OFF. Where they lie: NCCL_ROOT and CUDA_ROOT (variables of CMake or of the environment). Sets REIGEN_HAVE_NCCL, and
+# REIGEN_HAVE_NCCL_HEADERS, with which the backend's logic can be tested: also under sanitizers, which do not understand NCCL.
 set(REIGEN_NCCL auto CACHE STRING "Build the backend nccl: auto, ON or OFF")
 set(REIGEN_HAVE_NCCL OFF CACHE INTERNAL "")
-if(NOT REIGEN_NCCL OR (REIGEN_NCCL STREQUAL "auto" AND REIGEN_SANITIZE))  # sanitizers do not understand it
+set(REIGEN_HAVE_NCCL_HEADERS OFF CACHE INTERNAL "")
+
+function(reigen_use_nccl_headers target)
+  target_include_directories(${target} SYSTEM PRIVATE "${REIGEN_NCCL_INCLUDE}" "${REIGEN_CUDA_INCLUDE}")
+endfunction()
+
+if(NOT REIGEN_NCCL)
   return()
 endif()
 set(_nccl_places "${NCCL_ROOT}" "$ENV{NCCL_ROOT}")
@@ -19,6 +26,12 @@ foreach(_part REIGEN_NCCL_INCLUDE REIGEN_NCCL_LIBRARY REIGEN_CUDA_INCLUDE REIGEN
     list(APPEND _missing ${_part})
   endif()
 endforeach()
+if(REIGEN_NCCL_INCLUDE AND REIGEN_CUDA_INCLUDE)
+  set(REIGEN_HAVE_NCCL_HEADERS ON CACHE INTERNAL "")
+endif()
+if(REIGEN_NCCL STREQUAL "auto" AND REIGEN_SANITIZE)
+  return()
+endif()
 if(_missing AND NOT REIGEN_NCCL STREQUAL "auto")
   message(FATAL_ERROR "NCCL not found (${_missing}): set NCCL_ROOT and CUDA_ROOT to the folders that hold include/nccl.h and "
     "include/cuda_runtime_api.h, or turn it off with -DREIGEN_NCCL=OFF")
@@ -30,6 +43,6 @@ set(REIGEN_HAVE_NCCL ON CACHE INTERNAL "")
 message(STATUS "NCCL: ${REIGEN_NCCL_LIBRARY}, ${REIGEN_CUDART_LIBRARY}")
 
 function(reigen_use_nccl target)
-  target_include_directories(${target} SYSTEM PRIVATE "${REIGEN_NCCL_INCLUDE}" "${REIGEN_CUDA_INCLUDE}")
+  reigen_use_nccl_headers(${target})
   target_link_libraries(${target} PRIVATE "${REIGEN_NCCL_LIBRARY}" "${REIGEN_CUDART_LIBRARY}")
 endfunction()

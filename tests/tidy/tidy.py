@@ -233,13 +233,14 @@ def rule_torch(tree):
 
 
 def rule_engine(tree):
-    """Headers of MPI, NCCL and CUDA, which a build may lack, stay in the folder that CMake leaves out then, and in its tests."""
+    """Headers of MPI, NCCL and CUDA, which a build may lack, stay in the folder that CMake leaves out then, in its tests and in what stands in
+    for it there."""
     for source in tree.sources:
         for number, quote, name in includes(source):
             for header, engine in ENGINE_HEADERS:
                 if quote != "<" or not re.match(header, name):
                     continue
-                if not source.path.startswith((f"src/comm/{engine}/", f"tests/comm/{engine}_", f"bench/{engine}_")):
+                if not source.path.startswith((f"src/comm/{engine}/", f"tests/comm/{engine}_", f"tests/fakes/{engine}/", f"bench/{engine}_")):
                     yield Finding(source.path, number, "engine", f"<{name}> is for src/comm/{engine}/ only", "comm/backend.h, or a place in that folder")
 
 

@@ -1,0 +1,298 @@
+// What goes wrong between ranks of the NCCL backend, over the stand-in: kernels that wait for a rank that does not come
+// are ended, and the rank is named.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+#include "comm/contract.h"
+#include "fakes/nccl/stand_in.h"
+#include "reigen/base/error.h"
+
+namespace reigen::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+RankOptions ranks(int count) { return {.ranks = count, .backend = "nccl", .prepare = &stand_in::use_device_of}; }
+
+void wait_for(Rank& r, const std::string& key) { r.store().get(key, Deadline::after(seconds(30))); }
+
+// Three ranks, of which the last calls something else: the kernels stall, and the words come through the store.
+TEST(NcclStandInFailure, CallsThatDifferAndStallAreNamed) {
+  run_ranks(ranks(3), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 1000, false);
+    world.barrier();
+    try {
+      if (r.rank() < 2) world.all_reduce(x.data(), x.data(), 1000, DataType::kFloat32, ReduceOp::kSum);
+      if (r.rank() == 2) world.broadcast(x.data(), 1000, DataType::kFloat32, 0);
+      ADD_FAILURE() << "not noticed";
+    } catch (const CollectiveMismatch& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 2: broadcast(1000 float32, root 0)"));
+      EXPECT_THAT(error.what(), HasSubstr("rank 0: all_reduce(1000 float32, sum)"));
+    }
+    EXPECT_THROW(world.barrier(), Aborted);
+  });
+}
+
+TEST(NcclStandInFailure, ARankThatLeavesIsNamed) {
+  run_ranks(ranks(3), [](Rank& r) {
+    r.world().barrier();
+    if (r.rank() == 1) return r.leave();
+    try {
+      r.world().barrier();
+      ADD_FAILURE() << "a barrier without rank 1 returned";
+    } catch (const PeerLost& error) {
+      EXPECT_EQ(error.rank(), 1);
+      EXPECT_THAT(error.what(), HasSubstr("left the group"));
+    }
+  });
+}
+
+// A short one that it should have sent, a long one that it should have taken; what it did send arrives.
+TEST(NcclStandInFailure, ARankThatLeftIsMissedByMessages) {
+  for (const std::size_t count : {std::size_t{10}, std::size_t{1} << 20}) {
+    run_ranks(ranks(2), [count](Rank& r) {
+      auto& world = r.world();
+      TestBuffer<float> data(world, count, false);
+      world.barrier();
+      if (r.rank() == 0) {
+        world.send(data.data(), 3, DataType::kFloat32, 1);
+        return r.leave();
+      }
+      world.recv(data.data(), 3, DataType::kFloat32, 0);
+      try {
+        if (count == 10) world.recv(data.data(), count, DataType::kFloat32, 0, {.tag = "step 9"});
+        if (count > 10) world.send(data.data(), count, DataType::kFloat32, 0, {.tag = "step 9"});
+        ADD_FAILURE() << "nobody was there";
+      } catch (const PeerLost& error) {
+        EXPECT_EQ(error.rank(), 0);
+        EXPECT_THAT(error.what(), HasSubstr("left the group"));
+        EXPECT_THAT(error.what(), HasSubstr("step 9"));
+      }
+    });
+  }
+}
+
+TEST(NcclStandInFailure, AShortMessageOfARankThatLeavesAtOnceArrives) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    float x = 7;
+    world.barrier();
+    if (r.rank() == 0) {
+      world.send(&x, 1, DataType::kFloat32, 1);
+      return r.leave();
+    }
+    std::this_thread::sleep_for(milliseconds(300));  // rank 0 waits with leaving
+    x = 0;
+    world.recv(&x, 1, DataType::kFloat32, 0);
+    EXPECT_EQ(x, 7);
+  });
+}
+
+TEST(NcclStandInFailure, AMessageThatNobodySendsIsATimeout) {
+  RankOptions options = ranks(2);
+  options.timeout = milliseconds(300);
+  options.report_after = milliseconds(100);
+  run_ranks(options, [](Rank& r) {
+    auto& world = r.world();
+    float x = 0;
+    world.barrier();
+    if (r.rank() == 1) {
+      wait_for(r, "over");
+      EXPECT_THROW(world.barrier(), Timeout);
+      return;
+    }
+    try {
+      world.recv(&x, 1, DataType::kFloat32, 1, {.tag = "step 9"});
+      ADD_FAILURE() << "returned without a message";
+    } catch (const Timeout& error) {
+      EXPECT_THAT(error.what(), HasSubstr("message #0 from rank 1 (1 float32 \"step 9\")"));
+    }
+    r.store().set("over", "1");
+  });
+}
+
+// Of messages on a lane that is open, and of the very first one.
+TEST(NcclStandInFailure, AnAbortEndsWhatWaitsForAMessage) {
+  for (const bool open : {false, true}) {
+    run_ranks(ranks(2), [open](Rank& r) {
+      auto& world = r.world();
+      auto data = std::make_unique<TestBuffer<float>>(world, 100000, false);
+      if (open && r.rank() == 0) world.send(data->data(), 100000, DataType::kFloat32, 1);
+      if (open && r.rank() == 1) world.recv(data->data(), 100000, DataType::kFloat32, 0);
+      world.barrier();
+      if (r.rank() == 0) {
+        const Work work = world.send(data->data(), 100000, DataType::kFloat32, 1, {.async = true});
+        std::this_thread::sleep_for(milliseconds(20));
+        world.abort("the disk burns");
+        data.reset();  // nothing of the device touches it
+        EXPECT_THROW(work.wait(), Aborted);
+        r.store().set("over", "1");
+      } else {
+        wait_for(r, "over");
+        try {
+          world.recv(data->data(), 100000, DataType::kFloat32, 0);
+          ADD_FAILURE() << "a message of a rank that has aborted";
+        } catch (const Aborted& error) {
+          EXPECT_THAT(error.what(), HasSubstr("the disk burns"));
+        }
+      }
+    });
+  }
+}
+
+// A collective and messages of both directions wait on the device: no end of one may wait for another's.
+TEST(NcclStandInFailure, AnAbortEndsAllThatWaits) {
+  run_ranks(ranks(3), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 50000;
+    std::vector<std::unique_ptr<TestBuffer<float>>> data;
+    for (int i = 0; i < 5; ++i) data.push_back(std::make_unique<TestBuffer<float>>(world, kCount, false));
+    const comm::CallOptions async{.async = true};
+    std::vector<Work> works;
+    const auto call = [&](int round) {
+      works.clear();
+      for (int step : {1, 2}) {
+        const auto at = static_cast<std::size_t>(step);
+        const int other = (r.rank() + step) % 3;
+        works.push_back(world.send(data[at]->data(), kCount, DataType::kFloat32, other, async));
+        works.push_back(world.recv(data[at + 2]->data(), kCount, DataType::kFloat32, other, async));
+      }
+      if (round == 0 || r.rank() == 0) {
+        works.push_back(world.all_reduce(data[0]->data(), data[0]->data(), kCount, DataType::kFloat32, ReduceOp::kSum,
+                                         {.async = true, .factor = 2}));
+      }
+    };
+    call(0);
+    for (const Work& work : works) work.wait();
+    world.barrier();
+    if (r.rank() == 0) {
+      call(1);
+      std::this_thread::sleep_for(milliseconds(50));
+      world.abort("the disk burns");
+      data.clear();
+      for (const Work& work : works) EXPECT_THROW(work.wait(), Aborted);
+      r.store().set("aborted", "1");
+    } else {
+      wait_for(r, "aborted");
+      EXPECT_THROW(world.all_reduce(data[0]->data(), data[0]->data(), kCount, DataType::kFloat32, ReduceOp::kSum),
+                   Aborted);
+    }
+  });
+}
+
+// What another group has on the device ends with that group only: an abort waits for it a moment, not for ever.
+TEST(NcclStandInFailure, AnAbortBesideAnotherGroupThatWaitsReturns) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    Communicator other = r.make_group("other");
+    other.barrier();
+    world.barrier();
+    if (r.rank() == 0) {
+      const Work work = other.barrier({.async = true});
+      std::this_thread::sleep_for(milliseconds(50));
+      world.abort("the disk burns");
+      r.store().set("aborted", "1");
+      work.wait();
+    } else {
+      wait_for(r, "aborted");
+      other.barrier();
+    }
+    EXPECT_THROW(world.barrier(), Aborted);
+  });
+}
+
+TEST(NcclStandInFailure, AnAbortEndsACollectiveThatWaits) {
+  run_ranks(ranks(3), [](Rank& r) {
+    auto& world = r.world();
+    auto data = std::make_unique<TestBuffer<float>>(world, 100000, false);
+    world.barrier();
+    if (r.rank() == 2) {
+      std::this_thread::sleep_for(milliseconds(20));
+      world.abort("the disk burns");
+    }
+    const comm::CallOptions factor{.factor = 2};
+    EXPECT_THROW(world.all_reduce(data->data(), data->data(), 100000, DataType::kFloat32, ReduceOp::kSum, factor),
+                 Aborted);
+    data.reset();
+    EXPECT_THROW(world.barrier(), Aborted);
+  });
+}
+
+// A long send whose recv is shorter: the recv tells, the sender hears of it.
+TEST(NcclStandInFailure, ALongMessageOfAnotherSizeIsAMismatchOnBothEnds) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> data(world, 5000, false);
+    try {
+      if (r.rank() == 0) world.send(data.data(), 5000, DataType::kFloat32, 1);
+      if (r.rank() == 1) world.recv(data.data(), 4, DataType::kFloat32, 0);
+      ADD_FAILURE() << "not noticed";
+    } catch (const CollectiveMismatch& error) {
+      EXPECT_THAT(error.what(), HasSubstr("send(5000 float32)"));
+      EXPECT_THAT(error.what(), HasSubstr("recv(4 float32)"));
+    }
+  });
+}
+
+// Neither a group nor a lane; what was made for it is given back.
+TEST(NcclStandInFailure, RanksThatNcclDoesNotConnectAreATimeout) {
+  RankOptions options = ranks(2);
+  options.timeout = milliseconds(300);
+  run_ranks(options, [](Rank& r) {
+    auto& world = r.world();
+    world.barrier();
+    stand_in::connect(false);
+    try {
+      const Communicator group({.rank = r.rank(),
+                                .size = 2,
+                                .store = std::shared_ptr<store::Store>(&r.store(), [](auto*) {}),
+                                .name = "late",
+                                .backend = "nccl",
+                                .join_timeout = milliseconds(500)});
+      ADD_FAILURE() << "connected";
+    } catch (const Timeout& error) {
+      EXPECT_THAT(error.what(), HasSubstr("NCCL did not connect the ranks of group \"late\""));
+    }
+    float x = 0;
+    if (r.rank() == 0) {
+      world.send(&x, 1, DataType::kFloat32, 1);  // on its way as far as this rank knows
+      r.store().set("sent", "1");
+    }
+    wait_for(r, "sent");
+    EXPECT_THROW(world.recv(&x, 1, DataType::kFloat32, 1 - r.rank()), Timeout);
+  });
+  stand_in::connect(true);
+}
+
+TEST(NcclStandInFailure, LeavingWithAMessageThatNobodyTakesEnds) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    float x = 1;
+    world.barrier();
+    if (r.rank() == 0) world.send(&x, 1, DataType::kFloat32, 1);
+    r.leave();
+  });
+}
+
+TEST(NcclStandInFailure, LeavingAfterTheLastCallDisturbsNobody) {
+  for (int round = 0; round < 20; ++round) {
+    run_ranks(ranks(4), [](Rank& r) {
+      TestBuffer<float> x(r.world(), 5000, false);
+      x.fill(1);
+      const int next = (r.rank() + 1) % 4;
+      const int previous = (r.rank() + 3) % 4;
+      r.world().send(x.data(), 10, DataType::kFloat32, next);
+      r.world().recv(x.data(), 10, DataType::kFloat32, previous);
+      r.world().all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum);
+      EXPECT_EQ(x[0], 4.0F);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace reigen::testing

@@ -1,0 +1,340 @@
+// The contract on the NCCL backend over a stand-in for NCCL and CUDA: its logic, not its speed, and no GPU.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "comm/contract.h"
+#include "fakes/nccl/stand_in.h"
+#include "reigen/base/error.h"
+#include "reigen/comm/call_group.h"
+
+namespace reigen::testing {
+
+namespace {
+
+ContractParameter threads(int ranks) {
+  return {.backend = "nccl", .kind = RankKind::kThreads, .ranks = ranks, .prepare = &stand_in::use_device_of};
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(NcclStandIn, CommunicatorContract,
+                         ::testing::Values(threads(1), threads(2), threads(3), threads(4)), name_of);
+
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t kHostMost = 64 * 1024 / sizeof(float);
+
+RankOptions ranks(int count) { return {.ranks = count, .backend = "nccl", .prepare = &stand_in::use_device_of}; }
+
+// Nothing stays on the device when a test is over, however it ended.
+class NothingIsLeft : public ::testing::EmptyTestEventListener {
+  void OnTestEnd(const ::testing::TestInfo& /*info*/) override {
+    EXPECT_EQ(stand_in::what_lives(), "communicators 0, streams 0, events 0, blocks 0");
+  }
+};
+const bool kListens = [] {
+  ::testing::UnitTest::GetInstance()->listeners().Append(new NothingIsLeft);
+  return true;
+}();
+
+// Keeps the default stream of the calling thread's device busy.
+class BusyDevice {
+ public:
+  BusyDevice() {
+    stand_in::enqueue(cudaStreamLegacy, [this] { done_.wait(false); });
+  }
+  ~BusyDevice() {
+    finish();
+    (void)cudaStreamSynchronize(cudaStreamLegacy);
+  }
+  // What comes behind it runs after that.
+  void then(std::function<void()> kernel) { stand_in::enqueue(cudaStreamLegacy, std::move(kernel)); }
+  void finish() {
+    done_.store(true);
+    done_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> done_{false};
+};
+
+void fill(TestBuffer<float>& data, float value) { data.fill(value); }
+
+TEST(NcclStandIn, ACallBeginsAfterWhatTheDefaultStreamHasToDo) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 1000, false);
+    TestBuffer<float> small(world, 10, false);
+    fill(x, -1);
+    fill(small, -1);
+    BusyDevice device;
+    device.then([&] {
+      fill(x, 1);
+      fill(small, 5);
+    });
+    const comm::CallOptions async{.async = true};
+    const Work sum = world.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, async);
+    const Work send = r.rank() == 0 ? world.send(small.data(), 10, DataType::kFloat32, 1, async)
+                                    : world.recv(small.data(), 10, DataType::kFloat32, 0, async);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(sum.is_completed());
+    EXPECT_FALSE(send.is_completed());
+    device.finish();
+    sum.wait();
+    send.wait();
+    EXPECT_EQ(x[999], 2);
+    EXPECT_EQ(small[9], 5);
+  });
+}
+
+TEST(NcclStandIn, TheCallersDeviceMayBeAnother) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 1000, false);
+    TestBuffer<float> y(world, 1000, false);
+    fill(x, 1);
+    stand_in::use_device_of(7);
+    world.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, {.factor = 2});
+    comm::CallGroup group(world);
+    world.send(x.data(), x.size(), DataType::kFloat32, 1 - r.rank());
+    world.recv(y.data(), y.size(), DataType::kFloat32, 1 - r.rank());
+    group.run();
+    EXPECT_EQ(y[999], 4);
+    auto half = world.split(0);
+    half->barrier();
+    int device = -1;
+    EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+    EXPECT_EQ(device, 7);
+  });
+}
+
+TEST(NcclStandIn, MemoryOfAnotherDeviceIsRefused) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    stand_in::use_device_of(5);
+    void* other = nullptr;
+    ASSERT_EQ(cudaMalloc(&other, 4), cudaSuccess);
+    auto* x = static_cast<float*>(other);
+    const int peer = 1 - r.rank();
+    EXPECT_THROW(world.all_reduce(x, x, 1, DataType::kFloat32, ReduceOp::kSum), InvalidArgument);
+    EXPECT_THROW(world.send(x, 1, DataType::kFloat32, peer), InvalidArgument);
+    EXPECT_THROW(world.recv(x, 1, DataType::kFloat32, peer), InvalidArgument);
+    ASSERT_EQ(cudaFree(other), cudaSuccess);
+    float own = 1;
+    world.all_reduce(&own, &own, 1, DataType::kFloat32, ReduceOp::kSum);  // none of these had a number
+    if (r.rank() == 0) world.send(&own, 1, DataType::kFloat32, 1);
+    if (r.rank() == 1) world.recv(&own, 1, DataType::kFloat32, 0);
+    EXPECT_EQ(own, 2);
+  });
+}
+
+TEST(NcclStandIn, HostMemoryIsCarriedUpToALimit) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    std::vector<float> out(kHostMost + 1, static_cast<float>(r.rank()));
+    std::vector<float> in(kHostMost + 1, -1);
+    const int peer = 1 - r.rank();
+    EXPECT_THROW(world.send(out.data(), kHostMost + 1, DataType::kFloat32, peer), InvalidArgument);
+    EXPECT_THROW(world.recv(in.data(), kHostMost + 1, DataType::kFloat32, peer), InvalidArgument);
+    EXPECT_THROW(world.broadcast(out.data(), kHostMost + 1, DataType::kFloat32, 0), InvalidArgument);
+    std::vector<std::vector<float>> sent;
+    std::vector<std::vector<float>> came(10, in);
+    comm::CallGroup group(world);
+    for (int k = 0; k < 10; ++k) {
+      sent.emplace_back(kHostMost, static_cast<float>(10 * r.rank() + k));
+      world.send(sent.back().data(), kHostMost, DataType::kFloat32, peer);
+    }
+    for (auto& data : came) world.recv(data.data(), kHostMost, DataType::kFloat32, peer);
+    group.run();
+    for (int k = 0; k < 10; ++k) {
+      for (std::size_t i = 0; i < kHostMost; ++i) {
+        ASSERT_EQ(came[static_cast<std::size_t>(k)][i], static_cast<float>(10 * peer + k));
+      }
+    }
+  });
+}
+
+// The second call has not begun when its output is dropped.
+TEST(NcclStandIn, MemoryThatIsDroppedBeforeItsCallBeginsIsKept) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    world.barrier();
+    if (r.rank() == 1) r.store().get("dropped", Deadline::after(std::chrono::seconds(30)));
+    float x = 1;
+    float y = 2;
+    auto block = world.allocate(sizeof(float));
+    const comm::CallOptions async{.async = true};
+    const Work first = world.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum, async);
+    const Work second = world.all_reduce(&y, block.get(), 1, DataType::kFloat32, ReduceOp::kSum, async);
+    block.reset();
+    r.store().set("dropped", "1");
+    first.wait();
+    second.wait();
+    EXPECT_EQ(x, 2);
+  });
+}
+
+// Both send before either takes.
+TEST(NcclStandIn, ShortSendsDoNotWaitForTheirRecv) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    const int peer = 1 - r.rank();
+    TestBuffer<float> own(world, 256, false);  // 1 KiB
+    TestBuffer<float> other(world, 256, false);
+    float host = static_cast<float>(r.rank()) + 10;
+    for (int round = 0; round < 3; ++round) {
+      for (int k = 0; k < 20; ++k) {
+        fill(own, static_cast<float>(100 * r.rank() + k));
+        world.send(own.data(), 256, DataType::kFloat32, peer);
+        world.send(&host, 1, DataType::kFloat32, peer);
+      }
+      world.barrier();
+      for (int k = 0; k < 20; ++k) {
+        float came = 0;
+        world.recv(other.data(), 256, DataType::kFloat32, peer);
+        world.recv(&came, 1, DataType::kFloat32, peer);
+        ASSERT_EQ(other[255], static_cast<float>(100 * peer + k));
+        ASSERT_EQ(came, static_cast<float>(peer) + 10);
+      }
+    }
+  });
+}
+
+// More than a lane has room for: the rest waits, none is lost.
+TEST(NcclStandIn, ManyShortSendsWaitForRoom) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    constexpr int kMessages = 300;
+    if (r.rank() == 0) {
+      std::vector<std::int32_t> data(kMessages);
+      std::vector<Work> works;
+      for (int k = 0; k < kMessages; ++k) {
+        data[static_cast<std::size_t>(k)] = k;
+        works.push_back(world.send(&data[static_cast<std::size_t>(k)], 1, DataType::kInt32, 1, {.async = true}));
+      }
+      for (const Work& work : works) work.wait();
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      for (int k = 0; k < kMessages; ++k) {
+        std::int32_t came = -1;
+        world.recv(&came, 1, DataType::kInt32, 0);
+        ASSERT_EQ(came, k);
+      }
+    }
+  });
+}
+
+// In one order for both NCCL would wait for ever.
+TEST(NcclStandIn, MessagesCrossInAnyOrder) {
+  run_ranks(ranks(3), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 30000;
+    std::vector<std::unique_ptr<TestBuffer<float>>> buffers;
+    const auto buffer = [&] {
+      buffers.push_back(std::make_unique<TestBuffer<float>>(world, kCount, false));
+      return buffers.back().get();
+    };
+    const comm::CallOptions async{.async = true};
+    std::vector<Work> works;
+    std::vector<std::pair<int, TestBuffer<float>*>> came;
+    for (int round = 0; round < 10; ++round) {
+      for (int step = 0; step < 4; ++step) {
+        const int peer = (r.rank() + 1 + (step + r.rank()) % 2) % 3;
+        const bool sends = (step / 2 + r.rank() + round) % 2 == 0;
+        auto* data = buffer();
+        fill(*data, sends ? static_cast<float>(r.rank()) : -1.0F);
+        if (!sends) came.emplace_back(peer, data);
+        works.push_back(sends ? world.send(data->data(), kCount, DataType::kFloat32, peer, async)
+                              : world.recv(data->data(), kCount, DataType::kFloat32, peer, async));
+      }
+      works.push_back(world.barrier(async));
+      // The other half of what the others sent or wait for.
+      for (int step = 0; step < 4; ++step) {
+        const int peer = (r.rank() + 1 + (step + r.rank()) % 2) % 3;
+        const bool sends = (step / 2 + r.rank() + round) % 2 != 0;
+        auto* data = buffer();
+        fill(*data, sends ? static_cast<float>(r.rank()) : -1.0F);
+        if (!sends) came.emplace_back(peer, data);
+        works.push_back(sends ? world.send(data->data(), kCount, DataType::kFloat32, peer, async)
+                              : world.recv(data->data(), kCount, DataType::kFloat32, peer, async));
+      }
+    }
+    for (const Work& work : works) work.wait();
+    for (const auto& [peer, data] : came) ASSERT_EQ((*data)[kCount - 1], static_cast<float>(peer));
+  });
+}
+
+template <typename T>
+void expect_sums_with_factors(Rank& r, DataType type, bool foreign, T one, T sum) {
+  auto& world = r.world();
+  const auto p = static_cast<std::size_t>(r.size());
+  constexpr std::size_t kCount = 700;
+  TestBuffer<T> in(world, kCount * p, foreign);
+  TestBuffer<T> out(world, kCount, foreign);
+  const comm::CallOptions factor{.factor = r.rank() == 1 ? 1.0 : 0.5};  // one of them is none
+  in.fill(one);
+  world.all_reduce(in.data(), out.data(), kCount, type, ReduceOp::kSum, factor);
+  ASSERT_EQ(out[kCount - 1], sum);
+  world.reduce(in.data(), r.rank() == 0 ? out.data() : nullptr, kCount, type, ReduceOp::kSum, 0, factor);
+  ASSERT_EQ(out[0], sum);
+  world.reduce_scatter(in.data(), out.data(), kCount, type, ReduceOp::kSum, factor);
+  ASSERT_EQ(out[kCount - 1], sum);
+  const std::vector<std::size_t> counts(p, kCount - 1);
+  world.reduce_scatter_v(in.data(), out.data(), counts, type, ReduceOp::kSum, factor);
+  ASSERT_EQ(out[kCount - 2], sum);
+  for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(in[i], one) << "input changed, element " << i;
+  world.reduce_scatter(in.data(), in.data() + static_cast<std::size_t>(r.rank()) * kCount, kCount, type, ReduceOp::kSum,
+                       factor);
+  ASSERT_EQ(in[static_cast<std::size_t>(r.rank()) * kCount], sum);
+}
+
+TEST(NcclStandIn, FactorsOfSomeRanksOnly) {
+  run_ranks(ranks(3), [](Rank& r) {
+    for (const bool foreign : {false, true}) {
+      expect_sums_with_factors<float>(r, DataType::kFloat32, foreign, 4, 8);
+      expect_sums_with_factors<double>(r, DataType::kFloat64, foreign, 4, 8);
+      expect_sums_with_factors<std::uint16_t>(r, DataType::kFloat16, foreign, 0x4400, 0x4800);
+      expect_sums_with_factors<std::uint16_t>(r, DataType::kBfloat16, foreign, 0x4080, 0x4100);
+    }
+  });
+}
+
+// All of them use the same scratch memory, which grows meanwhile.
+TEST(NcclStandIn, FactorsOfCallsInFlight) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    std::vector<std::unique_ptr<TestBuffer<double>>> in;
+    std::vector<std::unique_ptr<TestBuffer<double>>> out;
+    std::vector<Work> works;
+    for (std::size_t k = 0; k < 40; ++k) {
+      const std::size_t count = 500 * (k % 7 + 1) + k;
+      in.push_back(std::make_unique<TestBuffer<double>>(world, 2 * count, k % 5 == 4));
+      out.push_back(std::make_unique<TestBuffer<double>>(world, count, false));
+      in.back()->fill(static_cast<double>(k));
+      works.push_back(world.reduce_scatter(in.back()->data(), out.back()->data(), count, DataType::kFloat64,
+                                           ReduceOp::kSum, {.async = true, .factor = r.rank() + 0.25}));
+    }
+    for (const Work& work : works) work.wait();
+    for (std::size_t k = 0; k < 40; ++k) ASSERT_EQ((*out[k])[out[k]->size() - 1], 1.5 * static_cast<double>(k));
+  });
+}
+
+TEST(NcclStandIn, RanksOnOneDeviceAreNamed) {
+  run_ranks({.ranks = 2, .backend = "nccl", .prepare = [](int) { stand_in::use_device_of(3); }}, [](Rank& r) {
+    try {
+      r.world();
+      ADD_FAILURE() << "two ranks on one GPU";
+    } catch (const BackendError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("ranks 0 and 1 use the same GPU"));
+      EXPECT_THAT(error.what(), HasSubstr("0000:03:00.0"));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace reigen::testing

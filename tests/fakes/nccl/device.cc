@@ -1,0 +1,338 @@
+#include "fakes/nccl/device.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "fakes/nccl/stand_in.h"
+
+namespace reigen::testing::stand_in {
+
+namespace {
+
+constexpr int kPinned = -1;
+thread_local int current_device = 0;
+
+struct Block {
+  std::size_t bytes;
+  int device;  // or kPinned
+};
+
+// Never destroyed: threads of streams may outlive main().
+struct Machine {
+  std::mutex mutex;
+  std::map<const std::byte*, Block> blocks;
+  std::array<std::shared_ptr<Queue>, kDevices> defaults;
+  std::map<CUstream_st*, std::shared_ptr<Queue>> streams;
+};
+
+Machine& machine() {
+  static auto* const all = new Machine;
+  return *all;
+}
+
+// The block in which `data` lies, and what is left of it from there. The machine is locked.
+std::pair<const Block*, std::size_t> block_at(const void* data) {
+  const auto* at = static_cast<const std::byte*>(data);
+  const auto after = machine().blocks.upper_bound(at);
+  if (after == machine().blocks.begin()) return {nullptr, 0};
+  const auto& [begin, block] = *std::prev(after);
+  if (at >= begin + block.bytes) return {nullptr, 0};
+  return {&block, static_cast<std::size_t>(begin + block.bytes - at)};
+}
+
+cudaError_t make_block(void** data, std::size_t bytes, int device) {
+  const std::size_t size = (bytes + 255) / 256 * 256;
+  auto* const begin = static_cast<std::byte*>(std::aligned_alloc(256, size));
+  if (begin == nullptr) return cudaErrorMemoryAllocation;
+  std::memset(begin, 0xa5, size);
+  std::lock_guard lock(machine().mutex);
+  machine().blocks[begin] = {bytes, device};
+  living().blocks += 1;
+  *data = begin;
+  return cudaSuccess;
+}
+
+cudaError_t free_block(void* data) {
+  if (data == nullptr) return cudaSuccess;
+  int device = kPinned;
+  {
+    std::lock_guard lock(machine().mutex);
+    const auto found = machine().blocks.find(static_cast<std::byte*>(data));
+    if (found == machine().blocks.end()) die("memory is freed that is none");
+    device = found->second.device == kPinned ? current_device : found->second.device;
+  }
+  wait_until_idle(device);
+  std::lock_guard lock(machine().mutex);
+  machine().blocks.erase(static_cast<std::byte*>(data));
+  living().blocks -= 1;
+  std::free(data);
+  return cudaSuccess;
+}
+
+std::shared_ptr<Queue> find_queue(cudaStream_t stream) {
+  std::lock_guard lock(machine().mutex);
+  if (stream == nullptr || stream == cudaStreamLegacy) {
+    auto& queue = machine().defaults[static_cast<std::size_t>(current_device)];
+    if (!queue) queue = std::make_shared<Queue>(current_device);
+    return queue;
+  }
+  const auto found = machine().streams.find(stream);
+  if (found == machine().streams.end()) die("a stream is used that is none");
+  return found->second;
+}
+
+}  // namespace
+
+void die(const std::string& what) {
+  std::fprintf(stderr, "stand-in for NCCL: %s\n", what.c_str());
+  std::abort();
+}
+
+Living& living() {
+  static auto* const all = new Living;
+  return *all;
+}
+
+std::string what_lives() {
+  const Living& all = living();
+  return fmt::format("communicators {}, streams {}, events {}, blocks {}", all.communicators.load(), all.streams.load(),
+                     all.events.load(), all.blocks.load());
+}
+
+void use_device_of(int rank) { current_device = rank % kDevices; }
+int device_now() { return current_device; }
+void enqueue(cudaStream_t stream, std::function<void()> kernel) { find_queue(stream)->push(std::move(kernel)); }
+Queue& queue_of(cudaStream_t stream) { return *find_queue(stream); }
+
+void wait_until_idle(int device) {
+  std::vector<std::shared_ptr<Queue>> queues;
+  {
+    std::lock_guard lock(machine().mutex);
+    for (const auto& [stream, queue] : machine().streams) {
+      if (queue->device() == device) queues.push_back(queue);
+    }
+    if (const auto& queue = machine().defaults[static_cast<std::size_t>(device)]) queues.push_back(queue);
+  }
+  for (const auto& queue : queues) queue->wait_until_idle();
+}
+
+void require_memory(const void* data, std::size_t bytes, int device, const char* what) {
+  std::lock_guard lock(machine().mutex);
+  const auto [block, left] = block_at(data);
+  if (block == nullptr || left < bytes || block->device != device) {
+    die(fmt::format("{}: {} bytes at {} are not memory of {}", what, bytes, data,
+                    device == kPinned ? "the host, pinned" : fmt::format("device {}", device)));
+  }
+}
+
+Queue::Queue(int device) : device_(device), worker_([this] { run(); }) {}
+
+Queue::~Queue() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  worker_.join();
+}
+
+void Queue::push(std::function<void()> task) {
+  std::lock_guard lock(mutex_);
+  tasks_.push_back(std::move(task));
+  changed_.notify_all();
+}
+
+bool Queue::is_idle() {
+  std::lock_guard lock(mutex_);
+  return tasks_.empty() && !working_;
+}
+
+void Queue::wait_until_idle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return tasks_.empty() && !working_; });
+}
+
+void Queue::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    auto task = std::move(tasks_.front());
+    tasks_.pop_front();
+    working_ = true;
+    lock.unlock();
+    task();
+    task = nullptr;
+    lock.lock();
+    working_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace reigen::testing::stand_in
+
+using reigen::testing::stand_in::die;
+using reigen::testing::stand_in::living;
+using reigen::testing::stand_in::Queue;
+using reigen::testing::stand_in::queue_of;
+namespace stand_in = reigen::testing::stand_in;
+
+// What was on a stream when an event was recorded.
+struct Mark {
+  std::atomic<bool> done{false};
+};
+
+struct CUevent_st {
+  int device;
+  std::mutex mutex;
+  std::shared_ptr<Mark> mark;
+};
+
+struct CUstream_st {};
+
+extern "C" {
+
+const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "an error"; }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = stand_in::kDevices;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = stand_in::device_now();
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= stand_in::kDevices) return cudaErrorInvalidDevice;
+  stand_in::use_device_of(device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  const std::string name = fmt::format("0000:{:02x}:00.0", device);
+  std::memcpy(text, name.c_str(), std::min(name.size() + 1, static_cast<std::size_t>(length)));
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  return stand_in::make_block(data, bytes, stand_in::device_now());
+}
+cudaError_t cudaFree(void* data) { return stand_in::free_block(data); }
+cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
+  return stand_in::make_block(data, bytes, stand_in::kPinned);
+}
+cudaError_t cudaFreeHost(void* data) { return stand_in::free_block(data); }
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+  std::lock_guard lock(stand_in::machine().mutex);
+  const auto [block, left] = stand_in::block_at(data);
+  *attributes = {};
+  attributes->type = block == nullptr                     ? cudaMemoryTypeUnregistered
+                     : block->device == stand_in::kPinned ? cudaMemoryTypeHost
+                                                          : cudaMemoryTypeDevice;
+  if (block != nullptr) attributes->device = block->device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
+  stand_in::require_memory(data, bytes, queue_of(stream).device(), "cudaMemset");
+  queue_of(stream).push([=] { std::memset(data, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  Queue& queue = queue_of(stream);
+  const int to_device = kind == cudaMemcpyDeviceToHost ? stand_in::kPinned : queue.device();
+  const int from_device = kind == cudaMemcpyHostToDevice ? stand_in::kPinned : queue.device();
+  const auto require = [=] {
+    stand_in::require_memory(to, bytes, to_device, "cudaMemcpyAsync to");
+    stand_in::require_memory(from, bytes, from_device, "cudaMemcpyAsync from");
+  };
+  require();
+  queue.push([=] {
+    require();  // still
+    std::memcpy(to, from, bytes);
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
+  if (flags != cudaStreamNonBlocking) die("a stream that waits for the default stream");
+  *stream = new CUstream_st;
+  std::lock_guard lock(stand_in::machine().mutex);
+  stand_in::machine().streams[*stream] = std::make_shared<Queue>(stand_in::device_now());
+  living().streams += 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  std::shared_ptr<Queue> queue = stand_in::find_queue(stream);
+  {
+    std::lock_guard lock(stand_in::machine().mutex);
+    stand_in::machine().streams.erase(stream);
+  }
+  queue.reset();
+  delete stream;
+  living().streams -= 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return queue_of(stream).is_idle() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  queue_of(stream).wait_until_idle();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
+  *event = new CUevent_st{.device = stand_in::device_now(), .mutex = {}, .mark = {}};
+  living().events += 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  living().events -= 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  Queue& queue = queue_of(stream);
+  if (queue.device() != event->device) return cudaErrorInvalidResourceHandle;
+  auto mark = std::make_shared<Mark>();
+  {
+    std::lock_guard lock(event->mutex);
+    event->mark = mark;
+  }
+  queue.push([mark] {
+    mark->done.store(true);
+    mark->done.notify_all();
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  std::lock_guard lock(event->mutex);
+  return !event->mark || event->mark->done.load() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
+  std::lock_guard lock(event->mutex);
+  if (!event->mark) return cudaSuccess;
+  queue_of(stream).push([mark = event->mark] { mark->done.wait(false); });
+  return cudaSuccess;
+}
+
+}  // extern "C"
