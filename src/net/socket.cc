@@ -22,8 +22,6 @@ void set_option(int fd, int level, int name, int value) {
   REIGEN_SYSCALL(::setsockopt(fd, level, name, &value, sizeof(value)));
 }
 
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
-
 // poll counts in milliseconds: rounded up, so that a wait never turns into a spin at its end.
 int poll_timeout(const Deadline& deadline) {
   const auto left = deadline.remaining(1h);
@@ -61,6 +59,11 @@ std::string fix_of_bind(int error) {
 }
 
 }  // namespace
+
+bool would_block(int error) {
+  // Without memory the kernel refuses for a moment; the connection is as good as before.
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS || error == ENOMEM;
+}
 
 std::string to_string(const Transfer& closed) {
   return closed.error == 0 ? "it closed the connection" : base::errno_text(closed.error);
@@ -117,6 +120,13 @@ std::string congestion_control(int fd) {
   socklen_t size = name.size() - 1;
   ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size);
   return name.data();
+}
+
+void keep_alive(int fd, std::chrono::seconds idle) {
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(idle.count()));
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 20);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 9);
 }
 
 ConnectAttempt try_connect(const Address& address, const Deadline& deadline, const std::string& congestion) {

@@ -7,6 +7,7 @@
 
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -32,6 +33,9 @@ struct Transfer {
   bool closed = false;
   int error = 0;  // errno when `closed`; 0: the other side closed in good order
 };
+
+// Whether errno means that nothing can be moved now, and that it may be tried again.
+bool would_block(int error);
 
 std::string to_string(const Transfer& closed);  // "it closed the connection", "Connection reset by peer (104)"
 
@@ -65,6 +69,10 @@ struct ConnectAttempt {
 // How the kernel shares a network with others, by its name there ("reno", "bbr"); what it refuses is left as it is.
 void set_congestion_control(int fd, const std::string& name);
 std::string congestion_control(int fd);
+
+// After so long without a packet the kernel asks the other side for a sign of life, every 20 seconds; after nine in
+// vain the connection has ended.
+void keep_alive(int fd, std::chrono::seconds idle);
 
 // One try, no repetition. `congestion`: set before the connection is made, which is when some take hold; empty: the
 // system's usual one.

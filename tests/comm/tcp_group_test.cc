@@ -6,32 +6,13 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/tcp/group.h"
-#include "harness/ranks.h"
+#include "comm/tcp_groups.h"
 #include "reigen/base/error.h"
 
 namespace reigen::testing {
 namespace {
 
-using comm::tcp::Group;
-using comm::tcp::Stream;
 using ::testing::HasSubstr;
-
-template <typename Condition>
-bool comes_true(const Condition& condition) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
-  while (!condition() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return condition();
-}
-
-comm::GroupOptions options_of(Rank& r) {
-  return {.rank = r.rank(),
-          .size = r.size(),
-          .store = store::make_prefix_store(std::shared_ptr<store::Store>(&r.store(), [](auto*) {}), "g"),
-          .backend = "tcp"};
-}
-
-void check(Group& group, int needed) { group.check({needed}, {needed}, 0, "[test]", std::chrono::seconds(0)); }
 
 // A rank that ended right after its call: the network brings the end of one connection before the data of another.
 TEST(TcpGroup, TheEndOfARankDoesNotOvertakeItsData) {
@@ -47,6 +28,7 @@ TEST(TcpGroup, TheEndOfARankDoesNotOvertakeItsData) {
       ASSERT_TRUE(comes_true([&] { return stream.push() || stream.sends_done(); }));
       r.store().get("received", patience);
       ::shutdown(stream.fd(), SHUT_WR);
+      ::shutdown(group.messages(0).fd(), SHUT_WR);
       r.store().get("told", patience);
       return;
     }
@@ -63,7 +45,7 @@ TEST(TcpGroup, TheEndOfARankDoesNotOvertakeItsData) {
     EXPECT_EQ(value, 42);
     EXPECT_NO_THROW(check(group, 1));
     r.store().set("received", "");
-    ASSERT_TRUE(comes_true([&] { return stream.silent(); }));
+    ASSERT_TRUE(comes_true([&] { return stream.silent() && group.messages(1).silent(); }));
     try {
       check(group, 1);
       ADD_FAILURE() << "rank 1 has ended";

@@ -112,10 +112,18 @@ bool Collective::try_post() {
     stream.receive(&partner.header, sizeof(Header));
   }
   begin_step();
+  try {
+    push_all();
+  } catch (const UnreachableMemory& error) {
+    error.throw_for(call_, describe());
+  }
+  return true;
+}
+
+void Collective::push_all() {
   for (int i = 1; i < group_.size(); ++i) {
     for (Stream& stream : group_.streams((group_.rank() + i) % group_.size())) stream.push();
   }
-  return true;
 }
 
 // Queues the sends of this step, and of an eager schedule those of later steps that wait for nothing more.
@@ -241,6 +249,14 @@ void Collective::throw_mismatch() const {
 }
 
 Step Collective::advance() {
+  try {
+    return move();
+  } catch (const UnreachableMemory& error) {
+    error.throw_for(call_, describe());
+  }
+}
+
+Step Collective::move() {
   bool moved = false;
   for (int q = 0; q < group_.size(); ++q) {
     if (q != group_.rank()) moved |= move_data(q);

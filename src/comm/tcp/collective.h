@@ -47,6 +47,8 @@ class Collective : public CheckedOperation {
   std::size_t stripes_of(const schedule::Transfer& transfer, std::size_t connections) const;
   void read_header(int rank);
   bool move_data(int rank);
+  void push_all();
+  Step move();
   void note_difference(Partner& partner);
   bool step_is_complete() const;
   bool has_every_header() const;

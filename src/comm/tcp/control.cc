@@ -26,7 +26,10 @@ void Control::connect(int rank, net::Socket socket) {
 // A message that finds no room is lost: nobody has read for so long that the other side is as good as gone.
 void Control::send_to_all(const std::string& message) {
   for (Link& link : links_) {
-    if (link.socket && !link.peer.ended) link.socket->write_some(message);
+    if (!link.socket || link.peer.ended) continue;
+    // The kernel tells an error once. What the other side sent before may still be read.
+    const net::Transfer moved = link.socket->write_some(message);
+    if (moved.closed && link.peer.why.empty()) link.peer.why = net::to_string(moved);
   }
 }
 
@@ -59,7 +62,8 @@ void Control::read(Link& link) {
     const net::Transfer moved = link.socket->read_some(buffer);
     if (moved.closed) {
       link.peer.ended = true;
-      link.peer.why = net::to_string(moved);
+      link.peer.ended_since = Deadline::Clock::now();
+      if (link.peer.why.empty()) link.peer.why = net::to_string(moved);
     }
     if (moved.bytes == 0) break;
     link.peer.last_sign = Deadline::Clock::now();

@@ -22,8 +22,9 @@ class Control {
     bool left = false;                        // in good order
     bool ended = false;                       // the connection: it died, or has left
     std::string why = {};                     // ... as the system says it
-    std::optional<AbortCause> cause = {};     // it has ended the group ...
-    std::uint64_t completed = 0;              // ... after so many calls
+    Deadline::Clock::time_point ended_since{};
+    std::optional<AbortCause> cause = {};  // it has ended the group ...
+    std::uint64_t completed = 0;           // ... after so many calls
   };
 
   explicit Control(int size) : links_(static_cast<std::size_t>(size)) {}

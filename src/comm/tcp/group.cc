@@ -27,6 +27,8 @@ using std::chrono::seconds;
 constexpr auto kFresh = milliseconds(1);  // what is known of the others: a look costs a system call for each of them
 constexpr auto kFarewellTime = seconds(2);
 constexpr auto kNewsTime = seconds(2);  // for a rank's end or farewell to come after the end of its data
+// Routers and firewalls forget a connection that rests: in minutes, the hasty ones.
+constexpr auto kKeepAlive = seconds(60);
 constexpr std::size_t kAlignment = 64;
 
 }  // namespace
@@ -50,6 +52,7 @@ Group::Group(const GroupOptions& options, const CheckComing& check_coming)
     for (std::size_t i = 0; i < neighbour.sockets.size(); ++i) {
       // Told once for each change: what has come and is not wanted yet does not keep a sleeper awake.
       watch(neighbour.sockets[i].fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+      net::keep_alive(neighbour.sockets[i].fd(), kKeepAlive);
       if (i == 0) {
         control_.connect(q, std::move(neighbour.sockets[i]));
       } else {
@@ -109,46 +112,101 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
 // The farewell or the end of a rank may overtake its last data: it is gone when that has been taken too.
 bool Group::has_no_more(int rank) {
   const Control::Peer peer = control_.peer(rank);
-  if (!peer.ended && !peer.left) return false;
+  if (!peer.ended && !peer.left && !peer.cause) return false;
   const auto data = streams(rank);
   return std::any_of(data.begin(), data.end(), [](Stream& s) { return s.stuck(); }) ||
          std::all_of(data.begin(), data.end(), [](Stream& s) { return s.silent(); });
+}
+
+// A process ends with all its connections. One that stands, with nothing before the end that may be on its way, is a
+// sign of life when the control connection has ended.
+bool Group::seems_to_live(int rank) const {
+  const auto& streams = peers_[static_cast<std::size_t>(rank)].streams;
+  return std::any_of(streams.begin(), streams.end(), [](const Stream& s) {
+    const Condition condition = condition_of(s.fd());
+    return condition.stands && !condition.unread;
+  });
 }
 
 // Who died without a word comes before those who ended because of it.
 void Group::check_gone(const std::vector<int>& silent, const std::string& what) const {
   for (const int q : silent) {
     const Control::Peer peer = control_.peer(q);
-    if (peer.ended && !peer.left && !peer.cause) throw_lost(q, fmt::format("died ({})", peer.why), what);
+    if (!peer.ended || peer.left || peer.cause || seems_to_live(q)) continue;
+    throw_lost(q, fmt::format("died ({})", peer.why), what);
   }
   for (const int q : silent) {
     const Control::Peer peer = control_.peer(q);
     if (peer.left) throw_lost(q, "left the group", what);
-    if (peer.ended && peer.cause) throw_cause(*peer.cause);
+    if (peer.cause) throw_cause(*peer.cause);
   }
 }
 
-// A firewall or a router may end one connection of a rank that lives.
-void Group::check_connections(int rank, const std::string& what) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+void Group::throw_broken(int rank, const std::string& why, const std::string& what) const {
+  throw_lost(rank, fmt::format("is out of reach: a connection to it broke while it lives ({})", why), what);
+}
+
+// A firewall or a router may end one connection of a rank that lives: here the one that says so. The end of the others
+// may come later, behind data that is still under way.
+void Group::check_control(int rank, const std::string& what) const {
   const Control::Peer known = control_.peer(rank);
-  const bool broken = std::any_of(peer.streams.begin(), peer.streams.end(), [](Stream& s) { return s.stuck(); });
+  if (!known.ended || known.left || Deadline::Clock::now() - known.ended_since <= kNewsTime) return;
+  const auto& streams = peers_[static_cast<std::size_t>(rank)].streams;
+  const bool quiet = std::all_of(streams.begin(), streams.end(),
+                                 [](const Stream& s) { return condition_of(s.fd()).quiet > kNewsTime; });
+  if (!quiet || !seems_to_live(rank)) return;
+  if (known.cause) throw_cause(*known.cause);
+  throw_broken(rank, known.why, what);
+}
+
+// A rank that has ended the group after it completed this call sent its part before; nobody sends what does not come.
+void Group::check_aborted(int rank, std::chrono::nanoseconds waited) {
+  const Control::Peer known = control_.peer(rank);
+  if (!known.cause || waited <= options_.heartbeat_timeout) return;
+  const auto data = streams(rank);
+  const bool missing = std::any_of(data.begin(), data.end(), [this](const Stream& s) {
+    return !s.receives_done() && condition_of(s.fd()).quiet > options_.heartbeat_timeout;
+  });
+  if (missing) throw_cause(*known.cause);
+}
+
+void Group::check_connections(int rank, const std::string& what) {
+  check_control(rank, what);
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
   const auto now = Deadline::Clock::now();
-  if (!broken || known.ended || known.left || known.cause) {
+  const auto broken = std::find_if(peer.streams.begin(), peer.streams.end(), [](Stream& s) { return s.stuck(); });
+  if (broken == peer.streams.end()) {
     peer.broken_since = {};
   } else if (peer.broken_since == Deadline::Clock::time_point{}) {
     peer.broken_since = now;
   } else if (now - peer.broken_since > kNewsTime) {
-    throw_lost(rank, "is out of reach: a connection to it broke while it lives", what);
+    throw_broken(rank, broken->why(), what);
+  }
+}
+
+// Whoever this rank waits for: what it sent to one may be what another waits for, and nobody else can see that it does
+// not arrive.
+void Group::check_answers(const std::string& what, std::chrono::nanoseconds waited) {
+  const auto now = Deadline::Clock::now();
+  for (int q = 0; q < size(); ++q) {
+    if (q == rank()) continue;
+    const Control::Peer known = control_.peer(q);
+    // Who is silent everywhere is not lost by one connection.
+    const bool lives = !known.ended && !known.left && now - known.last_sign < kNewsTime;
+    for (Stream& stream : peers_[static_cast<std::size_t>(q)].streams) {
+      const auto unanswered = std::min(stream.unanswered(), waited);
+      if (!lives || unanswered <= options_.heartbeat_timeout) continue;
+      throw_broken(q, fmt::format("nothing came back for {} s", duration_cast<seconds>(unanswered).count()), what);
+    }
   }
 }
 
 void Group::check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) const {
-  const auto quiet = Deadline::Clock::now() - control_.peer(rank).last_sign;
+  const Control::Peer known = control_.peer(rank);
+  const auto quiet = Deadline::Clock::now() - known.last_sign;
   const auto silent = std::min<std::chrono::nanoseconds>(quiet, waited);
-  if (silent > options_.heartbeat_timeout) {
-    throw_lost(rank, silent_for(silent), what);
-  }
+  if (silent <= options_.heartbeat_timeout) return;
+  throw_lost(rank, known.left ? "left the group, and what it sent before does not come" : silent_for(silent), what);
 }
 
 void Group::check_patience(const std::vector<int>& absent, const std::string& what, std::chrono::nanoseconds waited) {
@@ -171,9 +229,11 @@ void Group::check(const std::vector<int>& needed, const std::vector<int>& absent
   std::copy_if(needed.begin(), needed.end(), std::back_inserter(silent), [this](int q) { return has_no_more(q); });
   check_gone(silent, what);
   for (const int q : needed) {
+    check_aborted(q, waited);
     check_connections(q, what);
     check_heartbeat(q, what, waited);
   }
+  check_answers(what, waited);
   check_patience(absent, what, waited);
 }
 
@@ -183,6 +243,7 @@ void Group::check_message(int rank, bool nothing_comes, const std::string& what,
   if (nothing_comes) check_gone({rank}, what);
   check_connections(rank, what);
   check_heartbeat(rank, what, waited);
+  check_answers(what, waited);
   check_patience({rank}, what, waited);
 }
 
@@ -193,7 +254,9 @@ void Group::check_coming(const std::vector<int>& ranks, const std::string& to, D
   const std::string what = fmt::format("[split] rank {} of {} joining group \"{}\"", rank(), size(), to);
   check_gone(ranks, what);  // whatever it has sent: it is needed elsewhere
   for (const int q : ranks) {
-    if (q != rank()) check_heartbeat(q, what, waited);
+    if (q == rank()) continue;
+    check_control(q, what);
+    check_heartbeat(q, what, waited);
   }
 }
 

@@ -84,8 +84,13 @@ class Group {
   std::string last_call(int rank) const;  // what it last did
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
   bool has_no_more(int rank);
+  bool seems_to_live(int rank) const;
   void check_gone(const std::vector<int>& silent, const std::string& what) const;
+  [[noreturn]] void throw_broken(int rank, const std::string& why, const std::string& what) const;
+  void check_control(int rank, const std::string& what) const;
+  void check_aborted(int rank, std::chrono::nanoseconds waited);
   void check_connections(int rank, const std::string& what);
+  void check_answers(const std::string& what, std::chrono::nanoseconds waited);
   void check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) const;
   void check_patience(const std::vector<int>& absent, const std::string& what, std::chrono::nanoseconds waited);
   bool all_delivered(bool data) const;

@@ -8,8 +8,21 @@
 
 namespace reigen::comm::tcp {
 
+std::string Message::describe() const { return describe_message(group_.options(), number_, call_); }
+
 void Message::check(bool nothing_comes, std::chrono::nanoseconds waited) const {
-  group_.check_message(call_.root, nothing_comes, describe_message(group_.options(), number_, call_), waited);
+  group_.check_message(call_.root, nothing_comes, describe(), waited);
+}
+
+// Two ranks that keep each other busy never wait long enough to be looked after: they learn here that the group ended.
+Step Message::advance() {
+  if (!is_its_turn()) return Step::kBlocked;
+  group_.throw_if_ended(UINT64_MAX);
+  try {
+    return move();
+  } catch (const UnreachableMemory& error) {
+    error.throw_for(call_, describe());
+  }
 }
 
 Send::Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.sends++) {
@@ -18,8 +31,7 @@ Send::Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, ca
   std::memcpy(header_.tag, call.tag.data(), std::min(call.tag.size(), kTagBytes - 1));
 }
 
-Step Send::advance() {
-  if (!is_its_turn()) return Step::kBlocked;
+Step Send::move() {
   if (!queued_) {
     stream().send(&header_, sizeof(header_));
     stream().send(call_.input, call_.bytes());
@@ -43,8 +55,7 @@ void Recv::compare() const {
                   {header_.count, header_.type, std::string(header_.tag, ::strnlen(header_.tag, kTagBytes))});
 }
 
-Step Recv::advance() {
-  if (!is_its_turn()) return Step::kBlocked;
+Step Recv::move() {
   if (phase_ == Phase::kFirst) {
     stream().receive(&header_, sizeof(header_));
     phase_ = Phase::kHeader;

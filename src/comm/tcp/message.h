@@ -35,13 +35,16 @@ struct Pair {
 class Message : public CheckedOperation {
  public:
   bool try_post() override { return true; }
+  Step advance() final;
 
  protected:
   Message(Group& group, Pair& pair, const Call& call, std::uint64_t number)
       : group_(group), pair_(pair), call_(call), number_(number) {}
 
+  std::string describe() const;
   Stream& stream() const { return group_.messages(call_.root); }
   void check(bool nothing_comes, std::chrono::nanoseconds waited) const;
+  virtual Step move() = 0;  // when it is its turn
 
   Group& group_;
   Pair& pair_;
@@ -53,25 +56,26 @@ class Message : public CheckedOperation {
 class Send : public Message {
  public:
   Send(Group& group, Pair& pair, const Call& call);
-  Step advance() override;
   bool is_its_turn() const override { return pair_.next_send == number_; }
   // A rank that has left reads nothing any more.
   void check_peers(std::chrono::nanoseconds waited) const override { check(true, waited); }
 
  private:
+  Step move() override;
+
   bool queued_ = false;
 };
 
 class Recv : public Message {
  public:
   Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs++) {}
-  Step advance() override;
   bool is_its_turn() const override { return pair_.next_recv == number_; }
   // Its farewell or its end may overtake its last message.
   void check_peers(std::chrono::nanoseconds waited) const override { check(stream().silent(), waited); }
 
  private:
   enum class Phase { kFirst, kHeader, kData };
+  Step move() override;
   void compare() const;
 
   Phase phase_ = Phase::kFirst;

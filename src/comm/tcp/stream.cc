@@ -10,14 +10,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace reigen::comm::tcp {
 
 namespace {
 
 constexpr std::size_t kSpill = 4096;
 constexpr std::size_t kPieces = 8;  // handed to the kernel at once
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 // Takes `bytes` from the front of the list.
 void consume(std::vector<iovec>& list, std::size_t& first, std::size_t bytes) {
@@ -31,14 +31,57 @@ void consume(std::vector<iovec>& list, std::size_t& first, std::size_t bytes) {
   list[first].iov_len -= bytes;
 }
 
+// The kernel does not say which piece it cannot reach: it gets the first one alone then.
+ssize_t move(int fd, iovec* pieces, std::size_t count, bool sends) {
+  msghdr message{};
+  message.msg_iov = pieces;
+  for (const std::size_t length : {count, std::size_t{1}}) {
+    message.msg_iovlen = length;
+    const ssize_t moved =
+        sends ? ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) : ::recvmsg(fd, &message, MSG_DONTWAIT);
+    if (moved >= 0 || errno != EFAULT) return moved;
+  }
+  throw UnreachableMemory(pieces[0], sends);
+}
+
+std::optional<tcp_info> info_of(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+  return info;
+}
+
 }  // namespace
+
+UnreachableMemory::UnreachableMemory(const iovec& memory, bool sends)
+    : InvalidArgument("the kernel cannot reach the memory of a call"), memory_(memory), sends_(sends) {}
+
+void UnreachableMemory::throw_for(const Call& call, const std::string& what) const {
+  std::string buffers;
+  if (call.input != nullptr) buffers += fmt::format("; its input is at {}", call.input);
+  if (call.output != nullptr) buffers += fmt::format("; its output is at {}", call.output);
+  throw InvalidArgument(
+      Report{.what = fmt::format("{}: the kernel cannot {} its memory", what, sends_ ? "read" : "write to"),
+             .got = fmt::format("{} within {} bytes at {}{}", base::errno_text(EFAULT), memory_.iov_len,
+                                memory_.iov_base, buffers),
+             .expected = "memory of this machine that stays mapped until the call is complete",
+             .fix = "copy what lies on a GPU first; do not shorten a file that is mapped"});
+}
 
 bool all_delivered(int fd, bool loopback) {
   int bytes = 0;
   if (::ioctl(fd, loopback ? SIOCOUTQNSD : SIOCOUTQ, &bytes) != 0 || bytes == 0) return true;
-  tcp_info info{};
-  socklen_t size = sizeof(info);
-  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_state == TCP_CLOSE;
+  const auto info = info_of(fd);
+  return !info || info->tcpi_state == TCP_CLOSE;
+}
+
+Condition condition_of(int fd) {
+  const auto info = info_of(fd);
+  int unread = 0;
+  if (!info || ::ioctl(fd, SIOCINQ, &unread) != 0) return {};
+  return {.stands = info->tcpi_state == TCP_ESTABLISHED,
+          .unread = unread > 0,
+          .quiet = std::chrono::milliseconds(info->tcpi_last_data_recv)};
 }
 
 Stream::Stream(net::Socket socket) : socket_(std::move(socket)), spilled_(kSpill) {}
@@ -53,15 +96,16 @@ void Stream::receive(void* data, std::size_t bytes) {
 
 bool Stream::push() {
   if (sends_done() || takes_nothing_) return false;
-  msghdr message{};
-  message.msg_iov = out_.data() + out_first_;
-  message.msg_iovlen = std::min(kPieces, out_.size() - out_first_);
-  const ssize_t count = ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t count = move(fd(), out_.data() + out_first_, std::min(kPieces, out_.size() - out_first_), true);
   if (count > 0) {
+    sent_ += static_cast<std::size_t>(count);
     consume(out_, out_first_, static_cast<std::size_t>(count));
     return true;
   }
-  if (count < 0 && !would_block(errno)) takes_nothing_ = true;
+  if (count < 0 && !net::would_block(errno)) {
+    takes_nothing_ = true;
+    note(errno);
+  }
   return false;
 }
 
@@ -90,10 +134,7 @@ bool Stream::pull() {
     pieces[count++] = in_[i];
   }
   if (count == in_.size() - in_first_) pieces[count++] = {spilled_.data(), kSpill};
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = count;
-  const ssize_t got = ::recvmsg(fd(), &message, MSG_DONTWAIT);
+  const ssize_t got = move(fd(), pieces.data(), count, false);
   if (got > 0) {
     const auto bytes = static_cast<std::size_t>(got);
     consume(in_, in_first_, std::min(bytes, wanted));
@@ -101,7 +142,7 @@ bool Stream::pull() {
     spilled_end_ = bytes > wanted ? bytes - wanted : 0;
     return true;
   }
-  if (got == 0 || !would_block(errno)) gives_nothing_ = true;
+  note_end(got);
   return false;
 }
 
@@ -110,10 +151,36 @@ bool Stream::silent() {
   char next = 0;
   if (!gives_nothing_) {
     const ssize_t got = ::recv(fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
-    // The kernel tells an error once.
-    gives_nothing_ = got == 0 || (got < 0 && !would_block(errno));
+    note_end(got);
   }
   return gives_nothing_;
+}
+
+// After a recv that gave `got`. The kernel tells an error once.
+void Stream::note_end(ssize_t got) {
+  if (got > 0 || (got < 0 && net::would_block(errno))) return;
+  gives_nothing_ = true;
+  if (got < 0) note(errno);
+}
+
+void Stream::note(int error) {
+  if (error_ == 0) error_ = error;
+}
+
+std::chrono::nanoseconds Stream::unanswered() {
+  const auto info = info_of(fd());
+  int queued = 0;
+  if (!info || info->tcpi_unacked == 0 || ::ioctl(fd(), SIOCOUTQ, &queued) != 0) {
+    unanswered_since_.reset();
+    return {};
+  }
+  const auto now = Deadline::Clock::now();
+  const std::uint64_t acknowledged = sent_ - static_cast<std::uint64_t>(queued);
+  if (!unanswered_since_ || acknowledged != acknowledged_) unanswered_since_ = now;
+  acknowledged_ = acknowledged;
+  // The last answer alone says nothing: after a long rest it is always old.
+  return std::min<std::chrono::nanoseconds>(now - *unanswered_since_,
+                                            std::chrono::milliseconds(info->tcpi_last_ack_recv));
 }
 
 bool Stream::stuck() { return (!sends_done() && takes_nothing_) || (!receives_done() && silent()); }

@@ -5,17 +5,43 @@
 
 #include <sys/uio.h>
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/call.h"
 #include "net/socket.h"
+#include "reigen/base/deadline.h"
+#include "reigen/base/error.h"
 
 namespace reigen::comm::tcp {
 
 // Whether the other side has all that was sent. Through loopback what is sent has arrived; over a wire only what is
 // acknowledged. A connection that has ended owes nothing.
 bool all_delivered(int fd, bool loopback);
+
+// What the kernel knows of a connection; nothing is taken from it. Any thread.
+struct Condition {
+  bool stands = false;                // neither side has ended it
+  bool unread = false;                // something has come and was not taken: an end may be hidden behind it
+  std::chrono::milliseconds quiet{};  // since something came
+};
+Condition condition_of(int fd);
+
+// Memory to send from or to receive into that the kernel cannot reach.
+class UnreachableMemory : public InvalidArgument {
+ public:
+  UnreachableMemory(const iovec& memory, bool sends);
+  // Says that it happened in this call: `what`.
+  [[noreturn]] void throw_for(const Call& call, const std::string& what) const;
+
+ private:
+  const iovec memory_;
+  const bool sends_;
+};
 
 class Stream {
  public:
@@ -29,7 +55,7 @@ class Stream {
   bool sends_done() const { return out_first_ == out_.size(); }
   bool receives_done() const { return in_first_ == in_.size(); }
 
-  // Moves what can be moved now; true when anything was.
+  // Moves what can be moved now; true when anything was. Throws UnreachableMemory.
   bool push();
   bool pull();
   // Forgets what is queued: its memory may go. The connection is of no more use.
@@ -39,9 +65,16 @@ class Stream {
   bool silent();
   // Whether something is queued that will never move.
   bool stuck();
+  // How it ended, as the system says it.
+  std::string why() const { return net::to_string({.closed = true, .error = error_}); }
+  // For how long something has been under way to the other side without any answer of its kernel. Such a look remembers
+  // the one before.
+  std::chrono::nanoseconds unanswered();
 
  private:
   bool take_spilled();
+  void note_end(ssize_t got);
+  void note(int error);
 
   net::Socket socket_;
   std::vector<iovec> out_;
@@ -54,6 +87,10 @@ class Stream {
   std::size_t spilled_end_ = 0;
   bool takes_nothing_ = false;  // the other side; what it had sent before may still come
   bool gives_nothing_ = false;
+  int error_ = 0;           // why, when it is not that the other side closed the connection
+  std::uint64_t sent_ = 0;  // bytes that the kernel has taken
+  std::uint64_t acknowledged_ = 0;
+  std::optional<Deadline::Clock::time_point> unanswered_since_;
 };
 
 }  // namespace reigen::comm::tcp

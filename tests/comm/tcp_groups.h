@@ -1,0 +1,42 @@
+// Groups of the backend tcp without an engine, for tests that look at their connections.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "comm/tcp/group.h"
+#include "harness/ranks.h"
+
+namespace reigen::testing {
+
+using comm::tcp::Group;
+using comm::tcp::Stream;
+
+// Within 20 seconds.
+template <typename Condition>
+bool comes_true(const Condition& condition) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (!condition() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return condition();
+}
+
+inline comm::GroupOptions options_of(Rank& r) {
+  return {.rank = r.rank(),
+          .size = r.size(),
+          .store = store::make_prefix_store(std::shared_ptr<store::Store>(&r.store(), [](auto*) {}), "g"),
+          .backend = "tcp"};
+}
+
+inline void check(Group& group, int needed, std::chrono::nanoseconds waited = {}) {
+  group.check({needed}, {needed}, 0, "[test]", waited);
+}
+
+// Returns when all ranks are here.
+inline void meet(Rank& r, const std::string& where) {
+  r.store().add(where, 1);
+  comes_true([&] { return r.store().try_get(where) == std::to_string(r.size()); });
+}
+
+}  // namespace reigen::testing
