@@ -1,5 +1,5 @@
 """A network between ranks that can fail: every rank has a network namespace of its own, whose packets all pass through this
-process, which loses, delays, cuts and throttles them. Needs root and /dev/net/tun. Namespaces and interfaces have no names outside:
+process, which loses, delays, cuts and throttles them, or forgets single connections. Needs root and /dev/net/tun. Namespaces and interfaces have no names outside:
 the kernel removes them when this process and the ranks have ended, however they end.
 """
 import ctypes
@@ -16,6 +16,7 @@ import time
 CLONE_NEWNET = 0x40000000
 TUNSETIFF = 0x400454CA
 IFF_TUN_NO_PI = 0x1001
+SYN, RST, ACK = 2, 4, 16  # flags of TCP
 QUEUE = 0.5  # seconds of packets that a slow link holds; more are dropped
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -72,12 +73,14 @@ class Space:
 
 
 class Network:
-    """Spaces 0 to count - 1 for ranks, and one more for the store. `cut` holds (from, to): these packets vanish."""
+    """Spaces 0 to count - 1 for ranks, and one more for the store. `cut` holds (from, to): these packets vanish. `connections` holds
+    for each two spaces those between them, as they were made; packets of the `forgotten` ones vanish too."""
 
     def __init__(self, count, mtu=9000):
         self.spaces = [Space(f"10.213.7.{i + 1}", mtu) for i in range(count + 1)]
         self.store = self.spaces[-1]
         self.cut = set()
+        self.connections, self.forgotten = {}, set()
         self.link = Link()
         self.dice = random.Random(0)
         self.waiting, self.number, self.free_at = [], 0, {}
@@ -87,10 +90,16 @@ class Network:
 
     def reset(self, seed, link=None):
         self.cut, self.link, self.dice = set(), link or Link(), random.Random(seed)
+        self.connections, self.forgotten = {}, set()
 
     def isolate(self, who, outward=True, inward=True):
         others = [i for i in range(len(self.spaces)) if i != who]
         self.cut = {(who, i) for i in others if outward} | {(i, who) for i in others if inward}
+
+    def forget(self, who, other, keep):
+        """The connections there are between two, but for those whose number `keep` wants."""
+        known = self.connections.get(frozenset((who, other)), [])
+        self.forgotten = {connection for i, connection in enumerate(list(known)) if not keep(i)}
 
     def close(self):
         self.over = True
@@ -122,6 +131,8 @@ class Network:
             target = packet[19] - 1
             if packet[0] >> 4 != 4 or not 0 <= target < len(self.spaces) or (source, target) in self.cut:
                 continue
+            if self._connection(source, target, packet) in self.forgotten:
+                continue
             link = self.link
             if link.loss and self.dice.random() < link.loss:
                 continue
@@ -132,6 +143,18 @@ class Network:
                 continue
             for piece in pieces:
                 self._send(source, target, piece, link)
+
+    def _connection(self, source, target, packet):
+        head = (packet[0] & 15) * 4
+        if packet[9] != 6:
+            return None
+        ports = struct.unpack("!HH", packet[head:head + 4])
+        connection = frozenset(((source, ports[0]), (target, ports[1])))
+        if packet[head + 13] & (SYN | ACK) == SYN:
+            known = self.connections.setdefault(frozenset((source, target)), [])
+            if connection not in known:
+                known.append(connection)
+        return connection
 
     def _send(self, source, target, packet, link):
         now = time.monotonic()
@@ -166,7 +189,7 @@ def split(packet, limit):
     begin = head + (packet[head + 12] >> 4) * 4
     payload = packet[begin:]
     flags = packet[head + 13]
-    if not 1 < len(payload) <= limit or flags & 0x06:  # SYN, RST
+    if not 1 < len(payload) <= limit or flags & (SYN | RST):
         return (packet,)
     pieces = []
     sequence = struct.unpack("!I", packet[head + 4:head + 8])[0]

@@ -10,17 +10,17 @@ BAD_LINK = {"delay": 0.2, "loss": 0.01, "mbit": 10, "split": 128}
 PATIENCE = 300  # seconds that row 7 may take longer than it works
 
 
-def check_found_by_heartbeat(run, who):
-    """Everybody lost somebody; the kernel's own patience is far longer, and is not what ended anything."""
+def check_lost(run, who, words):
+    """Everybody lost somebody, and somebody says how; the kernel's own patience is far longer, and is not what ended anything."""
     texts = []
     for process in who:
         end = run.end(process)
         expect(end["type"] == "PeerLost" and process.returncode == end["code"] == 79, f"rank {process.rank} ended with {end['type']}")
         texts.append(end["text"])
-    expect(any(word in text for text in texts for word in SILENT), "nobody says that it heard nothing")
+    expect(any(word in text for text in texts for word in words), f"nobody says one of {words}")
 
 
-def cut(path, options, seed, sides, bound):
+def cut(path, options, seed, sides, bound, words=SILENT):
     """`sides` gives which ranks the fault is about, after it cut them off."""
     dice = random.Random(seed)
     ranks = dice.choice(options.ranks)
@@ -38,7 +38,7 @@ def cut(path, options, seed, sides, bound):
         taken = max(run.end(process).get("at", 0) for process in run.processes) - since
         expect(taken <= bound * options.slack, f"it took {taken:.2f} s, {bound} s are allowed")
         expect(taken > 5, f"ranks that were silent for {taken:.1f} s were given up")
-        check_found_by_heartbeat(run, run.processes)
+        check_lost(run, run.processes, words)
         if len(about) == 1:
             check_survivors(run, [p for p in run.processes if p.rank != about[0]], run.processes[about[0]])
         else:
@@ -76,6 +76,16 @@ def one_way(path, options, seed):
         return [victim, other]
 
     return cut(path, options, seed, sides, 15)
+
+
+def forget(path, options, seed):
+    """Row 30. The first connection of each three is that of the signs of life; then that of messages, then that of data."""
+    def sides(network, dice, ranks):
+        who, other = dice.sample(range(ranks), 2)
+        network.forget(who, other, keep=lambda i: i % 3 == 0)
+        return [who, other]
+
+    return cut(path, options, seed, sides, 15, ("broke while it lives (nothing came back", "what it sent before does not come"))
 
 
 def slow(path, options, seed):
