@@ -180,12 +180,12 @@ void Join::wait_for_callers(Acceptor& acceptor) {
     const std::vector<int> missing = acceptor.missing();
     forming_.check(missing);
     if (!forming_.deadline().expired()) continue;
-    throw Timeout(
+    forming_.end_for_all(Timeout(
         Report{.what = fmt::format("rank {} of {}: group \"{}\" is not connected after {} s", options_.rank,
                                    options_.size, options_.name, duration_cast<seconds>(options_.join_timeout).count()),
                .got = {},
                .expected = fmt::format("calls from ranks {}", fmt::join(missing, ", ")),
-               .fix = "see what these ranks printed; a firewall that drops packets looks like this too"});
+               .fix = "see what these ranks printed; a firewall that drops packets looks like this too"}));
   }
 }
 
