@@ -3,22 +3,19 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 #include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
+#include "base/philox.h"
+#include "optim/option_checks.h"
+#include "reigen/format/hash.h"
 
 namespace reigen::optim {
 namespace {
-
-[[noreturn]] void refuse_option(const std::string& optimizer, const char* option, double value, const char* expected) {
-  throw InvalidArgument(Report{.what = fmt::format("[{}] {} is out of range", optimizer, option),
-                               .got = fmt::format("{}", value),
-                               .expected = expected,
-                               .fix = fmt::format("set {} to such a number", option)});
-}
 
 std::string describe(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";
@@ -27,106 +24,159 @@ std::string describe(const at::Tensor& tensor) {
   return text.str();
 }
 
+kernels::Layout with_states(const std::string& optimizer, kernels::Layout layout, bool bf16) {
+  if (!bf16) return layout;
+  if (layout == kernels::Layout::kFloat32) return kernels::Layout::kFloat32Bfloat16;
+  throw InvalidArgument(Report{.what = fmt::format("[{}] bf16_states is for fp32 parameters", optimizer),
+                               .got = layout == kernels::Layout::kFloat64 ? "fp64 parameters" : "bf16 parameters",
+                               .expected = "fp32 parameters",
+                               .fix = "leave bf16_states out: the states have the parameters' type then"});
+}
+
+void* at_element(const at::Tensor& flat, std::int64_t element) {
+  return static_cast<std::byte*>(flat.data_ptr()) + static_cast<std::size_t>(element) * flat.dtype().itemsize();
+}
+
+void* advanced(void* data, std::int64_t elements, std::size_t size) {
+  return data == nullptr ? nullptr : static_cast<std::byte*>(data) + static_cast<std::size_t>(elements) * size;
+}
+
+kernels::Block block_of(const Update& update, const Piece& piece) {
+  const bool is_double = update.layout == kernels::Layout::kFloat64;
+  const bool is_half = update.layout == kernels::Layout::kBfloat16;
+  const std::size_t size = is_double ? 8 : is_half ? 2 : 4;
+  const std::size_t state_size = update.layout == kernels::Layout::kFloat32Bfloat16 ? 2 : size;
+  kernels::Block block = update.block;
+  block.values = advanced(block.values, piece.first, size);
+  block.gradients = static_cast<const std::byte*>(block.gradients) + static_cast<std::size_t>(piece.first) * size;
+  for (void*& state : block.states) state = advanced(state, piece.first, state_size);
+  block.count = piece.count;
+  block.first = static_cast<std::uint32_t>(piece.first);
+  return block;
+}
+
+std::vector<Piece> pieces_of(const std::vector<Update>& updates) {
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(updates.size());
+  for (const Update& update : updates) sizes.push_back(update.block.count);
+  return cut(sizes);
+}
+
 }  // namespace
 
-void check_at_least_zero(const std::string& optimizer, const char* option, double value) {
-  if (!(value >= 0) || std::isinf(value)) refuse_option(optimizer, option, value, "a finite number of at least 0");
+void for_each_block(const std::vector<Update>& updates, const BlockWork& work) {
+  const std::vector<Piece> pieces = pieces_of(updates);
+  for_each_piece(pieces, [&](std::size_t i) {
+    const Update& update = updates[pieces[i].part];
+    work(update, block_of(update, pieces[i]), i);
+  });
 }
 
-void check_above_zero(const std::string& optimizer, const char* option, double value) {
-  if (!(value > 0) || std::isinf(value)) refuse_option(optimizer, option, value, "a finite number above 0");
+std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work) {
+  const std::vector<Piece> pieces = pieces_of(updates);
+  std::vector<kernels::Squares> of_pieces(pieces.size());
+  for_each_piece(pieces, [&](std::size_t i) {
+    const Update& update = updates[pieces[i].part];
+    of_pieces[i] = work(update, block_of(update, pieces[i]));
+  });
+  std::vector<kernels::Squares> sums(updates.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    sums[pieces[i].part].first += of_pieces[i].first;
+    sums[pieces[i].part].second += of_pieces[i].second;
+  }
+  return sums;
 }
 
-void check_below_one(const std::string& optimizer, const char* option, double value) {
-  if (!(value >= 0 && value < 1)) refuse_option(optimizer, option, value, "at least 0 and less than 1");
-}
-
-RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges, std::vector<std::string> kinds)
-    : optimizer_(std::move(optimizer)), kinds_(std::move(kinds)) {
+RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges, StateKinds kinds, double weight_decay,
+                       const std::vector<ParameterGroup>& groups)
+    : optimizer_(std::move(optimizer)), kinds_(std::move(kinds.names)) {
   if (ranges.empty()) {
     throw InvalidArgument(Report{.what = fmt::format("[{}] there is nothing to optimize", optimizer_),
                                  .got = "no parameters",
                                  .expected = "at least one range",
                                  .fix = "pass parallel.parameters() of a model with trainable parameters"});
   }
+  check_groups(optimizer_, groups);
   for (ParameterRange& range : ranges) {
+    const kernels::Layout layout = with_states(optimizer_, layout_of(optimizer_, range), kinds.bf16);
+    const auto type = kinds.bf16 ? at::kBFloat16 : range.values().scalar_type();
     std::vector<at::Tensor> states;
-    for (std::size_t i = 0; i < kinds_.size(); ++i) states.push_back(at::zeros_like(range.values()));
+    for (std::size_t i = 0; i < kinds_.size(); ++i) {
+      // Zeros take no memory until they are written.
+      states.push_back(at::zeros({range.values().numel()}, type));
+      if (kinds.initial != 0) states.back().fill_(kinds.initial);
+    }
+    std::vector<Treatment> treatments;
+    for (const tensor::Segment& segment : range.segments()) {
+      Treatment treatment{.weight_decay = weight_decay,
+                          .key = format::hash64(segment.name.data(), segment.name.size())};
+      const auto group = std::find_if(groups.begin(), groups.end(), [&](const ParameterGroup& one) {
+        return std::any_of(one.patterns.begin(), one.patterns.end(),
+                           [&](const std::string& pattern) { return matches(pattern, segment); });
+      });
+      if (group != groups.end()) {
+        treatment.lr_factor = group->lr_factor;
+        treatment.weight_decay = group->weight_decay.value_or(weight_decay);
+        treatment.adapt = group->adapt;
+      }
+      treatments.push_back(treatment);
+    }
     at::Tensor steps = at::zeros({static_cast<std::int64_t>(range.size())}, at::kFloat);
-    parts_.push_back({std::move(range), std::move(states), std::move(steps)});
+    parts_.push_back({std::move(range), layout, std::move(states), std::move(steps), std::move(treatments)});
   }
-}
-
-// Segments [first, last] that one entry covers.
-struct RangeState::OpenRun {
-  bool open = false;
-  std::size_t first = 0;
-  std::size_t last = 0;
-  float step = 0;
-};
-
-void RangeState::close(Part& part, OpenRun& run, Step& step) const {
-  if (!run.open) return;
-  run.open = false;
-  Runs& runs = run.step == 1 ? step.first : step.later;
-  const tensor::Segment& first = part.range.segments()[run.first];
-  const tensor::Segment& last = part.range.segments()[run.last];
-  const std::int64_t length = last.offset + last.numel - first.offset;
-  const auto cut = [&](const at::Tensor& flat) { return flat.narrow(0, first.offset, length); };
-  runs.values.push_back(cut(part.range.values()));
-  const bool in_place = run.first != run.last || part.range.is_in_place(run.first);
-  runs.gradients.push_back(in_place ? cut(part.range.gradients()) : first.parameter.grad().detach().view({length}));
-  runs.states.resize(kinds_.size());
-  for (std::size_t kind = 0; kind < kinds_.size(); ++kind) runs.states[kind].push_back(cut(part.states[kind]));
-  runs.steps.push_back(part.steps.select(0, static_cast<std::int64_t>(run.first)));
 }
 
 // A step into memory that the model has left would train nothing and say nothing.
 void RangeState::check_still_there(const tensor::ParameterRange& range, const tensor::Segment& segment) {
-  const auto* begin = static_cast<const std::byte*>(range.values().const_data_ptr());
-  const std::size_t at =
-      static_cast<std::size_t>(segment.offset) * static_cast<std::size_t>(range.values().element_size());
   REIGEN_CHECK(
-      segment.numel == 0 || segment.parameter.const_data_ptr() == begin + at,
+      segment.numel == 0 || segment.parameter.const_data_ptr() == at_element(range.values(), segment.offset),
       "parameter \"{}\" has left the memory that this optimizer steps in\n  got: a model that was converted, moved "
       "or wrapped again   expected: the optimizer made after that",
       segment.name);
 }
 
-void RangeState::collect(Part& part, Step& step) {
-  OpenRun run;
-  float* steps = part.steps.mutable_data_ptr<float>();
-  for (std::size_t i = 0; i < part.range.size(); ++i) {
-    const tensor::Segment& segment = part.range.segments()[i];
-    const at::Tensor& gradient = segment.parameter.grad();
-    if (!gradient.defined()) {
-      close(part, run, step);
-      continue;
-    }
-    check_still_there(part.range, segment);
-    bool in_place = part.range.is_in_place(i);
-    if (!in_place && (gradient.layout() != at::kStrided || !gradient.is_contiguous() ||
-                      gradient.scalar_type() != part.range.values().scalar_type() ||
-                      gradient.sizes() != segment.parameter.sizes())) {
-      part.range.gather_gradient(i);
-      in_place = true;
-    }
-    steps[i] += 1;
-    if (!(run.open && in_place && run.last + 1 == i && steps[i] == run.step)) {
-      close(part, run, step);
-      run = {.open = true, .first = i, .last = i, .step = steps[i]};
-    }
-    run.last = i;
-    if (!in_place) close(part, run, step);
+Update RangeState::update_of(const Part& part, std::size_t i, const StepOptions& how) const {
+  const tensor::Segment& segment = part.range.segments()[i];
+  const Treatment& treatment = part.treatments[i];
+  Update update{.layout = part.layout,
+                .lr_factor = treatment.lr_factor,
+                .weight_decay = treatment.weight_decay,
+                .adapt = treatment.adapt};
+  update.block.values = at_element(part.range.values(), segment.offset);
+  update.block.gradients = gradient_data(part.range, i);
+  for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+    update.block.states[kind] = at_element(part.states[kind], segment.offset);
   }
-  close(part, run, step);
+  update.block.count = segment.numel;
+  update.block.gradient_factor = how.gradient_factor;
+  update.block.gradient_limit = how.gradient_limit;
+  return update;
 }
 
-RangeState::Step RangeState::begin_step() {
-  Step step;
-  for (Part& part : parts_) collect(part, step);
+std::vector<Update> RangeState::begin_step(const StepOptions& how) {
+  check_finite(optimizer_, "gradient_factor", how.gradient_factor);
+  if (!(how.gradient_limit > 0)) refuse_option(optimizer_, "gradient_limit", how.gradient_limit, "a number above 0");
+  std::vector<Update> updates;
+  for (Part& part : parts_) {
+    for (std::size_t i = 0; i < part.range.size(); ++i) {
+      if (!part.range.is_active(i)) continue;
+      check_still_there(part.range, part.range.segments()[i]);
+      updates.push_back(update_of(part, i, how));
+    }
+  }
+  auto update = updates.begin();
+  for (Part& part : parts_) {
+    float* steps = part.steps.mutable_data_ptr<float>();
+    for (std::size_t i = 0; i < part.range.size(); ++i) {
+      if (!part.range.is_active(i)) continue;
+      steps[i] += 1;
+      update->step = static_cast<std::int64_t>(steps[i]);
+      update->block.key = base::philox(part.treatments[i].key, static_cast<std::uint64_t>(update->step))[0];
+      ++update;
+    }
+  }
   ++steps_;
-  return step;
+  return updates;
 }
 
 void RangeState::end_step() {
@@ -157,14 +207,23 @@ std::vector<NamedTensor> RangeState::named() const {
 }
 
 void RangeState::load(const std::vector<NamedTensor>& state, std::int64_t steps) {
+  if (steps < 0) {
+    throw InvalidArgument(Report{.what = fmt::format("[{}] the step count is negative", optimizer_),
+                                 .got = std::to_string(steps),
+                                 .expected = "at least 0",
+                                 .fix = "load the state of the same optimizer on the same model"});
+  }
+  load_entries(optimizer_, named(), state);
+  steps_ = steps;
+}
+
+void load_entries(const std::string& who, const std::vector<NamedTensor>& own, const std::vector<NamedTensor>& state) {
   const auto refuse = [&](const std::string& what, const std::string& got, const std::string& expected) {
-    throw InvalidArgument(Report{.what = fmt::format("[{}] {}", optimizer_, what),
+    throw InvalidArgument(Report{.what = fmt::format("[{}] {}", who, what),
                                  .got = got,
                                  .expected = expected,
                                  .fix = "load the state of the same optimizer on the same model"});
   };
-  if (steps < 0) refuse("the step count is negative", std::to_string(steps), "at least 0");
-  const std::vector<NamedTensor> own = named();
   std::unordered_map<std::string, at::Tensor> given;
   for (const NamedTensor& entry : state) {
     if (!given.emplace(entry.name, entry.tensor).second) {
@@ -186,7 +245,6 @@ void RangeState::load(const std::vector<NamedTensor>& state, std::int64_t steps)
   }
   at::NoGradGuard no_grad;
   for (const NamedTensor& entry : own) entry.tensor.copy_(given.at(entry.name));
-  steps_ = steps;
 }
 
 }  // namespace reigen::optim

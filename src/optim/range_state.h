@@ -1,38 +1,53 @@
-// What all optimizers share: state buffers in the layout of their ranges, step counts, and the list of runs of a step.
+// What all optimizers share: state buffers in the layout of their ranges, step counts, groups, and the list of what a
+// step has to do.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "optim/blocks.h"
+#include "optim/kernels/kernels.h"
 #include "reigen/optim/optimizer.h"
+#include "reigen/optim/parameter_group.h"
 #include "reigen/tensor/parameter_range.h"
 
 namespace reigen::optim {
 
-// Tensors of one fused call: entry i of each list covers the same elements. Neighbouring segments whose gradients lie
-// in the twin buffer are one entry, so that usually a whole range is.
-struct Runs {
-  std::vector<at::Tensor> values;
-  std::vector<at::Tensor> gradients;
-  std::vector<std::vector<at::Tensor>> states;  // [kind][entry]
-  std::vector<at::Tensor> steps;                // fp32 numbers, those of the entry's first segment
-  bool empty() const { return values.empty(); }
+// One parameter's part in a step.
+struct Update {
+  kernels::Layout layout = kernels::Layout::kFloat32;
+  kernels::Block block = {};  // all of the parameter
+  double lr_factor = 1;
+  double weight_decay = 0;
+  bool adapt = true;
+  std::int64_t step = 0;  // which one it is of this parameter, counted from 1
+};
+
+// work(update, block, i) for all blocks of all updates, on several threads; i counts the blocks.
+using BlockWork = std::function<void(const Update&, const kernels::Block&, std::size_t)>;
+void for_each_block(const std::vector<Update>& updates, const BlockWork& work);
+
+// The same where each block gives sums: those of every update, added in the order of its blocks.
+using BlockSums = std::function<kernels::Squares(const Update&, const kernels::Block&)>;
+std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work);
+
+struct StateKinds {
+  std::vector<std::string> names = {};  // "exp_avg"; one flat buffer a range and a name
+  double initial = 0;
+  bool bf16 = false;
 };
 
 class RangeState {
  public:
-  // One flat buffer a range and a kind ("exp_avg"), all zero.
-  RangeState(std::string optimizer, std::vector<ParameterRange> ranges, std::vector<std::string> kinds);
+  RangeState(std::string optimizer, std::vector<ParameterRange> ranges, StateKinds kinds, double weight_decay,
+             const std::vector<ParameterGroup>& groups);
 
-  // Counts the step of every active segment and gives the runs: first those of segments that make their first step.
-  struct Step {
-    Runs first;
-    Runs later;
-  };
-  Step begin_step();
+  // Counts the step of every parameter that has a gradient.
+  std::vector<Update> begin_step(const StepOptions& how);
 
   // Tells autograd that the values changed, so that a graph built before the step refuses to run backward.
   void end_step();
@@ -43,15 +58,21 @@ class RangeState {
   void load(const std::vector<NamedTensor>& state, std::int64_t steps);
 
  private:
+  struct Treatment {
+    double lr_factor = 1;
+    double weight_decay = 0;
+    bool adapt = true;
+    std::uint64_t key = 0;  // of the name
+  };
   struct Part {
     ParameterRange range;
+    kernels::Layout layout;
     std::vector<at::Tensor> states;  // one a kind
     at::Tensor steps;                // fp32, one a segment
+    std::vector<Treatment> treatments;
   };
-  struct OpenRun;
   static void check_still_there(const ParameterRange& range, const tensor::Segment& segment);
-  void collect(Part& part, Step& step);
-  void close(Part& part, OpenRun& run, Step& step) const;
+  Update update_of(const Part& part, std::size_t segment, const StepOptions& how) const;
 
   std::string optimizer_;
   std::vector<std::string> kinds_;
@@ -59,9 +80,8 @@ class RangeState {
   std::int64_t steps_ = 0;
 };
 
-// Throw InvalidArgument "[<optimizer>] <option> is out of range"; NaN never passes.
-void check_at_least_zero(const std::string& optimizer, const char* option, double value);
-void check_above_zero(const std::string& optimizer, const char* option, double value);
-void check_below_one(const std::string& optimizer, const char* option, double value);
+// Throws InvalidArgument, naming the entry, unless `given` has exactly the entries of `own`, each of its shape and
+// type. Then copies them.
+void load_entries(const std::string& who, const std::vector<NamedTensor>& own, const std::vector<NamedTensor>& given);
 
 }  // namespace reigen::optim

@@ -1,13 +1,15 @@
 // What every optimizer of ours offers, so that a training loop or a checkpoint can hold any of them.
 //
-// An optimizer steps over flat ranges of parameters in one fused pass. A parameter without a gradient is left as it is
-// and its step count does not advance, as in torch::optim; with gradients of all parameters the results are
-// torch::optim's. Thread rule: one thread at a time.
+// An optimizer steps over flat ranges of parameters in one fused pass (LARS and LAMB: two), in the values' precision
+// for fp64 and in fp32 for fp32 and bf16. A parameter without a gradient is left as it is and its step count does not
+// advance, as in torch::optim; with gradients of all parameters the results are torch::optim's. The bits depend neither
+// on the number of threads nor on the processor's instruction set. Thread rule: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,19 +20,29 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
+// What a step makes of the gradients while it reads them, so that neither clipping nor unscaling costs a pass:
+// g = clamp(gradient_factor · gradient, -gradient_limit, gradient_limit). The gradients themselves stay as they are.
+struct StepOptions {
+  double gradient_factor = 1;                                       // finite; see clip.h
+  double gradient_limit = std::numeric_limits<double>::infinity();  // clip by value; above 0
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
   virtual std::string name() const = 0;  // "adamw", "sgd"
 
-  // parameter = update(parameter, gradient, state) for every parameter that has a gradient. Never blocks, no
-  // communication.
-  virtual void step() = 0;
+  // parameter = update(parameter, g, state) for every parameter that has a gradient. Never blocks, no communication.
+  // Throws InvalidArgument, with nothing changed, when an option is out of range, and when a parameter has left the
+  // memory that this optimizer steps in.
+  virtual void step(const StepOptions& options) = 0;
+  void step() { step(StepOptions()); }
 
   // Drops all gradients (`.grad` becomes undefined), so that the next backward's need not be added to anything.
   virtual void zero_grad() = 0;
 
+  // Of parameters whose group has no factor of its own.
   virtual double lr() const = 0;
   // Throws InvalidArgument if it is negative or not finite.
   virtual void set_lr(double lr) = 0;

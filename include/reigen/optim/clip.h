@@ -1,0 +1,39 @@
+// Norm, check and clipping of gradients: one pass that reads them, and none that writes.
+//
+//   const auto norm = reigen::optim::gradient_norm(parallel.parameters());
+//   if (!norm.finite) ...                                                          // skip the step, or end the run
+//   optimizer.step({.gradient_factor = reigen::optim::clip_factor(norm.norm, 1.0)});
+//
+// With gradients that carry a loss scale S the norm is norm.norm / S and the factor clip_factor(norm.norm / S, c) / S.
+// After a data-parallel backward every rank has the same gradients and so the same bits here: nothing travels.
+// Thread rule: as for the gradients, one thread at a time.
+#pragma once
+
+#include <vector>
+
+#include "reigen/tensor/parameter_range.h"
+
+namespace reigen::optim {
+
+struct GradientNorm {
+  double norm = 0;            // sqrt(sum_of_squares); 0 without gradients
+  bool finite = true;         // no element is infinite or NaN (and in fp64 none is beyond 1e154, whose square is)
+  double sum_of_squares = 0;  // of parts of a model these add up
+};
+
+// norm = sqrt of the sum over all elements of all gradients of g². Added in fp64 in a fixed order: the same bits for
+// any number of threads and every instruction set. One pass that reads the gradients. A gradient that is sparse,
+// strided or of another type is first moved into its place in the range.
+GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges);
+
+// min(1, max_norm / (norm + 1e-6)), as torch::nn::utils::clip_grad_norm_ has it; NaN for a norm that is NaN.
+// Throws InvalidArgument unless max_norm is above 0.
+double clip_factor(double norm, double max_norm);
+
+// For optimizers that are not ours: change the gradients in place, a second pass where clip_factor is below 1. Give the
+// norm before.
+GradientNorm clip_grad_norm(const std::vector<ParameterRange>& ranges, double max_norm);
+// g = clamp(g, -clip_value, clip_value). Throws InvalidArgument unless clip_value is above 0.
+void clip_grad_value(const std::vector<ParameterRange>& ranges, double clip_value);
+
+}  // namespace reigen::optim

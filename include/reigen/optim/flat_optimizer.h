@@ -1,0 +1,43 @@
+// The one optimizer behind AdamW, SGD and the others: it differs by its options, which name the update rule.
+//
+//   using AdamW = FlatOptimizer<AdamWOptions>;
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reigen/optim/optimizer.h"
+#include "reigen/optim/parameter_group.h"
+#include "reigen/tensor/parameter_range.h"
+
+namespace reigen::optim {
+
+template <class Options>
+class FlatOptimizer final : public Optimizer {
+ public:
+  // Throws InvalidArgument for options out of range, for no parameters, and for parameters that are not fp32, fp64 or
+  // bf16. Memory: the states that the options' header names, zero until they are used.
+  explicit FlatOptimizer(std::vector<ParameterRange> parameters, const Options& options = {});
+  FlatOptimizer(FlatOptimizer&&) noexcept;
+  FlatOptimizer& operator=(FlatOptimizer&&) noexcept;
+  ~FlatOptimizer() override;
+
+  std::string name() const override;
+  using Optimizer::step;
+  void step(const StepOptions& how) override;
+  void zero_grad() override;
+  double lr() const override;
+  void set_lr(double lr) override;
+  std::int64_t steps() const override;
+  std::vector<NamedTensor> state() const override;
+  void load_state(const std::vector<NamedTensor>& state, std::int64_t steps) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace reigen::optim

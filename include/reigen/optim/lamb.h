@@ -1,0 +1,37 @@
+// LAMB: Adam whose rate is set layer by layer. You et al., Large Batch Optimization for Deep Learning: Training BERT in
+// 76 minutes, https://arxiv.org/abs/1904.00962, algorithm 2
+//
+//   auto optimizer = reigen::optim::LAMB(parallel.parameters(), {.lr = 2e-3, .groups = {reigen::optim::no_decay()}});
+//
+//   m = beta1·m + (1 - beta1)·g        v = beta2·v + (1 - beta2)·g²
+//   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay·p
+//   p -= lr · phi(‖p‖) / ‖u‖ · u       for each parameter p;    phi(z) = min(max(z, norm_low), norm_high)
+// The ratio is 1 where a norm is 0, and in groups with adapt = false (biases and norms, as the authors' code has it). A
+// parameter must lie in its range whole.
+// Two passes: moments and norms (fp64, the same bits for any number of threads), then the step.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "reigen/optim/flat_optimizer.h"
+
+namespace reigen::optim {
+
+// State: "<parameter>.exp_avg", ".exp_avg_sq" and ".step". Memory: twice the values; u is computed twice, not kept.
+struct LAMBOptions {
+  double lr = 1e-3;                                            // at least 0
+  std::pair<double, double> betas{0.9, 0.999};                 // each in [0, 1)
+  double eps = 1e-6;                                           // above 0
+  double weight_decay = 0;                                     // at least 0; the paper: 0.01
+  double norm_low = 0;                                         // at least 0; the defaults make phi the identity
+  double norm_high = std::numeric_limits<double>::infinity();  // at least norm_low
+  std::vector<ParameterGroup> groups = {};
+};
+
+using LAMB = FlatOptimizer<LAMBOptions>;
+extern template class FlatOptimizer<LAMBOptions>;
+
+}  // namespace reigen::optim

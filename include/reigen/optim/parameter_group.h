@@ -1,0 +1,40 @@
+// Parameters that are treated differently, chosen by name: PyTorch's param_groups, for parameters that lie in one
+// range.
+//
+//   auto optimizer = reigen::optim::AdamW(parallel.parameters(),
+//                                         {.weight_decay = 0.1, .groups = {{.patterns = {"head.*"}, .lr_factor = 10},
+//                                                                          reigen::optim::no_decay()}});
+//
+// A parameter belongs to the first group of which a pattern matches one of its names (a tied parameter has several);
+// without a group the optimizer's own options count. Weight decay pulls a norm's scale and a bias towards 0 for no
+// gain: Goyal et al., Accurate, Large Minibatch SGD, https://arxiv.org/abs/1706.02677, section 5.3. Thread rule: values
+// and pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reigen/tensor/parameter_range.h"
+
+namespace reigen::optim {
+
+struct ParameterGroup {
+  // Of the whole name: `*` stands for any text, `?` for one character. "@vectors" is every parameter with at most one
+  // dimension: biases, and the scales of norms whatever they are called.
+  std::vector<std::string> patterns = {};
+  double lr_factor = 1;                     // learning rate = lr_factor · the optimizer's; at least 0
+  std::optional<double> weight_decay = {};  // not set: the optimizer's; at least 0
+  bool adapt = true;                        // LARS and LAMB: false takes the trust ratio as 1
+};
+
+// The group of biases and norms as most recipes treat them: no decay, no trust ratio.
+ParameterGroup no_decay(std::vector<std::string> patterns = {"@vectors"});
+
+bool matches(const std::string& pattern, const tensor::Segment& segment);
+
+// The patterns that match no parameter: most likely a typing error.
+std::vector<std::string> unmatched_patterns(const std::vector<ParameterGroup>& groups,
+                                            const std::vector<ParameterRange>& ranges);
+
+}  // namespace reigen::optim

@@ -1,0 +1,59 @@
+#include "optim/blocks.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace reigen::optim {
+
+kernels::Layout layout_of(const std::string& who, const ParameterRange& range) {
+  switch (range.values().scalar_type()) {
+    case at::kDouble: return kernels::Layout::kFloat64;
+    case at::kFloat: return kernels::Layout::kFloat32;
+    case at::kBFloat16: return kernels::Layout::kBfloat16;
+    default: break;
+  }
+  throw InvalidArgument(Report{.what = fmt::format("[{}] cannot work on parameters of this type", who),
+                               .got = fmt::format("{}, from {} on", c10::toString(range.values().scalar_type()),
+                                                  range.size() > 0 ? range.segments().front().name : "none"),
+                               .expected = "fp32, fp64 or bf16",
+                               .fix = "keep the weights in fp32 and compute in fp16"});
+}
+
+void* gradient_data(const ParameterRange& range, std::size_t segment) {
+  const tensor::Segment& place = range.segments()[segment];
+  const at::Tensor& gradient = place.parameter.grad();
+  if (!gradient.defined()) return nullptr;
+  if (gradient.layout() != at::kStrided || !gradient.is_contiguous() ||
+      gradient.scalar_type() != range.values().scalar_type() || gradient.sizes() != place.parameter.sizes()) {
+    range.gather_gradient(segment);
+  }
+  return place.parameter.grad().data_ptr();
+}
+
+std::vector<Piece> cut(const std::vector<std::int64_t>& sizes) {
+  std::vector<Piece> pieces;
+  for (std::size_t part = 0; part < sizes.size(); ++part) {
+    for (std::int64_t first = 0; first < sizes[part]; first += kBlockElements) {
+      pieces.push_back({.part = part, .first = first, .count = std::min(kBlockElements, sizes[part] - first)});
+    }
+  }
+  return pieces;
+}
+
+void for_each_piece(const std::vector<Piece>& pieces, const std::function<void(std::size_t)>& work) {
+  std::int64_t elements = 0;
+  for (const Piece& piece : pieces) elements += piece.count;
+  if (elements == 0) return;
+  // A thread is woken for two blocks' worth of elements, not for two biases.
+  const auto count = static_cast<std::int64_t>(pieces.size());
+  const std::int64_t grain = std::max<std::int64_t>(1, count * 2 * kBlockElements / elements);
+  at::parallel_for(0, count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) work(static_cast<std::size_t>(i));
+  });
+}
+
+}  // namespace reigen::optim

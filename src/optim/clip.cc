@@ -1,0 +1,93 @@
+#include "reigen/optim/clip.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "optim/blocks.h"
+#include "optim/option_checks.h"
+
+namespace reigen::optim {
+namespace {
+
+struct Gradients {
+  std::vector<void*> data;
+  std::vector<kernels::Layout> layouts;
+  std::vector<std::size_t> element_sizes;
+  std::vector<Piece> pieces;
+
+  void* at(const Piece& piece) const {
+    return static_cast<std::byte*>(data[piece.part]) +
+           static_cast<std::size_t>(piece.first) * element_sizes[piece.part];
+  }
+};
+
+Gradients gradients_of(const std::vector<ParameterRange>& ranges) {
+  Gradients result;
+  std::vector<std::int64_t> sizes;
+  for (const ParameterRange& range : ranges) {
+    const kernels::Layout layout = layout_of("clip", range);
+    for (std::size_t i = 0; i < range.size(); ++i) {
+      void* data = gradient_data(range, i);
+      if (data == nullptr) continue;
+      result.data.push_back(data);
+      result.layouts.push_back(layout);
+      result.element_sizes.push_back(range.values().dtype().itemsize());
+      sizes.push_back(range.segments()[i].numel);
+    }
+  }
+  result.pieces = cut(sizes);
+  return result;
+}
+
+void change(const std::vector<ParameterRange>& ranges, double factor, double limit) {
+  const Gradients gradients = gradients_of(ranges);
+  for_each_piece(gradients.pieces, [&](std::size_t i) {
+    const Piece& piece = gradients.pieces[i];
+    kernels::kernels().change_gradients(
+        gradients.layouts[piece.part],
+        {.values = gradients.at(piece), .count = piece.count, .gradient_factor = factor, .gradient_limit = limit});
+  });
+  for (const ParameterRange& range : ranges) {
+    for (std::size_t i = 0; i < range.size(); ++i) {
+      if (range.is_active(i)) range.segments()[i].parameter.grad().unsafeGetTensorImpl()->bump_version();
+    }
+  }
+}
+
+}  // namespace
+
+GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
+  const Gradients gradients = gradients_of(ranges);
+  std::vector<double> sums(gradients.pieces.size());
+  for_each_piece(gradients.pieces, [&](std::size_t i) {
+    const Piece& piece = gradients.pieces[i];
+    sums[i] = kernels::kernels().squares(gradients.layouts[piece.part], gradients.at(piece), piece.count);
+  });
+  GradientNorm result;
+  for (const double sum : sums) result.sum_of_squares += sum;
+  result.norm = std::sqrt(result.sum_of_squares);
+  result.finite = std::isfinite(result.sum_of_squares);
+  return result;
+}
+
+double clip_factor(double norm, double max_norm) {
+  if (!(max_norm > 0)) refuse_option("clip", "max_norm", max_norm, "a number above 0");
+  const double factor = max_norm / (norm + 1e-6);
+  return factor > 1 ? 1 : factor;
+}
+
+GradientNorm clip_grad_norm(const std::vector<ParameterRange>& ranges, double max_norm) {
+  const GradientNorm norm = gradient_norm(ranges);
+  const double factor = clip_factor(norm.norm, max_norm);
+  if (factor != 1) change(ranges, factor, std::numeric_limits<double>::infinity());
+  return norm;
+}
+
+void clip_grad_value(const std::vector<ParameterRange>& ranges, double clip_value) {
+  if (!(clip_value > 0)) refuse_option("clip", "clip_value", clip_value, "a number above 0");
+  change(ranges, 1, clip_value);
+}
+
+}  // namespace reigen::optim

@@ -1,0 +1,145 @@
+#include "reigen/optim/ema.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "optim/blocks.h"
+#include "optim/option_checks.h"
+#include "optim/range_state.h"
+
+namespace reigen::optim {
+namespace {
+
+constexpr const char* kName = "ema";
+
+std::byte* at_element(const at::Tensor& flat, std::int64_t element) {
+  return static_cast<std::byte*>(flat.data_ptr()) + static_cast<std::size_t>(element) * flat.dtype().itemsize();
+}
+
+}  // namespace
+
+struct ExponentialMovingAverage::Impl {
+  struct Part {
+    ParameterRange range;
+    kernels::Layout layout;
+    at::Tensor average;
+    at::Tensor kept;  // while swapped in: the weights, where they do not fit into `average`
+  };
+  EmaOptions options;
+  std::vector<Part> parts;
+  std::vector<Piece> pieces;  // of the parts' whole ranges: spare elements are as good as others
+  at::Tensor updates = at::zeros({}, at::kLong);
+  bool swapped = false;
+
+  void require_in_place(const char* what) const {
+    REIGEN_CHECK(!swapped,
+                 "[ema] cannot {} while weights and average have changed places\n  fix: end the life of what "
+                 "swap_in() gave before",
+                 what);
+  }
+  void exchange(Part& part);
+  void swap();
+};
+
+// Both flat, so whole ranges change hands, through a buffer that stays in the first-level cache.
+void ExponentialMovingAverage::Impl::exchange(Part& part) {
+  const at::Tensor& values = part.range.values();
+  if (values.scalar_type() == part.average.scalar_type()) {
+    const std::size_t bytes = values.nbytes();
+    auto* a = static_cast<std::byte*>(values.data_ptr());
+    auto* b = static_cast<std::byte*>(part.average.data_ptr());
+    std::array<std::byte, 4096> buffer;
+    for (std::size_t at = 0; at < bytes; at += buffer.size()) {
+      const std::size_t size = std::min(buffer.size(), bytes - at);
+      std::memcpy(buffer.data(), a + at, size);
+      std::memcpy(a + at, b + at, size);
+      std::memcpy(b + at, buffer.data(), size);
+    }
+  } else if (swapped) {
+    values.copy_(part.kept);
+    part.kept.reset();
+  } else {
+    part.kept = values.clone();
+    values.copy_(part.average);
+  }
+}
+
+void ExponentialMovingAverage::Impl::swap() {
+  at::NoGradGuard no_grad;
+  for (Part& part : parts) {
+    exchange(part);
+    for (const tensor::Segment& segment : part.range.segments()) {
+      segment.parameter.unsafeGetTensorImpl()->bump_version();
+    }
+  }
+  swapped = !swapped;
+}
+
+ExponentialMovingAverage::Swapped::Swapped(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ExponentialMovingAverage::Swapped::~Swapped() {
+  if (impl_) impl_->swap();
+}
+
+ExponentialMovingAverage::ExponentialMovingAverage(std::vector<ParameterRange> parameters, const EmaOptions& options)
+    : impl_(std::make_shared<Impl>()) {
+  check_below_one(kName, "decay", options.decay);
+  impl_->options = options;
+  std::vector<std::int64_t> sizes;
+  for (ParameterRange& range : parameters) {
+    const kernels::Layout layout = layout_of(kName, range);
+    const bool is_double = layout == kernels::Layout::kFloat64;
+    at::Tensor average = range.values().to(is_double ? at::kDouble : at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    sizes.push_back(average.numel());
+    impl_->parts.push_back({std::move(range), layout, std::move(average), {}});
+  }
+  impl_->pieces = cut(sizes);
+}
+
+void ExponentialMovingAverage::update() {
+  impl_->require_in_place("update the average");
+  auto* updates = impl_->updates.mutable_data_ptr<std::int64_t>();
+  const auto t = static_cast<double>(++*updates);
+  const EmaOptions& options = impl_->options;
+  const double decay = options.warmup ? std::min(options.decay, (1 + t) / (10 + t)) : options.decay;
+  for_each_piece(impl_->pieces, [&](std::size_t i) {
+    const Piece& piece = impl_->pieces[i];
+    const Impl::Part& part = impl_->parts[piece.part];
+    kernels::kernels().average(part.layout, at_element(part.average, piece.first),
+                               at_element(part.range.values(), piece.first), piece.count, 1 - decay);
+  });
+}
+
+std::int64_t ExponentialMovingAverage::updates() const { return impl_->updates.item<std::int64_t>(); }
+
+ExponentialMovingAverage::Swapped ExponentialMovingAverage::swap_in() {
+  impl_->require_in_place("swap in");
+  impl_->swap();
+  return Swapped(impl_);
+}
+
+std::vector<NamedTensor> ExponentialMovingAverage::state() const {
+  impl_->require_in_place("give its state");
+  std::vector<NamedTensor> result;
+  for (const Impl::Part& part : impl_->parts) {
+    for (const tensor::Segment& segment : part.range.segments()) {
+      result.push_back(
+          {segment.name + ".ema", part.average.narrow(0, segment.offset, segment.numel).view(segment.shape)});
+    }
+  }
+  result.push_back({"ema.updates", impl_->updates});
+  return result;
+}
+
+void ExponentialMovingAverage::load_state(const std::vector<NamedTensor>& state) {
+  load_entries(kName, this->state(), state);
+}
+
+}  // namespace reigen::optim

@@ -1,0 +1,87 @@
+// The members of FlatOptimizer, for the file of each optimizer, which defines Rule<Options> before and instantiates the
+// template after.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "optim/option_checks.h"
+#include "optim/range_state.h"
+#include "reigen/optim/flat_optimizer.h"
+
+namespace reigen::optim {
+
+// What an optimizer is beside its options:
+//   static constexpr const char* kName;
+//   static void check(const Options&);                                  throws InvalidArgument
+//   static StateKinds states(const Options&);
+//   static void apply(const Options&, const std::vector<Update>&);
+template <class Options>
+struct Rule;
+
+template <class Options>
+struct FlatOptimizer<Options>::Impl {
+  Options options;
+  RangeState state;
+};
+
+template <class Options>
+FlatOptimizer<Options>::FlatOptimizer(std::vector<ParameterRange> parameters, const Options& options) {
+  const char* name = Rule<Options>::kName;
+  check_at_least_zero(name, "lr", options.lr);
+  check_at_least_zero(name, "weight_decay", options.weight_decay);
+  Rule<Options>::check(options);
+  impl_ = std::make_unique<Impl>(Impl{options, RangeState(name, std::move(parameters), Rule<Options>::states(options),
+                                                          options.weight_decay, options.groups)});
+}
+template <class Options>
+FlatOptimizer<Options>::FlatOptimizer(FlatOptimizer&&) noexcept = default;
+template <class Options>
+FlatOptimizer<Options>& FlatOptimizer<Options>::operator=(FlatOptimizer&&) noexcept = default;
+template <class Options>
+FlatOptimizer<Options>::~FlatOptimizer() = default;
+
+template <class Options>
+std::string FlatOptimizer<Options>::name() const {
+  return Rule<Options>::kName;
+}
+
+template <class Options>
+void FlatOptimizer<Options>::step(const StepOptions& how) {
+  Rule<Options>::apply(impl_->options, impl_->state.begin_step(how));
+  impl_->state.end_step();
+}
+
+template <class Options>
+void FlatOptimizer<Options>::zero_grad() {
+  impl_->state.drop_gradients();
+}
+
+template <class Options>
+double FlatOptimizer<Options>::lr() const {
+  return impl_->options.lr;
+}
+
+template <class Options>
+void FlatOptimizer<Options>::set_lr(double lr) {
+  check_at_least_zero(Rule<Options>::kName, "lr", lr);
+  impl_->options.lr = lr;
+}
+
+template <class Options>
+std::int64_t FlatOptimizer<Options>::steps() const {
+  return impl_->state.steps();
+}
+
+template <class Options>
+std::vector<NamedTensor> FlatOptimizer<Options>::state() const {
+  return impl_->state.named();
+}
+
+template <class Options>
+void FlatOptimizer<Options>::load_state(const std::vector<NamedTensor>& state, std::int64_t steps) {
+  impl_->state.load(state, steps);
+}
+
+}  // namespace reigen::optim

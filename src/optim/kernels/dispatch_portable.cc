@@ -1,0 +1,14 @@
+#include <cstring>
+
+#include "optim/kernels/kernels.h"
+
+namespace reigen::optim::kernels {
+
+// Every aarch64 processor has NEON, for which the compiler vectorises the portable loops.
+const Kernels& kernels() { return portable::kernels(); }
+
+const Kernels* kernels_for_test(const char* name) {
+  return std::strcmp(name, "portable") == 0 ? &portable::kernels() : nullptr;
+}
+
+}  // namespace reigen::optim::kernels

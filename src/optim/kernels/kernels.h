@@ -1,0 +1,145 @@
+// The loops of the optimizers: one pass over a block of one parameter, without LibTorch.
+//
+// They exist once as plain loops (kernels.inl) and are compiled for several instruction sets; the processor picks at
+// run time. All give the same bits: every element is computed alone with correctly rounded operations, sums have a
+// fixed number of lanes, and -ffp-contract=off forbids fused multiply-add.
+//
+// Computed in fp64 for fp64 values, else in fp32; coefficients come as fp64 and are rounded once.
+#pragma once
+
+#include <cstdint>
+
+namespace reigen::optim::kernels {
+
+// Element types of values (and gradients) and of states.
+enum class Layout {
+  kFloat64,
+  kFloat32,
+  kFloat32Bfloat16,  // bfloat16 states, rounded at random: each neighbour as likely as it is near
+  kBfloat16,         // both bfloat16, rounded to nearest
+};
+
+constexpr int kMaxStates = 3;
+
+struct Block {
+  void* values = nullptr;
+  const void* gradients = nullptr;
+  void* states[kMaxStates] = {};
+  std::int64_t count = 0;
+  // What the random rounding is a function of: a key of (parameter, step), and the block's place in the parameter.
+  std::uint32_t key = 0;
+  std::uint32_t first = 0;
+  // g = clamp(gradient_factor · gradient, -gradient_limit, gradient_limit); NaN stays NaN.
+  double gradient_factor = 1;
+  double gradient_limit = 0;
+};
+
+// g += l2·p; then (has_momentum) b = momentum·b + share·g and g = nesterov ? g + momentum·b : b; then p -= lr·g.
+struct SgdStep {
+  double lr = 0;
+  double l2 = 0;
+  double momentum = 0;
+  double share = 1;
+  bool has_momentum = false;
+  bool nesterov = false;
+};
+
+// g += l2·p; p *= keep; m, v as in Adam; p -= rate·m / (root·sqrt(v or its largest so far) + eps)
+struct AdamStep {
+  double rate = 0;
+  double l2 = 0;
+  double keep = 1;
+  double beta1 = 0;
+  double beta2 = 0;
+  double root = 1;
+  double eps = 0;
+  bool amsgrad = false;
+};
+
+// g += l2·p; s += g²; p -= rate·g / (sqrt(s) + eps)
+struct AdagradStep {
+  double rate = 0;
+  double l2 = 0;
+  double eps = 0;
+};
+
+// g += l2·p; v = alpha·v + (1 - alpha)·g²; a = alpha·a + (1 - alpha)·g (centered); d = g / (sqrt(v - a²) + eps);
+// b = momentum·b + d (has_momentum); p -= lr·(b or d). States: v, then a, then b, those that there are.
+struct RmspropStep {
+  double lr = 0;
+  double l2 = 0;
+  double alpha = 0;
+  double eps = 0;
+  double momentum = 0;
+  bool centered = false;
+  bool has_momentum = false;
+};
+
+// p -= lr·(sign(beta1·m + (1 - beta1)·g) + weight_decay·p); m = beta2·m + (1 - beta2)·g
+struct LionStep {
+  double lr = 0;
+  double weight_decay = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+};
+
+// b = momentum·b + rate·(g + weight_decay·p); p -= b
+struct LarsStep {
+  double rate = 0;
+  double weight_decay = 0;
+  double momentum = 0;
+};
+
+// u = scale·m / (root·sqrt(v) + eps) + weight_decay·p. lamb_moments brings m and v up to date, lamb_apply does
+// p -= rate·u.
+struct LambStep {
+  double rate = 0;
+  double weight_decay = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double scale = 1;
+  double root = 1;
+  double eps = 0;
+};
+
+// Sums of squares in fp64, added in a fixed order of lanes.
+struct Squares {
+  double first = 0;
+  double second = 0;
+};
+
+struct Kernels {
+  const char* instruction_set;
+  void (*sgd)(Layout, const Block&, const SgdStep&);
+  void (*adam)(Layout, const Block&, const AdamStep&);
+  void (*adagrad)(Layout, const Block&, const AdagradStep&);
+  void (*rmsprop)(Layout, const Block&, const RmspropStep&);
+  void (*lion)(Layout, const Block&, const LionStep&);
+  void (*lars)(Layout, const Block&, const LarsStep&);
+  Squares (*lamb_moments)(Layout, const Block&, const LambStep&);  // of the values and of u
+  void (*lamb_apply)(Layout, const Block&, const LambStep&);
+  Squares (*value_squares)(Layout, const Block&);  // of the values and of g
+  double (*squares)(Layout, const void* values, std::int64_t count);
+  // gradients = g
+  void (*change_gradients)(Layout, const Block&);
+  // average += share·(value - average); the average is fp64 for fp64 values, else fp32.
+  void (*average)(Layout, void* average, const void* values, std::int64_t count, double share);
+};
+
+// Of this processor's best instruction set: "avx512", "avx2", "portable".
+const Kernels& kernels();
+
+// For tests: one of them by name; nullptr where this processor lacks it.
+const Kernels* kernels_for_test(const char* instruction_set);
+
+namespace portable {
+const Kernels& kernels();
+}
+namespace avx2 {
+const Kernels& kernels();
+}
+namespace avx512 {
+const Kernels& kernels();
+}
+
+}  // namespace reigen::optim::kernels

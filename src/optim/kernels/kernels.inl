@@ -1,0 +1,475 @@
+// The loops behind kernels.h; included once for each instruction set, inside its namespace. No #include may stand here, and
+// nothing from the standard library may be instantiated: it would be compiled for that instruction set and shared by all.
+
+#if defined(__clang__)
+#define REIGEN_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define REIGEN_ELEMENTWISE _Pragma("GCC ivdep")
+#endif
+
+namespace {
+
+inline float bits_to_float(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
+inline std::uint32_t float_to_bits(float value) { return __builtin_bit_cast(std::uint32_t, value); }
+inline float root_of(float value) { return __builtin_sqrtf(value); }
+inline double root_of(double value) { return __builtin_sqrt(value); }
+
+template <typename T>
+struct Plain {
+  using Storage = T;
+  using Computed = T;
+  static constexpr bool kRandom = false;
+  static Computed load(Storage x) { return x; }
+  static Storage store(Computed x, std::uint32_t) { return x; }
+};
+
+// bfloat16 is the upper half of a float.
+struct Bfloat16 {
+  using Storage = std::uint16_t;
+  using Computed = float;
+  static constexpr bool kRandom = false;
+  static Computed load(Storage x) { return bits_to_float(static_cast<std::uint32_t>(x) << 16); }
+  static Storage store(Computed value, std::uint32_t) {
+    const std::uint32_t bits = float_to_bits(value);
+    const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return static_cast<Storage>((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded);
+  }
+};
+
+// Adds up to one unit of the last place that is kept, then cuts: up with a chance of what is cut off.
+struct RandomBfloat16 {
+  using Storage = std::uint16_t;
+  using Computed = float;
+  static constexpr bool kRandom = true;
+  static Computed load(Storage x) { return Bfloat16::load(x); }
+  static Storage store(Computed value, std::uint32_t random) {
+    const std::uint32_t bits = float_to_bits(value);
+    const std::uint32_t magnitude = bits & 0x7fffffffu;
+    const std::uint32_t rounded = (bits + (random & 0xffffu)) >> 16;
+    const std::uint32_t special = (bits >> 16) | (magnitude > 0x7f800000u ? 0x40u : 0u);
+    return static_cast<Storage>(magnitude >= 0x7f800000u ? special : rounded);
+  }
+};
+
+// 32 well mixed bits for each (key, index): Wellons's lowbias32, https://nullprogram.com/blog/2018/07/31
+inline std::uint32_t random_bits(std::uint32_t key, std::uint32_t index) {
+  std::uint32_t x = index ^ key;
+  x = (x ^ (x >> 16)) * 0x7feb352du;
+  x = (x ^ (x >> 15)) * 0x846ca68bu;
+  return x ^ (x >> 16);
+}
+
+template <typename C>
+inline C clamp(C x, C limit) {
+  const C low = x < -limit ? -limit : x;
+  return low > limit ? limit : low;
+}
+
+// One pass: rule(p, g, a, b, c) changes what it is given; `kStates` of a, b, c exist.
+template <typename Values, typename States, int kStates, bool kWrites = true, typename Rule>
+inline void sweep(const Block& block, const Rule& rule) {
+  using C = typename Values::Computed;
+  auto* values = static_cast<typename Values::Storage*>(block.values);
+  const auto* gradients = static_cast<const typename Values::Storage*>(block.gradients);
+  auto* first = static_cast<typename States::Storage*>(block.states[0]);
+  auto* second = static_cast<typename States::Storage*>(block.states[1]);
+  auto* third = static_cast<typename States::Storage*>(block.states[2]);
+  const C factor = static_cast<C>(block.gradient_factor);
+  const C limit = static_cast<C>(block.gradient_limit);
+  const std::int64_t count = block.count;
+  const std::uint32_t key = block.key;
+  const std::uint32_t begin = block.first;
+  REIGEN_ELEMENTWISE
+  for (std::int64_t i = 0; i < count; ++i) {
+    C p = Values::load(values[i]);
+    const C g = clamp(Values::load(gradients[i]) * factor, limit);
+    C a = 0;
+    C b = 0;
+    C c = 0;
+    if constexpr (kStates > 0) a = States::load(first[i]);
+    if constexpr (kStates > 1) b = States::load(second[i]);
+    if constexpr (kStates > 2) c = States::load(third[i]);
+    rule(p, g, a, b, c);
+    std::uint32_t random = 0;
+    if constexpr (States::kRandom) random = random_bits(key, begin + static_cast<std::uint32_t>(i));
+    if constexpr (kStates > 0) first[i] = States::store(a, random);
+    if constexpr (kStates > 1) second[i] = States::store(b, random >> 16);
+    if constexpr (kStates > 2) third[i] = States::store(c, random);
+    if constexpr (kWrites) values[i] = Values::store(p, 0);
+  }
+}
+
+// Calls work.template run<Values, States>() with the types of `layout`.
+template <typename Work>
+inline void with_types(Layout layout, const Work& work) {
+  switch (layout) {
+    case Layout::kFloat64:
+      return work.template run<Plain<double>, Plain<double>>();
+    case Layout::kFloat32:
+      return work.template run<Plain<float>, Plain<float>>();
+    case Layout::kFloat32Bfloat16:
+      return work.template run<Plain<float>, RandomBfloat16>();
+    case Layout::kBfloat16:
+      return work.template run<Bfloat16, Bfloat16>();
+  }
+}
+
+template <typename C>
+struct SgdRule {
+  C lr, l2, momentum, share;
+  explicit SgdRule(const SgdStep& s)
+      : lr(static_cast<C>(s.lr)),
+        l2(static_cast<C>(s.l2)),
+        momentum(static_cast<C>(s.momentum)),
+        share(static_cast<C>(s.share)) {}
+};
+
+struct Sgd {
+  const Block& block;
+  const SgdStep& step;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const SgdRule<C> r(step);
+    if (!step.has_momentum) {
+      sweep<Values, States, 0>(block, [r](C& p, C g, C&, C&, C&) { p -= r.lr * (g + r.l2 * p); });
+    } else if (!step.nesterov) {
+      sweep<Values, States, 1>(block, [r](C& p, C g, C& b, C&, C&) {
+        b = r.momentum * b + r.share * (g + r.l2 * p);
+        p -= r.lr * b;
+      });
+    } else {
+      sweep<Values, States, 1>(block, [r](C& p, C g, C& b, C&, C&) {
+        g += r.l2 * p;
+        b = r.momentum * b + r.share * g;
+        p -= r.lr * (g + r.momentum * b);
+      });
+    }
+  }
+};
+
+struct Adam {
+  const Block& block;
+  const AdamStep& step;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const C rate = static_cast<C>(step.rate);
+    const C l2 = static_cast<C>(step.l2);
+    const C keep = static_cast<C>(step.keep);
+    const C beta2 = static_cast<C>(step.beta2);
+    const C share1 = static_cast<C>(1 - step.beta1);
+    const C share2 = static_cast<C>(1 - step.beta2);
+    const C root = static_cast<C>(step.root);
+    const C eps = static_cast<C>(step.eps);
+    if (!step.amsgrad) {
+      sweep<Values, States, 2>(block, [=](C& p, C g, C& m, C& v, C&) {
+        g += l2 * p;
+        p *= keep;
+        m += share1 * (g - m);
+        v = beta2 * v + share2 * (g * g);
+        p -= rate * m / (root_of(v) * root + eps);
+      });
+    } else {
+      sweep<Values, States, 3>(block, [=](C& p, C g, C& m, C& v, C& largest) {
+        g += l2 * p;
+        p *= keep;
+        m += share1 * (g - m);
+        v = beta2 * v + share2 * (g * g);
+        largest = largest > v ? largest : v;
+        p -= rate * m / (root_of(largest) * root + eps);
+      });
+    }
+  }
+};
+
+struct Adagrad {
+  const Block& block;
+  const AdagradStep& step;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const C rate = static_cast<C>(step.rate);
+    const C l2 = static_cast<C>(step.l2);
+    const C eps = static_cast<C>(step.eps);
+    sweep<Values, States, 1>(block, [=](C& p, C g, C& sum, C&, C&) {
+      g += l2 * p;
+      sum += g * g;
+      p -= rate * g / (root_of(sum) + eps);
+    });
+  }
+};
+
+struct Rmsprop {
+  const Block& block;
+  const RmspropStep& step;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const C lr = static_cast<C>(step.lr);
+    const C l2 = static_cast<C>(step.l2);
+    const C alpha = static_cast<C>(step.alpha);
+    const C share = static_cast<C>(1 - step.alpha);
+    const C eps = static_cast<C>(step.eps);
+    const C momentum = static_cast<C>(step.momentum);
+    const auto plain = [=](C& v, C g) {
+      v = alpha * v + share * (g * g);
+      return g / (root_of(v) + eps);
+    };
+    // Rounding may make the variance of equal gradients negative.
+    const auto centered = [=](C& v, C& mean, C g) {
+      v = alpha * v + share * (g * g);
+      mean += share * (g - mean);
+      const C variance = v - mean * mean;
+      return g / (root_of(variance < 0 ? 0 : variance) + eps);
+    };
+    if (!step.centered && !step.has_momentum) {
+      sweep<Values, States, 1>(block, [=](C& p, C g, C& v, C&, C&) { p -= lr * plain(v, g + l2 * p); });
+    } else if (!step.centered) {
+      sweep<Values, States, 2>(block, [=](C& p, C g, C& v, C& b, C&) {
+        b = momentum * b + plain(v, g + l2 * p);
+        p -= lr * b;
+      });
+    } else if (!step.has_momentum) {
+      sweep<Values, States, 2>(block, [=](C& p, C g, C& v, C& mean, C&) { p -= lr * centered(v, mean, g + l2 * p); });
+    } else {
+      sweep<Values, States, 3>(block, [=](C& p, C g, C& v, C& mean, C& b) {
+        b = momentum * b + centered(v, mean, g + l2 * p);
+        p -= lr * b;
+      });
+    }
+  }
+};
+
+struct Lion {
+  const Block& block;
+  const LionStep& step;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const C lr = static_cast<C>(step.lr);
+    const C decay = static_cast<C>(step.weight_decay);
+    const C share1 = static_cast<C>(1 - step.beta1);
+    const C share2 = static_cast<C>(1 - step.beta2);
+    sweep<Values, States, 1>(block, [=](C& p, C g, C& m, C&, C&) {
+      const C c = m + share1 * (g - m);
+      const C sign = c > 0 ? C(1) : (c < 0 ? C(-1) : c);  // 0 and NaN stay
+      p -= lr * (sign + decay * p);
+      m += share2 * (g - m);
+    });
+  }
+};
+
+struct Lars {
+  const Block& block;
+  const LarsStep& step;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const C rate = static_cast<C>(step.rate);
+    const C decay = static_cast<C>(step.weight_decay);
+    const C momentum = static_cast<C>(step.momentum);
+    sweep<Values, States, 1>(block, [=](C& p, C g, C& b, C&, C&) {
+      b = momentum * b + rate * (g + decay * p);
+      p -= b;
+    });
+  }
+};
+
+// Vectors of four, four at a time: enough to hide an addition's latency, and the same order of additions for every
+// instruction set. Never passed by value: how that is done depends on the instruction set.
+constexpr int kLanes = 4;
+constexpr int kVectors = 4;
+using Doubles = double __attribute__((vector_size(kLanes * sizeof(double))));
+using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
+
+inline void load_lanes(const double* from, Doubles& to) { __builtin_memcpy(&to, from, sizeof(to)); }
+inline void load_lanes(const float* from, Doubles& to) {
+  Floats single;
+  __builtin_memcpy(&single, from, sizeof(single));
+  to = __builtin_convertvector(single, Doubles);
+}
+
+template <typename C>
+inline double sum_squares(const C* from, std::int64_t count) {
+  Doubles sums[kVectors] = {};
+  std::int64_t i = 0;
+  for (; i + kVectors * kLanes <= count; i += kVectors * kLanes) {
+    for (int v = 0; v < kVectors; ++v) {
+      Doubles x;
+      load_lanes(from + i + v * kLanes, x);
+      sums[v] += x * x;
+    }
+  }
+  double tail = 0;
+  for (; i < count; ++i) tail += static_cast<double>(from[i]) * static_cast<double>(from[i]);
+  const Doubles sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + tail;
+}
+
+// fill(i) gives an element; through a buffer in the first-level cache, whose loop is one that vectorises.
+template <typename C, typename Fill>
+inline double sum_squares_of(std::int64_t count, const Fill& fill) {
+  constexpr std::int64_t kBuffer = 512;
+  C buffer[kBuffer];
+  double sum = 0;
+  for (std::int64_t begin = 0; begin < count; begin += kBuffer) {
+    const std::int64_t size = count - begin < kBuffer ? count - begin : kBuffer;
+    REIGEN_ELEMENTWISE
+    for (std::int64_t i = 0; i < size; ++i) buffer[i] = fill(begin + i);
+    sum += sum_squares(static_cast<const C*>(buffer), size);
+  }
+  return sum;
+}
+
+struct SquaresOf {
+  const void* data;
+  std::int64_t count;
+  double& result;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const auto* from = static_cast<const typename Values::Storage*>(data);
+    result = sum_squares_of<C>(count, [from](std::int64_t i) { return Values::load(from[i]); });
+  }
+};
+
+struct ValueSquares {
+  const Block& block;
+  Squares& result;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const auto* values = static_cast<const typename Values::Storage*>(block.values);
+    const auto* gradients = static_cast<const typename Values::Storage*>(block.gradients);
+    const C factor = static_cast<C>(block.gradient_factor);
+    const C limit = static_cast<C>(block.gradient_limit);
+    result.first = sum_squares_of<C>(block.count, [=](std::int64_t i) { return Values::load(values[i]); });
+    result.second = sum_squares_of<C>(
+        block.count, [=](std::int64_t i) { return clamp(Values::load(gradients[i]) * factor, limit); });
+  }
+};
+
+// The same expression where it is measured and where it is applied: the trust ratio is of what is applied.
+template <typename C>
+struct LambDirection {
+  C scale, root, eps, decay;
+  explicit LambDirection(const LambStep& s)
+      : scale(static_cast<C>(s.scale)),
+        root(static_cast<C>(s.root)),
+        eps(static_cast<C>(s.eps)),
+        decay(static_cast<C>(s.weight_decay)) {}
+  C operator()(C p, C m, C v) const { return scale * m / (root_of(v) * root + eps) + decay * p; }
+};
+
+struct LambMoments {
+  const Block& block;
+  const LambStep& step;
+  Squares& result;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const C beta2 = static_cast<C>(step.beta2);
+    const C share1 = static_cast<C>(1 - step.beta1);
+    const C share2 = static_cast<C>(1 - step.beta2);
+    sweep<Values, States, 2, false>(block, [=](C&, C g, C& m, C& v, C&) {
+      m += share1 * (g - m);
+      v = beta2 * v + share2 * (g * g);
+    });
+    const LambDirection<C> direction(step);
+    const auto* values = static_cast<const typename Values::Storage*>(block.values);
+    const auto* first = static_cast<const typename States::Storage*>(block.states[0]);
+    const auto* second = static_cast<const typename States::Storage*>(block.states[1]);
+    result.first = sum_squares_of<C>(block.count, [=](std::int64_t i) { return Values::load(values[i]); });
+    result.second = sum_squares_of<C>(block.count, [=](std::int64_t i) {
+      return direction(Values::load(values[i]), States::load(first[i]), States::load(second[i]));
+    });
+  }
+};
+
+struct LambApply {
+  const Block& block;
+  const LambStep& step;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const LambDirection<C> direction(step);
+    const C rate = static_cast<C>(step.rate);
+    auto* values = static_cast<typename Values::Storage*>(block.values);
+    const auto* first = static_cast<const typename States::Storage*>(block.states[0]);
+    const auto* second = static_cast<const typename States::Storage*>(block.states[1]);
+    const std::int64_t count = block.count;
+    REIGEN_ELEMENTWISE
+    for (std::int64_t i = 0; i < count; ++i) {
+      const C p = Values::load(values[i]);
+      values[i] = Values::store(p - rate * direction(p, States::load(first[i]), States::load(second[i])), 0);
+    }
+  }
+};
+
+struct ChangeGradients {
+  const Block& block;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    auto* gradients = static_cast<typename Values::Storage*>(block.values);
+    const C factor = static_cast<C>(block.gradient_factor);
+    const C limit = static_cast<C>(block.gradient_limit);
+    const std::int64_t count = block.count;
+    REIGEN_ELEMENTWISE
+    for (std::int64_t i = 0; i < count; ++i) {
+      gradients[i] = Values::store(clamp(Values::load(gradients[i]) * factor, limit), 0);
+    }
+  }
+};
+
+struct Average {
+  void* averages;
+  const void* from;
+  std::int64_t count;
+  double share;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    auto* average = static_cast<C*>(averages);
+    const auto* values = static_cast<const typename Values::Storage*>(from);
+    const C part = static_cast<C>(share);
+    const std::int64_t all = count;
+    REIGEN_ELEMENTWISE
+    for (std::int64_t i = 0; i < all; ++i) average[i] += part * (Values::load(values[i]) - average[i]);
+  }
+};
+
+void sgd(Layout layout, const Block& block, const SgdStep& step) { with_types(layout, Sgd{block, step}); }
+void adam(Layout layout, const Block& block, const AdamStep& step) { with_types(layout, Adam{block, step}); }
+void adagrad(Layout layout, const Block& block, const AdagradStep& step) { with_types(layout, Adagrad{block, step}); }
+void rmsprop(Layout layout, const Block& block, const RmspropStep& step) { with_types(layout, Rmsprop{block, step}); }
+void lion(Layout layout, const Block& block, const LionStep& step) { with_types(layout, Lion{block, step}); }
+void lars(Layout layout, const Block& block, const LarsStep& step) { with_types(layout, Lars{block, step}); }
+Squares lamb_moments(Layout layout, const Block& block, const LambStep& step) {
+  Squares result;
+  with_types(layout, LambMoments{block, step, result});
+  return result;
+}
+void lamb_apply(Layout layout, const Block& block, const LambStep& step) { with_types(layout, LambApply{block, step}); }
+Squares value_squares(Layout layout, const Block& block) {
+  Squares result;
+  with_types(layout, ValueSquares{block, result});
+  return result;
+}
+double squares(Layout layout, const void* values, std::int64_t count) {
+  double result = 0;
+  with_types(layout, SquaresOf{values, count, result});
+  return result;
+}
+void change_gradients(Layout layout, const Block& block) { with_types(layout, ChangeGradients{block}); }
+void average(Layout layout, void* averages, const void* values, std::int64_t count, double share) {
+  with_types(layout, Average{averages, values, count, share});
+}
+
+constexpr Kernels table(const char* name) {
+  return {name, &sgd, &adam, &adagrad, &rmsprop, &lion, &lars, &lamb_moments, &lamb_apply, &value_squares, &squares,
+          &change_gradients, &average};
+}
+
+}  // namespace

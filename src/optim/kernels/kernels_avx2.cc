@@ -1,0 +1,15 @@
+#include <cstdint>
+
+#include "optim/kernels/kernels.h"
+
+namespace reigen::optim::kernels::avx2 {
+
+// Templates of one name compiled with different flags must not meet: each set has its own namespace.
+#include "optim/kernels/kernels.inl"
+
+const Kernels& kernels() {
+  static constexpr Kernels kTable = table("avx2");
+  return kTable;
+}
+
+}  // namespace reigen::optim::kernels::avx2

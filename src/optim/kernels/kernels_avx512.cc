@@ -1,0 +1,15 @@
+#include <cstdint>
+
+#include "optim/kernels/kernels.h"
+
+namespace reigen::optim::kernels::avx512 {
+
+// Templates of one name compiled with different flags must not meet: each set has its own namespace.
+#include "optim/kernels/kernels.inl"
+
+const Kernels& kernels() {
+  static constexpr Kernels kTable = table("avx512");
+  return kTable;
+}
+
+}  // namespace reigen::optim::kernels::avx512
