@@ -12,9 +12,6 @@ namespace reigen::train {
 
 namespace {
 
-constexpr double kLargest = 9e15;  // integers below are exact in a double
-constexpr double kHugeNumber = 1e300;
-
 void add_run(RunConfig& run, std::vector<Field>& table) {
   table.push_back({"run", "dir", &run.dir, "directory of the run's files; empty: runs/<recipe>-<date-time>"});
   table.push_back({"run", "resume", &run.resume,
@@ -41,22 +38,12 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
                    .value = &train.precision,
                    .meaning = "element type of weights, gradients and optimizer state",
                    .choices = {"fp32", "fp64"}});
+  table.push_back({"train", "clip_norm", &train.clip_norm,
+                   "scale the gradients down to this norm of all together; 0: leave them", 0, kHugeNumber});
+  table.push_back({"train", "clip_value", &train.clip_value,
+                   "clamp every element of the gradients to this magnitude; 0: leave them", 0, kHugeNumber});
   table.push_back(
       {"train", "log_every", &train.log_every, "steps between two lines when the output is no terminal", 1, 1e9});
-}
-
-void add_optim(OptimConfig& optim, std::vector<Field>& table) {
-  table.push_back({.section = "optim",
-                   .key = "name",
-                   .value = &optim.name,
-                   .meaning = "the optimizer",
-                   .choices = {"adamw", "sgd"}});
-  table.push_back({"optim", "lr", &optim.lr, "learning rate", 0, kHugeNumber, true});
-  table.push_back(
-      {"optim", "weight_decay", &optim.weight_decay, "decay of the weights (decoupled for adamw)", 0, kHugeNumber});
-  table.push_back({"optim", "momentum", &optim.momentum, "momentum of sgd", 0, 1});
-  table.push_back({"optim", "warmup_steps", &optim.warmup_steps,
-                   "steps over which the learning rate grows linearly to optim.lr", 0, kLargest});
 }
 
 void add_rest(Config& config, std::vector<Field>& table) {
@@ -100,14 +87,18 @@ struct ToText {
     if (text.find_first_of(".e") == std::string::npos) text += ".0";  // TOML tells 1 from 1.0
     return text;
   }
+  std::string operator()(const std::optional<double>* value) const {
+    return value->has_value() ? (*this)(&**value) : "not set";
+  }
   std::string operator()(const std::string* value) const { return *value; }
 };
 
 bool is_text(const Field& field) { return std::holds_alternative<std::string*>(field.value); }
 
 bool is_unset(const Field& field) {
-  const auto* const* optional = std::get_if<std::optional<std::int64_t>*>(&field.value);
-  return optional != nullptr && !(*optional)->has_value();
+  const auto* const* whole = std::get_if<std::optional<std::int64_t>*>(&field.value);
+  const auto* const* real = std::get_if<std::optional<double>*>(&field.value);
+  return (whole != nullptr && !(*whole)->has_value()) || (real != nullptr && !(*real)->has_value());
 }
 
 // Option and meaning in two columns of a terminal that is 80 wide; a long option has a line of its own.
@@ -143,7 +134,7 @@ std::string toml_value(const Field& field) {
 
 std::vector<Field> fields(Config& config) {
   std::vector<Field> table;
-  table.reserve(32);
+  table.reserve(64);
   add_run(config.run, table);
   add_train(config.train, table);
   add_optim(config.optim, table);
@@ -157,7 +148,8 @@ std::string expected_text(const Field& field) {
   if (!field.choices.empty()) return fmt::format("{}", fmt::join(field.choices, ", "));
   if (std::holds_alternative<bool*>(field.value)) return "true or false";
   if (is_text(field)) return "text";
-  const bool real = std::holds_alternative<double*>(field.value);
+  const bool real =
+      std::holds_alternative<double*>(field.value) || std::holds_alternative<std::optional<double>*>(field.value);
   std::string text = real ? "a number" : "a whole number";
   text += fmt::format(" {} {}", field.above_low ? "above" : "of at least", field.low);
   if (field.high < (real ? kHugeNumber : kLargest)) text += fmt::format(" and at most {}", field.high);
@@ -204,10 +196,16 @@ std::string help_text(const Config& defaults) {
   add_option(text, "-n N", "ranks that share every step (default: 1)");
   for (const Field& field : fields(copy)) {
     std::string left = "--" + field.name();
-    if (!field.choices.empty()) left += fmt::format(" {}", fmt::join(field.choices, "|"));
+    std::string meaning = field.meaning;
+    if (const std::string choices = fmt::format("{}", fmt::join(field.choices, "|"));
+        left.size() + choices.size() < 76) {
+      left += choices.empty() ? "" : " " + choices;
+    } else {
+      meaning += fmt::format(": {}", fmt::join(field.choices, ", "));
+    }
     std::string value = is_text(field) ? value_text(field) : toml_value(field);
     if (value.empty()) value = "empty";
-    add_option(text, left, fmt::format("{} (default: {})", field.meaning, value));
+    add_option(text, left, fmt::format("{} (default: {})", meaning, value));
   }
   add_option(text, "--config FILE", "read options from a TOML file");
   add_option(text, "--print-config", "print what was understood as TOML and end");

@@ -18,6 +18,7 @@
 #include "reigen/base/error.h"
 #include "reigen/train/config.h"
 #include "train/config_text.h"
+#include "train/optimization_config.h"
 
 namespace reigen::train {
 
@@ -59,11 +60,13 @@ struct FromText {
   }
   void operator()(std::int64_t* value) const { *value = integer(); }
   void operator()(std::optional<std::int64_t>* value) const { *value = integer(); }
-  void operator()(double* value) const {
+  double real() const {
     double number = 0;
     if (!parse_number(text, number) || !in_range(field, number)) refuse(field, text, origin);
-    *value = number;
+    return number;
   }
+  void operator()(double* value) const { *value = real(); }
+  void operator()(std::optional<double>* value) const { *value = real(); }
   void operator()(std::string* value) const {
     const auto& choices = field.choices;
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
@@ -134,7 +137,8 @@ std::string text_of(const toml::node& node) {
 
 void set_from_node(const Field& field, const toml::node& node, const std::string& origin) {
   const bool wants_text = std::holds_alternative<std::string*>(field.value);
-  const bool wants_real = std::holds_alternative<double*>(field.value);
+  const bool wants_real =
+      std::holds_alternative<double*>(field.value) || std::holds_alternative<std::optional<double>*>(field.value);
   const bool wants_bool = std::holds_alternative<bool*>(field.value);
   // run.resume takes true as well as "true": as a flag the two look the same.
   const bool fits = node.is_string()    ? wants_text
@@ -325,14 +329,6 @@ class FlagReader {
   std::optional<std::string> inline_value_;
 };
 
-void check_together(const Config& config) {
-  if (config.optim.name == "adamw" && config.optim.momentum != 0) {
-    throw InvalidArgument(
-        Report{.what = fmt::format("optim.momentum = {}: adamw has no momentum", config.optim.momentum),
-               .fix = "choose optim.name sgd, or leave optim.momentum out"});
-  }
-}
-
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -391,7 +387,7 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
   if (const auto file = flags.config_file()) read_file(*file, table);
   read_environment(environment, table);
   flags.read(result);
-  check_together(result.config);
+  require_known_optimization(result.config);
   return result;
 }
 

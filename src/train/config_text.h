@@ -8,6 +8,12 @@
 
 namespace reigen::train {
 
+constexpr double kLargest = 9e15;  // integers below are exact in a double
+constexpr double kHugeNumber = 1e300;
+
+// The rows of the section optim.
+void add_optim(OptimConfig& optim, std::vector<Field>& table);
+
 std::string quote_toml(const std::string& text);
 
 // "a whole number of at least 1", "fp32, fp64": what a field takes.

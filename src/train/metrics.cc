@@ -51,11 +51,13 @@ std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_
 }  // namespace
 
 std::string to_json_line(const StepMetrics& m) {
-  return fmt::format(
+  std::string line = fmt::format(
       "{{\"step\":{},\"epoch\":{},\"loss\":{},\"lr\":{},\"samples_per_s\":{:.1f},\"step_ms\":{:.4f},\"data_ms\":{:.4f},"
-      "\"forward_ms\":{:.4f},\"backward_ms\":{:.4f},\"comm_exposed_ms\":{:.4f},\"optimizer_ms\":{:.4f}}}\n",
+      "\"forward_ms\":{:.4f},\"backward_ms\":{:.4f},\"comm_exposed_ms\":{:.4f},\"optimizer_ms\":{:.4f}",
       m.step, m.epoch, m.loss, m.lr, m.samples_per_s, m.step_ms, m.data_ms, m.forward_ms, m.backward_ms,
       m.comm_exposed_ms, m.optimizer_ms);
+  if (m.grad_norm) line += fmt::format(",\"grad_norm\":{}", *m.grad_norm);
+  return line + "}\n";
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps)

@@ -12,8 +12,20 @@ namespace {
 
 // A change of these would repeat or skip samples, or continue another model.
 constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name", "data.limit", "data.samples"};
-constexpr const char* kNoted[] = {"optim.lr", "optim.weight_decay", "optim.momentum", "optim.warmup_steps",
-                                  "data.path"};
+// Other states; checkpoints of earlier versions, which had no such options, do not tell.
+constexpr const char* kFixedIfTold[] = {"optim.amsgrad", "optim.centered", "optim.bf16_states"};
+
+// What lets a run go on otherwise than it would have.
+bool is_noted(const std::string& key) {
+  return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" || key == "data.path";
+}
+
+// Of a schedule with an end the number of steps is a part.
+bool is_noted_for(const std::string& key, const std::string& schedule) {
+  const bool has_end =
+      schedule != "constant" && schedule != "step" && schedule != "multi_step" && schedule != "not set";
+  return is_noted(key) || (has_end && (key == "train.epochs" || key == "train.max_steps"));
+}
 
 std::string value_in(const std::map<std::string, std::string>& options, const char* key) {
   const auto found = options.find(key);
@@ -107,11 +119,15 @@ std::vector<std::string> require_compatible(const checkpoint::Found& found,
   if (global_batch && *global_batch != found.manifest.global_batch) {
     throw refuse("train.global_batch", std::to_string(*global_batch), std::to_string(found.manifest.global_batch));
   }
+  for (const char* key : kFixedIfTold) {
+    if (before.contains(key) && value_in(before, key) != value_in(options, key))
+      throw refuse(key, value_in(options, key), value_in(before, key));
+  }
   std::vector<std::string> notes;
-  for (const char* key : kNoted) {
-    if (value_in(before, key) == value_in(options, key)) continue;
-    notes.push_back(
-        fmt::format("{} is {} from here on; it was {}", key, value_in(options, key), value_in(before, key)));
+  for (const auto& [key, value] : options) {
+    if (!before.contains(key) || before.at(key) == value || !is_noted_for(key, value_in(options, "optim.schedule")))
+      continue;
+    notes.push_back(fmt::format("{} is {} from here on; it was {}", key, value, before.at(key)));
   }
   return notes;
 }

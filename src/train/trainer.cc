@@ -17,13 +17,11 @@
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/nn/init.h"
-#include "reigen/optim/adamw.h"
-#include "reigen/optim/schedule.h"
-#include "reigen/optim/sgd.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/train/metrics.h"
 #include "train/agree.h"
 #include "train/line_file.h"
+#include "train/optimization.h"
 #include "train/progress.h"
 #include "train/report.h"
 #include "train/resume.h"
@@ -37,23 +35,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::int64_t kTestBatch = 250;  // samples of one forward when validating
-
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config,
-                                                 const std::vector<ParameterRange>& parameters) {
-  if (config.name == "sgd") {
-    return std::make_unique<optim::SGD>(
-        parameters,
-        optim::SGDOptions{.lr = config.lr, .momentum = config.momentum, .weight_decay = config.weight_decay});
-  }
-  return std::make_unique<optim::AdamW>(parameters,
-                                        optim::AdamWOptions{.lr = config.lr, .weight_decay = config.weight_decay});
-}
-
-std::vector<checkpoint::NamedTensor> optimizer_tensors(const optim::Optimizer& optimizer) {
-  std::vector<checkpoint::NamedTensor> tensors;
-  for (const auto& item : optimizer.state()) tensors.push_back({item.name, item.tensor});
-  return tensors;
-}
 
 }  // namespace
 
@@ -87,7 +68,9 @@ struct Trainer::Impl {
   bool run_epoch(std::int64_t epoch);
   void step(data::Batch& batch, double data_seconds);
   double add_up(double loss, const data::Batch& batch);
-  void record(const data::Batch& batch, double loss, const StepTime& time);
+  Optimization::Gradients checked_gradients(const data::Batch& batch);
+  [[noreturn]] void end_as_not_finite(const char* what, double value, const data::Batch& batch);
+  void record(const data::Batch& batch, double loss, std::optional<double> grad_norm, const StepTime& time);
   void save_checkpoint();
   bool has_results();
   void finish();
@@ -103,7 +86,7 @@ struct Trainer::Impl {
   std::optional<data::Loader> loader;
   data::DatasetPtr test_data;
   std::optional<parallel::DataParallelBase> parallel;
-  std::unique_ptr<optim::Optimizer> optimizer;
+  std::optional<Optimization> optimization;
   std::vector<at::Tensor> weights;  // flat, for the check before a checkpoint
   std::map<std::string, std::string> described;
 
@@ -243,17 +226,16 @@ void Trainer::Impl::prepare_model() {
     parallel.emplace(
         module, world,
         parallel::DataParallelOptions{.bucket_mb = config.parallel.bucket_mb, .overlap = config.parallel.overlap});
+    optimization.emplace(config, parallel->parameters(),
+                         RunLength{.total_steps = total, .global_batch = loader->global_batch()});
   } catch (const InvalidArgument& error) {
-    throw CommonError(error.exit_code(), error.what());  // the models were compared: every rank throws it
+    // Models and options were compared: every rank throws it.
+    throw CommonError(error.exit_code(), error.what());
   }
   for (const ParameterRange& range : parallel->parameters()) weights.push_back(range.values());
-  optimizer = make_optimizer(config.optim, parallel->parameters());
   if (!found) return;
-  together(world, "optimizer", [&] {
-    std::vector<optim::NamedTensor> state;
-    for (auto& item : checkpoint::read_optimizer(*found)) state.push_back({item.name, item.tensor});
-    optimizer->load_state(state, found->manifest.optimizer_steps);
-  });
+  together(world, "optimizer",
+           [&] { optimization->load_state(checkpoint::read_optimizer(*found), found->manifest.optimizer_steps); });
 }
 
 void Trainer::Impl::prepare_files() {
@@ -372,15 +354,14 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
   time.backward = watch.lap() - time.exposed;
   const double global = add_up(mine, batch);
   time.exposed += watch.lap();
-  optimizer->set_lr(optim::warm_up(config.optim.lr, done, config.optim.warmup_steps));
-  optimizer->step();
-  optimizer->zero_grad();
+  const Optimization::Gradients gradients = checked_gradients(batch);
+  optimization->step(done, gradients);
   time.optimizer = watch.lap();
   time.step = cycle.lap();
   done += 1;
   if (times.count() == 0) first_step_s = process_age_seconds();
   times.add(time, batch.global_count);
-  if (is_first()) record(batch, global, time);
+  if (is_first()) record(batch, global, gradients.norm, time);
 }
 
 // The loss of the global batch; learns whether any rank wants to stop.
@@ -391,33 +372,44 @@ double Trainer::Impl::add_up(double loss, const data::Batch& batch) {
   if (world.size() > 1) world.all_reduce(sums, sums, 2, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"}).wait();
   stop = sums[1] > 0;
   const double global = sums[0] / static_cast<double>(batch.global_count);
-  if (!std::isfinite(global)) {
-    if (metrics) metrics->flush();
-    const std::string text = found || saved > 0 ? fmt::format("the checkpoint of step {} is whole: ", saved) : "";
-    throw CommonError(ExitCode::kNotANumber,
-                      Report{.what = fmt::format("the loss of step {} is not a finite number", done + 1),
-                             .got = fmt::format("{} in epoch {}, samples {} to {}", global, batch.epoch + 1,
-                                                batch.position - batch.global_count + 1, batch.position),
-                             .expected = "a finite number",
-                             .fix = fmt::format("{}go on with a smaller optim.lr (now {}), or look at the data", text,
-                                                optimizer->lr())});
-  }
+  if (!std::isfinite(global)) end_as_not_finite("loss", global, batch);
   return global;
 }
 
-void Trainer::Impl::record(const data::Batch& batch, double loss, const StepTime& time) {
+// Before they change a weight. Every rank has the same: all end.
+Optimization::Gradients Trainer::Impl::checked_gradients(const data::Batch& batch) {
+  const Optimization::Gradients gradients = optimization->look();
+  if (!gradients.finite) end_as_not_finite("gradient norm", *gradients.norm, batch);
+  return gradients;
+}
+
+void Trainer::Impl::end_as_not_finite(const char* what, double value, const data::Batch& batch) {
+  if (metrics) metrics->flush();
+  const std::string text = found || saved > 0 ? fmt::format("the checkpoint of step {} is whole: ", saved) : "";
+  throw CommonError(ExitCode::kNotANumber,
+                    Report{.what = fmt::format("the {} of step {} is not a finite number", what, done + 1),
+                           .got = fmt::format("{} in epoch {}, samples {} to {}", value, batch.epoch + 1,
+                                              batch.position - batch.global_count + 1, batch.position),
+                           .expected = "a finite number",
+                           .fix = fmt::format("{}go on with a smaller optim.lr (now {}), or look at the data", text,
+                                              optimization->lr())});
+}
+
+void Trainer::Impl::record(const data::Batch& batch, double loss, std::optional<double> grad_norm,
+                           const StepTime& time) {
   const double rate = static_cast<double>(batch.global_count) / time.step;
   metrics->write({.step = done,
                   .epoch = batch.epoch,
                   .loss = loss,
-                  .lr = optimizer->lr(),
+                  .lr = optimization->lr(),
                   .samples_per_s = rate,
                   .step_ms = time.step * 1e3,
                   .data_ms = time.data * 1e3,
                   .forward_ms = time.forward * 1e3,
                   .backward_ms = time.backward * 1e3,
                   .comm_exposed_ms = time.exposed * 1e3,
-                  .optimizer_ms = time.optimizer * 1e3});
+                  .optimizer_ms = time.optimizer * 1e3,
+                  .grad_norm = grad_norm});
   if (order) order->append(fmt::format("{}\n", fmt::join(loader->global_indices(batch), " ")));
   progress->step(done, batch.epoch, loss, rate);
 }
@@ -445,9 +437,9 @@ void Trainer::Impl::save_checkpoint() {
                       .global_batch = loader->global_batch(),
                       .seed = config.train.seed,
                       .world_size = world.size(),
-                      .optimizer_steps = optimizer->steps(),
+                      .optimizer_steps = optimization->steps(),
                       .options = described},
-                     {checkpoint::tensors_of(task.module()), optimizer_tensors(*optimizer)}, config.checkpoint.keep);
+                     {checkpoint::tensors_of(task.module()), optimization->state()}, config.checkpoint.keep);
   });
   saved = done;
 }
@@ -456,6 +448,7 @@ Scores Trainer::Impl::validate() {
   open_test_data();
   const at::NoGradGuard no_grad;
   if (parallel) parallel->broadcast_buffers();
+  const auto averaged = optimization ? optimization->swap_in_average() : std::nullopt;
   const bool was_training = task.module().is_training();
   task.module().eval();
   const data::Range mine = data::share_of({0, test_data->size()}, world.rank(), world.size());
@@ -523,6 +516,10 @@ void Trainer::Impl::finish() {
     if (metrics) metrics->flush();
     if (order) order->flush();
     checkpoint::write_tensors(directory / "model.safetensors", checkpoint::tensors_of(task.module()));
+    if (optimization->has_average()) {
+      const auto averaged = optimization->swap_in_average();
+      checkpoint::write_tensors(directory / "model_ema.safetensors", checkpoint::tensors_of(task.module()));
+    }
     format::write_file_atomically(directory / "summary.json", std::string_view(to_json(summary)));
   });
   std::string text = to_text(summary);

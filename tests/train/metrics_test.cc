@@ -50,6 +50,13 @@ TEST_F(MetricsTest, ALineHasTheDocumentedKeysInOrder) {
   EXPECT_EQ(line.back(), '\n');
 }
 
+TEST_F(MetricsTest, TheGradientsNormIsTheLastKeyWhereThereIsOne) {
+  const std::string line = to_json_line({.step = 3, .grad_norm = 0.1 + 0.2});
+  const auto json = nlohmann::ordered_json::parse(line);
+  EXPECT_EQ(json["grad_norm"].get<double>(), 0.1 + 0.2);
+  EXPECT_EQ((--json.end()).key(), "grad_norm");
+}
+
 TEST_F(MetricsTest, GoingOnCutsLaterLinesAndATornOne) {
   write_steps(1, 5, 0);
   const std::string whole = content();

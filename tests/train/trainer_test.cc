@@ -1,157 +1,17 @@
 #include "reigen/train/trainer.h"
 
-#include <ATen/ATen.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <torch/nn/module.h>
-#include <torch/nn/modules/linear.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
-#include <functional>
 #include <iterator>
-#include <limits>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "reigen/base/error.h"
 #include "reigen/checkpoint/tensors.h"
 #include "reigen/data/loader.h"
 #include "reigen/data/sampler.h"
 #include "reigen/nn/init.h"
-#include "reigen/runtime/init.h"
+#include "train/small_run.h"
 
 namespace reigen::train {
 namespace {
-
-namespace fs = std::filesystem;
-using ::testing::HasSubstr;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-// A net small enough that a whole run takes milliseconds, on data made of a formula.
-struct SmallNet : torch::nn::Module {
-  SmallNet()
-      : fc1(register_module("fc1", torch::nn::Linear(6, 16))), fc2(register_module("fc2", torch::nn::Linear(16, 4))) {}
-  at::Tensor forward(const at::Tensor& x) { return fc2->forward(at::tanh(fc1->forward(x))); }
-  torch::nn::Linear fc1;
-  torch::nn::Linear fc2;
-};
-
-data::DatasetPtr made_data(std::int64_t size, at::ScalarType type, const char* name) {
-  const at::Tensor input = at::empty({size, 6}, type);
-  nn::fill_uniform(input, name, 11, 1.0);
-  return data::in_memory(input, input.narrow(1, 0, 4).argmax(1), name);
-}
-
-class SmallTask final : public Task {
- public:
-  explicit SmallTask(const Config& config) : type_(config.train.precision == "fp64" ? at::kDouble : at::kFloat) {
-    net_.to(type_);
-  }
-  const std::string& name() const override {
-    static const std::string kName = "small";
-    return kName;
-  }
-  torch::nn::Module& module() override { return net_; }
-  data::DatasetPtr training_data() override { return made_data(195, type_, "train"); }
-  data::DatasetPtr test_data() override { return made_data(511, type_, "test"); }
-  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
-    const at::Tensor loss = at::cross_entropy_loss(net_.forward(input), target);
-    return ++calls_ == poison_call ? loss * std::numeric_limits<double>::quiet_NaN() : loss;
-  }
-  Scores score(const at::Tensor& input, const at::Tensor& target) override {
-    const at::Tensor scores = net_.forward(input).to(at::kDouble);
-    return {.loss_sum = at::cross_entropy_loss(scores, target, {}, at::Reduction::Sum).item<double>(),
-            .correct = scores.argmax(1).eq(target).sum().item<std::int64_t>(),
-            .count = target.size(0)};
-  }
-  std::int64_t poison_call = -1;
-
- private:
-  at::ScalarType type_;
-  SmallNet net_;
-  std::int64_t calls_ = 0;
-};
-
-class TrainerTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    root_ = fs::temp_directory_path() / ("reigen_trainer_test_" + std::to_string(::getpid()));
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  // 195 samples in batches of 97: steps of 97, 97 and 1 sample.
-  Config config(const std::string& directory) const {
-    Config config;
-    config.run.dir = (root_ / directory).string();
-    config.train.epochs = 3;
-    config.train.global_batch = 97;
-    config.train.precision = "fp64";
-    config.train.threads = 1;
-    config.optim.lr = 0.01;
-    return config;
-  }
-
-  using Prepare = std::function<void(int rank, SmallTask& task, TrainerOptions& options)>;
-
-  FitResult fit(int ranks, const Config& config, const Prepare& prepare = {}) {
-    FitResult result;
-    output_.clear();
-    run_threads(ranks, [&](Communicator& world) {
-      SmallTask task(config);
-      TrainerOptions options{.config = config, .write = [&](const std::string& text) { output_ += text; }};
-      if (prepare) prepare(world.rank(), task, options);
-      const FitResult mine = Trainer(task, world, options).fit();
-      if (world.rank() == 0) result = mine;
-    });
-    return result;
-  }
-
-  ExitCode failure(int ranks, const Config& config, const Prepare& prepare = {}) {
-    try {
-      fit(ranks, config, prepare);
-    } catch (const Error& error) {
-      failure_text_ = error.what();
-      return error.exit_code();
-    }
-    return ExitCode::kOk;
-  }
-
-  std::vector<double> losses(const std::string& directory) const {
-    std::vector<double> values;
-    std::ifstream in(root_ / directory / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) {
-      const auto json = nlohmann::json::parse(line);
-      values.push_back(json["loss"]);
-      EXPECT_EQ(json["step"], static_cast<std::int64_t>(values.size()));
-    }
-    return values;
-  }
-
-  std::vector<std::int64_t> read_steps(const std::string& directory) const {
-    std::vector<std::int64_t> steps;
-    std::ifstream in(root_ / directory / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) steps.push_back(nlohmann::json::parse(line)["step"]);
-    return steps;
-  }
-
-  std::string model(const std::string& directory) const { return read_file(root_ / directory / "model.safetensors"); }
-  nlohmann::json summary(const std::string& directory) const {
-    return nlohmann::json::parse(read_file(root_ / directory / "summary.json"));
-  }
-
-  fs::path root_;
-  std::string output_;
-  std::string failure_text_;
-};
 
 TEST_F(TrainerTest, EveryNumberOfRanksTrainsTheSameModel) {
   fit(1, config("1"));

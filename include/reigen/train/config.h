@@ -32,15 +32,49 @@ struct TrainConfig {
   std::int64_t seed = 0;
   std::int64_t threads = 0;  // per rank; 0: what the launcher gives (OMP_NUM_THREADS)
   std::string precision = "fp32";
+  double clip_norm = 0;         // largest norm of all gradients together; 0: no clipping
+  double clip_value = 0;        // largest magnitude of a gradient's element; 0: no clipping
   std::int64_t log_every = 50;  // steps between two plain lines
 };
 
+// What is not set is the optimizer's own default (reigen/optim/<name>.h). What an optimizer or a schedule does not have
+// is refused.
 struct OptimConfig {
-  std::string name = "adamw";
+  std::string name = "adamw";  // adam, adamw, sgd, adagrad, rmsprop, lion, lars, lamb
   double lr = 1e-3;
   double weight_decay = 0.01;
-  double momentum = 0.0;          // sgd only
-  std::int64_t warmup_steps = 0;  // the learning rate grows linearly over the first steps
+  std::optional<double> momentum = {};           // sgd, rmsprop, lars
+  bool nesterov = false;                         // sgd
+  std::optional<double> beta1 = {};              // adam, adamw, lion, lamb
+  std::optional<double> beta2 = {};              // the same
+  std::optional<double> eps = {};                // adam, adamw, adagrad, rmsprop, lamb
+  bool amsgrad = false;                          // adam, adamw
+  std::optional<double> alpha = {};              // rmsprop
+  bool centered = false;                         // rmsprop
+  std::optional<double> lr_decay = {};           // adagrad
+  std::optional<double> trust_coefficient = {};  // lars
+  bool bf16_states = false;                      // adam, adamw, lion, sgd with momentum
+
+  // Patterns of parameter names, as optim::ParameterGroup, separated by commas.
+  std::string no_decay = {};
+  std::string no_adapt = {};    // lars, lamb; empty: those of no_decay; "none": all adapt
+  std::string lr_factors = {};  // "head.*=10, body.*=0.1"
+
+  std::string schedule = "constant";
+  std::int64_t warmup_steps = 0;                 // the learning rate grows linearly over the first steps
+  std::optional<double> min_lr_factor = {};      // cosine, polynomial, warmup_stable_decay
+  std::optional<std::int64_t> step_size = {};    // step
+  std::optional<double> gamma = {};              // step, multi_step
+  std::string milestones = {};                   // multi_step: "1000, 2000"
+  std::optional<double> power = {};              // polynomial
+  std::optional<std::int64_t> decay_steps = {};  // warmup_stable_decay
+  std::optional<double> pct_start = {};          // one_cycle
+  std::optional<double> div_factor = {};         // one_cycle
+  std::optional<double> final_div_factor = {};   // one_cycle
+
+  std::string lr_scaling = "none";  // none, linear, sqrt: lr is for base_batch samples a step
+  std::optional<std::int64_t> base_batch = {};
+  double ema_decay = 0;  // 0: no average of the weights
 };
 
 struct DataConfig {
@@ -80,7 +114,7 @@ struct Config {
 struct Field {
   std::string section;
   std::string key;
-  std::variant<bool*, std::int64_t*, std::optional<std::int64_t>*, double*, std::string*> value;
+  std::variant<bool*, std::int64_t*, std::optional<std::int64_t>*, double*, std::optional<double>*, std::string*> value;
   std::string meaning;
   double low = 0;          // numbers: smallest value
   double high = 0;         // numbers: largest value

@@ -1,5 +1,6 @@
 // metrics.jsonl: one JSON object a line, one line a step, the keys in this order (docs/files.md):
-//   step, epoch, loss, lr, samples_per_s, step_ms, data_ms, forward_ms, backward_ms, comm_exposed_ms, optimizer_ms
+//   step, epoch, loss, lr, samples_per_s, step_ms, data_ms, forward_ms, backward_ms, comm_exposed_ms, optimizer_ms and,
+//   when gradients are clipped by their norm, grad_norm
 // The loss is written with as many digits as identify it. Lines reach the file at least once a second.
 // Thread rule: a writer belongs to one thread.
 #pragma once
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace reigen::train {
@@ -23,6 +25,7 @@ struct StepMetrics {
   double backward_ms = 0;  // without comm_exposed_ms
   double comm_exposed_ms = 0;
   double optimizer_ms = 0;
+  std::optional<double> grad_norm = {};  // of all gradients, before clipping
 };
 
 std::string to_json_line(const StepMetrics& metrics);  // ends with a newline

@@ -1,0 +1,65 @@
+// What a run does between backward and the next forward, made from its configuration: norm and check of the gradients,
+// clipping, learning rate, optimizer, average of the weights.
+//
+// Every rank has the same gradients and does the same: nothing travels. Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "reigen/checkpoint/tensors.h"
+#include "reigen/optim/ema.h"
+#include "reigen/optim/optimizer.h"
+#include "reigen/optim/schedule.h"
+#include "reigen/tensor/parameter_range.h"
+#include "reigen/train/config.h"
+
+namespace reigen::train {
+
+struct RunLength {
+  std::int64_t total_steps = 0;
+  std::int64_t global_batch = 0;
+};
+
+class Optimization {
+ public:
+  // Throws InvalidArgument (78) for options out of range and for patterns that match no parameter.
+  Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length);
+
+  // Looks at the gradients of step `done` (counted from 0), when they are clipped by their norm.
+  struct Gradients {
+    std::optional<double> norm = {};  // before clipping
+    bool finite = true;
+    double factor = 1;
+  };
+  Gradients look() const;
+
+  // Steps with them, drops them, and brings the average of the weights up to date.
+  void step(std::int64_t done, const Gradients& gradients);
+
+  double lr() const { return optimizer_->lr(); }
+  std::int64_t steps() const { return optimizer_->steps(); }
+
+  // For the checkpoint: the optimizer's state and, with ema_decay, "<parameter>.ema" and "ema.updates".
+  std::vector<checkpoint::NamedTensor> state() const;
+  // A state without an average is taken as it is: the average starts from the weights. One that is not wanted is
+  // dropped. Throws InvalidArgument as Optimizer::load_state.
+  void load_state(const std::vector<checkpoint::NamedTensor>& state, std::int64_t steps);
+
+  bool has_average() const { return average_.has_value(); }
+  // The model holds the average while the result lives; nothing happens without ema_decay.
+  std::optional<optim::ExponentialMovingAverage::Swapped> swap_in_average();
+
+ private:
+  std::vector<ParameterRange> parameters_;
+  double base_lr_ = 0;
+  double clip_norm_ = 0;
+  double clip_value_ = 0;
+  optim::ScheduleOptions schedule_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<optim::ExponentialMovingAverage> average_;
+};
+
+}  // namespace reigen::train

@@ -1,0 +1,184 @@
+// What a run's section optim does: every optimizer goes on bitwise, schedules, clipping and averages reach the files.
+#include "train/optimization.h"
+
+#include <cmath>
+
+#include "reigen/checkpoint/tensors.h"
+#include "reigen/optim/schedule.h"
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+std::vector<nlohmann::json> lines_of(const fs::path& directory) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream in(directory / "metrics.jsonl");
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+TEST_F(TrainerTest, EveryOptimizerGoesOnBitwiseWithAllItsState) {
+  for (const char* name : {"adam", "adagrad", "rmsprop", "lion", "lars", "lamb", "sgd", "adamw"}) {
+    Config whole = config(std::string("whole_") + name);
+    whole.train.precision = "fp32";
+    whole.train.clip_norm = 0.5;
+    whole.optim.name = name;
+    whole.optim.no_decay = "@vectors";
+    whole.optim.lr_factors = "fc2.*=0.5";
+    whole.optim.schedule = "cosine";
+    whole.optim.warmup_steps = 2;
+    whole.optim.ema_decay = 0.9;
+    const std::string kind = name;
+    if (kind == "sgd" || kind == "rmsprop") whole.optim.momentum = 0.9;
+    if (kind == "rmsprop") whole.optim.centered = true;
+    if (kind == "lion" || kind == "adamw") whole.optim.bf16_states = true;
+    fit(2, whole);
+    Config parts = whole;
+    parts.run.dir = (root_ / (std::string("parts_") + name)).string();
+    const auto stop_at_fourth = [](int rank, SmallTask&, TrainerOptions& options) {
+      auto asked = std::make_shared<int>(0);
+      if (rank == 1) options.stop_requested = [asked] { return ++*asked == 4; };
+    };
+    EXPECT_TRUE(fit(2, parts, stop_at_fourth).stopped);
+    parts.run.resume = "true";
+    EXPECT_EQ(fit(2, parts).steps, 9) << output_;
+    EXPECT_EQ(losses(parts.run.dir), losses(whole.run.dir)) << name;
+    EXPECT_EQ(model(parts.run.dir), model(whole.run.dir)) << name;
+    EXPECT_EQ(read_file(fs::path(parts.run.dir) / "model_ema.safetensors"),
+              read_file(fs::path(whole.run.dir) / "model_ema.safetensors"))
+        << name;
+    EXPECT_NE(model(whole.run.dir), read_file(fs::path(whole.run.dir) / "model_ema.safetensors")) << name;
+  }
+}
+
+TEST_F(TrainerTest, ClippingGivesTheSameModelOnEveryNumberOfRanksAndIsTold) {
+  for (const char* name : {"lamb", "sgd"}) {
+    const auto run = [&](int ranks) {
+      Config one = config(std::string(name) + std::to_string(ranks));
+      one.optim.name = name;
+      if (one.optim.name == "sgd") one.optim.momentum = 0.9;
+      one.train.clip_norm = 0.1;
+      one.train.clip_value = 0.05;
+      fit(ranks, one);
+      return one.run.dir;
+    };
+    const std::string alone = run(1);
+    const auto expected = lines_of(alone);
+    const auto weights = checkpoint::read_tensors(fs::path(alone) / "model.safetensors");
+    ASSERT_EQ(expected.size(), 9U);
+    EXPECT_GT(expected[0]["grad_norm"].get<double>(), 0.1) << "there is something to clip";
+    for (const int ranks : {2, 3}) {
+      const std::string directory = run(ranks);
+      const auto got = lines_of(directory);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        EXPECT_NEAR(got[i]["grad_norm"].get<double>(), expected[i]["grad_norm"].get<double>(), 1e-9);
+        EXPECT_NEAR(got[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 1e-9);
+      }
+      const auto others = checkpoint::read_tensors(fs::path(directory) / "model.safetensors");
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        EXPECT_LE((weights[i].tensor - others[i].tensor).abs().max().item<double>(), 1e-9) << weights[i].name;
+      }
+    }
+  }
+}
+
+TEST_F(TrainerTest, WithoutClippingNoNormIsTold) {
+  fit(1, config("run"));
+  for (const auto& line : lines_of(root_ / "run")) EXPECT_FALSE(line.contains("grad_norm"));
+}
+
+TEST_F(TrainerTest, TheLearningRateFollowsItsScheduleAndItsBatch) {
+  Config run = config("run");
+  run.optim.schedule = "polynomial";
+  run.optim.warmup_steps = 3;
+  run.optim.min_lr_factor = 0.1;
+  run.optim.lr_scaling = "sqrt";
+  run.optim.base_batch = 97 * 4;
+  fit(1, run);
+  const auto lines = lines_of(root_ / "run");
+  ASSERT_EQ(lines.size(), 9U);
+  for (std::int64_t step = 0; step < 9; ++step) {
+    const double expected = optim::scheduled_lr(
+        0.005, step, {.kind = optim::Schedule::kPolynomial, .warmup_steps = 3, .total_steps = 9, .min_factor = 0.1});
+    EXPECT_DOUBLE_EQ(lines[static_cast<std::size_t>(step)]["lr"].get<double>(), expected) << step;
+  }
+}
+
+TEST_F(TrainerTest, TheAverageIsValidatedAndSavedBesideTheModel) {
+  Config run = config("run");
+  run.optim.ema_decay = 0.5;
+  fit(2, run);
+  Config plain = config("plain");
+  fit(2, plain);
+  EXPECT_EQ(model("run"), model("plain")) << "the average changes nothing of the training";
+  EXPECT_NE(summary("run")["test_loss"], summary("plain")["test_loss"]);
+  EXPECT_FALSE(fs::exists(root_ / "plain" / "model_ema.safetensors"));
+
+  SmallTask task(run);
+  auto parameters = task.module().named_parameters();
+  for (const auto& item : checkpoint::read_tensors(root_ / "run" / "model_ema.safetensors")) {
+    parameters[item.name].set_data(item.tensor);
+  }
+  run.run.dir = (root_ / "again").string();
+  Scores scores;
+  run_threads(1, [&](Communicator& world) { scores = Trainer(task, world, {.config = run}).validate(); });
+  EXPECT_NEAR(scores.loss(), summary("run")["test_loss"].get<double>(), 1e-6);
+}
+
+TEST_F(TrainerTest, AnAverageMayBeginOrEndWhereARunGoesOn) {
+  Config run = config("run");
+  run.train.max_steps = 3;
+  fit(1, run);
+  run.run.resume = "true";
+  run.train.max_steps = 6;
+  run.optim.ema_decay = 0.9;
+  fit(1, run);
+  EXPECT_THAT(output_, HasSubstr("optim.ema_decay is 0.9 from here on; it was 0"));
+  EXPECT_TRUE(fs::exists(root_ / "run" / "model_ema.safetensors"));
+  run.train.max_steps = 0;
+  run.optim.ema_decay = 0;
+  EXPECT_EQ(fit(1, run).steps, 9);
+  fit(1, config("whole"));
+  EXPECT_EQ(model("run"), model("whole"));
+}
+
+TEST_F(TrainerTest, AGradientThatIsNoNumberChangesNoWeight) {
+  Config run = config("run");
+  run.train.clip_norm = 1;
+  run.checkpoint.every_steps = 1;
+  const auto poison = [](int rank, SmallTask& task, TrainerOptions&) {
+    if (rank == 1) task.poison_gradient_call = 3;
+  };
+  EXPECT_EQ(failure(2, run, poison), ExitCode::kNotANumber);
+  EXPECT_THAT(failure_text_, HasSubstr("the gradient norm of step 3 is not a finite number"));
+  EXPECT_TRUE(fs::exists(root_ / "run" / "checkpoints" / "step_00000002"));
+  EXPECT_FALSE(fs::exists(root_ / "run" / "checkpoints" / "step_00000003"));
+}
+
+TEST_F(TrainerTest, PatternsThatMatchNothingAreRefusedOnEveryRank) {
+  Config run = config("run");
+  run.optim.no_decay = "fc1.bias, norm*";
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("optim.no_decay: norm* is the name of no parameter"));
+  EXPECT_THAT(failure_text_, HasSubstr("fc1.weight"));
+}
+
+TEST_F(TrainerTest, AStateOfAnotherKindIsRefused) {
+  Config run = config("run");
+  run.train.precision = "fp32";
+  run.train.max_steps = 2;
+  fit(1, run);
+  run.run.resume = "true";
+  run.train.max_steps = 4;
+  Config other = run;
+  other.optim.bf16_states = true;
+  EXPECT_EQ(failure(1, other), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("optim.bf16_states differs"));
+  run.optim.schedule = "cosine";
+  fit(1, run);
+  EXPECT_THAT(output_, HasSubstr("optim.schedule is cosine from here on"));
+  EXPECT_THAT(output_, HasSubstr("train.max_steps is 4 from here on; it was 2"));
+}
+
+}  // namespace
+}  // namespace reigen::train
