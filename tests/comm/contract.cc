@@ -191,6 +191,34 @@ TEST_P(CommunicatorContract, ReduceScatterAddsBlocks) {
   });
 }
 
+TEST_P(CommunicatorContract, EachRankMayChooseItsMemoryAndWhetherInPlace) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    const auto p = static_cast<std::size_t>(r.size());
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{100003}}) {
+      for (int turn = 0; turn < 4; ++turn) {
+        const Layout layout = kLayouts[static_cast<std::size_t>(r.rank() + turn) % 4];
+        TestBuffer<float> input(world, count * p, layout.foreign);
+        TestBuffer<float> output(world, count * p, layout.foreign);
+        for (std::size_t i = 0; i < count; ++i) input[i] = block_value(r.rank(), 0, i);
+        float* sum = layout.in_place ? input.data() : output.data();
+        world.all_reduce(input.data(), sum, count, DataType::kFloat32, ReduceOp::kSum);
+        for (std::size_t i = 0; i < count; ++i) {
+          float expected = 0;
+          for (int q = 0; q < r.size(); ++q) expected += block_value(q, 0, i);
+          ASSERT_EQ(sum[i], expected) << i << " of " << count;
+        }
+        float* own = layout.in_place ? output.data() + static_cast<std::size_t>(r.rank()) * count : input.data();
+        for (std::size_t i = 0; i < count; ++i) own[i] = block_value(r.rank(), 1, i);
+        world.all_gather(own, output.data(), count, DataType::kFloat32);
+        for (std::size_t i = 0; i < count * p; ++i) {
+          ASSERT_EQ(output[i], block_value(static_cast<int>(i / count), 1, i % count)) << i << " of " << count;
+        }
+      }
+    }
+  });
+}
+
 TEST_P(CommunicatorContract, ReduceAddsAtTheRoot) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();

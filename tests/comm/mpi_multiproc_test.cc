@@ -13,7 +13,8 @@ namespace reigen::testing {
 INSTANTIATE_TEST_SUITE_P(Mpi, CommunicatorContract,
                          ::testing::Values(ContractParameter{"mpi", RankKind::kMpi, 1},
                                            ContractParameter{"mpi", RankKind::kMpi, 2},
-                                           ContractParameter{"mpi", RankKind::kMpi, 3}),
+                                           ContractParameter{"mpi", RankKind::kMpi, 3},
+                                           ContractParameter{"mpi", RankKind::kMpi, 4}),
                          name_of);
 
 namespace {

@@ -118,13 +118,13 @@ void Collective::stage() {
     staged_output_ = group_.arena->take(output.bytes);
     output_ = static_cast<std::byte*>(staged_output_.get());
   }
+  // MPI's "in place" is the choice of all ranks or of none (but for a root's): here all gather in place, none sums so.
+  if (kind_ == OperationKind::kAllGather) return gather_in_place(input);
   const bool scaled = call_.factor != 1;
-  if (input.bytes == 0 || (!scaled && group_.arena->owns(input.begin, input.bytes))) return;
-  std::byte* own = output_;
-  if (kind_ != OperationKind::kAllReduce || (!scaled && !staged_output_)) {
-    staged_input_ = group_.arena->take(input.bytes);
-    own = static_cast<std::byte*>(staged_input_.get());
-  }
+  const bool sums_in_place = kind_ == OperationKind::kAllReduce && in_place;
+  if (input.bytes == 0 || (!scaled && !sums_in_place && group_.arena->owns(input.begin, input.bytes))) return;
+  staged_input_ = group_.arena->take(input.bytes);
+  std::byte* own = static_cast<std::byte*>(staged_input_.get());
   input_ = own;
   if (!scaled) {
     std::memcpy(own, input.begin, input.bytes);
@@ -138,6 +138,14 @@ void Collective::stage() {
                .type = call_.type,
                .op = call_.op,
                .factors = &call_.factor});
+}
+
+void Collective::gather_in_place(const Span& input) {
+  const std::size_t begin =
+      is_uneven(call_.kind) ? begin_of(call_.counts, group_.rank) : static_cast<std::size_t>(group_.rank) * call_.count;
+  std::byte* own = output_ + begin * size_of(call_.type);
+  if (own != input_ && input.bytes > 0) std::memcpy(own, input_, input.bytes);
+  input_ = own;
 }
 
 void Collective::move() {
@@ -160,7 +168,7 @@ void Collective::move() {
       return check(MPI_Ibcast(data, n, type, root, group_.data, request()), "MPI_Ibcast");
     }
     case OperationKind::kAllGather:
-      return check(MPI_Iallgather(input, n, type, output_, n, type, group_.data, request()), "MPI_Iallgather");
+      return check(MPI_Iallgather(MPI_IN_PLACE, n, type, output_, n, type, group_.data, request()), "MPI_Iallgather");
     case OperationKind::kGather:
       return check(MPI_Igather(input, n, type, output_, n, type, root, group_.data, request()), "MPI_Igather");
     case OperationKind::kScatter: {
@@ -178,9 +186,8 @@ void Collective::move_reduction() {
   const MPI_Datatype type = element_type(call_.type);
   const MPI_Op op = operation(call_.op, call_.type);
   const std::size_t element = size_of(call_.type);
-  const bool in_place = input_ == output_;
   if (call_.kind == OperationKind::kReduce) {
-    return reduce_block(input_, output_, call_.count, call_.root, in_place);
+    return reduce_block(input_, output_, call_.count, call_.root, input_ == output_);
   }
   if (call_.kind == OperationKind::kReduceScatter) {
     if (call_.count <= kMostAtOnce) {
@@ -195,8 +202,7 @@ void Collective::move_reduction() {
   }
   for (const Piece& piece : pieces_of(call_.count)) {
     const std::size_t at = piece.begin * element;
-    const void* input = in_place ? MPI_IN_PLACE : input_ + at;
-    check(MPI_Iallreduce(input, output_ + at, piece.count, type, op, group_.data, request()), "MPI_Iallreduce");
+    check(MPI_Iallreduce(input_ + at, output_ + at, piece.count, type, op, group_.data, request()), "MPI_Iallreduce");
   }
 }
 

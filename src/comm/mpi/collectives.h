@@ -36,6 +36,7 @@ class Collective : public CheckedOperation {
   bool compared();
   bool may_move() const;
   void stage();
+  void gather_in_place(const Span& input);
   void move();
   void move_reduction();
   void reduce_block(const std::byte* input, std::byte* output, std::size_t count, int root, bool in_place);

@@ -89,7 +89,7 @@ void Collective::move_uneven() {
           MPI_Ireduce_scatter(input_, output_, counts, type, operation(call_.op, call_.type), group_.data, request()),
           "MPI_Ireduce_scatter");
     case OperationKind::kAllGather:
-      return check(MPI_Iallgatherv(input, own, type, output_, counts, places, type, group_.data, request()),
+      return check(MPI_Iallgatherv(MPI_IN_PLACE, own, type, output_, counts, places, type, group_.data, request()),
                    "MPI_Iallgatherv");
     case OperationKind::kGather:
       return check(MPI_Igatherv(input, own, type, output_, counts, places, type, root, group_.data, request()),
