@@ -43,6 +43,10 @@ class InMemory : public Dataset {
 
 }  // namespace
 
+Samples Dataset::gather_in(const Pass&, std::span<const std::int64_t> indices) const { return gather(indices); }
+
+std::int64_t Dataset::terms(std::int64_t) const { return 1; }
+
 const char* to_string(Split split) { return split == Split::kTrain ? "train" : "test"; }
 
 DatasetPtr in_memory(const at::Tensor& input, const at::Tensor& target, std::string name) {

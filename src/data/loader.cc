@@ -70,15 +70,21 @@ struct Loader::State {
     Batch batch;
     batch.count = own.count();
     batch.global_count = global.count();
-    batch.weight = static_cast<double>(batch.count * world_size) / static_cast<double>(batch.global_count);
     batch.epoch = epoch;
     batch.step = start / sampler.options().global_batch + step;
     batch.position = global.end;
     batch.indices.reserve(static_cast<std::size_t>(batch.count));
     for (std::int64_t position = own.begin; position < own.end; ++position) batch.indices.push_back(order[position]);
+    for (std::int64_t position = global.begin; position < global.end; ++position) {
+      const std::int64_t terms = data->terms(order[position]);
+      batch.global_terms += terms;
+      if (position >= own.begin && position < own.end) batch.terms += terms;
+    }
+    batch.weight = static_cast<double>(batch.terms * world_size) / static_cast<double>(batch.global_terms);
     const std::int64_t stand_in = order[global.begin];
     const std::span<const std::int64_t> indices(batch.indices);
-    Samples samples = data->gather(indices.empty() ? std::span(&stand_in, 1) : indices);
+    Samples samples =
+        data->gather_in({.seed = options.seed, .epoch = epoch}, indices.empty() ? std::span(&stand_in, 1) : indices);
     batch.input = std::move(samples.input);
     batch.target = std::move(samples.target);
     return batch;

@@ -11,7 +11,14 @@
 namespace reigen::data {
 
 // What the numbers are for, so that no two uses of one seed share them.
-enum class Purpose : std::uint32_t { kOrder = 1, kTrainDigit = 2, kTestDigit = 3 };
+enum class Purpose : std::uint32_t {
+  kOrder = 1,
+  kTrainDigit = 2,
+  kTestDigit = 3,
+  kTrainPicture = 4,
+  kTestPicture = 5,
+  kAugment = 6
+};
 
 class RandomStream {
  public:

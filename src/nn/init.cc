@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/philox.h"
+#include "nn/normal_quantile.h"
 
 namespace reigen::nn {
 
@@ -23,14 +24,35 @@ std::uint64_t hash_name(std::string_view name) {
   return hash;
 }
 
-template <typename T>
-void fill(T* values, std::int64_t count, std::uint64_t name, std::uint64_t seed, double bound, std::int64_t first) {
+// values[i] = value(u(name, seed, first + i))
+template <typename T, typename Value>
+void fill(T* values, std::int64_t count, std::uint64_t name, std::uint64_t seed, std::int64_t first,
+          const Value& value) {
   for (std::int64_t i = 0; i < count;) {
     const auto index = static_cast<std::uint64_t>(first + i);
     const auto words = base::philox(seed, index / 4, name);
     for (std::size_t lane = index % 4; lane < 4 && i < count; ++lane, ++i) {
-      values[i] = static_cast<T>(-bound + 2 * bound * base::unit_interval(words[lane]));
+      values[i] = static_cast<T>(value(base::unit_interval(words[lane])));
     }
+  }
+}
+
+template <typename Value>
+void fill_tensor(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double scale, std::int64_t first,
+                 const Value& value) {
+  REIGEN_CHECK(tensor.device().is_cpu() && tensor.is_contiguous(),
+               "initial values of {}: the tensor must be contiguous on the CPU", name);
+  REIGEN_CHECK(first >= 0 && std::isfinite(scale) && scale >= 0,
+               "initial values of {}: first = {} and the scale {} must not be negative", name, first, scale);
+  const std::uint64_t hash = hash_name(name);
+  if (tensor.scalar_type() == at::kFloat) {
+    fill(tensor.data_ptr<float>(), tensor.numel(), hash, seed, first, value);
+  } else if (tensor.scalar_type() == at::kDouble) {
+    fill(tensor.data_ptr<double>(), tensor.numel(), hash, seed, first, value);
+  } else {
+    throw InvalidArgument(Report{.what = fmt::format("initial values of {}", name),
+                                 .got = at::toString(tensor.scalar_type()),
+                                 .expected = "a tensor of float or double"});
   }
 }
 
@@ -38,20 +60,14 @@ void fill(T* values, std::int64_t count, std::uint64_t name, std::uint64_t seed,
 
 void fill_uniform(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double bound,
                   std::int64_t first) {
-  REIGEN_CHECK(tensor.device().is_cpu() && tensor.is_contiguous(),
-               "initial values of {}: the tensor must be contiguous on the CPU", name);
-  REIGEN_CHECK(first >= 0 && std::isfinite(bound) && bound >= 0,
-               "initial values of {}: first = {} and bound = {} must not be negative", name, first, bound);
-  const std::uint64_t hash = hash_name(name);
-  if (tensor.scalar_type() == at::kFloat) {
-    fill(tensor.data_ptr<float>(), tensor.numel(), hash, seed, bound, first);
-  } else if (tensor.scalar_type() == at::kDouble) {
-    fill(tensor.data_ptr<double>(), tensor.numel(), hash, seed, bound, first);
-  } else {
-    throw InvalidArgument(Report{.what = fmt::format("initial values of {}", name),
-                                 .got = at::toString(tensor.scalar_type()),
-                                 .expected = "a tensor of float or double"});
-  }
+  fill_tensor(tensor, name, seed, bound, first, [bound](double u) { return -bound + 2 * bound * u; });
+}
+
+void fill_normal(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double deviation,
+                 std::int64_t first) {
+  // Half a step up: u itself may be 0.
+  fill_tensor(tensor, name, seed, deviation, first,
+              [deviation](double u) { return deviation * normal_quantile(u + 0x1p-33); });
 }
 
 void initialize(torch::nn::Module& module, std::uint64_t seed) {
@@ -63,14 +79,18 @@ void initialize(torch::nn::Module& module, std::uint64_t seed) {
     const std::string parent = dot == std::string::npos ? "" : name.substr(0, dot + 1);
     const at::Tensor* weight = parameters.find(parent + "weight");
     const bool known =
-        weight != nullptr && weight->dim() >= 2 && (name == parent + "weight" || name == parent + "bias");
+        weight != nullptr && weight->dim() >= 1 && (name == parent + "weight" || name == parent + "bias");
     if (!known) {
       std::ostringstream shape;
       shape << parameter.sizes();
       throw InvalidArgument(Report{.what = fmt::format("no rule for the initial values of {}", name),
                                    .got = fmt::format("shape {}", shape.str()),
-                                   .expected = "the weight of a convolution or linear layer, or the bias beside one",
-                                   .fix = "set it yourself with fill_uniform"});
+                                   .expected = "a parameter called weight, or the bias beside one",
+                                   .fix = "set it yourself with fill_uniform or fill_normal"});
+    }
+    if (weight->dim() == 1) {
+      parameter.detach().fill_(name == parent + "weight" ? 1.0 : 0.0);
+      continue;
     }
     const auto fan_in =
         static_cast<double>(weight->numel()) / static_cast<double>(std::max<std::int64_t>(1, weight->size(0)));

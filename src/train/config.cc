@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "reigen/base/error.h"
 #include "train/config_text.h"
 
@@ -28,7 +29,8 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
   table.push_back({"train", "epochs", &train.epochs, "passes over the training samples", 1, 1e9});
   table.push_back({"train", "max_steps", &train.max_steps, "stop after this many steps; 0: no limit", 0, kLargest});
   table.push_back({"train", "global_batch", &train.global_batch,
-                   "samples a step over all ranks, shared out with any remainder; not set: 64 a rank", 1, 1e9});
+                   "samples a step over all ranks, shared out with any remainder; not set: the recipe's number a rank",
+                   1, 1e9});
   table.push_back(
       {"train", "seed", &train.seed, "initial weights, sample order and random layers follow from it", 0, kLargest});
   table.push_back({"train", "threads", &train.threads,
@@ -48,13 +50,17 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
 
 void add_rest(Config& config, std::vector<Field>& table) {
   table.push_back({"data", "path", &config.data.path,
-                   "folder of the data's files, plain or .gz; empty: digits that the program draws"});
+                   "folder or file of the data, in the recipe's forms; empty: data of the program's own"});
   table.push_back({"data", "workers", &config.data.workers,
-                   "1: prepare batches on a thread ahead of their use; 0: when they are asked for", 0, 1});
+                   "threads that prepare batches ahead of their use; 0: when they are asked for", 0, 64});
   table.push_back({"data", "dump_order", &config.data.dump_order,
                    "file for the sample indices of every step, a line a step, in global batch order"});
   table.push_back(
       {"data", "limit", &config.data.limit, "use only the first so many training samples; 0: all", 0, kLargest});
+  for (ModelOption& option : config.model.options) {
+    table.push_back({"model", option.key, &option.value, option.meaning, static_cast<double>(option.low),
+                     static_cast<double>(option.high)});
+  }
   table.push_back({"parallel", "bucket_mb", &config.parallel.bucket_mb,
                    "MiB of gradients that travel together; 0: every parameter alone", 0, 1e6});
   table.push_back(
@@ -131,6 +137,13 @@ std::string toml_value(const Field& field) {
 }
 
 }  // namespace
+
+std::int64_t ModelConfig::operator[](const std::string& key) const {
+  const auto found =
+      std::find_if(options.begin(), options.end(), [&](const auto& option) { return option.key == key; });
+  REIGEN_ASSERT(found != options.end(), "this recipe has no option model.{}", key);
+  return found->value;
+}
 
 std::vector<Field> fields(Config& config) {
   std::vector<Field> table;

@@ -208,7 +208,7 @@ std::string variable_of(const Field& field) {
 
 void read_environment(const Environment& environment, std::vector<Field>& table) {
   std::vector<std::string> variables;
-  std::vector<std::string> prefixes;
+  std::vector<std::string> prefixes = {"REIGEN_MODEL_"};  // also where the recipe's model has no options
   for (const Field& field : table) {
     variables.push_back(variable_of(field));
     prefixes.push_back(variables.back().substr(0, std::string("REIGEN_").size() + field.section.size() + 1));

@@ -4,6 +4,7 @@
 
 #include "reigen/data/digits.h"
 #include "reigen/data/mnist.h"
+#include "train/classification.h"
 
 namespace reigen::train {
 
@@ -38,12 +39,7 @@ at::Tensor MnistTask::loss(const at::Tensor& input, const at::Tensor& target) {
 }
 
 Scores MnistTask::score(const at::Tensor& input, const at::Tensor& target) {
-  const at::Tensor scores = model_.forward(input);
-  // In double, so that the sum does not depend on how the samples are cut into batches and ranks.
-  const at::Tensor loss = at::cross_entropy_loss(scores.to(at::kDouble), target, {}, at::Reduction::Sum);
-  return {.loss_sum = loss.item<double>(),
-          .correct = scores.argmax(1).eq(target).sum().item<std::int64_t>(),
-          .count = target.size(0)};
+  return score_classes(model_.forward(input), target);
 }
 
 }  // namespace reigen::train

@@ -44,8 +44,9 @@ std::string overview() {
 std::string recipe_help(const Recipe& recipe) {
   return fmt::format(
       "{}: {}\n\n  reigen train {} -n 2 [options]     two ranks\n  reigen train {} --print-config     the options as a "
-      "file\n\n{}",
-      recipe.name, recipe.summary, recipe.name, recipe.name, help_text(recipe.defaults));
+      "file\n\ndata.path: {}\nbatch: {} samples a rank, unless train.global_batch says how many together\n\n{}",
+      recipe.name, recipe.summary, recipe.name, recipe.name, recipe.data, recipe.batch_per_rank,
+      help_text(recipe.defaults));
 }
 
 const Recipe& find_recipe(const std::string& name) {
@@ -95,9 +96,8 @@ struct Job {
 };
 
 int train_rank(const Job& job, Communicator& world) {
-  std::unique_ptr<Task> task;
-  task = job.recipe.make(job.config);
   try {
+    const std::unique_ptr<Task> task = job.recipe.make(job.config);
     Trainer trainer(*task, world,
                     {.config = job.config,
                      .batch_per_rank = job.recipe.batch_per_rank,

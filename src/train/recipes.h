@@ -16,6 +16,7 @@ namespace reigen::train {
 struct Recipe {
   std::string name;
   std::string summary;  // one line of --help
+  std::string data;     // what data.path takes, and what is taken without it: lines of the recipe's --help
   Config defaults;
   std::int64_t batch_per_rank = 64;  // when train.global_batch is not set
   std::function<std::unique_ptr<Task>(const Config& config)> make;

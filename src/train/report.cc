@@ -17,28 +17,29 @@ namespace reigen::train {
 
 std::string to_json(const Summary& s) {
   const auto peak = s.peak_rss_bytes.empty() ? 0 : *std::max_element(s.peak_rss_bytes.begin(), s.peak_rss_bytes.end());
-  const nlohmann::ordered_json json = {{"task", s.task},
-                                       {"test_accuracy", s.test.accuracy()},
-                                       {"test_loss", s.test.loss()},
-                                       {"test_samples", s.test.count},
-                                       {"samples_per_s", s.samples_per_s},
-                                       {"samples_per_s_overall", s.samples_per_s_overall},
-                                       {"world_size", s.world_size},
-                                       {"backend", s.backend},
-                                       {"precision", s.precision},
-                                       {"steps", s.steps},
-                                       {"epochs", s.epochs},
-                                       {"global_batch", s.global_batch},
-                                       {"step_ms", s.mean.step * 1e3},
-                                       {"data_ms", s.mean.data * 1e3},
-                                       {"forward_ms", s.mean.forward * 1e3},
-                                       {"backward_ms", s.mean.backward * 1e3},
-                                       {"comm_exposed_ms", s.mean.exposed * 1e3},
-                                       {"optimizer_ms", s.mean.optimizer * 1e3},
-                                       {"peak_rss_bytes", peak},
-                                       {"peak_rss_bytes_by_rank", s.peak_rss_bytes},
-                                       {"first_step_s", s.first_step_s},
-                                       {"wall_s", s.wall_s}};
+  nlohmann::ordered_json json = {{"task", s.task},
+                                 {"test_accuracy", s.test.accuracy()},
+                                 {"test_loss", s.test.loss()},
+                                 {"test_samples", s.test.count},
+                                 {"samples_per_s", s.samples_per_s},
+                                 {"samples_per_s_overall", s.samples_per_s_overall},
+                                 {"world_size", s.world_size},
+                                 {"backend", s.backend},
+                                 {"precision", s.precision},
+                                 {"steps", s.steps},
+                                 {"epochs", s.epochs},
+                                 {"global_batch", s.global_batch},
+                                 {"step_ms", s.mean.step * 1e3},
+                                 {"data_ms", s.mean.data * 1e3},
+                                 {"forward_ms", s.mean.forward * 1e3},
+                                 {"backward_ms", s.mean.backward * 1e3},
+                                 {"comm_exposed_ms", s.mean.exposed * 1e3},
+                                 {"optimizer_ms", s.mean.optimizer * 1e3},
+                                 {"peak_rss_bytes", peak},
+                                 {"peak_rss_bytes_by_rank", s.peak_rss_bytes},
+                                 {"first_step_s", s.first_step_s},
+                                 {"wall_s", s.wall_s}};
+  for (const auto& [key, value] : s.test_figures) json[key] = value;
   return json.dump(2) + '\n';
 }
 
@@ -57,8 +58,7 @@ std::string to_text(const Summary& s) {
   std::string text = fmt::format("{}: {}{} of {} on {} ({}), {}\n", s.task, counted(s.steps - s.first_step, "step"),
                                  which, counted(s.samples_per_step, "sample"), counted(s.world_size, "rank"), s.backend,
                                  format_duration(s.wall_s));
-  text += fmt::format("  test accuracy  {:.2f} %   loss {:.4f}   ({} samples)\n", s.test.accuracy() * 100,
-                      s.test.loss(), s.test.count);
+  text += fmt::format("  result         {}\n", s.test_text);
   if (s.mean.step > 0) {
     const double all = s.mean.step;
     const auto share = [&](double part) { return fmt::format("{:.1f} ms ({:.0f} %)", part * 1e3, 100 * part / all); };

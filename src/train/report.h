@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reigen/train/task.h"
@@ -23,8 +24,10 @@ struct Summary {
   std::int64_t global_batch = 0;
   std::int64_t samples_per_step = 0;  // fewer than global_batch when the data has fewer
   Scores test = {};
-  double samples_per_s = 0;          // samples of a step / median step
-  double samples_per_s_overall = 0;  // samples / time of all steps, the first ones too
+  std::string test_text = {};                                     // for people
+  std::vector<std::pair<std::string, double>> test_figures = {};  // the task's own
+  double samples_per_s = 0;                                       // samples of a step / median step
+  double samples_per_s_overall = 0;                               // samples / time of all steps, the first ones too
   StepTime mean = {};
   double first_step_s = 0;  // from the start of the process to the end of the first optimizer step
   double wall_s = 0;        // from the start of the process to the summary

@@ -116,6 +116,12 @@ std::vector<std::string> require_compatible(const checkpoint::Found& found,
     if (value_in(before, key) != value_in(options, key))
       throw refuse(key, value_in(options, key), value_in(before, key));
   }
+  // Not all sizes of a model show in the shapes of its parameters.
+  for (const auto& [key, value] : options) {
+    if (key.starts_with("model.") && value_in(before, key.c_str()) != value) {
+      throw refuse(key, value, value_in(before, key.c_str()));
+    }
+  }
   if (global_batch && *global_batch != found.manifest.global_batch) {
     throw refuse("train.global_batch", std::to_string(*global_batch), std::to_string(found.manifest.global_batch));
   }

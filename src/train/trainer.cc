@@ -16,7 +16,6 @@
 #include "reigen/data/loader.h"
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
-#include "reigen/nn/init.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/train/metrics.h"
 #include "train/agree.h"
@@ -31,14 +30,6 @@
 namespace reigen::train {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr std::int64_t kTestBatch = 250;  // samples of one forward when validating
-
-}  // namespace
-
-void Task::initialize(std::uint64_t seed) { nn::initialize(module(), seed); }
 
 struct Trainer::Impl {
   Impl(Task& its_task, Communicator its_world, TrainerOptions its_options)
@@ -215,16 +206,15 @@ void Trainer::Impl::open_test_data() {
 }
 
 void Trainer::Impl::prepare_model() {
-  torch::nn::Module& module = task.module();
   together(world, "model", [&] {
     if (found)
-      checkpoint::read_model_into(*found, checkpoint::tensors_of(module));
+      checkpoint::read_model_into(*found, checkpoint::tensors_of(task.module()));
     else
       task.initialize(static_cast<std::uint64_t>(config.train.seed));
   });
   try {
     parallel.emplace(
-        module, world,
+        task.module(), world,
         parallel::DataParallelOptions{.bucket_mb = config.parallel.bucket_mb, .overlap = config.parallel.overlap});
     optimization.emplace(config, parallel->parameters(),
                          RunLength{.total_steps = total, .global_batch = loader->global_batch()});
@@ -367,11 +357,11 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
 // The loss of the global batch; learns whether any rank wants to stop.
 double Trainer::Impl::add_up(double loss, const data::Batch& batch) {
   const bool wants_stop = options.stop_requested && options.stop_requested();
-  double sums[2] = {loss * static_cast<double>(batch.count), wants_stop ? 1.0 : 0.0};
-  if (batch.count == 0) sums[0] = 0;  // a repeated sample, which counts on another rank
+  double sums[2] = {loss * static_cast<double>(batch.terms), wants_stop ? 1.0 : 0.0};
+  if (batch.terms == 0) sums[0] = 0;  // a repeated sample, which counts on another rank
   if (world.size() > 1) world.all_reduce(sums, sums, 2, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"}).wait();
   stop = sums[1] > 0;
-  const double global = sums[0] / static_cast<double>(batch.global_count);
+  const double global = sums[0] / static_cast<double>(batch.global_terms);
   if (!std::isfinite(global)) end_as_not_finite("loss", global, batch);
   return global;
 }
@@ -453,9 +443,10 @@ Scores Trainer::Impl::validate() {
   task.module().eval();
   const data::Range mine = data::share_of({0, test_data->size()}, world.rank(), world.size());
   Scores sum;
-  for (std::int64_t first = mine.begin; first < mine.end; first += kTestBatch) {
+  const std::int64_t batch = task.score_batch();
+  for (std::int64_t first = mine.begin; first < mine.end; first += batch) {
     std::vector<std::int64_t> indices;
-    for (std::int64_t i = first; i < std::min(first + kTestBatch, mine.end); ++i) indices.push_back(i);
+    for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
     const data::Samples samples = test_data->gather(indices);
     const Scores scores = task.score(samples.input, samples.target);
     sum.loss_sum += scores.loss_sum;
@@ -471,8 +462,7 @@ Scores Trainer::Impl::validate() {
 void Trainer::Impl::validate_and_say(std::int64_t number) {
   const auto started = Progress::Clock::now();
   test = validate();
-  say(fmt::format("epoch {}/{}: test accuracy {:.2f} %, loss {:.4f}", number + 1, epochs_to_see(),
-                  test->accuracy() * 100, test->loss()));
+  say(fmt::format("epoch {}/{}: {}", number + 1, epochs_to_see(), task.describe(*test)));
   if (progress) progress->exclude(Progress::Clock::now() - started);
   cycle.lap();
 }
@@ -488,6 +478,8 @@ Summary Trainer::Impl::summarize() {
                   .global_batch = loader->global_batch(),
                   .samples_per_step = samples_per_step(),
                   .test = *test,
+                  .test_text = task.describe(*test),
+                  .test_figures = task.more_figures(*test),
                   .mean = times.mean(),
                   .first_step_s = first_step_s,
                   .wall_s = process_age_seconds(),
@@ -525,6 +517,11 @@ void Trainer::Impl::finish() {
   std::string text = to_text(summary);
   text.pop_back();
   say(text);
+  if (!is_first()) return;
+  const at::NoGradGuard no_grad;
+  task.module().eval();
+  const std::string words = task.closing_words();
+  if (!words.empty()) say(words);
 }
 
 }  // namespace reigen::train

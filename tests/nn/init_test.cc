@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "base/philox.h"
+#include "nn/normal_quantile.h"
 #include "reigen/base/error.h"
 
 namespace reigen::nn {
@@ -78,12 +79,51 @@ TEST(InitTest, ValuesFillTheRangeOfLibTorchsDefaults) {
   EXPECT_GT(net.conv->bias.abs().max().item<double>(), 0);
 }
 
-TEST(InitTest, WhatHasNoRuleIsRefusedByName) {
+TEST(InitTest, NormalisationsStartAsTheIdentity) {
   struct Normed : torch::nn::Module {
-    Normed() { register_module("norm", torch::nn::BatchNorm2d(4)); }
+    Normed() { norm = register_module("norm", torch::nn::BatchNorm2d(4)); }
+    torch::nn::BatchNorm2d norm{nullptr};
+  } net;
+  net.norm->weight.detach().fill_(7);
+  net.norm->bias.detach().fill_(7);
+  initialize(net, 0);
+  EXPECT_TRUE(at::equal(net.norm->weight, at::ones({4})));
+  EXPECT_TRUE(at::equal(net.norm->bias, at::zeros({4})));
+}
+
+// P(X <= x) by the C library's erfc, which fill_normal itself must not use: its last bit differs between machines.
+TEST(InitTest, TheQuantileIsTheInverseOfTheNormalDistribution) {
+  for (const double p : {0x1p-33, 1e-9, 1e-6, 0.001, 0.0749, 0.0751, 0.2, 0.5, 0.77, 0.9249, 0.9251, 0.999, 1 - 1e-9}) {
+    const double x = normal_quantile(p);
+    EXPECT_NEAR(0.5 * std::erfc(-x / std::sqrt(2.0)) / p, 1, 2e-7 * (1 + x * x)) << p;
+    EXPECT_NEAR(normal_quantile(1 - p), -x, 1e-6 * (1 + std::abs(x))) << p;
+  }
+  EXPECT_EQ(normal_quantile(0.5), 0);
+}
+
+TEST(InitTest, NormalValues) {
+  const at::Tensor values = at::empty({200'000}, at::kDouble);
+  fill_normal(values, "x.weight", 3, 0.5);
+  const double n = 200'000;
+  EXPECT_NEAR(values.mean().item<double>(), 0, 5 * 0.5 / std::sqrt(n));
+  EXPECT_NEAR(values.square().mean().item<double>(), 0.25, 5 * 0.25 * std::sqrt(2 / n));
+  EXPECT_NEAR(values.abs().gt(1.0).to(at::kDouble).mean().item<double>(), 0.0455, 0.003);  // beyond two deviations
+  for (const std::int64_t first : {1, 2, 7}) {
+    const at::Tensor part = at::empty({11}, at::kDouble);
+    fill_normal(part, "x.weight", 3, 0.5, first);
+    EXPECT_TRUE(at::equal(part, values.narrow(0, first, 11))) << first;
+  }
+  const at::Tensor narrow = at::empty({1000});
+  fill_normal(narrow, "x.weight", 3, 0.5);
+  EXPECT_TRUE(at::equal(values.narrow(0, 0, 1000).to(at::kFloat), narrow));
+}
+
+TEST(InitTest, WhatHasNoRuleIsRefusedByName) {
+  struct Odd : torch::nn::Module {
+    Odd() { register_parameter("scale", at::ones({4})); }
   } net;
   EXPECT_THAT([&] { initialize(net, 0); }, ::testing::Throws<InvalidArgument>(::testing::Property(
-                                               &std::exception::what, ::testing::HasSubstr("norm.weight"))));
+                                               &std::exception::what, ::testing::HasSubstr("scale"))));
   EXPECT_THROW(fill_uniform(at::empty({4}, at::kInt), "i", 0, 1), InvalidArgument);
   EXPECT_THROW(fill_uniform(at::empty({4, 4}).t(), "t", 0, 1), InvalidArgument);
 }

@@ -164,6 +164,29 @@ TEST_F(ConfigTest, UnknownKeysAreRefusedWithASuggestion) {
   EXPECT_THAT(variable.text, HasSubstr("did you mean REIGEN_TRAIN_EPOCHS?"));
 }
 
+TEST_F(ConfigTest, AModelsSizesAreOptionsOfItsRecipeOnly) {
+  Config defaults;
+  defaults.model.options = {{"layers", 6, "layers of it"}, {"vocab", 0, "tokens", 0}};
+  const auto read_model = [&](const std::vector<std::string>& arguments, const Environment& environment = {}) {
+    return read_command_line(defaults, arguments, environment).config;
+  };
+  EXPECT_EQ(read_model({}).model["layers"], 6);
+  EXPECT_EQ(read_model({"--model.layers", "2"}).model["layers"], 2);
+  EXPECT_EQ(read_model({}, {{"REIGEN_MODEL_LAYERS", "3"}}).model["layers"], 3);
+  const Config config = read_model({"--config", write("[model]\nlayers = 4\nvocab = 7\n")});
+  EXPECT_EQ(config.model["layers"], 4);
+  EXPECT_EQ(config.model["vocab"], 7);
+  EXPECT_EQ(to_toml(read_model({"--config", write(to_toml(config))})), to_toml(config));
+  EXPECT_NE(hash_of(config), hash_of(defaults));
+  EXPECT_THAT(help_text(defaults), HasSubstr("--model.layers"));
+  EXPECT_THAT(help_text(Config{}), ::testing::Not(HasSubstr("--model.")));
+  EXPECT_THROW(config.model["heads"], InternalError);
+  EXPECT_THAT(failure_of({"--model.layers", "2"}).text, HasSubstr("unknown option --model.layers"));
+  EXPECT_EQ(failure_of({"--config", write("[model]\nlayers = 4\n")}).code, ExitCode::kConfiguration);
+  EXPECT_THAT(failure_of({}, {{"REIGEN_MODEL_LAYERS", "3"}}).text, HasSubstr("unknown environment variable"));
+  EXPECT_THROW(read_model({"--model.layers", "0"}), InvalidArgument);
+}
+
 TEST_F(ConfigTest, BadFilesAreRefused) {
   EXPECT_EQ(failure_of({"--config", (directory_ / "absent.toml").string()}).code, ExitCode::kInputMissing);
   EXPECT_EQ(failure_of({"--config", directory_.string()}).code, ExitCode::kBadData);

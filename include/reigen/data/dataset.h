@@ -17,6 +17,12 @@ struct Samples {
   at::Tensor target;  // [B, ...]
 };
 
+// One pass of a loader over a dataset.
+struct Pass {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -30,6 +36,13 @@ class Dataset {
   // Row i of the result is sample indices[i]; B = indices.size() >= 1, every index in 0..size()-1. Fresh tensors each
   // time. Runs beside the training threads: no parallel ATen operation in here.
   virtual Samples gather(std::span<const std::int64_t> indices) const = 0;
+
+  // What a loader asks for. A dataset that augments its samples draws from (seed, epoch, index of the sample) and
+  // nothing else, so that a sample does not depend on the rank, thread or batch that asks; gather() leaves it as it is.
+  virtual Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const;
+
+  // How many terms this sample adds to a loss that is a mean over terms: the valid tokens of a text. At least 1.
+  virtual std::int64_t terms(std::int64_t index) const;
 };
 
 using DatasetPtr = std::shared_ptr<const Dataset>;

@@ -5,9 +5,10 @@
 //
 // The order is that of sampler.h: a function of (seed, epoch, position) and independent of P. To go on after a stop,
 // save batch.position and call epoch(e, position), with any P and any batch size. The shares of the last batch may be
-// uneven: the average over ranks of weight · (mean loss of the rank) is the mean loss of the global batch, and the same
-// holds for gradients. A rank without a sample in it gets one repeated sample with weight 0, so that all ranks run the
-// same collectives. Thread rule: a Loader may be shared by threads; an Epoch belongs to one.
+// uneven, and samples may have different numbers of terms (the tokens of a text): the average over ranks of weight ·
+// (mean loss over the rank's terms) is the mean loss over those of the global batch, and the same holds for gradients.
+// A rank without a sample in it gets one repeated sample with weight 0, so that all ranks run the same collectives.
+// Thread rule: a Loader may be shared by threads; an Epoch belongs to one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,7 +42,9 @@ struct Batch {
   std::vector<std::int64_t> indices;  // dataset index of each real sample: count of them
   std::int64_t count = 0;             // real samples of this rank
   std::int64_t global_count = 0;      // ... of all ranks
-  double weight = 1;                  // count · P / global_count: 1 when the shares are equal, 0 without a sample
+  std::int64_t terms = 0;             // of this rank's samples in the loss: count, but for a text its valid tokens
+  std::int64_t global_terms = 0;      // ... of all ranks' samples
+  double weight = 1;                  // terms · P / global_terms: 1 when the shares are equal, 0 without a sample
   std::int64_t epoch = 0;
   std::int64_t step =
       0;  // in the epoch: that of an uninterrupted epoch when it began at a multiple of the global batch

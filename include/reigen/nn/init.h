@@ -20,9 +20,14 @@ namespace reigen::nn {
 void fill_uniform(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double bound,
                   std::int64_t first = 0);
 
+// As fill_uniform, but normal with mean 0 and this deviation: tensor[i] = deviation · q(u + 2^-33), q the inverse of
+// the normal distribution; |tensor[i]| < 6.4 · deviation.
+void fill_normal(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double deviation,
+                 std::int64_t first = 0);
+
 // LibTorch's defaults for convolutions and linear layers: weight and bias uniform in ±1/sqrt(fan_in), fan_in = elements
-// of the weight per output. Throws InvalidArgument naming a parameter that is neither a weight of two or more
-// dimensions nor the bias beside one.
+// of the weight per output; and for normalisations, whose weight has one dimension: weight 1, bias 0. Throws
+// InvalidArgument naming a parameter that is neither a weight nor the bias beside one.
 void initialize(torch::nn::Module& module, std::uint64_t seed);
 
 }  // namespace reigen::nn

@@ -78,10 +78,25 @@ struct OptimConfig {
 };
 
 struct DataConfig {
-  std::string path = {};  // empty: the recipe's embedded data
+  std::string path = {};  // empty: the recipe's own data, which need no file
   std::int64_t workers = 1;
   std::string dump_order = {};  // file for the sample indices of every step
   std::int64_t limit = 0;       // 0: all training samples
+};
+
+// A size of the recipe's model, in the model's own word. Which there are is the recipe's: only those are options.
+struct ModelOption {
+  std::string key;
+  std::int64_t value = 0;
+  std::string meaning;
+  std::int64_t low = 1;  // smallest value
+  std::int64_t high = 1'000'000;
+};
+
+struct ModelConfig {
+  std::vector<ModelOption> options = {};
+
+  std::int64_t operator[](const std::string& key) const;  // throws InternalError for a key that is not there
 };
 
 struct ParallelConfig {
@@ -105,6 +120,7 @@ struct Config {
   TrainConfig train;
   OptimConfig optim;
   DataConfig data;
+  ModelConfig model;
   ParallelConfig parallel;
   CommConfig comm;
   CheckpointConfig checkpoint;

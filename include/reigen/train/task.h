@@ -11,6 +11,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "reigen/data/dataset.h"
 
@@ -20,7 +22,7 @@ class Module;
 
 namespace reigen::train {
 
-// Sums over samples, so that those of batches and ranks add up.
+// Sums over samples (or tokens, where these are what is guessed), so that those of batches and ranks add up.
 struct Scores {
   double loss_sum = 0;
   std::int64_t correct = 0;
@@ -39,6 +41,7 @@ class Task {
 
   virtual const std::string& name() const = 0;  // in messages and names of directories: "mnist"
 
+  // The same one each time. May read the data first, whose kinds of samples can decide the model's size.
   virtual torch::nn::Module& module() = 0;
 
   // Initial values, from the seed and the parameters' names alone. The default is nn::initialize.
@@ -51,11 +54,24 @@ class Task {
   // What training_data() holds, behind its number in a run's first line: "20000 drawn digits".
   virtual std::string kind_of_samples() const { return "samples"; }
 
-  // Mean loss over the batch, from which backward() can run.
+  // Mean loss over the batch's terms (Dataset::terms), from which backward() can run.
   virtual at::Tensor loss(const at::Tensor& input, const at::Tensor& target) = 0;
 
   // Called without gradients and in eval mode.
   virtual Scores score(const at::Tensor& input, const at::Tensor& target) = 0;
+
+  // Samples of one call of score().
+  virtual std::int64_t score_batch() const { return 250; }
+
+  // A score for people: "test accuracy 99.52 %, loss 0.0222 (4000 samples)".
+  virtual std::string describe(const Scores& scores) const;
+
+  // What summary.json says of a score beside test_accuracy, test_loss and test_samples: keys and values.
+  virtual std::vector<std::pair<std::string, double>> more_figures(const Scores& scores) const;
+
+  // Printed by rank 0 at the end of a run, e.g. text that the model makes up; empty: nothing. Without gradients and in
+  // eval mode.
+  virtual std::string closing_words() { return {}; }
 };
 
 }  // namespace reigen::train

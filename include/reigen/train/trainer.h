@@ -3,10 +3,10 @@
 // them, a clean stop, and errors that every rank agrees on.
 //
 // The loss of a step is the mean over the global batch: sum over ranks of loss_r · n_r / sum of n_r, in fp64 and rank
-// order. The ranks add it up after backward in the same small all_reduce that carries the wish to stop, before the
-// optimizer runs: a loss that is no number changes no weight.
-// A run is determined by seed, options and number of ranks, bit for bit; one that goes on from a checkpoint as well.
-// Thread rule: one thread a rank; ranks may be threads of one process.
+// order, n_r the terms of the rank's samples (Dataset::terms): samples, or the valid tokens of texts. The ranks add it
+// up after backward in the same small all_reduce that carries the wish to stop, before the optimizer runs: a loss that
+// is no number changes no weight. A run is determined by seed, options and number of ranks, bit for bit; one that goes
+// on from a checkpoint as well. Thread rule: one thread a rank; ranks may be threads of one process.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,49 @@
+// A decoder of the GPT-2 family on tokens: 10.8 M parameters as it stands.
+//
+//   [B,T] token + position embedding -> layers x (x + attention(norm(x)), x + mlp(norm(x))) -> norm -> linear
+//   -> [B,T,vocab] scores of the next token, not normalised
+//
+// Causal attention over `heads`, an MLP of 4·dim with GELU, weights not tied.
+// Parameters: embed.{tok, pos}, blocks.N.{n1, qkv, out, n2, up, down}, head.{norm, linear}.
+// Radford et al., Language models are unsupervised multitask learners, 2019. Thread rule: as torch::nn::Module.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "reigen/nn/unit.h"
+
+namespace reigen::models {
+
+struct GptOptions {
+  std::int64_t vocab = 65;
+  std::int64_t layers = 6;
+  std::int64_t dim = 384;
+  std::int64_t heads = 6;      // must divide dim
+  std::int64_t context = 256;  // the most positions
+};
+
+class Gpt : public torch::nn::Module {
+ public:
+  explicit Gpt(const GptOptions& options = {});  // throws InvalidArgument for sizes out of range
+
+  // Weights normal with deviation 0.02, those that write into the residual stream (out, down) 0.02 / sqrt(2·layers);
+  // biases 0, norms 1 and 0.
+  void initialize(std::uint64_t seed);
+
+  // tokens: [B, T] int64 in 0..vocab-1, T at most context. Result: [B, T, vocab]; row t depends on tokens 0..t only.
+  // Throws InvalidArgument for other shapes.
+  at::Tensor forward(const at::Tensor& tokens);
+
+  const std::vector<nn::Unit>& units() const { return units_; }  // embed, blocks.0, ..., head
+  const GptOptions& options() const { return options_; }
+
+ private:
+  GptOptions options_;
+  std::vector<nn::Unit> units_;
+};
+
+}  // namespace reigen::models

@@ -1,0 +1,45 @@
+// Handwritten digits for the perceptron of models/mlp.h: the images of data/mnist.h or data/digits.h with a black edge
+// of two pixels, 32x32, as one row of 1024 numbers; cross entropy, share of right answers.
+// Thread rule: as Task.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <string>
+
+#include "reigen/models/mlp.h"
+#include "reigen/train/task.h"
+
+namespace reigen::train {
+
+struct MlpTaskOptions {
+  std::string path = {};               // folder of MNIST's IDX files; empty: the digits that data/digits.h draws
+  c10::ScalarType type = c10::kFloat;  // or kDouble: of weights and inputs
+  std::int64_t layers = 8;             // as models::MlpOptions
+  std::int64_t dim = 1024;
+};
+
+class MlpTask final : public Task {
+ public:
+  explicit MlpTask(const MlpTaskOptions& options = {});
+
+  const std::string& name() const override;
+  models::Mlp& module() override { return model_; }
+  void initialize(std::uint64_t seed) override { model_.initialize(seed); }
+  data::DatasetPtr training_data() override;  // throws as data::mnist
+  data::DatasetPtr test_data() override;
+  std::string kind_of_samples() const override;
+  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
+  Scores score(const at::Tensor& input, const at::Tensor& target) override;
+
+ private:
+  data::DatasetPtr open(data::Split split) const;
+
+  MlpTaskOptions options_;
+  models::Mlp model_;
+  data::DatasetPtr training_;
+  data::DatasetPtr test_;
+};
+
+}  // namespace reigen::train

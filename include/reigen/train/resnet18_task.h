@@ -1,0 +1,45 @@
+// Small colour pictures in classes: ResNet-18 of models/resnet18.h, cross entropy, share of right answers. Training
+// pictures are augmented (data/pictures.h). The model has as many classes as the data.
+// Thread rule: as Task.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "reigen/models/resnet18.h"
+#include "reigen/train/task.h"
+
+namespace reigen::train {
+
+struct ResNet18TaskOptions {
+  std::string path = {};               // as data::image_folder; empty: the pictures that data/pictures.h draws
+  c10::ScalarType type = c10::kFloat;  // or kDouble: of weights and inputs
+  std::int64_t width = 64;             // as models::ResNet18Options
+  std::int64_t norm_batch = 32;
+};
+
+class ResNet18Task final : public Task {
+ public:
+  explicit ResNet18Task(const ResNet18TaskOptions& options = {});
+
+  const std::string& name() const override;
+  models::ResNet18& module() override;  // throws as training_data()
+  void initialize(std::uint64_t seed) override { module().initialize(seed); }
+  data::DatasetPtr training_data() override;  // throws as data::image_folder
+  data::DatasetPtr test_data() override;
+  std::string kind_of_samples() const override;
+  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
+  Scores score(const at::Tensor& input, const at::Tensor& target) override;
+
+ private:
+  ResNet18TaskOptions options_;
+  std::int64_t classes_ = 0;  // known when the training data are
+  std::unique_ptr<models::ResNet18> model_;
+  data::DatasetPtr training_;
+  data::DatasetPtr test_;
+};
+
+}  // namespace reigen::train

@@ -1,0 +1,35 @@
+// What image_folder() and drawn_pictures() share: 32x32 pixels of three bytes and a class a sample, handed out
+// normalised and, in a loader's pass, augmented.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "reigen/data/pictures.h"
+
+namespace reigen::data {
+
+class PictureDataset : public Dataset {
+ public:
+  // Throws InvalidArgument unless the type is kFloat or kDouble.
+  PictureDataset(std::string name, c10::ScalarType type, bool augment);
+
+  const std::string& name() const override { return name_; }
+  Samples gather(std::span<const std::int64_t> indices) const override;
+  Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const override;
+
+ protected:
+  using Pixels = std::array<std::uint8_t, kPictureBytes>;  // row by row, red green blue
+  // Writes the sample's pixels and returns its class.
+  virtual std::int64_t draw(std::int64_t index, Pixels& pixels) const = 0;
+
+ private:
+  Samples gather_with(std::span<const std::int64_t> indices, const Pass* pass) const;
+
+  std::string name_;
+  c10::ScalarType type_;
+  bool augment_;
+};
+
+}  // namespace reigen::data

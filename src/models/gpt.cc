@@ -1,0 +1,130 @@
+#include "reigen/models/gpt.h"
+
+#include <fmt/ranges.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "reigen/nn/init.h"
+
+namespace reigen::models {
+
+namespace {
+
+using Linear = std::shared_ptr<torch::nn::LinearImpl>;
+using LayerNorm = std::shared_ptr<torch::nn::LayerNormImpl>;
+using Embedding = std::shared_ptr<torch::nn::EmbeddingImpl>;
+
+LayerNorm make_norm(std::int64_t dim) {
+  return std::make_shared<torch::nn::LayerNormImpl>(torch::nn::LayerNormOptions({dim}));
+}
+
+class Embed final : public torch::nn::Module {
+ public:
+  explicit Embed(const GptOptions& o)
+      : tok_(register_module("tok", std::make_shared<torch::nn::EmbeddingImpl>(o.vocab, o.dim))),
+        pos_(register_module("pos", std::make_shared<torch::nn::EmbeddingImpl>(o.context, o.dim))) {}
+
+  at::Tensor forward(const at::Tensor& tokens) {
+    return tok_->forward(tokens) + pos_->weight.narrow(0, 0, tokens.size(1));
+  }
+
+ private:
+  Embedding tok_;
+  Embedding pos_;
+};
+
+class Block final : public torch::nn::Module {
+ public:
+  Block(std::int64_t dim, std::int64_t heads)
+      : heads_(heads),
+        n1_(register_module("n1", make_norm(dim))),
+        n2_(register_module("n2", make_norm(dim))),
+        qkv_(register_module("qkv", std::make_shared<torch::nn::LinearImpl>(dim, 3 * dim))),
+        out_(register_module("out", std::make_shared<torch::nn::LinearImpl>(dim, dim))),
+        up_(register_module("up", std::make_shared<torch::nn::LinearImpl>(dim, 4 * dim))),
+        down_(register_module("down", std::make_shared<torch::nn::LinearImpl>(4 * dim, dim))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor y = x + attend(n1_->forward(x));
+    return y + down_->forward(at::gelu(up_->forward(n2_->forward(y))));
+  }
+
+ private:
+  at::Tensor attend(const at::Tensor& x) {
+    const auto batch = x.size(0);
+    const auto length = x.size(1);
+    const auto dim = x.size(2);
+    // [3, B, heads, T, dim / heads]
+    const at::Tensor qkv = qkv_->forward(x).view({batch, length, 3, heads_, dim / heads_}).permute({2, 0, 3, 1, 4});
+    const at::Tensor y = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0.0, true);
+    return out_->forward(y.transpose(1, 2).reshape({batch, length, dim}));
+  }
+
+  std::int64_t heads_;
+  LayerNorm n1_;
+  LayerNorm n2_;
+  Linear qkv_;
+  Linear out_;
+  Linear up_;
+  Linear down_;
+};
+
+class Head final : public torch::nn::Module {
+ public:
+  explicit Head(const GptOptions& o)
+      : norm_(register_module("norm", make_norm(o.dim))),
+        linear_(register_module(
+            "linear", std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(o.dim, o.vocab).bias(false)))) {}
+
+  at::Tensor forward(const at::Tensor& x) { return linear_->forward(norm_->forward(x)); }
+
+ private:
+  LayerNorm norm_;
+  Linear linear_;
+};
+
+}  // namespace
+
+Gpt::Gpt(const GptOptions& options) : options_(options) {
+  const GptOptions& o = options_;
+  REIGEN_CHECK(o.vocab >= 1 && o.layers >= 1 && o.dim >= 1 && o.heads >= 1 && o.context >= 1,
+               "a decoder of vocab {}, layers {}, dim {}, heads {}, context {}: all must be at least 1", o.vocab,
+               o.layers, o.dim, o.heads, o.context);
+  REIGEN_CHECK(o.dim % o.heads == 0, "model.heads = {} does not divide model.dim = {}", o.heads, o.dim);
+  units_.emplace_back("embed", register_module("embed", std::make_shared<Embed>(o)));
+  const auto blocks = register_module("blocks", std::make_shared<torch::nn::Module>());
+  for (std::int64_t i = 0; i < o.layers; ++i) {
+    const std::string number = std::to_string(i);
+    units_.emplace_back("blocks." + number, blocks->register_module(number, std::make_shared<Block>(o.dim, o.heads)));
+  }
+  units_.emplace_back("head", register_module("head", std::make_shared<Head>(o)));
+}
+
+void Gpt::initialize(std::uint64_t seed) {
+  const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(options_.layers));
+  for (const auto& item : named_parameters()) {
+    const std::string_view name = item.key();
+    const at::Tensor values = item.value().detach();
+    if (values.dim() == 2) {
+      const bool to_residual = name.ends_with(".out.weight") || name.ends_with(".down.weight");
+      nn::fill_normal(values, name, seed, to_residual ? residual : 0.02);
+    } else {
+      values.fill_(name.ends_with(".weight") ? 1.0 : 0.0);
+    }
+  }
+}
+
+at::Tensor Gpt::forward(const at::Tensor& tokens) {
+  REIGEN_CHECK(tokens.dim() == 2 && tokens.size(1) <= options_.context,
+               "tokens of shape [{}]: the decoder takes [batch, at most {}]", fmt::join(tokens.sizes(), ", "),
+               options_.context);
+  return nn::fold(units_, tokens);
+}
+
+}  // namespace reigen::models

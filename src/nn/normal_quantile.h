@@ -1,0 +1,11 @@
+// The inverse of the normal distribution, with nothing but operations that IEEE 754 fixes: the same bits everywhere,
+// which std::log does not promise.
+// Thread rule: pure functions.
+#pragma once
+
+namespace reigen::nn {
+
+// x with P(X <= x) = p for a standard normal X, 0 < p < 1; relative error about 1e-7.
+double normal_quantile(double p);
+
+}  // namespace reigen::nn

@@ -1,0 +1,219 @@
+// Every recipe beside mnist as a user starts it, at sizes that take moments.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "data/picture_files.h"
+#include "launch/child_program.h"
+
+namespace reigen {
+namespace {
+
+namespace fs = std::filesystem;
+using launch::Ran;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Words = std::vector<std::string>;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+// A busy machine takes its time: the limit of the test itself ends what hangs.
+Ran run_patiently(const Words& command, const Words& variables = {}) {
+  launch::ChildProgram program(command, variables);
+  int code = -1;
+  for (int attempt = 0; code == -1 && attempt < 5; ++attempt) code = program.wait();
+  return {code, program.out(), program.err()};
+}
+
+// A class is a colour, whose shade changes; both kinds of files.
+void write_pictures(const fs::path& folder, int count) {
+  for (int i = 0; i < count; ++i) {
+    const auto shade = static_cast<std::uint8_t>(7 * i);
+    for (const int c : {0, 1, 2}) {
+      std::vector<std::uint8_t> colour(3, shade);
+      colour[static_cast<std::size_t>(c)] = 220;
+      const fs::path at = folder / ("class" + std::to_string(c));
+      fs::create_directories(at);
+      const auto pixels = tests::flat(32, 32, colour);
+      std::ofstream(at / (std::to_string(i) + (i % 2 == 0 ? ".png" : ".jpg")), std::ios::binary)
+          << (i % 2 == 0 ? tests::png_of(32, 32, 3, pixels) : tests::jpeg_of(32, 32, 3, pixels));
+    }
+  }
+}
+
+struct Small {
+  const char* recipe;
+  Words options;
+};
+
+class RecipesE2e : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / ("reigen_recipe_e2e_" + std::to_string(::getpid()));
+    fs::remove_all(root_);
+    write_pictures(root_ / "pictures" / "train", 20);
+    write_pictures(root_ / "pictures" / "test", 3);
+    std::ofstream text(root_ / "text");
+    for (int i = 0; i < 60; ++i) text << i << " times " << i << " is " << i * i << ".\n";
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::string path(const std::string& name) const { return (root_ / name).string(); }
+
+  Words train(const Small& small, int ranks, const std::string& name, const Words& more = {}) const {
+    Words words = {REIGEN_PROGRAM,        "train",     small.recipe, "-n",
+                   std::to_string(ranks), "--run.dir", path(name),   "--train.log_every=1"};
+    for (const std::string& word : small.options) {
+      const auto at = word.find("DATA/");
+      words.push_back(at == std::string::npos ? word : path(word.substr(at + 5)));
+    }
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  std::vector<double> losses(const std::string& name) const {
+    std::vector<double> values;
+    std::ifstream in(root_ / name / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) values.push_back(nlohmann::json::parse(line)["loss"]);
+    return values;
+  }
+
+  void expect_same_losses(const std::string& name, const std::string& reference) const {
+    const auto got = losses(name);
+    const auto expected = losses(reference);
+    ASSERT_EQ(got.size(), expected.size());
+    ASSERT_FALSE(expected.empty());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_LE(std::abs(got[i] - expected[i]), 1e-9 * std::abs(expected[i])) << name << ", step " << i + 1;
+    }
+  }
+
+  std::string model(const std::string& name) const { return read_file(root_ / name / "model.safetensors"); }
+
+  fs::path root_;
+};
+
+class RecipeE2e : public RecipesE2e, public ::testing::WithParamInterface<Small> {
+ protected:
+  std::string run_train(int ranks, const std::string& name, const Words& more = {}) const {
+    const Ran ran = run_patiently(train(GetParam(), ranks, name, more));
+    EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+    return ran.out;
+  }
+};
+
+// Batches of 24 are cut at multiples of norm_batch by 1, 2 and 3 ranks.
+const Small kMlp = {"mlp", {"--model.layers=2", "--model.dim=16", "--data.limit=70", "--train.global_batch=24"}};
+const Small kResNet18 = {"resnet18",
+                         {"--model.width=4", "--model.norm_batch=4", "--data.path", "DATA/pictures", "--data.limit=48",
+                          "--train.global_batch=24", "--data.workers=2"}};
+const Small kGpt = {"gpt",
+                    {"--model.layers=1", "--model.dim=16", "--model.heads=2", "--model.context=24", "--data.path",
+                     "DATA/text", "--train.global_batch=16"}};
+
+TEST_P(RecipeE2e, EveryNumberOfRanksGivesTheLossesOfOne) {
+  const Words options = {"--train.precision", "fp64", "--train.max_steps", "5"};
+  run_train(1, "1", options);
+  run_train(2, "2", options);
+  expect_same_losses("2", "1");
+  Words threads = options;
+  threads.insert(threads.end(), {"--run.ranks", "threads"});
+  run_train(3, "3", threads);
+  expect_same_losses("3", "1");
+  const auto one = nlohmann::json::parse(read_file(root_ / "1" / "summary.json"));
+  const auto two = nlohmann::json::parse(read_file(root_ / "2" / "summary.json"));
+  EXPECT_EQ(one["test_samples"], two["test_samples"]);
+  EXPECT_GT(one["test_samples"], 0);
+}
+
+TEST_P(RecipeE2e, AResumedRunEndsWithTheSameBits) {
+  run_train(2, "whole", {"--train.max_steps=4"});
+  run_train(2, "parts", {"--train.max_steps=3"});
+  run_train(2, "parts", {"--train.max_steps=4", "--run.resume=true"});
+  EXPECT_EQ(model("parts"), model("whole"));
+  EXPECT_FALSE(model("whole").empty());
+  EXPECT_EQ(losses("parts"), losses("whole"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, RecipeE2e, ::testing::Values(kMlp, kResNet18, kGpt),
+                         [](const auto& suite) { return std::string(suite.param.recipe); });
+
+TEST_F(RecipesE2e, BadOptionsAndDataAreOneClearErrorWithTheirCode) {
+  std::ofstream(root_ / "binary") << std::string(100, '\0');
+  fs::create_directories(root_ / "empty");
+  fs::create_directories(root_ / "one" / "class");
+  fs::copy(root_ / "pictures" / "train" / "class0" / "0.png", root_ / "one" / "class" / "0.png");
+  fs::copy(root_ / "pictures", root_ / "damaged", fs::copy_options::recursive);
+  for (const int c : {0, 1, 2}) {
+    for (int i = 1; i < 20; i += 2) {
+      fs::resize_file(root_ / "damaged" / "train" / ("class" + std::to_string(c)) / (std::to_string(i) + ".jpg"), 300);
+    }
+  }
+  std::ofstream(root_ / "options.toml") << "[model]\nlayer = 3\n";
+  const struct {
+    Small small;
+    int code;
+    std::string text;
+  } kCases[] = {
+      {{"mlp", {"--model.layer", "3"}}, 2, "did you mean --model.layers?"},
+      {{"mnist", {"--model.layers", "3"}}, 2, "unknown option --model.layers"},
+      {{"resnet18", {"--model.heads", "3"}}, 2, "unknown option --model.heads"},
+      {{"gpt", {"--config", "DATA/options.toml"}}, 78, "options.toml:2:1: unknown key model.layer"},
+      {{"mlp", {"--model.dim", "0"}}, 78, "model.dim = 0: must be a whole number of at least 1"},
+      {{"gpt", {"--model.heads", "5"}}, 78, "model.heads = 5 does not divide model.dim = 384"},
+      {{"gpt", {"--model.vocab", "3"}}, 78, "model.vocab is less than the text needs"},
+      {{"gpt", {"--data.path", "DATA/absent"}}, 66, "absent"},
+      {{"gpt", {"--data.path", "DATA/binary"}}, 65, "binary"},
+      {{"gpt", {"--data.path", "DATA/empty"}}, 65, "empty"},
+      {{"resnet18", {"--data.path", "DATA/absent"}}, 66, "absent"},
+      {{"resnet18", {"--data.path", "DATA/text"}}, 66, "text"},
+      {{"resnet18", {"--data.path", "DATA/one"}}, 65, "only 'class'"},
+      {{"resnet18", {"--model.width=4", "--data.path", "DATA/damaged"}}, 65, ".jpg"},
+  };
+  for (const auto& c : kCases) {
+    const Ran ran = run_patiently(train(c.small, 2, "run"));
+    EXPECT_EQ(ran.code, c.code) << c.text << '\n' << ran.out << ran.err;
+    EXPECT_THAT(ran.err, AllOf(HasSubstr("error: "), HasSubstr(c.text)));
+  }
+  const Ran variable = run_patiently(train({"mnist", {}}, 1, "run"), {"REIGEN_MODEL_LAYERS=3"});
+  EXPECT_EQ(variable.code, 78);
+  EXPECT_THAT(variable.err, HasSubstr("unknown environment variable REIGEN_MODEL_LAYERS"));
+}
+
+TEST_F(RecipesE2e, HelpListsTheRecipesOwnSizesOnly) {
+  const Ran gpt = run_patiently({REIGEN_PROGRAM, "train", "gpt", "--help"});
+  EXPECT_EQ(gpt.code, 0);
+  EXPECT_THAT(gpt.out, AllOf(HasSubstr("--model.heads"), HasSubstr("a text file"), HasSubstr("8 samples a rank"),
+                             Not(HasSubstr("--model.width"))));
+  const Ran mnist = run_patiently({REIGEN_PROGRAM, "train", "mnist", "--help"});
+  EXPECT_THAT(mnist.out, AllOf(HasSubstr("IDX"), Not(HasSubstr("--model."))));
+  const Ran all = run_patiently({REIGEN_TRAIN_PROGRAM, "--help"});
+  EXPECT_THAT(all.out, AllOf(HasSubstr("mnist"), HasSubstr("mlp"), HasSubstr("resnet18"), HasSubstr("gpt")));
+}
+
+TEST_F(RecipesE2e, WithoutAPathTheDataAreTheProgramsOwn) {
+  const Words few = {"--train.max_steps=1", "--train.global_batch=4"};
+  const Ran text = run_patiently(
+      train({"gpt", {"--model.layers=1", "--model.dim=8", "--model.heads=1", "--model.context=128"}}, 1, "gpt", few));
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("Reigen's documents"), HasSubstr("perplexity"), HasSubstr("goes on like this")));
+  const auto summary = nlohmann::json::parse(read_file(root_ / "gpt" / "summary.json"));
+  EXPECT_NEAR(summary["test_perplexity"], std::exp(summary["test_loss"].get<double>()), 1e-9);
+  const Ran pictures = run_patiently(train({"resnet18", {"--model.width=2"}}, 1, "resnet18", few));
+  EXPECT_EQ(pictures.code, 0) << pictures.err;
+  EXPECT_THAT(pictures.out, HasSubstr("10000 drawn pictures"));
+}
+
+}  // namespace
+}  // namespace reigen
