@@ -39,13 +39,13 @@ Recipe mnist() {
 }
 
 Recipe mlp() {
-  Config config = defaults(3, {{"layers", 8, "hidden layers", 1, kMostLayers}, {"dim", 1024, "width of each"}});
-  config.optim.lr = 3e-4;  // 1e-3 and 100 steps of warm-up are not gentle enough for a deep stack of relu
-  config.optim.warmup_steps = 500;
+  Config preset = defaults(3, {{"layers", 8, "hidden layers", 1, kMostLayers}, {"dim", 1024, "width of each"}});
+  preset.optim.lr = 3e-4;  // 1e-3 and 100 steps of warm-up are not gentle enough for a deep stack of relu
+  preset.optim.warmup_steps = 500;
   return {.name = "mlp",
           .summary = "a perceptron of 8 layers on the same digits",
           .data = kDigits,
-          .defaults = config,
+          .defaults = preset,
           .batch_per_rank = 32,
           .make = [](const Config& config) -> std::unique_ptr<Task> {
             return std::make_unique<MlpTask>(MlpTaskOptions{.path = config.data.path,
