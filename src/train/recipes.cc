@@ -17,12 +17,19 @@ constexpr std::int64_t kMostLayers = 1000;
 
 c10::ScalarType type_of(const Config& config) { return config.train.precision == "fp64" ? c10::kDouble : c10::kFloat; }
 
-// AdamW at the full rate from the first step on would turn rounding into differences between layouts
-// (docs/decisions/0005-rounding-and-the-first-steps.md).
-Config defaults(std::int64_t epochs, std::vector<ModelOption> model = {}) {
+// AdamW at the full rate from the first steps on would turn rounding into differences between layouts: how long to wait
+// is the model's (docs/decisions/0005-rounding-and-the-first-steps.md).
+struct Pace {
+  std::int64_t epochs = 1;
+  double lr = 1e-3;
+  std::int64_t warmup_steps = 100;
+};
+
+Config defaults(const Pace& pace, std::vector<ModelOption> model = {}) {
   Config config;
-  config.train.epochs = epochs;
-  config.optim.warmup_steps = 100;
+  config.train.epochs = pace.epochs;
+  config.optim.lr = pace.lr;
+  config.optim.warmup_steps = pace.warmup_steps;
   config.model.options = std::move(model);
   return config;
 }
@@ -31,7 +38,7 @@ Recipe mnist() {
   return {.name = "mnist",
           .summary = "a convolutional network on digits, MNIST's files or drawn",
           .data = kDigits,
-          .defaults = defaults(3),
+          .defaults = defaults({.epochs = 3}),
           .batch_per_rank = 64,
           .make = [](const Config& config) -> std::unique_ptr<Task> {
             return std::make_unique<MnistTask>(MnistOptions{.path = config.data.path, .type = type_of(config)});
@@ -39,13 +46,11 @@ Recipe mnist() {
 }
 
 Recipe mlp() {
-  Config preset = defaults(3, {{"layers", 8, "hidden layers", 1, kMostLayers}, {"dim", 1024, "width of each"}});
-  preset.optim.lr = 3e-4;  // 1e-3 and 100 steps of warm-up are not gentle enough for a deep stack of relu
-  preset.optim.warmup_steps = 500;
   return {.name = "mlp",
           .summary = "a perceptron of 8 layers on the same digits",
           .data = kDigits,
-          .defaults = preset,
+          .defaults = defaults({.epochs = 3, .lr = 3e-4, .warmup_steps = 500},
+                               {{"layers", 8, "hidden layers", 1, kMostLayers}, {"dim", 1024, "width of each"}}),
           .batch_per_rank = 32,
           .make = [](const Config& config) -> std::unique_ptr<Task> {
             return std::make_unique<MlpTask>(MlpTaskOptions{.path = config.data.path,
@@ -62,8 +67,9 @@ Recipe resnet18() {
               "a folder with train/ and test/ (or val/), or without: one folder a class,\n"
               "  of JPEG and PNG files; without it: pictures that the program draws",
           .defaults = defaults(
-              5, {{"width", 64, "channels of the first stage"},
-                  {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0}}),
+              {.epochs = 5, .warmup_steps = 500},
+              {{"width", 64, "channels of the first stage"},
+               {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0}}),
           .batch_per_rank = 32,
           .make = [](const Config& config) -> std::unique_ptr<Task> {
             return std::make_unique<ResNet18Task>(ResNet18TaskOptions{.path = config.data.path,
@@ -79,11 +85,11 @@ Recipe gpt() {
           .data =
               "a text file of any name, or a folder of *.txt and *.md, plain or .gz, of\n"
               "  which a tenth is for validation; without it: Reigen's documents",
-          .defaults = defaults(5, {{"layers", 6, "layers of attention and MLP", 1, kMostLayers},
-                                   {"dim", 384, "width"},
-                                   {"heads", 6, "heads of attention; must divide model.dim"},
-                                   {"context", 256, "characters of a window"},
-                                   {"vocab", 0, "tokens; 0: as many as the text has different bytes", 0}}),
+          .defaults = defaults({.epochs = 5}, {{"layers", 6, "layers of attention and MLP", 1, kMostLayers},
+                                               {"dim", 384, "width"},
+                                               {"heads", 6, "heads of attention; must divide model.dim"},
+                                               {"context", 256, "characters of a window"},
+                                               {"vocab", 0, "tokens; 0: as many as the text has different bytes", 0}}),
           .batch_per_rank = 8,
           .make = [](const Config& config) -> std::unique_ptr<Task> {
             return std::make_unique<GptTask>(GptTaskOptions{.path = config.data.path,
