@@ -16,12 +16,6 @@ namespace {
 
 constexpr int kTries = 100;  // a writer needs some ten ns; one that was stopped in the middle of it is not waited for
 
-std::int64_t nanoseconds(clockid_t clock) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
-
 std::uint64_t get(const Word& word) { return word.load(std::memory_order_acquire); }
 
 std::string get(const Text& text) {
@@ -46,8 +40,9 @@ class Times {
   explicit Times(const Header& header)
       : base_ticks_(header.base_ticks),
         base_time_(header.base_time),
-        now_ticks_(header.counter != 0 ? read_counter() : static_cast<std::uint64_t>(nanoseconds(CLOCK_MONOTONIC))),
-        now_time_(nanoseconds(CLOCK_REALTIME)) {}
+        now_ticks_(header.counter != 0 ? read_counter()
+                                       : static_cast<std::uint64_t>(system_nanoseconds(CLOCK_MONOTONIC))),
+        now_time_(system_nanoseconds(CLOCK_REALTIME)) {}
 
   std::int64_t operator()(std::uint64_t ticks) const {
     if (now_ticks_ <= base_ticks_) return base_time_;
@@ -172,6 +167,6 @@ ReadRank read_record(const Record& record) {
   return rank;
 }
 
-std::int64_t time_now() { return nanoseconds(CLOCK_REALTIME); }
+std::int64_t time_now() { return system_nanoseconds(CLOCK_REALTIME); }
 
 }  // namespace reigen::flight

@@ -28,12 +28,6 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-std::uint64_t nanoseconds(clockid_t clock) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 // Of fields that an entry's version guards: a reader that sees one of them sees the odd version too.
 void put(Word& word, std::uint64_t value) { word.store(value, std::memory_order_release); }
 
@@ -146,14 +140,16 @@ void Recorder::attach(const Vocabulary& vocabulary) {
   ::gethostname(header.host.data(), header.host.size() - 1);
   header.counter = counter_ ? 1 : 0;
   header.base_ticks = ticks();
-  header.base_time = static_cast<std::int64_t>(nanoseconds(CLOCK_REALTIME));
+  header.base_time = system_nanoseconds(CLOCK_REALTIME);
   write_names(header.kinds, vocabulary.kinds);
   write_names(header.types, vocabulary.types);
   write_names(header.reductions, vocabulary.reductions);
   header.attached.store(1, std::memory_order_release);
 }
 
-std::uint64_t Recorder::ticks() const { return counter_ ? read_counter() : nanoseconds(CLOCK_MONOTONIC); }
+std::uint64_t Recorder::ticks() const {
+  return counter_ ? read_counter() : static_cast<std::uint64_t>(system_nanoseconds(CLOCK_MONOTONIC));
+}
 
 std::uint64_t Recorder::join(std::string_view group, int rank, int size) {
   const std::uint64_t number = record_->header.groups_made.fetch_add(1);

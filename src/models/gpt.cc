@@ -75,9 +75,9 @@ class Block final : public torch::nn::Module {
   Linear down_;
 };
 
-class Head final : public torch::nn::Module {
+class LanguageHead final : public torch::nn::Module {
  public:
-  explicit Head(const GptOptions& o)
+  explicit LanguageHead(const GptOptions& o)
       : norm_(register_module("norm", make_norm(o.dim))),
         linear_(register_module(
             "linear", std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(o.dim, o.vocab).bias(false)))) {}
@@ -103,7 +103,7 @@ Gpt::Gpt(const GptOptions& options) : options_(options) {
     const std::string number = std::to_string(i);
     units_.emplace_back("blocks." + number, blocks->register_module(number, std::make_shared<Block>(o.dim, o.heads)));
   }
-  units_.emplace_back("head", register_module("head", std::make_shared<Head>(o)));
+  units_.emplace_back("head", register_module("head", std::make_shared<LanguageHead>(o)));
 }
 
 void Gpt::initialize(std::uint64_t seed) {

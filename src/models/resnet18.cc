@@ -91,9 +91,9 @@ class BasicBlock final : public torch::nn::Module {
   std::shared_ptr<Norm> shorten_norm_;
 };
 
-class Head final : public torch::nn::Module {
+class ClassifierHead final : public torch::nn::Module {
  public:
-  Head(std::int64_t channels, std::int64_t classes)
+  ClassifierHead(std::int64_t channels, std::int64_t classes)
       : fc_(register_module("fc", std::make_shared<torch::nn::LinearImpl>(channels, classes))) {}
 
   at::Tensor forward(const at::Tensor& x) { return fc_->forward(x.mean({2, 3})); }
@@ -121,7 +121,7 @@ ResNet18::ResNet18(const ResNet18Options& options) {
       channels = outputs;
     }
   }
-  units_.emplace_back("head", register_module("head", std::make_shared<Head>(channels, options.classes)));
+  units_.emplace_back("head", register_module("head", std::make_shared<ClassifierHead>(channels, options.classes)));
 }
 
 void ResNet18::initialize(std::uint64_t seed) {

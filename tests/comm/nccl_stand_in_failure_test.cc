@@ -16,13 +16,15 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-RankOptions ranks(int count) { return {.ranks = count, .backend = "nccl", .prepare = &stand_in::use_device_of}; }
+RankOptions ranks_that_fail(int count) {
+  return {.ranks = count, .backend = "nccl", .prepare = &stand_in::use_device_of};
+}
 
 void wait_for(Rank& r, const std::string& key) { r.store().get(key, Deadline::after(seconds(30))); }
 
 // Three ranks, of which the last calls something else: the kernels stall, and the words come through the store.
 TEST(NcclStandInFailure, CallsThatDifferAndStallAreNamed) {
-  run_ranks(ranks(3), [](Rank& r) {
+  run_ranks(ranks_that_fail(3), [](Rank& r) {
     auto& world = r.world();
     TestBuffer<float> x(world, 1000, false);
     world.barrier();
@@ -39,7 +41,7 @@ TEST(NcclStandInFailure, CallsThatDifferAndStallAreNamed) {
 }
 
 TEST(NcclStandInFailure, ARankThatLeavesIsNamed) {
-  run_ranks(ranks(3), [](Rank& r) {
+  run_ranks(ranks_that_fail(3), [](Rank& r) {
     r.world().barrier();
     if (r.rank() == 1) return r.leave();
     try {
@@ -55,7 +57,7 @@ TEST(NcclStandInFailure, ARankThatLeavesIsNamed) {
 // A short one that it should have sent, a long one that it should have taken; what it did send arrives.
 TEST(NcclStandInFailure, ARankThatLeftIsMissedByMessages) {
   for (const std::size_t count : {std::size_t{10}, std::size_t{1} << 20}) {
-    run_ranks(ranks(2), [count](Rank& r) {
+    run_ranks(ranks_that_fail(2), [count](Rank& r) {
       auto& world = r.world();
       TestBuffer<float> data(world, count, false);
       world.barrier();
@@ -78,7 +80,7 @@ TEST(NcclStandInFailure, ARankThatLeftIsMissedByMessages) {
 }
 
 TEST(NcclStandInFailure, AShortMessageOfARankThatLeavesAtOnceArrives) {
-  run_ranks(ranks(2), [](Rank& r) {
+  run_ranks(ranks_that_fail(2), [](Rank& r) {
     auto& world = r.world();
     float x = 7;
     world.barrier();
@@ -119,7 +121,7 @@ TEST(NcclStandInFailure, AMessageThatNobodySendsIsATimeout) {
 // Of messages on a lane that is open, and of the very first one.
 TEST(NcclStandInFailure, AnAbortEndsWhatWaitsForAMessage) {
   for (const bool open : {false, true}) {
-    run_ranks(ranks(2), [open](Rank& r) {
+    run_ranks(ranks_that_fail(2), [open](Rank& r) {
       auto& world = r.world();
       auto data = std::make_unique<TestBuffer<float>>(world, 100000, false);
       if (open && r.rank() == 0) world.send(data->data(), 100000, DataType::kFloat32, 1);
@@ -147,7 +149,7 @@ TEST(NcclStandInFailure, AnAbortEndsWhatWaitsForAMessage) {
 
 // A collective and messages of both directions wait on the device: no end of one may wait for another's.
 TEST(NcclStandInFailure, AnAbortEndsAllThatWaits) {
-  run_ranks(ranks(3), [](Rank& r) {
+  run_ranks(ranks_that_fail(3), [](Rank& r) {
     auto& world = r.world();
     constexpr std::size_t kCount = 50000;
     std::vector<std::unique_ptr<TestBuffer<float>>> data;
@@ -187,7 +189,7 @@ TEST(NcclStandInFailure, AnAbortEndsAllThatWaits) {
 
 // What another group has on the device ends with that group only: an abort waits for it a moment, not for ever.
 TEST(NcclStandInFailure, AnAbortBesideAnotherGroupThatWaitsReturns) {
-  run_ranks(ranks(2), [](Rank& r) {
+  run_ranks(ranks_that_fail(2), [](Rank& r) {
     auto& world = r.world();
     Communicator other = r.make_group("other");
     other.barrier();
@@ -207,7 +209,7 @@ TEST(NcclStandInFailure, AnAbortBesideAnotherGroupThatWaitsReturns) {
 }
 
 TEST(NcclStandInFailure, AnAbortEndsACollectiveThatWaits) {
-  run_ranks(ranks(3), [](Rank& r) {
+  run_ranks(ranks_that_fail(3), [](Rank& r) {
     auto& world = r.world();
     auto data = std::make_unique<TestBuffer<float>>(world, 100000, false);
     world.barrier();
@@ -225,7 +227,7 @@ TEST(NcclStandInFailure, AnAbortEndsACollectiveThatWaits) {
 
 // A long send whose recv is shorter: the recv tells, the sender hears of it.
 TEST(NcclStandInFailure, ALongMessageOfAnotherSizeIsAMismatchOnBothEnds) {
-  run_ranks(ranks(2), [](Rank& r) {
+  run_ranks(ranks_that_fail(2), [](Rank& r) {
     auto& world = r.world();
     TestBuffer<float> data(world, 5000, false);
     try {
@@ -270,7 +272,7 @@ TEST(NcclStandInFailure, RanksThatNcclDoesNotConnectAreATimeout) {
 }
 
 TEST(NcclStandInFailure, LeavingWithAMessageThatNobodyTakesEnds) {
-  run_ranks(ranks(2), [](Rank& r) {
+  run_ranks(ranks_that_fail(2), [](Rank& r) {
     auto& world = r.world();
     float x = 1;
     world.barrier();
@@ -281,7 +283,7 @@ TEST(NcclStandInFailure, LeavingWithAMessageThatNobodyTakesEnds) {
 
 TEST(NcclStandInFailure, LeavingAfterTheLastCallDisturbsNobody) {
   for (int round = 0; round < 20; ++round) {
-    run_ranks(ranks(4), [](Rank& r) {
+    run_ranks(ranks_that_fail(4), [](Rank& r) {
       TestBuffer<float> x(r.world(), 5000, false);
       x.fill(1);
       const int next = (r.rank() + 1) % 4;

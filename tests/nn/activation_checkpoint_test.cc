@@ -14,6 +14,7 @@ using nn::Carry;
 using nn::Layer;
 using nn::Unit;
 using testing_oracle::agreed;
+using testing_oracle::buffers_of;
 using testing_oracle::distance;
 using testing_oracle::gradients_of;
 using testing_oracle::numbers;
@@ -21,12 +22,6 @@ using testing_oracle::same_bits;
 using testing_oracle::share;
 using testing_oracle::Tensors;
 using testing_oracle::values_of;
-
-Tensors buffers_of(const torch::nn::Module& module) {
-  Tensors result;
-  for (const at::Tensor& buffer : module.buffers()) result.push_back(buffer.clone());
-  return result;
-}
 
 struct Outcome {
   at::Tensor loss;
@@ -203,14 +198,14 @@ TEST(ActivationCheckpoint, BadOptionsAndSecondOnesAreRefused) {
 class CheckpointedDataParallel : public ::testing::TestWithParam<bool> {};
 
 TEST_P(CheckpointedDataParallel, EqualsOneProcess) {
-  constexpr int kSteps = 4;
+  constexpr int kUpdates = 4;
   const auto run = [&](Communicator& world, bool checkpointed) {
     Blocks model({.depth = 4});
     std::optional<nn::ActivationCheckpoint> checkpoint;
     if (checkpointed) checkpoint.emplace(activation_checkpoint(model.units()));
     auto parallel = data_parallel(model, world, {.bucket_mb = 0, .overlap = GetParam()});
     optim::AdamW optimizer(parallel.parameters(), {.lr = 1e-2});
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kUpdates; ++step) {
       const at::Tensor batch = numbers(static_cast<std::uint64_t>(step), {12, 5});
       parallel(share(batch, world)).pow(2).mean().backward();
       optimizer.step();

@@ -13,6 +13,7 @@ namespace {
 using nn::SyncBatchNorm;
 using nn::SyncBatchNormOptions;
 using testing_oracle::agreed;
+using testing_oracle::buffers_of;
 using testing_oracle::distance;
 using testing_oracle::gradients_of;
 using testing_oracle::numbers;
@@ -21,12 +22,6 @@ using testing_oracle::Tensors;
 using testing_oracle::values_of;
 
 constexpr std::int64_t kChannels = 3;
-
-Tensors buffers_of(const torch::nn::Module& module) {
-  Tensors result;
-  for (const at::Tensor& buffer : module.buffers()) result.push_back(buffer.clone());
-  return result;
-}
 
 // Rank r's rows: uneven, the last rank may have none.
 at::Tensor rows_of(const at::Tensor& batch, int rank, const std::vector<std::int64_t>& counts) {

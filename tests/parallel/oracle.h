@@ -60,6 +60,12 @@ inline Tensors values_of(const torch::nn::Module& module) {
   return result;
 }
 
+inline Tensors buffers_of(const torch::nn::Module& module) {
+  Tensors result;
+  for (const at::Tensor& buffer : module.buffers()) result.push_back(buffer.clone());
+  return result;
+}
+
 // An undefined gradient stays undefined.
 inline Tensors gradients_of(const torch::nn::Module& module) {
   Tensors result;

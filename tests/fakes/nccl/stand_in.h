@@ -3,13 +3,11 @@
 // process.
 //
 // Where CUDA and NCCL leave a choice it takes the one that forgives least:
-// - What is enqueued on a communicator is on its stream only when ncclCommGetAsyncError has said ncclSuccess, and not
-// at
-//   the first time it is asked. A call before that is refused.
+// - What is enqueued on a communicator is on its stream only when ncclCommGetAsyncError has said ncclSuccess, which it
+//   does not say at first. A call before that is refused.
 // - Every send waits for its recv. Calls of one communicator that differ between the ranks never end.
 // - What frees memory, cudaFree or the end of a communicator, waits for all that the device has to do. Copies from and
-// to memory of the host that is not pinned are
-//   refused, and so is memory that was freed.
+//   to memory of the host that is not pinned are refused, and so is memory that was freed.
 // - Sums are added beginning with the last rank.
 // It ends the process with a word on stderr when it is used in a way that has no meaning. It cannot show that NCCL
 // does what it is asked for, nor how fast.
