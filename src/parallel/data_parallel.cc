@@ -25,7 +25,17 @@ void DataParallelBase::synchronize() { reducer_->synchronize(); }
 
 void DataParallelBase::prepare_forward() { reducer_->prepare_forward(); }
 
-void DataParallelBase::broadcast_buffers() { reducer_->broadcast_buffers_now(); }
+void DataParallelBase::after_step() { reducer_->after_step(); }
+
+void DataParallelBase::settle() { reducer_->settle(); }
+
+bool DataParallelBase::ranks_differ() const { return reducer_->ranks_differ(); }
+
+std::map<std::string, at::Tensor> DataParallelBase::strategy_state() const { return reducer_->strategy_state(); }
+
+void DataParallelBase::load_strategy_state(const std::map<std::string, at::Tensor>& state) {
+  reducer_->load_strategy_state(state);
+}
 
 std::chrono::duration<double> DataParallelBase::last_exposed_communication() const { return reducer_->exposed(); }
 

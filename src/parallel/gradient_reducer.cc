@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "parallel/model_check.h"
 #include "reigen/base/bytes.h"
+#include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
 
 namespace reigen::parallel {
@@ -59,6 +60,15 @@ void check_options(const DataParallelOptions& options) {
                                .fix = "leave it at 25 unless a measurement says otherwise"});
 }
 
+const char* buffers_text(BufferPolicy policy) {
+  switch (policy) {
+    case BufferPolicy::kBroadcast: return "broadcast";
+    case BufferPolicy::kAverage: return "average";
+    case BufferPolicy::kOwn: return "own";
+  }
+  return "unknown";
+}
+
 void write_flag(char* place, at::ScalarType type, bool value) {
   const auto write = [&](auto number) { std::memcpy(place, &number, sizeof(number)); };
   const float number = value ? 1.0F : 0.0F;
@@ -90,7 +100,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   std::vector<std::string> lines = describe_model(module);
   lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
   lines.push_back(fmt::format("option overlap: {}", options.overlap));
-  lines.push_back(fmt::format("option broadcast_buffers: {}", options.broadcast_buffers));
+  lines.push_back(fmt::format("option buffers: {}", buffers_text(options.buffers)));
   if (strategy_) lines.push_back(fmt::format("option strategy: {}", strategy_->description()));
   check_equal_on_all_ranks(lines, world_);
   // What follows fails on every rank alike.
@@ -113,6 +123,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   }
   list_parameters();
   broadcast_values(module);
+  if (strategy_) strategy_->attach(ranges());
 }
 
 GradientReducer::~GradientReducer() {
@@ -215,7 +226,7 @@ void GradientReducer::cut_buckets_as_gradients_come() {
 void GradientReducer::broadcast_values(const torch::nn::Module& module) {
   std::vector<at::Tensor> buffers;
   for (const at::Tensor& buffer : module.buffers()) buffers.push_back(buffer);
-  buffers_broadcast_ = std::make_unique<BufferBroadcast>(buffers, world_);
+  buffers_ = std::make_unique<BufferSync>(buffers, world_);
   if (!distributed()) return;
   for (const ParameterRange& range : ranges()) {
     world_.broadcast(range.values().mutable_data_ptr(), static_cast<std::size_t>(range.values().numel()),
@@ -225,8 +236,8 @@ void GradientReducer::broadcast_values(const torch::nn::Module& module) {
   for (const Known& known : known_) {
     if (!known.trainable) frozen.push_back(known.parameter);
   }
-  BufferBroadcast(frozen, world_).run("frozen parameters of rank 0");
-  buffers_broadcast_->run("buffers of rank 0");
+  BufferSync(frozen, world_).broadcast("frozen parameters of rank 0");
+  buffers_->broadcast("buffers of rank 0");
 }
 
 void GradientReducer::attach() {
@@ -268,15 +279,38 @@ void GradientReducer::check_unchanged() const {
   }
 }
 
-void GradientReducer::broadcast_buffers(bool is_synchronised) {
-  if (!is_synchronised) return;
-  if (!module_.is_training()) return;  // nothing is broadcast, so a step still has it to do
-  buffers_are_fresh_ = true;
-  if (options_.broadcast_buffers && !buffers_broadcast_->empty()) buffers_broadcast_->run(tag("buffers"));
+void GradientReducer::sync_buffers(const std::string& tag) {
+  if (options_.buffers == BufferPolicy::kAverage) return buffers_->average(tag);
+  buffers_->broadcast(tag);
 }
 
-void GradientReducer::broadcast_buffers_now() {
-  if (distributed() && !buffers_broadcast_->empty()) buffers_broadcast_->run(tag("buffers asked for"));
+void GradientReducer::require_step_told() const {
+  if (!step_is_due_) return;
+  throw InvalidArgument(
+      Report{.what = fmt::format("[data_parallel] strategy {} was not told of a step", strategy_->description()),
+             .got = "a forward after a backward, without after_step() between them",
+             .expected = "backward, optimizer.step(), after_step()",
+             .fix = "call after_step() behind the optimizer's step; to add up gradients, use no_sync()"});
+}
+
+void GradientReducer::after_step() {
+  if (!distributed()) return;
+  step_is_due_ = false;
+  strategy_->after_step();
+}
+
+void GradientReducer::settle() {
+  if (!distributed()) return;
+  strategy_->settle();
+  sync_buffers(tag("buffers of all"));
+}
+
+std::map<std::string, at::Tensor> GradientReducer::strategy_state() const {
+  return strategy_ ? strategy_->state() : std::map<std::string, at::Tensor>();
+}
+
+void GradientReducer::load_strategy_state(const std::map<std::string, at::Tensor>& state) {
+  if (strategy_) strategy_->load_state(state);
 }
 
 void GradientReducer::prepare_forward() {
@@ -285,7 +319,11 @@ void GradientReducer::prepare_forward() {
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;
   if (inside_backward) return;  // a recomputation: the reduction is under way
   if (active_) reset();
-  broadcast_buffers(no_sync_depth_ == 0);
+  if (no_sync_depth_ > 0) return;
+  require_step_told();
+  if (!module_.is_training()) return;  // nothing is brought together, so a step still has it to do
+  buffers_are_fresh_ = true;
+  if (options_.buffers != BufferPolicy::kOwn && strategy_->exchanges_gradients()) sync_buffers(tag("buffers"));
 }
 
 void GradientReducer::synchronize() {
@@ -345,7 +383,7 @@ void GradientReducer::on_gradient(std::size_t index) {
   ++ready_;
   --bucket.pending;
   arrival_.push_back(index);
-  if (!options_.overlap) return;
+  if (!options_.overlap || !strategy_->exchanges_gradients()) return;
   if (bucket.pending == 0) launch_ready();
   if (next_bucket_ > 0) world_.poll();
 }
@@ -398,6 +436,13 @@ void GradientReducer::on_backward_end() {
 
 void GradientReducer::finish() {
   const auto start = Clock::now();
+  step_is_due_ = strategy_->acts_on_weights();
+  if (!strategy_->exchanges_gradients()) {
+    buffers_are_fresh_ = false;
+    reset();
+    exposed_ = {};
+    return;
+  }
   for (; next_bucket_ < buckets_.size(); ++next_bucket_) launch(next_bucket_);
   end_launched();
   settle_flags();

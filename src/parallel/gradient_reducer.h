@@ -13,13 +13,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "parallel/bucket_plan.h"
-#include "parallel/buffer_broadcast.h"
+#include "parallel/buffer_sync.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/parallel/strategy.h"
@@ -47,7 +48,11 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
 
   void prepare_forward();
   void synchronize();
-  void broadcast_buffers_now();
+  void after_step();
+  void settle();
+  bool ranks_differ() const { return strategy_ && strategy_->acts_on_weights() && !strategy_->exchanges_gradients(); }
+  std::map<std::string, at::Tensor> strategy_state() const;
+  void load_strategy_state(const std::map<std::string, at::Tensor>& state);
   void enter_no_sync() { ++no_sync_depth_; }
   void leave_no_sync() { --no_sync_depth_; }
 
@@ -80,7 +85,8 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void cut_buckets(const std::vector<std::size_t>& order);
   void cut_buckets_as_gradients_come();
   void broadcast_values(const torch::nn::Module& module);
-  void broadcast_buffers(bool is_synchronised);
+  void require_step_told() const;
+  void sync_buffers(const std::string& tag);
 
   void begin();
   void queue_callback();
@@ -103,7 +109,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   const DataParallelOptions options_;
   std::vector<Known> known_;
   std::unique_ptr<tensor::FlatParameters> flat_;
-  std::unique_ptr<BufferBroadcast> buffers_broadcast_;
+  std::unique_ptr<BufferSync> buffers_;
   std::unique_ptr<Strategy> strategy_;
   std::vector<Parameter> parameters_;  // registration order
   std::vector<Bucket> buckets_;
@@ -116,6 +122,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::size_t next_bucket_ = 0;
   std::vector<std::weak_ptr<int>> backwards_;  // ids of the backwards that will call back; dead ones threw
   bool buffers_are_fresh_ = false;             // a synchronised forward ran since the last reduction
+  bool step_is_due_ = false;                   // after_step() has not come since
   int no_sync_depth_ = 0;
   std::uint64_t reduction_ = 0;
   std::chrono::duration<double> exposed_{0};

@@ -61,10 +61,7 @@ void add_rest(Config& config, std::vector<Field>& table) {
     table.push_back({"model", option.key, &option.value, option.meaning, static_cast<double>(option.low),
                      static_cast<double>(option.high)});
   }
-  table.push_back({"parallel", "bucket_mb", &config.parallel.bucket_mb,
-                   "MiB of gradients that travel together; 0: every parameter alone", 0, 1e6});
-  table.push_back(
-      {"parallel", "overlap", &config.parallel.overlap, "gradients travel while backward runs; false: after it"});
+  add_parallel(config.parallel, table);
   Field backend{"comm", "backend", &config.comm.backend, "through what the ranks talk"};
   backend.choices = {"auto", "shared_memory", "tcp", "mpi", "nccl", "hierarchical"};
   table.push_back(backend);

@@ -19,6 +19,7 @@
 #include "reigen/train/config.h"
 #include "train/config_text.h"
 #include "train/optimization_config.h"
+#include "train/parallel_config.h"
 
 namespace reigen::train {
 
@@ -388,6 +389,7 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
   read_environment(environment, table);
   flags.read(result);
   require_known_optimization(result.config);
+  require_known_strategy(result.config);
   return result;
 }
 

@@ -11,6 +11,9 @@ namespace reigen::train {
 constexpr double kLargest = 9e15;  // integers below are exact in a double
 constexpr double kHugeNumber = 1e300;
 
+// The rows of the section parallel.
+void add_parallel(ParallelConfig& parallel, std::vector<Field>& table);
+
 // The rows of the section optim.
 void add_optim(OptimConfig& optim, std::vector<Field>& table);
 

@@ -10,6 +10,7 @@
 
 #include "reigen/base/error.h"
 #include "train/config_text.h"
+#include "train/option_owners.h"
 
 namespace reigen::train {
 namespace {
@@ -19,13 +20,7 @@ using Names = std::vector<std::string>;
 const Names kOptimizers{"adamw", "adam", "sgd", "adagrad", "rmsprop", "lion", "lars", "lamb"};
 const Names kSchedules{"constant", "step", "multi_step", "cosine", "polynomial", "one_cycle", "warmup_stable_decay"};
 
-// Which optimizers, or schedules, have an option.
-struct Owners {
-  const char* key;
-  Names names;
-};
-
-const std::vector<Owners> kOfOptimizers{
+const std::vector<OptionOwners> kOfOptimizers{
     {"momentum", {"sgd", "rmsprop", "lars"}},
     {"nesterov", {"sgd"}},
     {"beta1", {"adamw", "adam", "lion", "lamb"}},
@@ -40,7 +35,7 @@ const std::vector<Owners> kOfOptimizers{
     {"no_adapt", {"lars", "lamb"}},
 };
 
-const std::vector<Owners> kOfSchedules{
+const std::vector<OptionOwners> kOfSchedules{
     {"min_lr_factor", {"cosine", "polynomial", "warmup_stable_decay"}},
     {"step_size", {"step"}},
     {"gamma", {"step", "multi_step"}},
@@ -52,16 +47,6 @@ const std::vector<Owners> kOfSchedules{
     {"final_div_factor", {"one_cycle"}},
 };
 
-// "for sgd, lars: " in front of an option's meaning.
-std::string owners_of(const std::string& key) {
-  for (const auto* list : {&kOfOptimizers, &kOfSchedules}) {
-    for (const Owners& owners : *list) {
-      if (owners.key == key) return fmt::format("for {}: ", fmt::join(owners.names, ", "));
-    }
-  }
-  return "";
-}
-
 // Momentum 0 is none, which every optimizer has; run directories of earlier versions say so.
 struct IsSet {
   bool operator()(const bool* value) const { return *value; }
@@ -72,21 +57,15 @@ struct IsSet {
   bool operator()(const std::string* value) const { return !value->empty(); }
 };
 
-void require_owners(const Config& config, const std::vector<Owners>& all, const std::string& key,
+void require_owners(const Config& config, const std::vector<OptionOwners>& all, const std::string& choice,
                     const std::string& chosen) {
   Config copy = config;
   std::vector<Field> table;
   add_optim(copy.optim, table);
-  for (const Owners& owners : all) {
-    const auto field =
-        std::find_if(table.begin(), table.end(), [&](const Field& one) { return one.key == owners.key; });
-    if (!std::visit(IsSet(), field->value)) continue;
-    if (field->key == "momentum" && config.optim.momentum == 0.0) continue;
-    if (std::find(owners.names.begin(), owners.names.end(), chosen) != owners.names.end()) continue;
-    throw InvalidArgument(Report{
-        .what = fmt::format("{} = {}: {} has no {}", field->name(), value_text(*field), chosen, field->key),
-        .fix =
-            fmt::format("choose optim.{} {}, or leave {} out", key, fmt::join(owners.names, " or "), field->name())});
+  for (const Field& field : table) {
+    if (!std::visit(IsSet(), field.value)) continue;
+    if (field.key == "momentum" && config.optim.momentum == 0.0) continue;
+    require_owner(all, field, choice, chosen);
   }
 }
 
@@ -116,12 +95,13 @@ std::vector<std::int64_t> milestones_of(const OptimConfig& config) {
 
 Field row(const char* key, decltype(Field::value) value, const std::string& meaning, double low, double high,
           bool above_low = false) {
-  Field field{"optim", key, value, owners_of(key) + meaning, low, high, above_low};
+  Field field{"optim", key,  value,    owners_text(kOfOptimizers, key) + owners_text(kOfSchedules, key) + meaning,
+              low,     high, above_low};
   return field;
 }
 
 Field text_row(const char* key, std::string* value, const std::string& meaning, const Names& choices = {}) {
-  Field field{"optim", key, value, owners_of(key) + meaning};
+  Field field{"optim", key, value, owners_text(kOfOptimizers, key) + owners_text(kOfSchedules, key) + meaning};
   field.choices = choices;
   return field;
 }
@@ -249,8 +229,8 @@ double base_lr(const OptimConfig& config, std::int64_t global_batch) {
 
 void require_known_optimization(const Config& config) {
   const OptimConfig& optim = config.optim;
-  require_owners(config, kOfOptimizers, "name", optim.name);
-  require_owners(config, kOfSchedules, "schedule", optim.schedule);
+  require_owners(config, kOfOptimizers, "optim.name", optim.name);
+  require_owners(config, kOfSchedules, "optim.schedule", optim.schedule);
   items_of("optim.no_decay", optim.no_decay);
   items_of("optim.no_adapt", optim.no_adapt);
   lr_factors_of(optim);

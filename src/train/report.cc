@@ -25,6 +25,8 @@ std::string to_json(const Summary& s) {
                                  {"samples_per_s_overall", s.samples_per_s_overall},
                                  {"world_size", s.world_size},
                                  {"backend", s.backend},
+                                 {"strategy", s.strategy},
+                                 {"bytes_given", s.bytes_given},
                                  {"precision", s.precision},
                                  {"steps", s.steps},
                                  {"epochs", s.epochs},

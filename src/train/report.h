@@ -17,7 +17,9 @@ struct Summary {
   std::string task = {};
   std::string backend = {};
   std::string precision = {};
+  std::string strategy = {};
   int world_size = 1;
+  std::uint64_t bytes_given = 0;  // by this rank, to keep the ranks together (Strategy::bytes_given)
   std::int64_t steps = 0;
   std::int64_t first_step = 0;  // done before this process started
   std::int64_t epochs = 0;

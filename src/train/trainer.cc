@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
@@ -17,6 +18,7 @@
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/parallel/data_parallel.h"
+#include "reigen/tensor/data_type.h"
 #include "reigen/train/metrics.h"
 #include "train/agree.h"
 #include "train/line_file.h"
@@ -26,10 +28,17 @@
 #include "train/resume.h"
 #include "train/run_directory.h"
 #include "train/step_times.h"
+#include "train/strategy_of.h"
 
 namespace reigen::train {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kOfStrategy = "strategy.";  // in front of its tensors in a checkpoint
+
+}  // namespace
 
 struct Trainer::Impl {
   Impl(Task& its_task, Communicator its_world, TrainerOptions its_options)
@@ -50,6 +59,9 @@ struct Trainer::Impl {
   void open_test_data();
   void find_start();
   void prepare_model();
+  void load_state(const std::vector<checkpoint::NamedTensor>& state);
+  std::vector<checkpoint::NamedTensor> state() const;
+  void settle();
   void prepare_files();
   void dump_past_order();
   void make_progress();
@@ -213,9 +225,7 @@ void Trainer::Impl::prepare_model() {
       task.initialize(static_cast<std::uint64_t>(config.train.seed));
   });
   try {
-    parallel.emplace(
-        task.module(), world,
-        parallel::DataParallelOptions{.bucket_mb = config.parallel.bucket_mb, .overlap = config.parallel.overlap});
+    parallel.emplace(task.module(), world, data_parallel_options(config.parallel));
     optimization.emplace(config, parallel->parameters(),
                          RunLength{.total_steps = total, .global_batch = loader->global_batch()});
   } catch (const InvalidArgument& error) {
@@ -224,8 +234,47 @@ void Trainer::Impl::prepare_model() {
   }
   for (const ParameterRange& range : parallel->parameters()) weights.push_back(range.values());
   if (!found) return;
-  together(world, "optimizer",
-           [&] { optimization->load_state(checkpoint::read_optimizer(*found), found->manifest.optimizer_steps); });
+  together(world, "optimizer", [&] { load_state(checkpoint::read_optimizer(*found)); });
+}
+
+void Trainer::Impl::load_state(const std::vector<checkpoint::NamedTensor>& state) {
+  std::vector<checkpoint::NamedTensor> of_optimization;
+  std::map<std::string, at::Tensor> of_strategy;
+  for (const auto& [name, tensor] : state) {
+    if (name.starts_with(kOfStrategy)) {
+      of_strategy[name.substr(kOfStrategy.size())] = tensor;
+    } else {
+      of_optimization.push_back({name, tensor});
+    }
+  }
+  optimization->load_state(of_optimization, found->manifest.optimizer_steps);
+  // A run may go on with another strategy, which begins anew.
+  const auto& before = found->manifest.options;
+  const auto strategy = before.find("parallel.strategy");
+  const bool same = strategy != before.end() && strategy->second == config.parallel.strategy;
+  if (same && world.size() > 1 && !of_strategy.empty()) parallel->load_strategy_state(of_strategy);
+}
+
+std::vector<checkpoint::NamedTensor> Trainer::Impl::state() const {
+  std::vector<checkpoint::NamedTensor> tensors = optimization->state();
+  for (const auto& [name, tensor] : parallel->strategy_state()) {
+    tensors.push_back({std::string(kOfStrategy) + name, tensor});
+  }
+  return tensors;
+}
+
+// One model and one state of the optimizer on all ranks, in the middle of a run: the mean where they differ.
+void Trainer::Impl::settle() {
+  if (!parallel) return;
+  parallel->settle();
+  if (!parallel->ranks_differ()) return;
+  const at::NoGradGuard no_grad;
+  for (const checkpoint::NamedTensor& item : optimization->state()) {
+    if (!item.tensor.is_floating_point() || item.tensor.numel() == 0) continue;
+    world.all_reduce(item.tensor.const_data_ptr(), item.tensor.mutable_data_ptr(),
+                     static_cast<std::size_t>(item.tensor.numel()), tensor::to_data_type(item.tensor.scalar_type()),
+                     ReduceOp::kAvg, {.tag = "optimizer state"});
+  }
 }
 
 void Trainer::Impl::prepare_files() {
@@ -346,6 +395,7 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
   time.exposed += watch.lap();
   const Optimization::Gradients gradients = checked_gradients(batch);
   optimization->step(done, gradients);
+  parallel->after_step();
   time.optimizer = watch.lap();
   time.step = cycle.lap();
   done += 1;
@@ -366,9 +416,14 @@ double Trainer::Impl::add_up(double loss, const data::Batch& batch) {
   return global;
 }
 
-// Before they change a weight. Every rank has the same: all end.
+// Before they change a weight. Every rank has the same, or is told: all end.
 Optimization::Gradients Trainer::Impl::checked_gradients(const data::Batch& batch) {
-  const Optimization::Gradients gradients = optimization->look();
+  Optimization::Gradients gradients = optimization->look();
+  if (parallel->ranks_differ() && gradients.norm) {
+    double largest = gradients.finite ? *gradients.norm : HUGE_VAL;
+    world.all_reduce(&largest, &largest, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "largest norm"});
+    if (!std::isfinite(largest)) gradients = {.norm = largest, .finite = false};
+  }
   if (!gradients.finite) end_as_not_finite("gradient norm", *gradients.norm, batch);
   return gradients;
 }
@@ -408,6 +463,7 @@ void Trainer::Impl::record(const data::Batch& batch, double loss, std::optional<
 
 void Trainer::Impl::save_checkpoint() {
   const bool ended = position >= loader->size();
+  settle();
   together(world, "checkpoint", [&] {
     if (!is_first()) return;
     for (const at::Tensor& flat : weights) {
@@ -429,7 +485,7 @@ void Trainer::Impl::save_checkpoint() {
                       .world_size = world.size(),
                       .optimizer_steps = optimization->steps(),
                       .options = described},
-                     {checkpoint::tensors_of(task.module()), optimization->state()}, config.checkpoint.keep);
+                     {checkpoint::tensors_of(task.module()), state()}, config.checkpoint.keep);
   });
   saved = done;
 }
@@ -437,7 +493,7 @@ void Trainer::Impl::save_checkpoint() {
 Scores Trainer::Impl::validate() {
   open_test_data();
   const at::NoGradGuard no_grad;
-  if (parallel) parallel->broadcast_buffers();
+  settle();
   const auto averaged = optimization ? optimization->swap_in_average() : std::nullopt;
   const bool was_training = task.module().is_training();
   task.module().eval();
@@ -471,7 +527,9 @@ Summary Trainer::Impl::summarize() {
   Summary summary{.task = task.name(),
                   .backend = world.backend(),
                   .precision = config.train.precision,
+                  .strategy = config.parallel.strategy,
                   .world_size = world.size(),
+                  .bytes_given = parallel ? parallel->bytes_given() : 0,
                   .steps = done,
                   .first_step = done - static_cast<std::int64_t>(times.count()),
                   .epochs = config.train.epochs,

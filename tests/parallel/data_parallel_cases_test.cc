@@ -426,10 +426,10 @@ struct Normed : torch::nn::Module {
 };
 
 TEST(Buffers, AreRankZerosAtEveryTrainingForward) {
-  for (const bool broadcast : {true, false}) {
+  for (const auto policy : {parallel::BufferPolicy::kBroadcast, parallel::BufferPolicy::kOwn}) {
     const auto results = on_ranks(2, [&](Communicator& world) -> Tensors {
       Normed model;
-      auto parallel = data_parallel(model, world, {.broadcast_buffers = broadcast});
+      auto parallel = data_parallel(model, world, {.buffers = policy});
       const auto input = numbers(1, {5, 3}).to(at::kFloat) + world.rank();
       for (int step = 0; step < 3; ++step) parallel(input).square().sum().backward();
       const auto before = model.norm->running_mean.clone();
@@ -440,7 +440,7 @@ TEST(Buffers, AreRankZerosAtEveryTrainingForward) {
       parallel.prepare_forward();
       return {model.norm->running_mean.clone(), model.norm->num_batches_tracked.clone()};
     });
-    EXPECT_EQ(same_bits(results[0], results[1]), broadcast);
+    EXPECT_EQ(same_bits(results[0], results[1]), policy == parallel::BufferPolicy::kBroadcast);
     EXPECT_EQ(results[1][1].item<std::int64_t>(), 3);
   }
 }

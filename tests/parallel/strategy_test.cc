@@ -1,5 +1,5 @@
 // How gradients are brought together, and by whom.
-#include "reigen/parallel/strategy.h"
+#include "reigen/parallel/strategies.h"
 
 #include <gmock/gmock.h>
 

@@ -3,8 +3,8 @@
 //   auto parallel = reigen::data_parallel(model, world, {.bucket_mb = 25});
 //   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-3});
 //   auto loss = torch::nll_loss(parallel(batch.input), batch.target);
-//   loss.backward();                  // gradients travel while it runs; when it returns, .grad is the average of all
-//   ranks
+//   loss.backward();         // gradients travel while it runs; when it returns, .grad is the average of all ranks
+//   optimizer.step();
 //
 // Wrapping compares the model's parameters and buffers between ranks and copies rank 0's to all. Gradients live in flat
 // buckets in memory that the communicator allocates; when all of a bucket's gradients are there its all_reduce starts,
@@ -26,7 +26,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -41,6 +43,13 @@ class Module;
 
 namespace reigen::parallel {
 
+// What happens to a model's buffers (batch statistics) in front of every synchronised forward in training mode.
+enum class BufferPolicy {
+  kBroadcast,  // all ranks go on with rank 0's, as in PyTorch
+  kAverage,    // with the mean over the ranks; buffers of integers: rank 0's
+  kOwn,        // each with its own, until settle()
+};
+
 struct DataParallelOptions {
   // MiB of gradients that travel together; 0: every parameter alone. Small ones start earlier, large ones cost less
   // each. The first bucket is at most 1 MiB, so that something travels soon. After the first backward they are cut anew
@@ -49,11 +58,9 @@ struct DataParallelOptions {
   // Buckets travel while backward runs. False: one all_reduce after it. Same bits; which is faster depends on the
   // machine.
   bool overlap = true;
-  // How the ranks' gradients are brought together; none: plain().
+  // How the ranks stay together (strategies.h); none: plain().
   StrategyFactory strategy = {};
-  // In training mode every forward starts with rank 0's buffers (batch statistics), as in PyTorch. False: each keeps
-  // its own.
-  bool broadcast_buffers = true;
+  BufferPolicy buffers = BufferPolicy::kBroadcast;
 };
 
 class GradientReducer;
@@ -91,12 +98,23 @@ class DataParallelBase {
   void synchronize();
 
   // Throws InvalidArgument naming a parameter that was added, removed, replaced, moved, converted or unfrozen since
-  // wrapping; forgets what a failed backward left behind; broadcasts the buffers (training mode, outside of no_sync).
+  // wrapping, and where a step was not told (after_step); forgets what a failed backward left behind; brings the
+  // buffers together (training mode, outside of no_sync, when gradients are exchanged too).
   void prepare_forward();
 
-  // Rank 0's buffers (batch statistics) on every rank, now: before validating or saving, so that all have the same
-  // model.
-  void broadcast_buffers();
+  // Behind every step of the optimizer when the strategy acts on weights; else it does nothing. Strategy::after_step().
+  void after_step();
+
+  // The same model on every rank: buffers (rank 0's; kAverage: their mean), and weights where the strategy lets them
+  // differ. Before validating or saving. Blocking; every rank calls it.
+  void settle();
+
+  // Whether ranks step with gradients of their own, and weights and optimizer states differ.
+  bool ranks_differ() const;
+
+  // What the strategy remembers, for a checkpoint; see Strategy::state(). Alone: nothing.
+  std::map<std::string, at::Tensor> strategy_state() const;
+  void load_strategy_state(const std::map<std::string, at::Tensor>& state);
 
   // Time that the last synchronised backward spent waiting for communication after its own work was done.
   std::chrono::duration<double> last_exposed_communication() const;

@@ -1,16 +1,17 @@
-// How the ranks of data parallelism bring their gradients together. One option picks one:
+// How the ranks of data parallelism stay together: what happens to the gradients during backward, and to the weights
+// between two steps. One option picks one of strategies.h, or one of your own:
 //
-//   auto parallel = reigen::data_parallel(model, world, {.strategy = reigen::parallel::compressed(at::kBFloat16)});
+//   auto parallel = reigen::data_parallel(model, world, {.strategy = reigen::parallel::local_sgd({.every = 8})});
+//   ...
+//   loss.backward();
+//   optimizer.step();
+//   parallel.after_step();                // strategies that act on weights need it; for the others it does nothing
 //
-// P ranks, gradient g_r of rank r; what the optimizer steps with afterwards, on every rank:
-//   plain()               1/P · sum g_r                        N elements travel
-//   compressed(type)      1/P · sum round(g_r), in 16 bits     half of them do, or a quarter
-// Rounding: to the nearest; the sum is made in fp32 and rounded once more. fp16 overflows above 65504 and loses what is
-// below 6e-8: take bf16 unless a loss scaler looks after it.
-//
-// A strategy of your own is a class with begin() and end(), in a file of its own, and a function that makes it. The
-// reducer calls begin() for every bucket as soon as its gradients are complete on this rank, while backward goes on, in
-// the same order on every rank; and end() for each, in that order, when backward is over.
+// A strategy is a class in a file of its own and a function that makes it. Its calls come in the same order on every
+// rank, but what one rank calls may come earlier or later than on another.
+// - Gradients: begin() for every bucket as soon as it is complete on this rank, while backward goes on; then, when
+//   backward is over, end() for each, in that order.
+// - Weights: after_step() behind every step of the optimizer; settle() before weights are judged or saved.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -19,11 +20,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "reigen/comm/communicator.h"
+#include "reigen/tensor/parameter_range.h"
 
 namespace reigen::parallel {
 
@@ -44,24 +47,46 @@ class Strategy {
 
   // With every option that ranks must have in common: "plain", "compressed BFloat16". It is compared between them.
   virtual std::string description() const = 0;
+
+  // Bytes that this rank has given away so far: what went into reductions (once, whatever the algorithm makes of it)
+  // and what was sent to other ranks (once for each).
+  virtual std::uint64_t bytes_given() const = 0;
+
+  // Once, before all else: the weights that all ranks begin with. The handles may be kept.
+  virtual void attach(const std::vector<ParameterRange>&) {}
+
+  // ---- Gradients
+
+  // False: the next backward's gradients stay where they are, and so do buffers. The same on every rank; changes only
+  // in after_step() and load_state().
+  virtual bool exchanges_gradients() const { return true; }
   // Whether it treats all elements of the runs alike, one that is zero on all ranks stays zero and one that is 1 on
   // some does not become it. Then the reducer's flags travel along; else in a call of their own.
-  virtual bool keeps_zeros() const = 0;
-
+  virtual bool keeps_zeros() const { return false; }
   // Takes this rank's gradients; may start asynchronous calls, must not wait.
-  virtual void begin(const GradientBucket& bucket) = 0;
+  virtual void begin(const GradientBucket&) {}
   // The bucket's gradients = what the ranks agreed on. Waits.
-  virtual void end(const GradientBucket& bucket) = 0;
+  virtual void end(const GradientBucket&) {}
 
-  // Bytes that this rank has given to the other ranks' reductions so far: what a step costs on a network, but for the
-  // factor of the algorithm.
-  virtual std::uint64_t bytes_given() const = 0;
+  // ---- Weights
+
+  // True: after_step() must come behind every step, and ranks' weights differ between two calls of settle().
+  virtual bool acts_on_weights() const { return false; }
+  // Every rank has made the same number of steps. May wait for other ranks.
+  virtual void after_step() {}
+  // Weights, and what the strategy remembers, become the same on all ranks; the mean over the ranks of either stays
+  // what it was. Waits for all ranks.
+  virtual void settle() {}
+
+  // ---- Checkpoints
+
+  // What it remembers, by name; the same on every rank after settle(). The tensors are the state itself.
+  virtual std::map<std::string, at::Tensor> state() const { return {}; }
+  // Copies into them. Throws InvalidArgument when an entry is missing, unknown, or of another shape or type; nothing is
+  // changed then.
+  void load_state(const std::map<std::string, at::Tensor>& state);
 };
 
 using StrategyFactory = std::function<std::unique_ptr<Strategy>(const Communicator& world)>;
-
-StrategyFactory plain();
-// type: at::kBFloat16 or at::kHalf; gradients that have 16 bits travel as they are. Throws InvalidArgument for others.
-StrategyFactory compressed(at::ScalarType type);
 
 }  // namespace reigen::parallel

@@ -99,9 +99,23 @@ struct ModelConfig {
   std::int64_t operator[](const std::string& key) const;  // throws InternalError for a key that is not there
 };
 
+// What is not set is the strategy's own default (reigen/parallel/strategies.h). What a strategy does not have is
+// refused.
 struct ParallelConfig {
   double bucket_mb = 25.0;  // 0: every parameter alone
   bool overlap = true;
+  std::string buffers = "broadcast";              // broadcast, average, own
+  std::string strategy = "plain";                 // see strategies.h; bf16 and fp16 are compressed()
+  std::optional<std::int64_t> matrix_rank = {};   // power_sgd
+  std::optional<std::int64_t> start_step = {};    // power_sgd, local_sgd
+  std::optional<double> share = {};               // top_k
+  std::optional<std::int64_t> every = {};         // local_sgd, hierarchical_sgd, diloco
+  std::optional<std::int64_t> group_size = {};    // hierarchical_sgd
+  std::optional<std::int64_t> global_every = {};  // hierarchical_sgd
+  std::optional<double> outer_lr = {};            // diloco
+  std::optional<double> outer_momentum = {};      // diloco
+  std::string topology = "ring";                  // gossip: ring, exponential
+  std::optional<std::int64_t> staleness = {};     // async_gossip, stale_synchronous
 };
 
 struct CommConfig {

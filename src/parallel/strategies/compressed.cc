@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "parallel/strategies/average.h"
-#include "reigen/parallel/strategy.h"
+#include "reigen/parallel/strategies.h"
 
 namespace reigen::parallel {
 

@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "parallel/strategies/average.h"
-#include "reigen/parallel/strategy.h"
+#include "reigen/parallel/strategies.h"
 
 namespace reigen::parallel {
 

@@ -1,0 +1,42 @@
+// Buffers (batch statistics, counters: any types) on all ranks the same.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+
+namespace reigen::parallel {
+
+class BufferSync {
+ public:
+  BufferSync(const std::vector<at::Tensor>& buffers, Communicator world);
+
+  // Blocking. Autograd does not notice either: a graph that saved a buffer stays usable.
+  void broadcast(const std::string& tag);  // buffers = those of rank 0
+  void average(const std::string& tag);    // buffers = their mean over the ranks; integers and truth values: rank 0's
+  bool empty() const { return buffers_.empty(); }
+
+ private:
+  // Buffers of one element type, one after the other; what lies between them is zero.
+  struct Stretch {
+    at::ScalarType type = at::kFloat;
+    std::size_t begin = 0;  // in bytes
+    std::size_t end = 0;
+  };
+
+  void copy_in();
+  void copy_out();
+
+  Communicator world_;
+  std::vector<at::Tensor> buffers_;
+  std::vector<at::Tensor> places_;  // each buffer's place in the staging block
+  std::vector<Stretch> stretches_;
+  std::shared_ptr<void> staging_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace reigen::parallel

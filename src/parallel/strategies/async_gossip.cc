@@ -1,0 +1,162 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "parallel/strategies/late_exchange.h"
+#include "parallel/strategies/weights.h"
+#include "reigen/parallel/strategies.h"
+
+namespace reigen::parallel {
+
+namespace {
+
+constexpr std::int64_t kBlock = 1024;  // weights that share a scale
+
+std::int64_t blocks_of(std::int64_t count) { return (count + kBlock - 1) / kBlock; }
+
+// Rank r has weights x and a public copy y of them that its neighbours know. In step n it tells them
+// q_n = round((x - y) / scale) and moves y by scale·q_n. For each neighbour it keeps d = y_neighbour - y_own, both
+// after the same number of messages, and moves x by gain·d for each. The neighbour's d is -d, bit by bit, so the mean
+// of all x stays. An element that is unlike the others of its block waits until they are told.
+class AsyncGossip : public Strategy {
+ public:
+  AsyncGossip(Communicator world, const AsyncGossipOptions& options)
+      : world_(std::move(world)), staleness_(options.staleness) {}
+
+  std::string description() const override { return fmt::format("async_gossip staleness {}", staleness_); }
+  std::uint64_t bytes_given() const override { return bytes_; }
+
+  void attach(const std::vector<ParameterRange>& parameters) override {
+    parameters_ = parameters;
+    const int size = world_.size();
+    std::vector<int> neighbours{(world_.rank() + 1) % size};
+    if (size > 2) neighbours.push_back((world_.rank() + size - 1) % size);
+    for (const ParameterRange& range : parameters) {
+      REIGEN_CHECK(
+          range.values().scalar_type() == at::kFloat || range.values().scalar_type() == at::kDouble,
+          "[async_gossip] parameters of this type cannot be told in 8 bits\n  got: {}   expected: Float or Double",
+          c10::toString(range.values().scalar_type()));
+      const std::int64_t padded = blocks_of(range.values().numel()) * kBlock;
+      counts_.push_back(padded);
+      message_bytes_ += padded + padded / kBlock * static_cast<std::int64_t>(sizeof(float));
+      public_.push_back(at::zeros({padded}, range.values().options()));
+      differences_.emplace_back();
+      for (std::size_t i = 0; i < neighbours.size(); ++i) differences_.back().push_back(at::zeros_like(public_.back()));
+    }
+    forget();
+    exchange_.emplace(world_, neighbours, static_cast<std::size_t>(message_bytes_));
+    neighbours_ = neighbours.size();
+    gain_ = stable_gain();
+  }
+
+  bool exchanges_gradients() const override { return false; }
+  bool acts_on_weights() const override { return true; }
+
+  void after_step() override {
+    const at::NoGradGuard no_grad;
+    tell();
+    take(exchange_->sent() - staleness_);
+  }
+
+  void settle() override {
+    const at::NoGradGuard no_grad;
+    take(exchange_->sent());
+    bytes_ += average_weights(world_, parameters_, "average of weights");
+    forget();
+  }
+
+ private:
+  // d follows x by up to `staleness` messages of the neighbour and as many of our own; x' = x - g·x(t - s) calms down
+  // for g below 2·sin(pi / (4s + 2)), and g is the gain times the largest eigenvalue of the ring, 2 for a pair, else 4.
+  double stable_gain() const {
+    const double largest = world_.size() == 2 ? 2 : 4;
+    const double limit = 2 * std::sin(std::numbers::pi / static_cast<double>(4 * staleness_ + 2));
+    return std::min(1.0 / static_cast<double>(neighbours_ + 1), 0.5 * limit / largest);
+  }
+
+  // All ranks have the same weights now, and know it.
+  void forget() {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const at::Tensor& values = parameters_[i].values();
+      public_[i].narrow(0, 0, values.numel()).copy_(values);
+      for (at::Tensor& difference : differences_[i]) difference.zero_();
+    }
+  }
+
+  at::Tensor scales_in(std::byte* message, std::size_t range) const {
+    return at::from_blob(message, {counts_[range] / kBlock, 1}, at::kFloat);
+  }
+  at::Tensor steps_in(std::byte* message, std::size_t range) const {
+    return at::from_blob(message + counts_[range] / kBlock * static_cast<std::int64_t>(sizeof(float)),
+                         {counts_[range] / kBlock, kBlock}, at::kChar);
+  }
+  std::int64_t size_of(std::size_t range) const {
+    return counts_[range] + counts_[range] / kBlock * static_cast<std::int64_t>(sizeof(float));
+  }
+  // What a message says, in the weights' type.
+  at::Tensor decode(std::byte* message, std::size_t range) const {
+    const at::ScalarType type = public_[range].scalar_type();
+    return steps_in(message, range).to(type).mul_(scales_in(message, range).to(type)).view({-1});
+  }
+
+  void tell() {
+    auto* message = static_cast<std::byte*>(exchange_->message());
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const at::Tensor& values = parameters_[i].values();
+      at::Tensor change = public_[i].neg();
+      change.narrow(0, 0, values.numel()).add_(values);
+      change = change.view({-1, kBlock});
+      at::Tensor scales = scales_in(message, i);
+      scales.copy_(change.abs().amax({1}, true).div_(127));
+      const at::Tensor divisors = scales.to(change.scalar_type()).masked_fill(scales == 0, 1);
+      steps_in(message, i).copy_(change.div_(divisors).round_().clamp_(-127, 127));
+      public_[i].add_(decode(message, i));
+      message += size_of(i);
+    }
+    exchange_->send();
+    bytes_ += static_cast<std::uint64_t>(message_bytes_) * neighbours_;
+  }
+
+  void take(std::int64_t until) {
+    exchange_->receive(until, [this](std::size_t neighbour, const std::byte* theirs, const std::byte* ours) {
+      std::int64_t at = 0;
+      for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        at::Tensor& difference = differences_[i][neighbour];
+        difference.add_(
+            decode(const_cast<std::byte*>(theirs + at), i).sub_(decode(const_cast<std::byte*>(ours + at), i)));
+        at::Tensor values = parameters_[i].values();
+        values.add_(difference.narrow(0, 0, values.numel()), gain_);
+        at += size_of(i);
+      }
+    });
+    note_change(parameters_);
+  }
+
+  Communicator world_;
+  const std::int64_t staleness_;
+  double gain_ = 0;
+  std::size_t neighbours_ = 0;
+  std::vector<ParameterRange> parameters_;
+  std::vector<std::int64_t> counts_;                  // by range: weights, padded to whole blocks
+  std::vector<at::Tensor> public_;                    // y, by range
+  std::vector<std::vector<at::Tensor>> differences_;  // d, by range and neighbour
+  std::int64_t message_bytes_ = 0;
+  std::optional<LateExchange> exchange_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+StrategyFactory async_gossip(const AsyncGossipOptions& options) {
+  REIGEN_CHECK(options.staleness >= 0 && options.staleness <= 1000,
+               "[async_gossip] staleness is out of range\n  got: {}   expected: 0 to 1000", options.staleness);
+  return [options](const Communicator& world) { return std::make_unique<AsyncGossip>(world, options); };
+}
+
+}  // namespace reigen::parallel

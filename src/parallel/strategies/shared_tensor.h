@@ -1,0 +1,18 @@
+// Tensors in memory that the other ranks can reach.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "reigen/comm/communicator.h"
+
+namespace reigen::parallel {
+
+// One-dimensional, zero.
+at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType type);
+
+// Makes `tensor` one of this size and type, unless it is.
+void ensure_shared(at::Tensor& tensor, Communicator& world, std::int64_t count, at::ScalarType type);
+
+}  // namespace reigen::parallel

@@ -1,0 +1,17 @@
+// What strategies do with the weights of a whole model.
+#pragma once
+
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+#include "reigen/tensor/parameter_range.h"
+
+namespace reigen::parallel {
+
+// x_r = mean of all ranks' x. Waits. The bytes that this rank gave.
+std::uint64_t average_weights(Communicator& world, const std::vector<ParameterRange>& parameters, const char* tag);
+
+// Autograd is told that the values are others now.
+void note_change(const std::vector<ParameterRange>& parameters);
+
+}  // namespace reigen::parallel

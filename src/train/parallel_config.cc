@@ -1,0 +1,86 @@
+#include "train/parallel_config.h"
+
+#include "train/config_text.h"
+#include "train/option_owners.h"
+
+namespace reigen::train {
+namespace {
+
+using Names = std::vector<std::string>;
+
+const Names kStrategies{"plain",
+                        "bf16",
+                        "fp16",
+                        "power_sgd",
+                        "top_k",
+                        "one_bit",
+                        "adasum",
+                        "local_sgd",
+                        "hierarchical_sgd",
+                        "diloco",
+                        "gossip",
+                        "async_gossip",
+                        "stale_synchronous"};
+
+const std::vector<OptionOwners> kOfStrategies{
+    {"matrix_rank", {"power_sgd"}},
+    {"start_step", {"power_sgd", "local_sgd"}},
+    {"share", {"top_k"}},
+    {"every", {"local_sgd", "hierarchical_sgd", "diloco"}},
+    {"group_size", {"hierarchical_sgd"}},
+    {"global_every", {"hierarchical_sgd"}},
+    {"outer_lr", {"diloco"}},
+    {"outer_momentum", {"diloco"}},
+    {"topology", {"gossip"}},
+    {"staleness", {"async_gossip", "stale_synchronous"}},
+};
+
+Field strategy_row(const char* key, decltype(Field::value) value, const std::string& meaning, double low = 0,
+                   double high = 0, bool above_low = false) {
+  return {"parallel", key, value, owners_text(kOfStrategies, key) + meaning, low, high, above_low};
+}
+
+Field strategy_choice(const char* key, std::string* value, const std::string& meaning, const Names& choices) {
+  Field field = strategy_row(key, value, meaning);
+  field.choices = choices;
+  return field;
+}
+
+}  // namespace
+
+void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
+  table.push_back(strategy_row("bucket_mb", &p.bucket_mb,
+                               "MiB of gradients that travel together; 0: every parameter alone", 0, 1e6));
+  table.push_back(strategy_row("overlap", &p.overlap, "gradients travel while backward runs; false: after it"));
+  table.push_back(strategy_choice("buffers", &p.buffers,
+                                  "whose batch statistics all ranks go on with: rank 0's, the mean, each its own",
+                                  {"broadcast", "average", "own"}));
+  table.push_back(strategy_choice("strategy", &p.strategy, "how the ranks stay together", kStrategies));
+  table.push_back(strategy_row("matrix_rank", &p.matrix_rank, "rank of what a gradient is sent as", 1, 63));
+  table.push_back(strategy_row("start_step", &p.start_step, "steps with plain averages at first", 0, kLargest));
+  table.push_back(strategy_row("share", &p.share, "of a parameter's elements that travel", 0, 1, true));
+  table.push_back(strategy_row("every", &p.every, "steps between two averages of the weights", 1, kLargest));
+  table.push_back(strategy_row("group_size", &p.group_size, "ranks that average among themselves", 1, 1e9));
+  table.push_back(
+      strategy_row("global_every", &p.global_every, "averages of a group between two of all ranks", 1, kLargest));
+  table.push_back(strategy_row("outer_lr", &p.outer_lr, "learning rate of the outer step", 0, 1e6, true));
+  table.push_back(strategy_row("outer_momentum", &p.outer_momentum, "momentum of the outer step", 0, 0.9999999999));
+  table.push_back(strategy_choice("topology", &p.topology, "with whom a rank averages", {"ring", "exponential"}));
+  table.push_back(
+      strategy_row("staleness", &p.staleness, "steps that a rank may be ahead of what it has heard", 0, 1000));
+}
+
+void require_known_strategy(const Config& config) {
+  Config defaults;
+  Config given = config;
+  std::vector<Field> usual;
+  std::vector<Field> table;
+  add_parallel(defaults.parallel, usual);
+  add_parallel(given.parallel, table);
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (value_text(table[i]) == value_text(usual[i])) continue;
+    require_owner(kOfStrategies, table[i], "parallel.strategy", config.parallel.strategy);
+  }
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,11 @@
+// What the section parallel means: which strategy has which option.
+#pragma once
+
+#include "reigen/train/config.h"
+
+namespace reigen::train {
+
+// Throws InvalidArgument (78) for an option that the chosen strategy does not have, naming those that have it.
+void require_known_strategy(const Config& config);
+
+}  // namespace reigen::train

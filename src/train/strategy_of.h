@@ -1,0 +1,12 @@
+// The section parallel as options of data_parallel().
+#pragma once
+
+#include "reigen/parallel/data_parallel.h"
+#include "reigen/train/config.h"
+
+namespace reigen::train {
+
+// Throws InvalidArgument for a strategy that there is not.
+parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config);
+
+}  // namespace reigen::train

@@ -1,0 +1,208 @@
+// Strategies that send less of the gradients: what they must not lose, what they must get right, and what they give.
+#include <gmock/gmock.h>
+
+#include "parallel/oracle.h"
+#include "reigen/parallel/strategies.h"
+
+namespace reigen::testing_oracle {
+namespace {
+
+using parallel::StrategyFactory;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+struct Outcome {
+  Tensors sum;   // of what was stepped with, over all steps, by parameter
+  Tensors kept;  // the mean over the ranks of what each keeps back
+  std::uint64_t bytes = 0;
+};
+
+// Gradients of several steps; the weights stay, so they are the same whatever the strategy.
+Outcome gradients_with(int ranks, const StrategyFactory& strategy, double bucket_mb = 1e-3) {
+  Outcome run;
+  run.sum = agreed(ranks, [&](Communicator& world) {
+    Mlp model;
+    auto parallel = data_parallel(model, world, {.bucket_mb = bucket_mb, .strategy = strategy});
+    Tensors sum;
+    for (std::uint64_t step = 0; step < 6; ++step) {
+      model.zero_grad();
+      parallel(share(numbers(step, {4 * ranks, 4}), world)).pow(2).mean().backward();
+      const Tensors gradients = gradients_of(model);
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        if (step == 0) {
+          sum.push_back(gradients[i]);
+        } else {
+          sum[i] = sum[i] + gradients[i];
+        }
+      }
+    }
+    parallel.settle();
+    Tensors result = sum;
+    if (world.rank() == 0) run.bytes = parallel.bytes_given();
+    const auto state = parallel.strategy_state();
+    for (const auto& entry : model.named_parameters()) {
+      const auto error = state.find("error." + entry.key());
+      result.push_back(error == state.end() ? at::zeros_like(entry.value())
+                                            : error->second.view(entry.value().sizes()).clone());
+    }
+    return result;
+  });
+  const std::size_t count = run.sum.size() / 2;
+  run.kept.assign(run.sum.begin() + static_cast<std::ptrdiff_t>(count), run.sum.end());
+  run.sum.resize(count);
+  return run;
+}
+
+struct Compressing {
+  const char* name;
+  StrategyFactory strategy;
+};
+
+class Feedback : public ::testing::TestWithParam<int> {};
+
+TEST_P(Feedback, LosesNothingOverTheSteps) {
+  const int ranks = GetParam();
+  const Outcome exact = gradients_with(ranks, parallel::plain());
+  for (const Compressing& one :
+       {Compressing{"power_sgd", parallel::power_sgd({.rank = 1, .start_step = 0})},
+        Compressing{"power_sgd later", parallel::power_sgd({.rank = 2, .start_step = 3})},
+        Compressing{"top_k", parallel::top_k({.share = 0.1})}, Compressing{"top_k all", parallel::top_k({.share = 1})},
+        Compressing{"one_bit", parallel::one_bit()}}) {
+    const Outcome run = gradients_with(ranks, one.strategy);
+    Tensors whole;
+    for (std::size_t i = 0; i < run.sum.size(); ++i) whole.push_back(run.sum[i] + run.kept[i]);
+    EXPECT_LT(distance(exact.sum, whole), 1e-12) << one.name;
+    const bool gives_all = std::string(one.name) == "top_k all";
+    EXPECT_EQ(distance(exact.sum, run.sum) > 1e-3, !gives_all) << one.name;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, Feedback, ::testing::Values(2, 3, 4));
+
+// Bits do not depend on how parameters are put into buckets, which compress one parameter at a time.
+TEST(Compression, DoesNotDependOnBuckets) {
+  for (const auto& strategy : {parallel::top_k({.share = 0.2}), parallel::one_bit(), parallel::adasum(),
+                               parallel::power_sgd({.rank = 2, .start_step = 2})}) {
+    const Outcome one = gradients_with(2, strategy, 0);
+    const Outcome other = gradients_with(2, strategy, 25);
+    EXPECT_TRUE(same_bits(one.sum, other.sum));
+    EXPECT_TRUE(same_bits(one.kept, other.kept));
+  }
+}
+
+// Elements of Mlp: weights 17x4, 9x17, 3x9, biases 17, 9, 3; fp64. Six steps.
+TEST(Compression, GivesTheBytesThatItPromises) {
+  constexpr std::uint64_t kElements = 68 + 153 + 27 + 17 + 9 + 3;
+  // One spare element behind each parameter, and those that align the next.
+  const std::uint64_t plain = gradients_with(2, parallel::plain()).bytes;
+  EXPECT_GE(plain, 6 * 8 * (kElements + 6));
+  EXPECT_EQ(gradients_with(2, parallel::compressed(at::kHalf)).bytes, plain / 4);
+  // Magnitudes of 8 bytes and signs in whole bytes, to each of the others.
+  EXPECT_EQ(gradients_with(3, parallel::one_bit()).bytes, 6U * 2 * (6 * 8 + (9 + 20 + 4 + 3 + 2 + 1)));
+  // A tenth, rounded up, of each; 8 bytes for the value and 4 for the place; messages of whole 8 bytes.
+  const std::uint64_t top = gradients_with(3, parallel::top_k({.share = 0.1}), 25).bytes;
+  EXPECT_GE(top, 6U * 2 * 12 * (7 + 16 + 3 + 2 + 1 + 1));
+  EXPECT_LE(top, 6U * 2 * (12 * (7 + 16 + 3 + 2 + 1 + 1) + 8 * 2));
+  // Rank 1: rows + columns of the matrices, and the biases as they are.
+  EXPECT_EQ(gradients_with(2, parallel::power_sgd({.rank = 1, .start_step = 0})).bytes,
+            6U * 8 * (17 + 4 + 9 + 17 + 3 + 9 + 17 + 9 + 3));
+  EXPECT_EQ(gradients_with(4, parallel::adasum()).bytes, 6U * 8 * 2 * kElements);
+}
+
+struct OneLayer : torch::nn::Module {
+  OneLayer() {
+    layer = register_module("layer", torch::nn::Linear(torch::nn::LinearOptions(21, 13).bias(false)));
+    fill(*this);
+  }
+  at::Tensor forward(const at::Tensor& x) { return layer(x); }
+  torch::nn::Linear layer{nullptr};
+};
+
+// A sample a rank: the mean gradient has rank 2, which is what travels.
+TEST(PowerSgd, IsExactForMatricesOfItsRank) {
+  const auto train = [](const StrategyFactory& strategy) {
+    return agreed(2, [&](Communicator& world) {
+      OneLayer model;
+      auto parallel = data_parallel(model, world, {.strategy = strategy});
+      Tensors result;
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        model.zero_grad();
+        parallel(share(numbers(step, {2, 21}), world)).pow(2).sum().backward();
+        result.push_back(model.layer->weight.grad().clone());
+      }
+      return result;
+    });
+  };
+  const Tensors exact = train(parallel::plain());
+  EXPECT_LT(distance(exact, train(parallel::power_sgd({.rank = 2, .start_step = 0}))), 1e-11);
+  EXPECT_GT(distance(exact, train(parallel::power_sgd({.rank = 1, .start_step = 0}))), 1e-3);
+}
+
+// Nothing to send for a while, then something: the basis must not be lost.
+TEST(PowerSgd, OutlivesGradientsOfZero) {
+  const Tensors gradients = agreed(2, [](Communicator& world) {
+    OneLayer model;
+    auto parallel = data_parallel(model, world, {.strategy = parallel::power_sgd({.rank = 2, .start_step = 0})});
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      model.zero_grad();
+      (parallel(share(numbers(step, {2, 21}), world)).pow(2).sum() * (step < 3 ? 0 : 1)).backward();
+    }
+    return gradients_of(model);
+  });
+  EXPECT_GT(gradients[0].norm().item<double>(), 1);
+  EXPECT_TRUE(gradients[0].isfinite().all().item<bool>());
+}
+
+// loss = sum(weights · direction): the gradient is the direction.
+Tensors adasum_of(const std::vector<at::Tensor>& directions) {
+  return agreed(static_cast<int>(directions.size()), [&](Communicator& world) {
+    OneLayer model;
+    auto parallel = data_parallel(model, world, {.strategy = parallel::adasum()});
+    parallel.prepare_forward();
+    (model.layer->weight * directions[static_cast<std::size_t>(world.rank())]).sum().backward();
+    return gradients_of(model);
+  });
+}
+
+TEST(Adasum, AveragesWhatAgreesAndAddsWhatIsOrthogonal) {
+  const at::Tensor one = numbers(1, {13, 21});
+  EXPECT_LT(distance({one}, adasum_of({one, one})), 1e-14);
+  EXPECT_LT(distance({one}, adasum_of({one, one, one, one})), 1e-14);
+  EXPECT_LT(distance({one}, adasum_of({one, at::zeros_like(one)})), 1e-14);
+  std::vector<at::Tensor> apart(4, at::Tensor());
+  at::Tensor all = at::zeros_like(one);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    at::Tensor& part = apart[static_cast<std::size_t>(i)] = at::zeros_like(one);
+    part[i] = one[i];
+    all += part;
+  }
+  EXPECT_LT(distance({all}, adasum_of(apart)), 1e-14);
+}
+
+TEST(Adasum, NeedsAPowerOfTwo) {
+  const auto texts = errors_on(3, [](Communicator& world) {
+    Mlp model;
+    data_parallel(model, world, {.strategy = parallel::adasum()});
+  });
+  EXPECT_THAT(texts, Each(HasSubstr("power of 2 of ranks")));
+}
+
+// What one rank computes as NaN all ranks get.
+TEST(Compression, SpreadsWhatIsNotFinite) {
+  for (const auto& strategy :
+       {parallel::plain(), parallel::compressed(at::kBFloat16), parallel::top_k({.share = 0.1}), parallel::one_bit(),
+        parallel::adasum(), parallel::power_sgd({.rank = 1, .start_step = 0})}) {
+    const auto results = on_ranks(2, [&](Communicator& world) {
+      Mlp model;
+      auto parallel = data_parallel(model, world, {.strategy = strategy});
+      const double factor = world.rank() == 1 ? std::nan("") : 1;
+      (parallel(share(numbers(1, {4, 4}), world)).sum() * factor).backward();
+      return gradients_of(model);
+    });
+    for (const Tensors& gradients : results) {
+      EXPECT_FALSE(gradients[0].isfinite().all().item<bool>());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace reigen::testing_oracle

@@ -1,0 +1,107 @@
+// Runs with a strategy: they learn, and go on from a checkpoint as if nothing had happened.
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+using ParallelConfigs = std::vector<ParallelConfig>;
+
+// Those whose steps do not depend on which message comes when.
+ParallelConfigs settled_strategies() {
+  return {{.strategy = "fp16"},
+          {.strategy = "bf16"},
+          {.strategy = "power_sgd", .matrix_rank = 1, .start_step = 2},
+          {.strategy = "top_k", .share = 0.3},
+          {.strategy = "one_bit"},
+          {.strategy = "adasum"},
+          {.strategy = "local_sgd", .every = 3},
+          {.strategy = "local_sgd", .start_step = 3, .every = 2},
+          {.strategy = "hierarchical_sgd", .every = 1, .group_size = 2, .global_every = 2},
+          {.strategy = "diloco", .every = 3},
+          {.strategy = "gossip"},
+          {.strategy = "gossip", .topology = "exponential"},
+          {.strategy = "async_gossip", .staleness = 0},
+          {.strategy = "stale_synchronous", .staleness = 0}};
+}
+
+class StrategyRun : public TrainerTest {
+ protected:
+  Config with(const ParallelConfig& parallel, const std::string& directory) const {
+    Config result = config(directory);
+    result.parallel = parallel;
+    return result;
+  }
+};
+
+TEST_F(StrategyRun, GoingOnIsBitwiseTheUninterruptedRun) {
+  int number = 0;
+  for (const ParallelConfig& parallel : settled_strategies()) {
+    const std::string name = parallel.strategy + std::to_string(++number);
+    SCOPED_TRACE(name);
+    Config whole = with(parallel, "whole_" + name);
+    whole.checkpoint.every_steps = 2;  // where ranks differ a checkpoint brings them together
+    fit(2, whole);
+    Config first = with(parallel, "parts_" + name);
+    first.checkpoint.every_steps = 2;
+    first.train.max_steps = 4;
+    fit(2, first);
+    Config second = first;
+    second.train.max_steps = 0;
+    second.run.resume = "true";
+    fit(2, second);
+    EXPECT_THAT(output_, HasSubstr("going on after step 4"));
+    EXPECT_EQ(losses("parts_" + name), losses("whole_" + name));
+    EXPECT_EQ(model("parts_" + name), model("whole_" + name));
+  }
+}
+
+TEST_F(StrategyRun, LearnsOnTwoAndOnFourRanks) {
+  Config plain = config("plain");
+  // Whole batches: adasum does not divide by the ranks' numbers of samples.
+  const auto longer = [](Config& config) {
+    config.train.epochs = 20;
+    config.train.global_batch = 64;
+    config.data.limit = 192;
+  };
+  longer(plain);
+  fit(2, plain);
+  const double expected = summary("plain")["test_accuracy"];
+  auto all = settled_strategies();
+  all.push_back({.strategy = "async_gossip"});
+  all.push_back({.strategy = "stale_synchronous"});
+  int number = 0;
+  for (const ParallelConfig& parallel : all) {
+    for (const int ranks : {2, 4}) {
+      const std::string name = parallel.strategy + std::to_string(++number);
+      Config one = with(parallel, name);
+      longer(one);
+      fit(ranks, one);
+      EXPECT_GT(summary(name)["test_accuracy"], expected - 0.1) << name << " on " << ranks << " ranks";
+      EXPECT_EQ(summary(name)["strategy"], parallel.strategy);
+      EXPECT_GT(summary(name)["bytes_given"], 0);
+    }
+  }
+}
+
+TEST_F(StrategyRun, AnotherStrategyMayGoOn) {
+  Config first = with({.strategy = "top_k"}, "run");
+  first.train.max_steps = 4;
+  fit(2, first);
+  Config second = with({.strategy = "diloco", .every = 2}, "run");
+  second.run.resume = "true";
+  EXPECT_EQ(fit(2, second).steps, 9);
+}
+
+// A rank whose gradient is infinite ends all, though no other one has seen it.
+TEST_F(StrategyRun, AGradientThatIsNoNumberStopsAllRanks) {
+  Config local = with({.strategy = "local_sgd", .every = 100}, "run");
+  local.train.clip_norm = 1;
+  const auto poison = [](int rank, SmallTask& task, TrainerOptions&) {
+    if (rank == 1) task.poison_gradient_call = 3;
+  };
+  EXPECT_EQ(failure(3, local, poison), ExitCode::kNotANumber);
+  EXPECT_THAT(failure_text_, HasSubstr("gradient norm of step 3"));
+}
+
+}  // namespace
+}  // namespace reigen::train
