@@ -32,7 +32,7 @@ void set_random_state(const at::Tensor& state) {
   generator.set_state(state);
 }
 
-struct Autocast {
+struct AutocastState {
   bool enabled = at::autocast::is_autocast_enabled(at::kCPU);
   bool cached = at::autocast::is_autocast_cache_enabled();
   at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
@@ -47,7 +47,7 @@ struct Autocast {
 // While it lives all is as it was in the first forward; then as it was before.
 class SecondForward {
  public:
-  SecondForward(const torch::nn::Module& module, const at::Tensor& random, const Autocast& autocast)
+  SecondForward(const torch::nn::Module& module, const at::Tensor& random, const AutocastState& autocast)
       : random_(random_state()), buffers_(module.buffers()) {
     for (const at::Tensor& buffer : buffers_) values_.push_back(buffer.defined() ? buffer.clone() : buffer);
     set_random_state(random);
@@ -67,7 +67,7 @@ class SecondForward {
 
  private:
   const at::Tensor random_;
-  const Autocast autocast_;
+  const AutocastState autocast_;
   const std::vector<at::Tensor> buffers_;
   std::vector<at::Tensor> values_;
 };
@@ -131,7 +131,7 @@ class Recompute : public torch::autograd::Node {
   const torch::nn::Module& module_;  // kept by inner_
   std::vector<torch::autograd::SavedVariable> input_;
   const at::Tensor random_;
-  const Autocast autocast_;
+  const AutocastState autocast_;
   bool released_ = false;
 };
 

@@ -14,13 +14,14 @@ kernels::Layout layout_of(const std::string& who, const ParameterRange& range) {
     case at::kDouble: return kernels::Layout::kFloat64;
     case at::kFloat: return kernels::Layout::kFloat32;
     case at::kBFloat16: return kernels::Layout::kBfloat16;
+    case at::kHalf: return kernels::Layout::kFloat16;
     default: break;
   }
   throw InvalidArgument(Report{.what = fmt::format("[{}] cannot work on parameters of this type", who),
                                .got = fmt::format("{}, from {} on", c10::toString(range.values().scalar_type()),
                                                   range.size() > 0 ? range.segments().front().name : "none"),
-                               .expected = "fp32, fp64 or bf16",
-                               .fix = "keep the weights in fp32 and compute in fp16"});
+                               .expected = "fp32, fp64, bf16 or fp16",
+                               .fix = "convert the model before it is wrapped"});
 }
 
 void* gradient_data(const ParameterRange& range, std::size_t segment) {

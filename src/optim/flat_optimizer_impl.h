@@ -32,8 +32,10 @@ FlatOptimizer<Options>::FlatOptimizer(std::vector<ParameterRange> parameters, co
   check_at_least_zero(name, "lr", options.lr);
   check_at_least_zero(name, "weight_decay", options.weight_decay);
   Rule<Options>::check(options);
-  impl_ = std::make_unique<Impl>(Impl{options, RangeState(name, std::move(parameters), Rule<Options>::states(options),
-                                                          options.weight_decay, options.groups)});
+  StateKinds kinds = Rule<Options>::states(options);
+  kinds.master = options.master_weights;
+  impl_ = std::make_unique<Impl>(
+      Impl{options, RangeState(name, std::move(parameters), std::move(kinds), options.weight_decay, options.groups)});
 }
 template <class Options>
 FlatOptimizer<Options>::FlatOptimizer(FlatOptimizer&&) noexcept = default;

@@ -24,13 +24,42 @@ std::string describe(const at::Tensor& tensor) {
   return text.str();
 }
 
-kernels::Layout with_states(const std::string& optimizer, kernels::Layout layout, bool bf16) {
-  if (!bf16) return layout;
+bool is_narrow(kernels::Layout layout) {
+  return layout == kernels::Layout::kBfloat16 || layout == kernels::Layout::kFloat16;
+}
+
+const char* name_of(kernels::Layout layout) {
+  if (layout == kernels::Layout::kFloat64) return "fp64";
+  return layout == kernels::Layout::kFloat16 ? "fp16" : "bf16";
+}
+
+kernels::Layout with_states(const std::string& optimizer, kernels::Layout layout, const StateKinds& kinds) {
+  if (kinds.master && layout == kernels::Layout::kBfloat16 && !kinds.bf16) return kernels::Layout::kBfloat16Master;
+  if (kinds.master && layout == kernels::Layout::kFloat16 && !kinds.bf16) return kernels::Layout::kFloat16Master;
+  if (!kinds.bf16) return layout;
   if (layout == kernels::Layout::kFloat32) return kernels::Layout::kFloat32Bfloat16;
   throw InvalidArgument(Report{.what = fmt::format("[{}] bf16_states is for fp32 parameters", optimizer),
-                               .got = layout == kernels::Layout::kFloat64 ? "fp64 parameters" : "bf16 parameters",
+                               .got = fmt::format("{} parameters", name_of(layout)),
                                .expected = "fp32 parameters",
-                               .fix = "leave bf16_states out: the states have the parameters' type then"});
+                               .fix = "leave bf16_states out"});
+}
+
+struct Sizes {
+  std::size_t value = 4;
+  std::size_t state = 4;
+};
+
+Sizes sizes_of(kernels::Layout layout) {
+  switch (layout) {
+    case kernels::Layout::kFloat64: return {.value = 8, .state = 8};
+    case kernels::Layout::kFloat32: return {.value = 4, .state = 4};
+    case kernels::Layout::kFloat32Bfloat16: return {.value = 4, .state = 2};
+    case kernels::Layout::kBfloat16:
+    case kernels::Layout::kFloat16: return {.value = 2, .state = 2};
+    case kernels::Layout::kBfloat16Master:
+    case kernels::Layout::kFloat16Master: return {.value = 2, .state = 4};
+  }
+  return {};
 }
 
 void* at_element(const at::Tensor& flat, std::int64_t element) {
@@ -42,14 +71,12 @@ void* advanced(void* data, std::int64_t elements, std::size_t size) {
 }
 
 kernels::Block block_of(const Update& update, const Piece& piece) {
-  const bool is_double = update.layout == kernels::Layout::kFloat64;
-  const bool is_half = update.layout == kernels::Layout::kBfloat16;
-  const std::size_t size = is_double ? 8 : is_half ? 2 : 4;
-  const std::size_t state_size = update.layout == kernels::Layout::kFloat32Bfloat16 ? 2 : size;
+  const auto [size, state_size] = sizes_of(update.layout);
   kernels::Block block = update.block;
   block.values = advanced(block.values, piece.first, size);
   block.gradients = static_cast<const std::byte*>(block.gradients) + static_cast<std::size_t>(piece.first) * size;
   for (void*& state : block.states) state = advanced(state, piece.first, state_size);
+  block.masters = advanced(block.masters, piece.first, sizeof(float));
   block.count = piece.count;
   block.first = static_cast<std::uint32_t>(piece.first);
   return block;
@@ -98,8 +125,11 @@ RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges
   }
   check_groups(optimizer_, groups);
   for (ParameterRange& range : ranges) {
-    const kernels::Layout layout = with_states(optimizer_, layout_of(optimizer_, range), kinds.bf16);
-    const auto type = kinds.bf16 ? at::kBFloat16 : range.values().scalar_type();
+    const kernels::Layout narrow = layout_of(optimizer_, range);
+    const kernels::Layout layout = with_states(optimizer_, narrow, kinds);
+    const bool has_masters = is_narrow(narrow) && layout != narrow;
+    const auto type = kinds.bf16 ? at::kBFloat16 : has_masters ? at::kFloat : range.values().scalar_type();
+    const at::Tensor masters = has_masters ? range.values().to(at::kFloat) : at::Tensor();
     std::vector<at::Tensor> states;
     for (std::size_t i = 0; i < kinds_.size(); ++i) {
       // Zeros take no memory until they are written.
@@ -122,7 +152,7 @@ RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges
       treatments.push_back(treatment);
     }
     at::Tensor steps = at::zeros({static_cast<std::int64_t>(range.size())}, at::kFloat);
-    parts_.push_back({std::move(range), layout, std::move(states), std::move(steps), std::move(treatments)});
+    parts_.push_back({std::move(range), layout, std::move(states), masters, std::move(steps), std::move(treatments)});
   }
 }
 
@@ -147,6 +177,7 @@ Update RangeState::update_of(const Part& part, std::size_t i, const StepOptions&
   for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
     update.block.states[kind] = at_element(part.states[kind], segment.offset);
   }
+  if (part.masters.defined()) update.block.masters = at_element(part.masters, segment.offset);
   update.block.count = segment.numel;
   update.block.gradient_factor = how.gradient_factor;
   update.block.gradient_limit = how.gradient_limit;
@@ -199,6 +230,10 @@ std::vector<NamedTensor> RangeState::named() const {
       for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
         result.push_back({segment.name + "." + kinds_[kind],
                           part.states[kind].narrow(0, segment.offset, segment.numel).view(segment.shape)});
+      }
+      if (part.masters.defined()) {
+        result.push_back(
+            {segment.name + ".master", part.masters.narrow(0, segment.offset, segment.numel).view(segment.shape)});
       }
       result.push_back({segment.name + ".step", part.steps.select(0, static_cast<std::int64_t>(i))});
     }

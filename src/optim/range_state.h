@@ -39,6 +39,7 @@ struct StateKinds {
   std::vector<std::string> names = {};  // "exp_avg"; one flat buffer a range and a name
   double initial = 0;
   bool bf16 = false;
+  bool master = false;  // fp32 masters and states for 16-bit values
 };
 
 class RangeState {
@@ -68,6 +69,7 @@ class RangeState {
     ParameterRange range;
     kernels::Layout layout;
     std::vector<at::Tensor> states;  // one a kind
+    at::Tensor masters;              // undefined where there are none
     at::Tensor steps;                // fp32, one a segment
     std::vector<Treatment> treatments;
   };

@@ -38,8 +38,10 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
   table.push_back({.section = "train",
                    .key = "precision",
                    .value = &train.precision,
-                   .meaning = "element type of weights, gradients and optimizer state",
-                   .choices = {"fp32", "fp64"}});
+                   .meaning =
+                       "fp32, fp64: of weights and computation; bf16, fp16: products and convolutions in 16 bits, "
+                       "with fp32 weights (fp16 with a loss scale that follows overflows)",
+                   .choices = {"fp32", "fp64", "bf16", "fp16"}});
   table.push_back({"train", "clip_norm", &train.clip_norm,
                    "scale the gradients down to this norm of all together; 0: leave them", 0, kHugeNumber});
   table.push_back({"train", "clip_value", &train.clip_value,

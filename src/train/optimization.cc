@@ -165,41 +165,62 @@ Optimization::Optimization(const Config& config, const std::vector<ParameterRang
   schedule_ = schedule_of(config.optim, length.total_steps);
   optim::check(schedule_);
   optimizer_ = make_optimizer(config.optim, parameters, groups_of(config.optim, parameters));
+  if (config.train.precision == "fp16") scaler_.emplace();
   if (config.optim.ema_decay > 0) average_.emplace(parameters, optim::EmaOptions{.decay = config.optim.ema_decay});
 }
 
 Optimization::Gradients Optimization::look() const {
-  if (clip_norm_ == 0) return {};
+  if (clip_norm_ == 0 || scaler_) return {};  // the scaler looks by itself
   const optim::GradientNorm norm = optim::gradient_norm(parameters_);
   return {
       .norm = norm.norm, .finite = norm.finite, .factor = norm.finite ? optim::clip_factor(norm.norm, clip_norm_) : 1};
 }
 
-void Optimization::step(std::int64_t done, const Gradients& gradients) {
+at::Tensor Optimization::scaled(const at::Tensor& loss) const { return scaler_ ? scaler_->scale(loss) : loss; }
+
+std::optional<double> Optimization::step(std::int64_t done, const Gradients& gradients, Communicator* agree) {
   optimizer_->set_lr(optim::scheduled_lr(base_lr_, done, schedule_));
+  if (scaler_) {
+    const bool stepped =
+        scaler_->step(*optimizer_, parameters_, {.max_norm = clip_norm_, .max_value = clip_value_, .agree = agree});
+    optimizer_->zero_grad();
+    if (stepped && average_) average_->update();
+    return stepped ? std::optional(scaler_->last_norm()) : std::nullopt;
+  }
   optim::StepOptions how{.gradient_factor = gradients.factor};
   if (clip_value_ > 0) how.gradient_limit = clip_value_;
   optimizer_->step(how);
   optimizer_->zero_grad();
   if (average_) average_->update();
+  return gradients.norm;
 }
 
 std::vector<checkpoint::NamedTensor> Optimization::state() const {
   std::vector<checkpoint::NamedTensor> tensors;
   for (const auto& item : optimizer_->state()) tensors.push_back({item.name, item.tensor});
-  if (!average_) return tensors;
-  for (const auto& item : average_->state()) tensors.push_back({item.name, item.tensor});
+  if (average_) {
+    for (const auto& item : average_->state()) tensors.push_back({item.name, item.tensor});
+  }
+  if (scaler_) {
+    for (const auto& item : scaler_->state()) tensors.push_back({item.name, item.tensor});
+  }
   return tensors;
 }
 
 void Optimization::load_state(const std::vector<checkpoint::NamedTensor>& state, std::int64_t steps) {
   std::vector<optim::NamedTensor> of_optimizer;
   std::vector<optim::NamedTensor> of_average;
+  std::vector<optim::NamedTensor> of_scaler;
   for (const auto& item : state) {
-    (is_of_average(item.name) ? of_average : of_optimizer).push_back({item.name, item.tensor});
+    const bool is_of_scaler = item.name.starts_with("scaler.");
+    (is_of_scaler               ? of_scaler
+     : is_of_average(item.name) ? of_average
+                                : of_optimizer)
+        .push_back({item.name, item.tensor});
   }
   optimizer_->load_state(of_optimizer, steps);
   if (average_ && !of_average.empty()) average_->load_state(of_average);
+  if (scaler_ && !of_scaler.empty()) scaler_->load_state(of_scaler);
 }
 
 std::optional<optim::ExponentialMovingAverage::Swapped> Optimization::swap_in_average() {

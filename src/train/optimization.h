@@ -11,6 +11,7 @@
 
 #include "reigen/checkpoint/tensors.h"
 #include "reigen/optim/ema.h"
+#include "reigen/optim/grad_scaler.h"
 #include "reigen/optim/optimizer.h"
 #include "reigen/optim/schedule.h"
 #include "reigen/tensor/parameter_range.h"
@@ -36,13 +37,19 @@ class Optimization {
   };
   Gradients look() const;
 
-  // Steps with them, drops them, and brings the average of the weights up to date.
-  void step(std::int64_t done, const Gradients& gradients);
+  // The loss that backward is to run from: with train.precision fp16 it carries the loss scale.
+  at::Tensor scaled(const at::Tensor& loss) const;
+
+  // Steps with them, drops them, and brings the average of the weights up to date; with a loss scale not when they
+  // overflowed. The norm of the gradients, where it is known. agree: ranks that skip a step together though their
+  // gradients differ, or null.
+  std::optional<double> step(std::int64_t done, const Gradients& gradients, Communicator* agree = nullptr);
 
   double lr() const { return optimizer_->lr(); }
   std::int64_t steps() const { return optimizer_->steps(); }
 
-  // For the checkpoint: the optimizer's state and, with ema_decay, "<parameter>.ema" and "ema.updates".
+  // For the checkpoint: the optimizer's state and, with ema_decay, "<parameter>.ema" and "ema.updates"; with a
+  // loss scale "scaler.scale" and what belongs to it.
   std::vector<checkpoint::NamedTensor> state() const;
   // A state without an average is taken as it is: the average starts from the weights. One that is not wanted is
   // dropped. Throws InvalidArgument as Optimizer::load_state.
@@ -60,6 +67,7 @@ class Optimization {
   optim::ScheduleOptions schedule_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::ExponentialMovingAverage> average_;
+  std::optional<optim::GradScaler> scaler_;
 };
 
 }  // namespace reigen::train

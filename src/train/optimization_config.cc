@@ -252,8 +252,8 @@ void require_known_optimization(const Config& config) {
           "optim.base_batch is set, but optim.lr_scaling is none", "set optim.lr_scaling to linear or sqrt");
   require(!optim.nesterov || optim.momentum.value_or(0) > 0, "optim.nesterov needs optim.momentum",
           "set optim.momentum, for example to 0.9");
-  require(!optim.bf16_states || config.train.precision == "fp32", "optim.bf16_states needs train.precision fp32",
-          "leave one of them out");
+  require(!optim.bf16_states || config.train.precision != "fp64",
+          "optim.bf16_states does not go with train.precision fp64", "leave one of them out");
   require(!optim.bf16_states || !optim.amsgrad, "optim.bf16_states and optim.amsgrad do not go together",
           "leave one of them out");
   require(!optim.bf16_states || optim.name != "sgd" || optim.momentum.value_or(0) > 0,

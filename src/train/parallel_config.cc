@@ -24,7 +24,7 @@ const Names kStrategies{"plain",
 
 const std::vector<OptionOwners> kOfStrategies{
     {"matrix_rank", {"power_sgd"}},
-    {"start_step", {"power_sgd", "local_sgd"}},
+    {"start_step", {"power_sgd", "one_bit", "local_sgd"}},
     {"share", {"top_k"}},
     {"every", {"local_sgd", "hierarchical_sgd", "diloco"}},
     {"group_size", {"hierarchical_sgd"}},

@@ -12,7 +12,11 @@ parallel::StrategyFactory strategy_of(const ParallelConfig& c) {
   if (c.strategy == "plain") return parallel::plain();
   if (c.strategy == "bf16") return parallel::compressed(at::kBFloat16);
   if (c.strategy == "fp16") return parallel::compressed(at::kHalf);
-  if (c.strategy == "one_bit") return parallel::one_bit();
+  if (c.strategy == "one_bit") {
+    parallel::OneBitOptions o;
+    o.start_step = c.start_step.value_or(o.start_step);
+    return parallel::one_bit(o);
+  }
   if (c.strategy == "adasum") return parallel::adasum();
   if (c.strategy == "power_sgd") {
     parallel::PowerSgdOptions o;

@@ -17,6 +17,7 @@
 #include "reigen/data/loader.h"
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
+#include "reigen/nn/autocast.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/tensor/data_type.h"
 #include "reigen/train/metrics.h"
@@ -62,6 +63,8 @@ struct Trainer::Impl {
   void load_state(const std::vector<checkpoint::NamedTensor>& state);
   std::vector<checkpoint::NamedTensor> state() const;
   void settle();
+  // While it lives the task computes as train.precision says.
+  std::unique_ptr<nn::Autocast> compute_type() const;
   void prepare_files();
   void dump_past_order();
   void make_progress();
@@ -263,6 +266,12 @@ std::vector<checkpoint::NamedTensor> Trainer::Impl::state() const {
   return tensors;
 }
 
+std::unique_ptr<nn::Autocast> Trainer::Impl::compute_type() const {
+  if (config.train.precision == "bf16") return std::make_unique<nn::Autocast>(at::kBFloat16);
+  if (config.train.precision == "fp16") return std::make_unique<nn::Autocast>(at::kHalf);
+  return nullptr;
+}
+
 // One model and one state of the optimizer on all ranks, in the middle of a run: the mean where they differ.
 void Trainer::Impl::settle() {
   if (!parallel) return;
@@ -384,24 +393,28 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
     at::manual_seed((static_cast<std::uint64_t>(word[0]) << 32) | word[1]);
   }
   parallel->prepare_forward();
-  at::Tensor loss = task.loss(batch.input, batch.target);
+  at::Tensor loss;
+  {
+    const auto autocast = compute_type();
+    loss = task.loss(batch.input, batch.target);
+  }
   const auto mine = loss.item<double>();
   time.forward = watch.lap();
   if (batch.weight != 1) loss = loss * batch.weight;
-  loss.backward();
+  optimization->scaled(loss).backward();
   time.exposed = world.size() > 1 ? parallel->last_exposed_communication().count() : 0;
   time.backward = watch.lap() - time.exposed;
   const double global = add_up(mine, batch);
   time.exposed += watch.lap();
   const Optimization::Gradients gradients = checked_gradients(batch);
-  optimization->step(done, gradients);
+  const auto norm = optimization->step(done, gradients, parallel->ranks_differ() ? &world : nullptr);
   parallel->after_step();
   time.optimizer = watch.lap();
   time.step = cycle.lap();
   done += 1;
   if (times.count() == 0) first_step_s = process_age_seconds();
   times.add(time, batch.global_count);
-  if (is_first()) record(batch, global, gradients.norm, time);
+  if (is_first()) record(batch, global, norm, time);
 }
 
 // The loss of the global batch; learns whether any rank wants to stop.
@@ -504,6 +517,7 @@ Scores Trainer::Impl::validate() {
     std::vector<std::int64_t> indices;
     for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
     const data::Samples samples = test_data->gather(indices);
+    const auto autocast = compute_type();
     const Scores scores = task.score(samples.input, samples.target);
     sum.loss_sum += scores.loss_sum;
     sum.correct += scores.correct;

@@ -13,10 +13,21 @@
 namespace reigen::optim::kernels {
 namespace {
 
-constexpr Layout kLayouts[] = {Layout::kFloat64, Layout::kFloat32, Layout::kFloat32Bfloat16, Layout::kBfloat16};
+constexpr Layout kLayouts[] = {Layout::kFloat64, Layout::kFloat32,        Layout::kFloat32Bfloat16, Layout::kBfloat16,
+                               Layout::kFloat16, Layout::kBfloat16Master, Layout::kFloat16Master};
 constexpr std::int64_t kCounts[] = {0, 1, 7, 16, 33, 515, 1111};
 
-std::size_t value_size(Layout layout) { return layout == Layout::kFloat64 ? 8 : layout == Layout::kBfloat16 ? 2 : 4; }
+bool has_masters(Layout layout) { return layout == Layout::kBfloat16Master || layout == Layout::kFloat16Master; }
+
+std::size_t value_size(Layout layout) {
+  if (layout == Layout::kFloat64) return 8;
+  return layout == Layout::kFloat32 || layout == Layout::kFloat32Bfloat16 ? 4 : 2;
+}
+
+std::size_t state_size(Layout layout) {
+  if (layout == Layout::kFloat32Bfloat16) return 2;
+  return has_masters(layout) ? 4 : value_size(layout);
+}
 
 // Numbers of all sizes, some of them special; as the layout stores them.
 std::vector<unsigned char> numbers(std::size_t size, std::int64_t count, unsigned seed, bool positive) {
@@ -42,7 +53,7 @@ std::vector<unsigned char> numbers(std::size_t size, std::int64_t count, unsigne
 
 // One optimizer's memory, with the block that points into it.
 struct Memory {
-  std::vector<unsigned char> values, gradients, states[kMaxStates];
+  std::vector<unsigned char> values, gradients, states[kMaxStates], masters;
   Block block;
 
   Memory(Layout layout, std::int64_t count) {
@@ -57,16 +68,24 @@ struct Memory {
              .gradient_factor = 0.7,
              .gradient_limit = 3};
     for (int i = 0; i < kMaxStates; ++i) {
-      states[i] = numbers(layout == Layout::kFloat32Bfloat16 ? 2 : size, count, 3 + static_cast<unsigned>(i), true);
+      states[i] = numbers(state_size(layout), count, 3 + static_cast<unsigned>(i), true);
       block.states[i] = states[i].data();
     }
+    if (!has_masters(layout)) return;
+    // Of some the values are the rounding, of others not.
+    masters = numbers(4, count, 1, false);
+    for (std::int64_t i = 0; i < count; i += 3) {
+      float other = 0.3F;
+      std::memcpy(masters.data() + 4 * i, &other, 4);
+    }
+    block.masters = masters.data();
   }
   // NaN's payload is not promised, and that is all that may differ: compared as text of bytes otherwise.
   bool same_as(const Memory& other) const {
     for (int i = 0; i < kMaxStates; ++i) {
       if (states[i] != other.states[i]) return false;
     }
-    return values == other.values && gradients == other.gradients;
+    return values == other.values && gradients == other.gradients && masters == other.masters;
   }
 };
 
@@ -118,8 +137,8 @@ const std::pair<const char*, Pass> kPasses[] = {
     {"change_gradients", [](const Kernels& k, Layout l, const Block& b) { k.change_gradients(l, b); }},
     {"average",
      [](const Kernels& k, Layout l, const Block& b) {
-       // The average of bf16 values is fp32: half as many fit where the values were.
-       const std::int64_t count = l == Layout::kBfloat16 ? b.count / 2 : b.count;
+       // The average of 16-bit values is fp32: half as many fit where the values were.
+       const std::int64_t count = value_size(l) == 2 ? b.count / 2 : b.count;
        k.average(l, b.values, b.gradients, count, 0.1);
      }},
 };

@@ -380,6 +380,114 @@ TEST(Bf16Values, EveryOptimizerRuns) {
   }
 }
 
+// ---- fp32 masters of 16-bit values
+
+// Every fp16 and bf16 number, and what lies between them, in the kernels and in LibTorch.
+TEST(Masters, RoundAsLibTorchDoes) {
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    const at::Tensor all = torch::arange(0, 65536, torch::kInt).to(torch::kShort).view(type);
+    const at::Tensor finite = all.index({all.to(at::kFloat).isfinite()}).contiguous();
+    auto generator = at::detail::createCPUGenerator(1);
+    const at::Tensor near = finite.to(at::kFloat) * (1 + torch::randn({finite.numel()}, generator) * 1e-3);
+    const at::Tensor ties = (finite.to(at::kFloat).roll(1) + finite.to(at::kFloat)) / 2;
+    // Infinity times a weight decay of 0 is no number.
+    for (const at::Tensor& numbers : {finite.to(at::kFloat), near.clamp(-3e38, 3e38), ties.clamp(-3e38, 3e38)}) {
+      const std::vector<tensor::NamedParameter> parameters{
+          {.name = "w", .parameter = torch::zeros({finite.numel()}, type).requires_grad_()}};
+      tensor::FlatParameters flat(parameters, Communicator());
+      SGD optimizer(flat.ranges(), {.lr = 1});
+      for (const NamedTensor& entry : optimizer.state()) {
+        if (entry.name == "w.master") entry.tensor.copy_(numbers);
+      }
+      const at::Tensor expected = numbers.to(type);
+      torch::NoGradGuard no_grad;
+      parameters[0].parameter.copy_(expected);
+      parameters[0].parameter.mutable_grad() = torch::zeros({finite.numel()}, type);
+      optimizer.step();
+      EXPECT_TRUE(parameters[0].parameter.equal(expected));
+      // A master that the kernels round otherwise would have been taken for one that somebody has changed.
+      for (const NamedTensor& entry : optimizer.state()) {
+        if (entry.name == "w.master") {
+          EXPECT_TRUE(entry.tensor.equal(numbers));
+        }
+      }
+    }
+  }
+}
+
+// With the same gradients the masters go the way of an fp32 model, bit by bit, and the values are their rounding.
+TEST(Masters, GoTheWayOfFp32) {
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    for (const Maker& one : every_optimizer()) {
+      if (one.bf16_states) continue;
+      const auto narrow = make_parameters(type, kLargeShapes);
+      std::vector<tensor::NamedParameter> wide;
+      for (const auto& entry : narrow) {
+        wide.push_back({.name = entry.name, .parameter = entry.parameter.detach().to(at::kFloat).requires_grad_()});
+      }
+      tensor::FlatParameters flat(narrow, Communicator());
+      tensor::FlatParameters flat_wide(wide, Communicator());
+      const auto optimizer = one.make(flat.ranges());
+      const auto reference = one.make(flat_wide.ranges());
+      for (int step = 0; step < 5; ++step) {
+        set_gradients(step, tensors(narrow), {}, false);
+        for (std::size_t i = 0; i < wide.size(); ++i) {
+          wide[i].parameter.mutable_grad() = narrow[i].parameter.grad().to(at::kFloat);
+        }
+        optimizer->step();
+        reference->step();
+      }
+      for (std::size_t i = 0; i < wide.size(); ++i) {
+        EXPECT_TRUE(narrow[i].parameter.equal(wide[i].parameter.to(type))) << one.name << ' ' << i;
+      }
+      for (const NamedTensor& entry : optimizer->state()) {
+        for (const auto& of_wide : wide) {
+          if (entry.name == of_wide.name + ".master") {
+            EXPECT_TRUE(entry.tensor.equal(of_wide.parameter)) << one.name;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A step of a thousandth, a hundred times: without masters each is rounded away.
+TEST(Masters, KeepSmallSteps) {
+  for (const bool masters : {true, false}) {
+    const std::vector<tensor::NamedParameter> parameters{
+        {.name = "w", .parameter = torch::ones({100}, at::kBFloat16).requires_grad_()}};
+    tensor::FlatParameters flat(parameters, Communicator());
+    SGD optimizer(flat.ranges(), {.lr = 1e-3, .master_weights = masters});
+    for (int step = 0; step < 100; ++step) {
+      parameters[0].parameter.mutable_grad() = torch::ones({100}, at::kBFloat16);
+      optimizer.step();
+    }
+    EXPECT_NEAR(parameters[0].parameter.mean().item<double>(), masters ? 0.9 : 1.0, 1.0 / 256);
+  }
+}
+
+TEST(Masters, BeginAnewWhereSomebodyChangedAValue) {
+  const std::vector<tensor::NamedParameter> parameters{
+      {.name = "w", .parameter = torch::ones({2}, at::kBFloat16).requires_grad_()}};
+  tensor::FlatParameters flat(parameters, Communicator());
+  SGD optimizer(flat.ranges(), {.lr = 1e-3});
+  const auto step = [&] {
+    parameters[0].parameter.mutable_grad() = torch::ones({2}, at::kBFloat16);
+    optimizer.step();
+  };
+  step();
+  {
+    torch::NoGradGuard no_grad;
+    parameters[0].parameter[1] = 5;
+  }
+  step();
+  for (const NamedTensor& entry : optimizer.state()) {
+    if (entry.name != "w.master") continue;
+    EXPECT_FLOAT_EQ(entry.tensor[0].item<float>(), 0.998F);
+    EXPECT_FLOAT_EQ(entry.tensor[1].item<float>(), 4.999F);
+  }
+}
+
 TEST(Rules, BadOptionsAreRefusedNamingThem) {
   tensor::FlatParameters flat(make_parameters(at::kFloat), Communicator());
   const auto expect = [](const std::function<void()>& make, const std::string& option) {

@@ -67,7 +67,7 @@ TEST_P(Feedback, LosesNothingOverTheSteps) {
        {Compressing{"power_sgd", parallel::power_sgd({.rank = 1, .start_step = 0})},
         Compressing{"power_sgd later", parallel::power_sgd({.rank = 2, .start_step = 3})},
         Compressing{"top_k", parallel::top_k({.share = 0.1})}, Compressing{"top_k all", parallel::top_k({.share = 1})},
-        Compressing{"one_bit", parallel::one_bit()}}) {
+        Compressing{"one_bit", parallel::one_bit({.start_step = 0})}}) {
     const Outcome run = gradients_with(ranks, one.strategy);
     Tensors whole;
     for (std::size_t i = 0; i < run.sum.size(); ++i) whole.push_back(run.sum[i] + run.kept[i]);
@@ -80,8 +80,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Feedback, ::testing::Values(2, 3, 4));
 
 // Bits do not depend on how parameters are put into buckets, which compress one parameter at a time.
 TEST(Compression, DoesNotDependOnBuckets) {
-  for (const auto& strategy : {parallel::top_k({.share = 0.2}), parallel::one_bit(), parallel::adasum(),
-                               parallel::power_sgd({.rank = 2, .start_step = 2})}) {
+  for (const auto& strategy : {parallel::top_k({.share = 0.2}), parallel::one_bit({.start_step = 2}),
+                               parallel::adasum(), parallel::power_sgd({.rank = 2, .start_step = 2})}) {
     const Outcome one = gradients_with(2, strategy, 0);
     const Outcome other = gradients_with(2, strategy, 25);
     EXPECT_TRUE(same_bits(one.sum, other.sum));
@@ -96,8 +96,8 @@ TEST(Compression, GivesTheBytesThatItPromises) {
   const std::uint64_t plain = gradients_with(2, parallel::plain()).bytes;
   EXPECT_GE(plain, 6 * 8 * (kElements + 6));
   EXPECT_EQ(gradients_with(2, parallel::compressed(at::kHalf)).bytes, plain / 4);
-  // Magnitudes of 8 bytes and signs in whole bytes, to each of the others.
-  EXPECT_EQ(gradients_with(3, parallel::one_bit()).bytes, 6U * 2 * (6 * 8 + (9 + 20 + 4 + 3 + 2 + 1)));
+  // Magnitudes of 4 bytes and signs in whole bytes, to each of the others.
+  EXPECT_EQ(gradients_with(3, parallel::one_bit({.start_step = 0})).bytes, 6U * 2 * (6 * 4 + (9 + 20 + 4 + 3 + 2 + 1)));
   // A tenth, rounded up, of each; 8 bytes for the value and 4 for the place; messages of whole 8 bytes.
   const std::uint64_t top = gradients_with(3, parallel::top_k({.share = 0.1}), 25).bytes;
   EXPECT_GE(top, 6U * 2 * 12 * (7 + 16 + 3 + 2 + 1 + 1));
@@ -189,8 +189,8 @@ TEST(Adasum, NeedsAPowerOfTwo) {
 // What one rank computes as NaN all ranks get.
 TEST(Compression, SpreadsWhatIsNotFinite) {
   for (const auto& strategy :
-       {parallel::plain(), parallel::compressed(at::kBFloat16), parallel::top_k({.share = 0.1}), parallel::one_bit(),
-        parallel::adasum(), parallel::power_sgd({.rank = 1, .start_step = 0})}) {
+       {parallel::plain(), parallel::compressed(at::kBFloat16), parallel::top_k({.share = 0.1}),
+        parallel::one_bit({.start_step = 0}), parallel::adasum(), parallel::power_sgd({.rank = 1, .start_step = 0})}) {
     const auto results = on_ranks(2, [&](Communicator& world) {
       Mlp model;
       auto parallel = data_parallel(model, world, {.strategy = strategy});

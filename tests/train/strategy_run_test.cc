@@ -12,7 +12,7 @@ ParallelConfigs settled_strategies() {
           {.strategy = "bf16"},
           {.strategy = "power_sgd", .matrix_rank = 1, .start_step = 2},
           {.strategy = "top_k", .share = 0.3},
-          {.strategy = "one_bit"},
+          {.strategy = "one_bit", .start_step = 1},
           {.strategy = "adasum"},
           {.strategy = "local_sgd", .every = 3},
           {.strategy = "local_sgd", .start_step = 3, .every = 2},

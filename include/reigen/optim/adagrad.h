@@ -22,6 +22,7 @@ struct AdagradOptions {
   double weight_decay = 0;               // at least 0
   double initial_accumulator_value = 0;  // at least 0
   double eps = 1e-10;                    // above 0
+  bool master_weights = true;            // for 16-bit values, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 

@@ -24,6 +24,7 @@ struct AdamOptions {
   double weight_decay = 0;                      // at least 0
   bool amsgrad = false;                         // divide by the largest v so far; one more state tensor
   bool bf16_states = false;                     // as AdamWOptions::bf16_states
+  bool master_weights = true;                   // for 16-bit values, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 

@@ -27,6 +27,7 @@ struct AdamWOptions {
   // Rounded at random, because to nearest v would stand still: one step changes it by a 1000th, bf16 tells 256ths
   // apart. The random bits follow from parameter, element and step, so runs and resumes stay bitwise equal.
   bool bf16_states = false;
+  bool master_weights = true;  // for 16-bit values, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 

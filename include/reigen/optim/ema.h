@@ -41,7 +41,7 @@ class ExponentialMovingAverage {
     std::shared_ptr<Impl> impl_;
   };
 
-  // Throws InvalidArgument for options out of range and for parameters that are not fp32, fp64 or bf16.
+  // Throws InvalidArgument for options out of range and for parameters that are not fp32, fp64, bf16 or fp16.
   explicit ExponentialMovingAverage(std::vector<ParameterRange> parameters, const EmaOptions& options = {});
 
   // One pass. Throws InvalidArgument while swapped in.

@@ -18,8 +18,8 @@ namespace reigen::optim {
 template <class Options>
 class FlatOptimizer final : public Optimizer {
  public:
-  // Throws InvalidArgument for options out of range, for no parameters, and for parameters that are not fp32, fp64 or
-  // bf16. Memory: the states that the options' header names, zero until they are used.
+  // Throws InvalidArgument for options out of range, for no parameters, and for parameters that are not fp32, fp64,
+  // bf16 or fp16. Memory: the states that the options' header names, zero until they are used.
   explicit FlatOptimizer(std::vector<ParameterRange> parameters, const Options& options = {});
   FlatOptimizer(FlatOptimizer&&) noexcept;
   FlatOptimizer& operator=(FlatOptimizer&&) noexcept;

@@ -28,6 +28,7 @@ struct LAMBOptions {
   double weight_decay = 0;                                     // at least 0; the paper: 0.01
   double norm_low = 0;                                         // at least 0; the defaults make phi the identity
   double norm_high = std::numeric_limits<double>::infinity();  // at least norm_low
+  bool master_weights = true;                                  // for 16-bit values, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 

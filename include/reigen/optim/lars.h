@@ -24,6 +24,7 @@ struct LARSOptions {
   double momentum = 0.9;             // at least 0
   double weight_decay = 0;           // at least 0; the paper: 5e-4
   double trust_coefficient = 0.001;  // above 0
+  bool master_weights = true;        // for 16-bit values, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 

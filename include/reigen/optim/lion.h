@@ -24,6 +24,7 @@ struct LionOptions {
   std::pair<double, double> betas{0.9, 0.99};  // each in [0, 1)
   double weight_decay = 0;                     // decoupled; at least 0
   bool bf16_states = false;                    // m in bf16, as AdamWOptions::bf16_states
+  bool master_weights = true;                  // for 16-bit values, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 

@@ -1,9 +1,12 @@
 // What every optimizer of ours offers, so that a training loop or a checkpoint can hold any of them.
 //
 // An optimizer steps over flat ranges of parameters in one fused pass (LARS and LAMB: two), in the values' precision
-// for fp64 and in fp32 for fp32 and bf16. A parameter without a gradient is left as it is and its step count does not
-// advance, as in torch::optim; with gradients of all parameters the results are torch::optim's. The bits depend neither
-// on the number of threads nor on the processor's instruction set. Thread rule: one thread at a time.
+// for fp64 and in fp32 for the others. bf16 and fp16 values have fp32 masters (.master_weights): the step is made on
+// them, states are fp32 too, and the values become their rounding; a value that somebody else has changed since becomes
+// its master. Without them a step of less than half a place of 16 bits is lost, and states are of 16 bits. A parameter
+// without a gradient is left as it is and its step count does not advance, as in torch::optim; with gradients of all
+// parameters the results are torch::optim's. The bits depend neither on the number of threads nor on the processor's
+// instruction set. Thread rule: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -51,7 +54,8 @@ class Optimizer {
   virtual std::int64_t steps() const = 0;
 
   // Everything but the options, for a checkpoint: "<parameter>.<what>", each with the parameter's shape
-  // ("<parameter>.step": one fp32 number). The tensors are the state itself, not copies; read them between steps.
+  // ("<parameter>.step": one fp32 number; "<parameter>.master"). The tensors are the state itself, not copies; read
+  // them between steps.
   virtual std::vector<NamedTensor> state() const = 0;
 
   // Sets the state to what state() and steps() gave before, in any order. Throws InvalidArgument, naming the entry,

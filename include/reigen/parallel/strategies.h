@@ -6,7 +6,7 @@
 //   compressed(type)    1/P · sum round(g_r), in 16 bits                                       2·N
 //   power_sgd()         1/P · sum P_r·Q_r^T of rank k, with error feedback                     4·k·(rows + columns)
 //   top_k()             1/P · sum of each rank's largest elements, with error feedback         8·share·N·(P - 1)
-//   one_bit()           1/P · sum mean|g_r|·sign(g_r), with error feedback                     N/8·(P - 1)
+//   one_bit()           1/P · sum mean|g_r|·sign(g_r), with error feedback                     (N/8 + N/64)·(P - 1)
 //   adasum()            a + b, less what they have in common, pair by pair                     4·N·log2(P)
 // Error feedback: what a rank could not give it adds to its next gradient. Over all steps nothing is lost:
 // sum of what was stepped with + 1/P · sum of what is kept back = sum of the true means.
@@ -52,8 +52,12 @@ struct TopKOptions {
 };
 StrategyFactory top_k(const TopKOptions& options = {});
 
-// Signs, and the mean magnitude of each parameter. Karimireddy et al., https://arxiv.org/abs/1901.09847
-StrategyFactory one_bit();
+// Signs, and the mean magnitude of 256 elements at a time. Seide et al., 1-Bit Stochastic Gradient Descent, Interspeech
+// 2014; Karimireddy et al., https://arxiv.org/abs/1901.09847
+struct OneBitOptions {
+  std::int64_t start_step = 50;  // plain before: optimizers that adapt need to see magnitudes first
+};
+StrategyFactory one_bit(const OneBitOptions& options = {});
 
 // Maleki et al., https://arxiv.org/abs/2006.02924: parameter by parameter, gradients that agree are averaged,
 // orthogonal ones added. P must be a power of 2. Rates as for one rank.

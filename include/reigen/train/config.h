@@ -107,7 +107,7 @@ struct ParallelConfig {
   std::string buffers = "broadcast";              // broadcast, average, own
   std::string strategy = "plain";                 // see strategies.h; bf16 and fp16 are compressed()
   std::optional<std::int64_t> matrix_rank = {};   // power_sgd
-  std::optional<std::int64_t> start_step = {};    // power_sgd, local_sgd
+  std::optional<std::int64_t> start_step = {};    // power_sgd, one_bit, local_sgd
   std::optional<double> share = {};               // top_k
   std::optional<std::int64_t> every = {};         // local_sgd, hierarchical_sgd, diloco
   std::optional<std::int64_t> group_size = {};    // hierarchical_sgd

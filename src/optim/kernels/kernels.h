@@ -17,6 +17,11 @@ enum class Layout {
   kFloat32,
   kFloat32Bfloat16,  // bfloat16 states, rounded at random: each neighbour as likely as it is near
   kBfloat16,         // both bfloat16, rounded to nearest
+  kFloat16,          // both fp16, rounded to nearest
+  // fp32 states, and fp32 masters of which the values are the rounding. Where a value is not, somebody else has changed
+  // it, and the master begins anew from it.
+  kBfloat16Master,
+  kFloat16Master,
 };
 
 constexpr int kMaxStates = 3;
@@ -25,6 +30,7 @@ struct Block {
   void* values = nullptr;
   const void* gradients = nullptr;
   void* states[kMaxStates] = {};
+  void* masters = nullptr;
   std::int64_t count = 0;
   // What the random rounding is a function of: a key of (parameter, step), and the block's place in the parameter.
   std::uint32_t key = 0;

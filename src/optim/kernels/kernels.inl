@@ -1,5 +1,6 @@
-// The loops behind kernels.h; included once for each instruction set, inside its namespace. No #include may stand here, and
-// nothing from the standard library may be instantiated: it would be compiled for that instruction set and shared by all.
+// The loops behind kernels.h; included once for each instruction set, inside its namespace. No #include may stand here,
+// and nothing from the standard library may be instantiated: it would be compiled for that instruction set and shared
+// by all.
 
 #if defined(__clang__)
 #define REIGEN_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
@@ -19,6 +20,7 @@ struct Plain {
   using Storage = T;
   using Computed = T;
   static constexpr bool kRandom = false;
+  static constexpr bool kMaster = false;
   static Computed load(Storage x) { return x; }
   static Storage store(Computed x, std::uint32_t) { return x; }
 };
@@ -28,6 +30,7 @@ struct Bfloat16 {
   using Storage = std::uint16_t;
   using Computed = float;
   static constexpr bool kRandom = false;
+  static constexpr bool kMaster = false;
   static Computed load(Storage x) { return bits_to_float(static_cast<std::uint32_t>(x) << 16); }
   static Storage store(Computed value, std::uint32_t) {
     const std::uint32_t bits = float_to_bits(value);
@@ -35,6 +38,49 @@ struct Bfloat16 {
     return static_cast<Storage>((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded);
   }
 };
+
+// Exponents are moved from one bias to the other by multiplying with a power of 2, exact for subnormal numbers too.
+struct Float16 {
+  using Storage = std::uint16_t;
+  using Computed = float;
+  static constexpr bool kRandom = false;
+  static constexpr bool kMaster = false;
+  static Computed load(Storage x) {
+    const std::uint32_t sign = static_cast<std::uint32_t>(x & 0x8000u) << 16;
+    const std::uint32_t shifted = static_cast<std::uint32_t>(x & 0x7fffu) << 13;
+    const std::uint32_t finite = float_to_bits(bits_to_float(shifted) * 0x1p112f);
+    const std::uint32_t special = shifted | 0x7f800000u;
+    return bits_to_float(sign | (shifted >= 0x0f800000u ? special : finite));
+  }
+  static Storage store(Computed value, std::uint32_t) {
+    const std::uint32_t bits = float_to_bits(value);
+    const std::uint32_t magnitude = bits & 0x7fffffffu;
+    // To nearest, ties to even: subnormal results by an addition that shifts them to the end of a float.
+    const std::uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    const std::uint32_t subnormal = float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3f000000u;
+    const std::uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
+    const std::uint32_t large = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    return static_cast<Storage>(((bits >> 16) & 0x8000u) | (magnitude >= 0x477ff000u ? large : finite));
+  }
+};
+
+template <typename Narrow>
+struct WithMaster : Narrow {
+  static constexpr bool kMaster = true;
+};
+
+template <typename Values>
+inline typename Values::Computed weight_at(const typename Values::Storage* values,
+                                           const typename Values::Computed* masters, std::int64_t i) {
+  using C = typename Values::Computed;
+  if constexpr (Values::kMaster) {
+    const C master = masters[i];
+    const C changed = Values::load(values[i]);
+    return Values::store(master, 0) == values[i] ? master : changed;
+  } else {
+    return Values::load(values[i]);
+  }
+}
 
 // Adds up to one unit of the last place that is kept, then cuts: up with a chance of what is cut off.
 struct RandomBfloat16 {
@@ -74,6 +120,7 @@ inline void sweep(const Block& block, const Rule& rule) {
   auto* first = static_cast<typename States::Storage*>(block.states[0]);
   auto* second = static_cast<typename States::Storage*>(block.states[1]);
   auto* third = static_cast<typename States::Storage*>(block.states[2]);
+  auto* masters = static_cast<C*>(block.masters);
   const C factor = static_cast<C>(block.gradient_factor);
   const C limit = static_cast<C>(block.gradient_limit);
   const std::int64_t count = block.count;
@@ -81,7 +128,7 @@ inline void sweep(const Block& block, const Rule& rule) {
   const std::uint32_t begin = block.first;
   REIGEN_ELEMENTWISE
   for (std::int64_t i = 0; i < count; ++i) {
-    C p = Values::load(values[i]);
+    C p = weight_at<Values>(values, masters, i);
     const C g = clamp(Values::load(gradients[i]) * factor, limit);
     C a = 0;
     C b = 0;
@@ -96,6 +143,7 @@ inline void sweep(const Block& block, const Rule& rule) {
     if constexpr (kStates > 1) second[i] = States::store(b, random >> 16);
     if constexpr (kStates > 2) third[i] = States::store(c, random);
     if constexpr (kWrites) values[i] = Values::store(p, 0);
+    if constexpr (kWrites && Values::kMaster) masters[i] = p;
   }
 }
 
@@ -103,14 +151,13 @@ inline void sweep(const Block& block, const Rule& rule) {
 template <typename Work>
 inline void with_types(Layout layout, const Work& work) {
   switch (layout) {
-    case Layout::kFloat64:
-      return work.template run<Plain<double>, Plain<double>>();
-    case Layout::kFloat32:
-      return work.template run<Plain<float>, Plain<float>>();
-    case Layout::kFloat32Bfloat16:
-      return work.template run<Plain<float>, RandomBfloat16>();
-    case Layout::kBfloat16:
-      return work.template run<Bfloat16, Bfloat16>();
+    case Layout::kFloat64: return work.template run<Plain<double>, Plain<double>>();
+    case Layout::kFloat32: return work.template run<Plain<float>, Plain<float>>();
+    case Layout::kFloat32Bfloat16: return work.template run<Plain<float>, RandomBfloat16>();
+    case Layout::kBfloat16: return work.template run<Bfloat16, Bfloat16>();
+    case Layout::kFloat16: return work.template run<Float16, Float16>();
+    case Layout::kBfloat16Master: return work.template run<WithMaster<Bfloat16>, Plain<float>>();
+    case Layout::kFloat16Master: return work.template run<WithMaster<Float16>, Plain<float>>();
   }
 }
 
@@ -342,9 +389,11 @@ struct ValueSquares {
     using C = typename Values::Computed;
     const auto* values = static_cast<const typename Values::Storage*>(block.values);
     const auto* gradients = static_cast<const typename Values::Storage*>(block.gradients);
+    const auto* masters = static_cast<const C*>(block.masters);
     const C factor = static_cast<C>(block.gradient_factor);
     const C limit = static_cast<C>(block.gradient_limit);
-    result.first = sum_squares_of<C>(block.count, [=](std::int64_t i) { return Values::load(values[i]); });
+    result.first =
+        sum_squares_of<C>(block.count, [=](std::int64_t i) { return weight_at<Values>(values, masters, i); });
     result.second = sum_squares_of<C>(
         block.count, [=](std::int64_t i) { return clamp(Values::load(gradients[i]) * factor, limit); });
   }
@@ -380,9 +429,11 @@ struct LambMoments {
     const auto* values = static_cast<const typename Values::Storage*>(block.values);
     const auto* first = static_cast<const typename States::Storage*>(block.states[0]);
     const auto* second = static_cast<const typename States::Storage*>(block.states[1]);
-    result.first = sum_squares_of<C>(block.count, [=](std::int64_t i) { return Values::load(values[i]); });
+    const auto* masters = static_cast<const C*>(block.masters);
+    result.first =
+        sum_squares_of<C>(block.count, [=](std::int64_t i) { return weight_at<Values>(values, masters, i); });
     result.second = sum_squares_of<C>(block.count, [=](std::int64_t i) {
-      return direction(Values::load(values[i]), States::load(first[i]), States::load(second[i]));
+      return direction(weight_at<Values>(values, masters, i), States::load(first[i]), States::load(second[i]));
     });
   }
 };
@@ -398,11 +449,14 @@ struct LambApply {
     auto* values = static_cast<typename Values::Storage*>(block.values);
     const auto* first = static_cast<const typename States::Storage*>(block.states[0]);
     const auto* second = static_cast<const typename States::Storage*>(block.states[1]);
+    auto* masters = static_cast<C*>(block.masters);
     const std::int64_t count = block.count;
     REIGEN_ELEMENTWISE
     for (std::int64_t i = 0; i < count; ++i) {
-      const C p = Values::load(values[i]);
-      values[i] = Values::store(p - rate * direction(p, States::load(first[i]), States::load(second[i])), 0);
+      const C p = weight_at<Values>(values, masters, i);
+      const C moved = p - rate * direction(p, States::load(first[i]), States::load(second[i]));
+      values[i] = Values::store(moved, 0);
+      if constexpr (Values::kMaster) masters[i] = moved;
     }
   }
 };
@@ -468,8 +522,8 @@ void average(Layout layout, void* averages, const void* values, std::int64_t cou
 }
 
 constexpr Kernels table(const char* name) {
-  return {name, &sgd, &adam, &adagrad, &rmsprop, &lion, &lars, &lamb_moments, &lamb_apply, &value_squares, &squares,
-          &change_gradients, &average};
+  return {name,          &sgd,        &adam,          &adagrad, &rmsprop,          &lion,   &lars,
+          &lamb_moments, &lamb_apply, &value_squares, &squares, &change_gradients, &average};
 }
 
 }  // namespace

@@ -3,9 +3,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
+#include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
 #include "parallel/strategies/shared_tensor.h"
 #include "reigen/parallel/strategies.h"
@@ -14,9 +17,22 @@ namespace reigen::parallel {
 
 namespace {
 
-std::int64_t bytes_of_signs(std::int64_t count) { return (count + 7) / 8; }
+// A parameter's message: the mean magnitude of each block of elements, fp32; then a bit for each element, set where it
+// is negative.
+constexpr std::int64_t kSharing = 256;
+constexpr auto kMagnitudeBytes = static_cast<std::int64_t>(sizeof(float));
 
-// signs = whether each is negative; kept -= magnitude with that sign.
+std::int64_t bytes_of_signs(std::int64_t count) { return (count + 7) / 8; }
+std::int64_t bytes_of_magnitudes(std::int64_t count) { return (count + kSharing - 1) / kSharing * kMagnitudeBytes; }
+
+template <class Number>
+float mean_magnitude(const Number* values, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += std::abs(static_cast<double>(values[i]));
+  return static_cast<float>(sum / static_cast<double>(count));
+}
+
+// kept -= magnitude with each element's sign.
 template <class Number>
 void take_signs(Number* kept, std::int64_t count, Number magnitude, std::uint8_t* signs) {
   for (std::int64_t byte = 0; byte < bytes_of_signs(count); ++byte) {
@@ -32,38 +48,62 @@ void take_signs(Number* kept, std::int64_t count, Number magnitude, std::uint8_t
   }
 }
 
+// kept -= what the message says of it.
 template <class Number>
-void add_signs(Number* sum, std::int64_t count, Number magnitude, const std::uint8_t* signs) {
-  for (std::int64_t i = 0; i < count; ++i) sum[i] += (signs[i / 8] >> (i % 8) & 1) != 0 ? -magnitude : magnitude;
+void take_message(Number* kept, std::int64_t count, std::uint8_t* message) {
+  std::uint8_t* signs = message + bytes_of_magnitudes(count);
+  for (std::int64_t begin = 0; begin < count; begin += kSharing) {
+    const std::int64_t size = std::min(kSharing, count - begin);
+    const float magnitude = mean_magnitude(kept + begin, size);
+    std::memcpy(message + begin / kSharing * kMagnitudeBytes, &magnitude, sizeof magnitude);
+    take_signs(kept + begin, size, static_cast<Number>(magnitude), signs + begin / 8);
+  }
 }
 
-// A bucket's message: for each parameter the magnitude, 8 bytes, and the signs.
+template <class Number>
+void add_message(Number* sum, std::int64_t count, const std::uint8_t* message) {
+  const std::uint8_t* signs = message + bytes_of_magnitudes(count);
+  for (std::int64_t begin = 0; begin < count; begin += kSharing) {
+    float magnitude = 0;
+    std::memcpy(&magnitude, message + begin / kSharing * kMagnitudeBytes, sizeof magnitude);
+    const std::int64_t end = std::min(begin + kSharing, count);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const bool negative = (signs[i / 8] >> (i % 8) & 1) != 0;
+      sum[i] += static_cast<Number>(negative ? -magnitude : magnitude);
+    }
+  }
+}
+
 class OneBit : public Strategy {
  public:
-  explicit OneBit(Communicator world) : world_(std::move(world)) {}
+  OneBit(Communicator world, const OneBitOptions& options)
+      : world_(std::move(world)), options_(options), step_(at::zeros({1}, at::kLong)) {}
 
-  std::string description() const override { return "one_bit"; }
+  std::string description() const override { return fmt::format("one_bit start_step {}", options_.start_step); }
   std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override { errors_.attach(parameters); }
 
   void begin(const GradientBucket& bucket) override {
     const at::NoGradGuard no_grad;
+    if (bucket.index == 0) step_.add_(1);
     parts_.resize(std::max(parts_.size(), bucket.index + 1));
     Part& part = parts_[bucket.index];
+    part.plain = *step_.const_data_ptr<std::int64_t>() <= options_.start_step;
+    if (part.plain) {
+      part.work = begin_average(world_, bucket.runs, bucket.tag);
+      bytes_ += bytes_of(bucket.runs);
+      return;
+    }
     std::int64_t bytes = 0;
     for (const at::Tensor& gradient : bucket.gradients) bytes += size_of(gradient);
     ensure_shared(part.mine, world_, bytes, at::kByte);
     ensure_shared(part.all, world_, bytes * world_.size(), at::kByte);
-    auto* out = part.mine.mutable_data_ptr<std::uint8_t>();
+    auto* message = part.mine.mutable_data_ptr<std::uint8_t>();
     for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
       at::Tensor kept = errors_.add(bucket.names[i], bucket.gradients[i]);
-      const double magnitude = kept.numel() == 0 ? 0 : kept.abs().mean().item<double>();
-      std::memcpy(out, &magnitude, sizeof magnitude);
-      AT_DISPATCH_FLOATING_TYPES(kept.scalar_type(), "one_bit", [&] {
-        take_signs(kept.mutable_data_ptr<scalar_t>(), kept.numel(), static_cast<scalar_t>(magnitude),
-                   out + sizeof magnitude);
-      });
-      out += size_of(bucket.gradients[i]);
+      AT_DISPATCH_FLOATING_TYPES(kept.scalar_type(), "one_bit",
+                                 [&] { take_message(kept.mutable_data_ptr<scalar_t>(), kept.numel(), message); });
+      message += size_of(bucket.gradients[i]);
     }
     part.work =
         world_.all_gather(part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(), DataType::kUint8,
@@ -75,17 +115,14 @@ class OneBit : public Strategy {
     const at::NoGradGuard no_grad;
     Part& part = parts_[bucket.index];
     std::exchange(part.work, Work()).wait();
+    if (part.plain) return;
     std::int64_t at = 0;
     for (const at::Tensor& gradient : bucket.gradients) {
       at::Tensor sum = at::zeros({gradient.numel()}, gradient.options().dtype(wide_type(gradient.scalar_type())));
       for (std::int64_t rank = 0; rank < world_.size(); ++rank) {
         const auto* message = part.all.const_data_ptr<std::uint8_t>() + rank * part.mine.numel() + at;
-        double magnitude = 0;
-        std::memcpy(&magnitude, message, sizeof magnitude);
-        AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "one_bit", [&] {
-          add_signs(sum.mutable_data_ptr<scalar_t>(), sum.numel(), static_cast<scalar_t>(magnitude),
-                    message + sizeof magnitude);
-        });
+        AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "one_bit",
+                                   [&] { add_message(sum.mutable_data_ptr<scalar_t>(), sum.numel(), message); });
       }
       at::Tensor(gradient).view({-1}).copy_(sum.div_(static_cast<double>(world_.size())));
       at += size_of(gradient);
@@ -94,23 +131,26 @@ class OneBit : public Strategy {
 
   void settle() override { errors_.settle(world_); }
   std::map<std::string, at::Tensor> state() const override {
-    std::map<std::string, at::Tensor> result;
+    std::map<std::string, at::Tensor> result{{"step", step_}};
     errors_.add_state(result);
     return result;
   }
 
  private:
   struct Part {
+    bool plain = true;
     at::Tensor mine = {};
     at::Tensor all = {};
     Work work = {};
   };
 
   static std::int64_t size_of(const at::Tensor& gradient) {
-    return static_cast<std::int64_t>(sizeof(double)) + bytes_of_signs(gradient.numel());
+    return bytes_of_magnitudes(gradient.numel()) + bytes_of_signs(gradient.numel());
   }
 
   Communicator world_;
+  const OneBitOptions options_;
+  at::Tensor step_;  // reductions that began
   ErrorMemory errors_;
   std::vector<Part> parts_;  // by bucket
   std::uint64_t bytes_ = 0;
@@ -118,8 +158,10 @@ class OneBit : public Strategy {
 
 }  // namespace
 
-StrategyFactory one_bit() {
-  return [](const Communicator& world) { return std::make_unique<OneBit>(world); };
+StrategyFactory one_bit(const OneBitOptions& options) {
+  REIGEN_CHECK(options.start_step >= 0, "[one_bit] start_step is out of range\n  got: {}   expected: 0 or more",
+               options.start_step);
+  return [options](const Communicator& world) { return std::make_unique<OneBit>(world, options); };
 }
 
 }  // namespace reigen::parallel

@@ -1,0 +1,36 @@
+// Mixed precision: while a guard lives, LibTorch computes products and convolutions of this thread in 16 bits, and what
+// needs range or precision (losses, norms' statistics, sums) in fp32. Weights stay as they are; with fp32 weights they
+// are the masters, and gradients are fp32.
+//
+//   at::Tensor loss;
+//   {
+//     reigen::nn::Autocast autocast(at::kBFloat16);
+//     loss = loss_of(parallel(batch.input), batch.target);
+//   }
+//   loss.backward();                                        // outside: it follows the types that forward took
+//
+// fp16 needs a loss scaler (optim/grad_scaler.h); bf16 does not. Which operation runs in what LibTorch decides:
+// https://docs.pytorch.org/docs/stable/amp.html. Each weight is converted once while a guard lives.
+// Thread rule: for the thread that makes it; guards nest. Threads that start within it are not told.
+#pragma once
+
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
+
+namespace reigen::nn {
+
+class Autocast {
+ public:
+  // type: at::kBFloat16 or at::kHalf; device: at::kCPU or at::kCUDA. Throws InvalidArgument for others.
+  explicit Autocast(c10::ScalarType type = c10::ScalarType::BFloat16, c10::DeviceType device = c10::DeviceType::CPU);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;  // one scope
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  c10::DeviceType device_;
+  bool was_enabled_;
+  c10::ScalarType was_type_;
+};
+
+}  // namespace reigen::nn
