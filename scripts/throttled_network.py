@@ -1,0 +1,63 @@
+"""Ranks on slow links: each in a network namespace with one cable to a switch, on which it may send so many megabits a second
+(tc, token bucket). Needs root and iproute2; leaves nothing behind.
+"""
+import os
+import subprocess
+
+NETWORK = "10.213.7"
+
+
+def run(*words):
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
+
+
+class Switch:
+    """Namespaces of ranks, each with a throttled cable to a bridge, which has a namespace too."""
+
+    def __init__(self, ranks, mbit):
+        self.hub = f"reigen-{os.getpid()}-hub"
+        self.spaces = [f"reigen-{os.getpid()}-{r}" for r in range(ranks)]
+        self.mbit = mbit
+
+    def __enter__(self):
+        try:
+            run("ip", "netns", "add", self.hub)
+            run("ip", "-n", self.hub, "link", "add", "switch", "type", "bridge")
+            run("ip", "-n", self.hub, "link", "set", "switch", "up")
+            for rank, space in enumerate(self.spaces):
+                self.plug(rank, space)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def plug(self, rank, space):
+        run("ip", "netns", "add", space)
+        run("ip", "-n", self.hub, "link", "add", f"port{rank}", "type", "veth", "peer", "name", "eth0", "netns", space)
+        run("ip", "-n", self.hub, "link", "set", f"port{rank}", "master", "switch", "up")
+        run("ip", "-n", space, "addr", "add", f"{NETWORK}.{rank + 1}/24", "dev", "eth0")
+        run("ip", "-n", space, "link", "set", "eth0", "up")
+        run("ip", "-n", space, "link", "set", "lo", "up")
+        # A short queue: acknowledgements wait in it behind the data that the rank sends on.
+        run("tc", "-n", space, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{self.mbit}mbit", "burst", "64kb",
+            "latency", "20ms")
+
+    def run(self, command, port, timeout=300):
+        """command(rank) in every namespace, as ranks of one job that meet at rank 0; what each printed."""
+        processes = []
+        for rank, space in enumerate(self.spaces):
+            variables = {"RANK": rank, "WORLD_SIZE": len(self.spaces), "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": rank,
+                         "MASTER_ADDR": f"{NETWORK}.1", "MASTER_PORT": port}
+            environment = os.environ | {name: str(value) for name, value in variables.items()}
+            words = ["ip", "netns", "exec", space, *(str(word) for word in command(rank))]
+            processes.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        outputs = [process.communicate(timeout=timeout)[0] for process in processes]
+        if any(process.returncode != 0 for process in processes):
+            raise RuntimeError("\n".join(outputs))
+        return outputs
+
+    def __exit__(self, *_):
+        for space in [*self.spaces, self.hub]:
+            subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
