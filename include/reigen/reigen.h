@@ -29,3 +29,4 @@
 #include "reigen/optim/sgd.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/runtime/init.h"
+#include "reigen/tensor/collectives.h"
