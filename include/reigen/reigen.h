@@ -11,6 +11,7 @@
 #pragma once
 
 #include "reigen/base/error.h"
+#include "reigen/comm/byte_strings.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/comm/process_set.h"
 #include "reigen/data/digits.h"

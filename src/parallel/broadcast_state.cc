@@ -7,15 +7,16 @@
 #include <torch/optim/optimizer.h>
 #include <torch/serialize.h>
 
-#include <cstdint>
 #include <sstream>
 #include <string>
 #include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "parallel/buffer_sync.h"
 #include "parallel/model_check.h"
 #include "reigen/base/error.h"
+#include "reigen/comm/byte_strings.h"
 
 namespace reigen::parallel {
 namespace {
@@ -70,13 +71,10 @@ void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int root, Com
     torch::save(optimizer, stream);
     bytes = stream.str();
   }
-  std::uint64_t size = bytes.size();
-  world.broadcast(&size, sizeof(size), DataType::kUint8, root, {.tag = "size of an optimizer's state"});
-  bytes.resize(size);
-  world.broadcast(bytes.data(), bytes.size(), DataType::kUint8, root, {.tag = "an optimizer's state"});
+  bytes = broadcast_bytes(std::move(bytes), root, world);
   if (world.rank() == root) return;
   optimizer.state().clear();
-  std::istringstream stream(std::move(bytes));
+  std::istringstream stream(bytes);
   torch::load(optimizer, stream);
 }
 

@@ -1,6 +1,7 @@
 // Groups of some ranks, by their numbers.
 #include "reigen/comm/process_set.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "harness/ranks.h"
