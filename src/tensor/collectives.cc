@@ -120,7 +120,8 @@ void reduce_all(const Tensors& inputs, const Tensors& outputs, Communicator& wor
   }
 }
 
-Tensors reduced(const char* operation, const Tensors& tensors, Communicator world, const ReduceOptions& options) {
+Tensors reduced(const char* operation, const Tensors& tensors, const Communicator& world,
+                const ReduceOptions& options) {
   check_tensors(operation, tensors);
   check_options(operation, tensors, options);
   const std::string tag = shapes_tag(tensors);
@@ -162,11 +163,11 @@ std::vector<std::size_t> counts_of(const Rows& rows, const at::Tensor& like) {
   return counts;
 }
 
-at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, Communicator world, const ReduceOptions& options,
-                        const std::string& tag);
+at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world,
+                        const ReduceOptions& options, const std::string& tag);
 
 // All parts, one after the other, times `scale`.
-at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, Communicator world, double scale = 1) {
+at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world, double scale = 1) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = empty_rows(input, sum_of(rows));
@@ -183,8 +184,8 @@ at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, Communicator 
 }
 
 // This rank's part of the sum or average.
-at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, Communicator world, const ReduceOptions& options,
-                        const std::string& tag) {
+at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world,
+                        const ReduceOptions& options, const std::string& tag) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = empty_rows(input, rows[static_cast<std::size_t>(world.rank())]);
@@ -203,7 +204,7 @@ at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, Communicator
   return apply_differentiable({tensor}, forward, backward)[0];
 }
 
-at::Tensor exchange_rows(const at::Tensor& tensor, const Rows& leave, const Rows& arrive, Communicator world) {
+at::Tensor exchange_rows(const at::Tensor& tensor, const Rows& leave, const Rows& arrive, const Communicator& world) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = empty_rows(input, sum_of(arrive));
@@ -239,7 +240,7 @@ Rows checked_splits(const at::Tensor& tensor, const Rows& splits, int ranks) {
 
 // ---- One rank's tensor
 
-at::Tensor sum_at_root(const at::Tensor& tensor, int root, Communicator world) {
+at::Tensor sum_at_root(const at::Tensor& tensor, int root, const Communicator& world) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = at::zeros(input.sizes(), input.options());
@@ -255,11 +256,11 @@ at::Tensor sum_at_root(const at::Tensor& tensor, int root, Communicator world) {
 }  // namespace
 
 at::Tensor all_reduce(const at::Tensor& tensor, Communicator world, const ReduceOptions& options) {
-  return reduced("all_reduce", {tensor}, std::move(world), options)[0];
+  return reduced("all_reduce", {tensor}, world, options)[0];
 }
 
 Tensors grouped_all_reduce(const Tensors& tensors, Communicator world, const ReduceOptions& options) {
-  return reduced("grouped_all_reduce", tensors, std::move(world), options);
+  return reduced("grouped_all_reduce", tensors, world, options);
 }
 
 void all_reduce_(const at::Tensor& tensor, Communicator world, const ReduceOptions& options) {
@@ -273,7 +274,7 @@ void grouped_all_reduce_(const Tensors& tensors, Communicator world, const Reduc
 at::Tensor all_gather(const at::Tensor& tensor, Communicator world) {
   check_tensors("all_gather", {tensor});
   const Rows rows = rows_of_all("all_gather", tensor, world);
-  return gather_rows(tensor, rows, std::move(world));
+  return gather_rows(tensor, rows, world);
 }
 
 at::Tensor broadcast(const at::Tensor& tensor, int root, Communicator world) {
@@ -316,7 +317,7 @@ AllToAllResult all_to_all(const at::Tensor& tensor, const Rows& splits, Communic
   rows_of_all("all_to_all", tensor, world);
   Rows arrive(leave.size());
   world.all_to_all(leave.data(), arrive.data(), 1, DataType::kInt64, {.tag = "splits"});
-  const at::Tensor received = exchange_rows(tensor, leave, arrive, std::move(world));
+  const at::Tensor received = exchange_rows(tensor, leave, arrive, world);
   return {.tensor = received, .received_splits = arrive};
 }
 
