@@ -54,9 +54,10 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
 
 void check_options(const DataParallelOptions& options) {
   if (options.backwards_per_reduction < 1) {
-    throw InvalidArgument(Report{.what = "[data_parallel] backwards_per_reduction is out of range",
-                                 .got = fmt::format("{}", options.backwards_per_reduction),
-                                 .expected = "1 or more"});
+    throw InvalidArgument(
+        Report{.what = "[data_parallel] backwards_per_reduction (backward_passes_per_step) is out of range",
+               .got = fmt::format("{}", options.backwards_per_reduction),
+               .expected = "1 or more"});
   }
   if (options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb) return;
   throw InvalidArgument(Report{.what = "[data_parallel] bucket_mb is out of range",

@@ -390,7 +390,7 @@ TEST(DistributedOptimizer, RefusesOptionsAndModelsThatDoNotFit) {
     });
   };
   EXPECT_THAT(made([](int) { return DistributedOptimizerOptions{.backward_passes_per_step = 0}; }),
-              Each(AllOf(HasSubstr("backwards_per_reduction is out of range"), HasSubstr("got: 0"))));
+              Each(AllOf(HasSubstr("backward_passes_per_step) is out of range"), HasSubstr("got: 0"))));
   for (const double factor : {0.0, -1.0, std::nan("")}) {
     EXPECT_THAT(made([factor](int) { return DistributedOptimizerOptions{.gradient_predivide_factor = factor}; }),
                 Each(HasSubstr("gradient_predivide_factor is out of range")));
