@@ -11,7 +11,9 @@
 #pragma once
 
 #include "reigen/base/error.h"
+#include "reigen/comm/byte_strings.h"
 #include "reigen/comm/communicator.h"
+#include "reigen/comm/process_set.h"
 #include "reigen/data/digits.h"
 #include "reigen/data/loader.h"
 #include "reigen/data/mnist.h"
@@ -27,5 +29,8 @@
 #include "reigen/optim/rmsprop.h"
 #include "reigen/optim/schedule.h"
 #include "reigen/optim/sgd.h"
+#include "reigen/parallel/broadcast_state.h"
 #include "reigen/parallel/data_parallel.h"
+#include "reigen/parallel/distributed_optimizer.h"
 #include "reigen/runtime/init.h"
+#include "reigen/tensor/collectives.h"

@@ -50,12 +50,12 @@ void BufferSync::copy_out() {
   for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].variable_data().copy_(places_[i]);
 }
 
-void BufferSync::broadcast(const std::string& tag) {
+void BufferSync::broadcast(const std::string& tag, int root) {
   if (buffers_.empty()) return;
   const at::NoGradGuard no_grad;
-  if (world_.rank() == 0) copy_in();
-  world_.broadcast(staging_.get(), bytes_, DataType::kUint8, 0, {.tag = tag});
-  if (world_.rank() != 0) copy_out();
+  if (world_.rank() == root) copy_in();
+  world_.broadcast(staging_.get(), bytes_, DataType::kUint8, root, {.tag = tag});
+  if (world_.rank() != root) copy_out();
 }
 
 void BufferSync::average(const std::string& tag) {

@@ -16,8 +16,8 @@ class BufferSync {
   BufferSync(const std::vector<at::Tensor>& buffers, Communicator world);
 
   // Blocking. Autograd does not notice either: a graph that saved a buffer stays usable.
-  void broadcast(const std::string& tag);  // buffers = those of rank 0
-  void average(const std::string& tag);    // buffers = their mean over the ranks; integers and truth values: rank 0's
+  void broadcast(const std::string& tag, int root = 0);  // buffers = those of the root
+  void average(const std::string& tag);  // buffers = their mean over the ranks; integers and truth values: rank 0's
   bool empty() const { return buffers_.empty(); }
 
  private:

@@ -17,6 +17,8 @@ DataParallelBase::DataParallelBase(torch::nn::Module& module, Communicator world
   reducer_->attach();
 }
 
+DataParallelBase::DataParallelBase(std::shared_ptr<GradientReducer> reducer) : reducer_(std::move(reducer)) {}
+
 const std::vector<ParameterRange>& DataParallelBase::parameters() const { return reducer_->ranges(); }
 
 NoSync DataParallelBase::no_sync() { return NoSync(reducer_); }

@@ -53,6 +53,12 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
 };
 
 void check_options(const DataParallelOptions& options) {
+  if (options.backwards_per_reduction < 1) {
+    throw InvalidArgument(
+        Report{.what = "[data_parallel] backwards_per_reduction (backward_passes_per_step) is out of range",
+               .got = fmt::format("{}", options.backwards_per_reduction),
+               .expected = "1 or more"});
+  }
   if (options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb) return;
   throw InvalidArgument(Report{.what = "[data_parallel] bucket_mb is out of range",
                                .got = fmt::format("{}", options.bucket_mb),
@@ -101,6 +107,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
   lines.push_back(fmt::format("option overlap: {}", options.overlap));
   lines.push_back(fmt::format("option buffers: {}", buffers_text(options.buffers)));
+  lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));
   if (strategy_) lines.push_back(fmt::format("option strategy: {}", strategy_->description()));
   check_equal_on_all_ranks(lines, world_);
   // What follows fails on every rank alike.
@@ -319,7 +326,11 @@ void GradientReducer::prepare_forward() {
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;
   if (inside_backward) return;  // a recomputation: the reduction is under way
   if (active_) reset();
-  if (no_sync_depth_ > 0) return;
+  if (no_sync_depth_ > 0 || only_adds_up()) return;
+  prepare_reduction();
+}
+
+void GradientReducer::prepare_reduction() {
   require_step_told();
   if (!module_.is_training()) return;  // nothing is brought together, so a step still has it to do
   buffers_are_fresh_ = true;
@@ -328,9 +339,26 @@ void GradientReducer::prepare_forward() {
 
 void GradientReducer::synchronize() {
   if (!distributed()) return;
-  if (!buffers_are_fresh_) prepare_forward();
+  if (!buffers_are_fresh_) {
+    prepare_forward();
+    if (no_sync_depth_ == 0 && only_adds_up()) prepare_reduction();  // the others' last forward did
+  }
   if (!active_) begin();
   finish();
+}
+
+void GradientReducer::start_over() {
+  if (active_) reset();
+  averaged_ = false;
+  accumulated_ = 0;
+}
+
+void GradientReducer::refuse_another_backward() const {
+  throw InvalidArgument(
+      Report{.what = "[data_parallel] a backward came after the gradients were averaged and before step()",
+             .got = fmt::format("more than {} since the last step()", options_.backwards_per_reduction),
+             .expected = fmt::format("{} between two steps", options_.backwards_per_reduction),
+             .fix = "call step() and zero_grad() first; to add up gradients, set backward_passes_per_step"});
 }
 
 bool GradientReducer::backward_is_alive() const {
@@ -366,6 +394,7 @@ void GradientReducer::on_gradient(std::size_t index) {
     range.gather_gradient(parameter.segment);
     return;
   }
+  if (averaged_ && guards_steps_) refuse_another_backward();
   if (active_ && !nested_ && !backward_is_alive()) reset();
   if (!active_) begin();
   Bucket& bucket = buckets_[parameter.bucket];
@@ -383,7 +412,7 @@ void GradientReducer::on_gradient(std::size_t index) {
   ++ready_;
   --bucket.pending;
   arrival_.push_back(index);
-  if (!options_.overlap || !strategy_->exchanges_gradients()) return;
+  if (!options_.overlap || !strategy_->exchanges_gradients() || only_adds_up()) return;
   if (bucket.pending == 0) launch_ready();
   if (next_bucket_ > 0) world_.poll();
 }
@@ -431,11 +460,16 @@ void GradientReducer::on_backward_end() {
     nested_ = true;
     return;
   }
+  if (only_adds_up()) {
+    ++accumulated_;
+    return end_backward();
+  }
   finish();
 }
 
 void GradientReducer::finish() {
   const auto start = Clock::now();
+  averaged_ = true;
   step_is_due_ = strategy_->acts_on_weights();
   if (!strategy_->exchanges_gradients()) {
     buffers_are_fresh_ = false;
@@ -489,6 +523,12 @@ void GradientReducer::settle_flags() {
 // Back to between two reductions. What a failed backward sent is waited for: the other ranks sent it as well, or fail.
 void GradientReducer::reset() {
   end_launched();
+  end_backward();
+  accumulated_ = 0;
+  ++reduction_;
+}
+
+void GradientReducer::end_backward() {
   for (Parameter& parameter : parameters_) parameter.ready = false;
   arrival_.clear();
   active_ = false;
@@ -496,7 +536,6 @@ void GradientReducer::reset() {
   ready_ = 0;
   next_bucket_ = 0;
   backwards_.clear();
-  ++reduction_;
 }
 
 }  // namespace reigen::parallel

@@ -53,6 +53,14 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   bool ranks_differ() const { return strategy_ && strategy_->acts_on_weights() && !strategy_->exchanges_gradients(); }
   std::map<std::string, at::Tensor> strategy_state() const;
   void load_strategy_state(const std::map<std::string, at::Tensor>& state);
+  // For a wrapper of optimizers. Whether gradients were averaged, and how many backwards only added up, since
+  // start_over(); a failed backward starts over too. With guard_steps() a backward between an average and start_over()
+  // throws InvalidArgument.
+  bool is_averaged() const { return averaged_; }
+  bool has_unfinished_backward() const { return active_; }  // asked outside of backward: one that failed
+  std::int64_t accumulated() const { return accumulated_; }
+  void start_over();
+  void guard_steps() { guards_steps_ = true; }
   void enter_no_sync() { ++no_sync_depth_; }
   void leave_no_sync() { --no_sync_depth_; }
 
@@ -88,7 +96,10 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void require_step_told() const;
   void sync_buffers(const std::string& tag);
 
+  void prepare_reduction();
   void begin();
+  void refuse_another_backward() const;
+  bool only_adds_up() const { return accumulated_ + 1 < options_.backwards_per_reduction; }
   void queue_callback();
   void on_backward_end();
   void finish();
@@ -99,6 +110,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void settle_flags();
   std::vector<char> shared_flags();
   void reset();
+  void end_backward();
   bool backward_is_alive() const;
   bool distributed() const { return world_.size() > 1; }
   std::string tag(const char* what) const;
@@ -124,6 +136,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   bool buffers_are_fresh_ = false;             // a synchronised forward ran since the last reduction
   bool step_is_due_ = false;                   // after_step() has not come since
   int no_sync_depth_ = 0;
+  std::int64_t accumulated_ = 0;  // backwards that only added up
+  bool averaged_ = false;
+  bool guards_steps_ = false;
   std::uint64_t reduction_ = 0;
   std::chrono::duration<double> exposed_{0};
 };

@@ -35,18 +35,16 @@ std::vector<std::string> split_lines(const char* text, std::size_t size) {
 }
 
 [[noreturn]] void report(const std::vector<std::string>& reference, const std::vector<std::string>& other, int rank,
-                         const Communicator& world) {
+                         const std::string& what) {
   std::size_t i = 0;
   while (i < reference.size() && i < other.size() && reference[i] == other[i]) ++i;
   const auto line = [&](const std::vector<std::string>& lines, int who) {
     return fmt::format("rank {}: {}", who, i < lines.size() ? lines[i] : "nothing, it has fewer");
   };
-  throw InvalidArgument(
-      Report{.what = fmt::format("[data_parallel] the model or its options differ between rank 0 and rank {} of {}",
-                                 rank, world.size()),
-             .got = line(other, rank),
-             .expected = line(reference, 0),
-             .fix = "build the same model, in the same order and with the same options, on every rank"});
+  throw InvalidArgument(Report{.what = what,
+                               .got = line(other, rank),
+                               .expected = line(reference, 0),
+                               .fix = "build the same, in the same order and with the same options, on every rank"});
 }
 
 }  // namespace
@@ -62,7 +60,8 @@ std::vector<std::string> describe_model(const torch::nn::Module& module) {
   return lines;
 }
 
-void check_equal_on_all_ranks(const std::vector<std::string>& lines, Communicator& world) {
+void check_equal_on_all_ranks(const std::vector<std::string>& lines, Communicator& world, const char* who,
+                              const char* what) {
   if (world.size() == 1) return;
   const auto ranks = static_cast<std::size_t>(world.size());
   std::string text;
@@ -82,7 +81,8 @@ void check_equal_on_all_ranks(const std::vector<std::string>& lines, Communicato
   const std::vector<std::string> reference = split_lines(texts.data(), digests[0][1]);
   for (std::size_t rank = 1; rank < ranks; ++rank) {
     if (digests[rank] == digests[0]) continue;
-    report(reference, split_lines(texts.data() + rank * longest, digests[rank][1]), static_cast<int>(rank), world);
+    report(reference, split_lines(texts.data() + rank * longest, digests[rank][1]), static_cast<int>(rank),
+           fmt::format("[{}] {} between rank 0 and rank {} of {}", who, what, rank, world.size()));
   }
 }
 

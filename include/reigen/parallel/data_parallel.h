@@ -26,6 +26,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,6 +62,8 @@ struct DataParallelOptions {
   // How the ranks stay together (strategies.h); none: plain().
   StrategyFactory strategy = {};
   BufferPolicy buffers = BufferPolicy::kBroadcast;
+  // The first n - 1 of every n backwards only add up, as under no_sync(); the n-th averages. At least 1.
+  std::int64_t backwards_per_reduction = 1;
 };
 
 class GradientReducer;
@@ -86,6 +89,7 @@ class DataParallelBase {
   // sides; when the model has no trainable parameter, is wrapped already, or has parameters that FlatParameters
   // refuses.
   DataParallelBase(torch::nn::Module& module, Communicator world, const DataParallelOptions& options);
+  explicit DataParallelBase(std::shared_ptr<GradientReducer> reducer);  // of another wrapper, beside it
 
   // The trainable parameters in flat ranges, for reigen::optim and checkpoints. The handles may outlive this object.
   const std::vector<ParameterRange>& parameters() const;
@@ -127,6 +131,18 @@ class DataParallelBase {
   std::shared_ptr<GradientReducer> reducer_;
 };
 
+// The module that a model is or holds: a torch::nn::Module, std::shared_ptr, TORCH_MODULE holder, torch::nn::AnyModule.
+template <class Model>
+torch::nn::Module& module_of(Model& model) {
+  if constexpr (std::is_base_of_v<torch::nn::Module, Model>) {
+    return model;
+  } else if constexpr (requires { model.operator->(); }) {
+    return *model;
+  } else {
+    return *model.ptr();
+  }
+}
+
 // Model: a torch::nn::Module of yours (kept by reference), or something that holds one (kept by value):
 // std::shared_ptr, a TORCH_MODULE holder, torch::nn::Sequential, torch::nn::AnyModule.
 template <class Model>
@@ -151,15 +167,6 @@ class DataParallel : public DataParallelBase {
   }
 
  private:
-  static torch::nn::Module& module_of(Model& model) {
-    if constexpr (kIsModule) {
-      return model;
-    } else if constexpr (kIsPointer) {
-      return *model;
-    } else {
-      return *model.ptr();
-    }
-  }
   static Held hold(Model& model) {
     if constexpr (kIsModule) {
       return &model;

@@ -23,7 +23,7 @@ namespace {
 using shared_memory::Segment;
 using shared_memory::SegmentAddress;
 
-constexpr auto kJoinSlice = std::chrono::seconds(1);  // so often those that wait look who is missing
+constexpr auto kLookSlice = std::chrono::seconds(1);  // so often those that wait look who is missing
 constexpr std::size_t kProbeBytes = 4096;
 constexpr std::uint32_t kVersion = 1;  // of what ranks tell each other here
 
@@ -132,7 +132,7 @@ Machines find_machines(const GroupOptions& options) {
 
   std::vector<Probe> probes;
   std::vector<PeerProcess> processes;
-  Forming forming(options, "/machines", kJoinSlice, [&](const std::vector<int>& missing) {
+  Forming forming(options, "/machines", kLookSlice, [&](const std::vector<int>& missing) {
     for (const int q : missing) {
       const auto at = static_cast<std::size_t>(q);
       if (at < processes.size() && has_died(processes[at])) {

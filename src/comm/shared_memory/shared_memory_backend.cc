@@ -14,7 +14,7 @@ namespace reigen::comm::shared_memory {
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kPageBytes = 4096;
 
 class SharedMemoryBackend : public Backend {
  public:
@@ -48,7 +48,7 @@ class SharedMemoryBackend : public Backend {
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.heap().allocate(bytes); }
   Common create_common(std::size_t bytes) override {
-    auto segment = Segment::create((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage);
+    auto segment = Segment::create((std::max<std::size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes);
     const SegmentAddress& at = segment->address();
     const std::string word = fmt::format("{} {} {} {}", at.pid, at.fd, at.inode, at.size);
     return {group_.heap().add_common(std::move(segment), group_.options().name), word};

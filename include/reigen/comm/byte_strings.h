@@ -1,0 +1,29 @@
+// Bytes of any length, different on each rank: what a program has serialised, such as a configuration or a vocabulary.
+//
+//   std::ostringstream text;
+//   torch::save(vocabulary, text);
+//   std::string same = reigen::broadcast_bytes(text.str(), 0, world);
+//
+// Blocking; two collectives each, the first of 8 bytes a rank. Errors: those of Communicator's operations.
+// Thread rule: as Communicator's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+
+namespace reigen::comm {
+
+// On every rank: the root's bytes. The others' are not looked at.
+std::string broadcast_bytes(std::string bytes, int root, Communicator world);
+
+// On every rank: result[q] = the bytes of rank q.
+std::vector<std::string> all_gather_bytes(const std::string& bytes, Communicator world);
+
+}  // namespace reigen::comm
+
+namespace reigen {
+using comm::all_gather_bytes;
+using comm::broadcast_bytes;
+}  // namespace reigen

@@ -1,0 +1,64 @@
+#include "parallel/predivided.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "reigen/base/error.h"
+
+namespace reigen::parallel {
+namespace {
+
+class Predivided : public Strategy {
+ public:
+  Predivided(std::unique_ptr<Strategy> inner, double factor) : inner_(std::move(inner)), factor_(factor) {}
+
+  std::string description() const override {
+    return fmt::format("{} of gradients divided by {}", inner_->description(), factor_);
+  }
+  std::uint64_t bytes_given() const override { return inner_->bytes_given(); }
+  void attach(const std::vector<ParameterRange>& ranges) override { inner_->attach(ranges); }
+  bool exchanges_gradients() const override { return inner_->exchanges_gradients(); }
+  bool keeps_zeros() const override { return inner_->keeps_zeros(); }
+  void begin(const GradientBucket& bucket) override {
+    scale(bucket, 1 / factor_);
+    inner_->begin(bucket);
+  }
+  void end(const GradientBucket& bucket) override {
+    inner_->end(bucket);
+    scale(bucket, factor_);
+  }
+  bool acts_on_weights() const override { return inner_->acts_on_weights(); }
+  void after_step() override { inner_->after_step(); }
+  void settle() override { inner_->settle(); }
+  std::map<std::string, at::Tensor> state() const override { return inner_->state(); }
+
+ private:
+  static void scale(const GradientBucket& bucket, double factor) {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& gradient : bucket.gradients) gradient.mul_(factor);
+  }
+
+  std::unique_ptr<Strategy> inner_;
+  double factor_;
+};
+
+}  // namespace
+
+StrategyFactory predivided(StrategyFactory strategy, double factor) {
+  if (factor == 1) return strategy;
+  return [strategy = std::move(strategy), factor](const Communicator& world) -> std::unique_ptr<Strategy> {
+    if (!std::isfinite(factor) || factor <= 0) {
+      throw InvalidArgument(Report{.what = "[distributed_optimizer] gradient_predivide_factor is out of range",
+                                   .got = fmt::format("{}", factor),
+                                   .expected = "a finite number above 0",
+                                   .fix = "leave it at 1 unless gradients overflow"});
+    }
+    return std::make_unique<Predivided>(strategy(world), factor);
+  };
+}
+
+}  // namespace reigen::parallel

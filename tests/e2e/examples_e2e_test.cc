@@ -1,0 +1,40 @@
+// Examples that no other test runs, under the real launcher.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launch/child_program.h"
+
+namespace reigen::launch {
+namespace {
+
+// "step 50 loss 0.1" on a line: 0.1.
+std::vector<double> losses_in(const std::string& text) {
+  std::vector<double> losses;
+  const std::string mark = " loss ";
+  for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
+    losses.push_back(std::stod(text.substr(at + mark.size())));
+  }
+  return losses;
+}
+
+std::vector<double> losses_on(int ranks) {
+  const Ran ran = run({REIGEN_PROGRAM, "run", "-n", std::to_string(ranks), HOROVOD_STYLE_PROGRAM});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  return losses_in(ran.out);
+}
+
+TEST(HorovodStyle, LearnsTheSameOnAnyNumberOfRanks) {
+  const std::vector<double> alone = losses_on(1);
+  ASSERT_EQ(alone.size(), 6U);
+  EXPECT_LT(alone.back(), alone.front() / 5);
+  for (const int ranks : {2, 3}) {
+    const std::vector<double> losses = losses_on(ranks);
+    ASSERT_EQ(losses.size(), alone.size()) << ranks << " ranks";
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      EXPECT_NEAR(losses[i], alone[i], 0.01 * alone[i]) << ranks << " ranks";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace reigen::launch
