@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <ctime>
 
-
 namespace reigen::flight {
 
 // False where the processor has none, or one that changes its speed or stops: then the system's clock is read.

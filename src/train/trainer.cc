@@ -19,6 +19,7 @@
 #include "reigen/format/atomic_file.h"
 #include "reigen/nn/autocast.h"
 #include "reigen/parallel/data_parallel.h"
+#include "reigen/parallel/verify.h"
 #include "reigen/tensor/data_type.h"
 #include "reigen/train/metrics.h"
 #include "train/agree.h"
@@ -63,6 +64,7 @@ struct Trainer::Impl {
   void load_state(const std::vector<checkpoint::NamedTensor>& state);
   std::vector<checkpoint::NamedTensor> state() const;
   void settle();
+  void verify();
   // While it lives the task computes as train.precision says.
   std::unique_ptr<nn::Autocast> compute_type() const;
   void prepare_files();
@@ -227,6 +229,7 @@ void Trainer::Impl::prepare_model() {
     else
       task.initialize(static_cast<std::uint64_t>(config.train.seed));
   });
+  if (config.train.verify > 0) verify();
   try {
     parallel.emplace(task.module(), world, data_parallel_options(config.parallel));
     optimization.emplace(config, parallel->parameters(),
@@ -238,6 +241,32 @@ void Trainer::Impl::prepare_model() {
   for (const ParameterRange& range : parallel->parameters()) weights.push_back(range.values());
   if (!found) return;
   together(world, "optimizer", [&] { load_state(checkpoint::read_optimizer(*found)); });
+}
+
+// With the first samples there are. Plain data parallelism: strategies differ from it by design.
+void Trainer::Impl::verify() {
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = 0; i < samples_per_step(); ++i) indices.push_back(i);
+  data::Samples batch;
+  together(world, "training data", [&] { batch = task.training_data()->gather(indices); });
+  task.module().train();
+  const auto loss = [this](const at::Tensor& input, const at::Tensor& target) {
+    const auto autocast = compute_type();
+    return task.loss(input, target);
+  };
+  parallel::VerifyOptions how{.steps = static_cast<int>(config.train.verify)};
+  if (config.train.precision == "bf16" || config.train.precision == "fp16") how.tolerance = 2e-2;
+  how.parallel.bucket_mb = config.parallel.bucket_mb;
+  how.parallel.overlap = config.parallel.overlap;
+  const parallel::VerifyReport report = parallel::verify(task.module(), world, loss, batch.input, batch.target, how);
+  say(fmt::format("verified on {} ranks with {} samples: {}", world.size(), indices.size(), report.text));
+  if (report.same) return;
+  throw CommonError(ExitCode::kConfiguration,
+                    Report{.what = "the model does not train in parallel as it does alone",
+                           .got = report.text,
+                           .expected = fmt::format("the same for {} steps", how.steps),
+                           .fix = "look at what depends on other samples of a batch (batch statistics), at sums in the "
+                                  "loss, and at random layers; or leave train.verify out"});
 }
 
 void Trainer::Impl::load_state(const std::vector<checkpoint::NamedTensor>& state) {

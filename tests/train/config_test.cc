@@ -234,7 +234,7 @@ TEST_F(ConfigTest, OptionsThatAnOptimizerLacksAreRefusedNamingThoseThatHaveThem)
       {{"--optim.lr_scaling", "linear"}, "needs optim.base_batch", ""},
       {{"--optim.base_batch", "256"}, "optim.lr_scaling is none", ""},
       {{"--optim.name", "sgd", "--optim.nesterov"}, "optim.nesterov needs optim.momentum", ""},
-      {{"--optim.bf16_states", "--train.precision", "fp64"}, "needs train.precision fp32", ""},
+      {{"--optim.bf16_states", "--train.precision", "fp64"}, "does not go with train.precision fp64", ""},
       {{"--optim.bf16_states", "--optim.amsgrad"}, "do not go together", ""},
       {{"--optim.bf16_states", "--optim.name", "sgd"}, "without optim.momentum has no state", ""},
       {{"--optim.no_decay", "a,,b"}, "optim.no_decay = a,,b: an item is empty", ""},
@@ -243,6 +243,12 @@ TEST_F(ConfigTest, OptionsThatAnOptimizerLacksAreRefusedNamingThoseThatHaveThem)
       {{"--optim.beta1", "1"}, "optim.beta1 = 1: must be a number of at least 0", ""},
       {{"--optim.ema_decay", "1"}, "optim.ema_decay = 1: must be", ""},
       {{"--train.clip_norm", "-1"}, "train.clip_norm = -1: must be", ""},
+      {{"--parallel.every", "4"}, "plain has no every", "local_sgd or hierarchical_sgd or diloco"},
+      {{"--parallel.topology", "exponential", "--parallel.strategy", "top_k"}, "top_k has no topology", "gossip"},
+      {{"--parallel.matrix_rank", "0", "--parallel.strategy", "power_sgd"}, "parallel.matrix_rank = 0: must be", ""},
+      {{"--parallel.share", "0", "--parallel.strategy", "top_k"}, "parallel.share = 0: must be", ""},
+      {{"--parallel.strategy", "gosip"}, "parallel.strategy = gosip: must be", "gossip"},
+      {{"--train.precision", "fp8"}, "train.precision = fp8: must be", "bf16"},
   };
   for (const auto& c : kCases) {
     const Failure failure = failure_of(c.arguments);

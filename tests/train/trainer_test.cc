@@ -326,6 +326,28 @@ TEST_F(TrainerTest, SpeedStepsAndEpochsAreThoseThatWereMade) {
   EXPECT_LE(result.samples_per_s, 1.01 * fastest);
 }
 
+TEST_F(TrainerTest, ARunThatIsVerifiedFirstIsTheSameRun) {
+  fit(3, config("plain"));
+  Config verified = config("verified");
+  verified.train.verify = 2;
+  fit(3, verified);
+  EXPECT_THAT(output_, HasSubstr("verified on 3 ranks with 97 samples: the same after 2 steps"));
+  EXPECT_EQ(losses("verified"), losses("plain"));
+  EXPECT_EQ(model("verified"), model("plain"));
+}
+
+TEST_F(TrainerTest, AModelThatIsNotTheSameInParallelIsNotTrained) {
+  Config verified = config("run");
+  verified.train.verify = 2;
+  // The first calls are those alone.
+  const auto poison = [](int rank, SmallTask& task, TrainerOptions&) {
+    if (rank == 1) task.poison_gradient_call = 3;
+  };
+  EXPECT_EQ(failure(2, verified, poison), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, ::testing::AllOf(HasSubstr("does not train in parallel as it does alone"),
+                                              HasSubstr("step 1: the gradient of fc1"), HasSubstr("train.verify")));
+}
+
 TEST_F(TrainerTest, AnErrorOfOneRankIsEverybodysError) {
   Config run = config("run");
   run.data.dump_order = (root_ / "absent" / "order.txt").string();

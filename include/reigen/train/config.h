@@ -34,6 +34,7 @@ struct TrainConfig {
   std::string precision = "fp32";
   double clip_norm = 0;         // largest norm of all gradients together; 0: no clipping
   double clip_value = 0;        // largest magnitude of a gradient's element; 0: no clipping
+  std::int64_t verify = 0;      // steps that are made alone and in parallel and compared before training
   std::int64_t log_every = 50;  // steps between two plain lines
 };
 

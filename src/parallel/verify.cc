@@ -1,0 +1,226 @@
+#include "reigen/parallel/verify.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "reigen/base/error.h"
+#include "reigen/format/hash.h"
+#include "reigen/tensor/flat_parameters.h"
+
+namespace reigen::parallel {
+namespace {
+
+using Parameters = std::vector<tensor::NamedParameter>;
+using Tensors = std::vector<at::Tensor>;
+
+constexpr double kSmall = 1e-3;
+
+double default_tolerance(at::ScalarType type) {
+  if (type == at::kDouble) return 1e-9;
+  return type == at::kFloat ? 1e-4 : 2e-2;
+}
+
+Parameters trainable_of(const torch::nn::Module& model) {
+  Parameters result;
+  for (const tensor::NamedParameter& entry : tensor::named_parameters(model)) {
+    if (entry.parameter.requires_grad()) result.push_back(entry);
+  }
+  return result;
+}
+
+// What the model holds, to be brought back.
+class Memory {
+ public:
+  explicit Memory(torch::nn::Module& model) : model_(model) {
+    for (const at::Tensor& tensor : everything()) values_.push_back(tensor.detach().clone());
+  }
+  void restore() {
+    const at::NoGradGuard no_grad;
+    const Tensors now = everything();
+    for (std::size_t i = 0; i < now.size(); ++i) at::Tensor(now[i]).copy_(values_[i]);
+    for (at::Tensor& parameter : model_.parameters()) parameter.mutable_grad() = at::Tensor();
+  }
+
+ private:
+  Tensors everything() const {
+    Tensors all = model_.parameters();
+    const Tensors buffers = model_.buffers();
+    all.insert(all.end(), buffers.begin(), buffers.end());
+    return all;
+  }
+  torch::nn::Module& model_;
+  Tensors values_;
+};
+
+// Gradients and values after a step.
+struct Snapshot {
+  Tensors gradients;
+  Tensors values;
+};
+
+Snapshot step(const Parameters& parameters, double lr) {
+  const at::NoGradGuard no_grad;
+  Snapshot result;
+  for (const tensor::NamedParameter& entry : parameters) {
+    at::Tensor parameter = entry.parameter;
+    const at::Tensor gradient = parameter.grad();
+    if (gradient.defined()) parameter.sub_(gradient, lr);
+    result.gradients.push_back(gradient.defined() ? gradient.to_dense().clone() : at::Tensor());
+    result.values.push_back(parameter.detach().clone());
+    parameter.mutable_grad() = at::Tensor();
+  }
+  return result;
+}
+
+struct Difference {
+  double relative = 0;
+  double alone = 0;
+  double in_parallel = 0;
+};
+
+Difference difference_of(const at::Tensor& alone, const at::Tensor& in_parallel) {
+  if (!alone.defined() && !in_parallel.defined()) return {};
+  const at::Tensor a = (alone.defined() ? alone : at::zeros_like(in_parallel)).to(at::kDouble).flatten();
+  const at::Tensor b = (in_parallel.defined() ? in_parallel : at::zeros_like(alone)).to(at::kDouble).flatten();
+  if (a.numel() == 0) return {};
+  const at::Tensor apart = (a - b).abs();
+  const auto worst = apart.argmax().item<std::int64_t>();  // a NaN, where there is one
+  const double magnitude = std::max(a.abs().max().item<double>(), kSmall);
+  Difference found{apart[worst].item<double>() / magnitude, a[worst].item<double>(), b[worst].item<double>()};
+  if (std::isnan(found.relative)) found.relative = HUGE_VAL;
+  return found;
+}
+
+// What a rank found, as it travels.
+struct Finding {
+  std::int64_t step = 0;  // 0: nothing
+  std::int64_t parameter = 0;
+  std::int64_t is_value = 0;
+  double alone = 0;
+  double in_parallel = 0;
+  double largest = 0;
+};
+
+void compare(const Snapshot& alone, const Snapshot& in_parallel, int step, double tolerance, Finding& finding) {
+  for (const bool values : {false, true}) {
+    const Tensors& a = values ? alone.values : alone.gradients;
+    const Tensors& b = values ? in_parallel.values : in_parallel.gradients;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const Difference found = difference_of(a[i], b[i]);
+      finding.largest = std::max(finding.largest, found.relative);
+      if (found.relative <= tolerance || finding.step != 0) continue;
+      finding = {step, static_cast<std::int64_t>(i), values ? 1 : 0, found.alone, found.in_parallel, finding.largest};
+    }
+  }
+}
+
+void check_batch(Communicator& world, const at::Tensor& input, const at::Tensor& target) {
+  const auto refuse = [](const std::string& what, const std::string& got, const std::string& expected) {
+    throw InvalidArgument(Report{.what = "[verify] " + what,
+                                 .got = got,
+                                 .expected = expected,
+                                 .fix = "give every rank the same whole batch, not its share"});
+  };
+  std::uint64_t mine[2] = {0, 0};
+  for (const at::Tensor& tensor : {input, target}) {
+    if (tensor.dim() < 1 || !tensor.device().is_cpu()) continue;
+    const at::Tensor dense = tensor.contiguous();
+    mine[0] = mine[0] * 31 + format::hash64(dense.const_data_ptr(), dense.nbytes());
+  }
+  mine[1] = input.dim() < 1 ? 0 : static_cast<std::uint64_t>(input.size(0));
+  std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(world.size()));
+  world.all_gather(mine, all.data(), 2, DataType::kInt64, {.tag = "batches to verify with"});
+  for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
+    if (all[2 * rank] != all[0] || all[2 * rank + 1] != all[1]) {
+      refuse("the batches differ between ranks", fmt::format("another batch on rank {} than on rank 0", rank),
+             "the same batch");
+    }
+  }
+  if (input.dim() < 1 || target.dim() < 1 || input.size(0) != target.size(0) || input.size(0) < world.size()) {
+    refuse("the batch cannot be shared out",
+           fmt::format("{} samples with {} targets", input.dim() < 1 ? 0 : input.size(0),
+                       target.dim() < 1 ? 0 : target.size(0)),
+           fmt::format("as many targets as samples, and at least {}", world.size()));
+  }
+}
+
+std::string text_of(const VerifyReport& report, int steps) {
+  if (report.same) {
+    return fmt::format("the same after {} steps, to {:.1e}", steps, report.largest);
+  }
+  return fmt::format("step {}: the {} of {} differs on rank {}: {:.9g} in parallel, {:.9g} alone", report.step,
+                     report.what, report.parameter, report.rank, report.in_parallel, report.alone);
+}
+
+}  // namespace
+
+VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, const VerifyLoss& loss,
+                    const at::Tensor& input, const at::Tensor& target, const VerifyOptions& options) {
+  Communicator world = communicator;
+  if (options.steps < 1 || !(options.lr > 0) || !(options.tolerance >= 0)) {
+    throw InvalidArgument(
+        Report{.what = "[verify] an option is out of range",
+               .got = fmt::format("steps {}, lr {}, tolerance {}", options.steps, options.lr, options.tolerance),
+               .expected = "steps at least 1, lr above 0, tolerance at least 0"});
+  }
+  check_batch(world, input, target);
+  const at::ScalarType type = model.parameters().empty() ? at::kFloat : model.parameters().front().scalar_type();
+  const double tolerance = options.tolerance > 0 ? options.tolerance : default_tolerance(type);
+
+  // Wrapping gives all ranks rank 0's values, from which both ways begin.
+  DataParallelBase parallel(model, world, options.parallel);
+  const Parameters parameters = trainable_of(model);
+  Memory start(model);
+  std::vector<Snapshot> alone;
+  start.restore();
+  {
+    const auto without_others = parallel.no_sync();
+    for (int i = 0; i < options.steps; ++i) {
+      loss(input, target).backward();
+      alone.push_back(step(parameters, options.lr));
+    }
+  }
+  start.restore();
+  Finding mine;
+  const std::int64_t size = world.size();
+  const std::int64_t begin = input.size(0) * world.rank() / size;
+  const std::int64_t count = input.size(0) * (world.rank() + 1) / size - begin;
+  for (int i = 0; i < options.steps; ++i) {
+    parallel.prepare_forward();
+    // The mean over all samples is the mean over ranks of means that count as their samples do.
+    const double weight = static_cast<double>(count * size) / static_cast<double>(input.size(0));
+    (loss(input.narrow(0, begin, count), target.narrow(0, begin, count)) * weight).backward();
+    const Snapshot now = step(parameters, options.lr);
+    parallel.after_step();
+    compare(alone[static_cast<std::size_t>(i)], now, i + 1, tolerance, mine);
+  }
+  start.restore();
+
+  std::vector<Finding> all(static_cast<std::size_t>(size));
+  world.all_gather(&mine, all.data(), sizeof mine, DataType::kUint8, {.tag = "what was verified"});
+  VerifyReport report;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const Finding& one = all[rank];
+    report.largest = std::max(report.largest, one.largest);
+    if (one.step == 0 || (!report.same && report.step <= one.step)) continue;
+    report.same = false;
+    report.step = static_cast<int>(one.step);
+    report.what = one.is_value != 0 ? "value" : "gradient";
+    report.parameter = parameters[static_cast<std::size_t>(one.parameter)].name;
+    report.rank = static_cast<int>(rank);
+    report.alone = one.alone;
+    report.in_parallel = one.in_parallel;
+  }
+  report.text = text_of(report, options.steps);
+  return report;
+}
+
+}  // namespace reigen::parallel
