@@ -17,20 +17,20 @@
 #include "reigen/data/loader.h"
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
-#include "reigen/nn/autocast.h"
 #include "reigen/parallel/data_parallel.h"
-#include "reigen/parallel/verify.h"
 #include "reigen/tensor/data_type.h"
 #include "reigen/train/metrics.h"
 #include "train/agree.h"
 #include "train/line_file.h"
 #include "train/optimization.h"
+#include "train/precision.h"
 #include "train/progress.h"
 #include "train/report.h"
 #include "train/resume.h"
 #include "train/run_directory.h"
 #include "train/step_times.h"
 #include "train/strategy_of.h"
+#include "train/verify_before_training.h"
 
 namespace reigen::train {
 
@@ -64,9 +64,6 @@ struct Trainer::Impl {
   void load_state(const std::vector<checkpoint::NamedTensor>& state);
   std::vector<checkpoint::NamedTensor> state() const;
   void settle();
-  void verify();
-  // While it lives the task computes as train.precision says.
-  std::unique_ptr<nn::Autocast> compute_type() const;
   void prepare_files();
   void dump_past_order();
   void make_progress();
@@ -229,7 +226,7 @@ void Trainer::Impl::prepare_model() {
     else
       task.initialize(static_cast<std::uint64_t>(config.train.seed));
   });
-  if (config.train.verify > 0) verify();
+  if (config.train.verify > 0) say(verify_before_training(task, config, samples_per_step(), world));
   try {
     parallel.emplace(task.module(), world, data_parallel_options(config.parallel));
     optimization.emplace(config, parallel->parameters(),
@@ -241,32 +238,6 @@ void Trainer::Impl::prepare_model() {
   for (const ParameterRange& range : parallel->parameters()) weights.push_back(range.values());
   if (!found) return;
   together(world, "optimizer", [&] { load_state(checkpoint::read_optimizer(*found)); });
-}
-
-// With the first samples there are. Plain data parallelism: strategies differ from it by design.
-void Trainer::Impl::verify() {
-  std::vector<std::int64_t> indices;
-  for (std::int64_t i = 0; i < samples_per_step(); ++i) indices.push_back(i);
-  data::Samples batch;
-  together(world, "training data", [&] { batch = task.training_data()->gather(indices); });
-  task.module().train();
-  const auto loss = [this](const at::Tensor& input, const at::Tensor& target) {
-    const auto autocast = compute_type();
-    return task.loss(input, target);
-  };
-  parallel::VerifyOptions how{.steps = static_cast<int>(config.train.verify)};
-  if (config.train.precision == "bf16" || config.train.precision == "fp16") how.tolerance = 2e-2;
-  how.parallel.bucket_mb = config.parallel.bucket_mb;
-  how.parallel.overlap = config.parallel.overlap;
-  const parallel::VerifyReport report = parallel::verify(task.module(), world, loss, batch.input, batch.target, how);
-  say(fmt::format("verified on {} ranks with {} samples: {}", world.size(), indices.size(), report.text));
-  if (report.same) return;
-  throw CommonError(ExitCode::kConfiguration,
-                    Report{.what = "the model does not train in parallel as it does alone",
-                           .got = report.text,
-                           .expected = fmt::format("the same for {} steps", how.steps),
-                           .fix = "look at what depends on other samples of a batch (batch statistics), at sums in the "
-                                  "loss, and at random layers; or leave train.verify out"});
 }
 
 void Trainer::Impl::load_state(const std::vector<checkpoint::NamedTensor>& state) {
@@ -293,12 +264,6 @@ std::vector<checkpoint::NamedTensor> Trainer::Impl::state() const {
     tensors.push_back({std::string(kOfStrategy) + name, tensor});
   }
   return tensors;
-}
-
-std::unique_ptr<nn::Autocast> Trainer::Impl::compute_type() const {
-  if (config.train.precision == "bf16") return std::make_unique<nn::Autocast>(at::kBFloat16);
-  if (config.train.precision == "fp16") return std::make_unique<nn::Autocast>(at::kHalf);
-  return nullptr;
 }
 
 // One model and one state of the optimizer on all ranks, in the middle of a run: the mean where they differ.
@@ -424,7 +389,7 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
   parallel->prepare_forward();
   at::Tensor loss;
   {
-    const auto autocast = compute_type();
+    const auto autocast = compute_type(config.train.precision);
     loss = task.loss(batch.input, batch.target);
   }
   const auto mine = loss.item<double>();
@@ -546,7 +511,7 @@ Scores Trainer::Impl::validate() {
     std::vector<std::int64_t> indices;
     for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
     const data::Samples samples = test_data->gather(indices);
-    const auto autocast = compute_type();
+    const auto autocast = compute_type(config.train.precision);
     const Scores scores = task.score(samples.input, samples.target);
     sum.loss_sum += scores.loss_sum;
     sum.correct += scores.correct;
