@@ -52,8 +52,11 @@ class SecondForward {
     for (const at::Tensor& buffer : buffers_) values_.push_back(buffer.defined() ? buffer.clone() : buffer);
     set_random_state(random);
     autocast.apply();
+    at::autocast::increment_nesting();
   }
   ~SecondForward() {
+    // The casts of weights that this forward kept must not outlive a step.
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     autocast_.apply();
     set_random_state(random_);
     at::NoGradGuard no_grad;

@@ -118,6 +118,12 @@ void DistributedOptimizerBase::step() {
 
 at::Tensor DistributedOptimizerBase::step(const Closure& closure) {
   if (state_->skips > 0) refuse_skip("step() with a closure", "clip within the closure, behind synchronize()");
+  if (state_->reducer->ranks_differ()) {
+    throw InvalidArgument(Report{.what = "[DistributedOptimizer] a step with a closure needs averaged gradients",
+                                 .got = "a strategy whose ranks step with gradients of their own",
+                                 .expected = "a strategy of gradients: ranks must decide alike how often to evaluate",
+                                 .fix = "use step() without a closure, or another strategy"});
+  }
   const auto evaluate = [&]() -> at::Tensor {
     state_->start_over();
     const at::Tensor loss = closure();

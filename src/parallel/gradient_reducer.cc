@@ -309,7 +309,7 @@ void GradientReducer::after_step() {
 void GradientReducer::settle() {
   if (!distributed()) return;
   strategy_->settle();
-  sync_buffers(tag("buffers of all"));
+  sync_buffers("buffers of all");  // ranks may have made different numbers of backwards
 }
 
 std::map<std::string, at::Tensor> GradientReducer::strategy_state() const {
@@ -513,7 +513,9 @@ void GradientReducer::settle_flags() {
     const ParameterRange& range = ranges()[parameter.range];
     const at::ScalarType type = range.gradients().scalar_type();
     char* flag = flag_of(parameter);
-    const bool somewhere = flags.empty() ? read_flag(flag, type) : flags[i] != 0;
+    // What a strategy had kept back may come though no rank has a gradient now.
+    const auto comes = [&] { return range.gradient_slot(parameter.segment).ne(0).any().item<bool>(); };
+    const bool somewhere = flags.empty() ? read_flag(flag, type) : flags[i] != 0 || comes();
     at::Tensor& gradient = range.segments()[parameter.segment].parameter.mutable_grad();
     if (!gradient.defined() && somewhere) gradient = range.gradient_slot(parameter.segment);
     write_flag(flag, type, false);

@@ -42,6 +42,10 @@ class Memory {
   explicit Memory(torch::nn::Module& model) : model_(model) {
     for (const at::Tensor& tensor : everything()) values_.push_back(tensor.detach().clone());
   }
+  ~Memory() { restore(); }
+  Memory(const Memory&) = delete;  // it restores once
+  Memory& operator=(const Memory&) = delete;
+
   void restore() {
     const at::NoGradGuard no_grad;
     const Tensors now = everything();
@@ -202,7 +206,7 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
     parallel.after_step();
     compare(alone[static_cast<std::size_t>(i)], now, i + 1, tolerance, mine);
   }
-  start.restore();
+  parallel.settle();  // takes what is under way
 
   std::vector<Finding> all(static_cast<std::size_t>(size));
   world.all_gather(&mine, all.data(), sizeof mine, DataType::kUint8, {.tag = "what was verified"});

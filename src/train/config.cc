@@ -46,6 +46,10 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
                    "scale the gradients down to this norm of all together; 0: leave them", 0, kHugeNumber});
   table.push_back({"train", "clip_value", &train.clip_value,
                    "clamp every element of the gradients to this magnitude; 0: leave them", 0, kHugeNumber});
+  table.push_back({"train", "activation_checkpoint", &train.activation_checkpoint,
+                   "every so many-th unit of the model keeps no activations and computes them again in backward; 0: "
+                   "all keep them",
+                   0, 1000});
   table.push_back({"train", "verify", &train.verify,
                    "steps to make with one global batch alone and in parallel before training, which must agree", 0,
                    1000});

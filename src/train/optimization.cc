@@ -212,7 +212,8 @@ void Optimization::load_state(const std::vector<checkpoint::NamedTensor>& state,
   std::vector<optim::NamedTensor> of_average;
   std::vector<optim::NamedTensor> of_scaler;
   for (const auto& item : state) {
-    const bool is_of_scaler = item.name.starts_with("scaler.");
+    const bool is_of_scaler =
+        item.name == "scaler.scale" || item.name == "scaler.clean_steps" || item.name == "scaler.skipped";
     (is_of_scaler               ? of_scaler
      : is_of_average(item.name) ? of_average
                                 : of_optimizer)

@@ -1,5 +1,8 @@
 #include "train/parallel_config.h"
 
+#include <fmt/format.h>
+
+#include "reigen/base/error.h"
 #include "train/config_text.h"
 #include "train/option_owners.h"
 
@@ -71,6 +74,14 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
 }
 
 void require_known_strategy(const Config& config) {
+  const std::string& strategy = config.parallel.strategy;
+  const bool keeps_errors = strategy == "power_sgd" || strategy == "top_k" || strategy == "one_bit";
+  if (keeps_errors && config.train.precision == "fp16") {
+    throw InvalidArgument(
+        Report{.what = fmt::format("train.precision fp16 and parallel.strategy {} do not go together", strategy),
+               .got = "gradients that carry a loss scale, of which some is kept for later steps with another scale",
+               .fix = "choose train.precision bf16, or another strategy"});
+  }
   Config defaults;
   Config given = config;
   std::vector<Field> usual;

@@ -20,6 +20,7 @@
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/tensor/data_type.h"
 #include "reigen/train/metrics.h"
+#include "train/activations.h"
 #include "train/agree.h"
 #include "train/line_file.h"
 #include "train/optimization.h"
@@ -38,7 +39,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kOfStrategy = "strategy.";  // in front of its tensors in a checkpoint
+// In front of its tensors in a checkpoint; no module has such a name.
+constexpr std::string_view kOfStrategy = "//strategy/";
 
 }  // namespace
 
@@ -90,6 +92,7 @@ struct Trainer::Impl {
 
   std::optional<data::Loader> loader;
   data::DatasetPtr test_data;
+  std::unique_ptr<nn::ActivationCheckpoint> activations;
   std::optional<parallel::DataParallelBase> parallel;
   std::optional<Optimization> optimization;
   std::vector<at::Tensor> weights;  // flat, for the check before a checkpoint
@@ -226,6 +229,7 @@ void Trainer::Impl::prepare_model() {
     else
       task.initialize(static_cast<std::uint64_t>(config.train.seed));
   });
+  activations = checkpoint_activations(task, config.train.activation_checkpoint);
   if (config.train.verify > 0) say(verify_before_training(task, config, samples_per_step(), world));
   try {
     parallel.emplace(task.module(), world, data_parallel_options(config.parallel));
@@ -244,18 +248,21 @@ void Trainer::Impl::load_state(const std::vector<checkpoint::NamedTensor>& state
   std::vector<checkpoint::NamedTensor> of_optimization;
   std::map<std::string, at::Tensor> of_strategy;
   for (const auto& [name, tensor] : state) {
-    if (name.starts_with(kOfStrategy)) {
+    if (name.starts_with(kOfStrategy))
       of_strategy[name.substr(kOfStrategy.size())] = tensor;
-    } else {
+    else
       of_optimization.push_back({name, tensor});
-    }
   }
   optimization->load_state(of_optimization, found->manifest.optimizer_steps);
-  // A run may go on with another strategy, which begins anew.
-  const auto& before = found->manifest.options;
-  const auto strategy = before.find("parallel.strategy");
-  const bool same = strategy != before.end() && strategy->second == config.parallel.strategy;
-  if (same && world.size() > 1 && !of_strategy.empty()) parallel->load_strategy_state(of_strategy);
+  if (of_strategy.empty() || world.size() == 1) return;
+  // A run may go on with another strategy, or another option of it, which begins anew.
+  for (const auto& [key, value] : described) {
+    const bool is_of_strategy =
+        key.starts_with("parallel.") && key != "parallel.bucket_mb" && key != "parallel.overlap";
+    const auto before = found->manifest.options.find(key);
+    if (is_of_strategy && (before == found->manifest.options.end() || before->second != value)) return;
+  }
+  parallel->load_strategy_state(of_strategy);
 }
 
 std::vector<checkpoint::NamedTensor> Trainer::Impl::state() const {
@@ -274,9 +281,10 @@ void Trainer::Impl::settle() {
   const at::NoGradGuard no_grad;
   for (const checkpoint::NamedTensor& item : optimization->state()) {
     if (!item.tensor.is_floating_point() || item.tensor.numel() == 0) continue;
+    const bool counts = item.name.ends_with(".step");
     world.all_reduce(item.tensor.const_data_ptr(), item.tensor.mutable_data_ptr(),
                      static_cast<std::size_t>(item.tensor.numel()), tensor::to_data_type(item.tensor.scalar_type()),
-                     ReduceOp::kAvg, {.tag = "optimizer state"});
+                     counts ? ReduceOp::kMax : ReduceOp::kAvg, {.tag = "optimizer state"});
   }
 }
 

@@ -96,7 +96,7 @@ TEST(NcclStandInFailure, AShortMessageOfARankThatLeavesAtOnceArrives) {
 }
 
 TEST(NcclStandInFailure, AMessageThatNobodySendsIsATimeout) {
-  RankOptions options = ranks(2);
+  RankOptions options = ranks_that_fail(2);
   options.timeout = milliseconds(300);
   options.report_after = milliseconds(100);
   run_ranks(options, [](Rank& r) {
@@ -243,7 +243,7 @@ TEST(NcclStandInFailure, ALongMessageOfAnotherSizeIsAMismatchOnBothEnds) {
 
 // Neither a group nor a lane; what was made for it is given back.
 TEST(NcclStandInFailure, RanksThatNcclDoesNotConnectAreATimeout) {
-  RankOptions options = ranks(2);
+  RankOptions options = ranks_that_fail(2);
   options.timeout = milliseconds(300);
   run_ranks(options, [](Rank& r) {
     auto& world = r.world();

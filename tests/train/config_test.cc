@@ -248,6 +248,7 @@ TEST_F(ConfigTest, OptionsThatAnOptimizerLacksAreRefusedNamingThoseThatHaveThem)
       {{"--parallel.matrix_rank", "0", "--parallel.strategy", "power_sgd"}, "parallel.matrix_rank = 0: must be", ""},
       {{"--parallel.share", "0", "--parallel.strategy", "top_k"}, "parallel.share = 0: must be", ""},
       {{"--parallel.strategy", "gosip"}, "parallel.strategy = gosip: must be", "gossip"},
+      {{"--parallel.strategy", "one_bit", "--train.precision", "fp16"}, "do not go together", "bf16"},
       {{"--train.precision", "fp8"}, "train.precision = fp8: must be", "bf16"},
   };
   for (const auto& c : kCases) {

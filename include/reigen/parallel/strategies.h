@@ -9,7 +9,8 @@
 //   one_bit()           1/P · sum mean|g_r|·sign(g_r), with error feedback                     (N/8 + N/64)·(P - 1)
 //   adasum()            a + b, less what they have in common, pair by pair                     4·N·log2(P)
 // Error feedback: what a rank could not give it adds to its next gradient. Over all steps nothing is lost:
-// sum of what was stepped with + 1/P · sum of what is kept back = sum of the true means.
+// sum of what was stepped with + 1/P · sum of what is kept back = sum of the true means. Not with a loss scale that
+// changes, and a gradient that is not finite stays in what is kept: no fp16 with a scaler.
 //
 // Weights, brought together between steps; every rank steps with gradients of its own:
 //   local_sgd()         x_r = mean of all, every H-th step                                     4·N/H

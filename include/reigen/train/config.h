@@ -32,10 +32,11 @@ struct TrainConfig {
   std::int64_t seed = 0;
   std::int64_t threads = 0;  // per rank; 0: what the launcher gives (OMP_NUM_THREADS)
   std::string precision = "fp32";
-  double clip_norm = 0;         // largest norm of all gradients together; 0: no clipping
-  double clip_value = 0;        // largest magnitude of a gradient's element; 0: no clipping
-  std::int64_t verify = 0;      // steps that are made alone and in parallel and compared before training
-  std::int64_t log_every = 50;  // steps between two plain lines
+  double clip_norm = 0;                    // largest norm of all gradients together; 0: no clipping
+  double clip_value = 0;                   // largest magnitude of a gradient's element; 0: no clipping
+  std::int64_t activation_checkpoint = 0;  // every so many-th unit computes its activations again in backward; 0: none
+  std::int64_t verify = 0;                 // steps that are made alone and in parallel and compared before training
+  std::int64_t log_every = 50;             // steps between two plain lines
 };
 
 // What is not set is the optimizer's own default (reigen/optim/<name>.h). What an optimizer or a schedule does not have

@@ -30,6 +30,7 @@ class GptTask final : public Task {
 
   const std::string& name() const override;
   models::Gpt& module() override;  // throws as training_data(), and InvalidArgument for sizes that do not fit
+  std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
   data::DatasetPtr training_data() override;  // throws as data::read_corpus
   data::DatasetPtr test_data() override;

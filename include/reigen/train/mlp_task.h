@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "reigen/models/mlp.h"
 #include "reigen/train/task.h"
@@ -26,6 +27,7 @@ class MlpTask final : public Task {
 
   const std::string& name() const override;
   models::Mlp& module() override { return model_; }
+  std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { model_.initialize(seed); }
   data::DatasetPtr training_data() override;  // throws as data::mnist
   data::DatasetPtr test_data() override;

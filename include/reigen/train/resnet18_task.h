@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "reigen/models/resnet18.h"
 #include "reigen/train/task.h"
@@ -27,6 +28,7 @@ class ResNet18Task final : public Task {
 
   const std::string& name() const override;
   models::ResNet18& module() override;  // throws as training_data()
+  std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
   data::DatasetPtr training_data() override;  // throws as data::image_folder
   data::DatasetPtr test_data() override;

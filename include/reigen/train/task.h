@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "reigen/data/dataset.h"
+#include "reigen/nn/unit.h"
 
 namespace torch::nn {
 class Module;
@@ -43,6 +44,10 @@ class Task {
 
   // The same one each time. May read the data first, whose kinds of samples can decide the model's size.
   virtual torch::nn::Module& module() = 0;
+
+  // The module's parts in the order in which its forward calls them, for what happens around them
+  // (train.activation_checkpoint). Empty: it is not made of units.
+  virtual std::vector<nn::Unit> units() { return {}; }
 
   // Initial values, from the seed and the parameters' names alone. The default is nn::initialize.
   virtual void initialize(std::uint64_t seed);

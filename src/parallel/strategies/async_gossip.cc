@@ -33,15 +33,12 @@ class AsyncGossip : public Strategy {
   std::uint64_t bytes_given() const override { return bytes_; }
 
   void attach(const std::vector<ParameterRange>& parameters) override {
+    require_wide("async_gossip", parameters);
     parameters_ = parameters;
     const int size = world_.size();
     std::vector<int> neighbours{(world_.rank() + 1) % size};
     if (size > 2) neighbours.push_back((world_.rank() + size - 1) % size);
     for (const ParameterRange& range : parameters) {
-      REIGEN_CHECK(
-          range.values().scalar_type() == at::kFloat || range.values().scalar_type() == at::kDouble,
-          "[async_gossip] parameters of this type cannot be told in 8 bits\n  got: {}   expected: Float or Double",
-          c10::toString(range.values().scalar_type()));
       const std::int64_t padded = blocks_of(range.values().numel()) * kBlock;
       counts_.push_back(padded);
       message_bytes_ += padded + padded / kBlock * static_cast<std::int64_t>(sizeof(float));

@@ -24,6 +24,7 @@ class Diloco : public Strategy {
   }
   std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override {
+    require_wide("diloco", parameters);
     parameters_ = parameters;
     for (const ParameterRange& range : parameters) {
       anchors_.push_back(range.values().to(wide_type(range.values().scalar_type())).clone());

@@ -25,6 +25,7 @@ class Gossip : public Strategy {
   }
   std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override {
+    require_wide("gossip", parameters);
     parameters_ = parameters;
     const std::size_t neighbours = topology_ == Topology::kRing && world_.size() > 2 ? 2 : 1;
     arrived_.resize(neighbours);

@@ -23,6 +23,7 @@ class HierarchicalSgd : public Strategy {
   }
   std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override {
+    require_wide("hierarchical_sgd", parameters);
     parameters_ = parameters;
     group_ = world_.split(static_cast<int>(world_.rank() / options_.group_size));
   }

@@ -5,8 +5,8 @@
 
 namespace reigen::parallel {
 
-LateExchange::LateExchange(Communicator world, const std::vector<int>& peers, std::size_t bytes)
-    : world_(std::move(world)), bytes_(bytes) {
+LateExchange::LateExchange(const Communicator& world, const std::vector<int>& peers, std::size_t bytes)
+    : world_(*world.split(0)), bytes_(bytes) {
   for (const int rank : peers) peers_.push_back({.rank = rank, .memory = world_.allocate(bytes)});
 }
 

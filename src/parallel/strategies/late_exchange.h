@@ -19,7 +19,8 @@ namespace reigen::parallel {
 
 class LateExchange {
  public:
-  LateExchange(Communicator world, const std::vector<int>& peers, std::size_t bytes);
+  // Collective: it makes a group of its own, whose messages are no other's.
+  LateExchange(const Communicator& world, const std::vector<int>& peers, std::size_t bytes);
 
   // Memory for the next message: what it holds is undefined.
   void* message();

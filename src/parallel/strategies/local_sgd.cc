@@ -24,7 +24,10 @@ class LocalSgd : public Strategy {
     return fmt::format("local_sgd every {} start_step {}", options_.every, options_.start_step);
   }
   std::uint64_t bytes_given() const override { return bytes_ + (exact_ ? exact_->bytes_given() : 0); }
-  void attach(const std::vector<ParameterRange>& parameters) override { parameters_ = parameters; }
+  void attach(const std::vector<ParameterRange>& parameters) override {
+    require_wide("local_sgd", parameters);
+    parameters_ = parameters;
+  }
 
   bool exchanges_gradients() const override { return steps() < options_.start_step; }
   bool keeps_zeros() const override { return true; }

@@ -22,6 +22,7 @@ class StaleSynchronous : public Strategy {
   std::uint64_t bytes_given() const override { return bytes_; }
 
   void attach(const std::vector<ParameterRange>& parameters) override {
+    require_wide("stale_synchronous", parameters);
     parameters_ = parameters;
     for (const ParameterRange& range : parameters) {
       before_.push_back(range.values().clone());

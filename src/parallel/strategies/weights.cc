@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/check.h"
 #include "parallel/strategies/average.h"
 
 namespace reigen::parallel {
@@ -12,6 +13,16 @@ std::uint64_t average_weights(Communicator& world, const std::vector<ParameterRa
   begin_average(world, values, tag).wait();
   note_change(parameters);
   return bytes_of(values);
+}
+
+void require_wide(const char* strategy, const std::vector<ParameterRange>& parameters) {
+  for (const ParameterRange& range : parameters) {
+    const at::ScalarType type = range.values().scalar_type();
+    REIGEN_CHECK(type == at::kFloat || type == at::kDouble,
+                 "[{}] cannot bring weights of this type together\n  got: {}   expected: Float or Double\n  fix: keep "
+                 "fp32 weights and compute in 16 bits (nn::Autocast)",
+                 strategy, c10::toString(type));
+  }
 }
 
 void note_change(const std::vector<ParameterRange>& parameters) {

@@ -1,0 +1,61 @@
+// Runs whose activations are computed again: the same bits.
+#include "reigen/train/gpt_task.h"
+#include "reigen/train/mlp_task.h"
+#include "reigen/train/resnet18_task.h"
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+using MakeTask = std::function<std::unique_ptr<Task>()>;
+
+class ActivationCheckpointRun : public TrainerTest {
+ protected:
+  std::string trained(const MakeTask& make, const std::string& name, std::int64_t every,
+                      const std::string& precision = "fp32") {
+    Config run = config(name + std::to_string(every));
+    run.train.precision = precision;
+    run.train.global_batch = 6;
+    run.train.max_steps = 3;
+    run.train.activation_checkpoint = every;
+    run_threads(2, [&](Communicator& world) {
+      const std::unique_ptr<Task> task = make();
+      Trainer(*task, world, {.config = run, .write = [](const std::string&) {}}).fit();
+    });
+    return model(name + std::to_string(every));
+  }
+};
+
+TEST_F(ActivationCheckpointRun, TrainsToTheSameBits) {
+  const std::vector<std::pair<std::string, MakeTask>> tasks{
+      {"mlp", [] { return std::make_unique<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 16}); }},
+      {"resnet18", [] { return std::make_unique<ResNet18Task>(ResNet18TaskOptions{.width = 4}); }},
+      {"gpt", [] {
+         return std::make_unique<GptTask>(
+             GptTaskOptions{.model = {.vocab = 0, .layers = 2, .dim = 16, .heads = 2, .context = 32}});
+       }}};
+  for (const auto& [name, make] : tasks) {
+    const std::string kept = trained(make, name, 0);
+    EXPECT_FALSE(kept.empty());
+    EXPECT_EQ(trained(make, name, 1), kept) << name;
+    EXPECT_EQ(trained(make, name, 2), kept) << name;
+  }
+}
+
+// What is computed again must not leave 16-bit copies of old weights behind.
+TEST_F(ActivationCheckpointRun, TrainsToTheSameBitsIn16Bits) {
+  const MakeTask make = [] { return std::make_unique<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 16}); };
+  const std::string kept = trained(make, "mlp", 0, "bf16");
+  EXPECT_FALSE(kept.empty());
+  EXPECT_EQ(trained(make, "mlp", 1, "bf16"), kept);
+}
+
+TEST_F(ActivationCheckpointRun, NeedsUnits) {
+  Config run = config("run");
+  run.train.activation_checkpoint = 1;
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("the model of small has no units"));
+}
+
+}  // namespace
+}  // namespace reigen::train
