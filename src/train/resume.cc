@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reigen/base/error.h"
 
 namespace reigen::train {
@@ -136,6 +138,15 @@ std::vector<std::string> require_compatible(const checkpoint::Found& found,
     notes.push_back(fmt::format("{} is {} from here on; it was {}", key, value, before.at(key)));
   }
   return notes;
+}
+
+bool has_same_strategy(const checkpoint::Found& found, const std::map<std::string, std::string>& options) {
+  return std::all_of(options.begin(), options.end(), [&](const auto& option) {
+    const auto& [key, value] = option;
+    if (!key.starts_with("parallel.") || key == "parallel.bucket_mb" || key == "parallel.overlap") return true;
+    const auto before = found.manifest.options.find(key);
+    return before != found.manifest.options.end() && before->second == value;
+  });
 }
 
 }  // namespace reigen::train

@@ -254,15 +254,8 @@ void Trainer::Impl::load_state(const std::vector<checkpoint::NamedTensor>& state
       of_optimization.push_back({name, tensor});
   }
   optimization->load_state(of_optimization, found->manifest.optimizer_steps);
-  if (of_strategy.empty() || world.size() == 1) return;
-  // A run may go on with another strategy, or another option of it, which begins anew.
-  for (const auto& [key, value] : described) {
-    const bool is_of_strategy =
-        key.starts_with("parallel.") && key != "parallel.bucket_mb" && key != "parallel.overlap";
-    const auto before = found->manifest.options.find(key);
-    if (is_of_strategy && (before == found->manifest.options.end() || before->second != value)) return;
-  }
-  parallel->load_strategy_state(of_strategy);
+  const bool goes_on = !of_strategy.empty() && world.size() > 1 && has_same_strategy(*found, described);
+  if (goes_on) parallel->load_strategy_state(of_strategy);
 }
 
 std::vector<checkpoint::NamedTensor> Trainer::Impl::state() const {
