@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -156,6 +156,24 @@ void check_batch(Communicator& world, const at::Tensor& input, const at::Tensor&
   }
 }
 
+// The loss, before any rank runs backward from it: where one rank's forward throws nobody may wait for its gradients.
+at::Tensor agreed_loss(Communicator& world, const VerifyLoss& loss, const at::Tensor& input, const at::Tensor& target) {
+  at::Tensor result;
+  std::exception_ptr own;
+  try {
+    result = loss(input, target);
+  } catch (...) {
+    own = std::current_exception();
+  }
+  std::int32_t failed = own ? world.rank() + 1 : 0;
+  world.all_reduce(&failed, &failed, 1, DataType::kInt32, ReduceOp::kMax, {.tag = "whose loss threw"});
+  if (own) std::rethrow_exception(own);
+  if (failed == 0) return result;
+  throw InvalidArgument(Report{.what = fmt::format("[verify] the loss threw on rank {}", failed - 1),
+                               .expected = "a loss on every rank",
+                               .fix = "look at that rank's error"});
+}
+
 std::string text_of(const VerifyReport& report, int steps) {
   if (report.same) {
     return fmt::format("the same after {} steps, to {:.1e}", steps, report.largest);
@@ -188,7 +206,7 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
   {
     const auto without_others = parallel.no_sync();
     for (int i = 0; i < options.steps; ++i) {
-      loss(input, target).backward();
+      agreed_loss(world, loss, input, target).backward();
       alone.push_back(step(parameters, options.lr));
     }
   }
@@ -201,7 +219,8 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
     parallel.prepare_forward();
     // The mean over all samples is the mean over ranks of means that count as their samples do.
     const double weight = static_cast<double>(count * size) / static_cast<double>(input.size(0));
-    (loss(input.narrow(0, begin, count), target.narrow(0, begin, count)) * weight).backward();
+    const at::Tensor mean = agreed_loss(world, loss, input.narrow(0, begin, count), target.narrow(0, begin, count));
+    (mean * weight).backward();
     const Snapshot now = step(parameters, options.lr);
     parallel.after_step();
     compare(alone[static_cast<std::size_t>(i)], now, i + 1, tolerance, mine);

@@ -89,6 +89,29 @@ TEST(Verify, NamesAParameterThatARankLeavesOut) {
   EXPECT_EQ(all[0].parameter, "third.weight");
 }
 
+TEST(Verify, ALossThatThrowsOnOneRankIsToldToAll) {
+  for (const int call : {2, 4}) {  // alone, in parallel
+    const auto texts = errors_on(3, [&](Communicator& world) {
+      Mlp model;
+      const Tensors before = values_of(model);
+      int calls = 0;
+      const auto loss = [&](const at::Tensor& in, const at::Tensor& out) {
+        if (++calls == call && world.rank() == 1) throw InvalidArgument("my own mistake");
+        return torch::mse_loss(model.forward(in), out);
+      };
+      try {
+        verify(model, world, loss, numbers(1, {6, 4}), numbers(2, {6, 3}));
+      } catch (...) {
+        EXPECT_TRUE(same_bits(before, values_of(model)));
+        throw;
+      }
+    });
+    EXPECT_THAT(texts[1], HasSubstr("my own mistake"));
+    EXPECT_THAT(texts[0], HasSubstr("the loss threw on rank 1"));
+    EXPECT_EQ(texts[2], texts[0]);
+  }
+}
+
 TEST(Verify, RefusesBatchesThatAreShares) {
   const auto texts = errors_on(2, [](Communicator& world) {
     Mlp model;

@@ -11,8 +11,10 @@
 // dropout, and anything random or that remembers the batches before.
 //
 // The model has its values, buffers and no gradients afterwards, and is not wrapped. Collective and blocking: a
-// broadcast of the model, two times `steps` forwards and backwards, an all_gather of the findings. Errors:
-// InvalidArgument for options out of range, for batches that differ between ranks or have fewer samples than ranks, and
+// broadcast of the model, two times `steps` forwards and backwards, an all_gather of the findings.
+//
+// Errors: what the loss throws, on its rank, and an InvalidArgument naming that rank on the others; InvalidArgument for
+// options out of range, for batches that differ between ranks or have fewer samples than ranks, and
 // as data_parallel(). Thread rule: as data_parallel().
 #pragma once
 
