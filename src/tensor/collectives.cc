@@ -14,6 +14,7 @@
 #include "reigen/tensor/data_type.h"
 #include "tensor/differentiable.h"
 #include "tensor/shape_check.h"
+#include "tensor/shared_tensor.h"
 
 namespace reigen::tensor {
 namespace {
@@ -82,9 +83,7 @@ void reduce_fused(const Tensors& inputs, const Tensors& outputs, Communicator& w
                   const std::string& tag) {
   std::int64_t count = 0;
   for (const at::Tensor& input : inputs) count += input.numel();
-  const auto type = inputs[0].options();
-  const auto memory = world.allocate(static_cast<std::size_t>(count) * type.dtype().itemsize() + 1);
-  const at::Tensor flat = at::from_blob(memory.get(), {count}, at::TensorOptions().dtype(type.dtype()));
+  const at::Tensor flat = shared_tensor(world, count, inputs[0].scalar_type());
   std::int64_t begin = 0;
   for (const at::Tensor& input : inputs) {
     flat.narrow(0, begin, input.numel()).view(input.sizes()).copy_(input);

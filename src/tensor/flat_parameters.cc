@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/shared_tensor.h"
 
 namespace reigen::tensor {
 namespace {
@@ -68,14 +69,6 @@ void check_overlaps(const std::vector<NamedParameter>& parameters) {
   }
 }
 
-at::Tensor allocate_flat(Communicator& memory, std::int64_t numel, at::ScalarType type) {
-  const auto bytes = static_cast<std::size_t>(numel) * c10::elementSize(type);
-  std::shared_ptr<void> block = memory.allocate(bytes);
-  void* data = block.get();
-  return at::from_blob(
-      data, {numel}, [owner = std::move(block)](void*) mutable { owner.reset(); }, at::TensorOptions().dtype(type));
-}
-
 ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Communicator& memory) {
   const at::ScalarType type = parameters.front()->parameter.scalar_type();
   const std::int64_t unit = kAlignment / static_cast<std::int64_t>(c10::elementSize(type));
@@ -92,8 +85,8 @@ ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Commun
     end = (end + parameter.numel()) / unit * unit + unit;  // at least one spare element
   }
   at::NoGradGuard no_grad;
-  at::Tensor values = allocate_flat(memory, end, type);
-  at::Tensor gradients = allocate_flat(memory, end, type);
+  at::Tensor values = shared_tensor(memory, end, type);
+  at::Tensor gradients = shared_tensor(memory, end, type);
   for (Segment& segment : segments) {
     const at::Tensor place = values.narrow(0, segment.offset, segment.numel).view(segment.shape);
     place.copy_(segment.parameter);

@@ -8,10 +8,10 @@
 
 #include "base/check.h"
 #include "parallel/strategies/error_memory.h"
-#include "parallel/strategies/shared_tensor.h"
 #include "reigen/comm/call_group.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/shared_tensor.h"
 
 namespace reigen::parallel {
 
@@ -55,8 +55,8 @@ class Adasum : public Strategy {
     std::int64_t count = 0;
     for (const at::Tensor& gradient : bucket.gradients) count += gradient.numel();
     const at::ScalarType type = wide_type(bucket.gradients.front().scalar_type());
-    ensure_shared(part.mine, world_, count, type);
-    ensure_shared(part.theirs, world_, count, type);
+    tensor::ensure_shared(part.mine, world_, count, type);
+    tensor::ensure_shared(part.theirs, world_, count, type);
     std::int64_t at = 0;
     for (const at::Tensor& gradient : bucket.gradients) {
       part.mine.narrow(0, at, gradient.numel()).copy_(gradient.view({-1}));

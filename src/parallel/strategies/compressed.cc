@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "parallel/strategies/average.h"
 #include "reigen/parallel/strategies.h"
+#include "tensor/shared_tensor.h"
 
 namespace reigen::parallel {
 
@@ -27,8 +28,14 @@ class Compressed : public Strategy {
       bytes_ += bytes_of(bucket.runs);
       return;
     }
-    make_room(part, bucket);
-    for (std::size_t i = 0; i < bucket.runs.size(); ++i) part.narrow[i].copy_(bucket.runs[i]);
+    std::int64_t count = 0;
+    for (const at::Tensor& run : bucket.runs) count += run.numel();
+    tensor::ensure_shared(part.whole, world_, count, type_);
+    std::int64_t at = 0;
+    for (const at::Tensor& run : bucket.runs) {
+      part.whole.narrow(0, at, run.numel()).copy_(run);
+      at += run.numel();
+    }
     part.work = begin_average(world_, {part.whole}, bucket.tag);
     bytes_ += part.whole.nbytes();
   }
@@ -38,40 +45,22 @@ class Compressed : public Strategy {
     Part& part = parts_[bucket.index];
     std::exchange(part.work, Work()).wait();
     if (is_narrow(bucket)) return;
-    for (std::size_t i = 0; i < bucket.runs.size(); ++i) bucket.runs[i].copy_(part.narrow[i]);
+    std::int64_t at = 0;
+    for (const at::Tensor& run : bucket.runs) {
+      run.copy_(part.whole.narrow(0, at, run.numel()));
+      at += run.numel();
+    }
   }
 
   std::uint64_t bytes_given() const override { return bytes_; }
 
  private:
   struct Part {
-    at::Tensor whole = {};                // in memory that all ranks see
-    std::vector<at::Tensor> narrow = {};  // each run's place in it
+    at::Tensor whole = {};  // the runs one after the other, in memory that all ranks see
     Work work = {};
   };
 
   static bool is_narrow(const GradientBucket& bucket) { return bucket.runs.front().element_size() <= 2; }
-
-  // Buckets are cut anew once, when it is known in which order gradients come.
-  void make_room(Part& part, const GradientBucket& bucket) {
-    std::int64_t count = 0;
-    bool fits = part.narrow.size() == bucket.runs.size();
-    for (std::size_t i = 0; i < bucket.runs.size(); ++i) {
-      count += bucket.runs[i].numel();
-      fits = fits && part.narrow[i].numel() == bucket.runs[i].numel();
-    }
-    if (fits) return;
-    std::shared_ptr<void> memory = world_.allocate(static_cast<std::size_t>(count) * c10::elementSize(type_));
-    void* data = memory.get();
-    part.whole = at::from_blob(
-        data, {count}, [memory](void*) mutable { memory.reset(); }, at::TensorOptions().dtype(type_));
-    part.narrow.clear();
-    std::int64_t at = 0;
-    for (const at::Tensor& run : bucket.runs) {
-      part.narrow.push_back(part.whole.narrow(0, at, run.numel()));
-      at += run.numel();
-    }
-  }
 
   Communicator world_;
   const at::ScalarType type_;

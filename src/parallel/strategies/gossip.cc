@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "base/check.h"
-#include "parallel/strategies/shared_tensor.h"
 #include "parallel/strategies/weights.h"
 #include "reigen/comm/call_group.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/shared_tensor.h"
 
 namespace reigen::parallel {
 
@@ -31,7 +31,7 @@ class Gossip : public Strategy {
     arrived_.resize(neighbours);
     for (auto& of_neighbour : arrived_) {
       for (const ParameterRange& range : parameters) {
-        of_neighbour.push_back(shared_tensor(world_, range.values().numel(), range.values().scalar_type()));
+        of_neighbour.push_back(tensor::shared_tensor(world_, range.values().numel(), range.values().scalar_type()));
       }
     }
   }

@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
-#include "parallel/strategies/shared_tensor.h"
 #include "reigen/parallel/strategies.h"
+#include "tensor/shared_tensor.h"
 
 namespace reigen::parallel {
 
@@ -96,8 +96,8 @@ class OneBit : public Strategy {
     }
     std::int64_t bytes = 0;
     for (const at::Tensor& gradient : bucket.gradients) bytes += size_of(gradient);
-    ensure_shared(part.mine, world_, bytes, at::kByte);
-    ensure_shared(part.all, world_, bytes * world_.size(), at::kByte);
+    tensor::ensure_shared(part.mine, world_, bytes, at::kByte);
+    tensor::ensure_shared(part.all, world_, bytes * world_.size(), at::kByte);
     auto* message = part.mine.mutable_data_ptr<std::uint8_t>();
     for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
       at::Tensor kept = errors_.add(bucket.names[i], bucket.gradients[i]);

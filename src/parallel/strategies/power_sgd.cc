@@ -10,8 +10,8 @@
 #include "base/philox.h"
 #include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
-#include "parallel/strategies/shared_tensor.h"
 #include "reigen/parallel/strategies.h"
+#include "tensor/shared_tensor.h"
 
 namespace reigen::parallel {
 
@@ -193,8 +193,8 @@ class PowerSgd : public Strategy {
       }
     }
     const at::ScalarType type = wide_type(bucket.gradients.front().scalar_type());
-    ensure_shared(part.first, world_, first, type);
-    ensure_shared(part.second, world_, second, type);
+    tensor::ensure_shared(part.first, world_, first, type);
+    tensor::ensure_shared(part.second, world_, second, type);
   }
 
   // P becomes orthonormal; Q of this rank = M^T P.

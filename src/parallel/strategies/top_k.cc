@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "parallel/strategies/error_memory.h"
-#include "parallel/strategies/shared_tensor.h"
 #include "reigen/parallel/strategies.h"
+#include "tensor/shared_tensor.h"
 
 namespace reigen::parallel {
 
@@ -106,8 +106,8 @@ class TopK : public Strategy {
     // The messages of all ranks lie side by side, each as aligned as its first element must be.
     const auto size = static_cast<std::int64_t>(c10::elementSize(part.type));
     const std::int64_t bytes = (part.count * (size + 4) + 7) / 8 * 8;
-    ensure_shared(part.mine, world_, bytes, at::kByte);
-    ensure_shared(part.all, world_, bytes * world_.size(), at::kByte);
+    tensor::ensure_shared(part.mine, world_, bytes, at::kByte);
+    tensor::ensure_shared(part.all, world_, bytes * world_.size(), at::kByte);
   }
 
   Communicator world_;

@@ -7,7 +7,7 @@
 
 #include "reigen/comm/communicator.h"
 
-namespace reigen::parallel {
+namespace reigen::tensor {
 
 // One-dimensional, zero.
 at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType type);
@@ -15,4 +15,4 @@ at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType
 // Makes `tensor` one of this size and type, unless it is.
 void ensure_shared(at::Tensor& tensor, Communicator& world, std::int64_t count, at::ScalarType type);
 
-}  // namespace reigen::parallel
+}  // namespace reigen::tensor

@@ -1,11 +1,11 @@
-#include "parallel/strategies/shared_tensor.h"
+#include "tensor/shared_tensor.h"
 
 #include <ATen/ATen.h>
 
 #include <memory>
 #include <utility>
 
-namespace reigen::parallel {
+namespace reigen::tensor {
 
 at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType type) {
   std::shared_ptr<void> memory = world.allocate(static_cast<std::size_t>(count) * c10::elementSize(type));
@@ -19,4 +19,4 @@ void ensure_shared(at::Tensor& tensor, Communicator& world, std::int64_t count, 
   tensor = shared_tensor(world, count, type);
 }
 
-}  // namespace reigen::parallel
+}  // namespace reigen::tensor
