@@ -7,12 +7,15 @@
 
 namespace reigen::parallel {
 
-Work begin_average(Communicator& world, const std::vector<at::Tensor>& tensors, const std::string& tag) {
-  // Through shared memory the sums are work for a core, which a thread would take from backward. Over a network most of
-  // it is waiting, and what is left to hooks waits for the next one.
+comm::CallOptions beside_backward(const Communicator& world, const std::string& tag) {
+  // Through shared memory a call is work for a core, which a thread would take from backward. Over a network most of it
+  // is waiting, and what is left to hooks waits for the next one.
   const bool computes = world.backend() == "shared_memory";
-  const comm::CallOptions options{
-      .async = true, .progress = computes ? comm::Progress::kCaller : comm::Progress::kThread, .tag = tag};
+  return {.async = true, .progress = computes ? comm::Progress::kCaller : comm::Progress::kThread, .tag = tag};
+}
+
+Work begin_average(Communicator& world, const std::vector<at::Tensor>& tensors, const std::string& tag) {
+  const comm::CallOptions options = beside_backward(world, tag);
   std::optional<CallGroup> group;
   if (tensors.size() != 1) group.emplace(world);
   Work work;

@@ -105,9 +105,8 @@ class OneBit : public Strategy {
                                  [&] { take_message(kept.mutable_data_ptr<scalar_t>(), kept.numel(), message); });
       message += size_of(bucket.gradients[i]);
     }
-    part.work =
-        world_.all_gather(part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(), DataType::kUint8,
-                          {.async = true, .progress = comm::Progress::kCaller, .tag = bucket.tag});
+    part.work = world_.all_gather(part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(),
+                                  DataType::kUint8, beside_backward(world_, bucket.tag));
     bytes_ += part.mine.nbytes() * static_cast<std::uint64_t>(world_.size() - 1);
   }
 

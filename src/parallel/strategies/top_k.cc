@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
 #include "reigen/parallel/strategies.h"
 #include "tensor/shared_tensor.h"
@@ -41,9 +42,8 @@ class TopK : public Strategy {
       kept.index_fill_(0, largest, 0);
       at += count;
     }
-    part.work =
-        world_.all_gather(part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(), DataType::kUint8,
-                          {.async = true, .progress = comm::Progress::kCaller, .tag = bucket.tag});
+    part.work = world_.all_gather(part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(),
+                                  DataType::kUint8, beside_backward(world_, bucket.tag));
     bytes_ += part.mine.nbytes() * static_cast<std::uint64_t>(world_.size() - 1);
   }
 
