@@ -433,10 +433,21 @@ void Collective::reduce_into(std::span<const int> receivers, Part part, int bloc
                .streaming = path_ == Way::kFused && call_.input != call_.output && touched >= 2 * cache_bytes()});
 }
 
-// Past the caches when all ranks together copy more than these hold, as in reduce_into().
+// Bytes that all ranks together read and write in an operation that copies.
+std::size_t Collective::copied_by_all() const {
+  const auto ranks = static_cast<std::size_t>(group_.size());
+  switch (kind_) {
+    case OperationKind::kAllGather:
+    case OperationKind::kAllToAll: return ranks * (extent_.input + extent_.output) * element_;
+    case OperationKind::kBroadcast: return ranks * call_.count * element_;
+    default: return 2 * ranks * largest_block() * element_;
+  }
+}
+
+// Past the caches when these hold two thirds of it at most: a plain store reads its line first.
 void Collective::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
-  const std::size_t touched = 2 * bytes * static_cast<std::size_t>(group_.size());
-  if (path_ != Way::kFused || to == from || touched < 2 * cache_bytes()) return copy_bytes(to, from, bytes);
+  const bool fits = 2 * copied_by_all() < 3 * cache_bytes();
+  if (path_ != Way::kFused || to == from || fits) return copy_bytes(to, from, bytes);
   reduce::run({.inputs = &from,
                .outputs = &to,
                .input_count = 1,

@@ -110,6 +110,7 @@ class Collective : public CheckedOperation {
 
   void work();
   void reduce_into(std::span<const int> receivers, Part part, int block);
+  std::size_t copied_by_all() const;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
   void take_from(int rank);
   Part slice_of(int rank) const;
