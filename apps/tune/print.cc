@@ -1,6 +1,7 @@
 #include "tune/print.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -45,9 +46,10 @@ std::string sizes_of(const std::vector<tuning::Span>& spans, const std::string& 
 
 void print_table(const tuning::Table& table) {
   const comm::AlgorithmChoice choice(table.rules, table.family);
+  const bool cores_for_all = table.ranks <= ::sysconf(_SC_NPROCESSORS_ONLN);
   fmt::print("{:<16}{:<20}{:>12}{:>16}  {}\n", "# operation", "algorithm", "alpha (us)", "1/beta (GB/s)", "sizes");
   for (const auto kind : comm::kRuledKinds) {
-    const auto spans = tuning::spans(choice, kind, table.ranks);
+    const auto spans = tuning::spans(choice, kind, table.ranks, cores_for_all);
     for (const std::string& name : comm::algorithm_names(table.family, kind)) {
       const auto timing = std::find_if(table.timings.begin(), table.timings.end(), [&](const tuning::Timing& one) {
         return one.kind == kind && one.algorithm == name;

@@ -63,11 +63,15 @@ TEST(AlgorithmChoice, ARuleWhoseAlgorithmCannotRunIsPassedOver) {
   using shared_memory::choose_way;
   using shared_memory::Way;
   const AlgorithmChoice choice("all_reduce:one_shot,all_reduce:two_shot@<1M,broadcast:one_shot", Family::kSharedMemory);
-  EXPECT_EQ(choose_way(choice, OperationKind::kAllReduce, 100, true), Way::kOneShot);
-  EXPECT_EQ(choose_way(choice, OperationKind::kAllReduce, 3000, false), Way::kTwoShot);
-  EXPECT_EQ(choose_way(choice, OperationKind::kAllReduce, kMiB, false), Way::kFused);
-  EXPECT_EQ(choose_way(choice, OperationKind::kBroadcast, 3000, false), Way::kFused);
-  EXPECT_EQ(choose_way(choice, OperationKind::kGather, 100, true), Way::kOneShot);
+  constexpr shared_memory::Carrying kCarried{.possible = true, .usual = true};
+  constexpr shared_memory::Carrying kTooLarge{};
+  EXPECT_EQ(choose_way(choice, OperationKind::kAllReduce, 100, kCarried), Way::kOneShot);
+  EXPECT_EQ(choose_way(choice, OperationKind::kAllReduce, 3000, kTooLarge), Way::kTwoShot);
+  EXPECT_EQ(choose_way(choice, OperationKind::kAllReduce, kMiB, kTooLarge), Way::kFused);
+  EXPECT_EQ(choose_way(choice, OperationKind::kBroadcast, 3000, kTooLarge), Way::kFused);
+  EXPECT_EQ(choose_way(choice, OperationKind::kGather, 100, kCarried), Way::kOneShot);
+  EXPECT_EQ(choose_way(choice, OperationKind::kGather, 9000, {.possible = true, .usual = false}), Way::kFused);
+  EXPECT_EQ(choose_way(choice, OperationKind::kBroadcast, 9000, {.possible = true, .usual = false}), Way::kOneShot);
 }
 
 TEST(AlgorithmChoice, ABackendIsCheckedAgainstWhatItHas) {

@@ -187,23 +187,39 @@ TEST_F(Cache, RankZeroTellsTheOthers) {
   EXPECT_EQ(rules_in_force(options, Family::kTcp), "");
 }
 
+TEST(Explain, RanksThatShareCoresCarryMore) {
+  const AlgorithmChoice none("", Family::kSharedMemory);
+  const auto end_of_one_shot = [&](OperationKind kind, int ranks, bool cores_for_all) {
+    const auto all = spans(none, kind, ranks, cores_for_all);
+    EXPECT_EQ(all.front().taken, (Taken{"one_shot", ""}));
+    EXPECT_EQ(all.back().taken, (Taken{"fused", ""}));
+    return all.front().to;
+  };
+  EXPECT_EQ(end_of_one_shot(OperationKind::kAllReduce, 8, true), 2 * kKiB);
+  EXPECT_EQ(end_of_one_shot(OperationKind::kAllReduce, 4, false), 16 * kKiB);
+  EXPECT_EQ(end_of_one_shot(OperationKind::kAllReduce, 8, false), 4 * kKiB);
+  EXPECT_EQ(end_of_one_shot(OperationKind::kAllReduce, 64, false), 2 * kKiB);
+  EXPECT_EQ(end_of_one_shot(OperationKind::kBroadcast, 64, false), 16 * kKiB);
+  EXPECT_EQ(end_of_one_shot(OperationKind::kAllGather, 4, false), 64 * kKiB);
+}
+
 TEST(Explain, SaysWhatIsTakenWhereAndWhy) {
   const AlgorithmChoice none("", Family::kTcp);
-  const auto usual = spans(none, OperationKind::kAllReduce, 4);
+  const auto usual = spans(none, OperationKind::kAllReduce, 4, false);
   ASSERT_EQ(usual.size(), 2U);
   EXPECT_EQ(usual[0].taken, (Taken{"flat", ""}));
   EXPECT_EQ(usual[0].to, 16 * kKiB);
   EXPECT_EQ(usual[1].taken, (Taken{"direct", ""}));
   EXPECT_EQ(usual[1].to, SIZE_MAX);
   const AlgorithmChoice choice("all_reduce:one_shot@<1M,all_reduce:two_shot@>1M", Family::kSharedMemory);
-  const auto ways = spans(choice, OperationKind::kAllReduce, 2);
+  const auto ways = spans(choice, OperationKind::kAllReduce, 2, true);
   ASSERT_EQ(ways.size(), 3U);
   EXPECT_EQ(ways[0].taken, (Taken{"one_shot", "all_reduce:one_shot@<1M"}));
-  EXPECT_EQ(ways[0].to, 2048U);
+  EXPECT_EQ(ways[0].to, 16384U);
   EXPECT_EQ(ways[1].taken, (Taken{"fused", ""}));
   EXPECT_EQ(ways[2].taken, (Taken{"two_shot", "all_reduce:two_shot@>1M"}));
   EXPECT_EQ(ways[2].from, kMiB + 1);
-  EXPECT_EQ(spans(choice, OperationKind::kBarrier, 2).size(), 1U);
+  EXPECT_EQ(spans(choice, OperationKind::kBarrier, 2, true).size(), 1U);
 }
 
 }  // namespace

@@ -209,13 +209,20 @@ using Sizes = std::vector<std::size_t>;
 constexpr std::size_t kShortMpiMessage = 1024;  // as mpi/message.h, which needs MPI
 
 // In bytes: of a message, or of the whole array of a collective.
-Sizes shared_memory_sizes(bool is_message) {
+Sizes shared_memory_sizes(OperationKind kind, int ranks) {
   namespace shared = comm::shared_memory;
-  if (is_message) {
+  if (kind == OperationKind::kSend) {
     return {shared::kMessageInlineBytes, shared::kMessageChunkBytes,
             shared::kMessageChunkBytes * shared::kMessageChunks};
   }
-  return {shared::kTinyBytes, shared::kInlineBytes, shared::kStagingBytes, 2 * shared::kStagingBytes};
+  Sizes sizes = {shared::kTinyBytes, shared::kInlineBytes, shared::kStagingBytes, 2 * shared::kStagingBytes};
+  for (const bool cores_for_all : {true, false}) {
+    // A count is of a block where each rank gives one.
+    const bool gives_one_block = kind == OperationKind::kAllGather || kind == OperationKind::kGather;
+    const std::size_t given = gives_one_block ? static_cast<std::size_t>(ranks) : 1;
+    sizes.push_back(shared::usual_one_shot(kind, ranks, cores_for_all) / given);
+  }
+  return sizes;
 }
 
 Sizes tcp_sizes(int ranks) {
@@ -226,10 +233,9 @@ Sizes tcp_sizes(int ranks) {
 }
 
 Sizes sizes_where_the_way_changes(const Problem& problem, const std::string& backend, int ranks) {
-  const bool is_message = problem.kind == OperationKind::kSend;
   if (backend == "tcp") return tcp_sizes(ranks);
   if (backend == "mpi") return {kShortMpiMessage};
-  Sizes sizes = shared_memory_sizes(is_message);
+  Sizes sizes = shared_memory_sizes(comm::even_kind(problem.kind), ranks);
   if (backend != "hierarchical") return sizes;
   for (const std::size_t size : tcp_sizes(ranks)) sizes.push_back(size);
   sizes.push_back(comm::hierarchical::kOneCarrierBytes);

@@ -50,7 +50,7 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       extent_(extent_of(call, group.rank(), group.size())) {
   // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
   const std::size_t largest = call_.kind != OperationKind::kAllToAllV ? largest_input() * element_ : SIZE_MAX;
-  const bool carried = largest <= kInlineBytes;
+  const Carrying carried = carrying(kind_, largest, group.size(), group.cores_for_all());
   is_tiny_ = largest <= kTinyBytes;
   const AlgorithmChoice& rules = group.algorithms();
   chosen_ =

@@ -1,8 +1,7 @@
 // The operations of the shared memory backend as state machines. P ranks, blocks of N bytes.
 //
-// one_shot (inputs of at most kInlineBytes): the input travels beside the call's descriptor. All have posted; every
-// rank
-//   computes what it needs from the P copies. One meeting.
+// one_shot (inputs of at most 2 KiB, where ranks share cores of up to kInlineBytes): the input travels beside the
+//   descriptor of the call. All have posted; every rank computes what it needs from the P copies. One meeting.
 // fused (every buffer that others touch lies in a heap of ours): one round of two meetings: all have posted; every
 //   rank does its share; all have finished.
 //   all_reduce, reduce   rank r adds slice r of every input, in rank order, and writes it to every output (the root's):

@@ -64,7 +64,6 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Pare
   for (int q = 0; q < size(); ++q) new (&box(rank(), q)) PairBox;
   own.host = base::host_name();
   own.pid = ::getpid();
-  cores_for_all_ = static_cast<long>(size()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
   join(parent);
   algorithms_ = AlgorithmChoice(tuning::rules_in_force(options, Family::kSharedMemory), Family::kSharedMemory);
 }
@@ -83,8 +82,9 @@ std::string Group::announcement() const {
   const auto& own = peers_[static_cast<std::size_t>(rank())];
   const SegmentAddress& page = own.segment->address();
   const SegmentAddress& heap = heap_->directory_address();
-  return fmt::format("{} {} {} {} {} {} {} {} {} {}", kPageVersion, own.host, page.pid, page.fd, page.inode, page.size,
-                     heap.fd, heap.inode, heap.size, size());
+  const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", kPageVersion, own.host, page.pid, page.fd, page.inode,
+                     page.size, heap.fd, heap.inode, heap.size, size(), cores);
 }
 
 Group::Announced Group::read_announcement(int rank, const std::string& text) const {
@@ -93,7 +93,7 @@ Group::Announced Group::read_announcement(int rank, const std::string& text) con
   std::uint32_t version = 0;
   int ranks = 0;
   in >> version >> a.host >> a.page.pid >> a.page.fd >> a.page.inode >> a.page.size;
-  in >> a.heap.fd >> a.heap.inode >> a.heap.size >> ranks;
+  in >> a.heap.fd >> a.heap.inode >> a.heap.size >> ranks >> a.cores;
   a.heap.pid = a.page.pid;
   check_same_version("shared memory", rank, in ? version : 0, kPageVersion);
   check_same_size(options_, rank, ranks);
@@ -104,6 +104,8 @@ void Group::open_peer(int rank, const Announced& announced) {
   auto& peer = peers_[static_cast<std::size_t>(rank)];
   const SegmentAddress& page = announced.page;
   peer.host = announced.host;
+  // Every rank must decide alike, also where containers count their cores for themselves.
+  cores_for_all_ = cores_for_all_ && size() <= announced.cores;
   peer.pid = page.pid;
   if (page.pid != ::getpid()) {
     peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, page.pid, 0)));

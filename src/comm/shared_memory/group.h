@@ -97,6 +97,7 @@ class Group {
     std::string host;
     SegmentAddress page;
     SegmentAddress heap;
+    long cores = 0;
   };
   // Throws when that rank runs another version, or counts other ranks than this one.
   Announced read_announcement(int rank, const std::string& text) const;

@@ -16,11 +16,11 @@
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 7;
+inline constexpr std::uint32_t kPageVersion = 8;
 inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kTagBytes = 48;
-inline constexpr std::size_t kInlineBytes = 2048;  // inputs up to this size travel with the call itself
-inline constexpr std::size_t kTinyBytes = 16;      // ... and up to this one in the line that announces it
+inline constexpr std::size_t kInlineBytes = 16384;  // inputs up to this size may travel with the call itself
+inline constexpr std::size_t kTinyBytes = 16;       // ... and up to this one in the line that announces it
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
 
@@ -65,8 +65,9 @@ struct RankPage {
   std::int32_t cause_rank = -1;
   char cause[2048] = {};
   alignas(64) std::array<Slot, kRingSlots> ring{};
-  alignas(64) std::array<std::array<std::byte, kInlineBytes>, kRingSlots> inlined{};
-  alignas(4096) std::array<std::byte, kStagingBytes> staging{};
+  // Not written before they are needed: pages that no call touches take no memory.
+  alignas(64) std::array<std::array<std::byte, kInlineBytes>, kRingSlots> inlined;
+  alignas(4096) std::array<std::byte, kStagingBytes> staging;
 };
 
 // What a rank tells one other rank; behind its page there is one for every rank. Messages from A to B are numbered: A

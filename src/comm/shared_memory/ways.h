@@ -22,11 +22,20 @@ const char* name_of(Way way);
 // Of an operation, by the numbers of the ways. A barrier has nothing but the call.
 std::vector<std::string> way_names(OperationKind kind);
 
-// The most bytes in all that go by one_shot, with blocks of one size.
+// The most bytes in all that can go by one_shot, with blocks of one size; and those that do where no rule says
+// otherwise, where every rank has a core or not.
 std::size_t largest_one_shot(OperationKind kind, int ranks);
+std::size_t usual_one_shot(OperationKind kind, int ranks, bool cores_for_all);
 
-inline Way choose_usual_way(bool carried) { return carried ? Way::kOneShot : Way::kFused; }
-// `carried`: the largest input can travel with the call. Every rank chooses alike if all have the same rules.
-Way choose_way(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, bool carried);
+// What becomes of the largest input of a rank.
+struct Carrying {
+  bool possible = false;  // it can travel with the call
+  bool usual = false;     // ... and does where no rule says otherwise
+};
+Carrying carrying(OperationKind kind, std::size_t largest, int ranks, bool cores_for_all);
+
+inline Way choose_usual_way(Carrying carried) { return carried.usual ? Way::kOneShot : Way::kFused; }
+// Every rank chooses alike if all have the same rules.
+Way choose_way(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, Carrying carried);
 
 }  // namespace reigen::comm::shared_memory

@@ -6,22 +6,29 @@
 
 namespace reigen::comm::tuning {
 
-Taken taken(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, int ranks) {
+Taken taken(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, int ranks, bool cores_for_all) {
   const OperationKind even = even_kind(kind);
   if (choice.family() == Family::kTcp) {
     const auto* const rule = choice.find(even, bytes);
     return {choose_schedule(choice, even, bytes, ranks).name, rule == nullptr ? "" : rule->text};
   }
-  const bool carried = kind != OperationKind::kAllToAllV && bytes <= shared_memory::largest_one_shot(even, ranks);
+  shared_memory::Carrying carried;
+  if (kind != OperationKind::kAllToAllV) {
+    carried.possible = bytes <= shared_memory::largest_one_shot(even, ranks);
+    carried.usual = bytes <= shared_memory::usual_one_shot(even, ranks, cores_for_all);
+  }
   const auto way = shared_memory::choose_way(choice, even, bytes, carried);
-  const auto* const rule = choice.find(even, bytes, carried ? UINT32_MAX : ~std::uint32_t{1});
+  const auto* const rule = choice.find(even, bytes, carried.possible ? UINT32_MAX : ~std::uint32_t{1});
   return {shared_memory::name_of(way), rule == nullptr ? "" : rule->text};
 }
 
-std::vector<Span> spans(const AlgorithmChoice& choice, OperationKind kind, int ranks) {
+std::vector<Span> spans(const AlgorithmChoice& choice, OperationKind kind, int ranks, bool cores_for_all) {
   std::vector<std::size_t> begins = {0};
-  const std::size_t carried = shared_memory::largest_one_shot(even_kind(kind), ranks);
-  if (carried < SIZE_MAX) begins.push_back(carried + 1);
+  const OperationKind even = even_kind(kind);
+  for (const std::size_t carried :
+       {shared_memory::usual_one_shot(even, ranks, cores_for_all), shared_memory::largest_one_shot(even, ranks)}) {
+    if (carried < SIZE_MAX) begins.push_back(carried + 1);
+  }
   for (const std::size_t point : schedule::switch_points()) begins.push_back(point + 1);
   for (const auto& rule : choice.rules(kind)) {
     begins.push_back(rule.least);
@@ -30,7 +37,7 @@ std::vector<Span> spans(const AlgorithmChoice& choice, OperationKind kind, int r
   std::sort(begins.begin(), begins.end());
   std::vector<Span> all;
   for (const std::size_t from : begins) {
-    const Taken now = taken(choice, kind, from, ranks);
+    const Taken now = taken(choice, kind, from, ranks, cores_for_all);
     if (!all.empty() && all.back().taken == now) continue;
     if (!all.empty()) all.back().to = from - 1;
     all.push_back({now, from});

@@ -16,8 +16,8 @@ struct Taken {
   bool operator==(const Taken&) const = default;
 };
 
-// For blocks of one size, and memory from allocate().
-Taken taken(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, int ranks);
+// For blocks of one size, and memory from allocate(); where every rank has a core or not.
+Taken taken(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, int ranks, bool cores_for_all);
 
 struct Span {
   Taken taken;
@@ -26,6 +26,6 @@ struct Span {
 };
 
 // All sizes, ascending.
-std::vector<Span> spans(const AlgorithmChoice& choice, OperationKind kind, int ranks);
+std::vector<Span> spans(const AlgorithmChoice& choice, OperationKind kind, int ranks, bool cores_for_all);
 
 }  // namespace reigen::comm::tuning
