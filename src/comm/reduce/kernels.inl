@@ -352,4 +352,9 @@ void run(const Pass& pass) {
   }
 }
 
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) {
+  stream_copy(to, from, bytes);
+  stream_fence();
+}
+
 #undef REIGEN_ELEMENTWISE

@@ -28,24 +28,33 @@ struct Pass {
 
 void run(const Pass& pass);
 
+// A copy that is written past the caches.
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes);
+
 // The instruction set that run() uses: "avx512", "avx2", "neon" or "portable".
 const char* instruction_set();
 
 // For tests: what this processor can run, portable first; and one of them by name.
 using Kernel = void (*)(const Pass& pass);
+using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
 Kernel kernel_for_test(const char* instruction_set);  // nullptr: not on this processor
+Copy streaming_copy_for_test(const char* instruction_set);
 
 namespace portable {
 void run(const Pass& pass);
-}
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes);
+}  // namespace portable
 namespace neon {
 void run(const Pass& pass);
-}
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes);
+}  // namespace neon
 namespace avx2 {
 void run(const Pass& pass);
-}
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes);
+}  // namespace avx2
 namespace avx512 {
 void run(const Pass& pass);
-}
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes);
+}  // namespace avx512
 
 }  // namespace reigen::comm::reduce

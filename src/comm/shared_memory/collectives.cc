@@ -448,14 +448,7 @@ std::size_t Collective::copied_by_all() const {
 void Collective::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
   const bool fits = 2 * copied_by_all() < 3 * cache_bytes();
   if (path_ != Way::kFused || to == from || fits) return copy_bytes(to, from, bytes);
-  reduce::run({.inputs = &from,
-               .outputs = &to,
-               .input_count = 1,
-               .output_count = 1,
-               .count = bytes,
-               .type = DataType::kUint8,
-               .op = ReduceOp::kBor,
-               .streaming = true});
+  reduce::copy_streaming(to, from, bytes);
 }
 
 // Into this rank's output.
