@@ -44,7 +44,7 @@ std::string why(const tuning::Taken& taken, const std::string& source) {
   return taken.rule.empty() ? "built in" : fmt::format("{} {}", source, taken.rule);
 }
 
-// As a group decides it.
+// As a group that this machine holds alone decides it.
 bool has_cores_for(int ranks) { return ranks <= ::sysconf(_SC_NPROCESSORS_ONLN); }
 
 void explain_one_level(const BenchOptions& options, Family family, int ranks) {

@@ -1,6 +1,7 @@
 #include "tune/probe.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -128,7 +129,8 @@ tuning::Line line_through(const Samples& samples) {
 
 std::size_t limit_of(Family family, OperationKind kind, const std::string& algorithm, int ranks) {
   const bool carried = family == Family::kSharedMemory && algorithm == name_of(comm::shared_memory::Way::kOneShot);
-  return carried ? comm::shared_memory::largest_one_shot(kind, ranks) : SIZE_MAX;
+  if (!carried) return SIZE_MAX;
+  return comm::shared_memory::largest_one_shot(kind, ranks, ranks <= ::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How much the last level of the processor's caches holds.
+// How much the last level of the processors' caches holds.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,9 @@
 
 namespace reigen::base {
 
-// As the kernel tells it for the first processor; 32 MiB where it tells nothing. sysconf() is not asked: in a virtual
-// machine it counts the caches of the whole host. `root` stands before /sys (tests).
+// All caches of that level together, each counted once, as the kernel tells it; 32 MiB where it tells nothing.
+// sysconf() is not asked: in a virtual machine it counts the caches of the whole host. `root` stands before /sys
+// (tests).
 std::size_t last_level_cache_bytes(const std::string& root = {});
 
 }  // namespace reigen::base

@@ -1,4 +1,10 @@
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
 
 #include "comm/contract.h"
 #include "reigen/base/error.h"
@@ -24,13 +30,16 @@ INSTANTIATE_TEST_SUITE_P(Ways, CommunicatorContract,
 
 namespace {
 
+int cores() { return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)); }
+
 std::string way_of(Rank& r, std::size_t count, bool foreign) {
   auto& world = r.world();
   TestBuffer<float> input(world, count, foreign);
   TestBuffer<float> output(world, count, foreign);
   for (std::size_t i = 0; i < count; ++i) input[i] = static_cast<float>(r.rank() + 1);
   world.all_reduce(input.data(), output.data(), count, DataType::kFloat32, ReduceOp::kSum);
-  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(output[i], 3.0f) << i;
+  const auto sum = static_cast<float>(r.size() * (r.size() + 1) / 2);
+  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(output[i], sum) << i;
   return world.last_algorithm();
 }
 
@@ -39,15 +48,40 @@ std::string way_of(Rank& r, std::size_t count, bool foreign) {
 TEST(Ways, TheUsualOnes) {
   run_ranks({.ranks = 2, .backend = "shared_memory"}, [](Rank& r) {
     EXPECT_EQ(way_of(r, 512, false), "one_shot");
+    EXPECT_EQ(way_of(r, 513, false), cores() >= 2 ? "fused" : "one_shot");
     EXPECT_EQ(way_of(r, 4097, false), "fused");
     EXPECT_EQ(way_of(r, 4097, true), "two_shot");
+  });
+}
+
+TEST(Ways, RanksThatShareCoresCarryMore) {
+  const int ranks = cores() + 1;
+  if (ranks > 16) GTEST_SKIP() << "with more than 16 ranks slots are small";
+  run_ranks({.ranks = ranks, .backend = "shared_memory"}, [&](Rank& r) {
+    EXPECT_EQ(way_of(r, 513, false), ranks <= 11 ? "one_shot" : "fused");
+    // 70 calls, more than there are slots, of the largest inputs that travel.
+    const auto sum = static_cast<float>(ranks * (ranks + 1) / 2);
+    std::vector<float> x(4096);
+    for (int call = 0; call < 70; ++call) {
+      if (call % 10 == r.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::fill(x.begin(), x.end(), static_cast<float>(r.rank() + 1));
+      r.world().reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, 0);
+      EXPECT_EQ(r.world().last_algorithm(), "one_shot");
+      for (const float value : x) ASSERT_EQ(value, r.rank() == 0 ? sum : static_cast<float>(r.rank() + 1));
+    }
+    // Parts of a group share its cores.
+    auto part = r.world().split(r.rank() < 2 ? 0 : -1);
+    if (!part) return;
+    std::vector<float> y(2000, 1.0F);
+    part->broadcast(y.data(), y.size(), DataType::kFloat32, 0);
+    EXPECT_EQ(part->last_algorithm(), "one_shot");
   });
 }
 
 TEST(Ways, RulesChooseThem) {
   const std::string rules = "all_reduce:one_shot,all_reduce:two_shot@<1M,all_reduce:fused";
   run_ranks({.ranks = 2, .backend = "shared_memory", .algorithms = rules}, [](Rank& r) {
-    EXPECT_EQ(way_of(r, 4096, false), "one_shot");
+    EXPECT_EQ(way_of(r, 512, false), "one_shot");
     EXPECT_EQ(way_of(r, 4097, false), "two_shot");
     EXPECT_EQ(way_of(r, 300000, false), "fused");
     EXPECT_EQ(way_of(r, 300000, true), "two_shot");

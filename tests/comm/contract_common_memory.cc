@@ -1,4 +1,5 @@
 // The part of the contract on memory that all ranks of a group have in common: backends for one machine.
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -75,6 +76,45 @@ TEST_P(CommunicatorContract, AGatherInSharedMemoryWaitsForEarlierResults) {
       }
     }
   });
+}
+
+// Who is done may write what a slower rank has yet to finish with.
+TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
+  for (const std::size_t count : {100U, 20000U}) {
+    run_ranks(options(), [&](Rank& r) {
+      const auto p = static_cast<std::size_t>(r.size());
+      const auto memory = r.world().allocate_shared(p * count * sizeof(float));
+      auto* const data = static_cast<float*>(memory.get());
+      float* const own = data + static_cast<std::size_t>(r.rank()) * count;
+      const comm::CallOptions lazy{.async = true, .progress = comm::Progress::kCaller};
+      const auto come_late = [&](const Work& work, bool late) {
+        if (late) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        work.wait();
+      };
+      const auto expect_all = [&](std::size_t n, float expected) {
+        r.world().barrier();
+        for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(data[i], expected);
+        r.world().barrier();
+      };
+      if (r.rank() == 0) std::fill_n(data, count, 1.0F);
+      come_late(r.world().broadcast(data, count, DataType::kFloat32, 0, lazy), r.rank() != 0);
+      if (r.rank() == 0) std::fill_n(data, count, 2.0F);
+      expect_all(count, 2.0F);
+      std::fill_n(own, count, 3.0F);
+      r.world().barrier();
+      come_late(r.world().gather(own, data, count, DataType::kFloat32, 0, lazy), r.rank() == 0);
+      std::fill_n(own, count, 4.0F);
+      expect_all(p * count, 4.0F);
+      const std::vector<float> input(count, 5.0F);
+      come_late(r.world().all_gather(input.data(), data, count, DataType::kFloat32, lazy), r.rank() != 0);
+      if (r.rank() == 0) std::fill_n(data, p * count, 6.0F);
+      expect_all(p * count, 6.0F);
+      come_late(r.world().all_reduce(input.data(), data, count, DataType::kFloat32, ReduceOp::kMax, lazy),
+                r.rank() != 0);
+      if (r.rank() == 0) std::fill_n(data, count, 7.0F);
+      expect_all(count, 7.0F);
+    });
+  }
 }
 
 TEST_P(CommunicatorContract, SharedMemoryOfAPartIsForeignToTheWhole) {

@@ -199,7 +199,8 @@ TEST(Explain, RanksThatShareCoresCarryMore) {
   EXPECT_EQ(end_of_one_shot(OperationKind::kAllReduce, 4, false), 16 * kKiB);
   EXPECT_EQ(end_of_one_shot(OperationKind::kAllReduce, 8, false), 4 * kKiB);
   EXPECT_EQ(end_of_one_shot(OperationKind::kAllReduce, 64, false), 2 * kKiB);
-  EXPECT_EQ(end_of_one_shot(OperationKind::kBroadcast, 64, false), 16 * kKiB);
+  EXPECT_EQ(end_of_one_shot(OperationKind::kBroadcast, 16, false), 16 * kKiB);
+  EXPECT_EQ(end_of_one_shot(OperationKind::kBroadcast, 17, false), 2 * kKiB);
   EXPECT_EQ(end_of_one_shot(OperationKind::kAllGather, 4, false), 64 * kKiB);
 }
 
@@ -215,7 +216,7 @@ TEST(Explain, SaysWhatIsTakenWhereAndWhy) {
   const auto ways = spans(choice, OperationKind::kAllReduce, 2, true);
   ASSERT_EQ(ways.size(), 3U);
   EXPECT_EQ(ways[0].taken, (Taken{"one_shot", "all_reduce:one_shot@<1M"}));
-  EXPECT_EQ(ways[0].to, 16384U);
+  EXPECT_EQ(ways[0].to, 2048U);
   EXPECT_EQ(ways[1].taken, (Taken{"fused", ""}));
   EXPECT_EQ(ways[2].taken, (Taken{"two_shot", "all_reduce:two_shot@>1M"}));
   EXPECT_EQ(ways[2].from, kMiB + 1);

@@ -32,6 +32,8 @@ constexpr OperationKind kKinds[] = {
     OperationKind::kAllToAllV,      OperationKind::kSend};
 constexpr OperationKind kReducing[] = {OperationKind::kAllReduce, OperationKind::kReduce,
                                        OperationKind::kReduceScatter};
+constexpr OperationKind kCopying[] = {OperationKind::kAllGather, OperationKind::kBroadcast, OperationKind::kGather,
+                                      OperationKind::kScatter, OperationKind::kAllToAll};
 constexpr ReduceOp kArithmetic[] = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kMax};
 
 bool may_be_in_place(OperationKind kind) {
@@ -136,6 +138,15 @@ class Grid {
         run_one(p);
       }
     }
+    for (const OperationKind kind : kCopying) {
+      if (!is_asked({.kind = kind}) || !good_) continue;
+      const std::size_t blocks = kind == OperationKind::kBroadcast   ? ranks
+                                 : kind == OperationKind::kAllGather ? ranks * (ranks + 1)
+                                 : kind == OperationKind::kAllToAll  ? 2 * ranks * ranks
+                                                                     : 2 * ranks;
+      const std::size_t touched = 2 * base::last_level_cache_bytes() + 4096;
+      run_one({.kind = kind, .type = DataType::kFloat32, .count = touched / sizeof(float) / blocks + 1});
+    }
   }
 
   void run_bits() {
@@ -215,7 +226,7 @@ Sizes shared_memory_sizes(OperationKind kind, int ranks) {
     return {shared::kMessageInlineBytes, shared::kMessageChunkBytes,
             shared::kMessageChunkBytes * shared::kMessageChunks};
   }
-  Sizes sizes = {shared::kTinyBytes, shared::kInlineBytes, shared::kStagingBytes, 2 * shared::kStagingBytes};
+  Sizes sizes = {shared::kTinyBytes, shared::kStagingBytes, 2 * shared::kStagingBytes};
   for (const bool cores_for_all : {true, false}) {
     // A count is of a block where each rank gives one.
     const bool gives_one_block = kind == OperationKind::kAllGather || kind == OperationKind::kGather;

@@ -50,7 +50,7 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       extent_(extent_of(call, group.rank(), group.size())) {
   // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
   const std::size_t largest = call_.kind != OperationKind::kAllToAllV ? largest_input() * element_ : SIZE_MAX;
-  const Carrying carried = carrying(kind_, largest, group.size(), group.cores_for_all());
+  const Carrying carried = carrying(kind_, largest, group.size(), group.inline_bytes());
   is_tiny_ = largest <= kTinyBytes;
   const AlgorithmChoice& rules = group.algorithms();
   chosen_ =
@@ -67,6 +67,7 @@ std::string Collective::describe() const {
 }
 
 Need Collective::last_need() const {
+  if (phase_ == Phase::kMeetingAgain) return need_;
   if (path_ == Way::kOneShot) return {&RankPage::posted, sequence_ + 1};
   const bool known = phase_ != Phase::kFirst && phase_ != Phase::kPosted;
   return {&RankPage::finished, known ? base_ + rounds_ : UINT64_MAX};
@@ -143,6 +144,7 @@ void Collective::tell(Descriptor& d) const {
   d.op = call_.op;
   d.way = chosen_;
   d.root = call_.root;
+  d.writes_common = writes_common_here();
   if (uneven_ && kind_ != OperationKind::kAllToAll) {
     const CountsDigest counts = digest_of(call_);
     d.count = counts.total;
@@ -155,12 +157,11 @@ void Collective::tell(Descriptor& d) const {
 }
 
 std::byte* Collective::carried_here() const {
-  RankPage& page = group_.page();
-  return is_tiny_ ? page.ring[slot()].call.tiny.data() : page.inlined[slot()].data();
+  return is_tiny_ ? group_.page().ring[slot()].call.tiny.data() : group_.inlined(group_.rank(), slot());
 }
 
 const std::byte* Collective::carried(int rank) const {
-  return is_tiny_ ? descriptor_of(rank).tiny.data() : group_.page_of(rank).inlined[slot()].data();
+  return is_tiny_ ? descriptor_of(rank).tiny.data() : group_.inlined(rank, slot());
 }
 
 bool Collective::try_post() {
@@ -180,12 +181,21 @@ bool Collective::try_post() {
   if (inlined) copy_bytes(carried_here(), static_cast<const std::byte*>(call_.input), extent_.input * element_);
   if (path_ != Way::kOneShot || kind_ == OperationKind::kAllGather) announce_buffers(d);
   if (call_.kind == OperationKind::kAllToAllV) {
-    std::memcpy(group_.page().inlined[slot()].data(), call_.counts.data(), call_.counts.size() * sizeof(std::uint64_t));
+    std::memcpy(group_.inlined(group_.rank(), slot()), call_.counts.data(),
+                call_.counts.size() * sizeof(std::uint64_t));
   }
   slot_here.posted.store(sequence_ + 1);
   group_.page().posted.store(sequence_ + 1, std::memory_order_release);
   group_.ring_others();
   return true;
+}
+
+// What this rank writes later than others return may be what they have written since.
+bool Collective::writes_common_here() const {
+  const Heap& heap = group_.heap();
+  if (extent_.output == 0 || !heap.has_common()) return false;
+  const Location at = heap.locate(call_.output, extent_.output * element_, group_.options().name);
+  return at.visible == Visible::kInCommon;
 }
 
 void Collective::announce_buffers(Descriptor& d) const {
@@ -221,8 +231,9 @@ void Collective::compare_descriptors() const {
 }
 
 // What the other ranks said beside their buffers; it may be overwritten once this call is verified.
-void Collective::read_counts() {
+void Collective::read_announced() {
   const auto p = static_cast<std::size_t>(group_.size());
+  for (int q = 0; q < group_.size(); ++q) writes_common_ = writes_common_ || descriptor_of(q).writes_common;
   if (reduces(call_.kind)) {
     for (int q = 0; q < group_.size(); ++q) {
       const double factor = descriptor_of(q).factor;
@@ -234,7 +245,7 @@ void Collective::read_counts() {
   given_here_.clear();
   std::vector<std::size_t> counts(p);
   for (int q = 0; q < group_.size(); ++q) {
-    std::memcpy(counts.data(), group_.page_of(q).inlined[slot()].data(), p * sizeof(std::uint64_t));
+    std::memcpy(counts.data(), group_.inlined(q, slot()), p * sizeof(std::uint64_t));
     const std::size_t here = counts[static_cast<std::size_t>(group_.rank())];
     const std::size_t expected = call_.arrives[static_cast<std::size_t>(q)];
     if (here != expected) {
@@ -440,8 +451,10 @@ std::size_t Collective::copied_by_all() const {
     case OperationKind::kAllGather:
     case OperationKind::kAllToAll: return ranks * (extent_.input + extent_.output) * element_;
     case OperationKind::kBroadcast: return ranks * call_.count * element_;
-    default: return 2 * ranks * largest_block() * element_;
+    default: break;
   }
+  const std::size_t whole = uneven_ ? begin_of(call_.counts, group_.size()) : ranks * call_.count;
+  return 2 * whole * element_;
 }
 
 // Past the caches when these hold two thirds of it at most: a plain store reads its line first.
@@ -498,13 +511,23 @@ void Collective::work() {
 // What was posted stays as it is until this rank counts it as verified, whatever becomes of its owner: an abort that
 // came after its owner had completed this call concerns the next one.
 Step Collective::finish_at_once() {
-  if (path_ == Way::kOneShot && !has_gathered_already()) {
+  const bool has_work = path_ == Way::kOneShot && !has_gathered_already();
+  if (has_work) {
     chunk_ = largest_block();
     work();
   }
   group_.throw_if_aborted(sequence_ + 1);
   group_.advance(&RankPage::verified, sequence_ + 1);
-  return complete();
+  return has_work && writes_common_ ? meet_again(base_ + 1) : complete();
+}
+
+// What this rank wrote just now may be the memory of others, who go on only when all have written.
+Step Collective::meet_again(std::uint64_t rounds) {
+  pipeline_.rounds = rounds;
+  group_.advance(&RankPage::finished, rounds);
+  need_ = {&RankPage::finished, rounds};
+  phase_ = Phase::kMeetingAgain;
+  return Step::kMoved;
 }
 
 Step Collective::complete() {
@@ -524,7 +547,7 @@ Step Collective::advance() {
       need_ = {&RankPage::posted, sequence_ + 1};
       if (!all_have_posted()) return Step::kBlocked;
       compare_descriptors();
-      read_counts();
+      read_announced();
       if (!may_begin()) return Step::kBlocked;
       if (path_ == Way::kOneShot) return finish_at_once();
       // A rank may have announced this call while it still had to write the result of an inline one.
@@ -561,7 +584,8 @@ Step Collective::advance() {
         return Step::kMoved;
       }
       if (path_ == Way::kTwoShot) group_.advance(&RankPage::verified, sequence_ + 1);
-      return complete();
+      return path_ == Way::kTwoShot && writes_common_ ? meet_again(base_ + rounds_ + 1) : complete();
+    case Phase::kMeetingAgain: return group_.met(need_) ? complete() : Step::kBlocked;
     case Phase::kComplete: break;
   }
   return Step::kDone;

@@ -1,7 +1,8 @@
 // The operations of the shared memory backend as state machines. P ranks, blocks of N bytes.
 //
-// one_shot (inputs of at most 2 KiB, where ranks share cores of up to kInlineBytes): the input travels beside the
-//   descriptor of the call. All have posted; every rank computes what it needs from the P copies. One meeting.
+// one_shot (inputs of at most inline_bytes_for()): the input travels beside the descriptor of the call. All have
+// posted;
+//   every rank computes what it needs from the P copies. One meeting; two where results lie in memory of all ranks.
 // fused (every buffer that others touch lies in a heap of ours): one round of two meetings: all have posted; every
 //   rank does its share; all have finished.
 //   all_reduce, reduce   rank r adds slice r of every input, in rank order, and writes it to every output (the root's):
@@ -14,10 +15,10 @@
 //   gather               every rank writes into the root's output: N read, N written
 //   all_to_all           every rank copies its block of every input: P·N read, P·N written
 //   The uneven ones are the same with blocks of their own sizes. What all_to_all_v sends whom is told beside the call's
-//   descriptor, so at most kInlineBytes / 8 ranks can do it.
+//   descriptor, so at most inline_bytes_for() / 8 ranks can do it.
 // two_shot (some buffer is foreign, or a rule says so): the same in rounds through the owner's staging area of
-// kStagingBytes: copy in, meet,
-//   work, meet, copy out. What a rank reads of its own is never staged; ranks with visible buffers copy nothing.
+//   kStagingBytes: copy in, meet, work, meet, copy out. What a rank reads of its own is never staged; ranks with
+//   visible buffers copy nothing. Where results lie in memory of all ranks, a meeting ends it.
 #pragma once
 
 #include <atomic>
@@ -61,7 +62,7 @@ class Collective : public CheckedOperation {
   void check_peers(std::chrono::nanoseconds waited) const override;
 
  private:
-  enum class Phase { kFirst, kPosted, kArriving, kFinished, kComplete };
+  enum class Phase { kFirst, kPosted, kArriving, kFinished, kMeetingAgain, kComplete };
   struct Buffers {
     std::byte* input = nullptr;  // null: staged
     std::byte* output = nullptr;
@@ -95,7 +96,7 @@ class Collective : public CheckedOperation {
   std::size_t taken_at(int to, int from) const;
   std::size_t largest_block() const;
   std::size_t largest_input() const;  // elements
-  void read_counts();
+  void read_announced();
   void resolve_buffers();
   void plan_rounds();
   void begin_round();
@@ -104,7 +105,9 @@ class Collective : public CheckedOperation {
   bool has_gathered_already() const;
   bool is_in_place() const;
   bool is_in_common() const;
+  bool writes_common_here() const;
   Step finish_at_once();
+  Step meet_again(std::uint64_t rounds);
   Step complete();
 
   void work();
@@ -146,7 +149,8 @@ class Collective : public CheckedOperation {
   std::size_t rounds_ = 1;
   std::size_t round_ = 0;
   bool passed_on_ = false;
-  std::uint64_t base_ = 0;  // rounds of earlier operations
+  bool writes_common_ = false;  // some rank
+  std::uint64_t base_ = 0;      // rounds of earlier operations
 };
 
 }  // namespace reigen::comm::shared_memory

@@ -34,6 +34,8 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout, nullptr, 0);
 }
 
+std::size_t page_bytes(int ranks) { return sizeof(RankPage) + static_cast<std::size_t>(ranks) * sizeof(PairBox); }
+
 void ring_bell(RankPage& page) {
   page.bell.fetch_add(1);
   futex(&page.bell, FUTEX_WAKE, INT32_MAX, nullptr);
@@ -58,7 +60,10 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Pare
     : options_(options), heap_(std::move(heap)), peers_(static_cast<std::size_t>(options.size)) {
   auto& own = peers_[static_cast<std::size_t>(rank())];
   static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
-  const std::size_t bytes = sizeof(RankPage) + static_cast<std::size_t>(size()) * sizeof(PairBox);
+  cores_for_all_ = static_cast<long>(size()) <= ::sysconf(_SC_NPROCESSORS_ONLN) &&
+                   (parent.group == nullptr || parent.group->cores_for_all_);
+  own.inline_bytes = inline_bytes_for(size(), cores_for_all_);
+  const std::size_t bytes = page_bytes(size()) + kRingSlots * own.inline_bytes;
   own.segment = Segment::create((bytes + 4095) / 4096 * 4096);
   own.page = new (own.segment->data()) RankPage;
   for (int q = 0; q < size(); ++q) new (&box(rank(), q)) PairBox;
@@ -82,9 +87,8 @@ std::string Group::announcement() const {
   const auto& own = peers_[static_cast<std::size_t>(rank())];
   const SegmentAddress& page = own.segment->address();
   const SegmentAddress& heap = heap_->directory_address();
-  const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
   return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", kPageVersion, own.host, page.pid, page.fd, page.inode,
-                     page.size, heap.fd, heap.inode, heap.size, size(), cores);
+                     page.size, heap.fd, heap.inode, heap.size, size(), own.inline_bytes);
 }
 
 Group::Announced Group::read_announcement(int rank, const std::string& text) const {
@@ -92,10 +96,11 @@ Group::Announced Group::read_announcement(int rank, const std::string& text) con
   std::istringstream in(text);
   std::uint32_t version = 0;
   int ranks = 0;
-  in >> version >> a.host >> a.page.pid >> a.page.fd >> a.page.inode >> a.page.size;
-  in >> a.heap.fd >> a.heap.inode >> a.heap.size >> ranks >> a.cores;
-  a.heap.pid = a.page.pid;
+  in >> version;
   check_same_version("shared memory", rank, in ? version : 0, kPageVersion);
+  in >> a.host >> a.page.pid >> a.page.fd >> a.page.inode >> a.page.size;
+  in >> a.heap.fd >> a.heap.inode >> a.heap.size >> ranks >> a.inline_bytes;
+  a.heap.pid = a.page.pid;
   check_same_size(options_, rank, ranks);
   return a;
 }
@@ -104,8 +109,9 @@ void Group::open_peer(int rank, const Announced& announced) {
   auto& peer = peers_[static_cast<std::size_t>(rank)];
   const SegmentAddress& page = announced.page;
   peer.host = announced.host;
+  peer.inline_bytes = announced.inline_bytes;
   // Every rank must decide alike, also where containers count their cores for themselves.
-  cores_for_all_ = cores_for_all_ && size() <= announced.cores;
+  inline_bytes_ = std::min(inline_bytes_, announced.inline_bytes);
   peer.pid = page.pid;
   if (page.pid != ::getpid()) {
     peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, page.pid, 0)));
@@ -171,6 +177,11 @@ void Group::join(const Parent& parent) {
     }
   }
   forming.complete();
+}
+
+std::byte* Group::inlined(int rank, std::size_t slot) const {
+  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  return reinterpret_cast<std::byte*>(peer.page) + page_bytes(size()) + slot * peer.inline_bytes;
 }
 
 std::byte* Group::resolve(int rank, const Location& location) {

@@ -76,6 +76,9 @@ class Group {
   void leave();
   void publish_abort(const AbortCause& cause);
   bool cores_for_all() const { return cores_for_all_; }
+  // What every rank has room for, in each of its slots, beside a call.
+  std::size_t inline_bytes() const { return inline_bytes_; }
+  std::byte* inlined(int rank, std::size_t slot) const;
 
  private:
   struct Peer {
@@ -84,6 +87,7 @@ class Group {
     std::unique_ptr<PeerHeap> heap;
     std::string host;
     pid_t pid = 0;
+    std::size_t inline_bytes = 0;
     UniqueFd pidfd;  // none for ranks of this process
     std::uint64_t heartbeat = 0;
     std::chrono::steady_clock::time_point heartbeat_seen;
@@ -97,7 +101,7 @@ class Group {
     std::string host;
     SegmentAddress page;
     SegmentAddress heap;
-    long cores = 0;
+    std::size_t inline_bytes = 0;
   };
   // Throws when that rank runs another version, or counts other ranks than this one.
   Announced read_announcement(int rank, const std::string& text) const;
@@ -118,6 +122,7 @@ class Group {
   std::vector<Peer> peers_;
   std::chrono::steady_clock::time_point joining_since_ = std::chrono::steady_clock::now();
   bool cores_for_all_ = true;
+  std::size_t inline_bytes_ = SIZE_MAX;
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last told
 };
 

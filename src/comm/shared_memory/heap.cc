@@ -116,6 +116,7 @@ std::shared_ptr<void> Heap::add_common(std::shared_ptr<Segment> segment, const s
   std::byte* const data = segment->data();
   std::lock_guard lock(mutex_);
   common_[data] = {segment->address(), group};
+  has_common_.store(true, std::memory_order_relaxed);
   return {data, [heap = shared_from_this(), segment = std::move(segment)](std::byte* begin) mutable {
             std::lock_guard guard(heap->mutex_);
             heap->common_.erase(begin);

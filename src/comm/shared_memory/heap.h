@@ -51,6 +51,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
   Location locate(const void* pointer, std::size_t bytes, const std::string& group = {}) const;
   // Common memory: a segment that all ranks of a group map. It is known here as long as what this returns lives.
   std::shared_ptr<void> add_common(std::shared_ptr<Segment> segment, const std::string& group);
+  bool has_common() const { return has_common_.load(std::memory_order_relaxed); }  // or had some
   // Null when this rank has dropped it.
   std::byte* resolve_common(const Location& location) const;
   // From now on nothing freed is handed out again: a late peer may still write there.
@@ -80,7 +81,8 @@ class Heap : public std::enable_shared_from_this<Heap> {
     std::string group;  // whose ranks have it
   };
   std::map<const std::byte*, Common> common_;  // by its begin
-  std::vector<FreeBlock> free_;                // ordered by (segment, offset), neighbours merged
+  std::atomic<bool> has_common_{false};
+  std::vector<FreeBlock> free_;  // ordered by (segment, offset), neighbours merged
   const std::shared_ptr<BlockTable> live_ = std::make_shared<BlockTable>();  // handed out
   bool quarantined_ = false;
 };

@@ -16,11 +16,10 @@
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 8;
+inline constexpr std::uint32_t kPageVersion = 9;
 inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kTagBytes = 48;
-inline constexpr std::size_t kInlineBytes = 16384;  // inputs up to this size may travel with the call itself
-inline constexpr std::size_t kTinyBytes = 16;       // ... and up to this one in the line that announces it
+inline constexpr std::size_t kTinyBytes = 16;  // ... and up to this one in the line that announces it
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
 
@@ -35,6 +34,7 @@ struct Descriptor {
   Way way;  // as it was chosen: a fused call may turn out to need the staging area
   std::int32_t root;
   std::array<std::byte, kTinyBytes> tiny;
+  bool writes_common;  // this rank's output is the memory of others as well
   char tag[kTagBytes];
   Location input;   // of all_gather, and where others touch the caller's memory; else what an earlier call left
   Location output;  // the same
@@ -65,12 +65,12 @@ struct RankPage {
   std::int32_t cause_rank = -1;
   char cause[2048] = {};
   alignas(64) std::array<Slot, kRingSlots> ring{};
-  // Not written before they are needed: pages that no call touches take no memory.
-  alignas(64) std::array<std::array<std::byte, kInlineBytes>, kRingSlots> inlined;
   alignas(4096) std::array<std::byte, kStagingBytes> staging;
 };
 
-// What a rank tells one other rank; behind its page there is one for every rank. Messages from A to B are numbered: A
+// What a rank tells one other rank; behind its page there is one for every rank, and behind these lie the inputs that
+// travel with calls: kRingSlots times inline_bytes_for().
+// Messages from A to B are numbered: A
 // counts them in its box for B, B those that it has taken in its box for A.
 inline constexpr std::size_t kMessageSlots = 4;                // messages that may be announced and not yet taken
 inline constexpr std::size_t kMessageInlineBytes = 1024;       // up to this size they lie in the box

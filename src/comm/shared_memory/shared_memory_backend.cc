@@ -24,10 +24,10 @@ class SharedMemoryBackend : public Backend {
   const std::string& name() const override { return name_; }
   std::string last_algorithm() const override { return shared_memory::name_of(pipeline_.last.load()); }
   void require_offered(const Call& call) const override {
-    constexpr std::size_t kMost = kInlineBytes / sizeof(std::uint64_t);
-    REIGEN_CHECK(call.kind != OperationKind::kAllToAllV || call.counts.size() <= kMost,
+    const std::size_t most = group_.inline_bytes() / sizeof(std::uint64_t);
+    REIGEN_CHECK(call.kind != OperationKind::kAllToAllV || call.counts.size() <= most,
                  "[all_to_all_v] too many ranks on one machine\n  got: {}   expected: at most {}", call.counts.size(),
-                 kMost);
+                 most);
   }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
     if (call.kind == OperationKind::kSend) return std::make_unique<Send>(group_, pair_with(call.root), call);

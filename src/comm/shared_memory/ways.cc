@@ -2,22 +2,20 @@
 
 #include <algorithm>
 
-#include "comm/shared_memory/page.h"
-
 namespace reigen::comm::shared_memory {
 
 namespace {
 
-constexpr std::size_t kAlwaysCarried = 2048;                 // bytes of an input
+constexpr std::size_t kFewBytes = 2048;
+constexpr std::size_t kManyBytes = 16384;
+constexpr int kMostWithMany = 16;                            // ranks: every one has kRingSlots of them in every group
 constexpr std::size_t kAddedByAll = std::size_t{256} << 10;  // bytes that cost ranks on the same cores a meeting
 
-// Where ranks share cores a meeting is a round of context switches, so it is worth copies to save one; in an all_reduce
-// every rank adds all inputs, on the cores of the others.
-std::size_t usually_carried(OperationKind kind, int ranks, bool cores_for_all) {
-  if (cores_for_all) return kAlwaysCarried;
-  if (kind != OperationKind::kAllReduce) return kInlineBytes;
+// In an all_reduce that carries its inputs every rank adds all of them, on the cores of the others.
+std::size_t usually_carried(OperationKind kind, int ranks, std::size_t inline_bytes) {
+  if (kind != OperationKind::kAllReduce) return inline_bytes;
   const auto p = static_cast<std::size_t>(ranks);
-  return std::clamp(kAddedByAll / (p * p), kAlwaysCarried, kInlineBytes);
+  return std::clamp(kAddedByAll / (p * p), std::min(kFewBytes, inline_bytes), inline_bytes);
 }
 
 std::size_t inputs_in_whole(OperationKind kind, int ranks) {
@@ -41,18 +39,22 @@ std::vector<std::string> way_names(OperationKind kind) {
   return {name_of(Way::kOneShot), name_of(Way::kFused), name_of(Way::kTwoShot)};
 }
 
-std::size_t largest_one_shot(OperationKind kind, int ranks) {
+std::size_t inline_bytes_for(int ranks, bool cores_for_all) {
+  return cores_for_all || ranks > kMostWithMany ? kFewBytes : kManyBytes;
+}
+
+std::size_t largest_one_shot(OperationKind kind, int ranks, bool cores_for_all) {
   if (kind == OperationKind::kBarrier) return SIZE_MAX;
-  return kInlineBytes * inputs_in_whole(kind, ranks);
+  return inline_bytes_for(ranks, cores_for_all) * inputs_in_whole(kind, ranks);
 }
 
 std::size_t usual_one_shot(OperationKind kind, int ranks, bool cores_for_all) {
   if (kind == OperationKind::kBarrier) return SIZE_MAX;
-  return usually_carried(kind, ranks, cores_for_all) * inputs_in_whole(kind, ranks);
+  return usually_carried(kind, ranks, inline_bytes_for(ranks, cores_for_all)) * inputs_in_whole(kind, ranks);
 }
 
-Carrying carrying(OperationKind kind, std::size_t largest, int ranks, bool cores_for_all) {
-  return {.possible = largest <= kInlineBytes, .usual = largest <= usually_carried(kind, ranks, cores_for_all)};
+Carrying carrying(OperationKind kind, std::size_t largest, int ranks, std::size_t inline_bytes) {
+  return {.possible = largest <= inline_bytes, .usual = largest <= usually_carried(kind, ranks, inline_bytes)};
 }
 
 Way choose_way(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, Carrying carried) {

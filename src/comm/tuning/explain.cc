@@ -14,7 +14,7 @@ Taken taken(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes
   }
   shared_memory::Carrying carried;
   if (kind != OperationKind::kAllToAllV) {
-    carried.possible = bytes <= shared_memory::largest_one_shot(even, ranks);
+    carried.possible = bytes <= shared_memory::largest_one_shot(even, ranks, cores_for_all);
     carried.usual = bytes <= shared_memory::usual_one_shot(even, ranks, cores_for_all);
   }
   const auto way = shared_memory::choose_way(choice, even, bytes, carried);
@@ -25,8 +25,8 @@ Taken taken(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes
 std::vector<Span> spans(const AlgorithmChoice& choice, OperationKind kind, int ranks, bool cores_for_all) {
   std::vector<std::size_t> begins = {0};
   const OperationKind even = even_kind(kind);
-  for (const std::size_t carried :
-       {shared_memory::usual_one_shot(even, ranks, cores_for_all), shared_memory::largest_one_shot(even, ranks)}) {
+  for (const std::size_t carried : {shared_memory::usual_one_shot(even, ranks, cores_for_all),
+                                    shared_memory::largest_one_shot(even, ranks, cores_for_all)}) {
     if (carried < SIZE_MAX) begins.push_back(carried + 1);
   }
   for (const std::size_t point : schedule::switch_points()) begins.push_back(point + 1);
