@@ -78,41 +78,47 @@ TEST_P(CommunicatorContract, AGatherInSharedMemoryWaitsForEarlierResults) {
   });
 }
 
-// Who is done may write what a slower rank has yet to finish with.
+// Who is done may write what a slower rank has yet to finish with. The last rank has its results in memory of
+// all, and is late.
 TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
   for (const std::size_t count : {100U, 20000U}) {
     run_ranks(options(), [&](Rank& r) {
       const auto p = static_cast<std::size_t>(r.size());
+      const int last = r.size() - 1;
       const auto memory = r.world().allocate_shared(p * count * sizeof(float));
       auto* const data = static_cast<float*>(memory.get());
       float* const own = data + static_cast<std::size_t>(r.rank()) * count;
+      std::vector<float> input(count, 1.0F);
+      std::vector<float> elsewhere(p * count);
+      float* const output = r.rank() == last ? data : elsewhere.data();
       const comm::CallOptions lazy{.async = true, .progress = comm::Progress::kCaller};
       const auto come_late = [&](const Work& work, bool late) {
         if (late) std::this_thread::sleep_for(std::chrono::milliseconds(3));
         work.wait();
       };
-      const auto expect_all = [&](std::size_t n, float expected) {
+      // Rank 0 writes as soon as it may; alone it is its own last rank.
+      const auto write_and_expect = [&](std::size_t n, float value) {
+        if (r.rank() == 0) std::fill_n(data, n, value);
         r.world().barrier();
-        for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(data[i], expected);
+        for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(data[i], value);
         r.world().barrier();
       };
-      if (r.rank() == 0) std::fill_n(data, count, 1.0F);
-      come_late(r.world().broadcast(data, count, DataType::kFloat32, 0, lazy), r.rank() != 0);
-      if (r.rank() == 0) std::fill_n(data, count, 2.0F);
-      expect_all(count, 2.0F);
-      std::fill_n(own, count, 3.0F);
+      float* const sent = r.rank() == 0 ? input.data() : output;
+      come_late(r.world().broadcast(sent, count, DataType::kFloat32, 0, lazy), r.rank() == last);
+      write_and_expect(count, 2.0F);
+      come_late(r.world().all_gather(input.data(), output, count, DataType::kFloat32, lazy), r.rank() == last);
+      write_and_expect(p * count, 3.0F);
+      come_late(r.world().all_reduce(input.data(), output, count, DataType::kFloat32, ReduceOp::kMax, lazy),
+                r.rank() == last);
+      write_and_expect(count, 4.0F);
+      // In place: every rank writes its block again as soon as it may.
+      std::fill_n(own, count, 5.0F);
       r.world().barrier();
       come_late(r.world().gather(own, data, count, DataType::kFloat32, 0, lazy), r.rank() == 0);
-      std::fill_n(own, count, 4.0F);
-      expect_all(p * count, 4.0F);
-      const std::vector<float> input(count, 5.0F);
-      come_late(r.world().all_gather(input.data(), data, count, DataType::kFloat32, lazy), r.rank() != 0);
-      if (r.rank() == 0) std::fill_n(data, p * count, 6.0F);
-      expect_all(p * count, 6.0F);
-      come_late(r.world().all_reduce(input.data(), data, count, DataType::kFloat32, ReduceOp::kMax, lazy),
-                r.rank() != 0);
-      if (r.rank() == 0) std::fill_n(data, count, 7.0F);
-      expect_all(count, 7.0F);
+      std::fill_n(own, count, 6.0F);
+      r.world().barrier();
+      for (std::size_t i = 0; i < p * count; ++i) ASSERT_EQ(data[i], 6.0F);
+      r.world().barrier();
     });
   }
 }
