@@ -49,6 +49,7 @@ TEST(Ways, TheUsualOnes) {
   run_ranks({.ranks = 2, .backend = "shared_memory"}, [](Rank& r) {
     EXPECT_EQ(way_of(r, 512, false), "one_shot");
     EXPECT_EQ(way_of(r, 513, false), cores() >= 2 ? "fused" : "one_shot");
+    EXPECT_EQ(way_of(r, 513, true), cores() >= 2 ? "two_shot" : "one_shot");
     EXPECT_EQ(way_of(r, 4097, false), "fused");
     EXPECT_EQ(way_of(r, 4097, true), "two_shot");
   });
@@ -82,6 +83,7 @@ TEST(Ways, RulesChooseThem) {
   const std::string rules = "all_reduce:one_shot,all_reduce:two_shot@<1M,all_reduce:fused";
   run_ranks({.ranks = 2, .backend = "shared_memory", .algorithms = rules}, [](Rank& r) {
     EXPECT_EQ(way_of(r, 512, false), "one_shot");
+    EXPECT_EQ(way_of(r, 513, false), cores() >= 2 ? "two_shot" : "one_shot");
     EXPECT_EQ(way_of(r, 4097, false), "two_shot");
     EXPECT_EQ(way_of(r, 300000, false), "fused");
     EXPECT_EQ(way_of(r, 300000, true), "two_shot");

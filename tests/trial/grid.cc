@@ -126,13 +126,13 @@ class Grid {
   void run_streaming() {
     if (options_.quick) return;
     const auto ranks = static_cast<std::size_t>(world_.size());
+    const std::size_t touched = 2 * base::last_level_cache_bytes() + 4096;
     for (const OperationKind kind : kReducing) {
       if (!is_asked({.kind = kind})) continue;
       for (const DataType type : kTypes) {
         if (!good_) return;
         const std::size_t passes = kind == OperationKind::kAllReduce ? 2 * ranks : ranks + 1;
         const std::size_t share = kind == OperationKind::kReduceScatter ? ranks : 1;
-        const std::size_t touched = 2 * base::last_level_cache_bytes() + 4096;
         Problem p{.kind = kind, .type = type, .op = ReduceOp::kSum};
         p.count = touched / comm::size_of(type) / passes / share + 1;
         run_one(p);
@@ -144,7 +144,6 @@ class Grid {
                                  : kind == OperationKind::kAllGather ? ranks * (ranks + 1)
                                  : kind == OperationKind::kAllToAll  ? 2 * ranks * ranks
                                                                      : 2 * ranks;
-      const std::size_t touched = 2 * base::last_level_cache_bytes() + 4096;
       run_one({.kind = kind, .type = DataType::kFloat32, .count = touched / sizeof(float) / blocks + 1});
     }
   }

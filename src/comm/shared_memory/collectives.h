@@ -1,8 +1,8 @@
 // The operations of the shared memory backend as state machines. P ranks, blocks of N bytes.
 //
-// one_shot (inputs of at most inline_bytes_for()): the input travels beside the descriptor of the call. All have
-// posted;
-//   every rank computes what it needs from the P copies. One meeting; two where results lie in memory of all ranks.
+// one_shot (inputs of at most inline_bytes_for()): the input travels beside the descriptor of the call. When all have
+//   posted, every rank computes what it needs from the P copies. One meeting; two where results lie in memory of all
+//   ranks.
 // fused (every buffer that others touch lies in a heap of ours): one round of two meetings: all have posted; every
 //   rank does its share; all have finished.
 //   all_reduce, reduce   rank r adds slice r of every input, in rank order, and writes it to every output (the root's):

@@ -19,7 +19,7 @@ namespace reigen::comm::shared_memory {
 inline constexpr std::uint32_t kPageVersion = 9;
 inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kTagBytes = 48;
-inline constexpr std::size_t kTinyBytes = 16;  // ... and up to this one in the line that announces it
+inline constexpr std::size_t kTinyBytes = 16;  // inputs up to this size travel in the line that announces the call
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
 
