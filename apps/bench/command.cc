@@ -103,6 +103,12 @@ int run_bench(const Arguments& arguments) {
 
 namespace reigen::apps {
 
-int bench_command(const Arguments& arguments) { return bench::run_bench(arguments); }
+int bench_command(const Arguments& arguments) {
+  if (arguments.empty() || arguments[0] != "ddp") return bench::run_bench(arguments);
+  // A training step needs LibTorch: the program of the recipes measures it. Two ranks, unless words behind say others.
+  Arguments words{"bench-ddp", "-n", "2"};
+  words.insert(words.end(), arguments.begin() + 1, arguments.end());
+  return train_command(words);
+}
 
 }  // namespace reigen::apps

@@ -65,7 +65,10 @@ struct Words {
 
 struct Formatter : CLI::Formatter {
   std::string make_usage(const CLI::App*, std::string) const override {
-    return fmt::format("Usage: reigen bench OP [options]\nOP: {}\n", fmt::join(operation_names(), ", "));
+    return fmt::format(
+        "Usage: reigen bench OP [options]\n       reigen bench ddp [options]   a data-parallel training step, see its "
+        "--help\nOP: {}\n",
+        fmt::join(operation_names(), ", "));
   }
   std::string make_positionals(const CLI::App*) const override { return {}; }
 };

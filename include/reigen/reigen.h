@@ -32,5 +32,7 @@
 #include "reigen/parallel/broadcast_state.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/parallel/distributed_optimizer.h"
+#include "reigen/parallel/join.h"
 #include "reigen/runtime/init.h"
 #include "reigen/tensor/collectives.h"
+#include "reigen/train/timeline.h"

@@ -370,6 +370,8 @@ std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) {
                             .fix = "see what the other ranks report"});
 }
 
+std::vector<PastCall> Communicator::history() const { return impl_->flight->history(); }
+
 void Communicator::poll() {
   if (impl_->engine) impl_->engine->poll();
 }

@@ -1,9 +1,11 @@
 #include "comm/flight_log.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/backend.h"
+#include "flight/read.h"
 #include "flight/recorder.h"
 #include "reigen/comm/communicator.h"
 
@@ -57,6 +59,21 @@ void FlightLog::completed(std::uint64_t ticket) const { recorder_->ended(ticket,
 
 void FlightLog::failed(std::uint64_t ticket, const std::exception_ptr& error) const {
   recorder_->ended(ticket, outcome_of(error));
+}
+
+std::vector<PastCall> FlightLog::history() const {
+  std::vector<PastCall> calls;
+  for (flight::ReadOperation& one : flight::read_record(recorder_->record()).operations) {
+    calls.push_back({.number = one.ticket,
+                     .group = std::move(one.group),
+                     .kind = std::move(one.kind),
+                     .tag = std::move(one.tag),
+                     .bytes = one.bytes,
+                     .called = one.called,
+                     .started = one.started,
+                     .ended = one.ended});
+  }
+  return calls;
 }
 
 std::shared_ptr<flight::Recorder> open_recorder(int rank, int size, const std::string& job, int inherited) {

@@ -5,8 +5,10 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/call.h"
+#include "reigen/comm/history.h"
 
 namespace reigen::flight {
 class Recorder;
@@ -22,6 +24,7 @@ class FlightLog {
   // Into the options' recorder, or into one of its own.
   explicit FlightLog(const GroupOptions& options);
 
+  std::vector<PastCall> history() const;
   const std::shared_ptr<flight::Recorder>& recorder() const { return recorder_; }
 
   // The ticket of the call, for the others.

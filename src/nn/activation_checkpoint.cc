@@ -1,6 +1,5 @@
 #include "reigen/nn/activation_checkpoint.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -11,26 +10,15 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "base/check.h"
+#include "nn/kept_outputs.h"
+#include "nn/random_state.h"
 
 namespace reigen::nn {
 
 namespace {
-
-at::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_random_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
-}
 
 struct AutocastState {
   bool enabled = at::autocast::is_autocast_enabled(at::kCPU);
@@ -78,15 +66,25 @@ class SecondForward {
 // Stands in the graph for all that the unit computed.
 class Recompute : public torch::autograd::Node {
  public:
-  Recompute(Unit::Forward inner, const torch::nn::Module& module, const Carry& input)
+  Recompute(Unit::Forward inner, const torch::nn::Module& module, const Carry& input,
+            std::shared_ptr<const Operations> kept)
       : torch::autograd::Node(torch::autograd::collect_next_edges(input)),
         inner_(std::move(inner)),
         module_(module),
-        random_(random_state()) {
+        random_(random_state()),
+        kept_(std::move(kept)) {
     for (const at::Tensor& tensor : input) input_.emplace_back(tensor, /*is_output=*/false);
   }
 
   std::string name() const override { return "ReigenRecompute"; }
+
+  Carry first_forward(const Carry& input) {
+    at::NoGradGuard no_grad;
+    const KeptOutputs::Scope scope(kept_, KeptOutputs::Scope::Mode::kKeep);
+    return inner_(input);
+  }
+
+  void watch(const Carry& output) { kept_.watch(output); }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     REIGEN_CHECK(!released_, "[activation_checkpoint] a second backward through a graph that is gone\n  fix: {}",
@@ -101,6 +99,7 @@ class Recompute : public torch::autograd::Node {
     {
       const SecondForward as_before(module_, random_, autocast_);
       at::AutoGradMode with_grad(true);
+      const KeptOutputs::Scope scope(kept_, KeptOutputs::Scope::Mode::kTake);
       output = inner_(input);
     }
     torch::autograd::variable_list roots;
@@ -126,6 +125,7 @@ class Recompute : public torch::autograd::Node {
 
   void release_variables() override {
     for (auto& saved : input_) saved.reset_data();
+    kept_.drop();
     released_ = true;
   }
 
@@ -135,6 +135,7 @@ class Recompute : public torch::autograd::Node {
   std::vector<torch::autograd::SavedVariable> input_;
   const at::Tensor random_;
   const AutocastState autocast_;
+  KeptOutputs kept_;
   bool released_ = false;
 };
 
@@ -144,13 +145,13 @@ bool wants_gradient(const torch::nn::Module& module, const Carry& input) {
   return std::any_of(input.begin(), input.end(), wants) || std::any_of(parameters.begin(), parameters.end(), wants);
 }
 
-Carry run(const torch::nn::Module& module, const Carry& input, const Unit::Forward& inner) {
+Carry run(const torch::nn::Module& module, const std::shared_ptr<const Operations>& kept, const Carry& input,
+          const Unit::Forward& inner) {
   if (!at::GradMode::is_enabled() || !wants_gradient(module, input)) return inner(input);
-  const auto node = std::make_shared<Recompute>(inner, module, input);
-  Carry output;
+  const auto node = std::make_shared<Recompute>(inner, module, input, kept);
+  Carry output = node->first_forward(input);
   {
     at::NoGradGuard no_grad;
-    output = inner(input);
     // What was handed through has a history of its own.
     for (at::Tensor& tensor : output) {
       if (tensor.defined() && (tensor.is_view() || tensor.requires_grad())) tensor = tensor.detach();
@@ -166,6 +167,7 @@ Carry run(const torch::nn::Module& module, const Carry& input, const Unit::Forwa
       node->add_input_metadata(torch::autograd::Node::undefined_input{});
     }
   }
+  node->watch(output);
   return output;
 }
 
@@ -178,16 +180,28 @@ ActivationCheckpoint::ActivationCheckpoint(std::vector<Unit> units, const Activa
   for (const Unit& unit : units) {
     REIGEN_CHECK(!unit.has(Layer::kRecompute), "[activation_checkpoint] unit {} is checkpointed already", unit.name());
   }
+  const auto kept = find_operations(options.keep);
   for (std::size_t i = every - 1; i < units.size(); i += every) {
-    units[i].attach(Layer::kRecompute, [module = &units[i].module()](const Carry& input, const Unit::Forward& inner) {
-      return run(*module, input, inner);
-    });
+    units[i].attach(Layer::kRecompute,
+                    [module = &units[i].module(), kept](const Carry& input, const Unit::Forward& inner) {
+                      return run(*module, kept, input, inner);
+                    });
     units_.push_back(units[i]);
   }
 }
 
 ActivationCheckpoint::~ActivationCheckpoint() {
   for (const Unit& unit : units_) unit.detach(Layer::kRecompute);
+}
+
+std::vector<std::string> products() {
+  return {"aten::mm",
+          "aten::addmm",
+          "aten::bmm",
+          "aten::baddbmm",
+          "aten::convolution",
+          "aten::_scaled_dot_product_flash_attention_for_cpu",
+          "aten::_scaled_dot_product_fused_attention_overrideable"};
 }
 
 ActivationCheckpoint activation_checkpoint(const std::vector<Unit>& units, const ActivationCheckpointOptions& options) {

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -58,10 +59,15 @@ void BufferSync::broadcast(const std::string& tag, int root) {
   if (world_.rank() != root) copy_out();
 }
 
-void BufferSync::average(const std::string& tag) {
+void BufferSync::average(const std::string& tag, const Contributors& contributors) {
   if (buffers_.empty()) return;
   const at::NoGradGuard no_grad;
-  copy_in();
+  if (contributors.from_here) {
+    copy_in();
+  } else {
+    std::memset(staging_.get(), 0, bytes_);
+  }
+  const double correction = static_cast<double>(world_.size()) / contributors.ranks;
   for (const Stretch& stretch : stretches_) {
     char* data = static_cast<char*>(staging_.get()) + stretch.begin;
     const std::size_t bytes = stretch.end - stretch.begin;
@@ -69,7 +75,12 @@ void BufferSync::average(const std::string& tag) {
       world_.all_reduce(data, data, bytes / c10::elementSize(stretch.type), tensor::to_data_type(stretch.type),
                         ReduceOp::kAvg, {.tag = tag});
     } else {
-      world_.broadcast(data, bytes, DataType::kUint8, 0, {.tag = tag});
+      world_.broadcast(data, bytes, DataType::kUint8, contributors.first, {.tag = tag});
+    }
+  }
+  if (contributors.ranks < world_.size()) {
+    for (const at::Tensor& place : places_) {
+      if (place.is_floating_point()) place.mul_(correction);
     }
   }
   copy_out();

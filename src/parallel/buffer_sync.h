@@ -17,7 +17,14 @@ class BufferSync {
 
   // Blocking. Autograd does not notice either: a graph that saved a buffer stays usable.
   void broadcast(const std::string& tag, int root = 0);  // buffers = those of the root
-  void average(const std::string& tag);  // buffers = their mean over the ranks; integers and truth values: rank 0's
+  // Those whose buffers count in a mean: all, or those that have data.
+  struct Contributors {
+    bool from_here = true;
+    int ranks = 1;
+    int first = 0;
+  };
+  // buffers = their mean over the contributors; integers and truth values: the first's
+  void average(const std::string& tag, const Contributors& contributors);
   bool empty() const { return buffers_.empty(); }
 
  private:

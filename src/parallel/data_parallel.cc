@@ -43,6 +43,8 @@ std::chrono::duration<double> DataParallelBase::last_exposed_communication() con
 
 std::uint64_t DataParallelBase::bytes_given() const { return reducer_->bytes_given(); }
 
+std::vector<BucketTimes> DataParallelBase::last_buckets() const { return reducer_->bucket_times(); }
+
 std::size_t DataParallelBase::bucket_count() const { return reducer_->bucket_count(); }
 
 }  // namespace reigen::parallel

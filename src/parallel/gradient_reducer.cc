@@ -52,6 +52,8 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
   std::unique_ptr<torch::autograd::PostAccumulateGradHook> users_;
 };
 
+std::int64_t now() { return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
 void check_options(const DataParallelOptions& options) {
   if (options.backwards_per_reduction < 1) {
     throw InvalidArgument(
@@ -90,6 +92,26 @@ void write_flag(char* place, at::ScalarType type, bool value) {
 bool read_flag(const char* place, at::ScalarType type) {
   const auto bytes = c10::elementSize(type);
   return std::any_of(place, place + bytes, [](char byte) { return byte != 0; });
+}
+
+// What fails on a bucket's way says which parameters it holds.
+template <class Body>
+void with_names_of(const GradientBucket& bucket, const Body& body) {
+  const auto text = [&](const Error& error) {
+    const std::string others = bucket.names.size() > 1 ? fmt::format(" to {}", bucket.names.back()) : "";
+    return fmt::format("{}\n  {}: gradients of {}{}", error.what(), bucket.tag, bucket.names.front(), others);
+  };
+  try {
+    body();
+  } catch (const PeerLost& error) {
+    throw PeerLost(error.rank(), text(error));
+  } catch (const CollectiveMismatch& error) {
+    throw CollectiveMismatch(text(error));
+  } catch (const Timeout& error) {
+    throw Timeout(text(error));
+  } catch (const Aborted& error) {
+    throw Aborted(text(error));
+  }
 }
 
 [[noreturn]] void refuse_change(const std::string& name, const std::string& what) {
@@ -226,7 +248,7 @@ void GradientReducer::cut_buckets_as_gradients_come() {
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     if (!came[i]) order.push_back(static_cast<std::int32_t>(i));
   }
-  world_.broadcast(order.data(), order.size(), DataType::kInt32, 0, {.tag = tag("order of gradients")});
+  world_.broadcast(order.data(), order.size(), DataType::kInt32, first_training(), {.tag = tag("order of gradients")});
   cut_buckets({order.begin(), order.end()});
 }
 
@@ -235,16 +257,20 @@ void GradientReducer::broadcast_values(const torch::nn::Module& module) {
   for (const at::Tensor& buffer : module.buffers()) buffers.push_back(buffer);
   buffers_ = std::make_unique<BufferSync>(buffers, world_);
   if (!distributed()) return;
-  for (const ParameterRange& range : ranges()) {
-    world_.broadcast(range.values().mutable_data_ptr(), static_cast<std::size_t>(range.values().numel()),
-                     tensor::to_data_type(range.values().scalar_type()), 0, {.tag = "parameters of rank 0"});
-  }
+  broadcast_weights("parameters of rank 0", 0);
   std::vector<at::Tensor> frozen;
   for (const Known& known : known_) {
     if (!known.trainable) frozen.push_back(known.parameter);
   }
   BufferSync(frozen, world_).broadcast("frozen parameters of rank 0");
   buffers_->broadcast("buffers of rank 0");
+}
+
+void GradientReducer::broadcast_weights(const std::string& tag, int root) {
+  for (const ParameterRange& range : ranges()) {
+    world_.broadcast(range.values().mutable_data_ptr(), static_cast<std::size_t>(range.values().numel()),
+                     tensor::to_data_type(range.values().scalar_type()), root, {.tag = tag});
+  }
 }
 
 void GradientReducer::attach() {
@@ -287,8 +313,8 @@ void GradientReducer::check_unchanged() const {
 }
 
 void GradientReducer::sync_buffers(const std::string& tag) {
-  if (options_.buffers == BufferPolicy::kAverage) return buffers_->average(tag);
-  buffers_->broadcast(tag);
+  if (options_.buffers == BufferPolicy::kAverage) return average_buffers(tag);
+  buffers_->broadcast(tag, first_training());
 }
 
 void GradientReducer::require_step_told() const {
@@ -334,7 +360,9 @@ void GradientReducer::prepare_reduction() {
   require_step_told();
   if (!module_.is_training()) return;  // nothing is brought together, so a step still has it to do
   buffers_are_fresh_ = true;
-  if (options_.buffers != BufferPolicy::kOwn && strategy_->exchanges_gradients()) sync_buffers(tag("buffers"));
+  if (options_.buffers == BufferPolicy::kOwn || !strategy_->exchanges_gradients() || buffers_->empty()) return;
+  announce(Activity::kForward);
+  sync_buffers(tag("buffers"));
 }
 
 void GradientReducer::synchronize() {
@@ -413,6 +441,7 @@ void GradientReducer::on_gradient(std::size_t index) {
   --bucket.pending;
   arrival_.push_back(index);
   if (!options_.overlap || !strategy_->exchanges_gradients() || only_adds_up()) return;
+  announce_reduction();
   if (bucket.pending == 0) launch_ready();
   if (next_bucket_ > 0) world_.poll();
 }
@@ -446,6 +475,12 @@ void GradientReducer::launch(std::size_t index) {
   for (const std::size_t i : bucket.parameters) fill(parameters_[i]);
   bucket.launched = true;
   bucket.given.tag = tag(fmt::format("bucket {}", index).c_str());
+  if (index == 0) bucket_times_.clear();
+  BucketTimes& times = bucket_times_.emplace_back();
+  times.tag = bucket.given.tag;
+  times.parameters = bucket.parameters.size();
+  for (const at::Tensor& gradient : bucket.given.gradients) times.bytes += gradient.nbytes();
+  times.complete = now();
   strategy_->begin(bucket.given);
 }
 
@@ -469,6 +504,7 @@ void GradientReducer::on_backward_end() {
 
 void GradientReducer::finish() {
   const auto start = Clock::now();
+  announce_reduction();
   averaged_ = true;
   step_is_due_ = strategy_->acts_on_weights();
   if (!strategy_->exchanges_gradients()) {
@@ -480,6 +516,7 @@ void GradientReducer::finish() {
   for (; next_bucket_ < buckets_.size(); ++next_bucket_) launch(next_bucket_);
   end_launched();
   settle_flags();
+  correct_for_ended();
   buffers_are_fresh_ = false;
   if (options_.overlap) cut_buckets_as_gradients_come();
   reset();
@@ -487,9 +524,12 @@ void GradientReducer::finish() {
 }
 
 void GradientReducer::end_launched() {
-  for (Bucket& bucket : buckets_) {
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& bucket = buckets_[i];
     if (!bucket.launched) continue;
-    strategy_->end(bucket.given);
+    bucket_times_[i].waited_from = now();
+    with_names_of(bucket.given, [&] { strategy_->end(bucket.given); });
+    bucket_times_[i].waited_to = now();
     bucket.launched = false;
   }
 }
@@ -527,6 +567,7 @@ void GradientReducer::reset() {
   end_launched();
   end_backward();
   accumulated_ = 0;
+  is_announced_ = false;
   ++reduction_;
 }
 

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@
 
 #include "parallel/bucket_plan.h"
 #include "parallel/buffer_sync.h"
+#include "parallel/roll_call.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/parallel/strategy.h"
@@ -45,6 +47,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   const std::vector<ParameterRange>& ranges() const { return flat_->ranges(); }
   std::size_t bucket_count() const { return buckets_.size(); }
   std::chrono::duration<double> exposed() const { return exposed_; }
+  const std::vector<BucketTimes>& bucket_times() const { return bucket_times_; }
 
   void prepare_forward();
   void synchronize();
@@ -61,10 +64,14 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::int64_t accumulated() const { return accumulated_; }
   void start_over();
   void guard_steps() { guards_steps_ = true; }
+  // For Join (reducer_join.cc): while it lives, every forward and reduction is announced first.
+  void begin_join(const JoinOptions& options);
+  void answer_until_all_are_done(const std::function<void()>& step);
+  void leave_join();
   void enter_no_sync() { ++no_sync_depth_; }
   void leave_no_sync() { --no_sync_depth_; }
 
-  // From the hook of parameter `index`: its .grad is complete. Never blocks.
+  // From the hook of parameter `index`: its .grad is complete. Never blocks, but for the roll of a Join.
   void on_gradient(std::size_t index);
 
  private:
@@ -95,6 +102,13 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void broadcast_values(const torch::nn::Module& module);
   void require_step_told() const;
   void sync_buffers(const std::string& tag);
+  void average_buffers(const std::string& tag);
+  void broadcast_weights(const std::string& tag, int root);
+  void announce(Activity activity);
+  void announce_reduction();
+  void correct_for_ended();
+  void drop_gradients();
+  int first_training() const { return roll_call_ ? roll_call_->last().first_training : 0; }
 
   void prepare_reduction();
   void begin();
@@ -123,7 +137,8 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::unique_ptr<tensor::FlatParameters> flat_;
   std::unique_ptr<BufferSync> buffers_;
   std::unique_ptr<Strategy> strategy_;
-  std::vector<Parameter> parameters_;  // registration order
+  std::unique_ptr<RollCall> roll_call_;  // while a Join lives
+  std::vector<Parameter> parameters_;    // registration order
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> arrival_;  // parameters as their gradients came in this reduction
   bool cut_again_ = false;
@@ -134,6 +149,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::size_t next_bucket_ = 0;
   std::vector<std::weak_ptr<int>> backwards_;  // ids of the backwards that will call back; dead ones threw
   bool buffers_are_fresh_ = false;             // a synchronised forward ran since the last reduction
+  bool is_announced_ = false;                  // this reduction, to the others of a Join
   bool step_is_due_ = false;                   // after_step() has not come since
   int no_sync_depth_ = 0;
   std::int64_t accumulated_ = 0;  // backwards that only added up
@@ -141,6 +157,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   bool guards_steps_ = false;
   std::uint64_t reduction_ = 0;
   std::chrono::duration<double> exposed_{0};
+  std::vector<BucketTimes> bucket_times_;  // of the reduction under way, or the last
 };
 
 }  // namespace reigen::parallel

@@ -18,6 +18,9 @@ void add_run(RunConfig& run, std::vector<Field>& table) {
   table.push_back({"run", "resume", &run.resume,
                    "true: go on from the newest checkpoint of run.dir; or the path of a run or checkpoint"});
   table.push_back({"run", "save_initial", &run.save_initial, "write the initial weights to initial.safetensors"});
+  table.push_back({"run", "trace", &run.trace,
+                   "steps (10:15) of which all ranks' timeline is written to trace.json, for ui.perfetto.dev; empty: "
+                   "none"});
   table.push_back({.section = "run",
                    .key = "ranks",
                    .value = &run.ranks,
@@ -50,6 +53,12 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
                    "every so many-th unit of the model keeps no activations and computes them again in backward; 0: "
                    "all keep them",
                    0, 1000});
+  table.push_back({.section = "train",
+                   .key = "activation_keep",
+                   .value = &train.activation_keep,
+                   .meaning = "what those units keep nevertheless: none, or the outputs of matrix products, "
+                              "convolutions and attention (products), which cost most to compute again",
+                   .choices = {"none", "products"}});
   table.push_back({"train", "verify", &train.verify,
                    "steps to make with one global batch alone and in parallel before training, which must agree", 0,
                    1000});

@@ -7,13 +7,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/environment.h"
 #include "base/host_name.h"
 #include "reigen/base/error.h"
+#include "reigen/format/atomic_file.h"
 #include "reigen/launch/environment.h"
 #include "reigen/launch/job.h"
 #include "reigen/runtime/init.h"
@@ -21,6 +26,7 @@
 #include "reigen/train/trainer.h"
 #include "train/agree.h"
 #include "train/config_text.h"
+#include "train/ddp_bench.h"
 #include "train/failure.h"
 #include "train/progress.h"
 #include "train/recipes.h"
@@ -31,6 +37,8 @@ namespace reigen::train {
 namespace {
 
 using Arguments = std::vector<std::string>;
+
+constexpr const char* kDdpBench = "bench-ddp";  // in place of a recipe: reigen bench ddp
 
 std::string overview() {
   std::string text =
@@ -95,6 +103,13 @@ struct Job {
   std::string resume;  // command
 };
 
+// Of the exception that is being handled, an error of this rank alone: they must not wait for it.
+void tell_the_others(Communicator& world) {
+  const Failure failure = failure_of(std::current_exception());
+  if (failure.common || failure.aftermath) return;
+  world.abort(fmt::format("rank {} ({}): {}", world.rank(), base::host_name(), failure.text));
+}
+
 int train_rank(const Job& job, Communicator& world) {
   try {
     const std::unique_ptr<Task> task = job.recipe.make(job.config);
@@ -106,10 +121,7 @@ int train_rank(const Job& job, Communicator& world) {
                      .resume_command = job.resume});
     return static_cast<int>(trainer.fit().stopped ? ExitCode::kStopped : ExitCode::kOk);
   } catch (...) {
-    // An error of this rank alone: the others must not wait for it.
-    const Failure failure = failure_of(std::current_exception());
-    if (!failure.common && !failure.aftermath)
-      world.abort(fmt::format("rank {} ({}): {}", world.rank(), base::host_name(), failure.text));
+    tell_the_others(world);
     throw;
   }
 }
@@ -118,14 +130,18 @@ InitOptions init_options(const CommConfig& config) {
   return {.backend = config.backend, .algorithms = config.algorithms, .machine_id = config.machine_id};
 }
 
-int run_as_threads(Job job, int ranks, const launch::Environment& environment) {
+// Ranks that are threads share what the launcher gave to this one process.
+void share_out_threads(Config& config, int ranks, const launch::Environment& environment) {
   if (environment.world_size > 1) {
     throw InvalidArgument(Report{.what = "run.ranks = threads: this is one of several processes already",
                                  .got = fmt::format("{} processes from {}", environment.world_size, environment.source),
                                  .fix = "start one process: reigen train RECIPE -n N --run.ranks threads"});
   }
-  // The ranks share what the launcher gave to this one process.
-  if (job.config.train.threads == 0) job.config.train.threads = std::max(1, at::get_num_threads() / ranks);
+  if (config.train.threads == 0) config.train.threads = std::max(1, at::get_num_threads() / ranks);
+}
+
+int run_as_threads(Job job, int ranks, const launch::Environment& environment) {
+  share_out_threads(job.config, ranks, environment);
   install_stop_handlers();
   std::vector<int> codes(static_cast<std::size_t>(ranks));
   run_threads(
@@ -177,6 +193,60 @@ int run_recipe(const Recipe& recipe, const Arguments& options, const launch::Env
   return train_rank(job, world);
 }
 
+int bench_rank(const DdpBenchOptions& options, const Recipe& recipe, const Config& config, Communicator& world) {
+  try {
+    const bool prints = world.rank() == 0;
+    std::optional<format::AtomicFile> json;  // before the work: a folder that is not there should not cost a run
+    together(world, "bench ddp", [&] {
+      if (prints && !options.json.empty()) json.emplace(options.json);
+    });
+    if (prints) {
+      fmt::print("{}: {} {} ({}), {} rounds of {} steps; milliseconds, medians, the slowest rank's\n", recipe.name,
+                 world.size(), world.size() == 1 ? "rank" : "ranks", world.backend(), options.rounds, options.steps);
+      std::fflush(stdout);
+    }
+    const std::vector<DdpBenchRow> rows = measure_ddp(recipe, config, options, world);
+    if (!prints) return 0;
+    fmt::print("{}", to_text(rows));
+    if (json) {
+      const std::string text = to_json(rows, recipe.name, world.size());
+      json->write(std::as_bytes(std::span(text)));
+      json->commit();
+    }
+    return 0;
+  } catch (...) {
+    tell_the_others(world);
+    throw;
+  }
+}
+
+int run_ddp_bench(const Arguments& arguments, const launch::Environment& environment) {
+  DdpBenchOptions options;
+  const Recipe* recipe = nullptr;
+  CommandLine line;
+  try {
+    options = parse_ddp_bench(arguments);
+    recipe = &find_recipe(options.recipe);
+    line = read_command_line(recipe->defaults, options.rest, process_environment());
+  } catch (const Error& error) {
+    throw CommonError(error.exit_code(), error.what());  // every rank was given the same words
+  }
+  if (options.help || line.help) {
+    if (environment.rank == 0) fmt::print("{}", ddp_bench_help());
+    return 0;
+  }
+  const auto bench = [&](Communicator& world) { bench_rank(options, *recipe, line.config, world); };
+  if (line.config.run.ranks == "threads") {
+    const int ranks = line.ranks.value_or(1);
+    share_out_threads(line.config, ranks, environment);
+    run_threads(ranks, bench, init_options(line.config.comm));
+    return 0;
+  }
+  Communicator world = init(init_options(line.config.comm));
+  bench(world);
+  return 0;
+}
+
 }  // namespace
 
 int run_program(int argc, char** argv) {
@@ -195,6 +265,9 @@ int run_program(int argc, char** argv) {
     if (arguments[0] == "--version") {
       fmt::print("reigen-train {}\n", REIGEN_VERSION);
       return 0;
+    }
+    if (arguments[0] == kDdpBench) {
+      return run_ddp_bench(Arguments(arguments.begin() + 1, arguments.end()), environment);
     }
     return run_recipe(find_recipe(arguments[0]), Arguments(arguments.begin() + 1, arguments.end()), environment);
   } catch (...) {

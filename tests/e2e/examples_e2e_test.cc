@@ -36,5 +36,16 @@ TEST(HorovodStyle, LearnsTheSameOnAnyNumberOfRanks) {
   }
 }
 
+TEST(UnevenInputs, LearnsFromEverySampleOnAnyNumberOfRanks) {
+  for (const int ranks : {1, 2, 3}) {
+    const Ran ran = run({REIGEN_PROGRAM, "run", "-n", std::to_string(ranks), UNEVEN_INPUTS_PROGRAM});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const std::vector<double> losses = losses_in(ran.out);
+    ASSERT_EQ(losses.size(), 2U) << ran.out;
+    EXPECT_LT(losses.back(), losses.front() / 5) << ran.out;
+    EXPECT_THAT(ran.out, testing::HasSubstr("the same weights on every rank"));
+  }
+}
+
 }  // namespace
 }  // namespace reigen::launch

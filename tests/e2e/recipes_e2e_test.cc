@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "data/picture_files.h"
 #include "launch/child_program.h"
@@ -199,6 +200,69 @@ TEST_F(RecipesE2e, HelpListsTheRecipesOwnSizesOnly) {
   EXPECT_THAT(mnist.out, AllOf(HasSubstr("IDX"), Not(HasSubstr("--model."))));
   const Ran all = run_patiently({REIGEN_TRAIN_PROGRAM, "--help"});
   EXPECT_THAT(all.out, AllOf(HasSubstr("mnist"), HasSubstr("mlp"), HasSubstr("resnet18"), HasSubstr("gpt")));
+}
+
+TEST_F(RecipesE2e, BenchDdpTellsWhereAStepsTimeGoes) {
+  const Words command = {
+      REIGEN_PROGRAM, "bench", "ddp",     "mlp", "-n",       "2", "--buckets", "0,0.01,25",      "--model.layers", "2",
+      "--model.dim",  "64",    "--steps", "1",   "--rounds", "2", "--json",    path("rows.json")};
+  const Ran ran = run_patiently(command);
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("mlp: 2 ranks (shared_memory)"), HasSubstr("overlapped"), HasSubstr("hidden")));
+  const auto rows = nlohmann::json::parse(read_file(path("rows.json")));
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0]["buckets"], 6) << "every parameter alone";
+  EXPECT_LE(rows[1]["buckets"], 6);
+  EXPECT_EQ(rows[2]["buckets"], 1) << "all of them are below a MiB";
+  for (const auto& row : rows) {
+    for (const char* time : {"forward_ms", "backward_ms", "communication_ms", "overlapped_ms", "naive_ms"}) {
+      EXPECT_GT(row[time].get<double>(), 0) << time;
+    }
+    EXPECT_NEAR(
+        row["sum_ms"].get<double>(),
+        row["forward_ms"].get<double>() + row["backward_ms"].get<double>() + row["communication_ms"].get<double>(),
+        1e-9);
+  }
+}
+
+TEST_F(RecipesE2e, BenchDdpTakesRanksThatAreThreads) {
+  const Ran ran =
+      run_patiently({REIGEN_PROGRAM, "bench", "ddp", "mlp", "-n", "3", "--run.ranks", "threads", "--buckets", "1",
+                     "--model.layers", "1", "--model.dim", "16", "--steps", "1", "--rounds", "1"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("mlp: 3 ranks (shared_memory)"));
+}
+
+TEST_F(RecipesE2e, BenchDdpRefusesWhatItDoesNotKnow) {
+  const auto bench = [&](const Words& words) {
+    Words command = {REIGEN_PROGRAM, "bench", "ddp"};
+    command.insert(command.end(), words.begin(), words.end());
+    return run_patiently(command);
+  };
+  for (const Words& words : {Words{"mlp", "--buckets", "1,x"}, Words{"--buckets", "-1"}, Words{"--steps", "0"},
+                             Words{"--rounds"}, Words{"--section.no", "1"}, Words{"nothing"}}) {
+    const Ran ran = bench(words);
+    EXPECT_EQ(ran.code, 2) << words[0] << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("error")) << words[0];
+  }
+  EXPECT_EQ(bench({"mlp", "--model.layers", "1", "--json", path("no/rows.json")}).code, 74);
+  const Ran help = bench({"--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_THAT(help.out, HasSubstr("--buckets"));
+}
+
+TEST_F(RecipesE2e, ATraceHoldsAllRanks) {
+  const Words more = {"--run.trace", "1:2"};
+  const Ran ran = run_patiently(train({"mlp",
+                                       {"--model.layers", "1", "--model.dim", "16", "--data.limit", "64",
+                                        "--train.epochs", "1", "--train.max_steps", "2"}},
+                                      2, "traced", more));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("trace of steps 1 to 1"), HasSubstr("hidden")));
+  const auto trace = nlohmann::json::parse(read_file(path("traced/trace.json")));
+  std::set<int> ranks;
+  for (const auto& event : trace["traceEvents"]) ranks.insert(event["pid"].get<int>());
+  EXPECT_EQ(ranks, (std::set<int>{0, 1}));
 }
 
 TEST_F(RecipesE2e, WithoutAPathTheDataAreTheProgramsOwn) {

@@ -2,6 +2,9 @@
 
 #include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
+#include <torch/library.h>
+
+#include <atomic>
 
 #include "nn/blocks.h"
 #include "reigen/base/error.h"
@@ -32,10 +35,11 @@ struct Outcome {
 };
 
 // Two backwards of the same model.
-Outcome train(const BlocksOptions& options, int every, bool input_wants_gradient = true) {
+Outcome train(const BlocksOptions& options, int every, bool input_wants_gradient = true,
+              const std::vector<std::string>& keep = {}) {
   Blocks model(options);
   std::optional<nn::ActivationCheckpoint> checkpoint;
-  if (every > 0) checkpoint.emplace(activation_checkpoint(model.units(), {.every = every}));
+  if (every > 0) checkpoint.emplace(activation_checkpoint(model.units(), {.every = every, .keep = keep}));
   Outcome outcome;
   at::manual_seed(5);
   for (std::uint64_t step = 10; step < 12; ++step) {
@@ -56,13 +60,15 @@ TEST_P(Checkpointed, GivesTheSameBits) {
   for (const BlocksOptions& options :
        {BlocksOptions{}, BlocksOptions{.dropout = 0.5}, BlocksOptions{.dropout = 0.3, .normalised = true}}) {
     const Outcome plain = train(options, 0);
-    const Outcome again = train(options, GetParam());
-    EXPECT_TRUE(plain.loss.equal(again.loss));
-    EXPECT_TRUE(plain.input_gradient.equal(again.input_gradient));
-    EXPECT_TRUE(same_bits(plain.gradients, again.gradients));
-    EXPECT_TRUE(same_bits(plain.buffers, again.buffers));  // batch statistics count a batch once
     EXPECT_EQ(plain.forwards, 2 * options.depth);
-    EXPECT_EQ(again.forwards, 2 * (options.depth + options.depth / GetParam()));
+    for (const auto& keep : {std::vector<std::string>(), nn::products()}) {
+      const Outcome again = train(options, GetParam(), true, keep);
+      EXPECT_TRUE(plain.loss.equal(again.loss));
+      EXPECT_TRUE(plain.input_gradient.equal(again.input_gradient));
+      EXPECT_TRUE(same_bits(plain.gradients, again.gradients));
+      EXPECT_TRUE(same_bits(plain.buffers, again.buffers));  // batch statistics count a batch once
+      EXPECT_EQ(again.forwards, 2 * (options.depth + options.depth / GetParam()));
+    }
   }
 }
 
@@ -140,6 +146,166 @@ TEST(ActivationCheckpoint, RunsUnderTheFirstForwardsAutocast) {
   };
   EXPECT_EQ(types(false), std::vector<at::ScalarType>(6, at::kDouble));
   EXPECT_EQ(types(true), std::vector<at::ScalarType>(6, at::kBFloat16));
+}
+
+// An operation of the test's own, whose kernel counts.
+std::atomic<int> kernels{0};
+at::Tensor counted(const at::Tensor& x) {
+  ++kernels;
+  return x * 2;
+}
+at::Tensor call_counted(const at::Tensor& x) {
+  static const auto operation =
+      c10::Dispatcher::singleton().findSchemaOrThrow("reigen_test::counted", "").typed<at::Tensor(const at::Tensor&)>();
+  return operation.call(x);
+}
+struct CountedFunction : torch::autograd::Function<CountedFunction> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return call_counted(x);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {gradients[0] * 2};
+  }
+};
+at::Tensor counted_with_gradient(const at::Tensor& x) { return CountedFunction::apply(x); }
+TORCH_LIBRARY(reigen_test, library) { library.def("counted(Tensor x) -> Tensor"); }
+TORCH_LIBRARY_IMPL(reigen_test, CPU, library) { library.impl("counted", counted); }
+TORCH_LIBRARY_IMPL(reigen_test, Autograd, library) { library.impl("counted", counted_with_gradient); }
+
+// x -> tanh(2 tanh(x)), with what the test does to the counted operation's output.
+Unit counted_unit(const std::function<void(at::Tensor&)>& change = {}) {
+  return Unit("counted", std::make_shared<torch::nn::IdentityImpl>(), [change](const Carry& input) {
+    at::Tensor doubled = call_counted(input[0].tanh());
+    if (change) change(doubled);
+    return Carry{doubled.tanh()};
+  });
+}
+
+TEST(SelectiveCheckpoint, KeptOperationsRunOnce) {
+  for (const bool keeps : {false, true}) {
+    const Unit unit = counted_unit();
+    const auto checkpoint = activation_checkpoint(
+        {unit}, {.keep = keeps ? std::vector<std::string>{"reigen_test::counted"} : std::vector<std::string>{}});
+    at::Tensor x = numbers(1, {5}).requires_grad_();
+    kernels = 0;
+    nn::call(unit, Carry{x})[0].sum().backward();
+    EXPECT_EQ(kernels, keeps ? 1 : 2);
+    at::Tensor y = numbers(1, {5}).requires_grad_();
+    call_counted(y.tanh()).tanh().sum().backward();
+    EXPECT_TRUE(x.grad().equal(y.grad()));
+  }
+}
+
+TEST(SelectiveCheckpoint, ASecondBackwardTakesThemAgain) {
+  const Unit unit = counted_unit();
+  const auto checkpoint = activation_checkpoint({unit}, {.keep = {"reigen_test::counted"}});
+  at::Tensor x = numbers(1, {5}).requires_grad_();
+  kernels = 0;
+  const at::Tensor end = nn::call(unit, Carry{x})[0].sum();
+  end.backward({}, /*retain_graph=*/true);
+  const at::Tensor once = x.grad().clone();
+  end.backward();
+  EXPECT_TRUE((once * 2).equal(x.grad()));
+  EXPECT_EQ(kernels, 1);
+}
+
+// The kept values are those before the write, in both forwards.
+TEST(SelectiveCheckpoint, OutputsMayBeWrittenToWithinTheUnit) {
+  const Unit unit = counted_unit([](at::Tensor& doubled) { doubled.add_(1); });
+  const auto checkpoint = activation_checkpoint({unit}, {.keep = {"reigen_test::counted"}});
+  at::Tensor x = numbers(1, {5}).requires_grad_();
+  const at::Tensor end = nn::call(unit, Carry{x})[0].sum();
+  end.backward({}, /*retain_graph=*/true);
+  end.backward();
+  at::Tensor y = numbers(1, {5}).requires_grad_();
+  (2 * (call_counted(y.tanh()) + 1).tanh().sum()).backward();
+  EXPECT_TRUE(x.grad().equal(y.grad()));
+}
+
+// linear() of such an input is a product, a view that has a version of its own, and an addition in place.
+TEST(SelectiveCheckpoint, WritesThroughViewsThatTellNobodyAreSeen) {
+  const auto gradient = [](bool checkpointed) {
+    auto linear = std::make_shared<torch::nn::LinearImpl>(4, 3);
+    linear->to(torch::kDouble);
+    testing_oracle::fill(*linear);
+    const Unit unit("linear", linear, [linear](const Carry& input) { return Carry{linear->forward(input[0]).tanh()}; });
+    std::optional<nn::ActivationCheckpoint> checkpoint;
+    if (checkpointed) checkpoint.emplace(activation_checkpoint({unit}, {.keep = nn::products()}));
+    const at::Tensor x = numbers(1, {4, 2, 5}).permute({1, 2, 0}).requires_grad_();
+    nn::call(unit, Carry{x})[0].square().sum().backward();
+    return gradients_of(*linear);
+  };
+  EXPECT_TRUE(same_bits(gradient(false), gradient(true)));
+}
+
+TEST(SelectiveCheckpoint, AUnitsOutputThatChangesIsRefused) {
+  const Unit unit("counted", std::make_shared<torch::nn::IdentityImpl>(), [](const Carry& input) {
+    return Carry{at::_unsafe_view(call_counted(input[0].tanh()), {5, 1})};
+  });
+  const auto checkpoint = activation_checkpoint({unit}, {.keep = {"reigen_test::counted"}});
+  at::Tensor output = nn::call(unit, Carry{numbers(1, {5}).requires_grad_()})[0];
+  output.add_(1);
+  try {
+    output.sum().backward();
+    FAIL() << "no error";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("an output of reigen_test::counted that was kept has been written"));
+  }
+}
+
+// What is drawn behind a kept operation that draws is the same in both forwards.
+TEST(SelectiveCheckpoint, OperationsThatDrawMayBeKept) {
+  const auto gradient = [](const std::vector<std::string>& keep) {
+    const Unit unit("drops", std::make_shared<torch::nn::IdentityImpl>(), [](const Carry& input) {
+      return Carry{at::dropout(std::get<0>(at::native_dropout(input[0], 0.5, true)).tanh(), 0.5, true)};
+    });
+    std::optional<nn::ActivationCheckpoint> checkpoint;
+    checkpoint.emplace(activation_checkpoint({unit}, {.keep = keep}));
+    at::manual_seed(3);
+    at::Tensor x = numbers(1, {64}).requires_grad_();
+    nn::call(unit, Carry{x})[0].sum().backward();
+    return x.grad();
+  };
+  EXPECT_TRUE(gradient({}).equal(gradient({"aten::native_dropout"})));
+}
+
+TEST(SelectiveCheckpoint, UnitsWithinUnitsDoNotBothKeep) {
+  for (const bool inner_keeps : {false, true}) {
+    Blocks model;
+    const Unit whole("whole", std::make_shared<torch::nn::IdentityImpl>(),
+                     [&](const Carry& carry) { return Carry{nn::fold(model.list, carry[0])}; });
+    const std::vector<std::string> keep = inner_keeps ? nn::products() : std::vector<std::string>();
+    const auto inner = activation_checkpoint(model.units(), {.keep = keep});
+    const auto outer = activation_checkpoint({whole}, {.keep = nn::products()});
+    at::Tensor x = numbers(1, {6, 5}).requires_grad_();
+    const at::Tensor end = nn::call(whole, Carry{x})[0].sum();
+    if (inner_keeps) {
+      EXPECT_THROW(end.backward(), InvalidArgument);
+      continue;
+    }
+    end.backward();
+    Blocks plain;
+    at::Tensor y = numbers(1, {6, 5}).requires_grad_();
+    plain.forward(y).sum().backward();
+    EXPECT_TRUE(x.grad().equal(y.grad()));
+    EXPECT_TRUE(same_bits(gradients_of(model), gradients_of(plain)));
+  }
+}
+
+TEST(SelectiveCheckpoint, NamesThatAreNoneAreRefused) {
+  for (const char* name : {"aten::no_such", "mm", "", "aten::add_", "aten::view", "aten::relu_", "aten::linear",
+                           "aten::matmul", "aten::split"}) {
+    Blocks model;
+    try {
+      static_cast<void>(activation_checkpoint(model.units(), {.keep = {name}}));
+      FAIL() << name;
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("no operation whose outputs can be kept")) << name;
+    }
+    EXPECT_FALSE(model.units()[0].has(Layer::kRecompute));
+  }
 }
 
 TEST(ActivationCheckpoint, WithoutGradientsNothingIsKept) {

@@ -1,4 +1,5 @@
-// What data_parallel refuses: on every rank, with exit code 78, naming the parameter and both sides.
+// What data_parallel refuses: on every rank, with exit code 78, naming the parameter and both sides; and ranks that
+// make fewer steps.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -152,6 +153,41 @@ TEST(Refusals, AModelThatChangedAfterWrapping) {
   EXPECT_THAT(changed([](Flexible& model) { model.parameters()[2].set_requires_grad(true); }),
               Each(AllOf(HasSubstr("parameter cold"), HasSubstr("unfrozen"))));
   EXPECT_THAT(changed([](Flexible&) {}), Each("no error"));
+}
+
+// A rank makes one step less, and then what comes behind the loop, or nothing.
+TEST(Failures, ARankThatSkipsAStepIsNamed) {
+  for (const bool reports : {false, true}) {
+    std::vector<std::string> texts(3);
+    const auto started = std::chrono::steady_clock::now();
+    try {
+      run_threads(3, [&](Communicator& world) {
+        Mlp model;
+        auto parallel = data_parallel(model, world);
+        try {
+          for (int step = 0; step < 5; ++step) {
+            if (world.rank() == 1 && step == 2) continue;
+            parallel(numbers(1, {4, 4})).square().mean().backward();
+          }
+          double loss = 1;
+          if (reports) world.all_reduce(&loss, &loss, 1, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"});
+        } catch (const Error& error) {
+          texts[static_cast<std::size_t>(world.rank())] = error.what();
+        }
+      });
+    } catch (const Error&) {  // NOLINT: the ranks told
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(20)) << "nobody waits for the deadline";
+    for (const int rank : {0, 2}) {
+      EXPECT_THAT(texts[static_cast<std::size_t>(rank)],
+                  testing::AllOf(testing::HasSubstr("rank 1"),
+                                 testing::HasSubstr("step 4 bucket 0: gradients of first.weight to third.bias")))
+          << reports;
+    }
+    if (reports) {
+      EXPECT_THAT(texts[1], testing::AllOf(testing::HasSubstr("loss"), testing::HasSubstr("rank 0")));
+    }
+  }
 }
 
 }  // namespace

@@ -12,8 +12,10 @@ using MakeTask = std::function<std::unique_ptr<Task>()>;
 class ActivationCheckpointRun : public TrainerTest {
  protected:
   std::string trained(const MakeTask& make, const std::string& name, std::int64_t every,
-                      const std::string& precision = "fp32") {
-    Config run = config(name + std::to_string(every));
+                      const std::string& precision = "fp32", const std::string& keep = "none") {
+    const std::string directory = name + std::to_string(every) + keep;
+    Config run = config(directory);
+    run.train.activation_keep = keep;
     run.train.precision = precision;
     run.train.global_batch = 6;
     run.train.max_steps = 3;
@@ -22,7 +24,7 @@ class ActivationCheckpointRun : public TrainerTest {
       const std::unique_ptr<Task> task = make();
       Trainer(*task, world, {.config = run, .write = [](const std::string&) {}}).fit();
     });
-    return model(name + std::to_string(every));
+    return model(directory);
   }
 };
 
@@ -37,8 +39,9 @@ TEST_F(ActivationCheckpointRun, TrainsToTheSameBits) {
   for (const auto& [name, make] : tasks) {
     const std::string kept = trained(make, name, 0);
     EXPECT_FALSE(kept.empty());
-    EXPECT_EQ(trained(make, name, 1), kept) << name;
-    EXPECT_EQ(trained(make, name, 2), kept) << name;
+    EXPECT_TRUE(trained(make, name, 1) == kept) << name;
+    EXPECT_TRUE(trained(make, name, 2) == kept) << name;
+    EXPECT_TRUE(trained(make, name, 1, "fp32", "products") == kept) << name;
   }
 }
 
@@ -47,7 +50,8 @@ TEST_F(ActivationCheckpointRun, TrainsToTheSameBitsIn16Bits) {
   const MakeTask make = [] { return std::make_unique<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 16}); };
   const std::string kept = trained(make, "mlp", 0, "bf16");
   EXPECT_FALSE(kept.empty());
-  EXPECT_EQ(trained(make, "mlp", 1, "bf16"), kept);
+  EXPECT_TRUE(trained(make, "mlp", 1, "bf16") == kept);
+  EXPECT_TRUE(trained(make, "mlp", 1, "bf16", "products") == kept);
 }
 
 TEST_F(ActivationCheckpointRun, NeedsUnits) {
@@ -55,6 +59,13 @@ TEST_F(ActivationCheckpointRun, NeedsUnits) {
   run.train.activation_checkpoint = 1;
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, HasSubstr("the model of small has no units"));
+}
+
+TEST_F(ActivationCheckpointRun, KeepingNeedsUnitsThatComputeAgain) {
+  Config run = config("run");
+  run.train.activation_keep = "products";
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("train.activation_keep is for units that compute activations again"));
 }
 
 }  // namespace

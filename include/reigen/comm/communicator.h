@@ -19,7 +19,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "reigen/comm/history.h"
 #include "reigen/comm/options.h"
 #include "reigen/comm/types.h"
 #include "reigen/comm/work.h"
@@ -116,6 +118,10 @@ class Communicator {
 
   // Moves asynchronous operations on as far as they go without waiting. For threads that compute and must not block.
   void poll();
+
+  // The last 1,024 calls of this rank, in all groups that record with this one, in their order. Local; reads some
+  // 100 KB.
+  std::vector<PastCall> history() const;
 
   // Ends the group for everybody: pending and later calls throw Aborted with this cause, on every rank.
   void abort(const std::string& cause);

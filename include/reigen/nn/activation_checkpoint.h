@@ -13,10 +13,12 @@
 //
 // Ranks that are threads share the default generator: units that draw from it (dropout) then need processes.
 //
-// After Chen et al., Training Deep Nets with Sublinear Memory Cost, https://arxiv.org/abs/1604.06174
+// After Chen et al., Training Deep Nets with Sublinear Memory Cost, https://arxiv.org/abs/1604.06174; selective: after
+// Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, https://arxiv.org/abs/2205.05198
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "reigen/nn/unit.h"
@@ -27,7 +29,14 @@ struct ActivationCheckpointOptions {
   // Every so many-th unit is computed again, the others keep their activations. 2: half the additional computing for
   // half the savings.
   int every = 1;
+  // Operations, by their names below autograd ("aten::mm"), whose outputs are kept and not computed again: selective
+  // checkpointing. products() are those that cost most for their memory; the rest of the unit is computed again. Of
+  // units within units only one may keep.
+  std::vector<std::string> keep = {};
 };
+
+// Matrix products, convolutions and attention.
+std::vector<std::string> products();
 
 // Ends with its destruction: units then keep their activations. Not between a forward and its backward.
 class ActivationCheckpoint {
@@ -44,7 +53,9 @@ class ActivationCheckpoint {
   std::vector<Unit> units_;
 };
 
-// Throws InvalidArgument when `every` is less than 1 or a unit is checkpointed already.
+// Throws InvalidArgument when `every` is less than 1, a unit is checkpointed already, or `keep` has a name that is no
+// operation or one that writes into its arguments or gives views of them. Backward throws it when the unit's output has
+// been changed in place and a kept one lies in its memory.
 [[nodiscard]] ActivationCheckpoint activation_checkpoint(const std::vector<Unit>& units,
                                                          const ActivationCheckpointOptions& options = {});
 

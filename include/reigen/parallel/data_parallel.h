@@ -66,6 +66,16 @@ struct DataParallelOptions {
   std::int64_t backwards_per_reduction = 1;
 };
 
+// What became of a bucket in the last synchronised backward. Nanoseconds since 1970 of this machine's clock.
+struct BucketTimes {
+  std::string tag = {};     // of its calls: Communicator::history()
+  std::uint64_t bytes = 0;  // of its gradients
+  std::size_t parameters = 0;
+  std::int64_t complete = 0;     // the last of its gradients was there, it was given away
+  std::int64_t waited_from = 0;  // backward's own work was over, and that of the buckets before it
+  std::int64_t waited_to = 0;
+};
+
 class GradientReducer;
 
 // While one lives, backward only adds up this rank's gradients; the first synchronised backward after it averages the
@@ -123,11 +133,15 @@ class DataParallelBase {
   // Time that the last synchronised backward spent waiting for communication after its own work was done.
   std::chrono::duration<double> last_exposed_communication() const;
 
+  // In the order in which they were given away; empty where gradients stay, as alone.
+  std::vector<BucketTimes> last_buckets() const;
+
   std::size_t bucket_count() const;
   // As Strategy::bytes_given(); alone: 0.
   std::uint64_t bytes_given() const;
 
  private:
+  friend class Join;
   std::shared_ptr<GradientReducer> reducer_;
 };
 

@@ -63,6 +63,8 @@ class Strategy {
   // Whether it treats all elements of the runs alike, one that is zero on all ranks stays zero and one that is 1 on
   // some does not become it. Then the reducer's flags travel along; else in a call of their own.
   virtual bool keeps_zeros() const { return false; }
+  // Whether end() gives a mean over the ranks, in which one that gave zeros counts; no: zeros change nothing.
+  virtual bool averages() const { return true; }
   // Takes this rank's gradients; may start asynchronous calls, must not wait.
   virtual void begin(const GradientBucket&) {}
   // The bucket's gradients = what the ranks agreed on. Waits.

@@ -22,6 +22,7 @@ struct RunConfig {
   std::string dir = {};             // where the files go; empty: runs/<recipe>-<date-time>
   std::string resume = {};          // empty or "false": start anew; "true": newest checkpoint of run.dir; else a path
   bool save_initial = false;        // write initial.safetensors
+  std::string trace = {};           // "10:15": a timeline of these steps of all ranks in trace.json; empty: none
   std::string ranks = "processes";  // processes (of a launcher) or threads (of this process)
 };
 
@@ -35,6 +36,7 @@ struct TrainConfig {
   double clip_norm = 0;                    // largest norm of all gradients together; 0: no clipping
   double clip_value = 0;                   // largest magnitude of a gradient's element; 0: no clipping
   std::int64_t activation_checkpoint = 0;  // every so many-th unit computes its activations again in backward; 0: none
+  std::string activation_keep = "none";    // products: those units keep outputs of products, convolutions, attention
   std::int64_t verify = 0;                 // steps that are made alone and in parallel and compared before training
   std::int64_t log_every = 50;             // steps between two plain lines
 };

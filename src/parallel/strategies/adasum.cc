@@ -42,6 +42,7 @@ class Adasum : public Strategy {
 
   std::string description() const override { return "adasum"; }
   std::uint64_t bytes_given() const override { return bytes_; }
+  bool averages() const override { return false; }
   void attach(const std::vector<ParameterRange>&) override {
     // Here and not in the constructor: every rank has compared its options, so every rank throws.
     REIGEN_CHECK(std::has_single_bit(static_cast<unsigned>(world_.size())),

@@ -1,0 +1,51 @@
+// Who still trains, asked of all ranks before everything that the ranks of a Join do together.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+#include "reigen/parallel/join.h"
+
+namespace reigen::parallel {
+
+enum class Activity : unsigned char {
+  kNone = 0,  // no more data
+  kForward = 1,
+  kReduction = 2,
+};
+
+struct Roll {
+  Activity activity = Activity::kNone;  // of the ranks that train; kNone: there are none left
+  int training = 0;
+  int first_training = 0;
+  bool here = false;  // this rank trains
+};
+
+class RollCall {
+ public:
+  RollCall(Communicator world, const JoinOptions& options);
+
+  // Blocking; the same result on every rank. Throws CollectiveMismatch where ranks that train differ in what they do,
+  // and EarlyEnd, both on every rank.
+  const Roll& answer(Activity mine, const std::string& tag);
+
+  // The last roll that anybody trained in; before the first: all.
+  const Roll& last() const { return last_; }
+  // Of the last forward, and of the one before: whose buffers are the newest.
+  const Roll& last_forward() const { return last_forward_; }
+  const Roll& forward_before() const { return forward_before_; }
+  // What gradients, averaged over all ranks, must be multiplied by.
+  double correction() const;
+
+ private:
+  Communicator world_;
+  const JoinOptions options_;
+  std::vector<unsigned char> answers_;  // one a rank
+  Roll last_;
+  Roll last_forward_;
+  Roll forward_before_;
+  Roll none_;
+};
+
+}  // namespace reigen::parallel

@@ -1,0 +1,113 @@
+// A training run: what Trainer::Impl holds and does. Its functions lie where their time is: trainer_start.cc before the
+// first step, trainer.cc in the loop, trainer_results.cc what a run leaves behind.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "reigen/checkpoint/checkpoint.h"
+#include "reigen/data/loader.h"
+#include "reigen/parallel/data_parallel.h"
+#include "reigen/train/metrics.h"
+#include "reigen/train/trainer.h"
+#include "train/activations.h"
+#include "train/line_file.h"
+#include "train/optimization.h"
+#include "train/progress.h"
+#include "train/report.h"
+#include "train/run_directory.h"
+#include "train/step_times.h"
+#include "train/step_trace.h"
+
+namespace reigen::train {
+
+struct Trainer::Impl {
+  Impl(Task& its_task, Communicator its_world, TrainerOptions its_options)
+      : task(its_task), world(std::move(its_world)), options(std::move(its_options)), config(options.config) {
+    if (!options.write) options.write = write_to_stdout;
+  }
+
+  bool is_first() const { return world.rank() == 0; }
+  void say(const std::string& text) {
+    if (!is_first()) return;
+    if (progress)
+      progress->line(text);
+    else
+      options.write(text + '\n');
+  }
+
+  void open_data();
+  void open_test_data();
+  void find_start();
+  void prepare_model();
+  void load_state(const std::vector<checkpoint::NamedTensor>& state);
+  std::vector<checkpoint::NamedTensor> state() const;
+  void settle();
+  void prepare_files();
+  void dump_past_order();
+  void make_progress();
+  std::int64_t samples_per_step() const { return std::min(loader->global_batch(), loader->size()); }
+  std::int64_t epochs_to_see() const { return (total + loader->steps() - 1) / loader->steps(); }
+  void train();
+  bool run_epoch(std::int64_t epoch);
+  void step(data::Batch& batch, double data_seconds);
+  double add_up(double loss, const data::Batch& batch);
+  Optimization::Gradients checked_gradients(const data::Batch& batch);
+  [[noreturn]] void end_as_not_finite(const char* what, double value, const data::Batch& batch);
+  void record(const data::Batch& batch, double loss, std::optional<double> grad_norm, const StepTime& time);
+  void write_trace();
+  void save_checkpoint();
+  bool has_results();
+  void finish();
+  Scores validate();
+  void validate_and_say(std::int64_t epoch);
+  Summary summarize();
+
+  Task& task;
+  Communicator world;
+  TrainerOptions options;
+  Config config;
+
+  std::optional<data::Loader> loader;
+  data::DatasetPtr test_data;
+  std::unique_ptr<nn::ActivationCheckpoint> activations;
+  std::optional<parallel::DataParallelBase> parallel;
+  std::optional<Optimization> optimization;
+  std::vector<at::Tensor> weights;  // flat, for the check before a checkpoint
+  std::map<std::string, std::string> described;
+
+  // Where the run is.
+  std::int64_t done = 0;      // steps
+  std::int64_t total = 0;     // steps
+  std::int64_t epoch = 0;     // of the next sample
+  std::int64_t position = 0;  // in that epoch
+  std::int64_t saved = -1;    // step of the newest checkpoint
+  std::int64_t resumed_at = -1;
+  bool stop = false;
+  std::optional<checkpoint::Found> found;
+  std::optional<Scores> test;
+
+  // Rank 0 only, but for the path.
+  std::filesystem::path directory;
+  bool same_run = false;  // it holds the run that goes on
+  std::optional<NewDirectory> made;
+  std::optional<RunDirectory> held;
+  std::optional<MetricsWriter> metrics;
+  std::optional<LineFile> order;
+  std::optional<Progress> progress;
+
+  std::optional<StepTrace> trace;
+  StepTimes times;
+  Stopwatch cycle;
+  double first_step_s = 0;
+};
+
+}  // namespace reigen::train

@@ -1,0 +1,145 @@
+// What a run leaves behind: checkpoints, scores, the summary.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <cmath>
+
+#include "reigen/data/sampler.h"
+#include "reigen/format/atomic_file.h"
+#include "train/agree.h"
+#include "train/precision.h"
+#include "train/trainer_impl.h"
+
+namespace reigen::train {
+
+namespace fs = std::filesystem;
+
+void Trainer::Impl::write_trace() {
+  say(trace->write(directory / "trace.json"));
+  cycle.lap();
+}
+
+void Trainer::Impl::save_checkpoint() {
+  const bool ended = position >= loader->size();
+  settle();
+  together(world, "checkpoint", [&] {
+    if (!is_first()) return;
+    for (const at::Tensor& flat : weights) {
+      if (std::isfinite(flat.sum(at::kDouble).item<double>())) continue;
+      throw Error(ExitCode::kNotANumber,
+                  Report{.what = fmt::format("the weights after step {} are not finite: no checkpoint of them", done),
+                         .fix = "use a smaller optim.lr"});
+    }
+    metrics->flush();
+    if (order) order->flush();
+    const fs::path checkpoints = directory / "checkpoints";
+    if (saved == resumed_at && resumed_at >= 0) checkpoint::drop_after(checkpoints, resumed_at);
+    checkpoint::save(checkpoints,
+                     {.step = done,
+                      .epoch = ended ? epoch + 1 : epoch,
+                      .position = ended ? 0 : position,
+                      .global_batch = loader->global_batch(),
+                      .seed = config.train.seed,
+                      .world_size = world.size(),
+                      .optimizer_steps = optimization->steps(),
+                      .options = described},
+                     {checkpoint::tensors_of(task.module()), state()}, config.checkpoint.keep);
+  });
+  saved = done;
+}
+
+Scores Trainer::Impl::validate() {
+  open_test_data();
+  const at::NoGradGuard no_grad;
+  settle();
+  const auto averaged = optimization ? optimization->swap_in_average() : std::nullopt;
+  const bool was_training = task.module().is_training();
+  task.module().eval();
+  const data::Range mine = data::share_of({0, test_data->size()}, world.rank(), world.size());
+  Scores sum;
+  const std::int64_t batch = task.score_batch();
+  for (std::int64_t first = mine.begin; first < mine.end; first += batch) {
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
+    const data::Samples samples = test_data->gather(indices);
+    const auto autocast = compute_type(config.train.precision);
+    const Scores scores = task.score(samples.input, samples.target);
+    sum.loss_sum += scores.loss_sum;
+    sum.correct += scores.correct;
+    sum.count += scores.count;
+  }
+  task.module().train(was_training);
+  double sums[3] = {sum.loss_sum, static_cast<double>(sum.correct), static_cast<double>(sum.count)};
+  world.all_reduce(sums, sums, 3, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"}).wait();
+  return {.loss_sum = sums[0], .correct = std::llround(sums[1]), .count = std::llround(sums[2])};
+}
+
+void Trainer::Impl::validate_and_say(std::int64_t number) {
+  const auto started = Progress::Clock::now();
+  test = validate();
+  say(fmt::format("epoch {}/{}: {}", number + 1, epochs_to_see(), task.describe(*test)));
+  if (progress) progress->exclude(Progress::Clock::now() - started);
+  cycle.lap();
+}
+
+Summary Trainer::Impl::summarize() {
+  Summary summary{.task = task.name(),
+                  .backend = world.backend(),
+                  .precision = config.train.precision,
+                  .strategy = config.parallel.strategy,
+                  .world_size = world.size(),
+                  .bytes_given = parallel ? parallel->bytes_given() : 0,
+                  .steps = done,
+                  .first_step = done - static_cast<std::int64_t>(times.count()),
+                  .epochs = config.train.epochs,
+                  .global_batch = loader->global_batch(),
+                  .samples_per_step = samples_per_step(),
+                  .test = *test,
+                  .test_text = task.describe(*test),
+                  .test_figures = task.more_figures(*test),
+                  .mean = times.mean(),
+                  .first_step_s = first_step_s,
+                  .wall_s = process_age_seconds(),
+                  .directory = directory};
+  if (times.count() > 0) {
+    summary.samples_per_s = static_cast<double>(samples_per_step()) / times.median_step();
+    summary.samples_per_s_overall = times.overall_samples_per_s();
+  }
+  const std::int64_t peak = peak_memory_bytes();
+  summary.peak_rss_bytes.resize(static_cast<std::size_t>(world.size()));
+  world.all_gather(&peak, summary.peak_rss_bytes.data(), 1, DataType::kInt64, {.tag = "peak memory"}).wait();
+  return summary;
+}
+
+// Of this step or a later one; rank 0 looks for all.
+bool Trainer::Impl::has_results() {
+  const bool there = is_first() && steps_of_summary(directory / "summary.json") >= done;
+  return !share_text(world, there ? "yes" : "").empty();
+}
+
+void Trainer::Impl::finish() {
+  test = validate();
+  const Summary summary = summarize();
+  together(world, "results", [&] {
+    if (!is_first()) return;
+    if (metrics) metrics->flush();
+    if (order) order->flush();
+    checkpoint::write_tensors(directory / "model.safetensors", checkpoint::tensors_of(task.module()));
+    if (optimization->has_average()) {
+      const auto averaged = optimization->swap_in_average();
+      checkpoint::write_tensors(directory / "model_ema.safetensors", checkpoint::tensors_of(task.module()));
+    }
+    format::write_file_atomically(directory / "summary.json", std::string_view(to_json(summary)));
+  });
+  std::string text = to_text(summary);
+  text.pop_back();
+  say(text);
+  if (!is_first()) return;
+  const at::NoGradGuard no_grad;
+  task.module().eval();
+  const std::string words = task.closing_words();
+  if (!words.empty()) say(words);
+}
+
+}  // namespace reigen::train

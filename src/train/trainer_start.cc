@@ -1,0 +1,197 @@
+// A run before its first step: where it begins, its data, model and files.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+
+#include "reigen/data/sampler.h"
+#include "reigen/format/atomic_file.h"
+#include "reigen/tensor/data_type.h"
+#include "train/agree.h"
+#include "train/resume.h"
+#include "train/strategy_of.h"
+#include "train/trainer_impl.h"
+#include "train/verify_before_training.h"
+
+namespace reigen::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// In front of its tensors in a checkpoint; no module has such a name.
+constexpr std::string_view kOfStrategy = "//strategy/";
+
+}  // namespace
+
+void Trainer::Impl::find_start() {
+  ResumePoint point{.run_directory = config.run.dir};
+  if (wants_resume(config)) {
+    together(world, "resume", [&] {
+      if (is_first()) point = find_resume_point(config);
+    });
+  }
+  const std::string path = share_text(world, point.checkpoint.string());
+  if (is_first() && point.run_directory.empty()) {
+    point.run_directory = default_run_directory(task.name());
+    made.emplace(point.run_directory);
+  }
+  directory = share_text(world, point.run_directory.string());
+  same_run = point.same_run;
+  for (const std::string& note : point.notes) say(note);
+  if (path.empty()) return;
+  together(world, "checkpoint", [&] { found = checkpoint::open(path); });
+  done = saved = resumed_at = found->manifest.step;
+  epoch = found->manifest.epoch;
+  position = found->manifest.position;
+  if (!config.train.global_batch) config.train.global_batch = found->manifest.global_batch;
+}
+
+void Trainer::Impl::open_data() {
+  std::vector<std::string> notes;
+  together(world, "training data", [&] {
+    data::LoaderOptions choice{.shuffle = true,
+                               .seed = static_cast<std::uint64_t>(config.train.seed),
+                               .limit = config.data.limit,
+                               .workers = static_cast<int>(config.data.workers)};
+    if (config.train.global_batch)
+      choice.global_batch = config.train.global_batch;
+    else
+      choice.batch_size = options.batch_per_rank;
+    loader.emplace(task.training_data(), choice, world);
+    described = options_of(config, task.name(), loader->size());
+    if (found) notes = require_compatible(*found, described, config.train.global_batch);
+  });
+  // Now and not after the first epoch, so that a damaged file costs no training.
+  open_test_data();
+  for (const std::string& note : notes) say("note: " + note);
+  total = config.train.epochs * loader->steps();
+  if (config.train.max_steps > 0) total = std::min(total, config.train.max_steps);
+  if (trace && (trace->steps().first > total || trace->steps().last <= done)) {
+    say(fmt::format("note: run.trace {} has none of the steps {} to {} of this run", config.run.trace, done + 1,
+                    total));
+  }
+}
+
+void Trainer::Impl::open_test_data() {
+  if (test_data) return;
+  together(world, "test data", [&] { test_data = task.test_data(); });
+}
+
+void Trainer::Impl::prepare_model() {
+  together(world, "model", [&] {
+    if (found)
+      checkpoint::read_model_into(*found, checkpoint::tensors_of(task.module()));
+    else
+      task.initialize(static_cast<std::uint64_t>(config.train.seed));
+  });
+  activations = checkpoint_activations(task, config.train);
+  if (config.train.verify > 0) say(verify_before_training(task, config, samples_per_step(), world));
+  try {
+    parallel.emplace(task.module(), world, data_parallel_options(config.parallel));
+    optimization.emplace(config, parallel->parameters(),
+                         RunLength{.total_steps = total, .global_batch = loader->global_batch()});
+  } catch (const InvalidArgument& error) {
+    // Models and options were compared: every rank throws it.
+    throw CommonError(error.exit_code(), error.what());
+  }
+  for (const ParameterRange& range : parallel->parameters()) weights.push_back(range.values());
+  if (!found) return;
+  together(world, "optimizer", [&] { load_state(checkpoint::read_optimizer(*found)); });
+}
+
+void Trainer::Impl::load_state(const std::vector<checkpoint::NamedTensor>& state) {
+  std::vector<checkpoint::NamedTensor> of_optimization;
+  std::map<std::string, at::Tensor> of_strategy;
+  for (const auto& [name, tensor] : state) {
+    if (name.starts_with(kOfStrategy))
+      of_strategy[name.substr(kOfStrategy.size())] = tensor;
+    else
+      of_optimization.push_back({name, tensor});
+  }
+  optimization->load_state(of_optimization, found->manifest.optimizer_steps);
+  const bool goes_on = !of_strategy.empty() && world.size() > 1 && has_same_strategy(*found, described);
+  if (goes_on) parallel->load_strategy_state(of_strategy);
+}
+
+std::vector<checkpoint::NamedTensor> Trainer::Impl::state() const {
+  std::vector<checkpoint::NamedTensor> tensors = optimization->state();
+  for (const auto& [name, tensor] : parallel->strategy_state()) {
+    tensors.push_back({std::string(kOfStrategy) + name, tensor});
+  }
+  return tensors;
+}
+
+// One model and one state of the optimizer on all ranks, in the middle of a run: the mean where they differ.
+void Trainer::Impl::settle() {
+  if (!parallel) return;
+  parallel->settle();
+  if (!parallel->ranks_differ()) return;
+  const at::NoGradGuard no_grad;
+  for (const checkpoint::NamedTensor& item : optimization->state()) {
+    if (!item.tensor.is_floating_point() || item.tensor.numel() == 0) continue;
+    const bool counts = item.name.ends_with(".step");
+    world.all_reduce(item.tensor.const_data_ptr(), item.tensor.mutable_data_ptr(),
+                     static_cast<std::size_t>(item.tensor.numel()), tensor::to_data_type(item.tensor.scalar_type()),
+                     counts ? ReduceOp::kMax : ReduceOp::kAvg, {.tag = "optimizer state"});
+  }
+}
+
+void Trainer::Impl::prepare_files() {
+  together(world, "run directory", [&] {
+    if (!is_first()) return;
+    std::error_code ignored;
+    if (!fs::exists(directory, ignored)) made.emplace(directory);
+    held.emplace(directory, same_run);
+    if (!config.data.dump_order.empty()) order.emplace(config.data.dump_order);
+    if (order) dump_past_order();
+    if (found && done >= total) return;  // nothing is to be done: nothing is to change
+    Config resolved = config;
+    resolved.run.dir = directory.string();
+    resolved.run.resume.clear();  // of this start, not of the run
+    format::write_file_atomically(directory / "config.toml", std::string_view(to_toml(resolved)));
+    // An older checkpoint that goes on replaces the future that was: a later resume must not come back to it.
+    if (found && fs::equivalent(found->path.parent_path(), directory / "checkpoints", ignored)) {
+      checkpoint::drop_after(directory / "checkpoints", done);
+    }
+    metrics.emplace(directory / "metrics.jsonl", done);
+    if (config.run.save_initial && !found) {
+      checkpoint::write_tensors(directory / "initial.safetensors", checkpoint::tensors_of(task.module()));
+    }
+  });
+  if (made) made->keep();
+}
+
+// What the steps before a resume drew: the order is a function of seed, epoch and position.
+void Trainer::Impl::dump_past_order() {
+  const data::Sampler sampler({.size = loader->size(),
+                               .global_batch = loader->global_batch(),
+                               .shuffle = true,
+                               .seed = static_cast<std::uint64_t>(config.train.seed)});
+  for (std::int64_t past_epoch = 0, written = 0; written < done; ++past_epoch) {
+    const data::Order indices = sampler.order(past_epoch);
+    for (std::int64_t step = 0; step < sampler.steps() && written < done; ++step, ++written) {
+      const data::Range range = sampler.positions(0, step);
+      std::string line;
+      for (std::int64_t at = range.begin; at < range.end; ++at) {
+        line += fmt::format("{}{}", line.empty() ? "" : " ", indices[at]);
+      }
+      order->append(line + '\n');
+    }
+  }
+}
+
+void Trainer::Impl::make_progress() {
+  if (!is_first()) return;
+  if (found) say(fmt::format("going on after step {} from {}", done, found->path.string()));
+  say(fmt::format("{}: {} {} ({}), {} {}, global batch {}, {} steps an epoch, files in {}", task.name(), world.size(),
+                  world.size() == 1 ? "rank" : "ranks", world.backend(), loader->size(), task.kind_of_samples(),
+                  loader->global_batch(), loader->steps(), directory.string()));
+  progress.emplace(ProgressOptions{.columns = options.columns,
+                                   .log_every = config.train.log_every,
+                                   .steps = total,
+                                   .first_step = done,
+                                   .epochs = epochs_to_see(),
+                                   .write = options.write});
+}
+
+}  // namespace reigen::train
