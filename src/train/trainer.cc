@@ -102,16 +102,19 @@ bool Trainer::Impl::run_epoch(std::int64_t number) {
   return true;
 }
 
+// What the model draws (dropout) is a function of seed, rank and step, so nothing need be saved to go on. Ranks that
+// are threads share one generator, which cannot be given to each.
+void Trainer::Impl::seed_step() {
+  if (config.run.ranks == "threads") return;
+  const auto word = base::philox(static_cast<std::uint64_t>(config.train.seed), static_cast<std::uint64_t>(done),
+                                 static_cast<std::uint64_t>(world.rank()));
+  at::manual_seed((static_cast<std::uint64_t>(word[0]) << 32) | word[1]);
+}
+
 void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
   StepTime time{.data = data_seconds};
   Stopwatch watch;
-  // What the model draws (dropout) is a function of seed, rank and step, so nothing need be saved to go on. Ranks that
-  // are threads share one generator, which cannot be given to each.
-  if (config.run.ranks != "threads") {
-    const auto word = base::philox(static_cast<std::uint64_t>(config.train.seed), static_cast<std::uint64_t>(done),
-                                   static_cast<std::uint64_t>(world.rank()));
-    at::manual_seed((static_cast<std::uint64_t>(word[0]) << 32) | word[1]);
-  }
+  seed_step();
   if (trace) {
     trace->begin(done + 1, data_seconds);
     trace->lap("data");
@@ -134,7 +137,7 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
   time.backward = lap("backward") - time.exposed;
   const double global = add_up(mine, batch);
   time.exposed += lap("loss of all");
-  const Optimization::Gradients gradients = checked_gradients(batch);
+  const Optimization::Gradients gradients = checked_gradients(mine, batch);
   const auto norm = optimization->step(done, gradients, parallel->ranks_differ() ? &world : nullptr);
   parallel->after_step();
   time.optimizer = lap("optimizer");
@@ -155,29 +158,31 @@ double Trainer::Impl::add_up(double loss, const data::Batch& batch) {
   if (world.size() > 1) world.all_reduce(sums, sums, 2, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"}).wait();
   stop = sums[1] > 0;
   const double global = sums[0] / static_cast<double>(batch.global_terms);
-  if (!std::isfinite(global)) end_as_not_finite("loss", global, batch);
+  if (!std::isfinite(global)) end_as_not_finite("loss", global, loss, batch);
   return global;
 }
 
 // Before they change a weight. Every rank has the same, or is told: all end.
-Optimization::Gradients Trainer::Impl::checked_gradients(const data::Batch& batch) {
+Optimization::Gradients Trainer::Impl::checked_gradients(double loss, const data::Batch& batch) {
   Optimization::Gradients gradients = optimization->look();
   if (parallel->ranks_differ() && gradients.norm) {
     double largest = gradients.finite ? *gradients.norm : HUGE_VAL;
     world.all_reduce(&largest, &largest, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "largest norm"});
     if (!std::isfinite(largest)) gradients = {.norm = largest, .finite = false};
   }
-  if (!gradients.finite) end_as_not_finite("gradient norm", *gradients.norm, batch);
+  if (!gradients.finite) end_as_not_finite("gradient norm", *gradients.norm, loss, batch);
   return gradients;
 }
 
-void Trainer::Impl::end_as_not_finite(const char* what, double value, const data::Batch& batch) {
+// Every rank calls it in the same step.
+void Trainer::Impl::end_as_not_finite(const char* what, double value, double loss, const data::Batch& batch) {
+  const std::string whose = blame(loss, batch);
   if (metrics) metrics->flush();
   const std::string text = found || saved > 0 ? fmt::format("the checkpoint of step {} is whole: ", saved) : "";
   throw CommonError(ExitCode::kNotANumber,
                     Report{.what = fmt::format("the {} of step {} is not a finite number", what, done + 1),
-                           .got = fmt::format("{} in epoch {}, samples {} to {}", value, batch.epoch + 1,
-                                              batch.position - batch.global_count + 1, batch.position),
+                           .got = fmt::format("{} in epoch {}, samples {} to {}; {}", value, batch.epoch + 1,
+                                              batch.position - batch.global_count + 1, batch.position, whose),
                            .expected = "a finite number",
                            .fix = fmt::format("{}go on with a smaller optim.lr (now {}), or look at the data", text,
                                               optimization->lr())});

@@ -1,5 +1,6 @@
 // A training run: what Trainer::Impl holds and does. Its functions lie where their time is: trainer_start.cc before the
-// first step, trainer.cc in the loop, trainer_results.cc what a run leaves behind.
+// first step, trainer.cc in the loop, trainer_blame.cc when a step gave no number, trainer_results.cc what a run leaves
+// behind.
 #pragma once
 
 #include <algorithm>
@@ -59,9 +60,13 @@ struct Trainer::Impl {
   void train();
   bool run_epoch(std::int64_t epoch);
   void step(data::Batch& batch, double data_seconds);
+  void seed_step();
   double add_up(double loss, const data::Batch& batch);
-  Optimization::Gradients checked_gradients(const data::Batch& batch);
-  [[noreturn]] void end_as_not_finite(const char* what, double value, const data::Batch& batch);
+  Optimization::Gradients checked_gradients(double loss, const data::Batch& batch);
+  [[noreturn]] void end_as_not_finite(const char* what, double value, double loss, const data::Batch& batch);
+  void compute_alone(const data::Batch& batch);
+  // Which ranks gave what is no number, and where. Collective; the step must not go on after it.
+  std::string blame(double loss, const data::Batch& batch);
   void record(const data::Batch& batch, double loss, std::optional<double> grad_norm, const StepTime& time);
   void write_trace();
   void save_checkpoint();

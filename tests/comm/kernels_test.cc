@@ -117,19 +117,22 @@ struct Layout {
   int outputs;
   bool in_place;
   bool streaming;
+  std::size_t after_line = 8;  // bytes, where the outputs begin
 };
 
-// Every output of a pass, one after the other. The outputs begin a few bytes after a cache line.
+// Every output of a pass, one after the other.
 std::vector<std::byte> run_layout(Kernel kernel, const Layout& layout, std::vector<std::vector<std::byte>> inputs,
                                   std::size_t count, DataType type, ReduceOp op, const double* factors = nullptr) {
   const std::size_t bytes = count * size_of(type);
   std::vector<std::vector<std::byte>> outputs(static_cast<std::size_t>(layout.outputs),
-                                              std::vector<std::byte>(bytes + 64));
+                                              std::vector<std::byte>(bytes + 128));
   std::vector<const std::byte*> in;
   std::vector<std::byte*> out;
   for (auto& input : inputs) in.push_back(input.data());
   for (std::size_t q = 0; q < outputs.size(); ++q) {
-    out.push_back(layout.in_place ? inputs[q].data() : outputs[q].data() + 8);
+    const auto begin = reinterpret_cast<std::uintptr_t>(outputs[q].data());
+    std::byte* const line = outputs[q].data() + (64 - begin % 64) % 64;
+    out.push_back(layout.in_place ? inputs[q].data() : line + layout.after_line);
   }
   kernel({.inputs = in.data(),
           .outputs = out.data(),
@@ -154,9 +157,11 @@ TEST_P(Kernels, EveryLayoutGivesTheSameBits) {
     for (const auto op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kMax,
                           ReduceOp::kBand, ReduceOp::kBor, ReduceOp::kBxor}) {
       if (!is_defined(op, type)) continue;
-      for (const Layout layout : {Layout{1, 1, false, false}, Layout{1, 1, true, false}, Layout{2, 1, false, false},
-                                  Layout{2, 2, false, false}, Layout{2, 2, true, false}, Layout{2, 2, false, true},
-                                  Layout{3, 3, true, false}, Layout{4, 4, false, false}, Layout{5, 3, false, true}}) {
+      for (const Layout layout :
+           {Layout{1, 1, false, false}, Layout{1, 1, true, false}, Layout{2, 1, false, false},
+            Layout{2, 2, false, false}, Layout{2, 2, true, false}, Layout{2, 2, false, true},
+            Layout{1, 1, false, true, 0}, Layout{2, 2, false, true, 0}, Layout{5, 3, false, true, 0},
+            Layout{3, 3, true, false}, Layout{4, 4, false, false}, Layout{5, 3, false, true}}) {
         std::vector<std::vector<std::byte>> inputs;
         for (int q = 0; q < layout.inputs; ++q) {
           inputs.push_back(random_bytes(kCount * size_of(type), static_cast<unsigned>(5 * q + 3)));
@@ -167,7 +172,8 @@ TEST_P(Kernels, EveryLayoutGivesTheSameBits) {
         for (int q = 0; q < layout.outputs; ++q) expected.insert(expected.end(), one.begin(), one.end());
         EXPECT_TRUE(with_one_nan(run_layout(kernel_, layout, inputs, kCount, type, op), type) == expected)
             << name_of(type) << " " << name_of(op) << ": " << layout.inputs << " inputs, " << layout.outputs
-            << " outputs" << (layout.in_place ? ", in place" : "") << (layout.streaming ? ", streaming" : "");
+            << " outputs" << (layout.in_place ? ", in place" : "") << (layout.streaming ? ", streaming" : "") << ", "
+            << layout.after_line << " bytes after a line";
       }
     }
   }

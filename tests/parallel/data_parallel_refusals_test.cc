@@ -190,5 +190,33 @@ TEST(Failures, ARankThatSkipsAStepIsNamed) {
   }
 }
 
+TEST(Failures, AnExceptionInForwardOnOneRankEndsAll) {
+  std::vector<std::string> texts(3);
+  try {
+    run_threads(3, [&](Communicator& world) {
+      Mlp model;
+      auto parallel = data_parallel(model, world);
+      try {
+        for (int step = 0; step < 3; ++step) {
+          const at::Tensor loss = parallel(numbers(1, {4, 4})).square().mean();
+          if (world.rank() == 1 && step == 1) throw std::runtime_error("planned");
+          loss.backward();
+        }
+      } catch (const Error& error) {
+        texts[static_cast<std::size_t>(world.rank())] = error.what();
+        throw;
+      }
+    });
+    ADD_FAILURE() << "no error";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("planned"));
+  }
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(texts[static_cast<std::size_t>(rank)],
+                testing::AllOf(testing::HasSubstr("rank 1"),
+                               testing::HasSubstr("step 1 bucket 0: gradients of first.weight to third.bias")));
+  }
+}
+
 }  // namespace
 }  // namespace reigen::parallel

@@ -146,13 +146,21 @@ TEST_F(TrainerTest, AGradientThatIsNoNumberChangesNoWeight) {
   Config run = config("run");
   run.train.clip_norm = 1;
   run.checkpoint.every_steps = 1;
-  const auto poison = [](int rank, SmallTask& task, TrainerOptions&) {
-    if (rank == 1) task.poison_gradient_call = 3;
+  const auto poison = [](bool lasts) {
+    return [lasts](int rank, SmallTask& task, TrainerOptions&) {
+      if (rank != 1) return;
+      task.poison_gradient_call = 3;
+      task.poison_lasts = lasts;
+    };
   };
-  EXPECT_EQ(failure(2, run, poison), ExitCode::kNotANumber);
-  EXPECT_THAT(failure_text_, HasSubstr("the gradient norm of step 3 is not a finite number"));
+  EXPECT_EQ(failure(2, run, poison(true)), ExitCode::kNotANumber);
+  EXPECT_THAT(failure_text_, AllOf(HasSubstr("the gradient norm of step 3 is not a finite number"),
+                                   HasSubstr("; rank 1: gradient of "), Not(HasSubstr("rank 0:"))));
   EXPECT_TRUE(fs::exists(root_ / "run" / "checkpoints" / "step_00000002"));
   EXPECT_FALSE(fs::exists(root_ / "run" / "checkpoints" / "step_00000003"));
+  run.run.dir = (root_ / "again").string();
+  EXPECT_EQ(failure(2, run, poison(false)), ExitCode::kNotANumber);
+  EXPECT_THAT(failure_text_, AllOf(HasSubstr("gradient of "), HasSubstr("on no rank when it computes the step again")));
 }
 
 TEST_F(TrainerTest, PatternsThatMatchNothingAreRefusedOnEveryRank) {

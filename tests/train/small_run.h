@@ -26,7 +26,9 @@
 namespace reigen::train {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 inline std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -63,7 +65,8 @@ class SmallTask final : public Task {
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
     const at::Tensor loss = at::cross_entropy_loss(net_.forward(input), target);
     ++calls_;
-    if (calls_ == poison_gradient_call) loss.register_hook([](const at::Tensor& g) { return g / 0; });
+    const bool is_due = calls_ == poison_gradient_call || (poison_lasts && calls_ > poison_gradient_call);
+    if (is_due) loss.register_hook([](const at::Tensor& g) { return g / 0; });
     return calls_ == poison_call ? loss * std::numeric_limits<double>::quiet_NaN() : loss;
   }
   Scores score(const at::Tensor& input, const at::Tensor& target) override {
@@ -74,6 +77,7 @@ class SmallTask final : public Task {
   }
   std::int64_t poison_call = -1;
   std::int64_t poison_gradient_call = -1;  // the loss is as ever, its gradient infinite
+  bool poison_lasts = false;               // ... in all later calls too
 
  private:
   at::ScalarType type_;

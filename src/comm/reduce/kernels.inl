@@ -12,8 +12,9 @@
 #define REIGEN_ELEMENTWISE _Pragma("GCC ivdep")
 #endif
 
+constexpr std::size_t kLine = 64;  // bytes of the caches
 constexpr std::size_t kBlock = 1024;
-constexpr std::size_t kStreamed = 128;  // elements: outputs by turns keep more of the memory's channels busy
+constexpr std::size_t kStreamed = 64;  // elements: so small that memory is read and written at the same time
 
 using Float = float;
 using Half = std::uint16_t;
@@ -192,8 +193,6 @@ void copy_block(Storage* to, const Storage* from, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) to[i] = from[i];
 }
 
-// The first two outputs are written as the last input is read. Streaming, the result stops in the first-level cache on
-// its way, so that whole lines leave it one output after the other.
 // What the special kernels did of a sum of two inputs.
 template <typename Element, typename Op, typename Finish>
 std::size_t sum_halves(const HalfSum& sum, Finish finish) {
@@ -210,6 +209,16 @@ std::size_t sum_halves(const HalfSum& sum, Finish finish) {
   return 0;
 }
 
+// Else small pieces would cut lines in two.
+inline bool begin_on_lines(const Pass& pass) {
+  for (int q = 0; q < pass.output_count; ++q) {
+    if (reinterpret_cast<std::uintptr_t>(pass.outputs[q]) % kLine != 0) return false;
+  }
+  return true;
+}
+
+// The first two outputs are written as the last input is read. Streaming, the result stops in the first-level cache on
+// its way, so that whole lines leave it one output after the other.
 template <typename Element, typename Op, typename Finish>
 void run_pass(const Pass& pass, Finish finish) {
   using Storage = typename Element::Storage;
@@ -217,8 +226,9 @@ void run_pass(const Pass& pass, Finish finish) {
   alignas(64) Accumulator block[kBlock];
   alignas(64) Storage result[kBlock];
   const int last = pass.input_count - 1;
-  for (std::size_t begin = 0; begin < pass.count; begin += kBlock) {
-    const std::size_t n = pass.count - begin < kBlock ? pass.count - begin : kBlock;
+  const std::size_t step = pass.streaming && begin_on_lines(pass) ? kStreamed : kBlock;
+  for (std::size_t begin = 0; begin < pass.count; begin += step) {
+    const std::size_t n = pass.count - begin < step ? pass.count - begin : step;
     const auto input = [&](int q) { return reinterpret_cast<const Storage*>(pass.inputs[q]) + begin; };
     const auto output = [&](int q) { return reinterpret_cast<Storage*>(pass.outputs[q]) + begin; };
     Storage* const first_output = pass.streaming ? result : output(0);
@@ -248,10 +258,7 @@ void run_pass(const Pass& pass, Finish finish) {
                            [&](std::size_t i) { return finish(Op::apply(block[i], Element::load(z[i]))); });
     }
     if (pass.streaming) {
-      for (std::size_t at = 0; at < n; at += kStreamed) {
-        const std::size_t m = n - at < kStreamed ? n - at : kStreamed;
-        for (int q = 0; q < pass.output_count; ++q) stream_copy(output(q) + at, result + at, m * sizeof(Storage));
-      }
+      for (int q = 0; q < pass.output_count; ++q) stream_copy(output(q), result, n * sizeof(Storage));
     } else {
       for (int q = 2; q < pass.output_count; ++q) copy_block(output(q), static_cast<const Storage*>(first_output), n);
     }
