@@ -2,8 +2,11 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cmath>
+#include <exception>
 
 #include "train/precision.h"
 #include "train/trainer_impl.h"
@@ -17,34 +20,30 @@ constexpr std::size_t kRanksNamed = 4;
 struct Suspect {
   double loss = 0;
   std::int64_t weight = -1;    // the first parameter that holds what is no number
-  std::int64_t gradient = -1;  // ... whose gradient does
+  std::int64_t gradient = -1;  // the last one whose gradient does: backward comes from there
+  std::int64_t failed = 0;     // could not compute the step again
 };
 
 bool is_finite(const at::Tensor& values) { return std::isfinite(values.sum(at::kDouble).item<double>()); }
 
-Suspect suspect(double loss, const std::vector<ParameterRange>& ranges) {
+Suspect suspect(double loss, const torch::nn::Module& module) {
   Suspect found{.loss = loss};
   std::int64_t index = 0;
-  for (const ParameterRange& range : ranges) {
-    for (const tensor::Segment& segment : range.segments()) {
-      const at::Tensor& gradient = segment.parameter.grad();
-      if (found.weight < 0 && !is_finite(segment.parameter.detach())) found.weight = index;
-      if (found.gradient < 0 && gradient.defined() && !is_finite(gradient.detach())) found.gradient = index;
-      ++index;
-    }
+  for (const at::Tensor& parameter : module.parameters()) {
+    const at::Tensor& gradient = parameter.grad();
+    if (found.weight < 0 && !is_finite(parameter.detach())) found.weight = index;
+    if (gradient.defined() && !is_finite(gradient.detach())) found.gradient = index;
+    ++index;
   }
   return found;
 }
 
-const std::string& name_of(std::int64_t index, const std::vector<ParameterRange>& ranges) {
-  auto range = ranges.begin();
-  for (; index >= static_cast<std::int64_t>(range->size()); ++range) index -= static_cast<std::int64_t>(range->size());
-  return range->segments()[static_cast<std::size_t>(index)].name;
-}
+bool has_lost(const Suspect& s) { return !std::isfinite(s.loss); }
 
 }  // namespace
 
-// Gradients are averages by now, so a rank whose loss is a number shows only in a backward of its own.
+// Gradients are averages by now, so a rank whose loss is a number shows only in a backward of its own. What the model
+// draws is drawn again where ranks are processes; a SyncBatchNorm still mixes the ranks.
 void Trainer::Impl::compute_alone(const data::Batch& batch) {
   const auto alone = parallel->no_sync();
   for (const ParameterRange& range : parallel->parameters()) range.drop_gradients();
@@ -59,46 +58,57 @@ void Trainer::Impl::compute_alone(const data::Batch& batch) {
 }
 
 std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
-  const std::vector<ParameterRange>& ranges = parallel->parameters();
   std::vector<Suspect> all(static_cast<std::size_t>(world.size()));
-  const auto ask = [&] {
-    Suspect& own = all[static_cast<std::size_t>(world.rank())] = suspect(loss, ranges);
-    if (batch.terms == 0) own.loss = 0;
+  const auto name = [&](std::int64_t index) {
+    return task.module().named_parameters()[static_cast<std::size_t>(index)].key();
+  };
+  const auto ask = [&](bool failed) {
+    Suspect& own = all[static_cast<std::size_t>(world.rank())] = suspect(batch.terms == 0 ? 0 : loss, task.module());
+    own.failed = failed ? 1 : 0;
     world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
   };
-  const auto is_blamed = [](const Suspect& s) { return !std::isfinite(s.loss) || s.weight >= 0 || s.gradient >= 0; };
-  ask();
-  const bool only_gradients =
-      std::all_of(all.begin(), all.end(), [](const Suspect& s) { return std::isfinite(s.loss) && s.weight < 0; });
-  if (only_gradients && world.size() > 1 && !parallel->ranks_differ()) {
-    const Suspect averaged = all.front();
-    compute_alone(batch);
-    ask();
-    if (std::none_of(all.begin(), all.end(), is_blamed)) {
-      return averaged.gradient < 0 ? std::string("no rank has it when it computes the step again")
-                                   : fmt::format("gradient of {}, on no rank when it computes the step again",
-                                                 name_of(averaged.gradient, ranges));
+  const auto any = [&](auto is) { return std::any_of(all.begin(), all.end(), is); };
+  const auto has_weight = [](const Suspect& s) { return s.weight >= 0; };
+  const auto has_gradient = [](const Suspect& s) { return s.gradient >= 0; };
+  ask(false);
+  if (std::all_of(all.begin(), all.end(), has_weight)) {
+    return fmt::format(
+        "the weights {} hold it from an earlier step on: train.clip_norm looks at every step's gradients",
+        name(all.front().weight));
+  }
+  // The average holds what any rank's gradient held.
+  bool is_own = world.size() == 1 || parallel->ranks_differ();
+  if (!any(has_lost) && !any(has_weight)) {
+    if (!any(has_gradient)) return "every gradient is a number: their squares are too large to add";
+    if (!is_own) {
+      const std::int64_t averaged = all.front().gradient;
+      bool failed = false;
+      try {
+        compute_alone(batch);
+      } catch (const std::exception&) {
+        failed = true;  // and ends as what it is known to be
+      }
+      ask(failed);
+      is_own = true;
+      if (!any(has_gradient)) {
+        return fmt::format("gradient of {}, on no rank by itself when the step is computed again", name(averaged));
+      }
     }
   }
   std::vector<std::string> texts;
   std::size_t blamed = 0;
   for (std::size_t q = 0; q < all.size(); ++q) {
     const Suspect& s = all[q];
-    // A loss that is no number makes the average's gradients none on every rank.
-    const bool loss_is_number = std::isfinite(s.loss);
-    if (!is_blamed(s) || (loss_is_number && !only_gradients && s.weight < 0)) continue;
-    if (++blamed > kRanksNamed) continue;
-    std::string text = fmt::format("rank {}:", q);
-    if (!loss_is_number) text += fmt::format(" loss {},", s.loss);
-    if (s.weight >= 0) text += fmt::format(" weights {},", name_of(s.weight, ranges));
-    if (s.gradient >= 0) text += fmt::format(" gradient of {},", name_of(s.gradient, ranges));
-    text.pop_back();
-    texts.push_back(std::move(text));
+    std::vector<std::string> what;
+    if (has_lost(s)) what.push_back(fmt::format("loss {}", s.loss));
+    if (has_weight(s)) what.push_back(fmt::format("weights {}", name(s.weight)));
+    if (is_own && has_gradient(s)) what.push_back(fmt::format("gradient of {}", name(s.gradient)));
+    if (s.failed != 0) what.emplace_back("could not compute the step again");
+    if (!what.empty() && ++blamed <= kRanksNamed) texts.push_back(fmt::format("rank {}: {}", q, fmt::join(what, ", ")));
   }
-  if (texts.empty()) return "every loss, weight and gradient is a number by itself";
-  std::string list = fmt::format("{}", fmt::join(texts, "; "));
-  if (blamed > kRanksNamed) list += fmt::format("; and {} ranks more", blamed - kRanksNamed);
-  return list;
+  if (texts.empty()) return "every rank's loss is a number: their sum is too large";
+  const std::string more = blamed > kRanksNamed ? fmt::format("; and {} ranks more", blamed - kRanksNamed) : "";
+  return fmt::format("{}{}", fmt::join(texts, "; "), more);
 }
 
 }  // namespace reigen::train

@@ -155,12 +155,18 @@ TEST_F(TrainerTest, AGradientThatIsNoNumberChangesNoWeight) {
   };
   EXPECT_EQ(failure(2, run, poison(true)), ExitCode::kNotANumber);
   EXPECT_THAT(failure_text_, AllOf(HasSubstr("the gradient norm of step 3 is not a finite number"),
-                                   HasSubstr("; rank 1: gradient of "), Not(HasSubstr("rank 0:"))));
+                                   HasSubstr("; rank 1: gradient of fc2.bias"), Not(HasSubstr("rank 0:"))));
   EXPECT_TRUE(fs::exists(root_ / "run" / "checkpoints" / "step_00000002"));
   EXPECT_FALSE(fs::exists(root_ / "run" / "checkpoints" / "step_00000003"));
   run.run.dir = (root_ / "again").string();
   EXPECT_EQ(failure(2, run, poison(false)), ExitCode::kNotANumber);
-  EXPECT_THAT(failure_text_, AllOf(HasSubstr("gradient of "), HasSubstr("on no rank when it computes the step again")));
+  EXPECT_THAT(failure_text_, HasSubstr("gradient of fc2.bias, on no rank by itself when the step is computed again"));
+  // Without clipping nobody looks: the weights of all ranks take it, and the next step's losses tell.
+  Config blind = config("blind");
+  EXPECT_EQ(failure(2, blind, poison(false)), ExitCode::kNotANumber);
+  EXPECT_THAT(failure_text_,
+              AllOf(HasSubstr("the loss of step 4 is not a finite number"),
+                    HasSubstr("; the weights fc1.weight hold it from an earlier step on"), Not(HasSubstr("rank 0"))));
 }
 
 TEST_F(TrainerTest, PatternsThatMatchNothingAreRefusedOnEveryRank) {

@@ -192,8 +192,8 @@ TEST_F(TrainerTest, ALossThatIsNoNumberStopsAllRanksAndIsNotSaved) {
     if (rank == 1) task.poison_call = 3;
   };
   EXPECT_EQ(failure(2, run, poison), ExitCode::kNotANumber);
-  EXPECT_THAT(failure_text_, AllOf(HasSubstr("the loss of step 3 is not a finite number"),
-                                   HasSubstr("; rank 1: loss nan, gradient of ")));
+  EXPECT_THAT(failure_text_,
+              AllOf(HasSubstr("the loss of step 3 is not a finite number"), HasSubstr("; rank 1: loss nan")));
   EXPECT_EQ(losses("run").size(), 2U);
   EXPECT_TRUE(fs::exists(root_ / "run" / "checkpoints" / "step_00000002"));
   EXPECT_FALSE(fs::exists(root_ / "run" / "checkpoints" / "step_00000003"));

@@ -49,7 +49,7 @@ class Trainer {
   // Trains to the end of train.epochs or train.max_steps, whichever comes first, from the checkpoint that run.resume
   // names. Once per Trainer. Throws, with the same code on every rank: IoError and DataError for inputs and outputs
   // (66, 65, 77, 73, 74), InvalidArgument (78) for options that contradict the checkpoint, Error 80 when the loss or a
-  // norm is not finite, naming step, ranks and parameters; the weights are those of the step before.
+  // norm of gradients is not finite, naming step, ranks and parameters.
   FitResult fit();
 
   // The task's score over all its test samples, each counted once: every rank takes its share.

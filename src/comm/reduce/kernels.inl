@@ -14,7 +14,8 @@
 
 constexpr std::size_t kLine = 64;  // bytes of the caches
 constexpr std::size_t kBlock = 1024;
-constexpr std::size_t kStreamed = 64;  // elements: so small that memory is read and written at the same time
+constexpr std::size_t kPiece = 256;  // bytes past the caches: so few that memory is read and written at the same time
+constexpr std::size_t kTurn = 128;   // elements: outputs by turns keep more of the memory's channels busy
 
 using Float = float;
 using Half = std::uint16_t;
@@ -226,7 +227,9 @@ void run_pass(const Pass& pass, Finish finish) {
   alignas(64) Accumulator block[kBlock];
   alignas(64) Storage result[kBlock];
   const int last = pass.input_count - 1;
-  const std::size_t step = pass.streaming && begin_on_lines(pass) ? kStreamed : kBlock;
+  // The special kernels of halves are called for every piece, which costs more than it gains.
+  const bool in_pieces = pass.streaming && !IsSame<Storage, Half>::value && begin_on_lines(pass);
+  const std::size_t step = in_pieces ? kPiece / sizeof(Storage) : kBlock;
   for (std::size_t begin = 0; begin < pass.count; begin += step) {
     const std::size_t n = pass.count - begin < step ? pass.count - begin : step;
     const auto input = [&](int q) { return reinterpret_cast<const Storage*>(pass.inputs[q]) + begin; };
@@ -258,7 +261,10 @@ void run_pass(const Pass& pass, Finish finish) {
                            [&](std::size_t i) { return finish(Op::apply(block[i], Element::load(z[i]))); });
     }
     if (pass.streaming) {
-      for (int q = 0; q < pass.output_count; ++q) stream_copy(output(q), result, n * sizeof(Storage));
+      for (std::size_t at = 0; at < n; at += kTurn) {
+        const std::size_t m = n - at < kTurn ? n - at : kTurn;
+        for (int q = 0; q < pass.output_count; ++q) stream_copy(output(q) + at, result + at, m * sizeof(Storage));
+      }
     } else {
       for (int q = 2; q < pass.output_count; ++q) copy_block(output(q), static_cast<const Storage*>(first_output), n);
     }

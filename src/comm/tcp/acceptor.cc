@@ -15,7 +15,7 @@ namespace reigen::comm::tcp {
 namespace {
 
 constexpr std::size_t kGreetingMax = 256;
-constexpr auto kGreetingTime = std::chrono::seconds(15);  // packets that are lost come again by then
+constexpr auto kGreetingTime = std::chrono::seconds(5);
 constexpr int kSliceMilliseconds = 50;
 
 // Both families through one socket where the kernel has IPv6.

@@ -25,10 +25,8 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::seconds;
 
-constexpr auto kJoinSlice = seconds(1);  // so often those that wait look who is missing
-// For an address: first short, so that others get their turn, then so long that lost packets come again.
-constexpr seconds kConnectTimes[] = {seconds(5), seconds(15)};
-constexpr auto kAnswerTime = seconds(15);  // of who has been connected to
+constexpr auto kJoinSlice = seconds(1);    // so often those that wait look who is missing
+constexpr auto kConnectTime = seconds(5);  // for one address
 constexpr std::size_t kAnswerMax = 256;
 
 struct Announcement {
@@ -86,7 +84,7 @@ class Join {
   void check_fits(int rank, const Announcement& other) const;
   void call(int rank, const Announcement& own, const Announcement& other, Neighbour& neighbour);
   std::vector<net::Socket> try_address(const net::Address& address, bool local, const Announcement& other,
-                                       seconds patience, Refusal& refusal);
+                                       Refusal& refusal);
   [[noreturn]] void throw_unreachable(int rank, const Announcement& own, const Announcement& other,
                                       const std::vector<Refusal>& refusals) const;
   void wait_for_callers(Acceptor& acceptor);
@@ -106,18 +104,16 @@ void Join::check_fits(int rank, const Announcement& other) const {
 
 // All connections through one address; none, and why, when it is not the right process that answers.
 std::vector<net::Socket> Join::try_address(const net::Address& address, bool local, const Announcement& other,
-                                           seconds patience, Refusal& refusal) {
+                                           Refusal& refusal) {
   std::vector<net::Socket> sockets;
-  const auto within = [&](seconds time) { return Deadline::after(forming_.deadline().remaining(time)); };
   for (int i = 0; i < connections_; ++i) {
-    const Deadline connected = within(i == 0 ? patience : kConnectTimes[1]);
-    net::ConnectAttempt attempt = net::try_connect(address, connected, local ? kLocalCongestion : "");
+    const Deadline deadline = Deadline::after(forming_.deadline().remaining(kConnectTime));
+    net::ConnectAttempt attempt = net::try_connect(address, deadline, local ? kLocalCongestion : "");
     if (!attempt.socket) {
       refusal.why = base::errno_text(attempt.error);
       refusal.at_once = attempt.error == ECONNREFUSED;
       return {};
     }
-    const Deadline deadline = within(kAnswerTime);
     try {
       const Greeting greeting{other.secret, static_cast<std::uint32_t>(options_.rank), static_cast<std::uint32_t>(i)};
       net::write_frame(*attempt.socket, to_bytes(greeting), deadline);
@@ -145,22 +141,18 @@ void Join::call(int rank, const Announcement& own, const Announcement& other, Ne
     std::erase_if(addresses, [](const auto& a) { return a.loopback; });
   }
   std::vector<Refusal> refusals;
-  for (const seconds patience : kConnectTimes) {
-    refusals.clear();
-    for (const auto& candidate : addresses) {
-      for (const net::Address& address : net::resolve(candidate.host, other.port)) {
-        Refusal refusal;
-        neighbour.sockets = try_address(address, candidate.loopback, other, patience, refusal);
-        if (!neighbour.sockets.empty()) {
-          base::log_debug("group \"{}\": rank {} reaches rank {} at {}", options_.name, options_.rank, rank,
-                          address.to_string());
-          return;
-        }
-        refusal.why = fmt::format("{}: {}", address.to_string(), refusal.why);
-        refusals.push_back(std::move(refusal));
+  for (const auto& candidate : addresses) {
+    for (const net::Address& address : net::resolve(candidate.host, other.port)) {
+      Refusal refusal;
+      neighbour.sockets = try_address(address, candidate.loopback, other, refusal);
+      if (!neighbour.sockets.empty()) {
+        base::log_debug("group \"{}\": rank {} reaches rank {} at {}", options_.name, options_.rank, rank,
+                        address.to_string());
+        return;
       }
+      refusal.why = fmt::format("{}: {}", address.to_string(), refusal.why);
+      refusals.push_back(std::move(refusal));
     }
-    if (std::all_of(refusals.begin(), refusals.end(), [](const Refusal& r) { return r.at_once; })) break;
   }
   throw_unreachable(rank, own, other, refusals);
 }
