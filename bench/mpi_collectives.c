@@ -1,6 +1,7 @@
 // MPI's blocking collectives, timed as `reigen bench` times ours: every iteration counts with its slowest rank, and
 // before an operation with a root all ranks meet. For scripts/bench_collectives.
-//   mpirun -n 2 [--oversubscribe] build/bin/mpi_collectives all_reduce
+//   mpirun -n 2 [--oversubscribe] build/bin/mpi_collectives all_reduce [met]
+// "met": a barrier behind each operation counts as well, so that a rank that is through knows as much as after ours.
 // BYTES are a rank's whole array: of an operation on blocks, all blocks.
 #include <mpi.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@ struct problem {
   float* output;
   int count;  // elements of the array
   int block;  // elements of a rank's block
+  int met;    // all ranks meet behind the operation
 };
 
 static int is(const struct problem* p, const char* operation) { return strcmp(p->operation, operation) == 0; }
@@ -51,6 +53,7 @@ static double time_once(const struct problem* p) {
             p->operation);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
+  if (p->met) MPI_Barrier(MPI_COMM_WORLD);
   return MPI_Wtime() - begin;
 }
 
@@ -76,10 +79,10 @@ static int compare(const void* a, const void* b) {
   return x < y ? -1 : x > y;
 }
 
-static void measure(const char* operation, long bytes, int rank, int ranks) {
+static void measure(const char* operation, int met, long bytes, int rank, int ranks) {
   long count = bytes / (long)sizeof(float);
   if (count < ranks) count = ranks;
-  struct problem p = {operation, NULL, NULL, (int)count, (int)(count / ranks)};
+  struct problem p = {operation, NULL, NULL, (int)count, (int)(count / ranks), met};
   p.input = calloc((size_t)count, sizeof(float));
   p.output = calloc((size_t)count, sizeof(float));
   double* times = calloc(kMostIterations, sizeof(double));
@@ -110,7 +113,12 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const char* operation = argc > 1 ? argv[1] : "all_reduce";
-  for (size_t i = 0; i < sizeof(kSizes) / sizeof(kSizes[0]); ++i) measure(operation, kSizes[i], rank, ranks);
+  const int met = argc > 2 && strcmp(argv[2], "met") == 0;
+  if (argc > 2 && !met) {
+    fprintf(stderr, "mpi_collectives: unknown second argument\n  got: %s\n  expected: met\n", argv[2]);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  for (size_t i = 0; i < sizeof(kSizes) / sizeof(kSizes[0]); ++i) measure(operation, met, kSizes[i], rank, ranks);
   MPI_Finalize();
   return 0;
 }
