@@ -411,6 +411,7 @@ void Work::wait(const Deadline& deadline) const {
   if (!state_) return;
   for (const auto& part : state_->parts) Work(part).wait(deadline);
   if (!state_->parts.empty() || state_->completed.load()) {
+    if (state_->error && state_->engine) state_->engine->tell();
     if (state_->error) std::rethrow_exception(state_->error);
     return;
   }

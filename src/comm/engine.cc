@@ -84,6 +84,8 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
   try {
     std::lock_guard lock(queue_mutex_);
     for (const auto& work : works) {
+      // What a call that nobody waited for has met comes as it is, so that a program can tell a lost rank from an end.
+      if (dead_ && !told_.exchange(true)) std::rethrow_exception(dead_);
       if (dead_)
         throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
                                   size_, group_, cause_of(dead_).text));
@@ -116,6 +118,7 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
     for (const auto& work : works) {
       if (!work->completed.load()) give_up(*work, std::current_exception());
     }
+    if (submitted > 0) tell();
     throw;
   }
 }
@@ -177,7 +180,7 @@ void Engine::run(const std::shared_ptr<WorkState>& work) {
     backend_->wake();
   }
   if (!work->completed.load()) return wait(*work, Deadline::never());
-  if (work->error) std::rethrow_exception(work->error);
+  if (work->error) throw_error(*work);
 }
 
 void Engine::hold_memory(WorkState& work) {
@@ -364,7 +367,12 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
     }
   }
   if (!found_done) step_back();
-  if (work.error) std::rethrow_exception(work.error);
+  if (work.error) throw_error(work);
+}
+
+void Engine::throw_error(const WorkState& work) {
+  tell();
+  std::rethrow_exception(work.error);
 }
 
 void Engine::poll() {
@@ -377,6 +385,7 @@ void Engine::poll() {
 
 // The driver may be copying into a caller's buffer: it must have stopped before the caller is told that it is over.
 void Engine::abort(const std::string& cause) {
+  tell();
   abort_wanted_.store(true);
   backend_->wake();
   std::lock_guard drive(drive_mutex_);

@@ -63,6 +63,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The memory of this call is kept until it has completed, whatever its owner does.
   void hold_memory(WorkState& work);
   void wait(WorkState& work, const Deadline& deadline);
+  // The caller is told what ended the group: calls after that throw Aborted.
+  void tell() { told_.store(true); }
   // Never waits; looks after the peers now and then, so that a dead one is noticed by a caller that only polls.
   void poll();
   void abort(const std::string& cause);
@@ -75,6 +77,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   using Works = std::deque<std::shared_ptr<WorkState>>;
 
   void enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thread, std::unique_lock<std::mutex>& drive);
+  [[noreturn]] void throw_error(const WorkState& work);
   static void give_up(WorkState& work, std::exception_ptr error);
   bool carries_at_once(std::span<const std::shared_ptr<WorkState>> works) const;
   bool post();
@@ -110,6 +113,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::condition_variable wanted_;
   std::uint64_t next_sequence_ = 0;
   std::exception_ptr dead_;
+  std::atomic<bool> told_{false};  // somebody knows of it: a call has thrown it
   bool stop_ = false;
   bool flush_ = false;  // the progress thread finishes what is pending, whoever it was left to
 

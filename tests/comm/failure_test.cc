@@ -95,6 +95,22 @@ TEST(Failure, ARankThatLeavesIsNamed) {
   });
 }
 
+// An asynchronous call that nobody waits for has met it: the next one tells it as it was, those behind it that it is
+// over.
+TEST(Failure, WhatNobodyHasHeardOfIsToldAsItWas) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    auto& world = r.world();
+    float x = 0;
+    world.barrier();
+    if (r.rank() == 1) return r.leave();
+    const Work work = world.recv(&x, 1, DataType::kFloat32, 1, {.async = true});
+    while (!work.is_completed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_THROW(world.barrier(), PeerLost);
+    EXPECT_THROW(world.barrier(), Aborted);
+    EXPECT_THROW(work.wait(), PeerLost);
+  });
+}
+
 // A short one that it should have sent, and a long one that it should have taken.
 TEST(Failure, ARankThatLeftIsMissedByMessages) {
   for (const std::size_t count : {std::size_t{10}, std::size_t{8} << 20}) {

@@ -8,7 +8,8 @@
 // runs on the group's progress thread, on a thread that waits for it, or inside poll(). Operations of one group run in
 // the order of the calls. No call waits for ever: a dead peer is a PeerLost within a second, one that is stopped within
 // ten, and one that is alive but does not come is reported after 30 s and a Timeout after 10 minutes (GroupOptions).
-// After an error the communicator is dead: every further call throws Aborted with the first cause.
+// After an error the communicator is dead: the first call that hears of it throws it as it was, every further one
+// Aborted with the first cause.
 //
 // Thread rule: calls of one rank must be ordered by the caller; two groups are independent. Copies are the same group;
 // the last one leaves it.
