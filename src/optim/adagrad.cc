@@ -19,7 +19,7 @@ struct Rule<AdagradOptions> {
   }
 
   static void apply(const AdagradOptions& options, const std::vector<Update>& updates) {
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block, std::size_t) {
+    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
       const double decay = 1 + static_cast<double>(update.step - 1) * options.lr_decay;
       kernels::kernels().adagrad(
           update.layout, block,

@@ -32,7 +32,7 @@ StateKinds adam_states(const Options& options) {
 
 template <class Options>
 void apply_adam(const Options& options, const std::vector<Update>& updates, bool decoupled) {
-  for_each_block(updates, [&](const Update& update, const kernels::Block& block, std::size_t) {
+  for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
     const double lr = options.lr * update.lr_factor;
     const auto t = static_cast<double>(update.step);
     const kernels::AdamStep step{.rate = lr / (1 - std::pow(options.betas.first, t)),

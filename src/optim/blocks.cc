@@ -9,6 +9,8 @@
 
 namespace reigen::optim {
 
+using tensor::kBlockElements;
+
 kernels::Layout layout_of(const std::string& who, const ParameterRange& range) {
   switch (range.values().scalar_type()) {
     case at::kDouble: return kernels::Layout::kFloat64;
@@ -24,11 +26,28 @@ kernels::Layout layout_of(const std::string& who, const ParameterRange& range) {
                                .fix = "convert the model before it is wrapped"});
 }
 
+void check_shared_alike(const std::string& who, const std::vector<ParameterRange>& ranges) {
+  const auto same = [](const ParameterRange& a, const ParameterRange& b) {
+    const auto& [one, other] = std::pair(a.share().ranks, b.share().ranks);
+    if (!one || !other) return !one && !other;
+    return one->name() == other->name() && one->size() == other->size() && one->rank() == other->rank() &&
+           a.share().gradients.defined() == b.share().gradients.defined();
+  };
+  for (const ParameterRange& range : ranges) {
+    if (same(range, ranges.front())) continue;
+    throw InvalidArgument(Report{.what = fmt::format("[{}] ranges that ranks share and ranges that they do not", who),
+                                 .got = "parameters() of several wrappers, with several shards or groups",
+                                 .expected = "the same shard and group for all",
+                                 .fix = "make one optimizer for each wrapper"});
+  }
+}
+
 void* gradient_data(const ParameterRange& range, std::size_t segment) {
   const tensor::Segment& place = range.segments()[segment];
   const at::Tensor& gradient = place.parameter.grad();
   if (!gradient.defined()) return nullptr;
-  if (gradient.layout() != at::kStrided || !gradient.is_contiguous() ||
+  const bool others_read_it = range.share().gradients.defined() && !range.is_in_place(segment);
+  if (others_read_it || gradient.layout() != at::kStrided || !gradient.is_contiguous() ||
       gradient.scalar_type() != range.values().scalar_type() || gradient.sizes() != place.parameter.sizes()) {
     range.gather_gradient(segment);
   }

@@ -12,14 +12,14 @@
 
 namespace reigen::optim {
 
-// Elements of a block: with its states it stays in the second-level cache.
-constexpr std::int64_t kBlockElements = 16384;
-
 // Throws InvalidArgument "[<who>] ..." for types that no kernel computes with.
 kernels::Layout layout_of(const std::string& who, const ParameterRange& range);
 
+// Throws InvalidArgument unless ranks share all of the ranges in the same way, or none.
+void check_shared_alike(const std::string& who, const std::vector<ParameterRange>& ranges);
+
 // The segment's gradient where a kernel can read it: dense, of the values' type, in row-major order; one that is not is
-// moved into its place in the range. nullptr without a gradient.
+// moved into its place in the range, and so is every one that other ranks read. nullptr without a gradient.
 void* gradient_data(const ParameterRange& range, std::size_t segment);
 
 struct Piece {

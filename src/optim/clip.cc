@@ -11,8 +11,14 @@
 namespace reigen::optim {
 namespace {
 
+struct Place {
+  const ParameterRange* range = nullptr;
+  std::int64_t offset = 0;
+};
+
 struct Gradients {
   std::vector<void*> data;
+  std::vector<Place> places;
   std::vector<kernels::Layout> layouts;
   std::vector<std::size_t> element_sizes;
   std::vector<Piece> pieces;
@@ -21,9 +27,26 @@ struct Gradients {
     return static_cast<std::byte*>(data[piece.part]) +
            static_cast<std::size_t>(piece.first) * element_sizes[piece.part];
   }
+  // Where each rank has the mean of its share only, the other pieces are the others' to look at.
+  bool is_own(const Piece& piece) const {
+    const tensor::Share& share = places[piece.part].range->share();
+    const std::int64_t first = places[piece.part].offset + piece.first;
+    return !share.gradients.defined() || (first >= share.begin && first < share.end);
+  }
+  void average(const Piece& piece) const {
+    const auto& [range, offset] = places[piece.part];
+    if (range->awaits_average()) range->average(offset + piece.first, piece.count);
+  }
 };
 
+// Which other ranks have parts of the mean; null: none.
+const Communicator* others_of(const std::vector<ParameterRange>& ranges) {
+  const bool divided = !ranges.empty() && ranges.front().share().gradients.defined();
+  return divided ? &*ranges.front().share().ranks : nullptr;
+}
+
 Gradients gradients_of(const std::vector<ParameterRange>& ranges) {
+  check_shared_alike("clip", ranges);
   Gradients result;
   std::vector<std::int64_t> sizes;
   for (const ParameterRange& range : ranges) {
@@ -32,6 +55,7 @@ Gradients gradients_of(const std::vector<ParameterRange>& ranges) {
       void* data = gradient_data(range, i);
       if (data == nullptr) continue;
       result.data.push_back(data);
+      result.places.push_back({&range, range.segments()[i].offset});
       result.layouts.push_back(layout);
       result.element_sizes.push_back(range.values().dtype().itemsize());
       sizes.push_back(range.segments()[i].numel);
@@ -45,6 +69,7 @@ void change(const std::vector<ParameterRange>& ranges, double factor, double lim
   const Gradients gradients = gradients_of(ranges);
   for_each_piece(gradients.pieces, [&](std::size_t i) {
     const Piece& piece = gradients.pieces[i];
+    if (!gradients.is_own(piece)) return;
     kernels::kernels().change_gradients(
         gradients.layouts[piece.part],
         {.values = gradients.at(piece), .count = piece.count, .gradient_factor = factor, .gradient_limit = limit});
@@ -60,11 +85,22 @@ void change(const std::vector<ParameterRange>& ranges, double factor, double lim
 
 GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
   const Gradients gradients = gradients_of(ranges);
+  // Nobody changes a gradient any more that others now read.
+  if (!ranges.empty() && ranges.front().awaits_average()) ranges.front().meet("gradients before their norm");
   std::vector<double> sums(gradients.pieces.size());
   for_each_piece(gradients.pieces, [&](std::size_t i) {
     const Piece& piece = gradients.pieces[i];
+    if (!gradients.is_own(piece)) return;
+    gradients.average(piece);
     sums[i] = kernels::kernels().squares(gradients.layouts[piece.part], gradients.at(piece), piece.count);
   });
+  for (const ParameterRange& range : ranges) range.set_awaits_average(false);
+  if (const Communicator* others = others_of(ranges)) {
+    // Each comes from one rank; a zero added to it changes no bit.
+    Communicator ranks = *others;
+    ranks.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum,
+                     {.tag = "squares of gradients"});
+  }
   GradientNorm result;
   for (const double sum : sums) result.sum_of_squares += sum;
   result.norm = std::sqrt(result.sum_of_squares);
@@ -87,6 +123,7 @@ GradientNorm clip_grad_norm(const std::vector<ParameterRange>& ranges, double ma
 
 void clip_grad_value(const std::vector<ParameterRange>& ranges, double clip_value) {
   if (!(clip_value > 0)) refuse_option("clip", "clip_value", clip_value, "a number above 0");
+  if (others_of(ranges) != nullptr) gradient_norm(ranges);  // which averages them
   change(ranges, 1, clip_value);
 }
 

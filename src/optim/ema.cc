@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "base/check.h"
@@ -34,7 +35,7 @@ struct ExponentialMovingAverage::Impl {
   };
   EmaOptions options;
   std::vector<Part> parts;
-  std::vector<Piece> pieces;  // of the parts' whole ranges: spare elements are as good as others
+  std::vector<Piece> pieces;  // of this rank's share of the parts: spare elements are as good as others
   at::Tensor updates = at::zeros({}, at::kLong);
   bool swapped = false;
 
@@ -46,15 +47,20 @@ struct ExponentialMovingAverage::Impl {
   }
   void exchange(Part& part);
   void swap();
+  void meet(const char* what) const {
+    if (!parts.empty()) parts.front().range.meet(what);
+  }
+  bool is_shared() const { return !parts.empty() && parts.front().range.is_shared(); }
 };
 
 // Both flat, so whole ranges change hands, through a buffer that stays in the first-level cache.
 void ExponentialMovingAverage::Impl::exchange(Part& part) {
-  const at::Tensor& values = part.range.values();
-  if (values.scalar_type() == part.average.scalar_type()) {
+  const at::Tensor values = part.range.own_part(part.range.values());
+  const at::Tensor average = part.range.own_part(part.average);
+  if (values.scalar_type() == average.scalar_type()) {
     const std::size_t bytes = values.nbytes();
     auto* a = static_cast<std::byte*>(values.data_ptr());
-    auto* b = static_cast<std::byte*>(part.average.data_ptr());
+    auto* b = static_cast<std::byte*>(average.data_ptr());
     std::array<std::byte, 4096> buffer;
     for (std::size_t at = 0; at < bytes; at += buffer.size()) {
       const std::size_t size = std::min(buffer.size(), bytes - at);
@@ -67,14 +73,17 @@ void ExponentialMovingAverage::Impl::exchange(Part& part) {
     part.kept.reset();
   } else {
     part.kept = values.clone();
-    values.copy_(part.average);
+    values.copy_(average);
   }
 }
 
 void ExponentialMovingAverage::Impl::swap() {
   at::NoGradGuard no_grad;
-  for (Part& part : parts) {
-    exchange(part);
+  meet("weights in use");
+  for (Part& part : parts) exchange(part);
+  meet("weights and average");
+  for (const Part& part : parts) {
+    part.range.note_change();
     for (const tensor::Segment& segment : part.range.segments()) {
       segment.parameter.unsafeGetTensorImpl()->bump_version();
     }
@@ -82,25 +91,38 @@ void ExponentialMovingAverage::Impl::swap() {
   swapped = !swapped;
 }
 
-ExponentialMovingAverage::Swapped::Swapped(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ExponentialMovingAverage::Swapped::Swapped(std::shared_ptr<Impl> impl)
+    : impl_(std::move(impl)), exceptions_(std::uncaught_exceptions()) {}
+
+void ExponentialMovingAverage::Swapped::end() {
+  if (const auto impl = std::exchange(impl_, nullptr)) impl->swap();
+}
 
 ExponentialMovingAverage::Swapped::~Swapped() {
-  if (impl_) impl_->swap();
+  if (!impl_ || (impl_->is_shared() && std::uncaught_exceptions() > exceptions_)) return;
+  try {
+    end();
+  } catch (...) {
+    // Only ranks that share the weights can fail here: their group has ended.
+  }
 }
 
 ExponentialMovingAverage::ExponentialMovingAverage(std::vector<ParameterRange> parameters, const EmaOptions& options)
     : impl_(std::make_shared<Impl>()) {
   check_below_one(kName, "decay", options.decay);
   impl_->options = options;
+  check_shared_alike(kName, parameters);
   std::vector<std::int64_t> sizes;
   for (ParameterRange& range : parameters) {
     const kernels::Layout layout = layout_of(kName, range);
     const bool is_double = layout == kernels::Layout::kFloat64;
-    at::Tensor average = range.values().to(is_double ? at::kDouble : at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-    sizes.push_back(average.numel());
+    at::Tensor average = range.make_twin(is_double ? at::kDouble : at::kFloat);
+    range.own_part(average).copy_(range.own_part(range.values()));
+    sizes.push_back(range.share().end - range.share().begin);
     impl_->parts.push_back({std::move(range), layout, std::move(average), {}});
   }
   impl_->pieces = cut(sizes);
+  impl_->meet("average of the weights");
 }
 
 void ExponentialMovingAverage::update() {
@@ -112,9 +134,11 @@ void ExponentialMovingAverage::update() {
   for_each_piece(impl_->pieces, [&](std::size_t i) {
     const Piece& piece = impl_->pieces[i];
     const Impl::Part& part = impl_->parts[piece.part];
-    kernels::kernels().average(part.layout, at_element(part.average, piece.first),
-                               at_element(part.range.values(), piece.first), piece.count, 1 - decay);
+    const std::int64_t first = part.range.share().begin + piece.first;
+    kernels::kernels().average(part.layout, at_element(part.average, first), at_element(part.range.values(), first),
+                               piece.count, 1 - decay);
   });
+  impl_->meet("average of the weights");
 }
 
 std::int64_t ExponentialMovingAverage::updates() const { return impl_->updates.item<std::int64_t>(); }

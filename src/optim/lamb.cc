@@ -42,7 +42,7 @@ struct Rule<LAMBOptions> {
     const auto squares = sums_of_blocks(updates, [&](const Update& update, const kernels::Block& block) {
       return kernels::kernels().lamb_moments(update.layout, block, step_of(options, update));
     });
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block, std::size_t) {
+    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
       kernels::LambStep step = step_of(options, update);
       const auto i = static_cast<std::size_t>(&update - updates.data());
       step.rate = options.lr * update.lr_factor * trust_ratio(options, update, squares[i]);

@@ -28,7 +28,7 @@ struct Rule<LARSOptions> {
     const auto squares = sums_of_blocks(updates, [](const Update& update, const kernels::Block& block) {
       return update.adapt ? kernels::kernels().value_squares(update.layout, block) : kernels::Squares();
     });
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block, std::size_t) {
+    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
       const auto i = static_cast<std::size_t>(&update - updates.data());
       kernels::kernels().lars(update.layout, block,
                               {.rate = options.lr * update.lr_factor * trust_ratio(options, update, squares[i]),

@@ -16,7 +16,7 @@ struct Rule<LionOptions> {
   static StateKinds states(const LionOptions& options) { return {.names = {"exp_avg"}, .bf16 = options.bf16_states}; }
 
   static void apply(const LionOptions& options, const std::vector<Update>& updates) {
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block, std::size_t) {
+    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
       kernels::kernels().lion(update.layout, block,
                               {.lr = options.lr * update.lr_factor,
                                .weight_decay = update.weight_decay,

@@ -89,14 +89,36 @@ std::vector<Piece> pieces_of(const std::vector<Update>& updates) {
   return cut(sizes);
 }
 
+// Shares end between blocks.
+bool is_own(const std::vector<Update>& updates, const Piece& piece) {
+  const Update& update = updates[piece.part];
+  return piece.first >= update.begin && piece.first < update.end;
+}
+
+// Before the block's gradients are first read.
+void average(const Update& update, const Piece& piece) {
+  if (update.range != nullptr && update.range->awaits_average()) {
+    update.range->average(update.offset + piece.first, piece.count);
+  }
+}
+
+void set_averaged(const std::vector<Update>& updates) {
+  for (const Update& update : updates) {
+    if (update.range != nullptr) update.range->set_awaits_average(false);
+  }
+}
+
 }  // namespace
 
 void for_each_block(const std::vector<Update>& updates, const BlockWork& work) {
-  const std::vector<Piece> pieces = pieces_of(updates);
+  std::vector<Piece> pieces = pieces_of(updates);
+  std::erase_if(pieces, [&](const Piece& piece) { return !is_own(updates, piece); });
   for_each_piece(pieces, [&](std::size_t i) {
     const Update& update = updates[pieces[i].part];
-    work(update, block_of(update, pieces[i]), i);
+    average(update, pieces[i]);
+    work(update, block_of(update, pieces[i]));
   });
+  set_averaged(updates);
 }
 
 std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work) {
@@ -104,8 +126,18 @@ std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates,
   std::vector<kernels::Squares> of_pieces(pieces.size());
   for_each_piece(pieces, [&](std::size_t i) {
     const Update& update = updates[pieces[i].part];
+    if (!is_own(updates, pieces[i])) return;
+    average(update, pieces[i]);
     of_pieces[i] = work(update, block_of(update, pieces[i]));
   });
+  set_averaged(updates);
+  if (!updates.empty() && updates.front().ranks != nullptr) {
+    // Each comes from one rank; a zero added to it changes no bit.
+    static_assert(sizeof(kernels::Squares) == 2 * sizeof(double));
+    Communicator ranks = *updates.front().ranks;
+    ranks.all_reduce(of_pieces.data(), of_pieces.data(), 2 * of_pieces.size(), DataType::kFloat64, ReduceOp::kSum,
+                     {.tag = "squares of blocks"});
+  }
   std::vector<kernels::Squares> sums(updates.size());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     sums[pieces[i].part].first += of_pieces[i].first;
@@ -123,19 +155,24 @@ RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges
                                  .expected = "at least one range",
                                  .fix = "pass parallel.parameters() of a model with trainable parameters"});
   }
+  check_shared_alike(optimizer_, ranges);
   check_groups(optimizer_, groups);
   for (ParameterRange& range : ranges) {
     const kernels::Layout narrow = layout_of(optimizer_, range);
     const kernels::Layout layout = with_states(optimizer_, narrow, kinds);
     const bool has_masters = is_narrow(narrow) && layout != narrow;
     const auto type = kinds.bf16 ? at::kBFloat16 : has_masters ? at::kFloat : range.values().scalar_type();
-    const at::Tensor masters = has_masters ? range.values().to(at::kFloat) : at::Tensor();
+    at::Tensor masters;
+    if (has_masters) {
+      masters = range.make_twin(at::kFloat);
+      range.own_part(masters).copy_(range.own_part(range.values()));
+    }
     std::vector<at::Tensor> states;
     for (std::size_t i = 0; i < kinds_.size(); ++i) {
-      // Zeros take no memory until they are written.
-      states.push_back(at::zeros({range.values().numel()}, type));
-      if (kinds.initial != 0) states.back().fill_(kinds.initial);
+      states.push_back(range.make_twin(type));
+      if (kinds.initial != 0) range.own_part(states.back()).fill_(kinds.initial);
     }
+    range.meet("states of the optimizer");
     std::vector<Treatment> treatments;
     for (const tensor::Segment& segment : range.segments()) {
       Treatment treatment{.weight_decay = weight_decay,
@@ -181,6 +218,13 @@ Update RangeState::update_of(const Part& part, std::size_t i, const StepOptions&
   update.block.count = segment.numel;
   update.block.gradient_factor = how.gradient_factor;
   update.block.gradient_limit = how.gradient_limit;
+  if (const tensor::Share& share = part.range.share(); share.ranks) {
+    update.begin = share.begin - segment.offset;
+    update.end = share.end - segment.offset;
+    update.ranks = &*share.ranks;
+    update.offset = segment.offset;
+    if (part.range.awaits_average()) update.range = &part.range;
+  }
   return update;
 }
 
@@ -207,11 +251,14 @@ std::vector<Update> RangeState::begin_step(const StepOptions& how) {
     }
   }
   ++steps_;
+  parts_.front().range.meet("gradients before a step");
   return updates;
 }
 
 void RangeState::end_step() {
+  parts_.front().range.meet("weights after a step");
   for (Part& part : parts_) {
+    part.range.note_change();
     for (std::size_t i = 0; i < part.range.size(); ++i) {
       if (part.range.is_active(i)) part.range.segments()[i].parameter.unsafeGetTensorImpl()->bump_version();
     }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,20 @@ struct Update {
   double weight_decay = 0;
   bool adapt = true;
   std::int64_t step = 0;  // which one it is of this parameter, counted from 1
+  // This rank's share: elements from `begin` to `end`, where there are any; the others are of `ranks`.
+  std::int64_t begin = 0;
+  std::int64_t end = std::numeric_limits<std::int64_t>::max();
+  const Communicator* ranks = nullptr;
+  // The range, where gradients are still to be averaged, and where in it the parameter begins.
+  const ParameterRange* range = nullptr;
+  std::int64_t offset = 0;
 };
 
-// work(update, block, i) for all blocks of all updates, on several threads; i counts the blocks.
-using BlockWork = std::function<void(const Update&, const kernels::Block&, std::size_t)>;
+// work(update, block) for all blocks of all updates that are this rank's, on several threads.
+using BlockWork = std::function<void(const Update&, const kernels::Block&)>;
 void for_each_block(const std::vector<Update>& updates, const BlockWork& work);
 
-// The same where each block gives sums: those of every update, added in the order of its blocks.
+// The same where each block gives sums: those of every update, added in the order of its blocks, other ranks' too.
 using BlockSums = std::function<kernels::Squares(const Update&, const kernels::Block&)>;
 std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work);
 
@@ -47,10 +55,11 @@ class RangeState {
   RangeState(std::string optimizer, std::vector<ParameterRange> ranges, StateKinds kinds, double weight_decay,
              const std::vector<ParameterGroup>& groups);
 
-  // Counts the step of every parameter that has a gradient.
+  // Counts the step of every parameter that has a gradient. Ranks that share values have all come here.
   std::vector<Update> begin_step(const StepOptions& how);
 
-  // Tells autograd that the values changed, so that a graph built before the step refuses to run backward.
+  // Tells autograd that the values changed, so that a graph built before the step refuses to run backward. All ranks
+  // that share them have made their step.
   void end_step();
 
   void drop_gradients();

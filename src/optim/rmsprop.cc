@@ -22,7 +22,7 @@ struct Rule<RMSpropOptions> {
   }
 
   static void apply(const RMSpropOptions& options, const std::vector<Update>& updates) {
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block, std::size_t) {
+    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
       const kernels::RmspropStep step{.lr = options.lr * update.lr_factor,
                                       .l2 = update.weight_decay,
                                       .alpha = options.alpha,

@@ -31,7 +31,7 @@ struct Rule<SGDOptions> {
   }
 
   static void apply(const SGDOptions& options, const std::vector<Update>& updates) {
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block, std::size_t) {
+    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
       const kernels::SgdStep step{.lr = options.lr * update.lr_factor,
                                   .l2 = update.weight_decay,
                                   .momentum = options.momentum,

@@ -45,6 +45,8 @@ std::uint64_t DataParallelBase::bytes_given() const { return reducer_->bytes_giv
 
 std::vector<BucketTimes> DataParallelBase::last_buckets() const { return reducer_->bucket_times(); }
 
+Shard DataParallelBase::shard() const { return reducer_->shard(); }
+
 std::size_t DataParallelBase::bucket_count() const { return reducer_->bucket_count(); }
 
 }  // namespace reigen::parallel

@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "parallel/model_check.h"
+#include "parallel/strategies/averaged_in_step.h"
 #include "reigen/base/bytes.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
@@ -66,6 +67,11 @@ void check_options(const DataParallelOptions& options) {
                                .got = fmt::format("{}", options.bucket_mb),
                                .expected = fmt::format("0 (every parameter alone) to {}", kLargestBucketMb),
                                .fix = "leave it at 25 unless a measurement says otherwise"});
+}
+
+StrategyFactory strategy_of(const DataParallelOptions& options) {
+  if (options.strategy) return options.strategy;
+  return options.shard == Shard::kGradients ? averaged_in_step() : plain();
 }
 
 const char* buffers_text(BufferPolicy policy) {
@@ -124,11 +130,12 @@ void with_names_of(const GradientBucket& bucket, const Body& body) {
 
 GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options)
     : module_(module), world_(std::move(world)), options_(options) {
-  if (distributed()) strategy_ = (options.strategy ? options.strategy : plain())(world_);
+  if (distributed()) strategy_ = strategy_of(options)(world_);
   std::vector<std::string> lines = describe_model(module);
   lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
   lines.push_back(fmt::format("option overlap: {}", options.overlap));
   lines.push_back(fmt::format("option buffers: {}", buffers_text(options.buffers)));
+  lines.push_back(fmt::format("option shard: {}", to_text(options.shard)));
   lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));
   if (strategy_) lines.push_back(fmt::format("option strategy: {}", strategy_->description()));
   check_equal_on_all_ranks(lines, world_);
@@ -146,7 +153,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
                                  .expected = "at least one trainable parameter",
                                  .fix = "register parameters, or use the model without data_parallel"});
   }
-  flat_ = std::make_unique<tensor::FlatParameters>(trainable, world_);
+  pack(trainable);
   for (const tensor::NamedParameter& entry : all) {
     known_.push_back({entry.name, entry.parameter, entry.parameter.const_data_ptr(), entry.parameter.requires_grad()});
   }
@@ -164,7 +171,7 @@ GradientReducer::~GradientReducer() {
     }
   }
   const bool in_flight =
-      std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return bucket.launched; });
+      !stays() && std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return bucket.launched; });
   // A failed step's operations may still be read by other ranks: waiting could last for ever, so their memory stays.
   if (in_flight) {
     static_cast<void>(flat_.release());
@@ -257,7 +264,7 @@ void GradientReducer::broadcast_values(const torch::nn::Module& module) {
   for (const at::Tensor& buffer : module.buffers()) buffers.push_back(buffer);
   buffers_ = std::make_unique<BufferSync>(buffers, world_);
   if (!distributed()) return;
-  broadcast_weights("parameters of rank 0", 0);
+  if (options_.shard == Shard::kNone) broadcast_weights("parameters of rank 0", 0);
   std::vector<at::Tensor> frozen;
   for (const Known& known : known_) {
     if (!known.trainable) frozen.push_back(known.parameter);
@@ -358,6 +365,7 @@ void GradientReducer::prepare_forward() {
 
 void GradientReducer::prepare_reduction() {
   require_step_told();
+  require_own_steps();
   if (!module_.is_training()) return;  // nothing is brought together, so a step still has it to do
   buffers_are_fresh_ = true;
   if (options_.buffers == BufferPolicy::kOwn || !strategy_->exchanges_gradients() || buffers_->empty()) return;
@@ -476,6 +484,7 @@ void GradientReducer::launch(std::size_t index) {
   bucket.launched = true;
   bucket.given.tag = tag(fmt::format("bucket {}", index).c_str());
   if (index == 0) bucket_times_.clear();
+  if (stays()) return strategy_->begin(bucket.given);
   BucketTimes& times = bucket_times_.emplace_back();
   times.tag = bucket.given.tag;
   times.parameters = bucket.parameters.size();
@@ -519,6 +528,7 @@ void GradientReducer::finish() {
   correct_for_ended();
   buffers_are_fresh_ = false;
   if (options_.overlap) cut_buckets_as_gradients_come();
+  note_averages();
   reset();
   exposed_ = Clock::now() - start;
 }
@@ -526,6 +536,7 @@ void GradientReducer::finish() {
 void GradientReducer::end_launched() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     Bucket& bucket = buckets_[i];
+    if (stays()) bucket.launched = false;
     if (!bucket.launched) continue;
     bucket_times_[i].waited_from = now();
     with_names_of(bucket.given, [&] { strategy_->end(bucket.given); });

@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/bucket_plan.h"
@@ -46,6 +47,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::uint64_t bytes_given() const { return strategy_ ? strategy_->bytes_given() : 0; }
   const std::vector<ParameterRange>& ranges() const { return flat_->ranges(); }
   std::size_t bucket_count() const { return buckets_.size(); }
+  Shard shard() const { return distributed() ? options_.shard : Shard::kNone; }
   std::chrono::duration<double> exposed() const { return exposed_; }
   const std::vector<BucketTimes>& bucket_times() const { return bucket_times_; }
 
@@ -95,6 +97,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   };
 
   void check_wrapped_once(const torch::nn::Module& module) const;
+  void pack(const std::vector<tensor::NamedParameter>& trainable);
+  void require_own_steps() const;
+  void note_averages();
   void check_unchanged() const;
   void list_parameters();
   void cut_buckets(const std::vector<std::size_t>& order);
@@ -127,6 +132,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void end_backward();
   bool backward_is_alive() const;
   bool distributed() const { return world_.size() > 1; }
+  bool stays() const { return options_.shard == Shard::kGradients; }  // where backward put it: no bucket travels
   std::string tag(const char* what) const;
   char* flag_of(const Parameter& parameter) const;
 

@@ -25,6 +25,11 @@ void GradientReducer::begin_join(const JoinOptions& options) {
                .expected = "a strategy that brings gradients together in every step",
                .fix = "give every rank the same number of steps; one without samples calls synchronize()"});
   }
+  if (options_.shard != Shard::kNone) {
+    throw InvalidArgument(Report{.what = "[join] ranks share the weights (shard)",
+                                 .expected = "weights of each rank: a rank without data would not step its share",
+                                 .fix = "leave shard out, or give every rank the same number of batches"});
+  }
   if (options.divide_by == DivideBy::kTrainingRanks && !strategy_->averages()) {
     throw InvalidArgument(Report{
         .what = fmt::format("[join] strategy {} gives no mean of the ranks' gradients", strategy_->description()),

@@ -194,6 +194,12 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
                .expected = "steps at least 1, lr above 0, tolerance at least 0"});
   }
   check_batch(world, input, target);
+  if (options.parallel.shard != Shard::kNone) {
+    throw InvalidArgument(Report{.what = "[verify] ranks that share weights (shard) cannot each train alone",
+                                 .got = fmt::format("shard {}", to_text(options.parallel.shard)),
+                                 .expected = "shard none, whose bits are those of the others",
+                                 .fix = "leave shard out"});
+  }
   const at::ScalarType type = model.parameters().empty() ? at::kFloat : model.parameters().front().scalar_type();
   const double tolerance = options.tolerance > 0 ? options.tolerance : default_tolerance(type);
 

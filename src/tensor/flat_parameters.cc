@@ -69,7 +69,30 @@ void check_overlaps(const std::vector<NamedParameter>& parameters) {
   }
 }
 
-ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Communicator& memory) {
+// Where the share of `rank` begins: with the first block most of which lies behind its part of the elements. -1: none.
+std::int64_t begin_of_share(const std::vector<Segment>& segments, std::int64_t elements, int rank, int ranks) {
+  std::int64_t before = 0;
+  for (const Segment& segment : segments) {
+    for (std::int64_t first = 0; first < segment.numel; first += kBlockElements) {
+      const std::int64_t block = std::min(kBlockElements, segment.numel - first);
+      if ((2 * before + block) * ranks > 2 * elements * rank) return rank == 0 ? 0 : segment.offset + first;
+      before += block;
+    }
+  }
+  return -1;
+}
+
+Share share_of(const std::vector<Segment>& segments, std::int64_t size, const Communicator& ranks) {
+  std::int64_t elements = 0;
+  for (const Segment& segment : segments) elements += segment.numel;
+  const auto begin = [&](int rank) {
+    const std::int64_t found = rank < ranks.size() ? begin_of_share(segments, elements, rank, ranks.size()) : -1;
+    return found < 0 ? size : found;
+  };
+  return {.begin = begin(ranks.rank()), .end = begin(ranks.rank() + 1), .ranks = ranks};
+}
+
+ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Communicator& memory, Common common) {
   const at::ScalarType type = parameters.front()->parameter.scalar_type();
   const std::int64_t unit = kAlignment / static_cast<std::int64_t>(c10::elementSize(type));
   std::vector<Segment> segments;
@@ -85,14 +108,25 @@ ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Commun
     end = (end + parameter.numel()) / unit * unit + unit;  // at least one spare element
   }
   at::NoGradGuard no_grad;
-  at::Tensor values = shared_tensor(memory, end, type);
-  at::Tensor gradients = shared_tensor(memory, end, type);
+  const bool shared = common != Common::kNothing && memory.size() > 1;
+  Share share = shared ? share_of(segments, end, memory) : Share{};
+  at::Tensor values = shared ? common_tensor(memory, end, type) : shared_tensor(memory, end, type);
+  at::Tensor gradients;
+  if (shared && common == Common::kValuesAndGradients) {
+    share.gradients = common_tensor(memory, end * memory.size(), type).view({memory.size(), end});
+    gradients = share.gradients.select(0, memory.rank());
+  } else {
+    gradients = shared_tensor(memory, end, type);
+  }
   for (Segment& segment : segments) {
     const at::Tensor place = values.narrow(0, segment.offset, segment.numel).view(segment.shape);
-    place.copy_(segment.parameter);
+    if (!shared || memory.rank() == 0) place.copy_(segment.parameter);
     segment.parameter.set_data(place);
   }
-  return ParameterRange(std::move(values), std::move(gradients), std::move(segments));
+  ParameterRange range(std::move(values), std::move(gradients), std::move(segments), std::move(share));
+  range.meet("parameters of rank 0");
+  range.note_change();
+  return range;
 }
 
 }  // namespace
@@ -112,7 +146,7 @@ std::vector<NamedParameter> named_parameters(const torch::nn::Module& module) {
   return result;
 }
 
-FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory) {
+FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory, Common common) {
   std::vector<std::vector<const NamedParameter*>> groups;
   for (const NamedParameter& entry : parameters) {
     check_parameter(entry);
@@ -123,7 +157,7 @@ FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, Co
     group->push_back(&entry);
   }
   check_overlaps(parameters);
-  for (const auto& group : groups) ranges_.push_back(pack(group, memory));
+  for (const auto& group : groups) ranges_.push_back(pack(group, memory, common));
 }
 
 }  // namespace reigen::tensor

@@ -3,10 +3,15 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "base/check.h"
+#include "comm/reduce/reduce.h"
+#include "reigen/format/hash.h"
+#include "reigen/tensor/data_type.h"
+#include "tensor/shared_tensor.h"
 
 namespace reigen::tensor {
 namespace {
@@ -17,10 +22,25 @@ std::string shape_text(at::IntArrayRef sizes) {
   return text.str();
 }
 
+// Of the first cache line of every parameter: a step changes some of them.
+std::uint64_t digest_of_begins(const ParameterRange& range) {
+  constexpr std::size_t kLine = 64;
+  const auto* const values = static_cast<const std::byte*>(range.values().const_data_ptr());
+  const auto size = static_cast<std::size_t>(range.values().element_size());
+  std::uint64_t digest = 0;
+  for (const tensor::Segment& segment : range.segments()) {
+    const std::size_t bytes = std::min(kLine, static_cast<std::size_t>(segment.numel) * size);
+    digest = digest * 31 + format::hash64(values + static_cast<std::size_t>(segment.offset) * size, bytes);
+  }
+  return digest;
+}
+
 }  // namespace
 
-ParameterRange::ParameterRange(at::Tensor values, at::Tensor gradients, std::vector<Segment> segments)
+ParameterRange::ParameterRange(at::Tensor values, at::Tensor gradients, std::vector<Segment> segments, Share share)
     : values_(std::move(values)), gradients_(std::move(gradients)) {
+  share.end = std::min(share.end, values_.numel());
+  share_ = std::make_shared<const Share>(std::move(share));
   auto slots = std::make_shared<std::vector<at::Tensor>>();
   slots->reserve(segments.size());
   for (const Segment& segment : segments) {
@@ -38,6 +58,49 @@ std::int64_t ParameterRange::numel() const {
   for (const Segment& segment : *segments_) sum += segment.numel;
   return sum;
 }
+
+at::Tensor ParameterRange::own_part(const at::Tensor& flat) const {
+  return flat.narrow(0, share_->begin, share_->end - share_->begin);
+}
+
+at::Tensor ParameterRange::make_twin(at::ScalarType type) const {
+  if (!is_shared()) return at::zeros({values_.numel()}, type);  // takes no memory until it is written
+  Communicator ranks = *share_->ranks;
+  return common_tensor(ranks, values_.numel(), type);
+}
+
+void ParameterRange::meet(const char* what) const {
+  if (!is_shared()) return;
+  Communicator ranks = *share_->ranks;
+  ranks.barrier({.tag = what});
+}
+
+void ParameterRange::average(std::int64_t first, std::int64_t count) const {
+  const at::Tensor& rows = share_->gradients;
+  REIGEN_ASSERT(rows.defined() && first >= share_->begin && first + count <= share_->end,
+                "elements {} to {} are not of the share {} to {}", first, first + count, share_->begin, share_->end);
+  const auto size = static_cast<std::size_t>(rows.element_size());
+  auto* const data = static_cast<std::byte*>(rows.data_ptr());
+  const auto place = [&](std::int64_t row) {
+    return data + static_cast<std::size_t>(row * rows.size(1) + first) * size;
+  };
+  std::vector<const std::byte*> inputs;
+  for (std::int64_t row = 0; row < rows.size(0); ++row) inputs.push_back(place(row));
+  std::byte* const output = place(share_->ranks->rank());
+  comm::reduce::run({.inputs = inputs.data(),
+                     .outputs = &output,
+                     .input_count = static_cast<int>(inputs.size()),
+                     .output_count = 1,
+                     .count = static_cast<std::size_t>(count),
+                     .type = to_data_type(rows.scalar_type()),
+                     .op = ReduceOp::kAvg});
+}
+
+void ParameterRange::note_change() const {
+  if (is_shared()) *left_as_ = digest_of_begins(*this);
+}
+
+bool ParameterRange::is_as_left() const { return !is_shared() || digest_of_begins(*this) == *left_as_; }
 
 bool ParameterRange::is_active(std::size_t segment) const { return (*segments_)[segment].parameter.grad().defined(); }
 

@@ -7,11 +7,26 @@
 
 namespace reigen::tensor {
 
-at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType type) {
-  std::shared_ptr<void> memory = world.allocate(static_cast<std::size_t>(count) * c10::elementSize(type));
+namespace {
+
+at::Tensor tensor_over(std::shared_ptr<void> memory, std::int64_t count, at::ScalarType type) {
   void* data = memory.get();
   return at::from_blob(
       data, {count}, [owner = std::move(memory)](void*) mutable { owner.reset(); }, at::TensorOptions().dtype(type));
+}
+
+std::size_t bytes_of(std::int64_t count, at::ScalarType type) {
+  return static_cast<std::size_t>(count) * c10::elementSize(type);
+}
+
+}  // namespace
+
+at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType type) {
+  return tensor_over(world.allocate(bytes_of(count, type)), count, type);
+}
+
+at::Tensor common_tensor(Communicator& world, std::int64_t count, at::ScalarType type) {
+  return tensor_over(world.allocate_shared(bytes_of(count, type)), count, type);
 }
 
 void ensure_shared(at::Tensor& tensor, Communicator& world, std::int64_t count, at::ScalarType type) {

@@ -12,6 +12,9 @@ namespace reigen::tensor {
 // One-dimensional, zero.
 at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType type);
 
+// The same, one memory of all ranks. Collective; throws BackendError where ranks share no memory.
+at::Tensor common_tensor(Communicator& world, std::int64_t count, at::ScalarType type);
+
 // Makes `tensor` one of this size and type, unless it is.
 void ensure_shared(at::Tensor& tensor, Communicator& world, std::int64_t count, at::ScalarType type);
 

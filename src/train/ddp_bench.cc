@@ -76,6 +76,9 @@ class Bench {
  public:
   Bench(const Recipe& recipe, const Config& config, Communicator& world)
       : config_(config), world_(world), task_(recipe.make(config)) {
+    const std::string& shard = config.parallel.shard;
+    if (shard != "auto" && shard != "none")
+      refuse("--parallel.shard", shard, "none: it measures gradients that travel");
     task_->module().train();
     task_->initialize(static_cast<std::uint64_t>(config.train.seed));
     data::LoaderOptions choice{
@@ -113,7 +116,8 @@ class Bench {
     ParallelConfig config = config_.parallel;
     config.bucket_mb = bucket_mb;
     config.overlap = overlap;
-    return {task_->module(), world_, data_parallel_options(config)};
+    config.shard = "none";  // what it measures are gradients that travel
+    return {task_->module(), world_, data_parallel_options(config, world_)};
   }
 
   template <class Body>

@@ -1,7 +1,7 @@
 // What a run does between backward and the next forward, made from its configuration: norm and check of the gradients,
 // clipping, learning rate, optimizer, average of the weights.
 //
-// Every rank has the same gradients and does the same: nothing travels. Thread rule: one thread at a time.
+// Every rank has the same gradients, or its share of them, and does the same. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>

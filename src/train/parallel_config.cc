@@ -58,6 +58,11 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
   table.push_back(strategy_choice("buffers", &p.buffers,
                                   "whose batch statistics all ranks go on with: rank 0's, the mean, each its own",
                                   {"broadcast", "average", "own"}));
+  table.push_back(strategy_choice("shard", &p.shard,
+                                  "what ranks of one machine hold together: nothing; weights and states of the "
+                                  "optimizer, of which each steps its share; gradients too; auto: gradients, where "
+                                  "ranks share memory and neither strategy, bucket_mb nor overlap is set",
+                                  {"auto", "none", "optimizer", "gradients"}));
   table.push_back(strategy_choice("strategy", &p.strategy, "how the ranks stay together", kStrategies));
   table.push_back(strategy_row("matrix_rank", &p.matrix_rank, "rank of what a gradient is sent as", 1, 63));
   table.push_back(strategy_row("start_step", &p.start_step, "steps with plain averages at first", 0, kLargest));
@@ -73,6 +78,11 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
       strategy_row("staleness", &p.staleness, "steps that a rank may be ahead of what it has heard", 0, 1000));
 }
 
+bool lets_gradients_stay(const ParallelConfig& config) {
+  const ParallelConfig usual;
+  return config.strategy == usual.strategy && config.bucket_mb == usual.bucket_mb && config.overlap == usual.overlap;
+}
+
 void require_known_strategy(const Config& config) {
   const std::string& strategy = config.parallel.strategy;
   const bool keeps_errors = strategy == "power_sgd" || strategy == "top_k" || strategy == "one_bit";
@@ -81,6 +91,14 @@ void require_known_strategy(const Config& config) {
         Report{.what = fmt::format("train.precision fp16 and parallel.strategy {} do not go together", strategy),
                .got = "gradients that carry a loss scale, of which some is kept for later steps with another scale",
                .fix = "choose train.precision bf16, or another strategy"});
+  }
+  if (config.parallel.shard == "gradients" && !lets_gradients_stay(config.parallel)) {
+    throw InvalidArgument(
+        Report{.what = "parallel.shard gradients and options of gradients that travel do not go together",
+               .got = fmt::format("parallel.strategy {}, parallel.bucket_mb {}, parallel.overlap {}", strategy,
+                                  config.parallel.bucket_mb, config.parallel.overlap),
+               .expected = "none of the three: each rank averages its share in its step",
+               .fix = "leave them out, or choose parallel.shard optimizer or none"});
   }
   Config defaults;
   Config given = config;

@@ -8,4 +8,7 @@ namespace reigen::train {
 // Throws InvalidArgument (78) for an option that the chosen strategy does not have, naming those that have it.
 void require_known_strategy(const Config& config);
 
+// Whether nothing is set for gradients that travel: strategy, buckets, overlap.
+bool lets_gradients_stay(const ParallelConfig& config);
+
 }  // namespace reigen::train

@@ -26,6 +26,7 @@ std::string to_json(const Summary& s) {
                                  {"world_size", s.world_size},
                                  {"backend", s.backend},
                                  {"strategy", s.strategy},
+                                 {"shard", s.shard},
                                  {"bytes_given", s.bytes_given},
                                  {"precision", s.precision},
                                  {"steps", s.steps},

@@ -18,6 +18,7 @@ struct Summary {
   std::string backend = {};
   std::string precision = {};
   std::string strategy = {};
+  std::string shard = {};  // what ranks held together
   int world_size = 1;
   std::uint64_t bytes_given = 0;  // by this rank, to keep the ranks together (Strategy::bytes_given)
   std::int64_t steps = 0;

@@ -143,7 +143,9 @@ std::vector<std::string> require_compatible(const checkpoint::Found& found,
 bool has_same_strategy(const checkpoint::Found& found, const std::map<std::string, std::string>& options) {
   return std::all_of(options.begin(), options.end(), [&](const auto& option) {
     const auto& [key, value] = option;
-    if (!key.starts_with("parallel.") || key == "parallel.bucket_mb" || key == "parallel.overlap") return true;
+    if (!key.starts_with("parallel.") || key == "parallel.bucket_mb" || key == "parallel.overlap" ||
+        key == "parallel.shard")
+      return true;
     const auto before = found.manifest.options.find(key);
     return before != found.manifest.options.end() && before->second == value;
   });

@@ -4,12 +4,13 @@
 
 #include "reigen/base/error.h"
 #include "reigen/parallel/strategies.h"
+#include "train/parallel_config.h"
 
 namespace reigen::train {
 namespace {
 
 parallel::StrategyFactory strategy_of(const ParallelConfig& c) {
-  if (c.strategy == "plain") return parallel::plain();
+  if (c.strategy == "plain") return {};
   if (c.strategy == "bf16") return parallel::compressed(at::kBFloat16);
   if (c.strategy == "fp16") return parallel::compressed(at::kHalf);
   if (c.strategy == "one_bit") {
@@ -67,13 +68,21 @@ parallel::StrategyFactory strategy_of(const ParallelConfig& c) {
                                .fix = "--help lists them"});
 }
 
+parallel::Shard shard_of(const ParallelConfig& config, const Communicator& world) {
+  if (config.shard == "optimizer") return parallel::Shard::kOptimizer;
+  if (config.shard == "gradients") return parallel::Shard::kGradients;
+  const bool fits = config.shard == "auto" && lets_gradients_stay(config) && world.backend() == "shared_memory";
+  return fits ? parallel::Shard::kGradients : parallel::Shard::kNone;
+}
+
 }  // namespace
 
-parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config) {
+parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world) {
   parallel::DataParallelOptions options{
       .bucket_mb = config.bucket_mb, .overlap = config.overlap, .strategy = strategy_of(config)};
   if (config.buffers == "average") options.buffers = parallel::BufferPolicy::kAverage;
   if (config.buffers == "own") options.buffers = parallel::BufferPolicy::kOwn;
+  options.shard = shard_of(config, world);
   return options;
 }
 

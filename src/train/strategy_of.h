@@ -6,7 +6,8 @@
 
 namespace reigen::train {
 
+// With shard auto: gradients, where ranks share memory and nothing is set that it does not go together with.
 // Throws InvalidArgument for a strategy that there is not.
-parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config);
+parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world);
 
 }  // namespace reigen::train

@@ -81,7 +81,10 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
   if (!any(has_lost) && !any(has_weight)) {
     if (!any(has_gradient)) return "every gradient is a number: their squares are too large to add";
     if (!is_own) {
-      const std::int64_t averaged = all.front().gradient;
+      // Where ranks average their shares, each has seen its own of the mean.
+      const std::int64_t averaged = std::max_element(all.begin(), all.end(), [](const Suspect& a, const Suspect& b) {
+                                      return a.gradient < b.gradient;
+                                    })->gradient;
       bool failed = false;
       try {
         compute_alone(batch);

@@ -53,7 +53,7 @@ Scores Trainer::Impl::validate() {
   open_test_data();
   const at::NoGradGuard no_grad;
   settle();
-  const auto averaged = optimization ? optimization->swap_in_average() : std::nullopt;
+  auto averaged = optimization ? optimization->swap_in_average() : std::nullopt;
   const bool was_training = task.module().is_training();
   task.module().eval();
   const data::Range mine = data::share_of({0, test_data->size()}, world.rank(), world.size());
@@ -70,6 +70,7 @@ Scores Trainer::Impl::validate() {
     sum.count += scores.count;
   }
   task.module().train(was_training);
+  if (averaged) averaged->end();
   double sums[3] = {sum.loss_sum, static_cast<double>(sum.correct), static_cast<double>(sum.count)};
   world.all_reduce(sums, sums, 3, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"}).wait();
   return {.loss_sum = sums[0], .correct = std::llround(sums[1]), .count = std::llround(sums[2])};
@@ -88,6 +89,7 @@ Summary Trainer::Impl::summarize() {
                   .backend = world.backend(),
                   .precision = config.train.precision,
                   .strategy = config.parallel.strategy,
+                  .shard = parallel ? parallel::to_text(parallel->shard()) : "none",
                   .world_size = world.size(),
                   .bytes_given = parallel ? parallel->bytes_given() : 0,
                   .steps = done,
@@ -126,10 +128,17 @@ void Trainer::Impl::finish() {
     if (metrics) metrics->flush();
     if (order) order->flush();
     checkpoint::write_tensors(directory / "model.safetensors", checkpoint::tensors_of(task.module()));
-    if (optimization->has_average()) {
-      const auto averaged = optimization->swap_in_average();
+  });
+  if (optimization->has_average()) {
+    auto averaged = optimization->swap_in_average();
+    together(world, "averaged weights", [&] {
+      if (!is_first()) return;
       checkpoint::write_tensors(directory / "model_ema.safetensors", checkpoint::tensors_of(task.module()));
-    }
+    });
+    averaged->end();
+  }
+  together(world, "summary", [&] {
+    if (!is_first()) return;
     format::write_file_atomically(directory / "summary.json", std::string_view(to_json(summary)));
   });
   std::string text = to_text(summary);

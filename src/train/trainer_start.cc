@@ -87,7 +87,7 @@ void Trainer::Impl::prepare_model() {
   activations = checkpoint_activations(task, config.train);
   if (config.train.verify > 0) say(verify_before_training(task, config, samples_per_step(), world));
   try {
-    parallel.emplace(task.module(), world, data_parallel_options(config.parallel));
+    parallel.emplace(task.module(), world, data_parallel_options(config.parallel, world));
     optimization.emplace(config, parallel->parameters(),
                          RunLength{.total_steps = total, .global_batch = loader->global_batch()});
   } catch (const InvalidArgument& error) {

@@ -33,6 +33,7 @@ std::string verify_before_training(Task& task, const Config& config, std::int64_
   how.parallel.bucket_mb = config.parallel.bucket_mb;
   how.parallel.overlap = config.parallel.overlap;
   const parallel::VerifyReport report = parallel::verify(task.module(), world, loss, batch.input, batch.target, how);
+  // Shared weights have the bits of own ones, but ranks that share them cannot each train alone.
   if (report.same) return fmt::format("verified on {} ranks with {} samples: {}", world.size(), samples, report.text);
   throw CommonError(ExitCode::kConfiguration,
                     Report{.what = "the model does not train in parallel as it does alone",

@@ -123,6 +123,7 @@ struct Layout {
   double bucket_mb = 25;
   bool overlap = true;
   int checkpoint_every = 0;
+  Shard shard = Shard::kNone;
 };
 
 Tensors in_parallel(int ranks, Rule rule, int accumulation, Norm norm, const Layout& layout) {
@@ -132,7 +133,8 @@ Tensors in_parallel(int ranks, Rule rule, int accumulation, Norm norm, const Lay
     if (layout.checkpoint_every > 0) {
       checkpoint.emplace(nn::activation_checkpoint(model.units, {.every = layout.checkpoint_every}));
     }
-    auto parallel = data_parallel(model, world, {.bucket_mb = layout.bucket_mb, .overlap = layout.overlap});
+    auto parallel =
+        data_parallel(model, world, {.bucket_mb = layout.bucket_mb, .overlap = layout.overlap, .shard = layout.shard});
     const auto step_and_clear = optimizer_of(rule, parallel.parameters());
     for (int step = 0; step < kSteps; ++step) {
       std::int64_t total = 0;
@@ -173,7 +175,11 @@ const std::vector<Layout> kLayouts{{},
                                    {.bucket_mb = 0.0004},
                                    {.overlap = false},
                                    {.checkpoint_every = 1},
-                                   {.bucket_mb = 0, .checkpoint_every = 2}};
+                                   {.bucket_mb = 0, .checkpoint_every = 2},
+                                   {.shard = Shard::kOptimizer},
+                                   {.shard = Shard::kGradients},
+                                   {.overlap = false, .checkpoint_every = 1, .shard = Shard::kOptimizer},
+                                   {.bucket_mb = 0, .checkpoint_every = 1, .shard = Shard::kGradients}};
 
 void expect_parity(const Case& one, const std::vector<Layout>& layouts) {
   const Tensors expected = alone(one.ranks, one.rule, one.accumulation, one.norm);
@@ -183,7 +189,8 @@ void expect_parity(const Case& one, const std::vector<Layout>& layouts) {
     const Tensors got = in_parallel(one.ranks, one.rule, one.accumulation, one.norm, layout);
     const auto where = [&] {
       return "bucket_mb " + std::to_string(layout.bucket_mb) + ", overlap " + std::to_string(layout.overlap) +
-             ", checkpoint_every " + std::to_string(layout.checkpoint_every);
+             ", checkpoint_every " + std::to_string(layout.checkpoint_every) + ", shard " +
+             std::to_string(static_cast<int>(layout.shard));
     };
     EXPECT_LE(distance(got, expected), 1e-9) << where();
     if (first.empty()) first = got;
@@ -202,7 +209,8 @@ TEST_P(ParityByTurns, TrainsToTheWeightsOfOneProcess) {
   const auto turn = static_cast<std::size_t>(ranks + rule + norm);
   const auto at = [](const auto& list, int i) { return list[static_cast<std::size_t>(i)]; };
   expect_parity({at(kRanks, ranks), at(kRules, rule), 1 + static_cast<int>(turn % 4), at(kNorms, norm)},
-                {kLayouts[0], kLayouts[1 + turn % 5], kLayouts[1 + (turn + 2) % 5]});
+                {kLayouts[0], kLayouts[1 + turn % 5], kLayouts[1 + (turn + 2) % 5], kLayouts[6 + turn % 4],
+                 kLayouts[6 + (turn + 1) % 4]});
 }
 
 // All of them with all (docs/testing.md).

@@ -142,8 +142,12 @@ TEST_F(TrainerTest, AnAverageMayBeginOrEndWhereARunGoesOn) {
   EXPECT_EQ(model("run"), model("whole"));
 }
 
-TEST_F(TrainerTest, AGradientThatIsNoNumberChangesNoWeight) {
+class BlamedRanks : public TrainerTest, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Train, BlamedRanks, testing::Values("none", "optimizer", "gradients"));
+
+TEST_P(BlamedRanks, AGradientThatIsNoNumberChangesNoWeight) {
   Config run = config("run");
+  run.parallel.shard = GetParam();
   run.train.clip_norm = 1;
   run.checkpoint.every_steps = 1;
   const auto poison = [](bool lasts) {
@@ -163,6 +167,7 @@ TEST_F(TrainerTest, AGradientThatIsNoNumberChangesNoWeight) {
   EXPECT_THAT(failure_text_, HasSubstr("gradient of fc2.bias, on no rank by itself when the step is computed again"));
   // Without clipping nobody looks: the weights of all ranks take it, and the next step's losses tell.
   Config blind = config("blind");
+  blind.parallel.shard = GetParam();
   EXPECT_EQ(failure(2, blind, poison(false)), ExitCode::kNotANumber);
   EXPECT_THAT(failure_text_,
               AllOf(HasSubstr("the loss of step 4 is not a finite number"),

@@ -55,6 +55,45 @@ TEST_F(StrategyRun, GoingOnIsBitwiseTheUninterruptedRun) {
   }
 }
 
+TEST_F(StrategyRun, SharedWeightsGiveTheBitsOfOwnOnesAndGoOnFromTheirCheckpoints) {
+  const auto bits = [&](const std::string& name, const char* file) {
+    std::ifstream in(root_ / name / file, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const auto run = [&](const std::string& name, const std::string& shard, std::int64_t steps = 0) {
+    Config one = with({.shard = shard}, name);
+    one.optim.ema_decay = 0.9;
+    one.train.clip_norm = 0.5;
+    one.checkpoint.every_steps = 2;
+    one.train.max_steps = steps;
+    if (fs::exists(root_ / name)) one.run.resume = "true";
+    fit(3, one);
+  };
+  run("own", "none");
+  run("shared", "optimizer");
+  run("shared_gradients", "gradients");
+  run("chosen", "auto");
+  EXPECT_EQ(summary("own")["shard"], "none");
+  EXPECT_EQ(summary("shared")["shard"], "optimizer");
+  EXPECT_EQ(summary("chosen")["shard"], "gradients");
+  const std::map<std::string, std::string> parts{
+      {"none", "gradients"}, {"optimizer", "none"}, {"gradients", "optimizer"}};
+  for (const auto& [first, second] : parts) {
+    const std::string name = "parts_" + first;
+    run(name, first, 4);
+    run(name, second);
+    EXPECT_THAT(output_, HasSubstr("going on after step 4"));
+  }
+  for (const char* name :
+       {"shared", "shared_gradients", "chosen", "parts_none", "parts_optimizer", "parts_gradients"}) {
+    EXPECT_EQ(losses(name), losses("own")) << name;
+    for (const char* file : {"model.safetensors", "model_ema.safetensors"}) {
+      EXPECT_FALSE(bits(name, file).empty());
+      EXPECT_EQ(bits(name, file), bits("own", file)) << name << ' ' << file;
+    }
+  }
+}
+
 TEST_F(StrategyRun, LearnsOnTwoAndOnFourRanks) {
   Config plain = config("plain");
   // Whole batches: adasum does not divide by the ranks' numbers of samples.

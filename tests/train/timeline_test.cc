@@ -136,6 +136,7 @@ using TraceTest = TrainerTest;
 TEST_F(TraceTest, WritesTheStepsThatWereAskedFor) {
   for (const int ranks : {1, 2}) {
     Config traced = config("traced");
+    traced.parallel.shard = "none";
     traced.run.trace = "2:4";
     fit(ranks, traced);
     EXPECT_THAT(output_, HasSubstr("trace of steps 2 to 4"));
@@ -157,6 +158,19 @@ TEST_F(TraceTest, WritesTheStepsThatWereAskedFor) {
       EXPECT_EQ(named(of_rank, "wait").empty(), ranks == 1);
     }
     fs::remove_all(root_ / "traced");
+  }
+}
+
+// Nothing travels that could be in flight, waited for or hidden.
+TEST_F(TraceTest, GradientsThatStayHaveNoBuckets) {
+  Config traced = config("traced");
+  traced.run.trace = "2:4";
+  traced.parallel.shard = "gradients";
+  fit(2, traced);
+  EXPECT_THAT(output_, AllOf(HasSubstr("trace of steps 2 to 4"), Not(HasSubstr("in flight"))));
+  for (const auto& [rank, of_rank] : events_by_rank(Json::parse(read_file(root_ / "traced" / "trace.json")))) {
+    EXPECT_EQ(named(of_rank, "optimizer").size(), 3U) << rank;
+    EXPECT_TRUE(named(of_rank, "wait").empty()) << rank;
   }
 }
 

@@ -5,7 +5,10 @@
 //   optimizer.step({.gradient_factor = reigen::optim::clip_factor(norm.norm, 1.0)});
 //
 // With gradients that carry a loss scale S the norm is norm.norm / S and the factor clip_factor(norm.norm / S, c) / S.
-// After a data-parallel backward every rank has the same gradients and so the same bits here: nothing travels.
+// After a data-parallel backward every rank has the same gradients and so the same bits here: nothing travels. Where
+// ranks only average their shares (Shard::kGradients) the norm averages them first, and it, clip_grad_norm and
+// clip_grad_value are collective: every rank calls them, and they throw as a barrier does. LibTorch's clipping does not
+// know of shares.
 // Thread rule: as for the gradients, one thread at a time.
 #pragma once
 

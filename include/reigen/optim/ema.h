@@ -7,6 +7,8 @@
 //   average = decay_t·average + (1 - decay_t)·p;      average starts as the weights at construction
 // Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992; torch.optim.swa_utils in PyTorch.
 // Memory: an fp32 copy of the values (fp64 for fp64 values). Buffers (batch statistics) are not averaged.
+// Where ranks share the weights (data_parallel's Shard) they share the average: every rank makes the same calls, and
+// construction, update(), swap_in() and end() wait for all and throw as a barrier does.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -29,16 +31,20 @@ class ExponentialMovingAverage {
   struct Impl;
 
  public:
-  // While it lives the parameters hold the average; its end brings the weights back, bit for bit.
+  // While it lives the parameters hold the average; its end brings the weights back, bit for bit. Shared weights stay
+  // swapped when it ends by an exception, for which other ranks would not wait, and what goes wrong in its end is only
+  // heard of when that is end().
   class Swapped {
    public:
     explicit Swapped(std::shared_ptr<Impl> impl);
     Swapped(Swapped&&) noexcept = default;
     Swapped& operator=(Swapped&&) = delete;  // would end one scope from within another's
     ~Swapped();
+    void end();  // nothing more happens then
 
    private:
     std::shared_ptr<Impl> impl_;
+    int exceptions_;  // under way when it began
   };
 
   // Throws InvalidArgument for options out of range and for parameters that are not fp32, fp64, bf16 or fp16.

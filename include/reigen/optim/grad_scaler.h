@@ -9,8 +9,8 @@
 //   any element infinite or NaN:   no step, S = S · backoff_factor
 //   growth_interval steps without: S = S · growth_factor
 // All ranks must decide alike. After a data-parallel backward every rank has the same gradients, an overflow on one is
-// one on all, and nothing need travel. Where gradients differ (strategies of weights, shards) give the group: one
-// all_reduce of a flag comes before anybody steps.
+// one on all, and nothing need travel; where ranks share them (data_parallel's Shard) the norm is that of all. Where
+// gradients differ (strategies of weights) give the group: one all_reduce of a flag comes before anybody steps.
 // Micikevicius et al., Mixed Precision Training, https://arxiv.org/abs/1710.03740
 // Thread rule: one thread at a time.
 #pragma once

@@ -7,6 +7,10 @@
 // without a gradient is left as it is and its step count does not advance, as in torch::optim; with gradients of all
 // parameters the results are torch::optim's. The bits depend neither on the number of threads nor on the processor's
 // instruction set. Thread rule: one thread at a time.
+//
+// Ranges whose values all ranks of a machine share (data_parallel's Shard) are stepped by all ranks together, each its
+// share, with the same bits: construction and step() are collective then, and throw as a barrier does. The states are
+// one memory of all ranks too.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,7 +40,8 @@ class Optimizer {
 
   virtual std::string name() const = 0;  // "adamw", "sgd"
 
-  // parameter = update(parameter, g, state) for every parameter that has a gradient. Never blocks, no communication.
+  // parameter = update(parameter, g, state) for every parameter that has a gradient. Waits for other ranks only where
+  // they share the parameters.
   // Throws InvalidArgument, with nothing changed, when an option is out of range, and when a parameter has left the
   // memory that this optimizer steps in.
   virtual void step(const StepOptions& options) = 0;

@@ -51,6 +51,19 @@ enum class BufferPolicy {
   kOwn,        // each with its own, until settle()
 };
 
+// What the ranks hold together instead of each for itself.
+enum class Shard {
+  kNone,
+  // ZeRO stage 1 on one machine: weights and states of the optimizer are one memory of all ranks, of which each rank
+  // steps its share; nothing is gathered. Same bits as kNone. For optimizers of reigen::optim, whose step() waits for
+  // all ranks then; what else changes weights tells it (ParameterRange::note_change()).
+  kOptimizer,
+  // The same, and gradients do not travel: each lies where all ranks read it, and a rank's step averages its share as
+  // it reads it, as in ZeRO stage 2 (their memory is not less). `.grad` stays this rank's own outside of its share, and
+  // there until a norm (clip.h) or a step; drop or zero it before the next backward. Same bits. With no strategy.
+  kGradients,
+};
+
 struct DataParallelOptions {
   // MiB of gradients that travel together; 0: every parameter alone. Small ones start earlier, large ones cost less
   // each. The first bucket is at most 1 MiB, so that something travels soon. After the first backward they are cut anew
@@ -62,6 +75,7 @@ struct DataParallelOptions {
   // How the ranks stay together (strategies.h); none: plain().
   StrategyFactory strategy = {};
   BufferPolicy buffers = BufferPolicy::kBroadcast;
+  Shard shard = Shard::kNone;
   // The first n - 1 of every n backwards only add up, as under no_sync(); the n-th averages. At least 1.
   std::int64_t backwards_per_reduction = 1;
 };
@@ -75,6 +89,8 @@ struct BucketTimes {
   std::int64_t waited_from = 0;  // backward's own work was over, and that of the buckets before it
   std::int64_t waited_to = 0;
 };
+
+const char* to_text(Shard shard);  // "none", "optimizer", "gradients"
 
 class GradientReducer;
 
@@ -97,7 +113,7 @@ class DataParallelBase {
   // The module must outlive this object. Blocking, one all_gather and a broadcast of all values.
   // Throws InvalidArgument on every rank when the models or the options differ, naming the first difference and both
   // sides; when the model has no trainable parameter, is wrapped already, or has parameters that FlatParameters
-  // refuses.
+  // refuses; when .shard meets ranks that share no memory, or a strategy that acts on weights.
   DataParallelBase(torch::nn::Module& module, Communicator world, const DataParallelOptions& options);
   explicit DataParallelBase(std::shared_ptr<GradientReducer> reducer);  // of another wrapper, beside it
 
@@ -112,7 +128,8 @@ class DataParallelBase {
   void synchronize();
 
   // Throws InvalidArgument naming a parameter that was added, removed, replaced, moved, converted or unfrozen since
-  // wrapping, and where a step was not told (after_step); forgets what a failed backward left behind; brings the
+  // wrapping, where a step was not told (after_step), and where another optimizer than ours stepped in weights that
+  // ranks share; forgets what a failed backward left behind; brings the
   // buffers together (training mode, outside of no_sync, when gradients are exchanged too).
   void prepare_forward();
 
@@ -135,6 +152,9 @@ class DataParallelBase {
 
   // In the order in which they were given away; empty where gradients stay, as alone.
   std::vector<BucketTimes> last_buckets() const;
+
+  // kNone alone.
+  Shard shard() const;
 
   std::size_t bucket_count() const;
   // As Strategy::bytes_given(); alone: 0.
@@ -208,4 +228,5 @@ DataParallel<std::remove_cvref_t<Model>> data_parallel(Model&& model, Communicat
 namespace reigen {
 using parallel::data_parallel;
 using parallel::DataParallelOptions;
+using parallel::Shard;
 }  // namespace reigen

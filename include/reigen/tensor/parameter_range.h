@@ -9,6 +9,10 @@
 // an optimizer leaves it alone), lie in the twin buffer (after a data-parallel backward all do), or be a tensor of its
 // own (one rank alone, where a copy would buy nothing). gather_gradients() moves the last kind into the twin.
 //
+// The values may be one memory of all ranks of a machine (data_parallel's Shard): then each rank changes its share of
+// them alone, between two meetings, and reads all. Gradients may lie where all ranks read them, too: then a rank
+// averages its share of them itself, when it first needs it.
+//
 // A range is a handle: copies are the same memory, and it keeps the memory and the parameters alive.
 // Thread rule: as for a tensor, one thread at a time.
 #pragma once
@@ -17,11 +21,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "reigen/comm/communicator.h"
+
 namespace reigen::tensor {
+
+// Elements that a pass over a parameter takes at a time: with an optimizer's states they stay in the second-level
+// cache. Shares are cut between such blocks.
+constexpr std::int64_t kBlockElements = 16384;
 
 struct Segment {
   std::string name;                       // as the module names it: "conv1.weight"
@@ -32,9 +44,18 @@ struct Segment {
   at::Tensor parameter;  // the module's own tensor, a view into `values`
 };
 
+// What of a range this rank may change: elements [begin, end) of the flat buffer. The shares of all ranks are disjoint
+// and cover it.
+struct Share {
+  std::int64_t begin = 0;
+  std::int64_t end = std::numeric_limits<std::int64_t>::max();
+  std::optional<Communicator> ranks = {};  // whose memory the values are; none: this rank's own, all of it its share
+  at::Tensor gradients = {};  // row q is the twin of rank q, where each averages its share itself; else undefined
+};
+
 class ParameterRange {
  public:
-  ParameterRange(at::Tensor values, at::Tensor gradients, std::vector<Segment> segments);
+  ParameterRange(at::Tensor values, at::Tensor gradients, std::vector<Segment> segments, Share share = {});
 
   const at::Tensor& values() const { return values_; }
   const at::Tensor& gradients() const { return gradients_; }
@@ -42,6 +63,26 @@ class ParameterRange {
   std::size_t size() const { return segments_->size(); }
   // Parameters' elements, spare ones not counted.
   std::int64_t numel() const;
+
+  const Share& share() const { return *share_; }
+  bool is_shared() const { return share_->ranks.has_value(); }
+  // What this rank may change of a buffer in the layout of `values`.
+  at::Tensor own_part(const at::Tensor& flat) const;
+  // Zeros in the layout of `values`; where these are shared one memory of all ranks too, and the call is collective.
+  at::Tensor make_twin(at::ScalarType type) const;
+  // Shared values: waits until every rank has come here. Else it does nothing. Throws as a barrier does.
+  void meet(const char* what) const;
+  // Whether the gradients are of this rank alone, and the mean over the ranks is still to be taken of its share.
+  bool awaits_average() const { return *awaits_average_; }
+  void set_awaits_average(bool awaits) const { *awaits_average_ = awaits; }
+  // Elements [first, first + count) of the twin, in this rank's share, become the mean over all ranks: the bits of an
+  // all_reduce. Several threads may do so with different elements.
+  void average(std::int64_t first, std::int64_t count) const;
+  // Tells that shared values have changed as they should, when all ranks have met behind it: optimizers and averages of
+  // reigen::optim do, and so must whoever changes them by hand, on one rank. Else is_as_left() may be false: it looks
+  // at the first values of every parameter.
+  void note_change() const;
+  bool is_as_left() const;
 
   // True if the segment has a gradient.
   bool is_active(std::size_t segment) const;
@@ -64,6 +105,9 @@ class ParameterRange {
   at::Tensor gradients_;
   std::shared_ptr<const std::vector<Segment>> segments_;
   std::shared_ptr<const std::vector<at::Tensor>> slots_;
+  std::shared_ptr<const Share> share_;
+  std::shared_ptr<bool> awaits_average_ = std::make_shared<bool>(false);
+  std::shared_ptr<std::uint64_t> left_as_ = std::make_shared<std::uint64_t>(0);
 };
 
 }  // namespace reigen::tensor

@@ -109,6 +109,7 @@ struct ParallelConfig {
   double bucket_mb = 25.0;  // 0: every parameter alone
   bool overlap = true;
   std::string buffers = "broadcast";              // broadcast, average, own
+  std::string shard = "auto";                     // auto, none, optimizer, gradients
   std::string strategy = "plain";                 // see strategies.h; bf16 and fp16 are compressed()
   std::optional<std::int64_t> matrix_rank = {};   // power_sgd
   std::optional<std::int64_t> start_step = {};    // power_sgd, one_bit, local_sgd

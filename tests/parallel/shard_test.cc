@@ -1,0 +1,474 @@
+// Weights and optimizer states that ranks of a machine hold together: the bits of ranks that hold their own.
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <array>
+#include <memory>
+
+#include "parallel/oracle.h"
+#include "reigen/optim/adagrad.h"
+#include "reigen/optim/adam.h"
+#include "reigen/optim/clip.h"
+#include "reigen/optim/ema.h"
+#include "reigen/optim/grad_scaler.h"
+#include "reigen/optim/lamb.h"
+#include "reigen/optim/lars.h"
+#include "reigen/optim/lion.h"
+#include "reigen/optim/rmsprop.h"
+#include "reigen/parallel/join.h"
+#include "reigen/parallel/strategies.h"
+#include "reigen/parallel/verify.h"
+
+namespace reigen::parallel {
+namespace {
+
+using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+constexpr std::array kShards{Shard::kOptimizer, Shard::kGradients};
+
+DataParallelOptions sharing(Shard shard) { return {.shard = shard}; }
+
+// The first weight is of three blocks, so shares begin inside of it; one parameter is of another type; one is never
+// used.
+struct Wide : torch::nn::Module {
+  explicit Wide(at::ScalarType type) : type_(type) {
+    first = register_module("first", torch::nn::Linear(64, 700));
+    second = register_module("second", torch::nn::Linear(700, 3));
+    unused = register_module("unused", torch::nn::Linear(5, 5));
+    frozen = register_module("frozen", torch::nn::Linear(3, 3));
+    for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
+    empty = register_parameter("empty", torch::zeros({0}));
+    scale = register_parameter("scale", torch::ones({3}));
+    fill(*this, type);
+    torch::NoGradGuard no_grad;
+    scale.set_data(torch::full({3}, 1.5, at::kDouble));
+  }
+  at::Tensor forward(const at::Tensor& x) { return second(torch::tanh(first(x.to(type_)))).to(at::kDouble) * scale; }
+  torch::nn::Linear first{nullptr}, second{nullptr}, unused{nullptr}, frozen{nullptr};
+  at::Tensor scale, empty;
+
+ private:
+  at::ScalarType type_;
+};
+
+using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(const std::vector<ParameterRange>&)>;
+
+template <class Kind, class Options>
+MakeOptimizer maker(const Options& options) {
+  return [options](const std::vector<ParameterRange>& ranges) { return std::make_unique<Kind>(ranges, options); };
+}
+
+struct Case {
+  const char* name;
+  MakeOptimizer make;
+  at::ScalarType type = at::kFloat;
+};
+
+const std::vector<optim::ParameterGroup> kGroups{{.patterns = {"second.*"}, .lr_factor = 2}, optim::no_decay()};
+
+const std::vector<Case> kCases{
+    {"sgd", maker<optim::SGD>(optim::SGDOptions{.lr = 0.1})},
+    {"momentum", maker<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .groups = kGroups})},
+    {"adamw", maker<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .groups = kGroups})},
+    {"adamw fp64", maker<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .amsgrad = true}), at::kDouble},
+    {"adamw bf16", maker<optim::AdamW>(optim::AdamWOptions{.lr = 0.01}), at::kBFloat16},
+    {"adamw masters", maker<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .master_weights = true}), at::kBFloat16},
+    {"adam", maker<optim::Adam>(optim::AdamOptions{.lr = 0.01})},
+    {"adagrad", maker<optim::Adagrad>(optim::AdagradOptions{.lr = 0.01, .initial_accumulator_value = 0.1})},
+    {"rmsprop", maker<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.001, .momentum = 0.9})},
+    {"lars", maker<optim::LARS>(optim::LARSOptions{.lr = 10, .weight_decay = 1e-3, .groups = kGroups})},
+    {"lamb", maker<optim::LAMB>(optim::LAMBOptions{.lr = 0.01, .weight_decay = 0.01, .groups = kGroups})},
+    {"lion", maker<optim::Lion>(optim::LionOptions{.lr = 0.001})},
+};
+
+at::Tensor loss_of(const at::Tensor& output) { return output.square().mean(); }
+
+at::Tensor input_of(std::uint64_t step, const Communicator& world) { return share(numbers(step, {42, 64}), world); }
+
+void train_step(DataParallel<Wide>& parallel, optim::Optimizer& optimizer, std::uint64_t step,
+                const Communicator& world) {
+  loss_of(parallel(input_of(step, world))).backward();
+  optim::StepOptions how;
+  if (step % 2 == 0) how.gradient_factor = optim::clip_factor(optim::gradient_norm(parallel.parameters()).norm, 0.2);
+  if (step == 3) optim::clip_grad_norm(parallel.parameters(), 0.1);
+  if (step == 4) optim::clip_grad_value(parallel.parameters(), 0.01);
+  optimizer.step(how);
+  optimizer.zero_grad();
+}
+
+// Weights, states and the average of the weights after some steps.
+Tensors train(Communicator& world, const Case& one, const DataParallelOptions& options) {
+  Wide model(one.type);
+  auto parallel = data_parallel(model, world, options);
+  const auto optimizer = one.make(parallel.parameters());
+  optim::ExponentialMovingAverage average(parallel.parameters(), {.decay = 0.9});
+  for (std::uint64_t step = 0; step < 5; ++step) {
+    train_step(parallel, *optimizer, step, world);
+    average.update();
+    if (step != 2) continue;
+    const auto swapped = average.swap_in();  // as for a validation in the middle
+  }
+  Tensors result = values_of(model);
+  for (const auto& entry : optimizer->state()) result.push_back(entry.tensor.clone());
+  for (const auto& entry : average.state()) result.push_back(entry.tensor.clone());
+  const auto swapped = average.swap_in();
+  for (auto& value : values_of(model)) result.push_back(value);
+  return result;
+}
+
+class ShardedRanks : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(DataParallel, ShardedRanks, testing::Values(2, 3, 7));
+
+class EveryShard : public testing::TestWithParam<Shard> {};
+INSTANTIATE_TEST_SUITE_P(DataParallel, EveryShard, testing::ValuesIn(kShards));
+
+TEST_P(ShardedRanks, EveryOptimizerGivesTheBitsOfOwnWeights) {
+  for (const Case& one : kCases) {
+    const auto own = agreed(GetParam(), [&](Communicator& world) { return train(world, one, {}); });
+    for (const Shard shard : kShards) {
+      const auto got = agreed(GetParam(), [&](Communicator& world) { return train(world, one, sharing(shard)); });
+      EXPECT_TRUE(same_bits(own, got)) << one.name << ", shard " << static_cast<int>(shard) << ", differ by "
+                                       << distance(own, got);
+    }
+  }
+}
+
+TEST_P(ShardedRanks, AStateGoesFromOwnToSharedAndBack) {
+  const Case& one = kCases[2];
+  const auto trained = [&](const std::vector<Shard>& parts) {
+    return agreed(GetParam(), [&](Communicator& world) {
+      Wide model(one.type);
+      std::vector<optim::NamedTensor> state;
+      std::uint64_t step = 0;
+      for (const Shard shard : parts) {
+        auto parallel = data_parallel(model, world, sharing(shard));
+        const auto optimizer = one.make(parallel.parameters());
+        if (step > 0) optimizer->load_state(state, static_cast<std::int64_t>(step));
+        for (int i = 0; i < 3; ++i) train_step(parallel, *optimizer, step++, world);
+        state.clear();
+        for (const auto& entry : optimizer->state()) state.push_back({entry.name, entry.tensor.clone()});
+        world.barrier();  // all have copied what they share
+        for (auto& parameter : model.parameters()) parameter.set_data(parameter.detach().clone());
+      }
+      return values_of(model);
+    });
+  };
+  const Tensors own = trained({Shard::kNone, Shard::kNone, Shard::kNone});
+  EXPECT_TRUE(same_bits(own, trained({Shard::kNone, Shard::kOptimizer, Shard::kNone})));
+  EXPECT_TRUE(same_bits(own, trained({Shard::kGradients, Shard::kOptimizer, Shard::kGradients})));
+}
+
+TEST_P(ShardedRanks, SharesCoverEveryRangeInOrderAndDifferByABlock) {
+  const auto shares = on_ranks(GetParam(), [&](Communicator& world) -> Tensors {
+    Wide model(at::kFloat);
+    auto parallel = data_parallel(model, world, sharing(Shard::kOptimizer));
+    Tensors result;
+    for (const ParameterRange& range : parallel.parameters()) {
+      result.push_back(torch::tensor({range.share().begin, range.share().end, range.values().numel()}, at::kLong));
+    }
+    return result;
+  });
+  for (std::size_t range = 0; range < shares.front().size(); ++range) {
+    std::int64_t covered = 0;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    std::int64_t most = 0;
+    for (const Tensors& one : shares) {
+      const auto* numbers = one[range].const_data_ptr<std::int64_t>();
+      EXPECT_EQ(numbers[0], covered);
+      covered = numbers[1];
+      least = std::min(least, numbers[1] - numbers[0]);
+      most = std::max(most, numbers[1] - numbers[0]);
+    }
+    EXPECT_EQ(covered, shares.front()[range][2].item<std::int64_t>());
+    EXPECT_LE(most - least, tensor::kBlockElements + 1000) << "spare elements and small parameters beside a block";
+  }
+}
+
+// Several threads average and step blocks of a share.
+TEST_P(EveryShard, ThreadsOfARankGiveTheSameBits) {
+  const auto run = [&](Shard shard, int threads) {
+    return agreed(2, [&](Communicator& world) {
+      at::set_num_threads(threads);
+      Tensors result = train(world, kCases[2], sharing(shard));
+      at::set_num_threads(1);
+      return result;
+    });
+  };
+  EXPECT_TRUE(same_bits(run(Shard::kNone, 1), run(GetParam(), 2)));
+}
+
+// Assigned anew, as gradient processing of one's own does.
+TEST_P(EveryShard, AGradientThatIsAnotherTensorNowIsAveragedAllTheSame) {
+  const auto run = [&](Shard shard, bool asks_norm) {
+    return agreed(3, [&](Communicator& world) {
+      Wide model(at::kFloat);
+      auto parallel = data_parallel(model, world, sharing(shard));
+      optim::AdamW optimizer(parallel.parameters(), {.lr = 0.01});
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        loss_of(parallel(input_of(step, world))).backward();
+        for (auto& parameter : model.parameters()) {
+          if (parameter.grad().defined()) parameter.mutable_grad() = parameter.grad() * 2;
+        }
+        if (asks_norm) optim::gradient_norm(parallel.parameters());
+        optimizer.step();
+        optimizer.zero_grad();
+      }
+      return values_of(model);
+    });
+  };
+  EXPECT_TRUE(same_bits(run(Shard::kNone, false), run(GetParam(), false)));
+  EXPECT_TRUE(same_bits(run(Shard::kNone, true), run(GetParam(), true)));
+}
+
+TEST_P(EveryShard, ARankWithoutSamplesSynchronizes) {
+  const auto run = [&](Shard shard) {
+    return agreed(3, [&](Communicator& world) {
+      Wide model(at::kFloat);
+      auto parallel = data_parallel(model, world, sharing(shard));
+      optim::AdamW optimizer(parallel.parameters(), {.lr = 0.01});
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        {
+          const auto guard = parallel.no_sync();
+          loss_of(parallel(input_of(10 + step, world))).backward();
+        }
+        if (world.rank() == 1) {
+          parallel.synchronize();
+        } else {
+          loss_of(parallel(input_of(step, world))).backward();
+        }
+        optimizer.step();
+        optimizer.zero_grad();
+      }
+      return values_of(model);
+    });
+  };
+  EXPECT_TRUE(same_bits(run(Shard::kNone), run(GetParam())));
+}
+
+// Between the two meetings of a step, and in the middle of a validation.
+TEST_P(EveryShard, ARankThatLeavesIsNamedToThoseThatWaitInAStep) {
+  on_ranks(2, [&](Communicator& world) -> Tensors {
+    Wide model(at::kFloat);
+    auto parallel = data_parallel(model, world, sharing(GetParam()));
+    optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
+    optim::ExponentialMovingAverage average(parallel.parameters(), {.decay = 0.9});
+    loss_of(parallel(input_of(0, world))).backward();
+    if (world.rank() == 1) {
+      world.abort("no more samples");
+      return {torch::zeros(1)};
+    }
+    EXPECT_THROW(optimizer.step(), Aborted);
+    EXPECT_THROW((void)average.swap_in(), Aborted);
+    return {torch::zeros(1)};
+  });
+}
+
+TEST_P(EveryShard, AnExceptionWithinAValidationWaitsForNobody) {
+  on_ranks(2, [&](Communicator& world) -> Tensors {
+    Wide model(at::kFloat);
+    auto parallel = data_parallel(model, world, sharing(GetParam()));
+    optim::ExponentialMovingAverage average(parallel.parameters(), {.decay = 0.9});
+    try {
+      const auto swapped = average.swap_in();
+      if (world.rank() == 1) throw std::runtime_error("a picture that cannot be read");
+      world.barrier({.tag = "end of the validation"});
+      ADD_FAILURE() << "rank 1 was not there";
+    } catch (const std::exception& error) {
+      if (world.rank() == 1) world.abort(error.what());
+      EXPECT_THAT(error.what(), HasSubstr("a picture that cannot be read"));
+    }
+    return {torch::zeros(1)};
+  });
+}
+
+TEST(Shard, OfSeveralKindsIsRefusedByOneOptimizer) {
+  EXPECT_THAT(errors_on(2,
+                        [](Communicator& world) {
+                          Wide one(at::kFloat);
+                          Wide other(at::kFloat);
+                          auto shared = data_parallel(one, world, sharing(Shard::kGradients));
+                          auto own = data_parallel(other, world);
+                          std::vector<ParameterRange> all = shared.parameters();
+                          for (const ParameterRange& range : own.parameters()) all.push_back(range);
+                          optim::SGD optimizer(all, {.lr = 0.1});
+                        }),
+              Each(HasSubstr("make one optimizer for each wrapper")));
+}
+
+TEST_P(EveryShard, IsRefusedByVerify) {
+  EXPECT_THAT(
+      errors_on(2,
+                [&](Communicator& world) {
+                  Mlp model;
+                  const auto loss = [&](const at::Tensor& x, const at::Tensor& y) {
+                    return torch::mse_loss(model.forward(x), y);
+                  };
+                  verify(model, world, loss, numbers(1, {4, 4}), numbers(2, {4, 3}), {.parallel = sharing(GetParam())});
+                }),
+      Each(HasSubstr("cannot each train alone")));
+}
+
+TEST_P(EveryShard, WeightsAreOneMemoryAndBeginAsThoseOfRankZero) {
+  on_ranks(3, [&](Communicator& world) -> Tensors {
+    Wide model(at::kFloat);
+    {
+      torch::NoGradGuard no_grad;
+      model.second->bias.fill_(world.rank());
+    }
+    auto parallel = data_parallel(model, world, sharing(GetParam()));
+    EXPECT_EQ(model.second->bias[0].item<float>(), 0);
+    world.barrier();
+    if (world.rank() == 1) {
+      torch::NoGradGuard no_grad;
+      model.second->bias.fill_(7);
+    }
+    world.barrier();
+    EXPECT_EQ(model.second->bias[0].item<float>(), 7);
+    return {torch::zeros(1)};
+  });
+}
+
+TEST_P(EveryShard, AStepOfAnotherOptimizerIsRefused) {
+  const auto texts = errors_on(2, [&](Communicator& world) {
+    Wide model(at::kFloat);
+    auto parallel = data_parallel(model, world, sharing(GetParam()));
+    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1));
+    for (std::uint64_t step = 0; step < 2; ++step) {
+      loss_of(parallel(input_of(step, world))).backward();
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+  });
+  EXPECT_THAT(texts, Each(AllOf(HasSubstr("changed otherwise than by an optimizer of reigen::optim"),
+                                HasSubstr("use reigen::optim"))));
+}
+
+TEST_P(EveryShard, AChangeOnEveryRankBehindAStepOfOursIsRefused) {
+  const auto texts = errors_on(2, [&](Communicator& world) {
+    Wide model(at::kFloat);
+    auto parallel = data_parallel(model, world, sharing(GetParam()));
+    optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
+    for (std::uint64_t step = 0; step < 2; ++step) {
+      loss_of(parallel(input_of(step, world))).backward();
+      optimizer.step();
+      optimizer.zero_grad();
+      world.barrier();
+      torch::NoGradGuard no_grad;
+      model.second->bias.mul_(0.99);
+      world.barrier();
+    }
+  });
+  EXPECT_THAT(texts, Each(HasSubstr("changed otherwise than by an optimizer of reigen::optim")));
+}
+
+TEST_P(EveryShard, ASkippedStepAValidationWithTheAverageAndAToldChangeAreNone) {
+  on_ranks(2, [&](Communicator& world) -> Tensors {
+    Wide model(at::kFloat);
+    auto parallel = data_parallel(model, world, sharing(GetParam()));
+    optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
+    optim::ExponentialMovingAverage average(parallel.parameters(), {.decay = 0.9});
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      loss_of(parallel(input_of(step, world))).backward();
+      if (step != 1) optimizer.step();
+      optimizer.zero_grad();
+      if (step == 0) continue;  // a forward right behind a step
+      auto swapped = average.swap_in();
+      swapped.end();
+    }
+    // What one rank changes by hand, and tells.
+    if (world.rank() == 1) {
+      torch::NoGradGuard no_grad;
+      model.second->bias.fill_(7);
+    }
+    world.barrier();
+    for (const ParameterRange& range : parallel.parameters()) range.note_change();
+    world.barrier();
+    loss_of(parallel(input_of(5, world))).backward();
+    return {torch::zeros(1)};
+  });
+}
+
+TEST_P(EveryShard, IsRefusedWithAStrategyThatActsOnWeights) {
+  EXPECT_THAT(errors_on(2,
+                        [&](Communicator& world) {
+                          Wide model(at::kFloat);
+                          data_parallel(model, world, {.strategy = local_sgd(), .shard = GetParam()});
+                        }),
+              Each(AllOf(HasSubstr("is not possible here"), HasSubstr("got: strategy"))));
+}
+
+TEST_P(EveryShard, IsRefusedForAJoin) {
+  EXPECT_THAT(errors_on(2,
+                        [&](Communicator& world) {
+                          Wide model(at::kFloat);
+                          auto parallel = data_parallel(model, world, sharing(GetParam()));
+                          Join join(parallel);
+                        }),
+              Each(HasSubstr("ranks share the weights")));
+}
+
+TEST_P(EveryShard, IsRefusedWhereRanksOnlyMeetOverANetwork) {
+  std::vector<std::string> texts(2);
+  run_threads(2,
+              [&](Communicator& world) {
+                Wide model(at::kFloat);
+                try {
+                  data_parallel(model, world, sharing(GetParam()));
+                } catch (const InvalidArgument& error) {
+                  texts[static_cast<std::size_t>(world.rank())] = error.what();
+                }
+              },
+              {.backend = "tcp"});
+  EXPECT_THAT(texts, Each(AllOf(HasSubstr("is not possible here"), HasSubstr("backend tcp"))));
+}
+
+TEST_P(EveryShard, ThatDiffersBetweenRanksIsNamed) {
+  EXPECT_THAT(errors_on(2,
+                        [&](Communicator& world) {
+                          Wide model(at::kFloat);
+                          data_parallel(model, world, {.shard = world.rank() == 0 ? Shard::kNone : GetParam()});
+                        }),
+              Each(HasSubstr("option shard: none")));
+}
+
+TEST(ShardGradients, AreRefusedWithAnyStrategy) {
+  EXPECT_THAT(errors_on(2,
+                        [](Communicator& world) {
+                          Wide model(at::kFloat);
+                          data_parallel(model, world, {.strategy = plain(), .shard = Shard::kGradients});
+                        }),
+              Each(AllOf(HasSubstr("shard gradients is not possible here"), HasSubstr("leave the strategy out"))));
+}
+
+// Scaled losses, one of whose gradients overflows on one rank.
+TEST_P(EveryShard, AnOverflowIsSkippedOnAllRanksAsWithOwnWeights) {
+  const auto run = [&](Shard shard) {
+    return agreed(3, [&](Communicator& world) {
+      Wide model(at::kFloat);
+      auto parallel = data_parallel(model, world, sharing(shard));
+      optim::AdamW optimizer(parallel.parameters(), {.lr = 0.01});
+      optim::GradScaler scaler({.init_scale = 1024});
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        at::Tensor loss = loss_of(parallel(input_of(step, world)));
+        if (step == 2 && world.rank() == 1) loss = loss * 1e300 * 1e10;
+        scaler.scale(loss).backward();
+        EXPECT_EQ(scaler.step(optimizer, parallel.parameters(), {.max_norm = 0.2}), step != 2);
+        optimizer.zero_grad();
+      }
+      return values_of(model);
+    });
+  };
+  EXPECT_TRUE(same_bits(run(Shard::kNone), run(GetParam())));
+}
+
+TEST_P(EveryShard, OneRankAloneKeepsItsOwn) {
+  Wide model(at::kFloat);
+  auto parallel = data_parallel(model, Communicator(), sharing(GetParam()));
+  EXPECT_FALSE(parallel.parameters().front().is_shared());
+}
+
+}  // namespace
+}  // namespace reigen::parallel
