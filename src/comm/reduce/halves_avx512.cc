@@ -8,15 +8,15 @@ namespace {
 
 constexpr std::size_t kVector = 32;  // elements of 16 bits
 
+// A bfloat16 is the upper half of a float: those with even numbers are shifted there, the others lie there already.
 struct Floats {
-  __m512 low;   // of every lane of 128 bits, the lower four
-  __m512 high;  // and the upper four
+  __m512 even;
+  __m512 odd;
 };
 
 Floats widen(__m512i halves) {
-  const __m512i zero = _mm512_setzero_si512();
-  return {_mm512_castsi512_ps(_mm512_unpacklo_epi16(zero, halves)),
-          _mm512_castsi512_ps(_mm512_unpackhi_epi16(zero, halves))};
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(halves, 16)), _mm512_castsi512_ps(_mm512_and_si512(halves, upper))};
 }
 
 // As Bfloat16 of kernels.inl, for sums that the instruction would flush to zero.
@@ -34,9 +34,9 @@ void add_one_by_one(const HalfSum& sum, std::size_t begin, std::uint16_t* result
   }
 }
 
-bool has_subnormal(__m512 a, __m512 b) {
+unsigned subnormals(Floats floats) {
   constexpr int kSubnormal = 0x20;
-  return (_mm512_fpclass_ps_mask(a, kSubnormal) | _mm512_fpclass_ps_mask(b, kSubnormal)) != 0;
+  return _mm512_fpclass_ps_mask(floats.even, kSubnormal) | _mm512_fpclass_ps_mask(floats.odd, kSubnormal);
 }
 
 template <bool kScaled>
@@ -45,35 +45,60 @@ __m512 add(__m512 a, __m512 b, __m512 factor) {
   return kScaled ? _mm512_mul_ps(sum, factor) : sum;
 }
 
+// The conversion leaves the even ones in the lower half of the register and the odd ones in the upper.
+__m512i interleaving() {
+  alignas(64) std::uint16_t from[kVector];
+  for (std::size_t i = 0; i < kVector; ++i) from[i] = static_cast<std::uint16_t>(i / 2 + (i % 2) * kVector / 2);
+  return _mm512_load_si512(from);
+}
+
+template <bool kScaled>
+Floats add_vector(const HalfSum& sum, std::size_t at, __m512 factor) {
+  const Floats a = widen(_mm512_loadu_si512(sum.a + at));
+  const Floats b = widen(_mm512_loadu_si512(sum.b + at));
+  return {add<kScaled>(a.even, b.even, factor), add<kScaled>(a.odd, b.odd, factor)};
+}
+
+template <bool kTwice>
 void store(const HalfSum& sum, std::size_t at, __m512i result) {
   _mm512_storeu_si512(sum.first + at, result);
-  if (sum.second != nullptr) _mm512_storeu_si512(sum.second + at, result);
+  if (kTwice) _mm512_storeu_si512(sum.second + at, result);
 }
 
-template <bool kScaled>
-void add_bfloat16(const HalfSum& sum, std::size_t whole) {
-  const __m512 factor = _mm512_set1_ps(sum.factor);
-  // The conversion packs the low and the high quarters of all lanes apart: 64 bits of each by turns bring them back.
-  const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-  for (std::size_t i = 0; i < whole; i += kVector) {
-    const Floats a = widen(_mm512_loadu_si512(sum.a + i));
-    const Floats b = widen(_mm512_loadu_si512(sum.b + i));
-    const __m512 low = add<kScaled>(a.low, b.low, factor);
-    const __m512 high = add<kScaled>(a.high, b.high, factor);
-    __m512i result;
-    if (__builtin_expect(has_subnormal(low, high), 0)) {
-      alignas(64) std::uint16_t one_by_one[kVector];
-      add_one_by_one(sum, i, one_by_one);
-      result = _mm512_load_si512(one_by_one);
-    } else {
-      result = _mm512_permutexvar_epi64(order, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
-    }
-    store(sum, i, result);
+template <bool kTwice>
+void store_rounded(const HalfSum& sum, std::size_t at, Floats floats, bool any_subnormal, __m512i order) {
+  __m512i result =
+      _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(floats.odd, floats.even)));
+  if (__builtin_expect(any_subnormal, 0)) {
+    alignas(64) std::uint16_t one_by_one[kVector];
+    add_one_by_one(sum, at, one_by_one);
+    result = _mm512_load_si512(one_by_one);
   }
+  store<kTwice>(sum, at, result);
 }
 
-template <bool kScaled>
-void add_float16(const HalfSum& sum, std::size_t whole) {
+// `of_caller` is copied: what is stored could be the caller's own, and would have to be read again for every vector.
+template <bool kScaled, bool kTwice>
+void add_bfloat16(const HalfSum& of_caller, std::size_t whole) {
+  const HalfSum sum = of_caller;
+  const __m512 factor = _mm512_set1_ps(sum.factor);
+  const __m512i order = interleaving();
+  std::size_t i = 0;
+  for (; i + 2 * kVector <= whole; i += 2 * kVector) {
+    const Floats one = add_vector<kScaled>(sum, i, factor);
+    const Floats two = add_vector<kScaled>(sum, i + kVector, factor);
+    const bool subnormal = (subnormals(one) | subnormals(two)) != 0;
+    store_rounded<kTwice>(sum, i, one, subnormal, order);
+    store_rounded<kTwice>(sum, i + kVector, two, subnormal, order);
+  }
+  if (i == whole) return;
+  const Floats last = add_vector<kScaled>(sum, i, factor);
+  store_rounded<kTwice>(sum, i, last, subnormals(last) != 0, order);
+}
+
+template <bool kScaled, bool kTwice>
+void add_float16(const HalfSum& of_caller, std::size_t whole) {
+  const HalfSum sum = of_caller;
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   const __m512 factor = _mm512_set1_ps(sum.factor);
   const auto add_vector = [&](std::size_t i) {
@@ -84,7 +109,7 @@ void add_float16(const HalfSum& sum, std::size_t whole) {
   for (std::size_t i = 0; i < whole; i += kVector) {
     const __m256i low = add_vector(i);
     const __m256i high = add_vector(i + kVector / 2);
-    store(sum, i, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
+    store<kTwice>(sum, i, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
   }
 }
 
@@ -93,13 +118,21 @@ void add_float16(const HalfSum& sum, std::size_t whole) {
 std::size_t sum_bfloat16(const HalfSum& sum) {
   if (!__builtin_cpu_supports("avx512bf16")) return 0;
   const std::size_t whole = sum.count / kVector * kVector;
-  sum.factor == 1 ? add_bfloat16<false>(sum, whole) : add_bfloat16<true>(sum, whole);
+  if (sum.second != nullptr) {
+    sum.factor == 1 ? add_bfloat16<false, true>(sum, whole) : add_bfloat16<true, true>(sum, whole);
+  } else {
+    sum.factor == 1 ? add_bfloat16<false, false>(sum, whole) : add_bfloat16<true, false>(sum, whole);
+  }
   return whole;
 }
 
 std::size_t sum_float16(const HalfSum& sum) {
   const std::size_t whole = sum.count / kVector * kVector;
-  sum.factor == 1 ? add_float16<false>(sum, whole) : add_float16<true>(sum, whole);
+  if (sum.second != nullptr) {
+    sum.factor == 1 ? add_float16<false, true>(sum, whole) : add_float16<true, true>(sum, whole);
+  } else {
+    sum.factor == 1 ? add_float16<false, false>(sum, whole) : add_float16<true, false>(sum, whole);
+  }
   return whole;
 }
 

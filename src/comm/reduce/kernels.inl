@@ -210,6 +210,24 @@ std::size_t sum_halves(const HalfSum& sum, Finish finish) {
   return 0;
 }
 
+// The same of a whole pass, where every output is written as the inputs are read: a call for every block of a few
+// kilobytes takes a fifth of the time.
+template <typename Element, typename Op, typename Finish>
+std::size_t sum_whole(const Pass& pass, Finish finish) {
+  if constexpr (IsSame<typename Element::Storage, Half>::value) {
+    if (pass.input_count != 2 || pass.output_count > 2 || pass.streaming) return 0;
+    return sum_halves<Element, Op>({.a = reinterpret_cast<const Half*>(pass.inputs[0]),
+                                    .b = reinterpret_cast<const Half*>(pass.inputs[1]),
+                                    .first = reinterpret_cast<Half*>(pass.outputs[0]),
+                                    .second = pass.output_count > 1 ? reinterpret_cast<Half*>(pass.outputs[1]) : nullptr,
+                                    .count = pass.count,
+                                    .factor = 1},
+                                   finish);
+  } else {
+    return 0;
+  }
+}
+
 // Else small pieces would cut lines in two.
 inline bool begin_on_lines(const Pass& pass) {
   for (int q = 0; q < pass.output_count; ++q) {
@@ -230,7 +248,7 @@ void run_pass(const Pass& pass, Finish finish) {
   // The special kernels of halves are called for every piece, which costs more than it gains.
   const bool in_pieces = pass.streaming && !IsSame<Storage, Half>::value && begin_on_lines(pass);
   const std::size_t step = in_pieces ? kPiece / sizeof(Storage) : kBlock;
-  for (std::size_t begin = 0; begin < pass.count; begin += step) {
+  for (std::size_t begin = sum_whole<Element, Op>(pass, finish); begin < pass.count; begin += step) {
     const std::size_t n = pass.count - begin < step ? pass.count - begin : step;
     const auto input = [&](int q) { return reinterpret_cast<const Storage*>(pass.inputs[q]) + begin; };
     const auto output = [&](int q) { return reinterpret_cast<Storage*>(pass.outputs[q]) + begin; };
