@@ -252,17 +252,21 @@ TEST_F(RecipesE2e, BenchDdpRefusesWhatItDoesNotKnow) {
 }
 
 TEST_F(RecipesE2e, ATraceHoldsAllRanks) {
-  const Words more = {"--run.trace", "1:2"};
-  const Ran ran = run_patiently(train({"mlp",
-                                       {"--model.layers", "1", "--model.dim", "16", "--data.limit", "64",
-                                        "--train.epochs", "1", "--train.max_steps", "2"}},
-                                      2, "traced", more));
-  ASSERT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.out, AllOf(HasSubstr("trace of steps 1 to 1"), HasSubstr("hidden")));
-  const auto trace = nlohmann::json::parse(read_file(path("traced/trace.json")));
-  std::set<int> ranks;
-  for (const auto& event : trace["traceEvents"]) ranks.insert(event["pid"].get<int>());
-  EXPECT_EQ(ranks, (std::set<int>{0, 1}));
+  for (const std::string shard : {"none", "auto"}) {
+    const Words more = {"--run.trace", "1:2", "--parallel.shard", shard};
+    const Ran ran = run_patiently(train({"mlp",
+                                         {"--model.layers", "1", "--model.dim", "16", "--data.limit", "64",
+                                          "--train.epochs", "1", "--train.max_steps", "2"}},
+                                        2, "traced_" + shard, more));
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr("trace of steps 1 to 1"));
+    // Only gradients that travel have buckets.
+    EXPECT_EQ(ran.out.find("hidden") != std::string::npos, shard == "none") << ran.out;
+    const auto trace = nlohmann::json::parse(read_file(path("traced_" + shard + "/trace.json")));
+    std::set<int> ranks;
+    for (const auto& event : trace["traceEvents"]) ranks.insert(event["pid"].get<int>());
+    EXPECT_EQ(ranks, (std::set<int>{0, 1}));
+  }
 }
 
 TEST_F(RecipesE2e, WithoutAPathTheDataAreTheProgramsOwn) {
