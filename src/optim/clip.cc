@@ -13,7 +13,7 @@ namespace {
 
 struct Place {
   const ParameterRange* range = nullptr;
-  std::int64_t offset = 0;
+  std::size_t segment = 0;
 };
 
 struct Gradients {
@@ -29,13 +29,14 @@ struct Gradients {
   }
   // Where each rank has the mean of its share only, the other pieces are the others' to look at.
   bool is_own(const Piece& piece) const {
-    const tensor::Share& share = places[piece.part].range->share();
-    const std::int64_t first = places[piece.part].offset + piece.first;
+    const auto& [range, segment] = places[piece.part];
+    const tensor::Share& share = range->share();
+    const std::int64_t first = range->segments()[segment].offset + piece.first;
     return !share.gradients.defined() || (first >= share.begin && first < share.end);
   }
   void average(const Piece& piece) const {
-    const auto& [range, offset] = places[piece.part];
-    if (range->awaits_average()) range->average(offset + piece.first, piece.count);
+    const auto& [range, segment] = places[piece.part];
+    if (range->awaits_average()) range->average(segment, piece.first, piece.count);
   }
 };
 
@@ -55,7 +56,7 @@ Gradients gradients_of(const std::vector<ParameterRange>& ranges) {
       void* data = gradient_data(range, i);
       if (data == nullptr) continue;
       result.data.push_back(data);
-      result.places.push_back({&range, range.segments()[i].offset});
+      result.places.push_back({&range, i});
       result.layouts.push_back(layout);
       result.element_sizes.push_back(range.values().dtype().itemsize());
       sizes.push_back(range.segments()[i].numel);

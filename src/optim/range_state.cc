@@ -95,17 +95,13 @@ bool is_own(const std::vector<Update>& updates, const Piece& piece) {
   return piece.first >= update.begin && piece.first < update.end;
 }
 
-// Before the block's gradients are first read.
-void average(const Update& update, const Piece& piece) {
-  if (update.range != nullptr && update.range->awaits_average()) {
-    update.range->average(update.offset + piece.first, piece.count);
-  }
-}
+bool awaits_average(const Update& update) { return update.range != nullptr && update.range->awaits_average(); }
 
-void set_averaged(const std::vector<Update>& updates) {
-  for (const Update& update : updates) {
-    if (update.range != nullptr) update.range->set_awaits_average(false);
-  }
+// A block's mean, in memory of this thread: it stays in its caches.
+const void* mean_of(const Update& update, const Piece& piece) {
+  thread_local std::vector<double> mean(static_cast<std::size_t>(tensor::kBlockElements));
+  update.range->average_into(update.segment, piece.first, piece.count, mean.data());
+  return mean.data();
 }
 
 }  // namespace
@@ -115,10 +111,10 @@ void for_each_block(const std::vector<Update>& updates, const BlockWork& work) {
   std::erase_if(pieces, [&](const Piece& piece) { return !is_own(updates, piece); });
   for_each_piece(pieces, [&](std::size_t i) {
     const Update& update = updates[pieces[i].part];
-    average(update, pieces[i]);
-    work(update, block_of(update, pieces[i]));
+    kernels::Block block = block_of(update, pieces[i]);
+    if (awaits_average(update)) block.gradients = mean_of(update, pieces[i]);
+    work(update, block);
   });
-  set_averaged(updates);
 }
 
 std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work) {
@@ -127,10 +123,13 @@ std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates,
   for_each_piece(pieces, [&](std::size_t i) {
     const Update& update = updates[pieces[i].part];
     if (!is_own(updates, pieces[i])) return;
-    average(update, pieces[i]);
+    // They are read once more in the step behind these sums.
+    if (awaits_average(update)) update.range->average(update.segment, pieces[i].first, pieces[i].count);
     of_pieces[i] = work(update, block_of(update, pieces[i]));
   });
-  set_averaged(updates);
+  for (const Update& update : updates) {
+    if (update.range != nullptr) update.range->set_awaits_average(false);
+  }
   if (!updates.empty() && updates.front().ranks != nullptr) {
     // Each comes from one rank; a zero added to it changes no bit.
     static_assert(sizeof(kernels::Squares) == 2 * sizeof(double));
@@ -222,7 +221,7 @@ Update RangeState::update_of(const Part& part, std::size_t i, const StepOptions&
     update.begin = share.begin - segment.offset;
     update.end = share.end - segment.offset;
     update.ranks = &*share.ranks;
-    update.offset = segment.offset;
+    update.segment = i;
     if (part.range.awaits_average()) update.range = &part.range;
   }
   return update;

@@ -30,9 +30,9 @@ struct Update {
   std::int64_t begin = 0;
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
   const Communicator* ranks = nullptr;
-  // The range, where gradients are still to be averaged, and where in it the parameter begins.
+  // The range, where gradients are still to be averaged, and the parameter's number in it.
   const ParameterRange* range = nullptr;
-  std::int64_t offset = 0;
+  std::size_t segment = 0;
 };
 
 // work(update, block) for all blocks of all updates that are this rank's, on several threads.

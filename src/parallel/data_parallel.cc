@@ -27,6 +27,8 @@ void DataParallelBase::synchronize() { reducer_->synchronize(); }
 
 void DataParallelBase::prepare_forward() { reducer_->prepare_forward(); }
 
+void DataParallelBase::number_step(std::int64_t step) { reducer_->number_step(step); }
+
 void DataParallelBase::after_step() { reducer_->after_step(); }
 
 void DataParallelBase::settle() { reducer_->settle(); }

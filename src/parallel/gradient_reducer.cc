@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "parallel/gradients_named.h"
 #include "parallel/model_check.h"
 #include "parallel/strategies/averaged_in_step.h"
 #include "reigen/base/bytes.h"
@@ -98,26 +99,6 @@ void write_flag(char* place, at::ScalarType type, bool value) {
 bool read_flag(const char* place, at::ScalarType type) {
   const auto bytes = c10::elementSize(type);
   return std::any_of(place, place + bytes, [](char byte) { return byte != 0; });
-}
-
-// What fails on a bucket's way says which parameters it holds.
-template <class Body>
-void with_names_of(const GradientBucket& bucket, const Body& body) {
-  const auto text = [&](const Error& error) {
-    const std::string others = bucket.names.size() > 1 ? fmt::format(" to {}", bucket.names.back()) : "";
-    return fmt::format("{}\n  {}: gradients of {}{}", error.what(), bucket.tag, bucket.names.front(), others);
-  };
-  try {
-    body();
-  } catch (const PeerLost& error) {
-    throw PeerLost(error.rank(), text(error));
-  } catch (const CollectiveMismatch& error) {
-    throw CollectiveMismatch(text(error));
-  } catch (const Timeout& error) {
-    throw Timeout(text(error));
-  } catch (const Aborted& error) {
-    throw Aborted(text(error));
-  }
 }
 
 [[noreturn]] void refuse_change(const std::string& name, const std::string& what) {
@@ -353,12 +334,18 @@ void GradientReducer::load_strategy_state(const std::map<std::string, at::Tensor
   if (strategy_) strategy_->load_state(state);
 }
 
+void GradientReducer::number_step(std::int64_t step) {
+  if (active_) reset();  // of a backward that failed: it counts
+  step_ = step;
+}
+
 void GradientReducer::prepare_forward() {
   check_unchanged();
   if (!distributed()) return;
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;
   if (inside_backward) return;  // a recomputation: the reduction is under way
   if (active_) reset();
+  lend_spare_blocks();
   if (no_sync_depth_ > 0 || only_adds_up()) return;
   prepare_reduction();
 }
@@ -426,8 +413,9 @@ void GradientReducer::queue_callback() {
 void GradientReducer::on_gradient(std::size_t index) {
   Parameter& parameter = parameters_[index];
   const ParameterRange& range = ranges()[parameter.range];
+  for (const ParameterRange& one : ranges()) one.set_awaits_average(false);  // of the last reduction, after its step
   if (no_sync_depth_ > 0) {
-    range.gather_gradient(parameter.segment);
+    range.take_gradient(parameter.segment);
     return;
   }
   if (averaged_ && guards_steps_) refuse_another_backward();
@@ -442,7 +430,7 @@ void GradientReducer::on_gradient(std::size_t index) {
                .fix = "parameters used in several checkpointed parts need DataParallelOptions{.overlap = false}"});
   }
   queue_callback();
-  range.gather_gradient(parameter.segment);
+  range.take_gradient(parameter.segment);
   if (parameter.ready) return;
   parameter.ready = true;
   ++ready_;
@@ -470,7 +458,7 @@ void GradientReducer::fill(const Parameter& parameter) {
   const ParameterRange& range = ranges()[parameter.range];
   const bool has_gradient = range.is_active(parameter.segment);
   if (has_gradient) {
-    range.gather_gradient(parameter.segment);
+    range.take_gradient(parameter.segment);
   } else {
     const at::Tensor& slot = range.gradient_slot(parameter.segment);
     std::memset(slot.mutable_data_ptr(), 0, slot.nbytes());
@@ -493,7 +481,7 @@ void GradientReducer::launch(std::size_t index) {
   strategy_->begin(bucket.given);
 }
 
-std::string GradientReducer::tag(const char* what) const { return fmt::format("step {} {}", reduction_, what); }
+std::string GradientReducer::tag(const char* what) const { return fmt::format("step {} {}", step_, what); }
 
 void GradientReducer::on_backward_end() {
   if (!active_) return;
@@ -539,7 +527,8 @@ void GradientReducer::end_launched() {
     if (stays()) bucket.launched = false;
     if (!bucket.launched) continue;
     bucket_times_[i].waited_from = now();
-    with_names_of(bucket.given, [&] { strategy_->end(bucket.given); });
+    with_gradients_named(bucket.given.tag, bucket.given.names.front(), bucket.given.names.back(),
+                         [&] { strategy_->end(bucket.given); });
     bucket_times_[i].waited_to = now();
     bucket.launched = false;
   }
@@ -558,7 +547,9 @@ std::vector<char> GradientReducer::shared_flags() {
 
 // A gradient that only other ranks had is ours too; one that nobody had stays undefined.
 void GradientReducer::settle_flags() {
-  const std::vector<char> flags = strategy_->keeps_zeros() ? std::vector<char>() : shared_flags();
+  const std::vector<char> flags = stays()                    ? exchange_places()
+                                  : strategy_->keeps_zeros() ? std::vector<char>()
+                                                             : shared_flags();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& parameter = parameters_[i];
     const ParameterRange& range = ranges()[parameter.range];
@@ -579,7 +570,7 @@ void GradientReducer::reset() {
   end_backward();
   accumulated_ = 0;
   is_announced_ = false;
-  ++reduction_;
+  ++step_;
 }
 
 void GradientReducer::end_backward() {
@@ -590,6 +581,7 @@ void GradientReducer::end_backward() {
   ready_ = 0;
   next_bucket_ = 0;
   backwards_.clear();
+  stop_lending();
 }
 
 }  // namespace reigen::parallel

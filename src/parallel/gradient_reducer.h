@@ -51,6 +51,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::chrono::duration<double> exposed() const { return exposed_; }
   const std::vector<BucketTimes>& bucket_times() const { return bucket_times_; }
 
+  void number_step(std::int64_t step);
   void prepare_forward();
   void synchronize();
   void after_step();
@@ -71,7 +72,10 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void answer_until_all_are_done(const std::function<void()>& step);
   void leave_join();
   void enter_no_sync() { ++no_sync_depth_; }
-  void leave_no_sync() { --no_sync_depth_; }
+  void leave_no_sync() {
+    --no_sync_depth_;
+    stop_lending();
+  }
 
   // From the hook of parameter `index`: its .grad is complete. Never blocks, but for the roll of a Join.
   void on_gradient(std::size_t index);
@@ -128,6 +132,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void fill(const Parameter& parameter);
   void settle_flags();
   std::vector<char> shared_flags();
+  std::vector<char> exchange_places();
+  void lend_spare_blocks();
+  void stop_lending();
   void reset();
   void end_backward();
   bool backward_is_alive() const;
@@ -161,7 +168,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::int64_t accumulated_ = 0;  // backwards that only added up
   bool averaged_ = false;
   bool guards_steps_ = false;
-  std::uint64_t reduction_ = 0;
+  std::int64_t step_ = 0;  // in tags: reductions, or what the caller counts
   std::chrono::duration<double> exposed_{0};
   std::vector<BucketTimes> bucket_times_;  // of the reduction under way, or the last
 };

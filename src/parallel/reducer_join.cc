@@ -92,7 +92,7 @@ void GradientReducer::answer_until_all_are_done(const std::function<void()>& ste
       roll = roll_call_->answer(Activity::kNone, tag("who still trains"));
     } catch (const EarlyEnd&) {
       // The others had begun one, which they count.
-      if (roll_call_->last().activity == Activity::kReduction) ++reduction_;
+      if (roll_call_->last().activity == Activity::kReduction) ++step_;
       throw;
     }
     if (roll.training == 0) break;

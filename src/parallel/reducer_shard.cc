@@ -1,5 +1,6 @@
 // The reducer's part in Shard: weights, and gradients, in memory of all ranks.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <memory>
@@ -7,6 +8,8 @@
 
 #include "base/check.h"
 #include "parallel/gradient_reducer.h"
+#include "parallel/gradients_named.h"
+#include "tensor/spare_blocks.h"
 
 namespace reigen::parallel {
 
@@ -61,6 +64,44 @@ void GradientReducer::require_own_steps() const {
         .fix = "use reigen::optim, or leave shard out; load weights before data_parallel(); what one rank changes by "
                "hand it tells with note_change() of the range"});
   }
+}
+
+void GradientReducer::lend_spare_blocks() {
+  if (!at::GradMode::is_enabled()) return;
+  for (const ParameterRange& range : ranges()) {
+    if (range.share().spares) tensor::lend_to_backward(range.share().spares);
+  }
+}
+
+void GradientReducer::stop_lending() {
+  for (const ParameterRange& range : ranges()) {
+    if (range.share().spares) tensor::stop_lending(range.share().spares);
+  }
+}
+
+// Where every rank's gradients lie, which backward may have made in spare blocks, and which parameters have one
+// somewhere.
+std::vector<char> GradientReducer::exchange_places() {
+  const std::size_t count = parameters_.size();
+  std::vector<std::int64_t> mine;
+  for (const Parameter& parameter : parameters_) {
+    const ParameterRange& range = ranges()[parameter.range];
+    mine.push_back(2 * range.gradient_place(parameter.segment) + (range.is_active(parameter.segment) ? 1 : 0));
+  }
+  std::vector<std::int64_t> all(count * static_cast<std::size_t>(world_.size()));
+  const std::string what = tag("where gradients lie");
+  with_gradients_named(what, buckets_.front().given.names.front(), buckets_.back().given.names.back(),
+                       [&] { world_.all_gather(mine.data(), all.data(), count, DataType::kInt64, {.tag = what}); });
+  std::vector<char> flags(count);
+  std::vector<std::vector<std::int64_t>> places;
+  for (const ParameterRange& range : ranges()) places.emplace_back(all.size() / count * range.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Parameter& parameter = parameters_[i % count];
+    if (all[i] % 2 != 0) flags[i % count] = 1;
+    places[parameter.range][i / count * ranges()[parameter.range].size() + parameter.segment] = all[i] / 2;
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) ranges()[i].set_gradient_places(std::move(places[i]));
+  return flags;
 }
 
 // The ranks' gradients are complete, and no rank has begun its step.

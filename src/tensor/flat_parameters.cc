@@ -4,17 +4,22 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/shared_tensor.h"
+#include "tensor/spare_blocks.h"
 
 namespace reigen::tensor {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and the widest vector register
+constexpr std::int64_t kLeastMade = std::int64_t{256}
+                                    << 10;  // bytes that are worth a block: less is copied in the caches
+constexpr std::int64_t kMostSpare = std::int64_t{25} << 20;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& got, const std::string& expected,
                          const std::string& fix) {
@@ -92,6 +97,25 @@ Share share_of(const std::vector<Segment>& segments, std::int64_t size, const Co
   return {.begin = begin(ranks.rank()), .end = begin(ranks.rank() + 1), .ranks = ranks};
 }
 
+// Of blocks in which backward makes gradients: one for each size, those first that save most, as much as a bucket in
+// all.
+std::vector<std::int64_t> spare_sizes(const std::vector<Segment>& segments, std::int64_t element_size) {
+  std::map<std::int64_t, std::int64_t> saved;
+  for (const Segment& segment : segments) {
+    if (segment.numel * element_size >= kLeastMade) saved[segment.numel] += segment.numel;
+  }
+  std::vector<std::pair<std::int64_t, std::int64_t>> order(saved.begin(), saved.end());
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<std::int64_t> result;
+  std::int64_t left = kMostSpare;
+  for (const auto& [size, ignored] : order) {
+    if (size * element_size > left) continue;
+    left -= size * element_size;
+    result.push_back(size);
+  }
+  return result;
+}
+
 ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Communicator& memory, Common common) {
   const at::ScalarType type = parameters.front()->parameter.scalar_type();
   const std::int64_t unit = kAlignment / static_cast<std::int64_t>(c10::elementSize(type));
@@ -113,8 +137,19 @@ ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Commun
   at::Tensor values = shared ? common_tensor(memory, end, type) : shared_tensor(memory, end, type);
   at::Tensor gradients;
   if (shared && common == Common::kValuesAndGradients) {
-    share.gradients = common_tensor(memory, end * memory.size(), type).view({memory.size(), end});
-    gradients = share.gradients.select(0, memory.rank());
+    const std::vector<std::int64_t> spares = spare_sizes(segments, static_cast<std::int64_t>(c10::elementSize(type)));
+    std::int64_t row = end;
+    for (const std::int64_t size : spares) row += (size + unit - 1) / unit * unit;
+    share.gradients = common_tensor(memory, row * memory.size(), type).view({memory.size(), row});
+    const at::Tensor mine = share.gradients.select(0, memory.rank());
+    gradients = mine.narrow(0, 0, end);
+    std::vector<at::Tensor> blocks;
+    std::int64_t at = end;
+    for (const std::int64_t size : spares) {
+      blocks.push_back(mine.narrow(0, at, size));
+      at += (size + unit - 1) / unit * unit;
+    }
+    if (!blocks.empty()) share.spares = std::make_shared<SpareBlocks>(blocks);
   } else {
     gradients = shared_tensor(memory, end, type);
   }

@@ -7,11 +7,13 @@
 #include <sstream>
 #include <utility>
 
+#include "base/cache_size.h"
 #include "base/check.h"
 #include "comm/reduce/reduce.h"
 #include "reigen/format/hash.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/shared_tensor.h"
+#include "tensor/spare_blocks.h"
 
 namespace reigen::tensor {
 namespace {
@@ -35,6 +37,17 @@ std::uint64_t digest_of_begins(const ParameterRange& range) {
   return digest;
 }
 
+// Rows of all ranks that the caches do not hold until the step reads them: a plain store would read its line first.
+bool outgrows_caches(const at::Tensor& rows) {
+  static const std::size_t kCaches = base::last_level_cache_bytes();
+  return rows.nbytes() >= kCaches;
+}
+
+bool is_plain_copy(const at::Tensor& from, const at::Tensor& to) {
+  return from.layout() == at::kStrided && from.is_contiguous() && from.scalar_type() == to.scalar_type() &&
+         from.device() == to.device() && !from.is_conj() && !from.is_neg();
+}
+
 }  // namespace
 
 ParameterRange::ParameterRange(at::Tensor values, at::Tensor gradients, std::vector<Segment> segments, Share share)
@@ -51,6 +64,11 @@ ParameterRange::ParameterRange(at::Tensor values, at::Tensor gradients, std::vec
   }
   segments_ = std::make_shared<const std::vector<Segment>>(std::move(segments));
   slots_ = std::move(slots);
+  places_ = std::make_shared<std::vector<std::int64_t>>();
+  const std::int64_t rows = share_->gradients.defined() ? share_->gradients.size(0) : 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (const Segment& segment : *segments_) places_->push_back(segment.offset);
+  }
 }
 
 std::int64_t ParameterRange::numel() const {
@@ -75,18 +93,31 @@ void ParameterRange::meet(const char* what) const {
   ranks.barrier({.tag = what});
 }
 
-void ParameterRange::average(std::int64_t first, std::int64_t count) const {
+std::int64_t ParameterRange::gradient_place(std::size_t segment) const {
+  return (*slots_)[segment].storage_offset() - gradients_.storage_offset();
+}
+
+void ParameterRange::set_gradient_places(std::vector<std::int64_t> places) const {
+  REIGEN_ASSERT(places.size() == places_->size(), "{} places for {}", places.size(), places_->size());
+  *places_ = std::move(places);
+}
+
+void ParameterRange::average_into(std::size_t segment, std::int64_t first, std::int64_t count, void* mean) const {
   const at::Tensor& rows = share_->gradients;
-  REIGEN_ASSERT(rows.defined() && first >= share_->begin && first + count <= share_->end,
-                "elements {} to {} are not of the share {} to {}", first, first + count, share_->begin, share_->end);
+  const std::int64_t flat = (*segments_)[segment].offset + first;
+  REIGEN_ASSERT(rows.defined() && flat >= share_->begin && flat + count <= share_->end,
+                "elements {} to {} are not of the share {} to {}", flat, flat + count, share_->begin, share_->end);
+  REIGEN_ASSERT((*places_)[static_cast<std::size_t>(share_->ranks->rank()) * segments_->size() + segment] ==
+                    gradient_place(segment),
+                "the gradient of {} has left the place that was told", (*segments_)[segment].name);
   const auto size = static_cast<std::size_t>(rows.element_size());
-  auto* const data = static_cast<std::byte*>(rows.data_ptr());
-  const auto place = [&](std::int64_t row) {
-    return data + static_cast<std::size_t>(row * rows.size(1) + first) * size;
-  };
+  const auto* const data = static_cast<const std::byte*>(rows.const_data_ptr());
   std::vector<const std::byte*> inputs;
-  for (std::int64_t row = 0; row < rows.size(0); ++row) inputs.push_back(place(row));
-  std::byte* const output = place(share_->ranks->rank());
+  for (std::int64_t row = 0; row < rows.size(0); ++row) {
+    const std::int64_t place = (*places_)[static_cast<std::size_t>(row) * segments_->size() + segment];
+    inputs.push_back(data + static_cast<std::size_t>(row * rows.size(1) + place + first) * size);
+  }
+  auto* const output = static_cast<std::byte*>(mean);
   comm::reduce::run({.inputs = inputs.data(),
                      .outputs = &output,
                      .input_count = static_cast<int>(inputs.size()),
@@ -94,6 +125,11 @@ void ParameterRange::average(std::int64_t first, std::int64_t count) const {
                      .count = static_cast<std::size_t>(count),
                      .type = to_data_type(rows.scalar_type()),
                      .op = ReduceOp::kAvg});
+}
+
+void ParameterRange::average(std::size_t segment, std::int64_t first, std::int64_t count) const {
+  auto* const slot = static_cast<std::byte*>((*slots_)[segment].mutable_data_ptr());
+  average_into(segment, first, count, slot + first * gradients_.element_size());
 }
 
 void ParameterRange::note_change() const {
@@ -127,7 +163,23 @@ void ParameterRange::gather_gradient(std::size_t segment) const {
                                  .fix = "assign gradients of the parameter's shape"});
   }
   at::NoGradGuard no_grad;
-  slot.copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
+  if (share_->gradients.defined() && outgrows_caches(share_->gradients) && is_plain_copy(gradient, slot)) {
+    comm::reduce::copy_streaming(static_cast<std::byte*>(slot.mutable_data_ptr()),
+                                 static_cast<const std::byte*>(gradient.const_data_ptr()), slot.nbytes());
+  } else {
+    slot.copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
+  }
+  gradient = slot;
+}
+
+void ParameterRange::take_gradient(std::size_t segment) const {
+  at::Tensor& gradient = (*segments_)[segment].parameter.mutable_grad();
+  if (!gradient.defined() || is_in_place(segment)) return;
+  at::Tensor& slot = (*slots_)[segment];
+  if (!share_->spares || !share_->spares->hold(gradient) || gradient.sizes() != slot.sizes()) {
+    return gather_gradient(segment);
+  }
+  slot = share_->spares->exchange(gradient, slot);
   gradient = slot;
 }
 

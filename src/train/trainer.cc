@@ -123,6 +123,7 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
     if (trace) trace->lap(name);
     return watch.lap();
   };
+  parallel->number_step(done + 1);
   parallel->prepare_forward();
   at::Tensor loss;
   {

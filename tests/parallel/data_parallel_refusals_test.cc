@@ -190,6 +190,39 @@ TEST(Failures, ARankThatSkipsAStepIsNamed) {
   }
 }
 
+// The same, and the loop goes on: the ranks' calls are alike, their numbers are not.
+TEST(Failures, ARankThatLeavesANumberedStepOutIsToldApartAtItsNext) {
+  for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kGradients}) {
+    std::vector<std::string> texts(3);
+    std::vector<int> steps(3);
+    EXPECT_THROW(run_threads(3,
+                             [&](Communicator& world) {
+                               const auto rank = static_cast<std::size_t>(world.rank());
+                               Mlp model;
+                               auto parallel = data_parallel(model, world, {.shard = shard});
+                               auto optimizer = optim::SGD(parallel.parameters(), {.lr = 0.1});
+                               try {
+                                 for (int step = 0; step < 50; ++step) {
+                                   if (rank == 1 && step == 20) continue;
+                                   parallel.number_step(step);
+                                   parallel(numbers(1, {4, 4})).square().mean().backward();
+                                   optimizer.step();
+                                   optimizer.zero_grad();
+                                   ++steps[rank];
+                                 }
+                               } catch (const Error& error) {
+                                 texts[rank] = error.what();
+                                 throw;
+                               }
+                             }),
+                 CollectiveMismatch);
+    EXPECT_THAT(texts, Each(AllOf(HasSubstr("step 20 "), HasSubstr("step 21 "), HasSubstr("rank 1"),
+                                  HasSubstr("gradients of first.weight to third.bias"))))
+        << to_text(shard);
+    EXPECT_THAT(steps, Each(20)) << to_text(shard);
+  }
+}
+
 TEST(Failures, AnExceptionInForwardOnOneRankEndsAll) {
   std::vector<std::string> texts(3);
   try {

@@ -59,8 +59,8 @@ enum class Shard {
   // all ranks then; what else changes weights tells it (ParameterRange::note_change()).
   kOptimizer,
   // The same, and gradients do not travel: each lies where all ranks read it, and a rank's step averages its share as
-  // it reads it, as in ZeRO stage 2 (their memory is not less). `.grad` stays this rank's own outside of its share, and
-  // there until a norm (clip.h) or a step; drop or zero it before the next backward. Same bits. With no strategy.
+  // it reads it, as in ZeRO stage 2 (their memory is not less). `.grad` stays this rank's own, in its share until a
+  // norm or clipping (clip.h) makes it the mean; drop or zero it before the next backward. Same bits. With no strategy.
   kGradients,
 };
 
@@ -126,6 +126,11 @@ class DataParallelBase {
   // Takes part in one averaging with the gradients that this rank has now (none: zeros). In place of backward on a rank
   // where it reaches no parameter, or in place of forward and backward on one that has no samples.
   void synchronize();
+
+  // Which step the next forward belongs to; without it synchronised backwards are counted. The number is part of every
+  // call's tag, so a rank that left a step out is an error on all at its next exchange, naming both steps and the
+  // parameters. Under a Join it rises by one from one averaging to the next.
+  void number_step(std::int64_t step);
 
   // Throws InvalidArgument naming a parameter that was added, removed, replaced, moved, converted or unfrozen since
   // wrapping, where a step was not told (after_step), and where another optimizer than ours stepped in weights that

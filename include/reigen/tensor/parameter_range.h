@@ -7,7 +7,9 @@
 //
 // A parameter's gradient is its `.grad`, as everywhere in LibTorch. It may be undefined (nothing reached the parameter:
 // an optimizer leaves it alone), lie in the twin buffer (after a data-parallel backward all do), or be a tensor of its
-// own (one rank alone, where a copy would buy nothing). gather_gradients() moves the last kind into the twin.
+// own (one rank alone, where a copy would buy nothing). gather_gradients() moves the last kind into the twin. Where
+// backward makes gradients in spare blocks (Share) the twin is not flat any more: gradient_slot() tells where each
+// lies.
 //
 // The values may be one memory of all ranks of a machine (data_parallel's Shard): then each rank changes its share of
 // them alone, between two meetings, and reads all. Gradients may lie where all ranks read them, too: then a rank
@@ -31,6 +33,8 @@
 
 namespace reigen::tensor {
 
+class SpareBlocks;
+
 // Elements that a pass over a parameter takes at a time: with an optimizer's states they stay in the second-level
 // cache. Shares are cut between such blocks.
 constexpr std::int64_t kBlockElements = 16384;
@@ -50,7 +54,10 @@ struct Share {
   std::int64_t begin = 0;
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
   std::optional<Communicator> ranks = {};  // whose memory the values are; none: this rank's own, all of it its share
-  at::Tensor gradients = {};  // row q is the twin of rank q, where each averages its share itself; else undefined
+  at::Tensor gradients = {};               // row q begins with the twin of rank q, where each averages its share itself
+  // Behind the twin in this rank's row: backward makes large gradients there, which then lie in another place than
+  // their segment's. May be null.
+  std::shared_ptr<SpareBlocks> spares = {};
 };
 
 class ParameterRange {
@@ -75,9 +82,15 @@ class ParameterRange {
   // Whether the gradients are of this rank alone, and the mean over the ranks is still to be taken of its share.
   bool awaits_average() const { return *awaits_average_; }
   void set_awaits_average(bool awaits) const { *awaits_average_ = awaits; }
-  // Elements [first, first + count) of the twin, in this rank's share, become the mean over all ranks: the bits of an
-  // all_reduce. Several threads may do so with different elements.
-  void average(std::int64_t first, std::int64_t count) const;
+  // Where in its row the segment's gradient lies or would lie, in elements.
+  std::int64_t gradient_place(std::size_t segment) const;
+  // places[q · size() + i]: gradient_place(i) on rank q. What average() reads; before, every segment's own.
+  void set_gradient_places(std::vector<std::int64_t> places) const;
+  // mean[i] = mean over all ranks of element first + i of the segment's gradient, i < count, in this rank's share: the
+  // bits of an all_reduce. Several threads may do so with different elements.
+  void average_into(std::size_t segment, std::int64_t first, std::int64_t count, void* mean) const;
+  // The same in place of this rank's gradient.
+  void average(std::size_t segment, std::int64_t first, std::int64_t count) const;
   // Tells that shared values have changed as they should, when all ranks have met behind it: optimizers and averages of
   // reigen::optim do, and so must whoever changes them by hand, on one rank. Else is_as_left() may be false: it looks
   // at the first values of every parameter.
@@ -86,15 +99,19 @@ class ParameterRange {
 
   // True if the segment has a gradient.
   bool is_active(std::size_t segment) const;
-  // True if it has one and it lies in the twin buffer.
+  // True if it has one and it lies in its slot.
   bool is_in_place(std::size_t segment) const;
-  // The segment's place in the twin buffer, with the parameter's shape. What it holds counts only when is_in_place().
+  // The segment's place, with the parameter's shape. What it holds counts only when is_in_place().
   const at::Tensor& gradient_slot(std::size_t segment) const { return (*slots_)[segment]; }
 
   // Makes the segment's gradient lie in its slot: copies it there and rebinds `.grad`, so that the original dies;
-  // nothing to do when it is there. One pass at most. Accepts any strides, sparse gradients and those with a graph
-  // (which they lose). Throws InvalidArgument when the gradient's shape is not the parameter's.
+  // nothing to do when it is there. One pass at most. Accepts any
+  // strides, sparse gradients and those with a graph (which they lose). Throws InvalidArgument when the gradient's
+  // shape is not the parameter's.
   void gather_gradient(std::size_t segment) const;
+  // The same for a gradient that comes out of a backward: one that was made in a spare block is not copied, the block
+  // becomes the slot. Only between two exchanges of places (set_gradient_places).
+  void take_gradient(std::size_t segment) const;
   void gather_gradients() const;  // of all active segments
 
   // `.grad` = undefined for every parameter: the next backward's gradient is taken over as it comes, nothing is zeroed.
@@ -104,7 +121,8 @@ class ParameterRange {
   at::Tensor values_;
   at::Tensor gradients_;
   std::shared_ptr<const std::vector<Segment>> segments_;
-  std::shared_ptr<const std::vector<at::Tensor>> slots_;
+  std::shared_ptr<std::vector<at::Tensor>> slots_;
+  std::shared_ptr<std::vector<std::int64_t>> places_;  // of all ranks
   std::shared_ptr<const Share> share_;
   std::shared_ptr<bool> awaits_average_ = std::make_shared<bool>(false);
   std::shared_ptr<std::uint64_t> left_as_ = std::make_shared<std::uint64_t>(0);
