@@ -24,6 +24,7 @@
 #include "reigen/base/bytes.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/backward_end.h"
 
 namespace reigen::parallel {
 namespace {
@@ -334,8 +335,27 @@ void GradientReducer::load_strategy_state(const std::map<std::string, at::Tensor
   if (strategy_) strategy_->load_state(state);
 }
 
+// Of a backward that failed: it counts.
+void GradientReducer::give_up_reduction() {
+  if (!active_) return;
+  const bool never_ended = nested_;
+  std::string missing;
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.ready || !missing.empty()) continue;
+    missing = ranges()[parameter.range].segments()[parameter.segment].name;
+  }
+  reset();
+  if (!never_ended) return;
+  throw InvalidArgument(
+      Report{.what = "[data_parallel] the last backward never ended, so its gradients were not averaged",
+             .got = fmt::format("no gradient of {}, and none behind a backward within the backward", missing),
+             .expected = "a gradient of every parameter, or one outside of inner backwards",
+             .fix = "use reigen's activation_checkpoint(), which tells of its end, or wrap the optimizer in "
+                    "DistributedOptimizer, whose step() ends the reduction"});
+}
+
 void GradientReducer::number_step(std::int64_t step) {
-  if (active_) reset();  // of a backward that failed: it counts
+  give_up_reduction();
   step_ = step;
 }
 
@@ -344,7 +364,7 @@ void GradientReducer::prepare_forward() {
   if (!distributed()) return;
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;
   if (inside_backward) return;  // a recomputation: the reduction is under way
-  if (active_) reset();
+  give_up_reduction();
   lend_spare_blocks();
   if (no_sync_depth_ > 0 || only_adds_up()) return;
   prepare_reduction();
@@ -405,7 +425,7 @@ void GradientReducer::queue_callback() {
   }
   auto owned = std::make_shared<int>(id);
   backwards_.push_back(owned);
-  torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this(), owned = std::move(owned)] {
+  tensor::at_backward_end([weak = weak_from_this(), owned = std::move(owned)] {
     if (const auto reducer = weak.lock()) reducer->on_backward_end();
   });
 }
@@ -485,8 +505,8 @@ std::string GradientReducer::tag(const char* what) const { return fmt::format("s
 
 void GradientReducer::on_backward_end() {
   if (!active_) return;
-  // A node that is being evaluated now means that this backward runs inside another one, whose gradients are still to
-  // come.
+  // A node that is being evaluated now means that this backward runs inside another one, of which at_backward_end()
+  // knows nothing, and whose gradients are still to come.
   const bool is_nested = torch::autograd::get_current_node() != nullptr;
   if (is_nested && ready_ < parameters_.size()) {
     nested_ = true;

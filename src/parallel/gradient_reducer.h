@@ -120,6 +120,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   int first_training() const { return roll_call_ ? roll_call_->last().first_training : 0; }
 
   void prepare_reduction();
+  void give_up_reduction();
   void begin();
   void refuse_another_backward() const;
   bool only_adds_up() const { return accumulated_ + 1 < options_.backwards_per_reduction; }

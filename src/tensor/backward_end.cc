@@ -1,0 +1,49 @@
+#include "tensor/backward_end.h"
+
+#include <torch/csrc/autograd/engine.h>
+
+#include <utility>
+#include <vector>
+
+namespace reigen::tensor {
+
+namespace {
+
+using Calls = std::vector<std::function<void()>>;
+
+// Of the outermost inner_backward() of this thread. The engine runs inner backwards on the thread that asks for them.
+thread_local Calls* waiting = nullptr;
+
+void queue(std::function<void()> call) {
+  torch::autograd::Engine::get_default_engine().queue_callback(std::move(call));
+}
+
+class Collects {
+ public:
+  explicit Collects(Calls& calls) { waiting = &calls; }
+  ~Collects() { waiting = nullptr; }
+  Collects(const Collects&) = delete;  // one at a time
+  Collects& operator=(const Collects&) = delete;
+};
+
+}  // namespace
+
+void at_backward_end(std::function<void()> call) {
+  if (waiting != nullptr) {
+    waiting->push_back(std::move(call));
+  } else {
+    queue(std::move(call));
+  }
+}
+
+void inner_backward(const std::function<void()>& backward) {
+  if (waiting != nullptr) return backward();
+  Calls calls;
+  {
+    const Collects collects(calls);
+    backward();
+  }
+  for (auto& call : calls) queue(std::move(call));
+}
+
+}  // namespace reigen::tensor

@@ -1,0 +1,128 @@
+// Models whose parameters get their gradients in backwards within the backward alone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <memory>
+#include <vector>
+
+#include "parallel/oracle.h"
+#include "reigen/base/error.h"
+#include "reigen/nn/activation_checkpoint.h"
+#include "reigen/optim/sgd.h"
+#include "reigen/parallel/data_parallel.h"
+
+namespace reigen::testing {
+namespace {
+
+using testing_oracle::agreed;
+using testing_oracle::distance;
+using testing_oracle::numbers;
+using testing_oracle::same_bits;
+using testing_oracle::share;
+using testing_oracle::Tensors;
+using testing_oracle::values_of;
+
+// Two units, and a head that is used or not.
+struct Tower : torch::nn::Module {
+  Tower() {
+    for (const char* name : {"first", "second"}) {
+      const auto layer = register_module(name, std::make_shared<Layer>());
+      units.emplace_back(name, layer);
+    }
+    head = register_module("head", torch::nn::Linear(5, 5));
+    to(torch::kDouble);
+    testing_oracle::fill(*this);
+  }
+  at::Tensor forward(const at::Tensor& x, bool with_head) {
+    const at::Tensor y = nn::fold(units, x);
+    return with_head ? head(y) : y;
+  }
+  struct Layer : torch::nn::Module {
+    Layer() { linear = register_module("linear", torch::nn::Linear(5, 5)); }
+    at::Tensor forward(const at::Tensor& x) { return torch::tanh(linear(x)); }
+    torch::nn::Linear linear{nullptr};
+  };
+  std::vector<nn::Unit> units;
+  torch::nn::Linear head{nullptr};
+};
+
+enum class Head { kUnused, kUsedByRank0, kFrozenLater };
+
+Tensors train(Communicator& world, Head kind, bool checkpointed, const DataParallelOptions& options) {
+  Tower model;
+  std::optional<nn::ActivationCheckpoint> checkpoint;
+  if (checkpointed) checkpoint.emplace(nn::activation_checkpoint(model.units));
+  auto parallel = data_parallel(model, world, options);
+  optim::SGD optimizer(parallel.parameters(), {.lr = 0.1, .momentum = 0.9});
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    if (kind == Head::kFrozenLater && step == 2) {
+      for (at::Tensor& parameter : model.head->parameters()) parameter.requires_grad_(false);
+    }
+    const bool with_head =
+        (kind == Head::kFrozenLater && step < 2) || (kind == Head::kUsedByRank0 && world.rank() == 0);
+    parallel.prepare_forward();
+    model.forward(share(numbers(step, {12, 5}), world), with_head).pow(2).mean().backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  return values_of(model);
+}
+
+class InnerBackward : public ::testing::TestWithParam<std::tuple<Head, bool, Shard>> {};
+
+TEST_P(InnerBackward, GradientsAreAveragedAllTheSame) {
+  const auto [head, overlap, shard] = GetParam();
+  const DataParallelOptions options{.bucket_mb = 0, .overlap = overlap, .shard = shard};
+  for (const int ranks : {2, 3}) {
+    const auto run = [&](bool checkpointed) {
+      return agreed(ranks, [&](Communicator& world) { return train(world, head, checkpointed, options); });
+    };
+    EXPECT_TRUE(same_bits(run(false), run(true))) << ranks;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, InnerBackward,
+                         ::testing::Combine(::testing::Values(Head::kUnused, Head::kUsedByRank0, Head::kFrozenLater),
+                                            ::testing::Bool(), ::testing::Values(Shard::kNone, Shard::kGradients)));
+
+// A node of somebody else's that runs a backward, and tells nobody.
+struct Foreign : torch::autograd::Function<Foreign> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, std::int64_t part) {
+    context->save_for_backward({x});
+    context->saved_data["part"] = part;
+    return (*reinterpret_cast<std::function<at::Tensor(const at::Tensor&)>*>(part))(x);
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
+    at::AutoGradMode grad_mode(true);
+    (*reinterpret_cast<std::function<at::Tensor(const at::Tensor&)>*>(context->saved_data["part"].toInt()))(x).backward(
+        gradients[0]);
+    return {x.grad(), at::Tensor()};
+  }
+};
+
+TEST(ForeignInnerBackward, ThatNeverEndsIsSaidAtTheNextForward) {
+  agreed(2, [](Communicator& world) {
+    Tower model;
+    auto parallel = data_parallel(model, world, {});
+    std::function<at::Tensor(const at::Tensor&)> part = [&](const at::Tensor& x) { return model.forward(x, false); };
+    const auto step = [&] {
+      parallel.prepare_forward();
+      const at::Tensor x = share(numbers(1, {12, 5}), world).requires_grad_();
+      Foreign::apply(x, reinterpret_cast<std::int64_t>(&part)).sum().backward();
+    };
+    step();
+    try {
+      parallel.prepare_forward();
+      ADD_FAILURE() << "no error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("no gradient of head.weight"));
+    }
+    return values_of(model);
+  });
+}
+
+}  // namespace
+}  // namespace reigen::testing
