@@ -1,11 +1,11 @@
 #include "bench/explain.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <memory>
 #include <optional>
 
+#include "base/cores.h"
 #include "bench/memory.h"
 #include "comm/hierarchical/plan.h"
 #include "comm/tuning/explain.h"
@@ -45,14 +45,13 @@ std::string why(const tuning::Taken& taken, const std::string& source) {
 }
 
 // As a group that this machine holds alone decides it.
-bool has_cores_for(int ranks) { return ranks <= ::sysconf(_SC_NPROCESSORS_ONLN); }
-
 void explain_one_level(const BenchOptions& options, Family family, int ranks) {
   const Rules rules = rules_for(options, family, ranks);
   fmt::print("# {}: backend {}, {} ranks\n#{:>11}  {:<20}  why\n", traits_of(options.operation).name,
              comm::name_of(family), ranks, "size", "algorithm");
   for (const Problem& problem : problems_of(options, ranks, 0)) {
-    tuning::Taken taken = tuning::taken(rules.choice, problem.operation, problem.bytes(), ranks, has_cores_for(ranks));
+    tuning::Taken taken =
+        tuning::taken(rules.choice, problem.operation, problem.bytes(), ranks, base::have_cores(ranks));
     std::string reason = why(taken, rules.source);
     if (options.foreign && taken.algorithm == "fused") {
       taken.algorithm = "two_shot";
@@ -105,7 +104,7 @@ void explain_stages(const BenchOptions& options, int ranks) {
       const int size = is_inside ? inside : stage.level == Level::kBetween ? machines : ranks;
       const Rules& rules = is_inside ? within : stage.level == Level::kBetween ? between : everybody;
       const auto bytes = comm::whole_bytes(stage.call, size);
-      const auto taken = tuning::taken(rules.choice, stage.call.kind, bytes, size, has_cores_for(size));
+      const auto taken = tuning::taken(rules.choice, stage.call.kind, bytes, size, base::have_cores(size));
       fmt::print("  {} {} by {} ({});", comm::name_of(rules.choice.family()), comm::name_of(stage.call.kind),
                  taken.algorithm, why(taken, rules.source));
     }

@@ -1,11 +1,11 @@
 #include "tune/print.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 
+#include "base/cores.h"
 #include "comm/tuning/explain.h"
 
 namespace reigen::apps::tune {
@@ -46,7 +46,7 @@ std::string sizes_of(const std::vector<tuning::Span>& spans, const std::string& 
 
 void print_table(const tuning::Table& table) {
   const comm::AlgorithmChoice choice(table.rules, table.family);
-  const bool cores_for_all = table.ranks <= ::sysconf(_SC_NPROCESSORS_ONLN);
+  const bool cores_for_all = base::have_cores(table.ranks);
   fmt::print("{:<16}{:<20}{:>12}{:>16}  {}\n", "# operation", "algorithm", "alpha (us)", "1/beta (GB/s)", "sizes");
   for (const auto kind : comm::kRuledKinds) {
     const auto spans = tuning::spans(choice, kind, table.ranks, cores_for_all);

@@ -1,7 +1,6 @@
 #include "tune/probe.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/host_name.h"
 #include "bench/measure.h"
 #include "bench/statistics.h"
@@ -130,7 +130,7 @@ tuning::Line line_through(const Samples& samples) {
 std::size_t limit_of(Family family, OperationKind kind, const std::string& algorithm, int ranks) {
   const bool carried = family == Family::kSharedMemory && algorithm == name_of(comm::shared_memory::Way::kOneShot);
   if (!carried) return SIZE_MAX;
-  return comm::shared_memory::largest_one_shot(kind, ranks, ranks <= ::sysconf(_SC_NPROCESSORS_ONLN));
+  return comm::shared_memory::largest_one_shot(kind, ranks, base::have_cores(ranks));
 }
 
 }  // namespace

@@ -61,8 +61,8 @@ class Backend {
   virtual void require_offered([[maybe_unused]] const Call& call) const {}
   virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;
 
-  // True when a thread per rank has a core of its own, so that spinning costs nobody anything.
-  virtual bool may_spin() const = 0;
+  // True when so many threads of each rank have a core of their own, so that spinning costs nobody anything.
+  virtual bool may_spin(int threads) const = 0;
   // Calls `ready` once more after announcing the sleep, then sleeps until another rank or wake() rings, or `limit`
   // passes.
   virtual void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) = 0;

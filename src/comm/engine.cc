@@ -1,7 +1,6 @@
 #include "comm/engine.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "comm/pause.h"
 
@@ -48,7 +47,12 @@ AbortCause cause_of(std::exception_ptr error) {
 }
 
 Engine::Engine(std::unique_ptr<Backend> backend, FlightLog flight, std::string group, int rank, int size)
-    : backend_(std::move(backend)), flight_(std::move(flight)), group_(std::move(group)), rank_(rank), size_(size) {
+    : backend_(std::move(backend)),
+      may_spin_(backend_->may_spin(1)),
+      flight_(std::move(flight)),
+      group_(std::move(group)),
+      rank_(rank),
+      size_(size) {
   progress_thread_ = std::thread([this] { progress_loop(); });
 }
 
@@ -170,7 +174,7 @@ void Engine::run(const std::shared_ptr<WorkState>& work) {
   enqueue({&work, 1}, false, drive);
   if (drive.owns_lock()) {
     calling_ = work->ticket;
-    const int looks = backend_->may_spin() ? kFirstLooks : 1;
+    const int looks = may_spin_ ? kFirstLooks : 1;
     for (int look = 0; !work->completed.load() && look < looks && !abort_wanted_.load(); ++look) {
       if (!drive_once()) pause_processor();
     }
@@ -312,7 +316,7 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
     if (!idle) idle_since = now;
     idle = true;
     if (now - idle_since < patience) {
-      if (backend_->may_spin()) {
+      if (may_spin_) {
         for (int i = 0; i < kPauses; ++i) pause_processor();
       } else {
         std::this_thread::yield();
@@ -356,7 +360,7 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
       waiters_.fetch_sub(1);
     }
     if (drive.owns_lock()) {
-      drive_until(done, deadline, backend_->may_spin() ? kSpinFor : kYieldFor);
+      drive_until(done, deadline, may_spin_ ? kSpinFor : kYieldFor);
       drive.unlock();
     }
     if (!done() && deadline.expired()) {
@@ -418,8 +422,7 @@ void Engine::fail(std::exception_ptr error) {
 void Engine::progress_loop() {
   // It works beside a thread that computes. Over a link that brings a packet every 50 us a thread that looks for the
   // next one never sleeps; without a core of its own it takes that thread's.
-  const bool has_core = backend_->may_spin() && ::sysconf(_SC_NPROCESSORS_ONLN) >= 2L * size_;
-  const auto patience = has_core ? kSpinFor : microseconds(0);
+  const auto patience = backend_->may_spin(2) ? kSpinFor : microseconds(0);
   // A waiting thread would rather drive itself.
   const auto wanted = [&] {
     return (thread_pending_.load() > 0 || (flush_ && pending_.load() > 0)) && waiters_.load() == 0;

@@ -92,6 +92,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void progress_loop();
 
   std::unique_ptr<Backend> backend_;
+  const bool may_spin_;
   const FlightLog flight_;
   const std::string group_;
   const int rank_;

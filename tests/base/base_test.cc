@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "base/available_memory.h"
 #include "base/cache_size.h"
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/environment.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/deadline.h"
@@ -145,6 +147,22 @@ TEST(Environment, EveryVariableIsInTheTable) {
   ::setenv("REIGEN_LOG", "info", 1);
   EXPECT_EQ(environment::log(), "info");
   ::unsetenv("REIGEN_LOG");
+}
+
+TEST(Cores, AreThoseOfTheMachineAndThoseThatThisProcessMayUse) {
+  EXPECT_TRUE(have_cores(1));
+  EXPECT_FALSE(have_cores(1 << 20));
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
+    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+  }
+  ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
+  EXPECT_TRUE(have_cores(1));
+  EXPECT_FALSE(have_cores(1, 2));
+  ASSERT_EQ(::sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "comm/checked_operation.h"
 #include "comm/control/sleeper.h"
 #include "comm/mpi/collectives.h"
@@ -80,7 +81,7 @@ class MpiBackend : public Backend {
     if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(messages_, pair_with(call.root), call);
     return std::make_unique<Collective>(group_, call, sequence);
   }
-  bool may_spin() const override { return may_spin_; }
+  bool may_spin(int threads) const override { return base::have_cores(group_.control->local_ranks(), threads); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     sleeper_.sleep(
         ready, [this] { return !group_.moving.empty() || messages_.moving > 0; }, limit);
@@ -107,7 +108,6 @@ class MpiBackend : public Backend {
   Group group_;
   Messages messages_{group_, options_};
   std::vector<Pair> pairs_{static_cast<std::size_t>(options_.size)};
-  bool may_spin_ = false;
   bool aborted_ = false;
   bool left_ = false;
   control::Sleeper sleeper_;
@@ -132,7 +132,6 @@ void MpiBackend::join() {
     check(MPI_Comm_dup(group_.data, &messages_.communicator), "MPI_Comm_dup");
     check(MPI_Comm_set_errhandler(messages_.communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
-  may_spin_ = static_cast<long>(group_.control->local_ranks()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
   group_.control->start();
 }
 

@@ -60,9 +60,8 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Pare
     : options_(options), heap_(std::move(heap)), peers_(static_cast<std::size_t>(options.size)) {
   auto& own = peers_[static_cast<std::size_t>(rank())];
   static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
-  cores_for_all_ = static_cast<long>(size()) <= ::sysconf(_SC_NPROCESSORS_ONLN) &&
-                   (parent.group == nullptr || parent.group->cores_for_all_);
-  own.inline_bytes = inline_bytes_for(size(), cores_for_all_);
+  ranks_here_ = parent.group == nullptr ? size() : parent.group->ranks_here_;
+  own.inline_bytes = inline_bytes_for(size(), have_cores(1));
   const std::size_t bytes = page_bytes(size()) + kRingSlots * own.inline_bytes;
   own.segment = Segment::create((bytes + 4095) / 4096 * 4096);
   own.page = new (own.segment->data()) RankPage;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cores.h"
 #include "comm/algorithm_choice.h"
 #include "comm/backend.h"
 #include "comm/shared_memory/page.h"
@@ -75,7 +76,7 @@ class Group {
   [[noreturn]] void throw_unreachable(int rank, const std::string& why, const std::string& what) const;
   void leave();
   void publish_abort(const AbortCause& cause);
-  bool cores_for_all() const { return cores_for_all_; }
+  bool have_cores(int threads) const { return base::have_cores(ranks_here_, threads); }
   // What every rank has room for, in each of its slots, beside a call.
   std::size_t inline_bytes() const { return inline_bytes_; }
   std::byte* inlined(int rank, std::size_t slot) const;
@@ -121,7 +122,7 @@ class Group {
   std::shared_ptr<Heap> heap_;
   std::vector<Peer> peers_;
   std::chrono::steady_clock::time_point joining_since_ = std::chrono::steady_clock::now();
-  bool cores_for_all_ = true;
+  int ranks_here_ = 1;
   std::size_t inline_bytes_ = SIZE_MAX;
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last told
 };

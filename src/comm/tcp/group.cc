@@ -41,7 +41,7 @@ Group::Group(const GroupOptions& options, const CheckComing& check_coming)
       wake_fd_(REIGEN_SYSCALL(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))) {
   watch(wake_fd_.get(), EPOLLIN);
   std::vector<Neighbour> neighbours = join(options_, check_coming);
-  long here = 0;
+  int here = 0;
   for (int q = 0; q < size(); ++q) {
     Neighbour& neighbour = neighbours[static_cast<std::size_t>(q)];
     Peer& peer = peers_[static_cast<std::size_t>(q)];
@@ -61,7 +61,7 @@ Group::Group(const GroupOptions& options, const CheckComing& check_coming)
     }
   }
   algorithms_ = AlgorithmChoice(tuning::rules_in_force(options, Family::kTcp), Family::kTcp);
-  cores_for_all_ = here <= ::sysconf(_SC_NPROCESSORS_ONLN);
+  ranks_here_ = here;
 }
 
 void Group::watch(int fd, std::uint32_t events) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cores.h"
 #include "comm/algorithm_choice.h"
 #include "comm/backend.h"
 #include "comm/tcp/control.h"
@@ -36,7 +37,7 @@ class Group {
   // Of the last collective that began; any thread may look.
   std::atomic<const schedule::Algorithm*>& last_algorithm() { return last_algorithm_; }
   const schedule::Algorithm* last_algorithm() const { return last_algorithm_.load(); }
-  bool cores_for_all() const { return cores_for_all_; }
+  bool have_cores(int threads) const { return base::have_cores(ranks_here_, threads); }
   Control& control() { return control_; }
 
   // The connections to another rank that carry data: as many for every pair.
@@ -109,7 +110,7 @@ class Group {
   std::unique_ptr<std::byte, Free> scratch_;
   std::size_t scratch_bytes_ = 0;
   std::uint64_t completed_ = 0;
-  bool cores_for_all_ = true;
+  int ranks_here_ = 1;
   bool reported_ = false;
   Deadline::Clock::time_point last_look_{};
   bool over_ = false;  // this rank has left, or ended the group
