@@ -87,7 +87,28 @@ struct Loader::State {
         data->gather_in({.seed = options.seed, .epoch = epoch}, indices.empty() ? std::span(&stand_in, 1) : indices);
     batch.input = std::move(samples.input);
     batch.target = std::move(samples.target);
+    cut(batch);
     return batch;
+  }
+
+  // As many parts on all ranks, also on one that has fewer samples: their forwards may meet.
+  void cut(Batch& batch) const {
+    const std::int64_t largest_share = (batch.global_count + world_size - 1) / world_size;
+    const std::int64_t parts =
+        options.micro_batch > 0 ? (largest_share + options.micro_batch - 1) / options.micro_batch : 1;
+    for (std::int64_t i = 0; i < parts; ++i) {
+      const Range range = share_of({0, batch.count}, static_cast<int>(i), static_cast<int>(parts));
+      MicroBatch part{.count = range.count()};
+      const std::int64_t shown = std::max<std::int64_t>(part.count, 1);
+      const std::int64_t first = std::min(range.begin, batch.input.size(0) - shown);
+      part.input = parts == 1 ? batch.input : batch.input.narrow(0, first, shown);
+      part.target = parts == 1 ? batch.target : batch.target.narrow(0, first, shown);
+      for (std::int64_t k = range.begin; k < range.end; ++k) {
+        part.terms += data->terms(batch.indices[static_cast<std::size_t>(k)]);
+      }
+      part.weight = static_cast<double>(part.terms * world_size) / static_cast<double>(batch.global_terms);
+      batch.parts.push_back(std::move(part));
+    }
   }
 
   const DatasetPtr data;
@@ -134,6 +155,8 @@ Loader::Loader(DatasetPtr data, const LoaderOptions& options, int rank, int worl
   REIGEN_CHECK(data != nullptr, "a loader needs a dataset");
   REIGEN_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank {} is outside of a group of {}", rank,
                world_size);
+  REIGEN_CHECK(options.micro_batch >= 0, "micro_batch must be at least 1, or 0 for whole shares, got {}",
+               options.micro_batch);
   REIGEN_CHECK(options.workers >= 0 && options.workers <= 1024, "workers must be in 0..1024, got {}", options.workers);
   REIGEN_CHECK(options.prefetch >= 1 && options.prefetch <= 65536, "prefetch must be in 1..65536, got {}",
                options.prefetch);

@@ -194,6 +194,67 @@ TEST(Loader, WeightedAverageIsTheGlobalMean) {
   }
 }
 
+// Sample i counts for 1 + i % 4 terms, all of the sample's value.
+class Texts : public Dataset {
+ public:
+  explicit Texts(std::int64_t size) : numbers_(numbers(size)) {}
+  std::int64_t size() const override { return numbers_->size(); }
+  const std::string& name() const override { return numbers_->name(); }
+  Samples gather(std::span<const std::int64_t> indices) const override { return numbers_->gather(indices); }
+  std::int64_t terms(std::int64_t index) const override { return 1 + index % 4; }
+  double sum(const at::Tensor& targets) const {
+    double total = 0;
+    for (const std::int64_t i : to_vector(targets)) total += static_cast<double>(i * terms(i));
+    return total;
+  }
+
+ private:
+  DatasetPtr numbers_;
+};
+
+// The promise in loader.h, of parts: summed over them and averaged over ranks it is the mean over the global batch's
+// terms.
+TEST(Loader, PartsAddUpToTheGlobalMeanWhateverTheirTerms) {
+  const auto data = std::make_shared<Texts>(29);
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const std::int64_t micro : {1, 2, 3, 100}) {
+      std::vector<double> averages;
+      std::vector<double> expected;
+      std::vector<std::size_t> parts;
+      for (int rank = 0; rank < ranks; ++rank) {
+        std::size_t step = 0;
+        const Loader loader(data, {.global_batch = 7, .shuffle = true, .micro_batch = micro}, rank, ranks);
+        for (auto& batch : loader.epoch(0)) {
+          if (rank == 0) {
+            averages.push_back(0);
+            parts.push_back(batch.parts.size());
+            double sum = 0;
+            for (const std::int64_t i : loader.global_indices(batch)) sum += static_cast<double>(i * data->terms(i));
+            expected.push_back(sum / static_cast<double>(batch.global_terms));
+          }
+          EXPECT_EQ(batch.parts.size(), parts[step]) << "on every rank as many";
+          Indices seen;
+          for (const MicroBatch& part : batch.parts) {
+            EXPECT_LE(part.count, micro);
+            ASSERT_EQ(part.input.size(0), std::max<std::int64_t>(part.count, 1));
+            if (part.count == 0) {
+              EXPECT_EQ(part.weight, 0);
+              continue;
+            }
+            const Indices own = to_vector(part.target);
+            seen.insert(seen.end(), own.begin(), own.end());
+            const double mean = data->sum(part.target) / static_cast<double>(part.terms);
+            averages[step] += part.weight * mean / ranks;
+          }
+          EXPECT_EQ(seen, batch.indices);
+          ++step;
+        }
+      }
+      for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(averages[i], expected[i], 1e-12) << ranks << micro;
+    }
+  }
+}
+
 TEST(Loader, ThreadsGiveTheSameBatches) {
   const auto data = numbers(203);
   const auto expected = steps_of(data, {.global_batch = 10, .shuffle = true, .workers = 0}, 2, 1);
@@ -312,6 +373,7 @@ TEST(Loader, RefusesWhatMakesNoSense) {
   EXPECT_THROW(make({.batch_size = 1, .global_batch = 1}), InvalidArgument);
   EXPECT_THROW(make({.batch_size = std::numeric_limits<std::int64_t>::max()}, 0, 2), InvalidArgument);
   EXPECT_THROW(make({.batch_size = 1, .limit = -1}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1, .micro_batch = -1}), InvalidArgument);
   EXPECT_THROW(make({.batch_size = 1, .workers = -1}), InvalidArgument);
   EXPECT_THROW(make({.batch_size = 1, .prefetch = 0}), InvalidArgument);
   EXPECT_THROW(make({.batch_size = 1}, 1, 1), InvalidArgument);

@@ -8,6 +8,13 @@
 // uneven, and samples may have different numbers of terms (the tokens of a text): the average over ranks of weight ·
 // (mean loss over the rank's terms) is the mean loss over those of the global batch, and the same holds for gradients.
 // A rank without a sample in it gets one repeated sample with weight 0, so that all ranks run the same collectives.
+//
+// Gradients that are added up over several backwards: .micro_batch cuts every rank's share into as many parts, each
+// with a weight of its own, so that the sum over parts and the average over ranks is again that of the global batch,
+// whatever the parts' numbers of terms.
+//
+//   for (const auto& part : batch.parts) (mean_loss(part.input, part.target) * part.weight).backward();
+//
 // Thread rule: a Loader may be shared by threads; an Epoch belongs to one.
 #pragma once
 
@@ -29,11 +36,20 @@ struct LoaderOptions {
   std::optional<std::int64_t> batch_size = {};    // samples per rank and step; set this one ...
   std::optional<std::int64_t> global_batch = {};  // ... or samples of all ranks together, shared out with any remainder
   bool shuffle = false;
-  std::uint64_t seed = 0;  // the same on every rank
-  bool drop_last = false;  // leave out a last batch that is not full
-  std::int64_t limit = 0;  // use only the first samples of the dataset; 0: all
-  int workers = 1;         // threads; 0: batches are made by the caller when it asks
-  int prefetch = 2;        // batches made ahead; each costs its memory
+  std::uint64_t seed = 0;        // the same on every rank
+  bool drop_last = false;        // leave out a last batch that is not full
+  std::int64_t micro_batch = 0;  // samples of a part at most; 0: one part
+  std::int64_t limit = 0;        // use only the first samples of the dataset; 0: all
+  int workers = 1;               // threads; 0: batches are made by the caller when it asks
+  int prefetch = 2;              // batches made ahead; each costs its memory
+};
+
+struct MicroBatch {
+  at::Tensor input;  // [max(count, 1), ...], a view of the batch's
+  at::Tensor target;
+  std::int64_t count = 0;
+  std::int64_t terms = 0;
+  double weight = 1;  // terms · P / global_terms of the batch; 0 without a sample
 };
 
 struct Batch {
@@ -45,6 +61,7 @@ struct Batch {
   std::int64_t terms = 0;             // of this rank's samples in the loss: count, but for a text its valid tokens
   std::int64_t global_terms = 0;      // ... of all ranks' samples
   double weight = 1;                  // terms · P / global_terms: 1 when the shares are equal, 0 without a sample
+  std::vector<MicroBatch> parts;      // in order; as many on every rank
   std::int64_t epoch = 0;
   std::int64_t step =
       0;  // in the epoch: that of an uninterrupted epoch when it began at a multiple of the global batch
