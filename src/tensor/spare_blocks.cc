@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -16,33 +17,34 @@ namespace {
 // Lent blocks by their address. Who allocates without a tensor gives back an address and nothing else.
 class Loans {
  public:
-  void begin(void* data, at::Tensor flat, std::shared_ptr<std::atomic<bool>> is_lent) {
+  // `flat` keeps the memory until what was made in it dies.
+  void begin(void* data, at::Tensor flat) {
     const std::lock_guard lock(mutex_);
-    loans_.insert_or_assign(data, Loan{std::move(flat), std::move(is_lent)});
+    loans_.emplace(data, std::move(flat));
     count_.store(loans_.size(), std::memory_order_release);
+  }
+
+  bool has(const void* data) {
+    const std::lock_guard lock(mutex_);
+    return loans_.count(data) > 0;
   }
 
   // Whether there was one.
   bool end(void* data) {
     if (count_.load(std::memory_order_acquire) == 0) return false;
-    Loan ended;  // its memory may go with it, without the lock
+    at::Tensor ended;  // its memory may go with it, without the lock
     const std::lock_guard lock(mutex_);
     const auto found = loans_.find(data);
     if (found == loans_.end()) return false;
     ended = std::move(found->second);
     loans_.erase(found);
     count_.store(loans_.size(), std::memory_order_release);
-    ended.is_lent->store(false, std::memory_order_release);
     return true;
   }
 
  private:
-  struct Loan {
-    at::Tensor flat;  // keeps the memory until what was made in it dies
-    std::shared_ptr<std::atomic<bool>> is_lent;
-  };
   std::mutex mutex_;
-  std::unordered_map<void*, Loan> loans_;
+  std::unordered_map<const void*, at::Tensor> loans_;
   std::atomic<std::size_t> count_ = 0;
 };
 
@@ -109,44 +111,40 @@ void install() {
 
 }  // namespace
 
-SpareBlocks::SpareBlocks(const std::vector<at::Tensor>& blocks) {
-  for (const at::Tensor& block : blocks) {
+SpareBlocks::SpareBlocks(std::vector<at::Tensor> blocks) : blocks_(std::move(blocks)) {
+  for (const at::Tensor& block : blocks_) {
     REIGEN_ASSERT(block.dim() == 1 && block.is_contiguous(), "a block of {} dimensions", block.dim());
-    blocks_.push_back({block, std::make_shared<std::atomic<bool>>(false)});
   }
 }
 
-const SpareBlocks::Block* SpareBlocks::find(const at::Tensor& gradient) const {
-  if (gradient.layout() != at::kStrided || !gradient.device().is_cpu()) return nullptr;
+std::size_t SpareBlocks::find(const at::Tensor& gradient) const {
+  if (gradient.layout() != at::kStrided || !gradient.device().is_cpu()) return blocks_.size();
   const void* const data = gradient.const_data_ptr();
-  const auto found = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
-    return block.flat.const_data_ptr() == data && block.is_lent->load(std::memory_order_acquire);
-  });
-  return found == blocks_.end() ? nullptr : &*found;
+  const auto found = std::find_if(blocks_.begin(), blocks_.end(),
+                                  [&](const at::Tensor& block) { return block.const_data_ptr() == data; });
+  return static_cast<std::size_t>(found - blocks_.begin());
 }
 
 bool SpareBlocks::hold(const at::Tensor& gradient) const {
-  const Block* const block = find(gradient);
-  return block != nullptr && gradient.scalar_type() == block->flat.scalar_type() &&
-         gradient.numel() == block->flat.numel() && gradient.is_contiguous() && gradient.use_count() == 1 &&
-         !gradient.requires_grad() && !gradient.is_conj() && !gradient.is_neg() && gradient.storage().use_count() == 1;
+  const std::size_t i = find(gradient);
+  return i < blocks_.size() && loans->has(blocks_[i].const_data_ptr()) &&
+         gradient.scalar_type() == blocks_[i].scalar_type() && gradient.numel() == blocks_[i].numel() &&
+         gradient.is_contiguous() && gradient.use_count() == 1 && !gradient.requires_grad() && !gradient.is_conj() &&
+         !gradient.is_neg() && gradient.storage().use_count() == 1;
 }
 
 at::Tensor SpareBlocks::exchange(const at::Tensor& gradient, const at::Tensor& place) {
-  const Block* const found = find(gradient);
-  REIGEN_ASSERT(found != nullptr, "a gradient of {} elements that lies in no block", gradient.numel());
-  Block& block = blocks_[static_cast<std::size_t>(found - blocks_.data())];
-  const at::Tensor result = block.flat.view(place.sizes()).detach();
-  block = {place.view({-1}), std::make_shared<std::atomic<bool>>(false)};
-  return result;
+  const std::size_t i = find(gradient);
+  REIGEN_ASSERT(i < blocks_.size(), "a gradient of {} elements that lies in no block", gradient.numel());
+  return std::exchange(blocks_[i], place.view({-1})).view(place.sizes()).detach();
 }
 
 c10::DataPtr SpareBlocks::lend(std::size_t bytes) {
-  for (Block& block : blocks_) {
-    if (block.flat.nbytes() != bytes || block.is_lent->load(std::memory_order_acquire)) continue;
-    block.is_lent->store(true, std::memory_order_relaxed);
-    void* const data = block.flat.mutable_data_ptr();
-    loans->begin(data, block.flat, block.is_lent);
+  for (const at::Tensor& block : blocks_) {
+    if (block.nbytes() != bytes) continue;
+    void* const data = block.mutable_data_ptr();
+    if (loans->has(data)) continue;
+    loans->begin(data, block);
     return {data, data, &end_loan, c10::Device(c10::kCPU)};
   }
   return {};

@@ -3,14 +3,14 @@
 // LibTorch asks its allocator of CPU memory for every tensor. In a backward on a thread that lends blocks, a request
 // for exactly as many bytes as a block has is answered with that block. If what is made there becomes a parameter's
 // gradient, the block and the parameter's place change roles; if it was anything else, that gradient is copied to its
-// place as it would have been, and the block is free again when the other tensor dies. Thread rule: one thread at a
-// time; tensors that lie in a block may die on any.
+// place as it would have been, and the block is free again when the other tensor dies.
+//
+// Thread rule: one thread at a time; tensors that lie in a block may die on any.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 
-#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -20,7 +20,7 @@ namespace reigen::tensor {
 class SpareBlocks {
  public:
   // One-dimensional, of different sizes.
-  explicit SpareBlocks(const std::vector<at::Tensor>& blocks);
+  explicit SpareBlocks(std::vector<at::Tensor> blocks);
 
   // Whether `gradient` was made in a block and is all that lies there.
   bool hold(const at::Tensor& gradient) const;
@@ -31,13 +31,10 @@ class SpareBlocks {
   c10::DataPtr lend(std::size_t bytes);
 
  private:
-  struct Block {
-    at::Tensor flat;
-    std::shared_ptr<std::atomic<bool>> is_lent;
-  };
-  const Block* find(const at::Tensor& gradient) const;
+  // Its number; that of none: their count.
+  std::size_t find(const at::Tensor& gradient) const;
 
-  std::vector<Block> blocks_;
+  std::vector<at::Tensor> blocks_;
 };
 
 // From now on backwards on this thread may use these blocks, until they may not. Several may be lent at a time.

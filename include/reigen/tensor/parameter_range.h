@@ -105,9 +105,8 @@ class ParameterRange {
   const at::Tensor& gradient_slot(std::size_t segment) const { return (*slots_)[segment]; }
 
   // Makes the segment's gradient lie in its slot: copies it there and rebinds `.grad`, so that the original dies;
-  // nothing to do when it is there. One pass at most. Accepts any
-  // strides, sparse gradients and those with a graph (which they lose). Throws InvalidArgument when the gradient's
-  // shape is not the parameter's.
+  // nothing to do when it is there. One pass at most. Accepts any strides, sparse gradients and those with a graph
+  // (which they lose). Throws InvalidArgument when the gradient's shape is not the parameter's.
   void gather_gradient(std::size_t segment) const;
   // The same for a gradient that comes out of a backward: one that was made in a spare block is not copied, the block
   // becomes the slot. Only between two exchanges of places (set_gradient_places).
