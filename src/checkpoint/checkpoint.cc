@@ -73,9 +73,8 @@ std::vector<Stretch> stretches_of(const Manifest& manifest) {
       }
     }
   }
-  std::sort(result.begin(), result.end(), [](const Stretch& a, const Stretch& b) {
-    return std::pair(a.file, a.begin) < std::pair(b.file, b.begin);
-  });
+  std::sort(result.begin(), result.end(),
+            [](const Stretch& a, const Stretch& b) { return std::pair(a.file, a.begin) < std::pair(b.file, b.begin); });
   return result;
 }
 
@@ -155,10 +154,11 @@ void Checkpoint::read(std::string_view group, const Target& target) const {
   check_part(target.name, target.shape, target.part);
   const StoredTensor* stored = impl_->manifest.find(group, target.name);
   const auto refuse = [&](const std::string& got) {
-    throw DataError(Report{.what = fmt::format("{}: {} {} does not fit", impl_->path.string(), group, target.name),
-                           .got = got,
-                           .expected = fmt::format("{} [{}]", format::name_of(target.type), fmt::join(target.shape, ", ")),
-                           .fix = "load a checkpoint of the same model and optimizer"});
+    throw DataError(
+        Report{.what = fmt::format("{}: {} {} does not fit", impl_->path.string(), group, target.name),
+               .got = got,
+               .expected = fmt::format("{} [{}]", format::name_of(target.type), fmt::join(target.shape, ", ")),
+               .fix = "load a checkpoint of the same model and optimizer"});
   };
   if (stored == nullptr) return refuse("no tensor of that name");
   if (stored->type != target.type || stored->shape != target.shape) {
@@ -166,12 +166,14 @@ void Checkpoint::read(std::string_view group, const Target& target) const {
   }
   const std::size_t size = format::size_of(target.type);
   REIGEN_CHECK(target.bytes.size() == static_cast<std::size_t>(target.part.count) * size,
-               "a part of {} of {} elements is read into {} bytes", target.name, target.part.count, target.bytes.size());
+               "a part of {} of {} elements is read into {} bytes", target.name, target.part.count,
+               target.bytes.size());
   const std::vector<Run> wanted = runs_of(target.shape, target.part);
   for (const StoredPiece& piece : stored->pieces) {
     const std::vector<Run> there = runs_of(stored->shape, piece.part);
     for_each_common(wanted, there, [&](std::int64_t to, std::int64_t from, std::int64_t count) {
-      const auto bytes = target.bytes.subspan(static_cast<std::size_t>(to) * size, static_cast<std::size_t>(count) * size);
+      const auto bytes =
+          target.bytes.subspan(static_cast<std::size_t>(to) * size, static_cast<std::size_t>(count) * size);
       const std::uint64_t at = piece.at + static_cast<std::uint64_t>(from) * size;
       const format::InputFile& file = impl_->files[piece.file];
       if (file.read_at(at, bytes) == bytes.size()) return;

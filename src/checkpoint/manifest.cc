@@ -179,8 +179,8 @@ void check_files(const Manifest& m) {
     for (const Extent& extent : extents[i]) {
       if (extent.begin != end) {
         throw Damage(fmt::format("{} {} before byte {} of {}", *extent.tensor,
-                                    extent.begin < end ? "begins" : "leaves a hole", std::max(end, extent.begin),
-                                    file.name));
+                                 extent.begin < end ? "begins" : "leaves a hole", std::max(end, extent.begin),
+                                 file.name));
       }
       end = extent.end;
     }
@@ -265,11 +265,10 @@ Manifest from_text(std::string_view text, const std::string& where) {
     }
     const auto version = content->value("format_version", json());
     if (version.is_number_integer() && version != kFormatVersion) {
-      throw Error(ExitCode::kJobMismatch,
-                  Report{.what = fmt::format("{} is of another version of the format", where),
-                         .got = fmt::format("format version {}", version.dump()),
-                         .expected = fmt::format("{}", kFormatVersion),
-                         .fix = "read it with the program that wrote it"});
+      throw Error(ExitCode::kJobMismatch, Report{.what = fmt::format("{} is of another version of the format", where),
+                                                 .got = fmt::format("format version {}", version.dump()),
+                                                 .expected = fmt::format("{}", kFormatVersion),
+                                                 .fix = "read it with the program that wrote it"});
     }
     if (seal(*content) != text) throw damaged("its hash differs");
     return manifest_from(*content);
@@ -297,9 +296,10 @@ void check_coverage(const Manifest& manifest, const std::string& where) {
         end += run.count;
       }
       if (end == numel(tensor.shape) && (runs.empty() || runs.back().global + runs.back().count == end)) continue;
-      throw DataError(Report{.what = fmt::format("{}: the pieces of {} {} do not make it up", where, group, tensor.name),
-                             .got = fmt::format("a hole or an overlap at element {}", end),
-                             .expected = fmt::format("{} elements, each once", numel(tensor.shape))});
+      throw DataError(
+          Report{.what = fmt::format("{}: the pieces of {} {} do not make it up", where, group, tensor.name),
+                 .got = fmt::format("a hole or an overlap at element {}", end),
+                 .expected = fmt::format("{} elements, each once", numel(tensor.shape))});
     }
   }
 }

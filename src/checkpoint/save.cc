@@ -218,7 +218,8 @@ std::string announce(const Contents& contents) {
   check_pieces(contents);
   std::string text = std::to_string(bytes_of(contents));
   for (const auto& [group, pieces] : contents) {
-    const bool plain = !group.empty() && group[0] != '.' && group.find_first_of(std::string("/\n\0", 3)) == std::string::npos;
+    const bool plain =
+        !group.empty() && group[0] != '.' && group.find_first_of(std::string("/\n\0", 3)) == std::string::npos;
     REIGEN_CHECK(plain, "\"{}\" is no name of a group of tensors: it becomes part of a file's name", group);
     if (!pieces.empty()) text += "\n" + group;
   }
@@ -253,8 +254,8 @@ fs::path save(const fs::path& directory, const Manifest& manifest, const Content
                return std::string();
              }),
              world);
-  const auto texts = together(outcome_of([&] { return write_own(hidden, contents, givers, world.rank(), world.size()); }),
-                              world);
+  const auto texts =
+      together(outcome_of([&] { return write_own(hidden, contents, givers, world.rank(), world.size()); }), world);
   return from_first(outcome_of([&] {
                       if (!is_first) return std::string();
                       return finish(directory, manifest, texts, keep).string();

@@ -108,7 +108,8 @@ Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
   }
   std::vector<std::size_t> order(tensors_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return tensors_[a].name < tensors_[b].name; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return tensors_[a].name < tensors_[b].name; });
   std::vector<TensorInfo> tensors;
   decltype(readers_) readers;
   for (const std::size_t i : order) {
@@ -120,8 +121,9 @@ Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
 }
 
 const TensorInfo* Weights::find(std::string_view name) const {
-  const auto found = std::lower_bound(tensors_.begin(), tensors_.end(), name,
-                                      [](const TensorInfo& tensor, std::string_view word) { return tensor.name < word; });
+  const auto found =
+      std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                       [](const TensorInfo& tensor, std::string_view word) { return tensor.name < word; });
   return found != tensors_.end() && found->name == name ? &*found : nullptr;
 }
 

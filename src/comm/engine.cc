@@ -1,6 +1,7 @@
 #include "comm/engine.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "comm/pause.h"
 
@@ -297,8 +298,7 @@ void Engine::look_after_peers() {
 }
 
 // Drives until `finished` or the deadline; steps back when a waiting thread wants to drive. Holds drive_mutex_.
-void Engine::drive_until(const std::function<bool()>& finished, const Deadline& deadline) {
-  const auto patience = backend_->may_spin() ? kSpinFor : kYieldFor;
+void Engine::drive_until(const std::function<bool()>& finished, const Deadline& deadline, microseconds patience) {
   bool idle = false;
   Deadline::Clock::time_point idle_since = {};
   while (!finished() && !abort_wanted_.load()) {
@@ -356,7 +356,7 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
       waiters_.fetch_sub(1);
     }
     if (drive.owns_lock()) {
-      drive_until(done, deadline);
+      drive_until(done, deadline, backend_->may_spin() ? kSpinFor : kYieldFor);
       drive.unlock();
     }
     if (!done() && deadline.expired()) {
@@ -416,6 +416,10 @@ void Engine::fail(std::exception_ptr error) {
 }
 
 void Engine::progress_loop() {
+  // It works beside a thread that computes. Over a link that brings a packet every 50 us a thread that looks for the
+  // next one never sleeps; without a core of its own it takes that thread's.
+  const bool has_core = backend_->may_spin() && ::sysconf(_SC_NPROCESSORS_ONLN) >= 2L * size_;
+  const auto patience = has_core ? kSpinFor : microseconds(0);
   // A waiting thread would rather drive itself.
   const auto wanted = [&] {
     return (thread_pending_.load() > 0 || (flush_ && pending_.load() > 0)) && waiters_.load() == 0;
@@ -439,7 +443,7 @@ void Engine::progress_loop() {
       std::lock_guard lock(queue_mutex_);
       return pending_.load() == 0 || stop_ || waiters_.load() > 0;
     };
-    drive_until(enough, Deadline::after(kHeartbeat));
+    drive_until(enough, Deadline::after(kHeartbeat), patience);
     drive.unlock();
     tell_listeners();
   }

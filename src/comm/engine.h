@@ -85,7 +85,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void take_incoming();
   void complete(Works& works, std::size_t index);
   void look_after_peers();
-  void drive_until(const std::function<bool()>& finished, const Deadline& deadline);
+  void drive_until(const std::function<bool()>& finished, const Deadline& deadline, std::chrono::microseconds patience);
   void fail(std::exception_ptr error);
   void tell_listeners();
   void step_back();

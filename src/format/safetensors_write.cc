@@ -125,9 +125,8 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
   lay_out(tensors);
   const std::string header = header_text(tensors, metadata);
   const std::uint64_t length = header.size();
-  REIGEN_CHECK(length <= kMaxSafetensorsHeader,
-               "the header of '{}' would have {} bytes, more than the format's {}", path.string(), length,
-               kMaxSafetensorsHeader);
+  REIGEN_CHECK(length <= kMaxSafetensorsHeader, "the header of '{}' would have {} bytes, more than the format's {}",
+               path.string(), length, kMaxSafetensorsHeader);
   std::uint64_t offset = 8 + length;
   for (TensorEntry& tensor : tensors) {
     tensor.offset = offset;

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "tensor/stored_type.h"
 #include "reigen/format/safetensors.h"
+#include "tensor/stored_type.h"
 
 namespace reigen::tensor {
 
@@ -59,7 +59,8 @@ void read_tensors_into(const std::filesystem::path& path, const std::vector<Name
   };
   for (const NamedTensor& item : tensors) {
     const format::TensorEntry& entry = file.at(item.name);
-    if (at::IntArrayRef(entry.shape) != item.tensor.sizes() || scalar_type_of(entry.type) != item.tensor.scalar_type()) {
+    if (at::IntArrayRef(entry.shape) != item.tensor.sizes() ||
+        scalar_type_of(entry.type) != item.tensor.scalar_type()) {
       throw DataError(Report{.what = fmt::format("{}: {} does not fit the model", path.string(), item.name),
                              .got = describe(scalar_type_of(entry.type), entry.shape),
                              .expected = describe(item.tensor.scalar_type(), item.tensor.sizes())});

@@ -41,9 +41,9 @@ void Trainer::Impl::save_checkpoint() {
   asked_to_save = done;
   try {
     if (!saver) {
-      saver.emplace(directory / "checkpoints", world,
-                    checkpoint::SaverOptions{.keep = config.checkpoint.keep,
-                                             .asynchronous = config.checkpoint.asynchronous});
+      saver.emplace(
+          directory / "checkpoints", world,
+          checkpoint::SaverOptions{.keep = config.checkpoint.keep, .asynchronous = config.checkpoint.asynchronous});
     }
     finish_saving();
     const bool ended = position >= loader->size();

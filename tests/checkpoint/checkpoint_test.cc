@@ -146,7 +146,8 @@ TEST_F(CheckpointTest, GivenTwiceOrNotAtAllIsRefusedOnAllRanks) {
       auto held = hold(some_tensors(), Layout::kFlat, world.rank(), 3, 5);
       auto& pieces = held.contents["model"];
       if (world.rank() == 1) {
-        const auto fc = std::find_if(pieces.begin(), pieces.end(), [](const Piece& p) { return p.name == "fc.weight"; });
+        const auto fc =
+            std::find_if(pieces.begin(), pieces.end(), [](const Piece& p) { return p.name == "fc.weight"; });
         if (twice)
           pieces.push_back(*fc);
         else
@@ -231,7 +232,8 @@ TEST_F(CheckpointTest, DamageNamesFileBytesAndTensor) {
   write_file(path / "model.safetensors", text);
   const auto damage = Checkpoint(path).damage();
   ASSERT_THAT(damage, SizeIs(2));
-  EXPECT_THAT(damage[1], HasSubstr(fmt::format("bytes {} to {}, model fc.weight", entry.offset, entry.offset + entry.bytes)));
+  EXPECT_THAT(damage[1],
+              HasSubstr(fmt::format("bytes {} to {}, model fc.weight", entry.offset, entry.offset + entry.bytes)));
   EXPECT_THAT(damage[1], HasSubstr("model.safetensors"));
 }
 

@@ -74,7 +74,8 @@ inline std::vector<Part> parts_of(const Shape& shape, std::size_t index, Layout 
   switch (layout) {
     case Layout::kFirst: return rank == 0 ? std::vector<Part>{checkpoint::whole(shape)} : std::vector<Part>{};
     case Layout::kTurns:
-      return static_cast<int>(index) % ranks == rank ? std::vector<Part>{checkpoint::whole(shape)} : std::vector<Part>{};
+      return static_cast<int>(index) % ranks == rank ? std::vector<Part>{checkpoint::whole(shape)}
+                                                     : std::vector<Part>{};
     case Layout::kFlat: break;
     case Layout::kRows:
       if (!is_scalar) return {cut(shape, 0, rank, ranks)};
@@ -121,8 +122,11 @@ inline Held hold(const std::vector<Tensor>& tensors, Layout layout, int rank, in
       const auto values = tensor.values(salt + (group[0] == 'o' ? 1 : 0));
       for (const Part& part : parts_of(tensor.shape, i, layout, rank, ranks)) {
         held.memory.push_back(bytes_of(tensor, part, values));
-        held.contents[group].push_back(
-            {.name = tensor.name, .type = tensor.type, .shape = tensor.shape, .part = part, .bytes = held.memory.back()});
+        held.contents[group].push_back({.name = tensor.name,
+                                        .type = tensor.type,
+                                        .shape = tensor.shape,
+                                        .part = part,
+                                        .bytes = held.memory.back()});
       }
     }
   }

@@ -16,8 +16,10 @@ Manifest some_manifest() {
   Manifest m{.step = 12, .epoch = 1, .seed = -3, .world_size = 2, .options = {{"a", "\"b\""}}, .version = "1"};
   m.mesh = {{"dp_replicate", 2}, {"dp_shard", 3}};
   m.files = {{"model_rank_0.safetensors", 100 + 24, 100, 7}, {"model_rank_1.safetensors", 80 + 24, 80, 8}};
-  m.groups["model"] = {{"w", format::TensorType::kF32, {3, 4}, {{flat_part({3, 4}, 0, 6), 0, 100, 1},
-                                                                {flat_part({3, 4}, 6, 6), 1, 80, 2}}}};
+  m.groups["model"] = {{"w",
+                        format::TensorType::kF32,
+                        {3, 4},
+                        {{flat_part({3, 4}, 0, 6), 0, 100, 1}, {flat_part({3, 4}, 6, 6), 1, 80, 2}}}};
   return m;
 }
 

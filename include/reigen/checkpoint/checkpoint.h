@@ -1,6 +1,7 @@
 // Checkpoints: what a run needs to go on as if it had never stopped, whatever the number of ranks and what each holds.
 //
-//   checkpoints/step_00000100/model.safetensors                    one rank held all of it: any safetensors reader reads it
+//   checkpoints/step_00000100/model.safetensors                    one rank held all of it: any safetensors reader
+//   reads it
 //                             optimizer_rank_00001_of_00004.safetensors   what rank 1 held
 //                             manifest.json                        where the run was, and the hash of every piece
 //
@@ -32,10 +33,10 @@ using Contents = std::map<std::string, std::vector<Piece>>;
 
 // Writes checkpoints/step_N under `directory`, replacing a checkpoint of the same step, then deletes all but the `keep`
 // newest whole ones (of those before, sizes are checked, not hashes). Returns its path. Of `manifest` what save() does
-// not set itself counts, as rank 0 gives it. Collective and blocking, three exchanges of a few bytes and the manifest's.
-// Throws on every rank alike: IoError (also before anything is written, when the disk lacks the room), InvalidArgument
-// naming a tensor of which ranks gave an element twice or not at all; what was there stays. Cost: one pass over the
-// pieces, and for each file an fsync of it and of its directory.
+// not set itself counts, as rank 0 gives it. Collective and blocking, three exchanges of a few bytes and the
+// manifest's. Throws on every rank alike: IoError (also before anything is written, when the disk lacks the room),
+// InvalidArgument naming a tensor of which ranks gave an element twice or not at all; what was there stays. Cost: one
+// pass over the pieces, and for each file an fsync of it and of its directory.
 std::filesystem::path save(const std::filesystem::path& directory, const Manifest& manifest, const Contents& contents,
                            std::int64_t keep, Communicator world = Communicator());
 

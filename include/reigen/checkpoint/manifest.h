@@ -62,7 +62,7 @@ struct Manifest {
   std::vector<StoredFile> files = {};
   std::map<std::string, Group> groups = {};
 
-  std::uint64_t bytes() const;                                           // of all files
+  std::uint64_t bytes() const;                                                    // of all files
   const StoredTensor* find(std::string_view group, std::string_view name) const;  // null: not there
 };
 
