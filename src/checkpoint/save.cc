@@ -231,7 +231,7 @@ std::string announce(const Contents& contents) {
 fs::path save(const fs::path& directory, const Manifest& manifest, const Contents& contents, std::int64_t keep,
               Communicator world) {
   const bool is_first = world.rank() == 0;
-  const fs::path hidden = hidden_directory / name_of(manifest.step);
+  const fs::path hidden = hidden_path_of(directory, manifest.step);
   std::uint64_t bytes = kRoomBeside;
   std::map<std::string, int> givers;
   for (const std::string& text : together(outcome_of([&] { return announce(contents); }), world)) {

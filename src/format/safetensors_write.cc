@@ -132,7 +132,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
     tensor.offset = offset;
     offset += tensor.bytes;
   }
-  impl_ = std::make_unique<Impl>(Impl{AtomicFile(path, hashed), std::move(tensors)});
+  impl_.reset(new Impl{AtomicFile(path, hashed), std::move(tensors)});
   const auto length_bytes = std::as_bytes(std::span(&length, 1));
   const auto header_bytes = std::as_bytes(std::span(header.data(), header.size()));
   Hash64 hash;

@@ -44,7 +44,7 @@ TEST(Piece, RunsAreTheElementsOfThePart) {
     check_part("x", shape, part);
     std::vector<std::int64_t> got;
     std::int64_t end = -1;
-    for (const Run& run : runs_of(shape, part)) {
+    for (const checkpoint::Run& run : runs_of(shape, part)) {
       EXPECT_NE(run.global, end) << "two runs that are one";
       EXPECT_EQ(run.local, static_cast<std::int64_t>(got.size()));
       for (std::int64_t i = 0; i < run.count; ++i) got.push_back(run.global + i);
@@ -55,10 +55,10 @@ TEST(Piece, RunsAreTheElementsOfThePart) {
 }
 
 TEST(Piece, AWholeTensorIsOneRun) {
-  EXPECT_EQ(runs_of({4, 5, 6}, whole({4, 5, 6})), (std::vector<Run>{{0, 0, 120}}));
-  EXPECT_EQ(runs_of({}, whole({})), (std::vector<Run>{{0, 0, 1}}));
+  EXPECT_EQ(runs_of({4, 5, 6}, whole({4, 5, 6})), (std::vector<checkpoint::Run>{{0, 0, 120}}));
+  EXPECT_EQ(runs_of({}, whole({})), (std::vector<checkpoint::Run>{{0, 0, 1}}));
   EXPECT_TRUE(runs_of({3, 0}, whole({3, 0})).empty());
-  EXPECT_EQ(runs_of({4, 5}, flat_part({4, 5}, 3, 9)), (std::vector<Run>{{3, 0, 9}}));
+  EXPECT_EQ(runs_of({4, 5}, flat_part({4, 5}, 3, 9)), (std::vector<checkpoint::Run>{{3, 0, 9}}));
 }
 
 TEST(Piece, WhatTwoPartsHaveInCommonIsCopiedOnce) {

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "reigen/base/unique_fd.h"
 #include "reigen/checkpoint/manifest.h"
 #include "reigen/checkpoint/piece.h"
 #include "reigen/comm/communicator.h"
