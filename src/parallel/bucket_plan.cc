@@ -17,10 +17,10 @@ std::vector<BucketPlan::Run> BucketPlan::runs() const {
   return result;
 }
 
-std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, std::size_t limit,
-                                     std::size_t first_limit) {
+std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, std::size_t limit, std::size_t small) {
   struct Filling {
     BucketPlan bucket;
+    std::size_t limit = 0;
     std::size_t bytes = 0;
     std::size_t complete = 0;  // place in `order` of the last one
   };
@@ -29,15 +29,19 @@ std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, s
     std::sort(filling.bucket.segments.begin(), filling.bucket.segments.end());
     result.push_back(std::move(filling.bucket));
   };
+  std::map<std::size_t, std::size_t> to_come;  // bytes, by range
+  for (const ParameterPlace& place : order) to_come[place.range] += place.bytes;
   std::map<std::size_t, Filling> open;  // by range: a bucket holds one element type
   for (std::size_t i = 0; i < order.size(); ++i) {
     const ParameterPlace& place = order[i];
     Filling& filling = open[place.range];
+    if (filling.bucket.segments.empty()) filling.limit = std::min(limit, std::max(small, to_come[place.range] / 2));
+    to_come[place.range] -= place.bytes;
     filling.bucket.range = place.range;
     filling.bucket.segments.push_back(place.segment);
     filling.bytes += place.bytes;
     filling.complete = i;
-    if (filling.bytes < (result.empty() ? std::min(limit, first_limit) : limit)) continue;
+    if (filling.bytes < (result.empty() ? std::min(limit, small) : filling.limit)) continue;
     close(filling);
     open.erase(place.range);
   }

@@ -25,9 +25,9 @@ struct BucketPlan {
 };
 
 // `order`: parameters in the order in which backward completes them, as far as it is known; buckets are filled and
-// numbered in it. A bucket is full once it holds at least `limit` bytes (0: one parameter each), the first one once it
-// holds min(limit, first_limit).
-std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, std::size_t limit,
-                                     std::size_t first_limit);
+// numbered in it. A bucket is full once it holds at least `limit` bytes (0: one parameter each), or half of what is
+// still to come of its type, but not before it holds `small`: what travels last is what backward cannot hide, and it
+// shall be little. The first one is full with min(limit, small): something shall travel soon.
+std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, std::size_t limit, std::size_t small);
 
 }  // namespace reigen::parallel

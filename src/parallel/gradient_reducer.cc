@@ -30,7 +30,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kFirstBucketBytes = kMiB;
+constexpr std::size_t kSmallBucketBytes = kMiB;
 constexpr double kLargestBucketMb = 1 << 20;
 
 // One hook fits on a tensor: a user's own, found there, is kept and called first.
@@ -203,7 +203,7 @@ void GradientReducer::cut_buckets(const std::vector<std::size_t>& order) {
   const auto limit =
       options_.overlap ? static_cast<std::size_t>(options_.bucket_mb * static_cast<double>(kMiB)) : SIZE_MAX;
   buckets_.clear();
-  for (const BucketPlan& plan : plan_buckets(places, limit, options_.overlap ? kFirstBucketBytes : SIZE_MAX)) {
+  for (const BucketPlan& plan : plan_buckets(places, limit, options_.overlap ? kSmallBucketBytes : SIZE_MAX)) {
     Bucket& made = buckets_.emplace_back();
     made.given.index = buckets_.size() - 1;
     const ParameterRange& range = ranges()[plan.range];

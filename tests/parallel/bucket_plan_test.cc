@@ -35,7 +35,19 @@ TEST(BucketPlan, FillsInTheOrderOfBackward) {
 }
 
 TEST(BucketPlan, TheFirstIsSmall) {
-  EXPECT_THAT(plan(from_the_end({10, 10, 10, 10}), 30, 10), ElementsAre(Bucket(0, {3}), Bucket(0, {0, 1, 2})));
+  EXPECT_THAT(plan(from_the_end({10, 10, 10, 10}), 15, 10),
+              ElementsAre(Bucket(0, {3}), Bucket(0, {1, 2}), Bucket(0, {0})));
+}
+
+// Each takes half of what is left, down to the size of the first.
+TEST(BucketPlan, TheLastAreSmallToo) {
+  const std::vector<std::size_t> ones(34, 1);
+  std::vector<std::size_t> sizes;
+  for (const Bucket& bucket : plan(from_the_end(ones), 20, 2)) sizes.push_back(bucket.second.size());
+  EXPECT_THAT(sizes, ElementsAre(2, 16, 8, 4, 2, 2));
+  sizes.clear();
+  for (const Bucket& bucket : plan(from_the_end(ones), 10, 2)) sizes.push_back(bucket.second.size());
+  EXPECT_THAT(sizes, ElementsAre(2, 10, 10, 6, 3, 2, 1)) << "never more than the limit";
 }
 
 TEST(BucketPlan, AParameterIsNeverCut) {
