@@ -33,7 +33,7 @@ struct PtTensor {
   std::uint64_t storage_bytes = 0;
 };
 
-// A tensor that is there but cannot be read here: complex, float8, quantized, unsigned beyond 8 bits, conjugated.
+// A tensor that is there but cannot be read here: complex, float8, unsigned beyond 8 bits, conjugated.
 struct PtUnreadable {
   std::string name;
   std::string reason;
