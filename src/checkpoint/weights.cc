@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "base/check.h"
 #include "checkpoint/directory.h"
 #include "format/input_file.h"
+#include "reigen/format/pt_file.h"
 
 namespace reigen::checkpoint {
 
@@ -24,7 +26,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kModel = "model.safetensors";
 constexpr std::uint64_t kIndexMax = std::uint64_t{256} << 20;
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -60,12 +62,12 @@ std::map<std::string, std::string> files_of_index(const fs::path& path) {
 
 }  // namespace
 
-bool is_checkpoint(const fs::path& path) { return exists(path / kManifestName); }
+bool is_checkpoint(const fs::path& path) { return is_there(path / kManifestName); }
 
 Checkpoint find_checkpoint(const fs::path& path) {
   if (is_checkpoint(path)) return Checkpoint(path);
   for (const fs::path& directory : {path, path / "checkpoints"}) {
-    if (!exists(directory) || list(directory).empty()) continue;
+    if (!is_there(directory) || list(directory).empty()) continue;
     Search search = find_newest(directory);
     if (search.newest) return std::move(*search.newest);
     throw DataError(Report{.what = fmt::format("no checkpoint in {} is whole", directory.string()),
@@ -81,13 +83,13 @@ Checkpoint find_checkpoint(const fs::path& path) {
 Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    if (is_checkpoint(path) || exists(path / "checkpoints") || !list(path).empty()) {
+    if (is_checkpoint(path) || is_there(path / "checkpoints") || !list(path).empty()) {
       take_checkpoint(find_checkpoint(path), group);
-    } else if (exists(path / kIndex)) {
+    } else if (is_there(path / kIndex)) {
       take_index(path / kIndex);
-    } else if (exists(path / kModel)) {
+    } else if (is_there(path / kModel)) {
       take_safetensors(path / kModel);
-    } else if (exists(path / "pytorch_model.bin")) {
+    } else if (is_there(path / "pytorch_model.bin")) {
       take_pt(path / "pytorch_model.bin");
     } else {
       throw IoError(Report{.what = fmt::format("{} holds no weights", path.string()),
@@ -171,6 +173,22 @@ void Weights::take_checkpoint(Checkpoint checkpoint, const std::string& group) {
     readers_.emplace_back([shared, group, &stored](std::span<std::byte> into) {
       shared->read(group, {stored.name, stored.type, stored.shape, whole(stored.shape), into});
     });
+  }
+}
+
+void Weights::take_pt(const fs::path& path) {
+  kind_ = "a PyTorch file";
+  const auto file = std::make_shared<format::PtFile>(path);
+  if (!file->unreadable().empty()) {
+    const format::PtUnreadable& first = file->unreadable().front();
+    throw DataError(Report{.what = fmt::format("{}: {} cannot be read", path.string(), first.name),
+                           .got = first.reason,
+                           .expected = "tensors of types that safetensors files know",
+                           .fix = "convert it in Python before it is saved"});
+  }
+  for (const format::PtTensor& tensor : file->tensors()) {
+    tensors_.push_back({tensor.name, tensor.type, tensor.shape});
+    readers_.emplace_back([file, &tensor](std::span<std::byte> into) { file->read(tensor, into); });
   }
 }
 
