@@ -59,7 +59,8 @@ void Trainer::Impl::save_checkpoint() {
                  .optimizer_steps = optimization->steps(),
                  .options = described},
                 {{"model", model.pieces()}, {"optimizer", optimizer.pieces()}});
-    hear_of_saving();
+    // A thread that writes may have ended on some ranks and not yet on others, and below all must count alike.
+    if (!config.checkpoint.asynchronous) hear_of_saving();
   } catch (const IoError& error) {
     note_failed_save(error);
   }
