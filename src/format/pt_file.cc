@@ -34,8 +34,8 @@ constexpr const char* kWriteTarAgain =
 constexpr const char* kWriteScriptAgain =
     "in Python: torch.save(torch.jit.load(path, map_location='cpu').state_dict(), new_path)";
 
-[[noreturn]] void fail(const std::string& path, const std::string& where, std::string got, std::string expected,
-                       std::string fix = kFetchAgain) {
+[[noreturn]] void fail_pt(const std::string& path, const std::string& where, std::string got, std::string expected,
+                          std::string fix = kFetchAgain) {
   throw DataError(Report{.what = fmt::format("'{}' is not a checkpoint that can be read: {}", path, where),
                          .got = std::move(got),
                          .expected = std::move(expected),
@@ -49,15 +49,16 @@ void refuse_other_kinds(const InputFile& file) {
   const std::string_view begin(buffer.data(), got);
   if (begin.starts_with(kZipMark)) return;
   if (begin.size() > kTarMarkAt && begin.substr(kTarMarkAt).starts_with("ustar")) {
-    fail(file.path(), "an old form", "a tar file, as PyTorch before 0.1.10 wrote it", "a zip archive", kWriteTarAgain);
+    fail_pt(file.path(), "an old form", "a tar file, as PyTorch before 0.1.10 wrote it", "a zip archive",
+            kWriteTarAgain);
   }
   if (begin.starts_with('\x80')) {
-    fail(file.path(), "an old form", "a bare pickle, as PyTorch before 1.6 wrote it", "a zip archive", kWriteAgain);
+    fail_pt(file.path(), "an old form", "a bare pickle, as PyTorch before 1.6 wrote it", "a zip archive", kWriteAgain);
   }
   std::vector<unsigned> shown;
   for (const char c : begin.substr(0, 4)) shown.push_back(static_cast<unsigned char>(c));
-  fail(file.path(), "its beginning", fmt::format("{:02x}", fmt::join(shown, " ")), "50 4b 03 04, a zip archive",
-       "check that this is the right file, or fetch it again");
+  fail_pt(file.path(), "its beginning", fmt::format("{:02x}", fmt::join(shown, " ")), "50 4b 03 04, a zip archive",
+          "check that this is the right file, or fetch it again");
 }
 
 InputFile open_checkpoint(const std::filesystem::path& path) {
@@ -85,7 +86,7 @@ struct PtFile::Impl {
   const std::string& path() const { return archive.file().path(); }
 
   void parse() {
-    if (archive.records().empty()) fail(path(), "its zip directory", "no records", "archive/data.pkl and others");
+    if (archive.records().empty()) fail_pt(path(), "its zip directory", "no records", "archive/data.pkl and others");
     const std::string& first = archive.records().front().name;
     const std::string folder = first.substr(0, first.find('/') + 1);
     refuse_scripts(folder);
@@ -93,12 +94,12 @@ struct PtFile::Impl {
     check_byte_order(folder);
     const ZipRecord* record = archive.find(folder + "data.pkl");
     if (folder.empty() || record == nullptr) {
-      fail(path(), "its records", fmt::format("'{}' and others, but no '{}data.pkl'", first, folder),
-           "what torch.save writes");
+      fail_pt(path(), "its records", fmt::format("'{}' and others, but no '{}data.pkl'", first, folder),
+              "what torch.save writes");
     }
     if (record->size > kMaxPickle) {
-      fail(path(), fmt::format("record '{}' at byte {}", record->name, record->offset),
-           fmt::format("{} bytes", record->size), fmt::format("at most {}", kMaxPickle));
+      fail_pt(path(), fmt::format("record '{}' at byte {}", record->name, record->offset),
+              fmt::format("{} bytes", record->size), fmt::format("at most {}", kMaxPickle));
     }
     const PickleSource source{.path = path(), .record = record->name, .offset = record->offset};
     contents = contents_of(Pickle(text_of(*record), source, options.max_entries), archive, folder, options);
@@ -111,8 +112,8 @@ struct PtFile::Impl {
   }
 
   [[noreturn]] void fail_twice(const std::string& name) const {
-    fail(path(), fmt::format("tensor '{}'", name), "it twice", "each name once",
-         "write the file again with keys that differ when they are joined by dots");
+    fail_pt(path(), fmt::format("tensor '{}'", name), "it twice", "each name once",
+            "write the file again with keys that differ when they are joined by dots");
   }
 
   void refuse_scripts(const std::string& folder) const {
@@ -120,14 +121,14 @@ struct PtFile::Impl {
     const bool code = std::any_of(records.begin(), records.end(), [&](const ZipRecord& record) {
       return record.name == folder + "constants.pkl" || record.name.starts_with(folder + "code/");
     });
-    if (code) fail(path(), "its records", "a TorchScript program", "a checkpoint", kWriteScriptAgain);
+    if (code) fail_pt(path(), "its records", "a TorchScript program", "a checkpoint", kWriteScriptAgain);
   }
 
   void refuse_packed() const {
     for (const ZipRecord& record : archive.records()) {
       if (record.method == 0) continue;
-      fail(path(), fmt::format("record '{}' at byte {}", record.name, record.offset),
-           fmt::format("packed by method {}", record.method), "stored, as torch.save writes it");
+      fail_pt(path(), fmt::format("record '{}' at byte {}", record.name, record.offset),
+              fmt::format("packed by method {}", record.method), "stored, as torch.save writes it");
     }
   }
 
@@ -136,8 +137,8 @@ struct PtFile::Impl {
     if (record == nullptr) return;  // before PyTorch 2.1
     const std::string order = record->size <= kMaxByteOrder ? text_of(*record) : "another text";
     if (order == "little") return;
-    fail(path(), fmt::format("record '{}' at byte {}", record->name, record->offset), fmt::format("'{}'", order),
-         "'little'", "write the file again on a little-endian machine");
+    fail_pt(path(), fmt::format("record '{}' at byte {}", record->name, record->offset), fmt::format("'{}'", order),
+            "'little'", "write the file again on a little-endian machine");
   }
 
   std::string text_of(const ZipRecord& record) const {
@@ -164,13 +165,13 @@ struct PtFile::Impl {
       checked[number_of(record)] = true;
       return;
     }
-    fail(path(),
-         fmt::format("{}record '{}', bytes {} to {}, is damaged",
-                     tensor.empty() ? "" : fmt::format("tensor '{}': ", tensor), record.name, record.offset,
-                     record.offset + record.size),
-         fmt::format("CRC-32 {:08x}", crc), fmt::format("{:08x}", record.crc),
-         record.crc == 0 ? fmt::format("{}; PtOptions::checksums = false if it was written without", kFetchAgain)
-                         : kFetchAgain);
+    fail_pt(path(),
+            fmt::format("{}record '{}', bytes {} to {}, is damaged",
+                        tensor.empty() ? "" : fmt::format("tensor '{}': ", tensor), record.name, record.offset,
+                        record.offset + record.size),
+            fmt::format("CRC-32 {:08x}", crc), fmt::format("{:08x}", record.crc),
+            record.crc == 0 ? fmt::format("{}; PtOptions::checksums = false if it was written without", kFetchAgain)
+                            : kFetchAgain);
   }
 
   std::size_t number_of(const ZipRecord& record) const {
@@ -235,8 +236,8 @@ const PtTensor& PtFile::at(std::string_view name) const {
   if (const PtTensor* tensor = find(name)) return *tensor;
   for (const PtUnreadable& tensor : unreadable()) {
     if (tensor.name != name) continue;
-    fail(path(), fmt::format("tensor '{}'", name), tensor.reason, "F64, F32, F16, BF16, I64, I32, I16, I8, U8 or BOOL",
-         "convert the tensor in Python and save it again");
+    fail_pt(path(), fmt::format("tensor '{}'", name), tensor.reason,
+            "F64, F32, F16, BF16, I64, I32, I16, I8, U8 or BOOL", "convert the tensor in Python and save it again");
   }
   std::vector<std::string_view> names;
   for (const PtTensor& tensor : tensors()) {

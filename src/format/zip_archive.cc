@@ -32,7 +32,7 @@ constexpr unsigned kUtf8 = 0x0800;
 constexpr std::uint16_t kZip64Field = 0x0001;
 constexpr const char* kFix = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
 
-[[noreturn]] void fail(const std::string& path, const std::string& where, std::string got, std::string expected) {
+[[noreturn]] void fail_zip(const std::string& path, const std::string& where, std::string got, std::string expected) {
   throw DataError(Report{.what = fmt::format("'{}' is not a valid checkpoint file: {}", path, where),
                          .got = std::move(got),
                          .expected = std::move(expected),
@@ -74,8 +74,8 @@ ZipArchive::ZipArchive(InputFile file) : file_(std::move(file)) {
   check_overlaps();
   for (std::size_t i = 0; i < records_.size(); ++i) {
     if (!index_.emplace(records_[i].name, i).second) {
-      fail(file_.path(), fmt::format("record '{}' at byte {}", records_[i].name, records_[i].header), "it twice",
-           "each name once");
+      fail_zip(file_.path(), fmt::format("record '{}' at byte {}", records_[i].name, records_[i].header), "it twice",
+               "each name once");
     }
   }
 }
@@ -87,13 +87,13 @@ const ZipRecord* ZipArchive::find(std::string_view name) const {
 
 std::vector<std::byte> ZipArchive::bytes_at(std::uint64_t offset, std::uint64_t count, const char* what) const {
   if (offset > file_.size() || count > file_.size() - offset) {
-    fail(file_.path(), fmt::format("{} at byte {} goes past the end", what, offset),
-         fmt::format("a file of {} bytes", file_.size()), fmt::format("{} bytes from there on", count));
+    fail_zip(file_.path(), fmt::format("{} at byte {} goes past the end", what, offset),
+             fmt::format("a file of {} bytes", file_.size()), fmt::format("{} bytes from there on", count));
   }
   std::vector<std::byte> bytes(count);
   if (const std::size_t got = file_.read_at(offset, bytes); got != count) {
-    fail(file_.path(), fmt::format("truncated at byte {}, in {}", offset + got, what), fmt::format("{} bytes", got),
-         fmt::format("{} bytes", count));
+    fail_zip(file_.path(), fmt::format("truncated at byte {}, in {}", offset + got, what), fmt::format("{} bytes", got),
+             fmt::format("{} bytes", count));
   }
   return bytes;
 }
@@ -110,25 +110,25 @@ ZipArchive::Directory ZipArchive::find_directory() const {
     found = load32(tail, at) == kEndMark && load16(tail, at + 20) == behind - kEndBytes;
   }
   if (!found) {
-    fail(file_.path(), "truncated: its end has no zip directory", fmt::format("a file of {} bytes", file_.size()),
-         "an end record in the last 64 KiB");
+    fail_zip(file_.path(), "truncated: its end has no zip directory", fmt::format("a file of {} bytes", file_.size()),
+             "an end record in the last 64 KiB");
   }
   const std::span<const std::byte> end(tail.data() + at, kEndBytes);
   Directory directory{.offset = load32(end, 16), .size = load32(end, 12), .entries = load16(end, 10)};
   std::uint64_t ends_at = tail_at + at;
   if (load16(end, 4) != 0 || load16(end, 6) != 0 || load16(end, 8) != directory.entries) {
-    fail(file_.path(), fmt::format("end record at byte {}", ends_at), "an archive in several parts", "one file");
+    fail_zip(file_.path(), fmt::format("end record at byte {}", ends_at), "an archive in several parts", "one file");
   }
   if (ends_at >= kLocatorBytes) read_end64(ends_at - kLocatorBytes, directory, ends_at);
   if (directory.offset > ends_at || directory.size != ends_at - directory.offset) {
-    fail(file_.path(), fmt::format("its zip directory does not end at byte {}", ends_at),
-         fmt::format("{} bytes from byte {} on", directory.size, directory.offset),
-         fmt::format("the end record right after it, in a file of {} bytes", file_.size()));
+    fail_zip(file_.path(), fmt::format("its zip directory does not end at byte {}", ends_at),
+             fmt::format("{} bytes from byte {} on", directory.size, directory.offset),
+             fmt::format("the end record right after it, in a file of {} bytes", file_.size()));
   }
   if (directory.entries > directory.size / kEntryBytes) {
-    fail(file_.path(), fmt::format("zip directory at byte {}", directory.offset),
-         fmt::format("{} records in {} bytes", directory.entries, directory.size),
-         fmt::format("at least {} bytes a record", kEntryBytes));
+    fail_zip(file_.path(), fmt::format("zip directory at byte {}", directory.offset),
+             fmt::format("{} records in {} bytes", directory.entries, directory.size),
+             fmt::format("at least {} bytes a record", kEntryBytes));
   }
   return directory;
 }
@@ -139,8 +139,8 @@ void ZipArchive::read_end64(std::uint64_t locator_at, Directory& directory, std:
   if (load32(locator, 0) != kLocatorMark) return;
   const std::uint64_t at = load64(locator, 8);
   if (at > locator_at || locator_at - at < kEnd64Bytes || load32(locator, 4) != 0 || load32(locator, 16) > 1) {
-    fail(file_.path(), fmt::format("zip64 locator at byte {}", locator_at), fmt::format("an end record at byte {}", at),
-         "one file, and the end record before the locator");
+    fail_zip(file_.path(), fmt::format("zip64 locator at byte {}", locator_at),
+             fmt::format("an end record at byte {}", at), "one file, and the end record before the locator");
   }
   const std::vector<std::byte> end = bytes_at(at, kEnd64Bytes, "the zip64 end record");
   const Directory wide{.offset = load64(end, 48), .size = load64(end, 40), .entries = load64(end, 32)};
@@ -148,9 +148,9 @@ void ZipArchive::read_end64(std::uint64_t locator_at, Directory& directory, std:
                      load32(end, 20) == 0 && load64(end, 24) == wide.entries;
   if (!whole || std::min(wide.offset, kMax32) != directory.offset || std::min(wide.size, kMax32) != directory.size ||
       std::min(wide.entries, kMax16) != directory.entries) {
-    fail(file_.path(), fmt::format("zip64 end record at byte {}", at),
-         fmt::format("{} records in {} bytes from byte {} on", wide.entries, wide.size, wide.offset),
-         "one file, and the numbers of the other end record");
+    fail_zip(file_.path(), fmt::format("zip64 end record at byte {}", at),
+             fmt::format("{} records in {} bytes from byte {} on", wide.entries, wide.size, wide.offset),
+             "one file, and the numbers of the other end record");
   }
   directory = wide;
   ends_at = at;
@@ -164,15 +164,15 @@ void ZipArchive::read_directory(const Directory& directory) {
     rest = rest.subspan(read_entry(directory, rest, directory.offset + (bytes.size() - rest.size())));
   }
   if (!rest.empty()) {
-    fail(file_.path(), fmt::format("zip directory at byte {}", directory.offset),
-         fmt::format("{} bytes after its {} records", rest.size(), directory.entries), "nothing");
+    fail_zip(file_.path(), fmt::format("zip directory at byte {}", directory.offset),
+             fmt::format("{} bytes after its {} records", rest.size(), directory.entries), "nothing");
   }
 }
 
 // Adds the record at the beginning of `rest`, which is at byte `at` of the file, and returns the entry's length.
 std::size_t ZipArchive::read_entry(const Directory& directory, std::span<const std::byte> rest, std::uint64_t at) {
   const auto check = [&](bool good, const std::string& got, const char* expected) {
-    if (!good) fail(file_.path(), fmt::format("zip directory entry at byte {}", at), got, expected);
+    if (!good) fail_zip(file_.path(), fmt::format("zip directory entry at byte {}", at), got, expected);
   };
   check(rest.size() >= kEntryBytes && load32(rest, 0) == kEntryMark, "no entry", "PK 01 02");
   const std::size_t name = load16(rest, 28);
@@ -213,7 +213,7 @@ std::size_t ZipArchive::read_entry(const Directory& directory, std::span<const s
 void ZipArchive::read_header(ZipRecord& record, std::uint64_t limit) const {
   const auto check = [&](bool good, const std::string& got, const std::string& expected) {
     if (good) return;
-    fail(file_.path(), fmt::format("header of record '{}' at byte {}", record.name, record.header), got, expected);
+    fail_zip(file_.path(), fmt::format("header of record '{}' at byte {}", record.name, record.header), got, expected);
   };
   const std::size_t length = kHeaderBytes + record.name.size();
   check(length <= limit - record.header, fmt::format("{} bytes", length), fmt::format("an end before byte {}", limit));
@@ -241,8 +241,8 @@ void ZipArchive::check_overlaps() const {
   for (std::size_t i = 1; i < order.size(); ++i) {
     const std::uint64_t end = order[i - 1]->offset + order[i - 1]->size;
     if (order[i]->header >= end) continue;
-    fail(file_.path(), fmt::format("record '{}' overlaps '{}'", order[i]->name, order[i - 1]->name),
-         fmt::format("byte {}", order[i]->header), fmt::format("byte {} or later", end));
+    fail_zip(file_.path(), fmt::format("record '{}' overlaps '{}'", order[i]->name, order[i - 1]->name),
+             fmt::format("byte {}", order[i]->header), fmt::format("byte {} or later", end));
   }
 }
 
@@ -251,8 +251,9 @@ void ZipArchive::read(const ZipRecord& record, std::uint64_t first, std::span<st
                 first, first + into.size(), record.name, record.size);
   const std::size_t got = file_.read_at(record.offset + first, into);
   if (got != into.size()) {
-    fail(file_.path(), fmt::format("truncated at byte {}, in record '{}'", record.offset + first + got, record.name),
-         fmt::format("{} bytes", got), fmt::format("{} bytes", into.size()));
+    fail_zip(file_.path(),
+             fmt::format("truncated at byte {}, in record '{}'", record.offset + first + got, record.name),
+             fmt::format("{} bytes", got), fmt::format("{} bytes", into.size()));
   }
 }
 

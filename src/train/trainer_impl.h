@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "reigen/base/error.h"
 #include "reigen/checkpoint/checkpoint.h"
 #include "reigen/checkpoint/saver.h"
 #include "reigen/data/loader.h"

@@ -51,7 +51,7 @@ TEST(Manifest, ComesBackFromItsText) {
 TEST(Manifest, EveryByteCounts) {
   const std::string text = to_text(some_manifest());
   for (std::size_t i = 0; i < text.size(); ++i) {
-    for (const char flip : {1, 4, 32, 64}) {
+    for (const int flip : {1, 4, 32, 64}) {
       std::string bad = text;
       bad[i] = static_cast<char>(bad[i] ^ flip);
       EXPECT_ANY_THROW(from_text(bad, "here")) << i << " " << static_cast<int>(flip);

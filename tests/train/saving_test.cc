@@ -89,7 +89,7 @@ TEST_P(SavingTest, ADiskThatStaysAwayEndsTheRunAndTheLastCheckpointIsWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, SavingTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "beside_the_work" : "in_between"; });
+                         [](const auto& one) { return one.param ? "beside_the_work" : "in_between"; });
 
 }  // namespace
 }  // namespace reigen::train

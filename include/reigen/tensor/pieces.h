@@ -35,7 +35,7 @@ class Pieces {
 // missing, unknown or of another shape or type; nothing is changed then.
 void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors);
 
-// All tensors of a group, whole. Empty when there is no such group.
+// All tensors of a group, whole, in the order of the manifest. Empty when there is no such group.
 std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group);
 
 }  // namespace reigen::tensor
