@@ -13,6 +13,7 @@ int train_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
 int tune_command(const Arguments& arguments);
 int flight_command(const Arguments& arguments);
+int checkpoint_command(const Arguments& arguments);
 int help_command(const Arguments& arguments);
 int version_command();
 std::string overview();  // `reigen --help`

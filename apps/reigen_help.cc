@@ -108,6 +108,7 @@ std::string overview() {
          "all_reduce\n"
          "  reigen tune -n N [--backend B]                            find the fastest algorithms of this machine\n"
          "  reigen flight [PID]                                       what the ranks of a running job called last\n"
+         "  reigen checkpoint inspect|verify|diff|... PATH            look at checkpoints, change their form\n"
          "  reigen help environment                                   variables that are read and set\n"
          "  reigen version\n"
          "\n"

@@ -16,6 +16,8 @@
 namespace reigen::format {
 namespace {
 
+constexpr std::uint64_t kStartWritingAt = std::uint64_t{16} << 20;
+
 ExitCode code_of(int error) {
   const ExitCode code = base::exit_code_of_errno(error);
   return code == ExitCode::kInputMissing ? ExitCode::kIo : code;  // a missing folder of an output is no missing input
@@ -73,8 +75,11 @@ void sync_folder(const std::filesystem::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_(path_.string() + ".tmp"), fd_(open_locked(path_, temporary_)) {}
+AtomicFile::AtomicFile(std::filesystem::path path, Hashed hashed)
+    : path_(std::move(path)),
+      temporary_(path_.string() + ".tmp"),
+      fd_(open_locked(path_, temporary_)),
+      hashed_(hashed) {}
 
 AtomicFile::~AtomicFile() {
   if (fd_) ::unlink(temporary_.c_str());
@@ -82,13 +87,19 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   REIGEN_ASSERT(fd_, "write() after commit() on '{}'", path_.string());
-  hash_.update(bytes);
+  if (hashed_ == Hashed::kWhole) hash_.update(bytes);
   bytes_ += bytes.size();
   while (!bytes.empty()) {
     const auto done = ::write(fd_.get(), bytes.data(), bytes.size());
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) fail(path_, "write", errno);
     bytes = bytes.subspan(static_cast<std::size_t>(done));
+  }
+  // The disk writes while this goes on, so that the last fsync has little left to wait for. A hint: errors are fsync's.
+  if (bytes_ - started_ >= kStartWritingAt) {
+    ::sync_file_range(fd_.get(), static_cast<off64_t>(started_), static_cast<off64_t>(bytes_ - started_),
+                      SYNC_FILE_RANGE_WRITE);
+    started_ = bytes_;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -47,23 +48,30 @@ std::string quoted(const std::string& text) {
   }
 }
 
-void check_source(const TensorSource& tensor, std::set<std::string_view>& names) {
-  REIGEN_CHECK(tensor.name != "__metadata__",
-               "a tensor must not be named '__metadata__': the name is the format's own");
-  REIGEN_CHECK(names.insert(tensor.name).second, "two tensors are named '{}'", tensor.name);
-  std::uint64_t bytes = size_of(tensor.type);
-  for (const std::int64_t dim : tensor.shape) {
-    REIGEN_CHECK(dim >= 0, "tensor '{}' has a negative size: [{}]", tensor.name, fmt::join(tensor.shape, ", "));
-    const auto size = static_cast<std::uint64_t>(dim);
-    REIGEN_CHECK(size == 0 || bytes <= std::numeric_limits<std::uint64_t>::max() / size,
-                 "tensor '{}' is too large: [{}]", tensor.name, fmt::join(tensor.shape, ", "));
-    bytes *= size;
+// Sizes them, and brings them in the order of the file.
+void lay_out(std::vector<TensorEntry>& tensors) {
+  std::set<std::string_view> names;
+  for (TensorEntry& tensor : tensors) {
+    REIGEN_CHECK(tensor.name != "__metadata__",
+                 "a tensor must not be named '__metadata__': the name is the format's own");
+    REIGEN_CHECK(names.insert(tensor.name).second, "two tensors are named '{}'", tensor.name);
+    tensor.bytes = size_of(tensor.type);
+    for (const std::int64_t dim : tensor.shape) {
+      REIGEN_CHECK(dim >= 0, "tensor '{}' has a negative size: [{}]", tensor.name, fmt::join(tensor.shape, ", "));
+      const auto size = static_cast<std::uint64_t>(dim);
+      REIGEN_CHECK(size == 0 || tensor.bytes <= std::numeric_limits<std::int64_t>::max() / size,
+                   "tensor '{}' is too large: [{}]", tensor.name, fmt::join(tensor.shape, ", "));
+      tensor.bytes *= size;
+    }
   }
-  REIGEN_CHECK(bytes == tensor.bytes.size(), "tensor '{}' of {} [{}] has {} bytes, not {}", tensor.name,
-               name_of(tensor.type), fmt::join(tensor.shape, ", "), tensor.bytes.size(), bytes);
+  std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    const auto size_a = size_of(a.type);
+    const auto size_b = size_of(b.type);
+    return size_a != size_b ? size_a > size_b : a.name < b.name;
+  });
 }
 
-std::string header_text(const std::vector<const TensorSource*>& tensors, const Metadata& metadata) {
+std::string header_text(const std::vector<TensorEntry>& tensors, const Metadata& metadata) {
   std::string text = "{";
   if (!metadata.empty()) {
     text += "\"__metadata__\":{";
@@ -72,10 +80,10 @@ std::string header_text(const std::vector<const TensorSource*>& tensors, const M
     text += ',';
   }
   std::uint64_t offset = 0;
-  for (const TensorSource* tensor : tensors) {
-    text += fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}},)", quoted(tensor->name),
-                        name_of(tensor->type), fmt::join(tensor->shape, ","), offset, offset + tensor->bytes.size());
-    offset += tensor->bytes.size();
+  for (const TensorEntry& tensor : tensors) {
+    text += fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}},)", quoted(tensor.name),
+                        name_of(tensor.type), fmt::join(tensor.shape, ","), offset, offset + tensor.bytes);
+    offset += tensor.bytes;
   }
   if (text.back() == ',') text.pop_back();
   text += '}';
@@ -95,30 +103,95 @@ std::optional<TensorType> tensor_type_of(std::string_view name) {
   return found->type;
 }
 
+struct SafetensorsWriter::Impl {
+  AtomicFile file;
+  std::vector<TensorEntry> tensors;
+  Written written = {};
+  std::size_t next = 0;    // the tensor whose bytes come
+  std::uint64_t done = 0;  // of them
+  Hash64 hash = Hash64();
+
+  // Tensors without bytes are complete when their turn comes.
+  void end_complete() {
+    for (; next < tensors.size() && done == tensors[next].bytes; ++next, done = 0) {
+      written.hashes.push_back(hash.value());
+      hash = Hash64();
+    }
+  }
+};
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorEntry> tensors,
+                                     const Metadata& metadata, Hashed hashed) {
+  lay_out(tensors);
+  const std::string header = header_text(tensors, metadata);
+  const std::uint64_t length = header.size();
+  REIGEN_CHECK(length <= kMaxSafetensorsHeader, "the header of '{}' would have {} bytes, more than the format's {}",
+               path.string(), length, kMaxSafetensorsHeader);
+  std::uint64_t offset = 8 + length;
+  for (TensorEntry& tensor : tensors) {
+    tensor.offset = offset;
+    offset += tensor.bytes;
+  }
+  impl_.reset(new Impl{AtomicFile(path, hashed), std::move(tensors)});
+  const auto length_bytes = std::as_bytes(std::span(&length, 1));
+  const auto header_bytes = std::as_bytes(std::span(header.data(), header.size()));
+  Hash64 hash;
+  for (const auto& bytes : {length_bytes, header_bytes}) {
+    hash.update(bytes);
+    impl_->file.write(bytes);
+  }
+  impl_->written.header_bytes = 8 + length;
+  impl_->written.header_hash = hash.value();
+  impl_->end_complete();
+}
+SafetensorsWriter::~SafetensorsWriter() = default;
+SafetensorsWriter::SafetensorsWriter(SafetensorsWriter&&) noexcept = default;
+SafetensorsWriter& SafetensorsWriter::operator=(SafetensorsWriter&&) noexcept = default;
+
+const std::vector<TensorEntry>& SafetensorsWriter::tensors() const { return impl_->tensors; }
+
+void SafetensorsWriter::write(std::span<const std::byte> bytes) {
+  constexpr std::uint64_t kAtOnce = std::uint64_t{1} << 20;  // stays in the cache between hash and write
+  while (!bytes.empty()) {
+    REIGEN_CHECK(impl_->next < impl_->tensors.size(), "{} bytes more than the tensors of the file have", bytes.size());
+    const std::uint64_t left = impl_->tensors[impl_->next].bytes - impl_->done;
+    const auto part = bytes.first(static_cast<std::size_t>(std::min({left, kAtOnce, std::uint64_t{bytes.size()}})));
+    impl_->hash.update(part);
+    impl_->file.write(part);
+    impl_->done += part.size();
+    impl_->end_complete();
+    bytes = bytes.subspan(part.size());
+  }
+}
+
+SafetensorsWriter::Written SafetensorsWriter::commit() {
+  if (impl_->next < impl_->tensors.size()) {
+    const TensorEntry& tensor = impl_->tensors[impl_->next];
+    throw InvalidArgument(
+        fmt::format("tensor '{}' was not written whole: {} of {} bytes", tensor.name, impl_->done, tensor.bytes));
+  }
+  impl_->file.commit();
+  impl_->written.file = impl_->file.hash();
+  return impl_->written;
+}
+
 FileHash write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
                            const Metadata& metadata) {
-  std::set<std::string_view> names;
-  std::vector<const TensorSource*> order;
+  std::map<std::string_view, const TensorSource*> sources;
+  std::vector<TensorEntry> entries;
   for (const TensorSource& tensor : tensors) {
-    check_source(tensor, names);
-    order.push_back(&tensor);
+    sources[tensor.name] = &tensor;
+    entries.push_back({.name = tensor.name, .type = tensor.type, .shape = tensor.shape});
   }
-  std::sort(order.begin(), order.end(), [](const TensorSource* a, const TensorSource* b) {
-    const auto size_a = size_of(a->type);
-    const auto size_b = size_of(b->type);
-    return size_a != size_b ? size_a > size_b : a->name < b->name;
-  });
-  const std::string header = header_text(order, metadata);
-  REIGEN_CHECK(header.size() <= kMaxSafetensorsHeader,
-               "the header of '{}' would have {} bytes, more than the format's {}", path.string(), header.size(),
-               kMaxSafetensorsHeader);
-  const std::uint64_t length = header.size();
-  AtomicFile file(path);
-  file.write(std::as_bytes(std::span(&length, 1)));
-  file.write(std::as_bytes(std::span(header.data(), header.size())));
-  for (const TensorSource* tensor : order) file.write(tensor->bytes);
-  file.commit();
-  return file.hash();
+  lay_out(entries);
+  for (const TensorEntry& entry : entries) {
+    const TensorSource& source = *sources.at(entry.name);
+    REIGEN_CHECK(entry.bytes == source.bytes.size(), "tensor '{}' of {} [{}] has {} bytes, not {}", entry.name,
+                 name_of(entry.type), fmt::join(entry.shape, ", "), source.bytes.size(), entry.bytes);
+  }
+  SafetensorsWriter writer(path, std::move(entries), metadata, Hashed::kWhole);
+  for (const TensorEntry& entry : writer.tensors()) writer.write(sources.at(entry.name)->bytes);
+  return writer.commit().file;
 }
 
 }  // namespace reigen::format

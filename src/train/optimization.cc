@@ -195,8 +195,8 @@ std::optional<double> Optimization::step(std::int64_t done, const Gradients& gra
   return gradients.norm;
 }
 
-std::vector<checkpoint::NamedTensor> Optimization::state() const {
-  std::vector<checkpoint::NamedTensor> tensors;
+std::vector<tensor::NamedTensor> Optimization::state() const {
+  std::vector<tensor::NamedTensor> tensors;
   for (const auto& item : optimizer_->state()) tensors.push_back({item.name, item.tensor});
   if (average_) {
     for (const auto& item : average_->state()) tensors.push_back({item.name, item.tensor});
@@ -207,7 +207,7 @@ std::vector<checkpoint::NamedTensor> Optimization::state() const {
   return tensors;
 }
 
-void Optimization::load_state(const std::vector<checkpoint::NamedTensor>& state, std::int64_t steps) {
+void Optimization::load_state(const std::vector<tensor::NamedTensor>& state, std::int64_t steps) {
   std::vector<optim::NamedTensor> of_optimizer;
   std::vector<optim::NamedTensor> of_average;
   std::vector<optim::NamedTensor> of_scaler;

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "reigen/checkpoint/tensors.h"
+#include "reigen/tensor/tensor_files.h"
 #include "reigen/optim/ema.h"
 #include "reigen/optim/grad_scaler.h"
 #include "reigen/optim/optimizer.h"
@@ -50,10 +50,10 @@ class Optimization {
 
   // For the checkpoint: the optimizer's state and, with ema_decay, "<parameter>.ema" and "ema.updates"; with a
   // loss scale "scaler.scale" and what belongs to it.
-  std::vector<checkpoint::NamedTensor> state() const;
+  std::vector<tensor::NamedTensor> state() const;
   // A state without an average is taken as it is: the average starts from the weights. One that is not wanted is
   // dropped. Throws InvalidArgument as Optimizer::load_state.
-  void load_state(const std::vector<checkpoint::NamedTensor>& state, std::int64_t steps);
+  void load_state(const std::vector<tensor::NamedTensor>& state, std::int64_t steps);
 
   bool has_average() const { return average_.has_value(); }
   // The model holds the average while the result lives; nothing happens without ema_decay.

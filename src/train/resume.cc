@@ -34,13 +34,19 @@ std::string value_in(const std::map<std::string, std::string>& options, const ch
   return found == options.end() ? "not set" : found->second;
 }
 
+checkpoint::Checkpoint verified(const fs::path& path) {
+  checkpoint::Checkpoint checkpoint(path);
+  checkpoint.verify();
+  return checkpoint;
+}
+
 ResumePoint newest_of(const fs::path& run_directory) {
   ResumePoint point{.run_directory = run_directory};
   const checkpoint::Search search = checkpoint::find_newest(run_directory / "checkpoints");
   for (const std::string& damaged : search.damaged)
     point.notes.push_back("passed over a damaged checkpoint: " + damaged);
   if (search.newest) {
-    point.checkpoint = search.newest->path;
+    point.checkpoint = search.newest->path();
   } else if (!search.damaged.empty()) {
     throw DataError(Report{.what = fmt::format("no whole checkpoint in {}; the newest: {}", run_directory.string(),
                                                search.damaged.front()),
@@ -71,7 +77,7 @@ ResumePoint find_resume_point(const Config& config) {
   ResumePoint point;
   const bool is_checkpoint = fs::exists(source / "manifest.json", ignored);
   if (is_checkpoint) {
-    point.checkpoint = checkpoint::open(source).path;
+    point.checkpoint = verified(source).path();
     const fs::path parent = fs::absolute(source).lexically_normal().parent_path();
     if (parent.filename() == "checkpoints") point.run_directory = parent.parent_path();
   } else {
@@ -102,18 +108,18 @@ std::map<std::string, std::string> options_of(const Config& config, const std::s
   return options;
 }
 
-std::vector<std::string> require_compatible(const checkpoint::Found& found,
+std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                             const std::map<std::string, std::string>& options,
                                             std::optional<std::int64_t> global_batch) {
   const auto refuse = [&](const std::string& key, const std::string& got, const std::string& expected) {
     return InvalidArgument(
         Report{.what = fmt::format("{} differs from the run that is to go on", key),
                .got = got,
-               .expected = fmt::format("{} (from {})", expected, found.path.string()),
+               .expected = fmt::format("{} (from {})", expected, found.path().string()),
                .fix = fmt::format("give the options of that run, e.g. --config {}",
-                                  (found.path.parent_path().parent_path() / "config.toml").string())});
+                                  (found.path().parent_path().parent_path() / "config.toml").string())});
   };
-  const auto& before = found.manifest.options;
+  const auto& before = found.manifest().options;
   for (const char* key : kFixed) {
     if (value_in(before, key) != value_in(options, key))
       throw refuse(key, value_in(options, key), value_in(before, key));
@@ -124,8 +130,8 @@ std::vector<std::string> require_compatible(const checkpoint::Found& found,
       throw refuse(key, value, value_in(before, key.c_str()));
     }
   }
-  if (global_batch && *global_batch != found.manifest.global_batch) {
-    throw refuse("train.global_batch", std::to_string(*global_batch), std::to_string(found.manifest.global_batch));
+  if (global_batch && *global_batch != found.manifest().global_batch) {
+    throw refuse("train.global_batch", std::to_string(*global_batch), std::to_string(found.manifest().global_batch));
   }
   for (const char* key : kFixedIfTold) {
     if (before.contains(key) && value_in(before, key) != value_in(options, key))
@@ -140,14 +146,14 @@ std::vector<std::string> require_compatible(const checkpoint::Found& found,
   return notes;
 }
 
-bool has_same_strategy(const checkpoint::Found& found, const std::map<std::string, std::string>& options) {
+bool has_same_strategy(const checkpoint::Checkpoint& found, const std::map<std::string, std::string>& options) {
   return std::all_of(options.begin(), options.end(), [&](const auto& option) {
     const auto& [key, value] = option;
     if (!key.starts_with("parallel.") || key == "parallel.bucket_mb" || key == "parallel.overlap" ||
         key == "parallel.shard")
       return true;
-    const auto before = found.manifest.options.find(key);
-    return before != found.manifest.options.end() && before->second == value;
+    const auto before = found.manifest().options.find(key);
+    return before != found.manifest().options.end() && before->second == value;
   });
 }
 

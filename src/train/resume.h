@@ -32,12 +32,12 @@ std::map<std::string, std::string> options_of(const Config& config, const std::s
 
 // Throws InvalidArgument (78) naming the first option whose change would make this another run. Returns notes on
 // changes that are allowed (learning rate, ...).
-std::vector<std::string> require_compatible(const checkpoint::Found& found,
+std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                             const std::map<std::string, std::string>& options,
                                             std::optional<std::int64_t> global_batch);
 
 // Whether what the checkpoint holds of a strategy belongs to this run's: with another one, or another option of it, a
 // run may go on, but the strategy begins anew.
-bool has_same_strategy(const checkpoint::Found& found, const std::map<std::string, std::string>& options);
+bool has_same_strategy(const checkpoint::Checkpoint& found, const std::map<std::string, std::string>& options);
 
 }  // namespace reigen::train

@@ -73,7 +73,7 @@ void Trainer::Impl::train() {
       position = 0;
     }
   }
-  if (saved != done) save_checkpoint();
+  save_last();
   if (trace && trace->has_steps()) write_trace();
 }
 
@@ -84,6 +84,7 @@ bool Trainer::Impl::run_epoch(std::int64_t number) {
   cycle.lap();
   while (data::Batch* batch = batches.next()) {
     step(*batch, watch.lap());
+    hear_of_saving();
     position = batch->position;
     const bool ended = position >= loader->size();
     const bool due = config.checkpoint.every_steps > 0 && done % config.checkpoint.every_steps == 0;

@@ -1,6 +1,6 @@
 // A training run: what Trainer::Impl holds and does. Its functions lie where their time is: trainer_start.cc before the
 // first step, trainer.cc in the loop, trainer_blame.cc when a step gave no number, trainer_results.cc what a run leaves
-// behind.
+// behind, trainer_saving.cc its checkpoints.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "reigen/base/error.h"
 #include "reigen/checkpoint/checkpoint.h"
+#include "reigen/checkpoint/saver.h"
 #include "reigen/data/loader.h"
 #include "reigen/parallel/data_parallel.h"
+#include "reigen/tensor/tensor_files.h"
 #include "reigen/train/metrics.h"
 #include "reigen/train/trainer.h"
 #include "train/activations.h"
@@ -49,8 +52,8 @@ struct Trainer::Impl {
   void open_test_data();
   void find_start();
   void prepare_model();
-  void load_state(const std::vector<checkpoint::NamedTensor>& state);
-  std::vector<checkpoint::NamedTensor> state() const;
+  void load_state(const std::vector<tensor::NamedTensor>& state);
+  std::vector<tensor::NamedTensor> state() const;
   void settle();
   void prepare_files();
   void dump_past_order();
@@ -70,6 +73,11 @@ struct Trainer::Impl {
   void record(const data::Batch& batch, double loss, std::optional<double> grad_norm, const StepTime& time);
   void write_trace();
   void save_checkpoint();
+  void prepare_to_save();
+  void save_last();
+  void finish_saving();
+  void hear_of_saving();
+  void note_failed_save(const IoError& error);
   bool has_results();
   void finish();
   Scores validate();
@@ -95,9 +103,13 @@ struct Trainer::Impl {
   std::int64_t epoch = 0;     // of the next sample
   std::int64_t position = 0;  // in that epoch
   std::int64_t saved = -1;    // step of the newest checkpoint
+  std::int64_t asked_to_save = -1;
   std::int64_t resumed_at = -1;
   bool stop = false;
-  std::optional<checkpoint::Found> found;
+  std::optional<checkpoint::Checkpoint> found;
+  std::optional<checkpoint::Saver> saver;
+  int failed_saves = 0;  // in a row
+  std::string why_not_saved;
   std::optional<Scores> test;
 
   // Rank 0 only, but for the path.

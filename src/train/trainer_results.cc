@@ -1,4 +1,4 @@
-// What a run leaves behind: checkpoints, scores, the summary.
+// What a run leaves behind: scores, the summary, the model.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
@@ -7,6 +7,7 @@
 
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
+#include "reigen/tensor/tensor_files.h"
 #include "train/agree.h"
 #include "train/precision.h"
 #include "train/trainer_impl.h"
@@ -18,35 +19,6 @@ namespace fs = std::filesystem;
 void Trainer::Impl::write_trace() {
   say(trace->write(directory / "trace.json"));
   cycle.lap();
-}
-
-void Trainer::Impl::save_checkpoint() {
-  const bool ended = position >= loader->size();
-  settle();
-  together(world, "checkpoint", [&] {
-    if (!is_first()) return;
-    for (const at::Tensor& flat : weights) {
-      if (std::isfinite(flat.sum(at::kDouble).item<double>())) continue;
-      throw Error(ExitCode::kNotANumber,
-                  Report{.what = fmt::format("the weights after step {} are not finite: no checkpoint of them", done),
-                         .fix = "use a smaller optim.lr"});
-    }
-    metrics->flush();
-    if (order) order->flush();
-    const fs::path checkpoints = directory / "checkpoints";
-    if (saved == resumed_at && resumed_at >= 0) checkpoint::drop_after(checkpoints, resumed_at);
-    checkpoint::save(checkpoints,
-                     {.step = done,
-                      .epoch = ended ? epoch + 1 : epoch,
-                      .position = ended ? 0 : position,
-                      .global_batch = loader->global_batch(),
-                      .seed = config.train.seed,
-                      .world_size = world.size(),
-                      .optimizer_steps = optimization->steps(),
-                      .options = described},
-                     {checkpoint::tensors_of(task.module()), state()}, config.checkpoint.keep);
-  });
-  saved = done;
 }
 
 Scores Trainer::Impl::validate() {
@@ -127,13 +99,13 @@ void Trainer::Impl::finish() {
     if (!is_first()) return;
     if (metrics) metrics->flush();
     if (order) order->flush();
-    checkpoint::write_tensors(directory / "model.safetensors", checkpoint::tensors_of(task.module()));
+    tensor::write_tensors(directory / "model.safetensors", tensor::tensors_of(task.module()));
   });
   if (optimization->has_average()) {
     auto averaged = optimization->swap_in_average();
     together(world, "averaged weights", [&] {
       if (!is_first()) return;
-      checkpoint::write_tensors(directory / "model_ema.safetensors", checkpoint::tensors_of(task.module()));
+      tensor::write_tensors(directory / "model_ema.safetensors", tensor::tensors_of(task.module()));
     });
     averaged->end();
   }

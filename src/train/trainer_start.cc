@@ -6,6 +6,7 @@
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/tensor/data_type.h"
+#include "reigen/tensor/pieces.h"
 #include "train/agree.h"
 #include "train/resume.h"
 #include "train/strategy_of.h"
@@ -39,11 +40,11 @@ void Trainer::Impl::find_start() {
   same_run = point.same_run;
   for (const std::string& note : point.notes) say(note);
   if (path.empty()) return;
-  together(world, "checkpoint", [&] { found = checkpoint::open(path); });
-  done = saved = resumed_at = found->manifest.step;
-  epoch = found->manifest.epoch;
-  position = found->manifest.position;
-  if (!config.train.global_batch) config.train.global_batch = found->manifest.global_batch;
+  together(world, "checkpoint", [&] { found.emplace(path); });
+  done = saved = asked_to_save = resumed_at = found->manifest().step;
+  epoch = found->manifest().epoch;
+  position = found->manifest().position;
+  if (!config.train.global_batch) config.train.global_batch = found->manifest().global_batch;
 }
 
 void Trainer::Impl::open_data() {
@@ -80,7 +81,7 @@ void Trainer::Impl::open_test_data() {
 void Trainer::Impl::prepare_model() {
   together(world, "model", [&] {
     if (found)
-      checkpoint::read_model_into(*found, checkpoint::tensors_of(task.module()));
+      tensor::read_into(*found, "model", tensor::tensors_of(task.module()));
     else
       task.initialize(static_cast<std::uint64_t>(config.train.seed));
   });
@@ -96,11 +97,11 @@ void Trainer::Impl::prepare_model() {
   }
   for (const ParameterRange& range : parallel->parameters()) weights.push_back(range.values());
   if (!found) return;
-  together(world, "optimizer", [&] { load_state(checkpoint::read_optimizer(*found)); });
+  together(world, "optimizer", [&] { load_state(tensor::read_group(*found, "optimizer")); });
 }
 
-void Trainer::Impl::load_state(const std::vector<checkpoint::NamedTensor>& state) {
-  std::vector<checkpoint::NamedTensor> of_optimization;
+void Trainer::Impl::load_state(const std::vector<tensor::NamedTensor>& state) {
+  std::vector<tensor::NamedTensor> of_optimization;
   std::map<std::string, at::Tensor> of_strategy;
   for (const auto& [name, tensor] : state) {
     if (name.starts_with(kOfStrategy))
@@ -108,13 +109,13 @@ void Trainer::Impl::load_state(const std::vector<checkpoint::NamedTensor>& state
     else
       of_optimization.push_back({name, tensor});
   }
-  optimization->load_state(of_optimization, found->manifest.optimizer_steps);
+  optimization->load_state(of_optimization, found->manifest().optimizer_steps);
   const bool goes_on = !of_strategy.empty() && world.size() > 1 && has_same_strategy(*found, described);
   if (goes_on) parallel->load_strategy_state(of_strategy);
 }
 
-std::vector<checkpoint::NamedTensor> Trainer::Impl::state() const {
-  std::vector<checkpoint::NamedTensor> tensors = optimization->state();
+std::vector<tensor::NamedTensor> Trainer::Impl::state() const {
+  std::vector<tensor::NamedTensor> tensors = optimization->state();
   for (const auto& [name, tensor] : parallel->strategy_state()) {
     tensors.push_back({std::string(kOfStrategy) + name, tensor});
   }
@@ -127,7 +128,7 @@ void Trainer::Impl::settle() {
   parallel->settle();
   if (!parallel->ranks_differ()) return;
   const at::NoGradGuard no_grad;
-  for (const checkpoint::NamedTensor& item : optimization->state()) {
+  for (const tensor::NamedTensor& item : optimization->state()) {
     if (!item.tensor.is_floating_point() || item.tensor.numel() == 0) continue;
     const bool counts = item.name.ends_with(".step");
     world.all_reduce(item.tensor.const_data_ptr(), item.tensor.mutable_data_ptr(),
@@ -150,12 +151,12 @@ void Trainer::Impl::prepare_files() {
     resolved.run.resume.clear();  // of this start, not of the run
     format::write_file_atomically(directory / "config.toml", std::string_view(to_toml(resolved)));
     // An older checkpoint that goes on replaces the future that was: a later resume must not come back to it.
-    if (found && fs::equivalent(found->path.parent_path(), directory / "checkpoints", ignored)) {
+    if (found && fs::equivalent(found->path().parent_path(), directory / "checkpoints", ignored)) {
       checkpoint::drop_after(directory / "checkpoints", done);
     }
     metrics.emplace(directory / "metrics.jsonl", done);
     if (config.run.save_initial && !found) {
-      checkpoint::write_tensors(directory / "initial.safetensors", checkpoint::tensors_of(task.module()));
+      tensor::write_tensors(directory / "initial.safetensors", tensor::tensors_of(task.module()));
     }
   });
   if (made) made->keep();
@@ -182,7 +183,7 @@ void Trainer::Impl::dump_past_order() {
 
 void Trainer::Impl::make_progress() {
   if (!is_first()) return;
-  if (found) say(fmt::format("going on after step {} from {}", done, found->path.string()));
+  if (found) say(fmt::format("going on after step {} from {}", done, found->path().string()));
   say(fmt::format("{}: {} {} ({}), {} {}, global batch {}, {} steps an epoch, files in {}", task.name(), world.size(),
                   world.size() == 1 ? "rank" : "ranks", world.backend(), loader->size(), task.kind_of_samples(),
                   loader->global_batch(), loader->steps(), directory.string()));

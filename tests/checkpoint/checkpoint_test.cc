@@ -1,14 +1,17 @@
 #include "reigen/checkpoint/checkpoint.h"
 
-#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <fmt/format.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
+#include <algorithm>
 
+#include "checkpoint/layouts.h"
+#include "format/temporary_folder.h"
 #include "reigen/base/error.h"
+#include "reigen/runtime/init.h"
 
 namespace reigen::checkpoint {
 namespace {
@@ -16,11 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
+using testing_checkpoint::differences;
+using testing_checkpoint::hold;
+using testing_checkpoint::Layout;
+using testing_checkpoint::some_tensors;
+using tests::content_of;
 
 void write_file(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
@@ -28,21 +31,9 @@ void write_file(const fs::path& path, const std::string& text) {
 
 class CheckpointTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = fs::temp_directory_path() / ("reigen_checkpoint_test_" + std::to_string(::getpid()));
-    fs::remove_all(root_);
-    directory_ = root_ / "checkpoints";
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   // Values that tell the step they belong to.
-  static Contents contents_of(std::int64_t step) {
-    const auto value = static_cast<double>(step);
-    return {{{"a.weight", at::full({2, 3}, value)}, {"a.bias", at::full({3}, value + 1, at::kDouble)}},
-            {{"a.weight.exp_avg", at::full({2, 3}, value + 2)}, {"a.weight.step", at::full({}, value)}}};
-  }
-
-  fs::path save_step(std::int64_t step, std::int64_t keep = 10) {
+  fs::path save_step(std::int64_t step, std::int64_t keep = 10) const {
+    const auto held = hold(some_tensors(), Layout::kFirst, 0, 1, static_cast<std::uint64_t>(step));
     return save(directory_,
                 {.step = step,
                  .epoch = 1,
@@ -51,8 +42,9 @@ class CheckpointTest : public ::testing::Test {
                  .seed = 3,
                  .world_size = 2,
                  .optimizer_steps = step,
+                 .mesh = {{"dp", 2}},
                  .options = {{"optim.lr", "0.001"}}},
-                contents_of(step), keep);
+                held.contents, keep);
   }
 
   std::vector<std::string> names() const {
@@ -62,47 +54,157 @@ class CheckpointTest : public ::testing::Test {
     return found;
   }
 
-  fs::path root_;
-  fs::path directory_;
+  tests::TemporaryFolder folder_;
+  fs::path root_ = folder_.path();
+  fs::path directory_ = root_ / "run" / "checkpoints";
 };
 
 TEST_F(CheckpointTest, WhatWasSavedComesBack) {
   const fs::path path = save_step(100);
   EXPECT_EQ(path.filename(), "step_00000100");
-  const Found found = open(path);
-  EXPECT_EQ(found.manifest.step, 100);
-  EXPECT_EQ(found.manifest.position, 7);
-  EXPECT_EQ(found.manifest.global_batch, 97);
-  EXPECT_EQ(found.manifest.options.at("optim.lr"), "0.001");
-  EXPECT_FALSE(found.manifest.version.empty());
-
-  const Contents zeros{{{"a.weight", at::zeros({2, 3})}, {"a.bias", at::zeros({3}, at::kDouble)}}, {}};
-  read_model_into(found, zeros.model);
-  EXPECT_TRUE(at::equal(zeros.model[0].tensor, contents_of(100).model[0].tensor));
-  EXPECT_TRUE(at::equal(zeros.model[1].tensor, contents_of(100).model[1].tensor));
-  EXPECT_THAT(read_optimizer(found), SizeIs(2));
+  const Checkpoint checkpoint(path);
+  const Manifest& manifest = checkpoint.manifest();
+  EXPECT_EQ(manifest.step, 100);
+  EXPECT_EQ(manifest.epoch, 1);
+  EXPECT_EQ(manifest.position, 7);
+  EXPECT_EQ(manifest.global_batch, 97);
+  EXPECT_EQ(manifest.world_size, 2);
+  EXPECT_EQ(manifest.mesh, (std::vector<std::pair<std::string, std::int64_t>>{{"dp", 2}}));
+  EXPECT_EQ(manifest.options.at("optim.lr"), "0.001");
+  EXPECT_FALSE(manifest.version.empty());
+  checkpoint.verify();
+  EXPECT_THAT(differences(checkpoint, some_tensors(), Layout::kFirst, 0, 1, 100), SizeIs(0));
   EXPECT_EQ(names(), std::vector<std::string>{"step_00000100"});
+}
+
+// One rank held all of the model: any reader of the format reads it.
+TEST_F(CheckpointTest, AWholeModelIsAPlainFile) {
+  const format::SafetensorsFile file(save_step(3) / "model.safetensors");
+  for (const auto& tensor : some_tensors()) {
+    const format::TensorEntry& entry = file.at(tensor.name);
+    EXPECT_EQ(entry.shape, tensor.shape);
+    std::vector<std::byte> bytes(entry.bytes);
+    file.read(entry, bytes);
+    EXPECT_EQ(bytes, tensor.values(3)) << tensor.name;
+  }
+}
+
+struct Way {
+  int ranks;
+  Layout layout;
+};
+
+// Every layout and number of ranks writes, every other reads: the same bytes, and written once more the same again.
+TEST_F(CheckpointTest, AnyLayoutReadsAnyOther) {
+  std::vector<Way> ways;
+  for (const int ranks : {1, 2, 3, 4, 7}) {
+    for (const Layout layout : testing_checkpoint::kLayouts) ways.push_back({ranks, layout});
+  }
+  int pairs = 0;
+  for (const Way& writer : ways) {
+    fs::remove_all(directory_);
+    run_threads(writer.ranks, [&](Communicator& world) {
+      const auto held = hold(some_tensors(), writer.layout, world.rank(), writer.ranks, 5);
+      const fs::path path = save(directory_, {.step = 5, .world_size = writer.ranks}, held.contents, 3, world);
+      EXPECT_EQ(path, directory_ / "step_00000005");
+    });
+    const Search search = find_newest(directory_);
+    ASSERT_TRUE(search.newest) << writer.ranks;
+    for (const Way& reader : ways) {
+      for (int rank = 0; rank < reader.ranks; ++rank) {
+        EXPECT_THAT(differences(*search.newest, some_tensors(), reader.layout, rank, reader.ranks, 5), SizeIs(0));
+      }
+      ++pairs;
+    }
+  }
+  EXPECT_GE(pairs, 900);
+}
+
+TEST_F(CheckpointTest, EachRankVerifiesItsShare) {
+  const fs::path path = save_step(1);
+  const Checkpoint checkpoint(path);
+  std::string text = content_of(path / "model.safetensors");
+  text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 1);
+  write_file(path / "model.safetensors", text);
+  for (const int shares : {1, 2, 3, 5}) {
+    int found = 0;
+    for (int share = 0; share < shares; ++share) {
+      try {
+        checkpoint.verify(share, shares);
+      } catch (const DataError&) {
+        ++found;
+      }
+    }
+    EXPECT_EQ(found, 1) << shares;
+  }
+}
+
+TEST_F(CheckpointTest, GivenTwiceOrNotAtAllIsRefusedOnAllRanks) {
+  save_step(1);
+  for (const bool twice : {true, false}) {
+    run_threads(3, [&](Communicator& world) {
+      auto held = hold(some_tensors(), Layout::kFlat, world.rank(), 3, 5);
+      auto& pieces = held.contents["model"];
+      if (world.rank() == 1) {
+        const auto fc =
+            std::find_if(pieces.begin(), pieces.end(), [](const Piece& p) { return p.name == "fc.weight"; });
+        if (twice)
+          pieces.push_back(*fc);
+        else
+          pieces.erase(fc);
+      }
+      try {
+        save(directory_, {.step = 2}, held.contents, 3, world);
+        ADD_FAILURE() << "no error";
+      } catch (const InvalidArgument& error) {
+        EXPECT_THAT(error.what(), HasSubstr("fc.weight"));
+      }
+    });
+    EXPECT_EQ(names(), std::vector<std::string>{"step_00000001"});
+  }
+}
+
+// Of one rank: all hear of it, and what was there stays.
+TEST_F(CheckpointTest, AnErrorOfOneRankIsOneOfAll) {
+  save_step(1);
+  run_threads(3, [&](Communicator& world) {
+    auto held = hold(some_tensors(), Layout::kFlat, world.rank(), 3, 5);
+    std::vector<std::byte> wrong(3);
+    if (world.rank() == 2) held.contents["model"][0].bytes = wrong;
+    try {
+      save(directory_, {.step = 2}, held.contents, 3, world);
+      ADD_FAILURE() << "no error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 2 of 3"));
+      EXPECT_THAT(error.what(), HasSubstr("conv.weight"));
+    }
+  });
+  EXPECT_EQ(find_newest(directory_).newest->manifest().step, 1);
 }
 
 TEST_F(CheckpointTest, AnAbsentDirectoryHoldsNone) {
   EXPECT_FALSE(find_newest(directory_).newest);
-  EXPECT_THROW(open(directory_ / "step_00000001"), IoError);
+  try {
+    Checkpoint(directory_ / "step_00000001");
+    ADD_FAILURE() << "no error";
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kInputMissing);
+  }
 }
 
 TEST_F(CheckpointTest, TheNewestIsFoundByNumberNotByName) {
   save_step(99999999);
   save_step(100000000);
-  EXPECT_EQ(find_newest(directory_).newest->manifest.step, 100000000);
+  EXPECT_EQ(find_newest(directory_).newest->manifest().step, 100000000);
 }
 
 TEST_F(CheckpointTest, EveryDamageToEveryFileFallsBackToTheOneBefore) {
   save_step(1);
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "manifest.json"}) {
     const fs::path newest = save_step(2);
-    const std::string good = read_file(newest / name);
-    std::vector<std::string> bad = {good.substr(0, good.size() / 2), good.substr(0, good.size() - 3), ""};
+    const std::string good = content_of(newest / name);
+    std::vector<std::string> bad = {good.substr(0, good.size() / 2), good.substr(0, good.size() - 3), "", good + "x"};
     for (std::size_t at = 0; at < good.size(); at += 7) {
-      if (good[at] == ' ' || good[at] == '\n') continue;  // white space of the manifest means nothing
       bad.push_back(good);
       bad.back()[at] = static_cast<char>(bad.back()[at] ^ 0x04);
     }
@@ -110,13 +212,66 @@ TEST_F(CheckpointTest, EveryDamageToEveryFileFallsBackToTheOneBefore) {
       write_file(newest / name, text);
       const Search search = find_newest(directory_);
       ASSERT_TRUE(search.newest.has_value()) << name;
-      ASSERT_EQ(search.newest->manifest.step, 1) << name << ": " << text.size();
+      ASSERT_EQ(search.newest->manifest().step, 1) << name << ": " << text.size();
       ASSERT_THAT(search.damaged, SizeIs(1));
       EXPECT_THAT(search.damaged[0], HasSubstr(name));
     }
     fs::remove(newest / name);
-    EXPECT_EQ(find_newest(directory_).newest->manifest.step, 1) << name;
-    EXPECT_THROW(open(newest), DataError);
+    EXPECT_EQ(find_newest(directory_).newest->manifest().step, 1) << name;
+    EXPECT_THROW(Checkpoint{newest}, DataError);
+  }
+}
+
+TEST_F(CheckpointTest, DamageNamesFileBytesAndTensor) {
+  const fs::path path = save_step(2);
+  std::string text = content_of(path / "model.safetensors");
+  const format::SafetensorsFile file(path / "model.safetensors");
+  const format::TensorEntry entry = file.at("fc.weight");
+  text[entry.offset + 5] = static_cast<char>(text[entry.offset + 5] ^ 1);
+  text[entry.offset - 1] = static_cast<char>(text[entry.offset - 1] ^ 1);
+  write_file(path / "model.safetensors", text);
+  const auto damage = Checkpoint(path).damage();
+  ASSERT_THAT(damage, SizeIs(2));
+  EXPECT_THAT(damage[1],
+              HasSubstr(fmt::format("bytes {} to {}, model fc.weight", entry.offset, entry.offset + entry.bytes)));
+  EXPECT_THAT(damage[1], HasSubstr("model.safetensors"));
+}
+
+TEST_F(CheckpointTest, AnotherTensorThanThereIsIsRefused) {
+  const Checkpoint checkpoint(save_step(5));
+  std::vector<std::byte> bytes(4 * 143);
+  const Target good{"fc.weight", format::TensorType::kF64, {13, 11}, whole({13, 11}), bytes};
+  const auto refusal = [&](Target target) {
+    try {
+      bytes.resize(static_cast<std::size_t>(target.part.count) * format::size_of(target.type));
+      target.bytes = bytes;
+      checkpoint.read("model", target);
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(refusal(good), "no error");
+  Target other = good;
+  other.shape = {11, 13};
+  other.part = whole(other.shape);
+  EXPECT_THAT(refusal(other), HasSubstr("F64 [13, 11]"));
+  other = good;
+  other.type = format::TensorType::kF32;
+  EXPECT_THAT(refusal(other), HasSubstr("F32 [13, 11]"));
+  other = good;
+  other.name = "fc2.weight";
+  EXPECT_THAT(refusal(other), HasSubstr("no tensor of that name"));
+}
+
+TEST_F(CheckpointTest, OneJobAtATimeWritesADirectory) {
+  const DirectoryLock lock(directory_);
+  try {
+    const DirectoryLock second(directory_);
+    ADD_FAILURE() << "no error";
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kOutputLocked);
+    EXPECT_THAT(error.what(), HasSubstr(fmt::format("pid {}", ::getpid())));
   }
 }
 
@@ -150,7 +305,7 @@ TEST_F(CheckpointTest, WhatAKilledWriterLeftIsNoCheckpoint) {
   save_step(1);
   fs::create_directories(directory_ / ".unfinished_step_00000002");
   write_file(directory_ / ".unfinished_step_00000002" / "model.safetensors", "half");
-  EXPECT_EQ(find_newest(directory_).newest->manifest.step, 1);
+  EXPECT_EQ(find_newest(directory_).newest->manifest().step, 1);
   save_step(2);
   EXPECT_EQ(names(), (std::vector<std::string>{"step_00000001", "step_00000002"}));
 }
@@ -159,7 +314,7 @@ TEST_F(CheckpointTest, ASecondOneOfTheSameStepReplacesTheFirst) {
   const fs::path path = save_step(1);
   write_file(path / "model.safetensors", "torn");
   save_step(1);
-  EXPECT_EQ(find_newest(directory_).newest->manifest.step, 1);
+  EXPECT_EQ(find_newest(directory_).newest->manifest().step, 1);
   EXPECT_THAT(names(), SizeIs(1));
 }
 
@@ -169,27 +324,8 @@ TEST_F(CheckpointTest, AFutureThatWasGivenUpIsDropped) {
   EXPECT_EQ(names(), std::vector<std::string>{"step_00000001"});
 }
 
-TEST_F(CheckpointTest, AnotherModelIsRefusedAndNothingIsChanged) {
-  const Found found = open(save_step(5));
-  const auto refusal = [&](const std::vector<NamedTensor>& model) {
-    try {
-      read_model_into(found, model);
-    } catch (const DataError& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
-  };
-  const at::Tensor weight = at::zeros({2, 3});
-  EXPECT_THAT(refusal({{"a.weight", weight}, {"a.bias", at::zeros({4}, at::kDouble)}}),
-              HasSubstr("a.bias does not fit"));
-  EXPECT_THAT(refusal({{"a.weight", weight}, {"a.bias", at::zeros({3})}}), HasSubstr("a.bias does not fit"));
-  EXPECT_THAT(refusal({{"a.weight", weight}}), HasSubstr("the model has no a.bias"));
-  EXPECT_THAT(refusal({{"b.weight", weight}}), HasSubstr("b.weight"));
-  EXPECT_EQ(weight.sum().item<double>(), 0);
-}
-
 TEST_F(CheckpointTest, AFileInTheWayIsAnIoError) {
-  fs::create_directories(root_);
+  fs::create_directories(root_ / "run");
   write_file(directory_, "a file");
   EXPECT_THROW(save_step(1), IoError);
 }

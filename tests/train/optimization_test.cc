@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "reigen/checkpoint/tensors.h"
+#include "reigen/tensor/tensor_files.h"
 #include "reigen/optim/schedule.h"
 #include "train/small_run.h"
 
@@ -64,7 +64,7 @@ TEST_F(TrainerTest, ClippingGivesTheSameModelOnEveryNumberOfRanksAndIsTold) {
     };
     const std::string alone = run(1);
     const auto expected = lines_of(alone);
-    const auto weights = checkpoint::read_tensors(fs::path(alone) / "model.safetensors");
+    const auto weights = tensor::read_tensors(fs::path(alone) / "model.safetensors");
     ASSERT_EQ(expected.size(), 9U);
     EXPECT_GT(expected[0]["grad_norm"].get<double>(), 0.1) << "there is something to clip";
     for (const int ranks : {2, 3}) {
@@ -74,7 +74,7 @@ TEST_F(TrainerTest, ClippingGivesTheSameModelOnEveryNumberOfRanksAndIsTold) {
         EXPECT_NEAR(got[i]["grad_norm"].get<double>(), expected[i]["grad_norm"].get<double>(), 1e-9);
         EXPECT_NEAR(got[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 1e-9);
       }
-      const auto others = checkpoint::read_tensors(fs::path(directory) / "model.safetensors");
+      const auto others = tensor::read_tensors(fs::path(directory) / "model.safetensors");
       for (std::size_t i = 0; i < weights.size(); ++i) {
         EXPECT_LE((weights[i].tensor - others[i].tensor).abs().max().item<double>(), 1e-9) << weights[i].name;
       }
@@ -116,7 +116,7 @@ TEST_F(TrainerTest, TheAverageIsValidatedAndSavedBesideTheModel) {
 
   SmallTask task(run);
   auto parameters = task.module().named_parameters();
-  for (const auto& item : checkpoint::read_tensors(root_ / "run" / "model_ema.safetensors")) {
+  for (const auto& item : tensor::read_tensors(root_ / "run" / "model_ema.safetensors")) {
     parameters[item.name].set_data(item.tensor);
   }
   run.run.dir = (root_ / "again").string();

@@ -65,6 +65,7 @@ class SmallTask final : public Task {
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
     const at::Tensor loss = at::cross_entropy_loss(net_.forward(input), target);
     ++calls_;
+    if (before_call) before_call(calls_);
     const bool is_due = calls_ == poison_gradient_call || (poison_lasts && calls_ > poison_gradient_call);
     if (is_due) loss.register_hook([](const at::Tensor& g) { return g / 0; });
     return calls_ == poison_call ? loss * std::numeric_limits<double>::quiet_NaN() : loss;
@@ -75,6 +76,7 @@ class SmallTask final : public Task {
             .correct = scores.argmax(1).eq(target).sum().item<std::int64_t>(),
             .count = target.size(0)};
   }
+  std::function<void(std::int64_t call)> before_call = {};
   std::int64_t poison_call = -1;
   std::int64_t poison_gradient_call = -1;  // the loss is as ever, its gradient infinite
   bool poison_lasts = false;               // ... in all later calls too

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "reigen/checkpoint/tensors.h"
+#include "reigen/tensor/tensor_files.h"
 #include "reigen/data/loader.h"
 #include "reigen/data/sampler.h"
 #include "reigen/nn/init.h"
@@ -18,7 +18,7 @@ TEST_F(TrainerTest, EveryNumberOfRanksTrainsTheSameModel) {
   const auto expected = losses("1");
   ASSERT_EQ(expected.size(), 9U);
   EXPECT_LT(expected[7], expected[0]);  // it learns
-  const auto weights = checkpoint::read_tensors(root_ / "1" / "model.safetensors");
+  const auto weights = tensor::read_tensors(root_ / "1" / "model.safetensors");
   for (const int ranks : {2, 3, 4}) {
     const std::string name = std::to_string(ranks);
     fit(ranks, config(name));
@@ -26,7 +26,7 @@ TEST_F(TrainerTest, EveryNumberOfRanksTrainsTheSameModel) {
     ASSERT_EQ(got.size(), expected.size());
     for (std::size_t i = 0; i < got.size(); ++i)
       EXPECT_NEAR(got[i], expected[i], 1e-9 * expected[i]) << ranks << " ranks, step " << i + 1;
-    const auto others = checkpoint::read_tensors(root_ / name / "model.safetensors");
+    const auto others = tensor::read_tensors(root_ / name / "model.safetensors");
     for (std::size_t i = 0; i < weights.size(); ++i) {
       EXPECT_LE((weights[i].tensor - others[i].tensor).abs().max().item<double>(), 1e-9) << weights[i].name;
     }
@@ -275,7 +275,7 @@ TEST_F(TrainerTest, FilesOfARunTellWhatHappened) {
   SmallNet fresh;
   fresh.to(at::kDouble);
   nn::initialize(fresh, 0);
-  for (const auto& item : checkpoint::read_tensors(root_ / "run" / "initial.safetensors")) {
+  for (const auto& item : tensor::read_tensors(root_ / "run" / "initial.safetensors")) {
     EXPECT_TRUE(at::equal(item.tensor, *fresh.named_parameters().find(item.name))) << item.name;
   }
 

@@ -1,70 +1,99 @@
-// Checkpoints: what a run needs to go on as if it had never stopped.
+// Checkpoints: what a run needs to go on as if it had never stopped, whatever the number of ranks and what each holds.
 //
-//   checkpoints/step_00000100/model.safetensors       parameters and buffers
-//                             optimizer.safetensors   "<parameter>.<what>"
-//                             manifest.json           where the run was, its options, size and hash of both files
+//   checkpoints/step_00000100/model.safetensors                    one rank held all of it: any safetensors reader
+//   reads it
+//                             optimizer_rank_00001_of_00004.safetensors   what rank 1 held
+//                             manifest.json                        where the run was, and the hash of every piece
 //
-// A checkpoint is whole or absent: written into a hidden directory beside, every file fsynced, then renamed. Reading
-// verifies every byte (XXH64) and takes the newest whole one; what is damaged is named and passed over.
-// Thread rule: one thread (of one rank) writes a directory at a time; reading is free.
+// Tensors have global names and shapes; every rank gives the parts of them that it holds (piece.h), each element once
+// over all ranks, and reads the parts that it needs, which need not be those that anybody gave.
+//
+// A checkpoint is whole or absent: written into a hidden directory beside, every file and directory fsynced, then
+// renamed. Reading takes the newest whole one, every byte of it verified (XXH64); what is damaged is named and passed
+// over. The directory must be one for all ranks: a shared file system, where there are several machines.
+// Thread rule: one thread (of each rank) writes a directory at a time; reading is free.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "reigen/checkpoint/tensors.h"
+#include "reigen/base/unique_fd.h"
+#include "reigen/checkpoint/manifest.h"
+#include "reigen/checkpoint/piece.h"
+#include "reigen/comm/communicator.h"
 
 namespace reigen::checkpoint {
 
-struct Manifest {
-  std::int64_t step = 0;      // steps done
-  std::int64_t epoch = 0;     // of the next sample
-  std::int64_t position = 0;  // samples of that epoch that are used up, over all ranks
-  std::int64_t global_batch = 0;
-  std::int64_t seed = 0;
-  std::int64_t world_size = 1;  // of the run that wrote it
-  std::int64_t optimizer_steps = 0;
-  std::map<std::string, std::string> options = {};  // of the run, as text
-  std::string version = {};                         // of the program that wrote it; set by save()
-};
-
-struct Contents {
-  std::vector<NamedTensor> model;
-  std::vector<NamedTensor> optimizer;
-};
+// What a rank gives, by kind: {"model", ...}, {"optimizer", ...}.
+using Contents = std::map<std::string, std::vector<Piece>>;
 
 // Writes checkpoints/step_N under `directory`, replacing a checkpoint of the same step, then deletes all but the `keep`
-// newest whole ones (of those before, sizes are checked, not hashes). Returns its path. Throws IoError; what was there
-// stays. Cost: one pass over the tensors and two fsyncs a file.
+// newest whole ones (of those before, sizes are checked, not hashes). Returns its path. Of `manifest` what save() does
+// not set itself counts, as rank 0 gives it. Collective and blocking, three exchanges of a few bytes and the
+// manifest's. Throws on every rank alike: IoError (also before anything is written, when the disk lacks the room),
+// InvalidArgument naming a tensor of which ranks gave an element twice or not at all; what was there stays. Cost: one
+// pass over the pieces, and for each file an fsync of it and of its directory.
 std::filesystem::path save(const std::filesystem::path& directory, const Manifest& manifest, const Contents& contents,
-                           std::int64_t keep);
+                           std::int64_t keep, Communicator world = Communicator());
+
+std::string name_of(std::int64_t step);  // "step_00000100"
 
 // Deletes the checkpoints of steps after `step`: those of a future that a run which goes on from an older one gave up.
 void drop_after(const std::filesystem::path& directory, std::int64_t step);
 
-struct Found {
-  std::filesystem::path path;
-  Manifest manifest;
+class Checkpoint {
+ public:
+  // Reads the manifest and looks at the files' sizes, not at their bytes. Throws IoError (66 when it is not there),
+  // DataError naming what is damaged, and Error 76 for another version of the format.
+  explicit Checkpoint(std::filesystem::path path);
+  ~Checkpoint();
+  Checkpoint(Checkpoint&&) noexcept;
+  Checkpoint& operator=(Checkpoint&&) noexcept;
+
+  const std::filesystem::path& path() const;
+  const Manifest& manifest() const;
+
+  // Reads every byte, or the `share`-th of `shares` parts of about equal size, and compares the hashes. Throws
+  // DataError naming file, bytes and tensor of the first damage.
+  void verify(int share = 0, int shares = 1) const;
+  // The same, all damage there is.
+  std::vector<std::string> damage() const;
+
+  // target = that part of the tensor, put together from the pieces that hold it. Throws DataError when there is no such
+  // tensor, or it has another type or shape. Does not look at hashes.
+  void read(std::string_view group, const Target& target) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
-// Reads and verifies one checkpoint. Throws IoError (66 when it is not there), DataError naming the damaged file, and
-// Error 76 when a newer version of the format wrote it.
-Found open(const std::filesystem::path& path);
-
 struct Search {
-  std::optional<Found> newest = {};
+  std::optional<Checkpoint> newest = {};
   std::vector<std::string> damaged = {};  // why newer ones were passed over, newest first
 };
 
-// The newest whole checkpoint under `directory` (the one that holds step_N). An absent directory holds none.
+// The newest whole checkpoint under `directory` (the one that holds step_N), verified. An absent directory holds none.
 Search find_newest(const std::filesystem::path& directory);
 
-// Reads the tensors of a checkpoint that open() or find_newest() found.
-std::vector<NamedTensor> read_optimizer(const Found& found);
-void read_model_into(const Found& found, const std::vector<NamedTensor>& model);
+// Paths of all checkpoints under `directory`, whole or not, newest first.
+std::vector<std::filesystem::path> list(const std::filesystem::path& directory);
+
+// Keeps others from writing checkpoints into `directory` while it lives. Throws IoError 73 naming who does.
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(const std::filesystem::path& directory);
+  ~DirectoryLock();
+  DirectoryLock(DirectoryLock&&) noexcept = default;
+  DirectoryLock& operator=(DirectoryLock&&) noexcept = default;
+
+ private:
+  UniqueFd fd_;
+};
 
 }  // namespace reigen::checkpoint

@@ -19,7 +19,7 @@ class AtomicFile {
  public:
   // Throws IoError: 77 no permission, 73 another process is writing the same path, 74 otherwise (folder missing, disk
   // full).
-  explicit AtomicFile(std::filesystem::path path);
+  explicit AtomicFile(std::filesystem::path path, Hashed hashed = Hashed::kWhole);
   ~AtomicFile();                           // without commit(): removes "<path>.tmp" and leaves <path> as it was
   AtomicFile(const AtomicFile&) = delete;  // two owners would rename one file twice
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -27,14 +27,17 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);  // throws IoError
   void commit();                                 // throws IoError; the file is on the disk when it returns
 
+  std::uint64_t bytes() const { return bytes_; }             // written so far
   FileHash hash() const { return {bytes_, hash_.value()}; }  // of what was written so far: equals hash_file(path)
 
  private:
   std::filesystem::path path_;
   std::string temporary_;
   UniqueFd fd_;  // also holds the lock on the temporary file
+  Hashed hashed_;
   Hash64 hash_;
   std::uint64_t bytes_ = 0;
+  std::uint64_t started_ = 0;  // bytes that the system was told to bring to the disk
 };
 
 FileHash write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);

@@ -33,6 +33,9 @@ class Hash64 {
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 std::uint64_t hash64(const void* data, std::size_t size, std::uint64_t seed = 0);
 
+// Whether a file's whole content is hashed as it is written. Who hashes parts of it need not do it twice.
+enum class Hashed { kWhole, kNot };
+
 struct FileHash {
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;

@@ -52,6 +52,38 @@ inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;  // bytes, t
 FileHash write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
                            const Metadata& metadata = {});
 
+// The same piece by piece, for tensors that are not in memory all at once.
+//
+//   SafetensorsWriter writer(path, {{.name = "a", .type = TensorType::kF32, .shape = {1000, 1000}}});
+//   for (const TensorEntry& tensor : writer.tensors()) writer.write(bytes of tensor, in any number of parts);
+//   writer.commit();
+class SafetensorsWriter {
+ public:
+  // Of the entries name, type and shape count. Throws as write_safetensors().
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorEntry> tensors, const Metadata& metadata = {},
+                    Hashed hashed = Hashed::kNot);
+  ~SafetensorsWriter();  // without commit() nothing is left
+  SafetensorsWriter(SafetensorsWriter&&) noexcept;
+  SafetensorsWriter& operator=(SafetensorsWriter&&) noexcept;
+
+  const std::vector<TensorEntry>& tensors() const;  // in the order of their bytes
+  // The next bytes. Throws IoError; InvalidArgument when there are more than the tensors have.
+  void write(std::span<const std::byte> bytes);
+
+  struct Written {
+    FileHash file = {};              // the hash only with Hashed::kWhole
+    std::uint64_t header_bytes = 0;  // before the first tensor
+    std::uint64_t header_hash = 0;
+    std::vector<std::uint64_t> hashes = {};  // of tensors(), each of its bytes
+  };
+  // Throws InvalidArgument when bytes are missing, and IoError. The file is on the disk when it returns.
+  Written commit();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 class SafetensorsFile {
  public:
   // Reads and checks the header. Throws IoError (66 missing, 77 not readable) and DataError naming file and offset:

@@ -132,6 +132,7 @@ struct CommConfig {
 struct CheckpointConfig {
   std::int64_t every_steps = 0;  // 0: only at the end and when stopped
   std::int64_t keep = 2;
+  bool asynchronous = false;  // written by a thread, from a copy of the state
 };
 
 struct Config {

@@ -1,4 +1,4 @@
-#include "reigen/checkpoint/tensors.h"
+#include "reigen/tensor/tensor_files.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -9,38 +9,11 @@
 
 #include "base/check.h"
 #include "reigen/format/safetensors.h"
+#include "tensor/stored_type.h"
 
-namespace reigen::checkpoint {
+namespace reigen::tensor {
 
 namespace {
-
-struct TypePair {
-  at::ScalarType scalar;
-  format::TensorType stored;
-};
-
-constexpr TypePair kTypes[] = {
-    {at::kDouble, format::TensorType::kF64}, {at::kFloat, format::TensorType::kF32},
-    {at::kHalf, format::TensorType::kF16},   {at::kBFloat16, format::TensorType::kBF16},
-    {at::kLong, format::TensorType::kI64},   {at::kInt, format::TensorType::kI32},
-    {at::kShort, format::TensorType::kI16},  {at::kChar, format::TensorType::kI8},
-    {at::kByte, format::TensorType::kU8},    {at::kBool, format::TensorType::kBool},
-};
-
-format::TensorType stored_type(const NamedTensor& item) {
-  for (const TypePair& pair : kTypes) {
-    if (pair.scalar == item.tensor.scalar_type()) return pair.stored;
-  }
-  throw InvalidArgument(
-      fmt::format("cannot store {}: safetensors has no type {}", item.name, at::toString(item.tensor.scalar_type())));
-}
-
-at::ScalarType scalar_type(const format::TensorEntry& entry) {
-  for (const TypePair& pair : kTypes) {
-    if (pair.stored == entry.type) return pair.scalar;
-  }
-  throw DataError(fmt::format("no tensor type for {} of {}", format::name_of(entry.type), entry.name));
-}
 
 void read_into(const format::SafetensorsFile& file, const format::TensorEntry& entry, const at::Tensor& tensor) {
   file.read(entry, {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(entry.bytes)});
@@ -62,7 +35,7 @@ format::FileHash write_tensors(const std::filesystem::path& path, const std::vec
   for (const NamedTensor& item : tensors) {
     const at::Tensor& tensor = kept.emplace_back(item.tensor.detach().contiguous());
     sources.push_back({.name = item.name,
-                       .type = stored_type(item),
+                       .type = stored_type(item.name, tensor.scalar_type()),
                        .shape = tensor.sizes().vec(),
                        .bytes = {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
   }
@@ -73,7 +46,7 @@ std::vector<NamedTensor> read_tensors(const std::filesystem::path& path) {
   const format::SafetensorsFile file(path);
   std::vector<NamedTensor> tensors;
   for (const format::TensorEntry& entry : file.tensors()) {
-    tensors.push_back({entry.name, at::empty(entry.shape, at::TensorOptions().dtype(scalar_type(entry)))});
+    tensors.push_back({entry.name, at::empty(entry.shape, at::TensorOptions().dtype(scalar_type_of(entry.type)))});
     read_into(file, entry, tensors.back().tensor);
   }
   return tensors;
@@ -86,9 +59,10 @@ void read_tensors_into(const std::filesystem::path& path, const std::vector<Name
   };
   for (const NamedTensor& item : tensors) {
     const format::TensorEntry& entry = file.at(item.name);
-    if (at::IntArrayRef(entry.shape) != item.tensor.sizes() || scalar_type(entry) != item.tensor.scalar_type()) {
+    if (at::IntArrayRef(entry.shape) != item.tensor.sizes() ||
+        scalar_type_of(entry.type) != item.tensor.scalar_type()) {
       throw DataError(Report{.what = fmt::format("{}: {} does not fit the model", path.string(), item.name),
-                             .got = describe(scalar_type(entry), entry.shape),
+                             .got = describe(scalar_type_of(entry.type), entry.shape),
                              .expected = describe(item.tensor.scalar_type(), item.tensor.sizes())});
     }
   }
@@ -114,4 +88,4 @@ void read_tensors_into(const std::filesystem::path& path, const std::vector<Name
   }
 }
 
-}  // namespace reigen::checkpoint
+}  // namespace reigen::tensor

@@ -15,7 +15,7 @@ namespace torch::nn {
 class Module;
 }  // namespace torch::nn
 
-namespace reigen::checkpoint {
+namespace reigen::tensor {
 
 struct NamedTensor {
   std::string name;
@@ -37,4 +37,4 @@ std::vector<NamedTensor> read_tensors(const std::filesystem::path& path);
 // unknown or of another shape or type; nothing is changed then.
 void read_tensors_into(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
 
-}  // namespace reigen::checkpoint
+}  // namespace reigen::tensor

@@ -1,0 +1,125 @@
+// inspect and verify.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "checkpoint/command.h"
+#include "checkpoint/parse.h"
+#include "reigen/checkpoint/checkpoint.h"
+#include "reigen/checkpoint/weights.h"
+
+namespace reigen::apps::checkpoint {
+
+namespace fs = std::filesystem;
+namespace ck = reigen::checkpoint;
+
+namespace {
+
+std::string bytes_text(std::uint64_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} bytes", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  if (bytes < 10'000'000'000) return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+  return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
+}
+
+void print_row(const std::string& name, format::TensorType type, const ck::Shape& shape) {
+  fmt::print("  {:<48} {:<5} [{}]\n", name, format::name_of(type), fmt::join(shape, ", "));
+}
+
+void print_checkpoint(const ck::Checkpoint& checkpoint, bool with_tensors) {
+  const ck::Manifest& m = checkpoint.manifest();
+  fmt::print("{}: a checkpoint of step {}, {}\n", checkpoint.path().string(), m.step, bytes_text(m.bytes()));
+  fmt::print("  written by reigen {} on {} {}{}\n", m.version, m.world_size, m.world_size == 1 ? "rank" : "ranks",
+             m.mesh.empty() ? "" : ", mesh:");
+  for (const auto& [axis, size] : m.mesh) fmt::print("    {} {}\n", axis, size);
+  fmt::print("  goes on in epoch {} after {} samples; global batch {}, seed {}, {} steps of the optimizer\n",
+             m.epoch + 1, m.position, m.global_batch, m.seed, m.optimizer_steps);
+  for (const ck::StoredFile& file : m.files) fmt::print("  {:<48} {}\n", file.name, bytes_text(file.bytes));
+  for (const auto& [group, tensors] : m.groups) {
+    std::int64_t elements = 0;
+    std::size_t pieces = 0;
+    for (const ck::StoredTensor& tensor : tensors) {
+      elements += ck::numel(tensor.shape);
+      pieces += tensor.pieces.size();
+    }
+    fmt::print("  {}: {} tensors in {} pieces, {} elements\n", group, tensors.size(), pieces, elements);
+    if (!with_tensors) continue;
+    for (const ck::StoredTensor& tensor : tensors) print_row(tensor.name, tensor.type, tensor.shape);
+  }
+}
+
+// Every checkpoint that a path means.
+std::vector<fs::path> checkpoints_of(const fs::path& path) {
+  if (ck::is_checkpoint(path)) return {path};
+  for (const fs::path& directory : {path, path / "checkpoints"}) {
+    std::vector<fs::path> found = ck::list(directory);
+    if (!found.empty()) return found;
+  }
+  return {path};  // which says that it is none
+}
+
+// Prints what is wrong with it. True: nothing.
+bool is_whole(const fs::path& path) {
+  std::vector<std::string> damage;
+  try {
+    const ck::Checkpoint checkpoint(path);
+    damage = checkpoint.damage();
+    if (damage.empty()) {
+      fmt::print("{}: whole, {}\n", path.string(), bytes_text(checkpoint.manifest().bytes()));
+      return true;
+    }
+  } catch (const DataError& error) {
+    damage.emplace_back(error.what());
+  }
+  for (const std::string& line : damage) fmt::print("{}\n", line);
+  return false;
+}
+
+}  // namespace
+
+int inspect(const Arguments& arguments) {
+  std::string path;
+  bool with_tensors = false;
+  CLI::App app("What a checkpoint or a file of weights holds. Looks at names and sizes; verify reads the bytes.",
+               "reigen checkpoint inspect");
+  app.add_option("PATH", path, "a checkpoint, a run, a .safetensors, a folder of Hugging Face, a .pt")->required();
+  app.add_flag("--tensors", with_tensors, "list the tensors");
+  if (!parse(app, arguments)) return 0;
+  if (ck::is_checkpoint(path)) {
+    print_checkpoint(ck::Checkpoint(path), with_tensors);
+    return 0;
+  }
+  const ck::Weights weights(path);
+  if (ck::is_checkpoint(weights.path())) {
+    print_checkpoint(ck::Checkpoint(weights.path()), with_tensors);
+    return 0;
+  }
+  std::uint64_t bytes = 0;
+  std::int64_t elements = 0;
+  for (const ck::TensorInfo& tensor : weights.tensors()) {
+    bytes += tensor.bytes();
+    elements += ck::numel(tensor.shape);
+  }
+  fmt::print("{}: {}, {} tensors, {} elements, {}\n", path, weights.kind(), weights.tensors().size(), elements,
+             bytes_text(bytes));
+  for (const ck::TensorInfo& tensor : weights.tensors()) {
+    if (with_tensors) print_row(tensor.name, tensor.type, tensor.shape);
+  }
+  return 0;
+}
+
+int verify(const Arguments& arguments) {
+  std::vector<std::string> paths;
+  CLI::App app("Reads every byte of checkpoints and names what is damaged. Exit code 65 when something is.",
+               "reigen checkpoint verify");
+  app.add_option("PATH", paths, "checkpoints, or directories of them or of runs: all in them")->required();
+  if (!parse(app, arguments)) return 0;
+  bool all = true;
+  for (const std::string& path : paths) {
+    for (const fs::path& checkpoint : checkpoints_of(path)) all = is_whole(checkpoint) && all;
+  }
+  return static_cast<int>(all ? ExitCode::kOk : ExitCode::kBadData);
+}
+
+}  // namespace reigen::apps::checkpoint

@@ -1,0 +1,41 @@
+// Named tensors to and from checkpoints, which know nothing of LibTorch (reigen/checkpoint/).
+//
+//   const Pieces model(tensors_of(module));
+//   checkpoint::save("run/checkpoints", {.step = 100}, {{"model", model.pieces()}}, 3, world);
+//   ...
+//   const auto found = checkpoint::find_newest("run/checkpoints");
+//   read_into(*found.newest, "model", tensors_of(module));
+//
+// Thread rule: no shared state.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+#include <vector>
+
+#include "reigen/checkpoint/checkpoint.h"
+#include "reigen/tensor/tensor_files.h"
+
+namespace reigen::tensor {
+
+// Whole tensors as a rank gives them. Borrows the memory of contiguous ones, which must not change until the checkpoint
+// is written or copied; copies others. Throws InvalidArgument for an element type that files do not know.
+class Pieces {
+ public:
+  explicit Pieces(const std::vector<NamedTensor>& tensors);
+  const std::vector<checkpoint::Piece>& pieces() const { return pieces_; }
+
+ private:
+  std::vector<at::Tensor> kept_;
+  std::vector<checkpoint::Piece> pieces_;
+};
+
+// tensors[i] = the tensor of that name in the group, in place. Throws DataError naming the first tensor that is
+// missing, unknown or of another shape or type; nothing is changed then.
+void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors);
+
+// All tensors of a group, whole, in the order of the manifest. Empty when there is no such group.
+std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group);
+
+}  // namespace reigen::tensor

@@ -1,0 +1,176 @@
+#include "checkpoint/directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/host_name.h"
+#include "reigen/base/unique_fd.h"
+#include "reigen/checkpoint/checkpoint.h"
+
+namespace reigen::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kPrefix = "step_";
+constexpr const char* kHidden = ".unfinished_";
+constexpr const char* kLock = ".lock";
+
+std::optional<std::int64_t> step_of(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto result = std::from_chars(name.data() + std::string(kPrefix).size(), end, step);
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  return step;
+}
+
+bool looks_whole(const fs::path& path) {
+  try {
+    const Checkpoint checkpoint(path);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Renamed first, so that nobody takes one that is half deleted for a damaged one.
+void remove_checkpoint(const fs::path& path) {
+  const fs::path hidden = path.parent_path() / (kHidden + path.filename().string());
+  std::error_code ignored;
+  fs::remove_all(hidden, ignored);
+  fs::rename(path, hidden, ignored);
+  fs::remove_all(hidden, ignored);
+}
+
+}  // namespace
+
+std::string name_of(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
+
+fs::path hidden_path_of(const fs::path& directory, std::int64_t step) { return directory / (kHidden + name_of(step)); }
+
+void make_directories(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return;
+  const fs::path parent = fs::absolute(path).lexically_normal().parent_path();
+  if (parent != path) make_directories(parent);
+  fs::create_directory(path, error);
+  if (error) {
+    throw IoError(fmt::format("cannot create {}: {}", path.string(), base::errno_text(error.value())),
+                  base::exit_code_of_errno(error.value()));
+  }
+  sync_directory(parent);  // or a crash takes it away with all that was fsynced in it
+}
+
+void sync_directory(const fs::path& path) {
+  const UniqueFd fd(REIGEN_SYSCALL(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  // Some network file systems cannot sync a folder and say EINVAL.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) base::throw_system_error("fsync()", errno, __FILE__, __LINE__);
+}
+
+void remove_unfinished(const fs::path& directory) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    if (entry.path().filename().string().starts_with(std::string(kHidden) + kPrefix)) found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) fs::remove_all(path, ignored);
+}
+
+void require_room(const fs::path& directory, std::uint64_t bytes) {
+  struct statvfs room {};
+  if (::statvfs(directory.c_str(), &room) != 0) return;  // the writes will tell
+  const std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
+  if (free >= bytes) return;
+  throw IoError(Report{.what = fmt::format("no room for a checkpoint in {}", directory.string()),
+                       .got = fmt::format("{} bytes free", free),
+                       .expected = fmt::format("{} bytes", bytes),
+                       .fix = "free space, keep fewer checkpoints, or write elsewhere"});
+}
+
+void publish(const fs::path& hidden, const fs::path& target) {
+  if (::rename(hidden.c_str(), target.c_str()) != 0) {
+    const int error = errno;
+    if (error != ENOTEMPTY && error != EEXIST) base::throw_system_error("rename()", error, __FILE__, __LINE__);
+    // Both names change hands at once.
+    if (::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0) {
+      remove_checkpoint(target);
+      REIGEN_SYSCALL(::rename(hidden.c_str(), target.c_str()));
+    }
+    sync_directory(target.parent_path());
+    std::error_code ignored;
+    fs::remove_all(hidden, ignored);
+  }
+  sync_directory(target.parent_path());
+}
+
+void retain(const fs::path& directory, std::int64_t keep) {
+  std::int64_t whole = 0;
+  for (const fs::path& path : list(directory)) {
+    if (whole >= keep) {
+      remove_checkpoint(path);
+    } else if (looks_whole(path)) {
+      ++whole;
+    }
+  }
+}
+
+Unfinished::~Unfinished() {
+  std::error_code ignored;
+  if (!path.empty()) fs::remove_all(path, ignored);
+}
+
+std::vector<fs::path> list(const fs::path& directory) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    if (const auto step = step_of(entry->path())) found.emplace_back(*step, entry->path());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw IoError(fmt::format("cannot list {}: {}", directory.string(), base::errno_text(error.value())),
+                  base::exit_code_of_errno(error.value()));
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<fs::path> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+void drop_after(const fs::path& directory, std::int64_t step) {
+  for (const fs::path& path : list(directory)) {
+    if (step_of(path).value_or(step) > step) remove_checkpoint(path);
+  }
+}
+
+DirectoryLock::DirectoryLock(const fs::path& directory) {
+  make_directories(directory);
+  const fs::path path = directory / kLock;
+  fd_ = UniqueFd(REIGEN_SYSCALL(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)));
+  char holder[256] = {};
+  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+    const auto length = ::pread(fd_.get(), holder, sizeof(holder) - 1, 0);
+    throw IoError(Report{.what = fmt::format("{} is written by another job", directory.string()),
+                         .got = length > 0 ? std::string(holder) : "a lock on " + path.string(),
+                         .fix = "write to another directory, or end the other job"},
+                  ExitCode::kOutputLocked);
+  }
+  const std::string text = fmt::format("pid {} on {}", ::getpid(), base::host_name());
+  // For the message above alone.
+  if (::ftruncate(fd_.get(), 0) == 0 && ::pwrite(fd_.get(), text.data(), text.size(), 0) < 0) return;
+}
+
+DirectoryLock::~DirectoryLock() = default;
+
+}  // namespace reigen::checkpoint

@@ -1,0 +1,35 @@
+// The names and the life of a directory of checkpoints: step_N beside step_M, hidden ones under way.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace reigen::checkpoint {
+
+inline constexpr const char* kManifestName = "manifest.json";
+
+// Where it is written before it is whole. On the same file system.
+std::filesystem::path hidden_path_of(const std::filesystem::path& directory, std::int64_t step);
+
+// With those above it; new ones are on the disk when it returns.
+void make_directories(const std::filesystem::path& path);
+// Left by writers that were killed.
+void remove_unfinished(const std::filesystem::path& directory);
+// Throws IoError naming the room there is, when it is less than `bytes`.
+void require_room(const std::filesystem::path& directory, std::uint64_t bytes);
+// hidden = target, at once: there is a checkpoint of this step at every moment if there was one. On the disk when it
+// returns.
+void publish(const std::filesystem::path& hidden, const std::filesystem::path& target);
+// Deletes all but the `keep` newest that look whole.
+void retain(const std::filesystem::path& directory, std::int64_t keep);
+void sync_directory(const std::filesystem::path& path);
+
+// Removes a directory that is not whole when it goes out of scope: a disk that is full shall not stay so because of a
+// checkpoint that did not fit.
+struct Unfinished {
+  std::filesystem::path path;  // empty: nothing
+  ~Unfinished();
+};
+
+}  // namespace reigen::checkpoint

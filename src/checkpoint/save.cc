@@ -1,0 +1,266 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/host_name.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/write.h"
+#include "reigen/checkpoint/checkpoint.h"
+#include "reigen/comm/byte_strings.h"
+#include "reigen/format/atomic_file.h"
+#include "reigen/format/safetensors.h"
+
+namespace reigen::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uint64_t kRoomBeside = 16 << 20;  // headers, the manifest, the file system's own
+
+// What became of a rank's part: a text for the others, or an error. All ranks throw the first one.
+struct Outcome {
+  enum class Kind : char { kDone = 'd', kIo = 'i', kArgument = 'a' };
+  Kind kind = Kind::kDone;
+  ExitCode code = ExitCode::kOk;
+  std::string text = {};
+};
+
+template <class Work>
+Outcome outcome_of(const Work& work) {
+  try {
+    return {.text = work()};
+  } catch (const InvalidArgument& error) {
+    return {Outcome::Kind::kArgument, error.exit_code(), error.what()};
+  } catch (const IoError& error) {
+    return {Outcome::Kind::kIo, error.exit_code(), error.what()};
+  } catch (const DataError& error) {
+    return {Outcome::Kind::kIo, ExitCode::kIo, error.what()};
+  } catch (const std::bad_alloc&) {
+    return {Outcome::Kind::kIo, ExitCode::kOsResource, "no memory for a checkpoint"};
+  } catch (const fs::filesystem_error& error) {
+    return {Outcome::Kind::kIo, ExitCode::kIo, error.what()};
+  }
+}
+
+std::string encode(const Outcome& outcome) {
+  return fmt::format("{}{:03}{}", static_cast<char>(outcome.kind), static_cast<int>(outcome.code), outcome.text);
+}
+
+Outcome decode(const std::string& text) {
+  return {static_cast<Outcome::Kind>(text.at(0)), static_cast<ExitCode>(std::stoi(text.substr(1, 3))), text.substr(4)};
+}
+
+void throw_failure(const Outcome& outcome) {
+  if (outcome.kind == Outcome::Kind::kArgument) throw InvalidArgument(outcome.text, outcome.code);
+  if (outcome.kind == Outcome::Kind::kIo) throw IoError(outcome.text, outcome.code);
+}
+
+// Every rank's text, or the error of the lowest rank that has one.
+std::vector<std::string> together(const Outcome& mine, const Communicator& world) {
+  Outcome own = mine;
+  if (own.kind != Outcome::Kind::kDone && world.size() > 1) {
+    own.text = fmt::format("rank {} of {} ({}): {}", world.rank(), world.size(), base::host_name(), own.text);
+  }
+  std::vector<std::string> texts;
+  for (const std::string& text : comm::all_gather_bytes(encode(own), world)) {
+    const Outcome outcome = decode(text);
+    throw_failure(outcome);
+    texts.push_back(outcome.text);
+  }
+  return texts;
+}
+
+// rank 0's text on all ranks, or its error.
+std::string from_first(const Outcome& outcome, const Communicator& world) {
+  const Outcome shared = decode(comm::broadcast_bytes(encode(outcome), 0, world));
+  throw_failure(shared);
+  return shared.text;
+}
+
+std::uint64_t bytes_of(const Contents& contents) {
+  std::uint64_t bytes = 0;
+  for (const auto& [group, pieces] : contents) {
+    for (const Piece& piece : pieces) bytes += piece.bytes.size();
+  }
+  return bytes;
+}
+
+void check_pieces(const Contents& contents) {
+  for (const auto& [group, pieces] : contents) {
+    for (const Piece& piece : pieces) {
+      check_part(piece.name, piece.shape, piece.part);
+      const auto bytes = static_cast<std::uint64_t>(piece.part.count) * format::size_of(piece.type);
+      REIGEN_CHECK(piece.bytes.size() == bytes, "a part of {} {} has {} bytes, not {}", group, piece.name,
+                   piece.bytes.size(), bytes);
+    }
+  }
+}
+
+// The part's own shape where it is a box; else it is a row of elements.
+Shape shape_in_file(const Part& part) {
+  const bool is_box = part.first == 0 && part.count == numel(part.shape);
+  return is_box ? part.shape : Shape{part.count};
+}
+
+// One file. Its tensors have their names; the second part of one has its place behind it.
+void write_group(const fs::path& path, const std::string& group, const std::vector<Piece>& pieces, Manifest& manifest) {
+  std::map<std::string, const Piece*> by_name;
+  std::vector<format::TensorEntry> entries;
+  for (const Piece& piece : pieces) {
+    std::string name = piece.name;
+    for (int i = 2; by_name.contains(name); ++i) name = fmt::format("{}//{}", piece.name, i);
+    by_name[name] = &piece;
+    entries.push_back({.name = name, .type = piece.type, .shape = shape_in_file(piece.part)});
+  }
+  format::SafetensorsWriter writer(path, std::move(entries), {{"format", "pt"}});
+  for (const format::TensorEntry& entry : writer.tensors()) writer.write(by_name.at(entry.name)->bytes);
+  const auto written = writer.commit();
+  const std::size_t file = manifest.files.size();
+  manifest.files.push_back({.name = path.filename().string(),
+                            .bytes = written.file.bytes,
+                            .header_bytes = written.header_bytes,
+                            .header_hash = written.header_hash});
+  std::map<std::string_view, std::size_t> places;
+  Group& tensors = manifest.groups[group];
+  for (std::size_t i = 0; i < writer.tensors().size(); ++i) {
+    const format::TensorEntry& entry = writer.tensors()[i];
+    const Piece& piece = *by_name.at(entry.name);
+    const auto [place, is_new] = places.emplace(piece.name, tensors.size());
+    if (is_new) tensors.push_back({.name = piece.name, .type = piece.type, .shape = piece.shape});
+    tensors[place->second].pieces.push_back(
+        {.part = piece.part, .file = file, .at = entry.offset, .hash = written.hashes[i]});
+  }
+}
+
+// Puts what the ranks wrote together.
+void merge(Manifest& manifest, const std::string& text, int rank) {
+  const Manifest more = from_text(text, fmt::format("what rank {} wrote", rank));
+  const std::size_t first = manifest.files.size();
+  manifest.files.insert(manifest.files.end(), more.files.begin(), more.files.end());
+  for (const auto& [group, tensors] : more.groups) {
+    std::map<std::string_view, StoredTensor*> known;
+    Group& all = manifest.groups[group];
+    all.reserve(all.size() + tensors.size());
+    for (StoredTensor& tensor : all) known[tensor.name] = &tensor;
+    for (const StoredTensor& tensor : tensors) {
+      const auto [place, is_new] = known.emplace(tensor.name, nullptr);
+      if (is_new) place->second = &all.emplace_back(StoredTensor{tensor.name, tensor.type, tensor.shape});
+      StoredTensor& whole = *place->second;
+      REIGEN_CHECK(whole.type == tensor.type && whole.shape == tensor.shape,
+                   "ranks give {} {} with different shapes or types (rank {})", group, tensor.name, rank);
+      for (StoredPiece piece : tensor.pieces) {
+        piece.file += first;
+        whole.pieces.push_back(std::move(piece));
+      }
+    }
+  }
+}
+
+// A rank whose files are not here writes into another directory of the same name.
+void check_files_are_here(const fs::path& hidden, const Manifest& manifest) {
+  for (const StoredFile& file : manifest.files) {
+    std::error_code error;
+    if (fs::file_size(hidden / file.name, error) == file.bytes && !error) continue;
+    throw IoError(Report{.what = fmt::format("rank 0 does not find {} in {}", file.name, hidden.string()),
+                         .got = error ? base::errno_text(error.value()) : "another size",
+                         .expected = fmt::format("{} bytes, as its writer left it", file.bytes),
+                         .fix = "give all ranks one directory, on a file system that they share"});
+  }
+}
+
+}  // namespace
+
+std::string write_own(const fs::path& hidden, const Contents& contents, const std::map<std::string, int>& givers,
+                      int rank, int ranks) {
+  Manifest manifest;
+  for (const auto& [group, pieces] : contents) {
+    if (pieces.empty()) continue;
+    const std::string name = givers.at(group) > 1
+                                 ? fmt::format("{}_rank_{:05}_of_{:05}.safetensors", group, rank, ranks)
+                                 : group + ".safetensors";
+    write_group(hidden / name, group, pieces, manifest);
+  }
+  return to_text(manifest);
+}
+
+fs::path finish(const fs::path& directory, const Manifest& manifest, const std::vector<std::string>& texts,
+                std::int64_t keep) {
+  const fs::path hidden = hidden_path_of(directory, manifest.step);
+  Manifest all = manifest;
+  all.version = REIGEN_VERSION;
+  all.files.clear();
+  all.groups.clear();
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) merge(all, texts[rank], static_cast<int>(rank));
+  try {
+    check_coverage(all, "the checkpoint");
+  } catch (const DataError& error) {
+    throw InvalidArgument(error.what());
+  }
+  check_files_are_here(hidden, all);
+  format::write_file_atomically(hidden / kManifestName, std::string_view(to_text(all)));
+  sync_directory(hidden);
+  fs::path target = directory / name_of(manifest.step);
+  publish(hidden, target);
+  retain(directory, keep);
+  return target;
+}
+
+namespace {
+
+// Names of the groups of which this rank has parts, and their bytes.
+std::string announce(const Contents& contents) {
+  check_pieces(contents);
+  std::string text = std::to_string(bytes_of(contents));
+  for (const auto& [group, pieces] : contents) {
+    const bool plain =
+        !group.empty() && group[0] != '.' && group.find_first_of(std::string("/\n\0", 3)) == std::string::npos;
+    REIGEN_CHECK(plain, "\"{}\" is no name of a group of tensors: it becomes part of a file's name", group);
+    if (!pieces.empty()) text += "\n" + group;
+  }
+  return text;
+}
+
+}  // namespace
+
+fs::path save(const fs::path& directory, const Manifest& manifest, const Contents& contents, std::int64_t keep,
+              Communicator world) {
+  const bool is_first = world.rank() == 0;
+  const fs::path hidden = hidden_path_of(directory, manifest.step);
+  std::uint64_t bytes = kRoomBeside;
+  std::map<std::string, int> givers;
+  for (const std::string& text : together(outcome_of([&] { return announce(contents); }), world)) {
+    std::size_t at = text.find('\n');
+    bytes += std::stoull(text.substr(0, at));
+    while (at != std::string::npos) {
+      const std::size_t end = text.find('\n', at + 1);
+      givers[text.substr(at + 1, end == std::string::npos ? end : end - at - 1)] += 1;
+      at = end;
+    }
+  }
+  Unfinished unfinished;
+  from_first(outcome_of([&] {
+               if (!is_first) return std::string();
+               make_directories(directory);
+               remove_unfinished(directory);
+               require_room(directory, bytes);
+               unfinished.path = hidden;
+               make_directories(hidden);
+               return std::string();
+             }),
+             world);
+  const auto texts =
+      together(outcome_of([&] { return write_own(hidden, contents, givers, world.rank(), world.size()); }), world);
+  return from_first(outcome_of([&] {
+                      if (!is_first) return std::string();
+                      return finish(directory, manifest, texts, keep).string();
+                    }),
+                    world);
+}
+
+}  // namespace reigen::checkpoint

@@ -1,0 +1,167 @@
+#include "reigen/checkpoint/saver.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "checkpoint/snapshot.h"
+#include "reigen/base/error.h"
+#include "reigen/comm/byte_strings.h"
+
+namespace reigen::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The work that goes on beside it comes first.
+void lower_priority() {
+  constexpr int kNice = 10;
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+}
+
+// Taken by rank 0 for all; every rank throws what it met.
+std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Communicator& world) {
+  std::optional<DirectoryLock> lock;
+  std::string failure;
+  auto code = static_cast<char>(ExitCode::kOk);
+  try {
+    if (world.rank() == 0) lock.emplace(directory);
+  } catch (const Error& error) {
+    code = static_cast<char>(error.exit_code());
+    failure = error.what();
+  }
+  const std::string shared = comm::broadcast_bytes(code + failure, 0, world);
+  if (shared[0] != static_cast<char>(ExitCode::kOk)) {
+    throw IoError(shared.substr(1), static_cast<ExitCode>(shared[0]));
+  }
+  return lock;
+}
+
+}  // namespace
+
+struct Saver::Impl {
+  fs::path directory;
+  Communicator world;  // of the thread that writes
+  SaverOptions options;
+  std::optional<DirectoryLock> lock;
+  Snapshot snapshot = {};
+
+  std::mutex mutex = {};
+  std::condition_variable changed = {};
+  // Guarded by the mutex; `manifest` and `contents` are the writing thread's while `busy`.
+  bool busy = false;
+  bool ending = false;
+  Manifest manifest = {};
+  Contents contents = {};
+  std::exception_ptr error = {};
+  std::optional<fs::path> last = {};
+  std::thread thread = {};
+
+  void write() {
+    lower_priority();
+    std::unique_lock guard(mutex);
+    for (;;) {
+      changed.wait(guard, [&] { return busy || ending; });
+      if (!busy) return;
+      guard.unlock();
+      std::exception_ptr met;
+      std::optional<fs::path> path;
+      try {
+        path = checkpoint::save(directory, manifest, contents, options.keep, world);
+      } catch (...) {
+        met = std::current_exception();
+      }
+      guard.lock();
+      if (path) last = path;
+      error = met;
+      busy = false;
+      changed.notify_all();
+    }
+  }
+
+  void wait_idle() {
+    std::unique_lock guard(mutex);
+    changed.wait(guard, [&] { return !busy; });
+  }
+};
+
+Saver::Saver(fs::path directory, Communicator world, const SaverOptions& options) {
+  auto lock = lock_for_all(directory, world);
+  Communicator own = world.size() > 1 ? *world.split(0, world.rank()) : world;
+  impl_ = std::unique_ptr<Impl>(new Impl{std::move(directory), std::move(own), options, std::move(lock)});
+}
+
+Saver::~Saver() {
+  if (!impl_->thread.joinable()) return;
+  impl_->wait_idle();
+  {
+    const std::lock_guard guard(impl_->mutex);
+    impl_->ending = true;
+  }
+  impl_->changed.notify_all();
+  impl_->thread.join();
+  try {
+    if (impl_->error) std::rethrow_exception(impl_->error);
+  } catch (const std::exception& error) {
+    base::log_warning("a checkpoint was not saved: {}", error.what());
+  }
+}
+
+void Saver::save(const Manifest& manifest, const Contents& contents) {
+  wait();
+  std::optional<Contents> copy;
+  if (impl_->options.asynchronous) {
+    try {
+      copy = impl_->snapshot.copy(contents);
+    } catch (const IoError& error) {
+      // The other ranks' threads wait for this one's part.
+      base::log_warning("saving a checkpoint while training waits: {}", error.what());
+    }
+  }
+  if (!copy) {
+    impl_->last = checkpoint::save(impl_->directory, manifest, contents, impl_->options.keep, impl_->world);
+    return;
+  }
+  impl_->manifest = manifest;
+  impl_->contents = std::move(*copy);
+  if (!impl_->thread.joinable()) impl_->thread = std::thread([impl = impl_.get()] { impl->write(); });
+  {
+    const std::lock_guard guard(impl_->mutex);
+    impl_->busy = true;
+  }
+  impl_->changed.notify_all();
+}
+
+void Saver::check() {
+  std::exception_ptr met;
+  {
+    const std::lock_guard guard(impl_->mutex);
+    if (!impl_->busy) met = std::exchange(impl_->error, nullptr);
+  }
+  if (met) std::rethrow_exception(met);
+}
+
+void Saver::wait() {
+  impl_->wait_idle();
+  check();
+}
+
+bool Saver::is_saving() const {
+  const std::lock_guard guard(impl_->mutex);
+  return impl_->busy;
+}
+
+std::optional<fs::path> Saver::last() const {
+  const std::lock_guard guard(impl_->mutex);
+  return impl_->last;
+}
+
+}  // namespace reigen::checkpoint

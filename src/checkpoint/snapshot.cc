@@ -1,0 +1,58 @@
+#include "checkpoint/snapshot.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "base/check.h"
+#include "comm/reduce/reduce.h"
+
+namespace reigen::checkpoint {
+
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+std::size_t rounded(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+Snapshot::~Snapshot() {
+  if (memory_ != nullptr) ::munmap(memory_, size_);
+}
+
+Contents Snapshot::copy(const Contents& contents) {
+  std::size_t needed = 0;
+  for (const auto& [group, pieces] : contents) {
+    for (const Piece& piece : pieces) needed += rounded(piece.bytes.size());
+  }
+  if (needed > size_) {
+    if (memory_ != nullptr) ::munmap(memory_, size_);
+    memory_ = nullptr;
+    size_ = 0;
+    void* const memory = ::mmap(nullptr, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      throw IoError(Report{.what = fmt::format("no memory for a copy of {} bytes to save", needed),
+                           .got = base::errno_text(errno),
+                           .fix = "save without asynchronous"},
+                    ExitCode::kOsResource);
+    }
+    ::madvise(memory, needed, MADV_HUGEPAGE);  // fewer page faults in the first copy; a hint
+    memory_ = static_cast<std::byte*>(memory);
+    size_ = needed;
+  }
+  Contents copied = contents;
+  std::byte* at = memory_;
+  for (auto& [group, pieces] : copied) {
+    for (Piece& piece : pieces) {
+      // Past the caches: nobody reads it before the writing thread does.
+      comm::reduce::copy_streaming(at, piece.bytes.data(), piece.bytes.size());
+      piece.bytes = {at, piece.bytes.size()};
+      at += rounded(piece.bytes.size());
+    }
+  }
+  return copied;
+}
+
+}  // namespace reigen::checkpoint

@@ -1,0 +1,195 @@
+#include "reigen/checkpoint/weights.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "checkpoint/directory.h"
+#include "format/input_file.h"
+#include "reigen/format/pt_file.h"
+
+namespace reigen::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kModel = "model.safetensors";
+constexpr std::uint64_t kIndexMax = std::uint64_t{256} << 20;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// Zip archives, as PyTorch writes them since 1.6.
+bool begins_as_zip(const fs::path& path) {
+  const format::InputFile file(path);
+  std::array<std::byte, 4> begin{};
+  return file.read_at(0, begin) == 4 && begin[0] == std::byte{'P'} && begin[1] == std::byte{'K'};
+}
+
+std::map<std::string, std::string> files_of_index(const fs::path& path) {
+  const auto damaged = [&](const std::string& how) {
+    return DataError(Report{.what = fmt::format("{} is no index of safetensors files: {}", path.string(), how),
+                            .expected = R"({"weight_map": {"tensor": "file", ...}})"});
+  };
+  const format::InputFile file(path);
+  if (file.size() > kIndexMax) throw damaged(fmt::format("{} bytes", file.size()));
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  text.resize(file.read_at(0, std::as_writable_bytes(std::span(text.data(), text.size()))));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto map = json.is_object() ? json.find("weight_map") : json.end();
+  if (!json.is_object() || map == json.end() || !map->is_object()) throw damaged("no weight_map");
+  std::map<std::string, std::string> result;
+  for (const auto& [tensor, name] : map->items()) {
+    const bool plain = name.is_string() && !name.get_ref<const std::string&>().empty() &&
+                       name.get_ref<const std::string&>().find('/') == std::string::npos;
+    if (!plain) throw damaged(fmt::format("{} is in {}", tensor, name.dump()));
+    result[tensor] = name.get<std::string>();
+  }
+  return result;
+}
+
+}  // namespace
+
+bool is_checkpoint(const fs::path& path) { return is_there(path / kManifestName); }
+
+Checkpoint find_checkpoint(const fs::path& path) {
+  if (is_checkpoint(path)) return Checkpoint(path);
+  for (const fs::path& directory : {path, path / "checkpoints"}) {
+    if (!is_there(directory) || list(directory).empty()) continue;
+    Search search = find_newest(directory);
+    if (search.newest) return std::move(*search.newest);
+    throw DataError(Report{.what = fmt::format("no checkpoint in {} is whole", directory.string()),
+                           .got = search.damaged.front(),
+                           .fix = "reigen checkpoint verify names all damage"});
+  }
+  throw IoError(Report{.what = fmt::format("there is no checkpoint in {}", path.string()),
+                       .expected = "a checkpoint (step_N), a directory of them, or of a run",
+                       .fix = "give the path of one"},
+                ExitCode::kInputMissing);
+}
+
+Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    if (is_checkpoint(path) || is_there(path / "checkpoints") || !list(path).empty()) {
+      take_checkpoint(find_checkpoint(path), group);
+    } else if (is_there(path / kIndex)) {
+      take_index(path / kIndex);
+    } else if (is_there(path / kModel)) {
+      take_safetensors(path / kModel);
+    } else if (is_there(path / "pytorch_model.bin")) {
+      take_pt(path / "pytorch_model.bin");
+    } else {
+      throw IoError(Report{.what = fmt::format("{} holds no weights", path.string()),
+                           .expected = fmt::format("{}, {}, pytorch_model.bin, or checkpoints", kModel, kIndex),
+                           .fix = "give the path of a file, of a folder of Hugging Face, or of a run"},
+                    ExitCode::kInputMissing);
+    }
+  } else if (begins_as_zip(path)) {
+    take_pt(path);
+  } else if (path.filename().string().ends_with(".index.json")) {
+    take_index(path);
+  } else if (path.extension() == ".safetensors") {
+    take_safetensors(path);
+  } else if (path.extension() == ".pt" || path.extension() == ".pth" || path.extension() == ".bin") {
+    take_pt(path);  // which says what is wrong with it
+  } else {
+    take_safetensors(path);
+  }
+  std::vector<std::size_t> order(tensors_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return tensors_[a].name < tensors_[b].name; });
+  std::vector<TensorInfo> tensors;
+  decltype(readers_) readers;
+  for (const std::size_t i : order) {
+    tensors.push_back(std::move(tensors_[i]));
+    readers.push_back(std::move(readers_[i]));
+  }
+  tensors_ = std::move(tensors);
+  readers_ = std::move(readers);
+}
+
+const TensorInfo* Weights::find(std::string_view name) const {
+  const auto found =
+      std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                       [](const TensorInfo& tensor, std::string_view word) { return tensor.name < word; });
+  return found != tensors_.end() && found->name == name ? &*found : nullptr;
+}
+
+void Weights::read(const std::string& name, std::span<std::byte> into) const {
+  const TensorInfo* tensor = find(name);
+  if (tensor == nullptr) throw DataError(fmt::format("{} has no tensor {}", path_.string(), name));
+  REIGEN_CHECK(into.size() == tensor->bytes(), "{} has {} bytes, not {}", name, tensor->bytes(), into.size());
+  readers_[static_cast<std::size_t>(tensor - tensors_.data())](into);
+}
+
+void Weights::take_safetensors(const fs::path& path) {
+  kind_ = "a safetensors file";
+  const auto file = std::make_shared<format::SafetensorsFile>(path);
+  for (const format::TensorEntry& entry : file->tensors()) {
+    tensors_.push_back({entry.name, entry.type, entry.shape});
+    readers_.emplace_back([file, &entry](std::span<std::byte> into) { file->read(entry, into); });
+  }
+}
+
+void Weights::take_index(const fs::path& path) {
+  kind_ = "a Hugging Face folder";
+  std::map<std::string, std::shared_ptr<format::SafetensorsFile>> files;
+  for (const auto& [tensor, name] : files_of_index(path)) {
+    auto& file = files[name];
+    if (!file) file = std::make_shared<format::SafetensorsFile>(path.parent_path() / name);
+    const format::TensorEntry& entry = file->at(tensor);
+    tensors_.push_back({entry.name, entry.type, entry.shape});
+    readers_.emplace_back([file, &entry](std::span<std::byte> into) { file->read(entry, into); });
+  }
+}
+
+void Weights::take_checkpoint(Checkpoint checkpoint, const std::string& group) {
+  kind_ = "a checkpoint";
+  path_ = checkpoint.path();
+  const auto shared = std::make_shared<Checkpoint>(std::move(checkpoint));
+  const auto found = shared->manifest().groups.find(group);
+  if (found == shared->manifest().groups.end()) {
+    std::vector<std::string> names;
+    for (const auto& [name, tensors] : shared->manifest().groups) names.push_back(name);
+    throw DataError(Report{.what = fmt::format("{} has no group \"{}\"", path_.string(), group),
+                           .got = fmt::format("{}", fmt::join(names, ", "))});
+  }
+  for (const StoredTensor& stored : found->second) {
+    tensors_.push_back({stored.name, stored.type, stored.shape});
+    readers_.emplace_back([shared, group, &stored](std::span<std::byte> into) {
+      shared->read(group, {stored.name, stored.type, stored.shape, whole(stored.shape), into});
+    });
+  }
+}
+
+void Weights::take_pt(const fs::path& path) {
+  kind_ = "a PyTorch file";
+  const auto file = std::make_shared<format::PtFile>(path);
+  if (!file->unreadable().empty()) {
+    const format::PtUnreadable& first = file->unreadable().front();
+    throw DataError(Report{.what = fmt::format("{}: {} cannot be read", path.string(), first.name),
+                           .got = first.reason,
+                           .expected = "tensors of types that safetensors files know",
+                           .fix = "convert it in Python before it is saved"});
+  }
+  for (const format::PtTensor& tensor : file->tensors()) {
+    tensors_.push_back({tensor.name, tensor.type, tensor.shape});
+    readers_.emplace_back([file, &tensor](std::span<std::byte> into) { file->read(tensor, into); });
+  }
+}
+
+}  // namespace reigen::checkpoint

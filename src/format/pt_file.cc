@@ -1,0 +1,277 @@
+#include "reigen/format/pt_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <new>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "format/input_file.h"
+#include "format/pickle_reader.h"
+#include "format/pt_contents.h"
+#include "format/strided_rows.h"
+#include "format/zip_archive.h"
+#include "reigen/base/error.h"
+
+namespace reigen::format {
+namespace {
+
+constexpr std::uint64_t kMaxPickle = kGiB;      // some 200 bytes a tensor; storages are not in it
+constexpr std::uint64_t kMaxByteOrder = 16;     // "little" or "big"
+constexpr std::uint64_t kDirectRow = 4 * kKiB;  // rows from this on are read where they belong
+constexpr std::string_view kZipMark = "PK\x03\x04";
+constexpr std::size_t kTarMarkAt = 257;
+constexpr const char* kFetchAgain = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
+constexpr const char* kWriteAgain =
+    "in Python, with PyTorch >= 1.6: torch.save(torch.load(path, map_location='cpu'), new_path)";
+constexpr const char* kWriteTarAgain =
+    "in Python, if you trust the file: torch.save(torch.load(path, map_location='cpu', weights_only=False), new_path)";
+constexpr const char* kWriteScriptAgain =
+    "in Python: torch.save(torch.jit.load(path, map_location='cpu').state_dict(), new_path)";
+
+[[noreturn]] void fail_pt(const std::string& path, const std::string& where, std::string got, std::string expected,
+                          std::string fix = kFetchAgain) {
+  throw DataError(Report{.what = fmt::format("'{}' is not a checkpoint that can be read: {}", path, where),
+                         .got = std::move(got),
+                         .expected = std::move(expected),
+                         .fix = std::move(fix)});
+}
+
+// Names what else people have under these endings, and how to make a checkpoint of it.
+void refuse_other_kinds(const InputFile& file) {
+  std::array<char, 512> buffer{};
+  const std::size_t got = file.read_at(0, std::as_writable_bytes(std::span(buffer)));
+  const std::string_view begin(buffer.data(), got);
+  if (begin.starts_with(kZipMark)) return;
+  if (begin.size() > kTarMarkAt && begin.substr(kTarMarkAt).starts_with("ustar")) {
+    fail_pt(file.path(), "an old form", "a tar file, as PyTorch before 0.1.10 wrote it", "a zip archive",
+            kWriteTarAgain);
+  }
+  if (begin.starts_with('\x80')) {
+    fail_pt(file.path(), "an old form", "a bare pickle, as PyTorch before 1.6 wrote it", "a zip archive", kWriteAgain);
+  }
+  std::vector<unsigned> shown;
+  for (const char c : begin.substr(0, 4)) shown.push_back(static_cast<unsigned char>(c));
+  fail_pt(file.path(), "its beginning", fmt::format("{:02x}", fmt::join(shown, " ")), "50 4b 03 04, a zip archive",
+          "check that this is the right file, or fetch it again");
+}
+
+InputFile open_checkpoint(const std::filesystem::path& path) {
+  InputFile file(path);
+  refuse_other_kinds(file);
+  return file;
+}
+
+std::unique_ptr<std::byte[]> memory_for(std::uint64_t bytes, const std::string& path) {
+  try {
+    return std::make_unique_for_overwrite<std::byte[]>(bytes);
+  } catch (const std::bad_alloc&) {
+    throw IoError(fmt::format("no memory for {} of '{}'", format_bytes(bytes), path), ExitCode::kOsResource);
+  }
+}
+
+}  // namespace
+
+struct PtFile::Impl {
+  Impl(const std::filesystem::path& path, const PtOptions& chosen)
+      : options(chosen),
+        archive(open_checkpoint(path)),
+        checked(std::make_unique<std::atomic<bool>[]>(archive.records().size())) {}
+
+  const std::string& path() const { return archive.file().path(); }
+
+  void parse() {
+    if (archive.records().empty()) fail_pt(path(), "its zip directory", "no records", "archive/data.pkl and others");
+    const std::string& first = archive.records().front().name;
+    const std::string folder = first.substr(0, first.find('/') + 1);
+    refuse_scripts(folder);
+    refuse_packed();
+    check_byte_order(folder);
+    const ZipRecord* record = archive.find(folder + "data.pkl");
+    if (folder.empty() || record == nullptr) {
+      fail_pt(path(), "its records", fmt::format("'{}' and others, but no '{}data.pkl'", first, folder),
+              "what torch.save writes");
+    }
+    if (record->size > kMaxPickle) {
+      fail_pt(path(), fmt::format("record '{}' at byte {}", record->name, record->offset),
+              fmt::format("{} bytes", record->size), fmt::format("at most {}", kMaxPickle));
+    }
+    const PickleSource source{.path = path(), .record = record->name, .offset = record->offset};
+    contents = contents_of(Pickle(text_of(*record), source, options.max_entries), archive, folder, options);
+    for (std::size_t i = 0; i < contents.tensors.size(); ++i) {
+      if (!index.emplace(contents.tensors[i].name, i).second) fail_twice(contents.tensors[i].name);
+    }
+    for (const PtUnreadable& tensor : contents.unreadable) {
+      if (index.contains(tensor.name)) fail_twice(tensor.name);
+    }
+  }
+
+  [[noreturn]] void fail_twice(const std::string& name) const {
+    fail_pt(path(), fmt::format("tensor '{}'", name), "it twice", "each name once",
+            "write the file again with keys that differ when they are joined by dots");
+  }
+
+  void refuse_scripts(const std::string& folder) const {
+    const auto& records = archive.records();
+    const bool code = std::any_of(records.begin(), records.end(), [&](const ZipRecord& record) {
+      return record.name == folder + "constants.pkl" || record.name.starts_with(folder + "code/");
+    });
+    if (code) fail_pt(path(), "its records", "a TorchScript program", "a checkpoint", kWriteScriptAgain);
+  }
+
+  void refuse_packed() const {
+    for (const ZipRecord& record : archive.records()) {
+      if (record.method == 0) continue;
+      fail_pt(path(), fmt::format("record '{}' at byte {}", record.name, record.offset),
+              fmt::format("packed by method {}", record.method), "stored, as torch.save writes it");
+    }
+  }
+
+  void check_byte_order(const std::string& folder) const {
+    const ZipRecord* record = archive.find(folder + "byteorder");
+    if (record == nullptr) return;  // before PyTorch 2.1
+    const std::string order = record->size <= kMaxByteOrder ? text_of(*record) : "another text";
+    if (order == "little") return;
+    fail_pt(path(), fmt::format("record '{}' at byte {}", record->name, record->offset), fmt::format("'{}'", order),
+            "'little'", "write the file again on a little-endian machine");
+  }
+
+  std::string text_of(const ZipRecord& record) const {
+    std::string text(record.size, '\0');
+    load(record, 0, std::as_writable_bytes(std::span(text.data(), text.size())), {});
+    return text;
+  }
+
+  // into = bytes of a record, whose CRC-32 is checked if nobody has done so: on the way if all of it is read anyway.
+  void load(const ZipRecord& record, std::uint64_t first, std::span<std::byte> into, const std::string& tensor) const {
+    const bool whole = first == 0 && into.size() == record.size;
+    if (!whole) check(record, tensor);
+    archive.read(record, first, into);
+    if (whole && options.checksums) check_crc(record, ZipArchive::crc_of(into), tensor);
+  }
+
+  void check(const ZipRecord& record, const std::string& tensor) const {
+    if (!options.checksums || checked[number_of(record)]) return;
+    check_crc(record, archive.crc_of_content(record), tensor);
+  }
+
+  void check_crc(const ZipRecord& record, std::uint32_t crc, const std::string& tensor) const {
+    if (crc == record.crc) {
+      checked[number_of(record)] = true;
+      return;
+    }
+    fail_pt(path(),
+            fmt::format("{}record '{}', bytes {} to {}, is damaged",
+                        tensor.empty() ? "" : fmt::format("tensor '{}': ", tensor), record.name, record.offset,
+                        record.offset + record.size),
+            fmt::format("CRC-32 {:08x}", crc), fmt::format("{:08x}", record.crc),
+            record.crc == 0 ? fmt::format("{}; PtOptions::checksums = false if it was written without", kFetchAgain)
+                            : kFetchAgain);
+  }
+
+  std::size_t number_of(const ZipRecord& record) const {
+    return static_cast<std::size_t>(&record - archive.records().data());
+  }
+
+  // Short rows with gaps: the part of the storage that the tensor spans is read at once, and picked from in memory.
+  void gather(const PtTensor& tensor, const StridedRows& rows, std::span<std::byte> into) const {
+    const std::size_t element = size_of(tensor.type);
+    const std::uint64_t span = rows.reach * element;
+    const auto memory = memory_for(span, path());
+    load(archive.records()[tensor.storage], tensor.first * element, {memory.get(), span}, tensor.name);
+    std::byte* to = into.data();
+    for_each_row(rows, [&](std::uint64_t offset) {
+      copy_row(memory.get() + offset * element, rows.stride, rows.length, element, to);
+      to += rows.length * element;
+    });
+  }
+
+  void read(const PtTensor& tensor, std::span<std::byte> into) const {
+    if (into.empty()) return;
+    const ZipRecord& record = archive.records()[tensor.storage];
+    const std::size_t element = size_of(tensor.type);
+    const StridedRows rows = rows_of(tensor.shape, tensor.strides);
+    const std::uint64_t row_bytes = rows.length * element;
+    const bool single = rows.counts.empty();
+    if (rows.stride != 1 || (!single && row_bytes < kDirectRow)) return gather(tensor, rows, into);
+    if (single) return load(record, tensor.first * element, into, tensor.name);
+    check(record, tensor.name);
+    for_each_row(rows, [&](std::uint64_t offset) {
+      archive.read(record, (tensor.first + offset) * element, into.first(row_bytes));
+      into = into.subspan(row_bytes);
+    });
+  }
+
+  PtOptions options;
+  ZipArchive archive;
+  std::unique_ptr<std::atomic<bool>[]> checked;  // records whose CRC-32 was found right
+  PtContents contents;
+  std::unordered_map<std::string_view, std::size_t> index;  // into the names of the tensors, which stay where they are
+};
+
+PtFile::PtFile(const std::filesystem::path& path, const PtOptions& options)
+    : impl_(std::make_unique<Impl>(path, options)) {
+  impl_->parse();
+}
+PtFile::~PtFile() = default;
+PtFile::PtFile(PtFile&&) noexcept = default;
+PtFile& PtFile::operator=(PtFile&&) noexcept = default;
+
+const std::vector<PtTensor>& PtFile::tensors() const { return impl_->contents.tensors; }
+const std::vector<PtUnreadable>& PtFile::unreadable() const { return impl_->contents.unreadable; }
+const std::vector<PtValue>& PtFile::values() const { return impl_->contents.values; }
+const std::string& PtFile::path() const { return impl_->path(); }
+
+const PtTensor* PtFile::find(std::string_view name) const {
+  const auto found = impl_->index.find(name);
+  return found == impl_->index.end() ? nullptr : &impl_->contents.tensors[found->second];
+}
+
+const PtTensor& PtFile::at(std::string_view name) const {
+  if (const PtTensor* tensor = find(name)) return *tensor;
+  for (const PtUnreadable& tensor : unreadable()) {
+    if (tensor.name != name) continue;
+    fail_pt(path(), fmt::format("tensor '{}'", name), tensor.reason,
+            "F64, F32, F16, BF16, I64, I32, I16, I8, U8 or BOOL", "convert the tensor in Python and save it again");
+  }
+  std::vector<std::string_view> names;
+  for (const PtTensor& tensor : tensors()) {
+    if (names.size() == 8) break;
+    names.push_back(tensor.name);
+  }
+  throw DataError(Report{
+      .what = fmt::format("'{}' has no tensor '{}'", path(), name),
+      .got = fmt::format("{}{}", fmt::join(names, ", "),
+                         tensors().size() > names.size() ? fmt::format(" ... ({} in all)", tensors().size()) : ""),
+      .expected = std::string(name),
+      .fix = "use the file of the same model"});
+}
+
+void PtFile::read(const PtTensor& tensor, std::span<std::byte> into) const {
+  const auto& records = impl_->archive.records();
+  REIGEN_CHECK(tensor.storage < records.size() && tensor.storage_bytes <= records[tensor.storage].size &&
+                   lies_in_storage(tensor),
+               "tensor '{}' is not one of '{}'", tensor.name, path());
+  REIGEN_CHECK(into.size() == tensor.bytes, "{} bytes were given for tensor '{}', which has {}", into.size(),
+               tensor.name, tensor.bytes);
+  impl_->read(tensor, into);
+}
+
+void PtFile::verify() const {
+  REIGEN_CHECK(impl_->options.checksums, "'{}' was opened without checksums, so that there is nothing to verify",
+               path());
+  const auto& records = impl_->archive.records();
+  std::unordered_map<std::size_t, const std::string*> users;
+  for (const PtTensor& tensor : tensors()) users.emplace(tensor.storage, &tensor.name);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const auto user = users.find(i);
+    impl_->check(records[i], user == users.end() ? std::string() : *user->second);
+  }
+}
+
+}  // namespace reigen::format

@@ -1,0 +1,64 @@
+// The records of a zip file as PyTorch writes one: stored, zip64 where sizes ask for it (PKWARE's APPNOTE.TXT). Packed
+// ones are listed, and nothing here unpacks them. Reading believes nothing: the directory must fill its place, every
+// record must lie in the file under the header that names it, and no two may overlap.
+// Thread rule: may be read from several threads at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "format/input_file.h"
+
+namespace reigen::format {
+
+struct ZipRecord {
+  std::string name;
+  std::uint64_t header = 0;  // where its local header begins in the file
+  std::uint64_t offset = 0;  // where its content begins in the file
+  std::uint64_t size = 0;    // in the file
+  std::uint32_t crc = 0;     // of the unpacked content, as the directory gives it
+  unsigned method = 0;       // 0: stored
+};
+
+class ZipArchive {
+ public:
+  // Reads the directory and every record's header. Throws DataError naming file, offset and record, and IoError.
+  explicit ZipArchive(InputFile file);
+
+  const InputFile& file() const { return file_; }
+  const std::vector<ZipRecord>& records() const { return records_; }  // in the directory's order
+  const ZipRecord* find(std::string_view name) const;                 // null: not there
+
+  // into = the record's bytes from `first` on; `into` must end inside the record. Throws IoError, and DataError when
+  // the file has shrunk since it was opened.
+  void read(const ZipRecord& record, std::uint64_t first, std::span<std::byte> into) const;
+
+  std::uint32_t crc_of_content(const ZipRecord& record) const;  // reads all of it; throws as read does
+  static std::uint32_t crc_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
+
+ private:
+  struct Directory {
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+    std::uint64_t entries = 0;
+  };
+
+  Directory find_directory() const;
+  void read_end64(std::uint64_t locator_at, Directory& directory, std::uint64_t& ends_at) const;
+  void read_directory(const Directory& directory);
+  std::size_t read_entry(const Directory& directory, std::span<const std::byte> entry, std::uint64_t at);
+  void read_header(ZipRecord& record, std::uint64_t limit) const;
+  void check_overlaps() const;
+  std::vector<std::byte> bytes_at(std::uint64_t offset, std::uint64_t count, const char* what) const;
+
+  InputFile file_;
+  std::vector<ZipRecord> records_;
+  std::unordered_map<std::string_view, std::size_t> index_;  // into the names of `records_`, which stay where they are
+};
+
+}  // namespace reigen::format

@@ -1,0 +1,111 @@
+// A run's checkpoints: when they are written, and what happens when they cannot be.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <cmath>
+
+#include "reigen/tensor/pieces.h"
+#include "train/agree.h"
+#include "train/trainer_impl.h"
+
+namespace reigen::train {
+
+namespace {
+
+constexpr int kFailuresInARow = 3;  // then the disk will not recover by itself
+
+}  // namespace
+
+// All that must be true of a state before it replaces an older one.
+void Trainer::Impl::prepare_to_save() {
+  settle();
+  together(world, "checkpoint", [&] {
+    if (!is_first()) return;
+    for (const at::Tensor& flat : weights) {
+      if (std::isfinite(flat.sum(at::kDouble).item<double>())) continue;
+      throw Error(ExitCode::kNotANumber,
+                  Report{.what = fmt::format("the weights after step {} are not finite: no checkpoint of them", done),
+                         .fix = "use a smaller optim.lr"});
+    }
+    metrics->flush();
+    if (order) order->flush();
+    if (asked_to_save == resumed_at && resumed_at >= 0) {
+      checkpoint::drop_after(directory / "checkpoints", resumed_at);
+    }
+  });
+}
+
+void Trainer::Impl::save_checkpoint() {
+  prepare_to_save();
+  asked_to_save = done;
+  try {
+    if (!saver) {
+      saver.emplace(
+          directory / "checkpoints", world,
+          checkpoint::SaverOptions{.keep = config.checkpoint.keep, .asynchronous = config.checkpoint.asynchronous});
+    }
+    finish_saving();
+    const bool ended = position >= loader->size();
+    // Every rank has the same: rank 0 gives all.
+    const tensor::Pieces model(is_first() ? tensor::tensors_of(task.module()) : std::vector<tensor::NamedTensor>());
+    const tensor::Pieces optimizer(is_first() ? state() : std::vector<tensor::NamedTensor>());
+    saver->save({.step = done,
+                 .epoch = ended ? epoch + 1 : epoch,
+                 .position = ended ? 0 : position,
+                 .global_batch = loader->global_batch(),
+                 .seed = config.train.seed,
+                 .world_size = world.size(),
+                 .optimizer_steps = optimization->steps(),
+                 .options = described},
+                {{"model", model.pieces()}, {"optimizer", optimizer.pieces()}});
+    // A thread that writes may have ended on some ranks and not yet on others, and below all must count alike.
+    if (!config.checkpoint.asynchronous) hear_of_saving();
+  } catch (const IoError& error) {
+    note_failed_save(error);
+  }
+  if (failed_saves >= kFailuresInARow) {
+    throw CommonError(ExitCode::kIo,
+                      fmt::format("{} checkpoints in a row could not be written; {}", failed_saves, why_not_saved));
+  }
+}
+
+// After the last step nothing comes that could be saved instead.
+void Trainer::Impl::save_last() {
+  if (asked_to_save != done) save_checkpoint();
+  finish_saving();
+  if (saved != done) throw CommonError(ExitCode::kIo, why_not_saved);
+}
+
+void Trainer::Impl::finish_saving() {
+  if (!saver) return;
+  try {
+    saver->wait();
+    hear_of_saving();
+  } catch (const IoError& error) {
+    note_failed_save(error);
+  }
+}
+
+// Whether the last save has ended by now, and how. Does not wait.
+void Trainer::Impl::hear_of_saving() {
+  if (!saver || saver->is_saving()) return;
+  try {
+    saver->check();
+  } catch (const IoError& error) {
+    return note_failed_save(error);
+  }
+  if (const auto path = saver->last(); path && path->filename() == checkpoint::name_of(asked_to_save)) {
+    saved = asked_to_save;
+    failed_saves = 0;
+  }
+}
+
+// Training goes on: the checkpoint before is whole, and a disk may recover.
+void Trainer::Impl::note_failed_save(const IoError& error) {
+  ++failed_saves;
+  why_not_saved = error.what();
+  say(fmt::format("warning: no checkpoint of step {}: {}", asked_to_save, error.what()));
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,117 @@
+#include "reigen/checkpoint/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "checkpoint/layouts.h"
+#include "format/temporary_folder.h"
+#include "reigen/base/error.h"
+
+namespace reigen::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using testing_checkpoint::differences;
+using testing_checkpoint::hold;
+using testing_checkpoint::Layout;
+using testing_checkpoint::some_tensors;
+
+class ConvertTest : public ::testing::Test {
+ protected:
+  fs::path save_step(std::int64_t step) const {
+    const auto held = hold(some_tensors(), Layout::kFirst, 0, 1, static_cast<std::uint64_t>(step));
+    return save(root_ / "run" / "checkpoints", {.step = step}, held.contents, 3);
+  }
+  // Tensors that are not what some_tensors() has with this salt.
+  static std::vector<std::string> wrong(const Weights& weights, std::uint64_t salt) {
+    std::vector<std::string> result;
+    for (const auto& tensor : some_tensors()) {
+      const TensorInfo* info = weights.find(tensor.name);
+      std::vector<std::byte> bytes(tensor.bytes());
+      if (info != nullptr && info->shape == tensor.shape && info->type == tensor.type) {
+        weights.read(tensor.name, bytes);
+        if (bytes == tensor.values(salt)) continue;
+      }
+      result.push_back(tensor.name);
+    }
+    return result;
+  }
+
+  tests::TemporaryFolder folder_;
+  fs::path root_ = folder_.path();
+};
+
+TEST_F(ConvertTest, ReshardedIsTheSameState) {
+  const Checkpoint from(save_step(7));
+  for (const int ranks : {1, 2, 3, 5, 40}) {
+    const Checkpoint to(reshard(from, root_ / std::to_string(ranks), ranks));
+    to.verify();
+    EXPECT_EQ(to.manifest().step, 7);
+    EXPECT_EQ(to.manifest().world_size, ranks);
+    EXPECT_THAT(to.manifest().files, SizeIs(::testing::Ge(2)));
+    EXPECT_THAT(differences(to, some_tensors(), Layout::kGrid, 1, 4, 7), SizeIs(0));
+    const Checkpoint back(reshard(to, root_ / fmt::format("{}_back", ranks), 1));
+    EXPECT_EQ(tests::content_of(back.path() / "model.safetensors"),
+              tests::content_of(from.path() / "model.safetensors"));
+  }
+}
+
+TEST_F(ConvertTest, WeightsComeFromWhateverHoldsThem) {
+  const fs::path checkpoint = save_step(3);
+  save_step(2);
+  EXPECT_THAT(wrong(Weights(checkpoint), 3), SizeIs(0));
+  EXPECT_THAT(wrong(Weights(checkpoint, "optimizer"), 4), SizeIs(0));
+  EXPECT_THAT(wrong(Weights(root_ / "run"), 3), SizeIs(0)) << "of a run the newest";
+  EXPECT_THAT(wrong(Weights(root_ / "run" / "checkpoints"), 3), SizeIs(0));
+  EXPECT_THAT(wrong(Weights(checkpoint / "model.safetensors"), 3), SizeIs(0));
+  write_whole(Weights(checkpoint), root_ / "whole.safetensors");
+  EXPECT_THAT(wrong(Weights(root_ / "whole.safetensors"), 3), SizeIs(0));
+  EXPECT_EQ(tests::content_of(root_ / "whole.safetensors"), tests::content_of(checkpoint / "model.safetensors"));
+  EXPECT_THROW(Weights(checkpoint, "strategy"), DataError);
+  EXPECT_THROW(Weights(root_ / "nothing"), IoError);
+  fs::create_directory(root_ / "empty");
+  EXPECT_THROW(Weights(root_ / "empty"), IoError);
+}
+
+TEST_F(ConvertTest, AFolderOfHuggingFaceIsOneModel) {
+  const fs::path folder = root_ / "hf";
+  fs::create_directory(folder);
+  std::string index;
+  int i = 0;
+  for (const auto& tensor : some_tensors()) {
+    const auto values = tensor.values(3);
+    const std::string name = fmt::format("model-{:05}.safetensors", ++i);
+    format::write_safetensors(folder / name,
+                              std::vector<format::TensorSource>{{tensor.name, tensor.type, tensor.shape, values}});
+    index += fmt::format("{}\"{}\": \"{}\"", index.empty() ? "" : ", ", tensor.name, name);
+  }
+  folder_.write("hf/model.safetensors.index.json", "{\"weight_map\": {" + index + "}}");
+  EXPECT_THAT(wrong(Weights(folder), 3), SizeIs(0));
+  for (const char* bad : {"", "{}", "{\"weight_map\": {\"a\": \"../x\"}}", "{\"weight_map\": {\"a\": 1}}"}) {
+    folder_.write("hf/model.safetensors.index.json", bad);
+    EXPECT_THROW(Weights{folder}, DataError) << bad;
+  }
+}
+
+TEST_F(ConvertTest, NamesAreReplacedAtTheirBegin) {
+  const Weights from(save_step(3));
+  write_whole(from, root_ / "new.safetensors", {{"conv.", "features.0."}, {"fc.", ""}});
+  const Weights to(root_ / "new.safetensors");
+  EXPECT_NE(to.find("features.0.weight"), nullptr);
+  EXPECT_NE(to.find("weight"), nullptr);
+  EXPECT_NE(to.find("half"), nullptr);
+  EXPECT_EQ(to.find("conv.weight"), nullptr);
+  try {
+    write_whole(from, root_ / "same.safetensors", {{"conv.", "fc."}});
+    ADD_FAILURE() << "no error";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("fc.weight"));
+  }
+}
+
+}  // namespace
+}  // namespace reigen::checkpoint

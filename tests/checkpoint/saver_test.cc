@@ -1,0 +1,88 @@
+#include "reigen/checkpoint/saver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "checkpoint/layouts.h"
+#include "format/temporary_folder.h"
+#include "reigen/base/error.h"
+#include "reigen/runtime/init.h"
+
+namespace reigen::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::SizeIs;
+using testing_checkpoint::differences;
+using testing_checkpoint::hold;
+using testing_checkpoint::Layout;
+using testing_checkpoint::some_tensors;
+
+class SaverTest : public ::testing::TestWithParam<bool> {
+ protected:
+  tests::TemporaryFolder folder_;
+  fs::path directory_ = folder_.path() / "checkpoints";
+};
+
+// What is given may change as soon as save() returns.
+TEST_P(SaverTest, SavesWhatWasThereWhenItWasCalled) {
+  constexpr int kRanks = 3;
+  run_threads(kRanks, [&](Communicator& world) {
+    Saver saver(directory_, world, {.keep = 2, .asynchronous = GetParam()});
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      auto held = hold(some_tensors(), Layout::kFlat, world.rank(), kRanks, static_cast<std::uint64_t>(step));
+      saver.save({.step = step, .world_size = kRanks}, held.contents);
+      for (auto& bytes : held.memory) std::fill(bytes.begin(), bytes.end(), std::byte{0});
+      // Calls of the group itself go on meanwhile.
+      std::int64_t one = 1;
+      world.all_reduce(&one, &one, 1, DataType::kInt64, ReduceOp::kSum);
+      EXPECT_EQ(one, kRanks);
+      saver.check();
+    }
+    saver.wait();
+    EXPECT_EQ(saver.last(), directory_ / "step_00000004");
+    EXPECT_FALSE(saver.is_saving());
+  });
+  EXPECT_THAT(list(directory_), SizeIs(2));
+  const Search search = find_newest(directory_);
+  ASSERT_TRUE(search.newest);
+  EXPECT_EQ(search.newest->manifest().step, 4);
+  EXPECT_THAT(differences(*search.newest, some_tensors(), Layout::kColumns, 1, 2, 4), SizeIs(0));
+}
+
+TEST_P(SaverTest, AnErrorIsHeardOnceAndTheNextSaveWorks) {
+  run_threads(2, [&](Communicator& world) {
+    Saver saver(directory_, world, {.asynchronous = GetParam()});
+    const auto held = hold(some_tensors(), Layout::kFlat, world.rank(), 2, 1);
+    const auto incomplete = hold(some_tensors(), Layout::kFlat, 0, 2, 1);
+    const auto save_twice = [&] {
+      saver.save({.step = 1}, incomplete.contents);
+      saver.wait();
+    };
+    EXPECT_THROW(save_twice(), InvalidArgument);
+    EXPECT_NO_THROW(saver.check());
+    saver.save({.step = 2}, held.contents);
+    EXPECT_NO_THROW(saver.wait());
+  });
+  EXPECT_THAT(list(directory_), SizeIs(1));
+}
+
+TEST_P(SaverTest, ASecondJobIsRefused) {
+  run_threads(2, [&](Communicator& world) {
+    const Saver saver(directory_, world, {.asynchronous = GetParam()});
+    world.barrier();
+    try {
+      const Saver second(directory_, world, {});
+      ADD_FAILURE() << "no error";
+    } catch (const IoError& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kOutputLocked);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Asynchronous, SaverTest, ::testing::Bool());
+
+}  // namespace
+}  // namespace reigen::checkpoint
