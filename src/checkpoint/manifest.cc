@@ -36,7 +36,9 @@ json to_json(const StoredPiece& piece, const Shape& tensor) {
                  {"first", piece.part.first},
                  {"count", piece.part.count},
                  {"xxh64", format::hash_text(piece.hash)}};
-  if (piece.part.shape != tensor || piece.part.offset != Shape(tensor.size(), 0)) {
+  const auto& offset = piece.part.offset;
+  const bool at_begin = std::all_of(offset.begin(), offset.end(), [](std::int64_t o) { return o == 0; });
+  if (piece.part.shape != tensor || !at_begin) {
     result["box_offset"] = piece.part.offset;
     result["box_shape"] = piece.part.shape;
   }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/host_name.h"
+#include "base/log.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/write.h"
 #include "reigen/checkpoint/checkpoint.h"
@@ -207,7 +208,11 @@ fs::path finish(const fs::path& directory, const Manifest& manifest, const std::
   sync_directory(hidden);
   fs::path target = directory / name_of(manifest.step);
   publish(hidden, target);
-  retain(directory, keep);
+  try {
+    retain(directory, keep);
+  } catch (const std::exception& error) {
+    base::log_warning("an old checkpoint stays: {}", error.what());  // the new one is whole
+  }
   return target;
 }
 

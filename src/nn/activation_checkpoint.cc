@@ -10,35 +10,52 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <utility>
 
 #include "base/check.h"
+#include "nn/autocast_devices.h"
 #include "nn/kept_outputs.h"
 #include "nn/random_state.h"
+#include "tensor/backward_end.h"
 
 namespace reigen::nn {
 
 namespace {
 
-struct AutocastState {
-  bool enabled = at::autocast::is_autocast_enabled(at::kCPU);
-  bool cached = at::autocast::is_autocast_cache_enabled();
-  at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
-
-  void apply() const {
-    at::autocast::set_autocast_enabled(at::kCPU, enabled);
-    at::autocast::set_autocast_cache_enabled(cached);
-    at::autocast::set_autocast_dtype(at::kCPU, type);
+class AutocastState {
+ public:
+  AutocastState() {
+    for (std::size_t i = 0; i < kAutocastDevices.size(); ++i) {
+      devices_[i] = {.enabled = at::autocast::is_autocast_enabled(kAutocastDevices[i]),
+                     .type = at::autocast::get_autocast_dtype(kAutocastDevices[i])};
+    }
   }
+  void apply() const {
+    for (std::size_t i = 0; i < kAutocastDevices.size(); ++i) {
+      at::autocast::set_autocast_enabled(kAutocastDevices[i], devices_[i].enabled);
+      at::autocast::set_autocast_dtype(kAutocastDevices[i], devices_[i].type);
+    }
+    at::autocast::set_autocast_cache_enabled(cached_);
+  }
+
+ private:
+  struct Setting {
+    bool enabled = false;
+    at::ScalarType type = at::kFloat;
+  };
+  std::array<Setting, kAutocastDevices.size()> devices_;
+  bool cached_ = at::autocast::is_autocast_cache_enabled();
 };
 
 // While it lives all is as it was in the first forward; then as it was before.
 class SecondForward {
  public:
-  SecondForward(const torch::nn::Module& module, const at::Tensor& random, const AutocastState& autocast)
-      : random_(random_state()), buffers_(module.buffers()) {
+  SecondForward(const torch::nn::Module& module, const RandomState& random, const AutocastState& autocast)
+      : random_(random.now()), buffers_(module.buffers()) {
     for (const at::Tensor& buffer : buffers_) values_.push_back(buffer.defined() ? buffer.clone() : buffer);
-    set_random_state(random);
+    random.apply();
     autocast.apply();
     at::autocast::increment_nesting();
   }
@@ -46,7 +63,7 @@ class SecondForward {
     // The casts of weights that this forward kept must not outlive a step.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     autocast_.apply();
-    set_random_state(random_);
+    random_.apply();
     at::NoGradGuard no_grad;
     // variable_data() is the same memory with a version counter of its own.
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
@@ -57,7 +74,7 @@ class SecondForward {
   SecondForward& operator=(const SecondForward&) = delete;
 
  private:
-  const at::Tensor random_;
+  const RandomState random_;
   const AutocastState autocast_;
   const std::vector<at::Tensor> buffers_;
   std::vector<at::Tensor> values_;
@@ -66,12 +83,12 @@ class SecondForward {
 // Stands in the graph for all that the unit computed.
 class Recompute : public torch::autograd::Node {
  public:
-  Recompute(Unit::Forward inner, const torch::nn::Module& module, const Carry& input,
+  Recompute(Unit::Forward inner, const torch::nn::Module& module, const Carry& input, RandomState random,
             std::shared_ptr<const Operations> kept)
       : torch::autograd::Node(torch::autograd::collect_next_edges(input)),
         inner_(std::move(inner)),
         module_(module),
-        random_(random_state()),
+        random_(std::move(random)),
         kept_(std::move(kept)) {
     for (const at::Tensor& tensor : input) input_.emplace_back(tensor, /*is_output=*/false);
   }
@@ -117,7 +134,7 @@ class Recompute : public torch::autograd::Node {
       roots.push_back(output[i]);
       arriving.push_back(gradients[i]);
     }
-    if (!roots.empty()) torch::autograd::backward(roots, arriving);
+    if (!roots.empty()) tensor::inner_backward([&] { torch::autograd::backward(roots, arriving); });
     torch::autograd::variable_list result;
     for (const at::Tensor& tensor : input) result.push_back(tensor.defined() ? tensor.grad() : at::Tensor());
     return result;
@@ -133,22 +150,25 @@ class Recompute : public torch::autograd::Node {
   Unit::Forward inner_;
   const torch::nn::Module& module_;  // kept by inner_
   std::vector<torch::autograd::SavedVariable> input_;
-  const at::Tensor random_;
+  const RandomState random_;
   const AutocastState autocast_;
   KeptOutputs kept_;
   bool released_ = false;
 };
 
-bool wants_gradient(const torch::nn::Module& module, const Carry& input) {
-  const auto wants = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
-  const auto parameters = module.parameters();
-  return std::any_of(input.begin(), input.end(), wants) || std::any_of(parameters.begin(), parameters.end(), wants);
+bool wants_gradient(const std::vector<at::Tensor>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); });
 }
 
 Carry run(const torch::nn::Module& module, const std::shared_ptr<const Operations>& kept, const Carry& input,
           const Unit::Forward& inner) {
-  if (!at::GradMode::is_enabled() || !wants_gradient(module, input)) return inner(input);
-  const auto node = std::make_shared<Recompute>(inner, module, input, kept);
+  if (!at::GradMode::is_enabled()) return inner(input);
+  // Parameters too tell where a unit computes, and draws: its input may come from elsewhere.
+  std::vector<at::Tensor> tensors = module.parameters();
+  tensors.insert(tensors.end(), input.begin(), input.end());
+  if (!wants_gradient(tensors)) return inner(input);
+  const auto node = std::make_shared<Recompute>(inner, module, input, RandomState(tensors), kept);
   Carry output = node->first_forward(input);
   {
     at::NoGradGuard no_grad;

@@ -2,7 +2,10 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "nn/autocast_devices.h"
 
 namespace reigen::nn {
 
@@ -10,7 +13,7 @@ Autocast::Autocast(c10::ScalarType type, c10::DeviceType device)
     : device_(device), was_enabled_(false), was_type_(type) {
   REIGEN_CHECK(type == at::kBFloat16 || type == at::kHalf,
                "[autocast] cannot compute in this type\n  got: {}   expected: BFloat16 or Half", c10::toString(type));
-  REIGEN_CHECK(device == at::kCPU || device == at::kCUDA,
+  REIGEN_CHECK(std::find(kAutocastDevices.begin(), kAutocastDevices.end(), device) != kAutocastDevices.end(),
                "[autocast] not for this device\n  got: {}   expected: cpu or cuda", c10::DeviceTypeName(device, true));
   was_enabled_ = at::autocast::is_autocast_enabled(device);
   was_type_ = at::autocast::get_autocast_dtype(device);

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "nn/random_state.h"
 #include "reigen/base/error.h"
 
 namespace reigen::nn {
@@ -112,7 +111,13 @@ void KeptOutputs::keep(const c10::OperatorHandle& operation, const std::vector<c
   One one{.operation = operation.operator_name(), .results = {}, .watched = {}, .random = {}};
   const std::size_t count = operation.schema().returns().size();
   one.results.assign(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
-  if (operation.hasTag(at::Tag::nondeterministic_seeded)) one.random = random_state();
+  if (operation.hasTag(at::Tag::nondeterministic_seeded)) {
+    std::vector<at::Tensor> outputs;
+    for (const c10::IValue& result : one.results) {
+      if (result.isTensor()) outputs.push_back(result.toTensor());
+    }
+    one.random.emplace(outputs);
+  }
   kept_.push_back(std::move(one));
 }
 
@@ -170,7 +175,7 @@ void KeptOutputs::take(const c10::OperatorHandle& operation, std::size_t index, 
                .expected = "units whose outputs nothing changes in place, or that do not end with a kept operation",
                .fix = "do not write into the unit's output (relu_, add_), or leave the operation out of keep"});
   }
-  if (one.random.defined()) set_random_state(one.random);
+  if (one.random) one.random->apply();
   torch::jit::drop(*stack, operation.schema().arguments().size());
   for (std::size_t i = 0; i < one.results.size(); ++i) {
     if (!one.results[i].isTensor() || !one.results[i].toTensor().defined()) {

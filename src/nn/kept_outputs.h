@@ -11,9 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
+
+#include "nn/random_state.h"
 
 namespace reigen::nn {
 
@@ -62,7 +65,7 @@ class KeptOutputs {
     c10::OperatorName operation;
     std::vector<c10::IValue> results;
     std::vector<Watched> watched;
-    at::Tensor random;  // the generator behind it, of one that draws
+    std::optional<RandomState> random;  // the generators behind it, of one that draws
   };
 
   static void intercept(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,

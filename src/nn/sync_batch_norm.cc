@@ -2,8 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,6 +38,8 @@ at::Tensor beside(const at::Tensor& channels, const at::Tensor& input) {
   return channels.to(statistics_type(input)).view(shape);
 }
 
+thread_local int stand_ins = 0;  // that live
+
 // In fp64.
 struct Statistics {
   double count = 0;
@@ -43,7 +49,8 @@ struct Statistics {
 
 Statistics statistics_of(const at::Tensor& input) {
   const std::int64_t channels = input.size(1);
-  Statistics own{.count = static_cast<double>(channels == 0 ? 0 : input.numel() / channels)};
+  const bool counts = channels > 0 && stand_ins == 0;
+  Statistics own{.count = static_cast<double>(counts ? input.numel() / channels : 0)};
   if (own.count == 0) {
     own.mean = at::zeros({channels}, at::kDouble);
     own.squares = at::zeros({channels}, at::kDouble);
@@ -93,27 +100,59 @@ struct Kept : torch::CustomClassHolder {
   Kept(Communicator its_ranks, double its_count) : ranks(std::move(its_ranks)), count(its_count) {}
   Communicator ranks;
   double count;
+  bool is_stand_in = stand_ins > 0;
+};
+
+// Stands in the graph of the layer's backward, where autograd would be wrong: to it the statistics are constants, and
+// it does not see the sums over the ranks.
+class NoSecondDerivative : public torch::autograd::Node {
+ public:
+  using Node::Node;
+  std::string name() const override { return "ReigenSyncBatchNormBackward"; }
+
+  variable_list apply(variable_list&&) override {
+    throw InvalidArgument(
+        Report{.what = "[sync_batch_norm] no second derivatives in training",
+               .got = "a derivative of what the layer's backward gave with create_graph",
+               .fix = "torch::nn::BatchNorm, or the layer in eval(), where a gradient is differentiated (gradient "
+                      "penalty); else no create_graph"});
+  }
 };
 
 struct Normalise : torch::autograd::Function<Normalise> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
-                            const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& scale,
+  // weight and bias: optional, since apply() takes no undefined tensor.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const std::optional<at::Tensor>& weight,
+                            const std::optional<at::Tensor>& bias, const at::Tensor& mean, const at::Tensor& scale,
                             c10::intrusive_ptr<Kept> kept) {
-    context->save_for_backward({input, weight, mean, scale});
+    context->save_for_backward({input, weight.value_or(at::Tensor()), mean, scale});
     context->saved_data["kept"] = c10::IValue::make_capsule(std::move(kept));
     at::Tensor output = (input.to(statistics_type(input)) - beside(mean, input)) * beside(scale, input);
-    if (weight.defined()) output = output * beside(weight, input) + beside(bias, input);
+    if (weight) output = output * beside(*weight, input) + beside(*bias, input);
     return output.to(input.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
+    variable_list result = derivatives(context, saved, gradients[0]);
+    if (!torch::autograd::compute_requires_grad(gradients[0], saved[0], saved[1])) return result;
+    // Edges to all that a second derivative would go to: torch::autograd::grad() visits only what leads to its inputs.
+    const auto refusal = std::shared_ptr<NoSecondDerivative>(
+        new NoSecondDerivative(torch::autograd::collect_next_edges(gradients[0], saved[0], saved[1])),
+        torch::autograd::deleteNode);
+    for (const at::Tensor& one : result) {
+      if (one.defined()) torch::autograd::set_history(one, refusal);
+    }
+    return result;
+  }
+
+  static variable_list derivatives(AutogradContext* context, const variable_list& saved, const at::Tensor& gradient) {
+    const at::NoGradGuard no_grad;
     const at::Tensor& input = saved[0];
     const at::Tensor& weight = saved[1];
     const auto capsule = context->saved_data["kept"].toCapsule();
     auto& kept = static_cast<Kept&>(*capsule);
     const at::Tensor x = (input.to(statistics_type(input)) - beside(saved[2], input)) * beside(saved[3], input);
-    const at::Tensor dy = gradients[0].to(statistics_type(input));
+    const at::Tensor dy = gradient.to(statistics_type(input));
     const at::Tensor sum = dy.sum(others(input), false, at::kDouble);
     const at::Tensor product = (dy * x).sum(others(input), false, at::kDouble);
     const at::Tensor both = at::cat({sum, product});
@@ -122,7 +161,9 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const auto halves = (both / kept.count).chunk(2);
     at::Tensor factor = saved[3];
     if (weight.defined()) factor = factor * weight.to(at::kDouble);
-    const at::Tensor dx = (dy - beside(halves[0], input) - x * beside(halves[1], input)) * beside(factor, input);
+    // The statistics do not depend on a stand-in.
+    const at::Tensor own = kept.is_stand_in ? dy : dy - beside(halves[0], input) - x * beside(halves[1], input);
+    const at::Tensor dx = own * beside(factor, input);
     variable_list result{dx.to(input.scalar_type()), {}, {}, {}, {}, {}};
     if (weight.defined()) {
       result[1] = product.to(weight.scalar_type());
@@ -133,6 +174,9 @@ struct Normalise : torch::autograd::Function<Normalise> {
 };
 
 }  // namespace
+
+StandIn::StandIn() { ++stand_ins; }
+StandIn::~StandIn() { --stand_ins; }
 
 SyncBatchNormImpl::SyncBatchNormImpl(const SyncBatchNormOptions& options, Communicator ranks)
     : options_(options), ranks_(std::move(ranks)) {
@@ -177,7 +221,10 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
     running_mean.mul_(1 - momentum).add_(batch.mean.to(running_mean.scalar_type()), momentum);
     running_var.mul_(1 - momentum).add_(unbiased.to(running_var.scalar_type()), momentum);
   }
-  return Normalise::apply(input, weight, bias, batch.mean, (variance + options_.eps).rsqrt(),
+  const auto given = [](const at::Tensor& parameter) {
+    return parameter.defined() ? std::make_optional(parameter) : std::nullopt;
+  };
+  return Normalise::apply(input, given(weight), given(bias), batch.mean, (variance + options_.eps).rsqrt(),
                           c10::make_intrusive<Kept>(ranks_, batch.count));
 }
 

@@ -40,10 +40,9 @@ struct Gradients {
   }
 };
 
-// Which other ranks have parts of the mean; null: none.
-const Communicator* others_of(const std::vector<ParameterRange>& ranges) {
-  const bool divided = !ranges.empty() && ranges.front().share().gradients.defined();
-  return divided ? &*ranges.front().share().ranks : nullptr;
+// Whether other ranks have parts of the mean.
+bool is_divided(const std::vector<ParameterRange>& ranges) {
+  return !ranges.empty() && ranges.front().share().gradients.defined();
 }
 
 Gradients gradients_of(const std::vector<ParameterRange>& ranges) {
@@ -96,11 +95,12 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
     sums[i] = kernels::kernels().squares(gradients.layouts[piece.part], gradients.at(piece), piece.count);
   });
   for (const ParameterRange& range : ranges) range.set_awaits_average(false);
-  if (const Communicator* others = others_of(ranges)) {
+  if (is_divided(ranges)) {
     // Each comes from one rank; a zero added to it changes no bit.
-    Communicator ranks = *others;
-    ranks.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum,
-                     {.tag = "squares of gradients"});
+    ranges.front().meet([&](Communicator& ranks) {
+      ranks.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum,
+                       {.tag = "squares of gradients"});
+    });
   }
   GradientNorm result;
   for (const double sum : sums) result.sum_of_squares += sum;
@@ -124,7 +124,7 @@ GradientNorm clip_grad_norm(const std::vector<ParameterRange>& ranges, double ma
 
 void clip_grad_value(const std::vector<ParameterRange>& ranges, double clip_value) {
   if (!(clip_value > 0)) refuse_option("clip", "clip_value", clip_value, "a number above 0");
-  if (others_of(ranges) != nullptr) gradient_norm(ranges);  // which averages them
+  if (is_divided(ranges)) gradient_norm(ranges);  // which averages them
   change(ranges, 1, clip_value);
 }
 

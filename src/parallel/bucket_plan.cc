@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace reigen::parallel {
@@ -31,17 +32,22 @@ std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, s
   };
   std::map<std::size_t, std::size_t> to_come;  // bytes, by range
   for (const ParameterPlace& place : order) to_come[place.range] += place.bytes;
+  std::set<std::size_t> had_full;       // ranges with a bucket of `limit`
   std::map<std::size_t, Filling> open;  // by range: a bucket holds one element type
   for (std::size_t i = 0; i < order.size(); ++i) {
     const ParameterPlace& place = order[i];
     Filling& filling = open[place.range];
-    if (filling.bucket.segments.empty()) filling.limit = std::min(limit, std::max(small, to_come[place.range] / 2));
+    if (filling.bucket.segments.empty()) {
+      const bool is_tail = had_full.contains(place.range);
+      filling.limit = is_tail ? std::min(limit, std::max(small, to_come[place.range] / 2)) : limit;
+    }
     to_come[place.range] -= place.bytes;
     filling.bucket.range = place.range;
     filling.bucket.segments.push_back(place.segment);
     filling.bytes += place.bytes;
     filling.complete = i;
     if (filling.bytes < (result.empty() ? std::min(limit, small) : filling.limit)) continue;
+    if (filling.bytes >= limit) had_full.insert(place.range);
     close(filling);
     open.erase(place.range);
   }

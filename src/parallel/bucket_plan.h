@@ -25,9 +25,10 @@ struct BucketPlan {
 };
 
 // `order`: parameters in the order in which backward completes them, as far as it is known; buckets are filled and
-// numbered in it. A bucket is full once it holds at least `limit` bytes (0: one parameter each), or half of what is
-// still to come of its type, but not before it holds `small`: what travels last is what backward cannot hide, and it
-// shall be little. The first one is full with min(limit, small): something shall travel soon.
+// numbered in it. A bucket is full once it holds at least `limit` bytes (0: one parameter each). Behind the first such
+// one of a type half of what is still to come is enough, but not less than `small`: what travels last is what backward
+// cannot hide, and it shall be little. What fits into `limit` is not cut. The first bucket of all is full with
+// min(limit, small): something shall travel soon.
 std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, std::size_t limit, std::size_t small);
 
 }  // namespace reigen::parallel

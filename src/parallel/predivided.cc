@@ -23,6 +23,7 @@ class Predivided : public Strategy {
   void attach(const std::vector<ParameterRange>& ranges) override { inner_->attach(ranges); }
   bool exchanges_gradients() const override { return inner_->exchanges_gradients(); }
   bool keeps_zeros() const override { return inner_->keeps_zeros(); }
+  bool averages() const override { return inner_->averages(); }
   void begin(const GradientBucket& bucket) override {
     scale(bucket, 1 / factor_);
     inner_->begin(bucket);

@@ -62,7 +62,7 @@ void GradientReducer::require_own_steps() const {
                            range.segments().front().name),
         .expected = "optimizer.step() of one made of parameters()",
         .fix = "use reigen::optim, or leave shard out; load weights before data_parallel(); what one rank changes by "
-               "hand it tells with note_change() of the range"});
+               "hand every rank tells with note_change() of the range, behind a barrier"});
   }
 }
 

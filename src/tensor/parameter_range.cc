@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <chrono>
 #include <sstream>
 #include <utility>
 
@@ -88,9 +89,15 @@ at::Tensor ParameterRange::make_twin(at::ScalarType type) const {
 }
 
 void ParameterRange::meet(const char* what) const {
+  meet([what](Communicator& ranks) { ranks.barrier({.tag = what}); });
+}
+
+void ParameterRange::meet(const std::function<void(Communicator& ranks)>& exchange) const {
   if (!is_shared()) return;
   Communicator ranks = *share_->ranks;
-  ranks.barrier({.tag = what});
+  const auto begin = std::chrono::steady_clock::now();
+  exchange(ranks);
+  *seconds_met_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 std::int64_t ParameterRange::gradient_place(std::size_t segment) const {

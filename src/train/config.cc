@@ -34,6 +34,10 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
   table.push_back({"train", "global_batch", &train.global_batch,
                    "samples a step over all ranks, shared out with any remainder; not set: the recipe's number a rank",
                    1, 1e9});
+  table.push_back({"train", "micro_batch", &train.micro_batch,
+                   "samples a rank computes at a time at most, gradients are added up over a step; 0: its share of the "
+                   "global batch at once",
+                   0, 1e9});
   table.push_back(
       {"train", "seed", &train.seed, "initial weights, sample order and random layers follow from it", 0, kLargest});
   table.push_back({"train", "threads", &train.threads,
@@ -45,6 +49,8 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
                        "fp32, fp64: of weights and computation; bf16, fp16: products and convolutions in 16 bits, "
                        "with fp32 weights (fp16 with a loss scale that follows overflows)",
                    .choices = {"fp32", "fp64", "bf16", "fp16"}});
+  table.push_back({"train", "loss_scale", &train.loss_scale,
+                   "fp16: what the loss is multiplied by at first, it then follows overflows", 1, 16777216});
   table.push_back({"train", "clip_norm", &train.clip_norm,
                    "scale the gradients down to this norm of all together; 0: leave them", 0, kHugeNumber});
   table.push_back({"train", "clip_value", &train.clip_value,

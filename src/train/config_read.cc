@@ -385,9 +385,21 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
     result.help = true;
     return result;
   }
+  OptimConfig& optim = result.config.optim;
+  constexpr std::int64_t kNotSet = -1;
+  optim.lr.reset();
+  optim.weight_decay.reset();
+  optim.warmup_steps = kNotSet;
   if (const auto file = flags.config_file()) read_file(*file, table);
   read_environment(environment, table);
   flags.read(result);
+  if (optim.name == defaults.optim.name) {
+    if (!optim.lr) optim.lr = defaults.optim.lr;
+    if (!optim.weight_decay) optim.weight_decay = defaults.optim.weight_decay;
+  }
+  // One that warms up by itself needs no other in front of it.
+  const bool warms_up = optim.schedule == "one_cycle" && defaults.optim.schedule != "one_cycle";
+  if (optim.warmup_steps == kNotSet) optim.warmup_steps = warms_up ? 0 : defaults.optim.warmup_steps;
   require_known_optimization(result.config);
   require_known_strategy(result.config);
   return result;

@@ -15,6 +15,7 @@
 #include "reigen/data/loader.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/train/task.h"
+#include "train/activations.h"
 #include "train/precision.h"
 #include "train/step_times.h"
 #include "train/strategy_of.h"
@@ -79,8 +80,15 @@ class Bench {
     const std::string& shard = config.parallel.shard;
     if (shard != "auto" && shard != "none")
       refuse("--parallel.shard", shard, "none: it measures gradients that travel");
+    const ParallelConfig usual;
+    if (config.parallel.bucket_mb != usual.bucket_mb)
+      refuse("--parallel.bucket_mb", fmt::format("{}", config.parallel.bucket_mb), "none: --buckets lists the sizes");
+    if (config.parallel.overlap != usual.overlap) refuse("--parallel.overlap", "false", "none: it measures both");
+    if (config.train.micro_batch > 0)
+      refuse("--train.micro_batch", fmt::format("{}", config.train.micro_batch), "none: it measures one backward");
     task_->module().train();
     task_->initialize(static_cast<std::uint64_t>(config.train.seed));
+    activations_ = checkpoint_activations(*task_, config.train);
     data::LoaderOptions choice{
         .seed = static_cast<std::uint64_t>(config.train.seed), .limit = config.data.limit, .workers = 0};
     if (config.train.global_batch)
@@ -159,6 +167,7 @@ class Bench {
   const Config& config_;
   Communicator& world_;
   std::unique_ptr<Task> task_;
+  std::unique_ptr<nn::ActivationCheckpoint> activations_;
   at::Tensor input_;
   at::Tensor target_;
 };

@@ -84,8 +84,8 @@ Groups groups_of(const OptimConfig& config, const std::vector<ParameterRange>& r
 // Sets what all options have; `optim.betas` and the like are set where they are.
 template <class Options>
 Options with_basics(Options options, const OptimConfig& config, const Groups& groups) {
-  options.lr = config.lr;
-  options.weight_decay = config.weight_decay;
+  options.lr = config.lr.value_or(options.lr);
+  options.weight_decay = config.weight_decay.value_or(options.weight_decay);
   options.groups = groups;
   return options;
 }
@@ -119,13 +119,16 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config,
   if (config.name == "adam")
     return make<optim::Adam>(parameters, adam_options<optim::AdamOptions>(config), config, groups);
   if (config.name == "sgd") {
-    const optim::SGDOptions options{
-        .momentum = config.momentum.value_or(0), .nesterov = config.nesterov, .bf16_states = config.bf16_states};
+    const optim::SGDOptions options{.momentum = config.momentum.value_or(0),
+                                    .dampening = config.dampening.value_or(0),
+                                    .nesterov = config.nesterov,
+                                    .bf16_states = config.bf16_states};
     return make<optim::SGD>(parameters, options, config, groups);
   }
   if (config.name == "adagrad") {
     optim::AdagradOptions options{.lr_decay = config.lr_decay.value_or(0)};
     options.eps = config.eps.value_or(options.eps);
+    options.initial_accumulator_value = config.initial_accumulator_value.value_or(options.initial_accumulator_value);
     return make<optim::Adagrad>(parameters, options, config, groups);
   }
   if (config.name == "rmsprop") {
@@ -161,19 +164,23 @@ bool is_of_average(const std::string& name) { return name.ends_with(".ema") || n
 Optimization::Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length)
     : parameters_(parameters), clip_norm_(config.train.clip_norm), clip_value_(config.train.clip_value) {
   require_known_optimization(config);
-  base_lr_ = base_lr(config.optim, length.global_batch);
   schedule_ = schedule_of(config.optim, length.total_steps);
   optim::check(schedule_);
   optimizer_ = make_optimizer(config.optim, parameters, groups_of(config.optim, parameters));
-  if (config.train.precision == "fp16") scaler_.emplace();
+  base_lr_ = base_lr(config.optim, optimizer_->lr(), length.global_batch);
+  if (config.train.precision == "fp16") {
+    optim::GradScalerOptions scaling;
+    scaling.init_scale = config.train.loss_scale.value_or(scaling.init_scale);
+    scaler_.emplace(scaling);
+  }
   if (config.optim.ema_decay > 0) average_.emplace(parameters, optim::EmaOptions{.decay = config.optim.ema_decay});
 }
 
 Optimization::Gradients Optimization::look() const {
-  if (clip_norm_ == 0 || scaler_) return {};  // the scaler looks by itself
+  if (scaler_) return {};  // which looks by itself
   const optim::GradientNorm norm = optim::gradient_norm(parameters_);
-  return {
-      .norm = norm.norm, .finite = norm.finite, .factor = norm.finite ? optim::clip_factor(norm.norm, clip_norm_) : 1};
+  const bool clips = norm.finite && clip_norm_ > 0;
+  return {.norm = norm.norm, .finite = norm.finite, .factor = clips ? optim::clip_factor(norm.norm, clip_norm_) : 1};
 }
 
 at::Tensor Optimization::scaled(const at::Tensor& loss) const { return scaler_ ? scaler_->scale(loss) : loss; }

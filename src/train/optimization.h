@@ -9,12 +9,12 @@
 #include <optional>
 #include <vector>
 
-#include "reigen/tensor/tensor_files.h"
 #include "reigen/optim/ema.h"
 #include "reigen/optim/grad_scaler.h"
 #include "reigen/optim/optimizer.h"
 #include "reigen/optim/schedule.h"
 #include "reigen/tensor/parameter_range.h"
+#include "reigen/tensor/tensor_files.h"
 #include "reigen/train/config.h"
 
 namespace reigen::train {
@@ -29,7 +29,7 @@ class Optimization {
   // Throws InvalidArgument (78) for options out of range and for patterns that match no parameter.
   Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length);
 
-  // Looks at the gradients of step `done` (counted from 0), when they are clipped by their norm.
+  // Looks at the gradients: a NaN that stepped would be in all weights. With a loss scale step() does.
   struct Gradients {
     std::optional<double> norm = {};  // before clipping
     bool finite = true;

@@ -22,6 +22,7 @@ const Names kSchedules{"constant", "step", "multi_step", "cosine", "polynomial",
 
 const std::vector<OptionOwners> kOfOptimizers{
     {"momentum", {"sgd", "rmsprop", "lars"}},
+    {"dampening", {"sgd"}},
     {"nesterov", {"sgd"}},
     {"beta1", {"adamw", "adam", "lion", "lamb"}},
     {"beta2", {"adamw", "adam", "lion", "lamb"}},
@@ -30,6 +31,7 @@ const std::vector<OptionOwners> kOfOptimizers{
     {"alpha", {"rmsprop"}},
     {"centered", {"rmsprop"}},
     {"lr_decay", {"adagrad"}},
+    {"initial_accumulator_value", {"adagrad"}},
     {"trust_coefficient", {"lars"}},
     {"bf16_states", {"adamw", "adam", "lion", "sgd"}},
     {"no_adapt", {"lars", "lamb"}},
@@ -108,10 +110,12 @@ Field text_row(const char* key, std::string* value, const std::string& meaning, 
 
 void add_update_rule(OptimConfig& o, std::vector<Field>& table) {
   table.push_back(text_row("name", &o.name, "the optimizer", kOptimizers));
-  table.push_back(row("lr", &o.lr, "learning rate", 0, kHugeNumber, true));
-  table.push_back(row("weight_decay", &o.weight_decay, "decay of the weights (decoupled for adamw, lion and lamb)", 0,
+  table.push_back(row("lr", &o.lr, "learning rate; not set: the optimizer's own", 0, kHugeNumber, true));
+  table.push_back(row("weight_decay", &o.weight_decay,
+                      "decay of the weights (decoupled for adamw, lion and lamb); not set: the optimizer's own", 0,
                       kHugeNumber));
   table.push_back(row("momentum", &o.momentum, "share of the last step that the next one keeps", 0, 1));
+  table.push_back(row("dampening", &o.dampening, "share of a gradient that the momentum leaves out", 0, 1));
   table.push_back(row("nesterov", &o.nesterov, "look ahead by a step of the momentum", 0, 0));
   table.push_back(row("beta1", &o.beta1, "how much of the mean of gradients a step keeps; below 1", 0, 0.9999999999));
   table.push_back(row("beta2", &o.beta2, "how much of the mean of squares a step keeps; below 1", 0, 0.9999999999));
@@ -120,6 +124,8 @@ void add_update_rule(OptimConfig& o, std::vector<Field>& table) {
   table.push_back(row("alpha", &o.alpha, "how much of the mean of squares a step keeps; below 1", 0, 0.9999999999));
   table.push_back(row("centered", &o.centered, "divide by the standard deviation", 0, 0));
   table.push_back(row("lr_decay", &o.lr_decay, "step t has lr / (1 + t * lr_decay)", 0, kHugeNumber));
+  table.push_back(row("initial_accumulator_value", &o.initial_accumulator_value, "what the sum of squares begins with",
+                      0, kHugeNumber));
   table.push_back(
       row("trust_coefficient", &o.trust_coefficient, "norm of a step / norm of its weights", 0, kHugeNumber, true));
   table.push_back(
@@ -221,10 +227,10 @@ optim::ScheduleOptions schedule_of(const OptimConfig& config, std::int64_t total
   return schedule;
 }
 
-double base_lr(const OptimConfig& config, std::int64_t global_batch) {
-  if (config.lr_scaling == "none") return config.lr;
+double base_lr(const OptimConfig& config, double lr, std::int64_t global_batch) {
+  if (config.lr_scaling == "none") return lr;
   const auto rule = config.lr_scaling == "linear" ? optim::LrScaling::kLinear : optim::LrScaling::kSqrt;
-  return optim::scaled_lr(config.lr, rule, global_batch, config.base_batch.value_or(0));
+  return optim::scaled_lr(lr, rule, global_batch, config.base_batch.value_or(0));
 }
 
 void require_known_optimization(const Config& config) {
@@ -251,6 +257,10 @@ void require_known_optimization(const Config& config) {
   require(optim.lr_scaling != "none" || !optim.base_batch.has_value(),
           "optim.base_batch is set, but optim.lr_scaling is none", "set optim.lr_scaling to linear or sqrt");
   require(!optim.nesterov || optim.momentum.value_or(0) > 0, "optim.nesterov needs optim.momentum",
+          "set optim.momentum, for example to 0.9");
+  require(!config.train.loss_scale || config.train.precision == "fp16", "train.loss_scale needs train.precision fp16",
+          "leave it out");
+  require(!optim.dampening || optim.momentum.value_or(0) > 0, "optim.dampening needs optim.momentum",
           "set optim.momentum, for example to 0.9");
   require(!optim.bf16_states || config.train.precision != "fp64",
           "optim.bf16_states does not go with train.precision fp64", "leave one of them out");

@@ -24,6 +24,6 @@ std::vector<std::pair<std::string, double>> lr_factors_of(const OptimConfig& con
 optim::ScheduleOptions schedule_of(const OptimConfig& config, std::int64_t total_steps);
 
 // optim.lr for the batch that is trained with.
-double base_lr(const OptimConfig& config, std::int64_t global_batch);
+double base_lr(const OptimConfig& config, double lr, std::int64_t global_batch);
 
 }  // namespace reigen::train

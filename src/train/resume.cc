@@ -146,15 +146,17 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
   return notes;
 }
 
-bool has_same_strategy(const checkpoint::Checkpoint& found, const std::map<std::string, std::string>& options) {
-  return std::all_of(options.begin(), options.end(), [&](const auto& option) {
-    const auto& [key, value] = option;
-    if (!key.starts_with("parallel.") || key == "parallel.bucket_mb" || key == "parallel.overlap" ||
-        key == "parallel.shard")
-      return true;
-    const auto before = found.manifest().options.find(key);
-    return before != found.manifest().options.end() && before->second == value;
-  });
+std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
+                                     const std::map<std::string, std::string>& options) {
+  const auto& before = found.manifest().options;
+  for (const auto& [key, value] : options) {
+    const bool shapes_no_state = key == "parallel.bucket_mb" || key == "parallel.overlap" || key == "parallel.shard" ||
+                                 key == "parallel.buffers";
+    if (!key.starts_with("parallel.") || shapes_no_state) continue;
+    const std::string was = value_in(before, key.c_str());
+    if (was != value) return fmt::format("{} is {}; it was {}", key, value, was);
+  }
+  return "";
 }
 
 }  // namespace reigen::train

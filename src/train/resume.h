@@ -36,8 +36,9 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                             const std::map<std::string, std::string>& options,
                                             std::optional<std::int64_t> global_batch);
 
-// Whether what the checkpoint holds of a strategy belongs to this run's: with another one, or another option of it, a
-// run may go on, but the strategy begins anew.
-bool has_same_strategy(const checkpoint::Checkpoint& found, const std::map<std::string, std::string>& options);
+// Why what the checkpoint holds of a strategy does not belong to this run's, or nothing: with another strategy, or
+// another option of it, a run may go on, but the strategy begins anew.
+std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
+                                     const std::map<std::string, std::string>& options);
 
 }  // namespace reigen::train

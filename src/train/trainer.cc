@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/philox.h"
+#include "reigen/nn/sync_batch_norm.h"
 #include "train/agree.h"
 #include "train/precision.h"
 #include "train/resume.h"
@@ -65,6 +66,13 @@ FitResult Trainer::fit() {
 
 // ---- the loop
 
+namespace {
+
+// A rank that may run ahead meets the others so often at most.
+constexpr std::int64_t kLossesTogether = 16;
+
+}  // namespace
+
 void Trainer::Impl::train() {
   task.module().train();
   while (done < total && !stop) {
@@ -88,7 +96,15 @@ bool Trainer::Impl::run_epoch(std::int64_t number) {
     position = batch->position;
     const bool ended = position >= loader->size();
     const bool due = config.checkpoint.every_steps > 0 && done % config.checkpoint.every_steps == 0;
+    if (due || ended || done == total || done % kLossesTogether == 0) add_up_late();
     if (due || stop) {
+      const bool remembers = parallel->ranks_differ() || !parallel->strategy_state().empty();
+      if (!due && done < total && remembers) {
+        say(fmt::format(
+            "note: to be saved, ranks were brought together after step {}, which strategy {} would not have "
+            "done there: the run goes on from their mean",
+            done, config.parallel.strategy));
+      }
       save_checkpoint();
       cycle.lap();
     }
@@ -125,88 +141,82 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
     return watch.lap();
   };
   parallel->number_step(done + 1);
-  parallel->prepare_forward();
-  at::Tensor loss;
-  {
-    const auto autocast = compute_type(config.train.precision);
-    loss = task.loss(batch.input, batch.target);
+  double loss = 0;  // summed over the terms of this rank
+  for (std::size_t i = 0; i < batch.parts.size(); ++i) {
+    std::optional<parallel::NoSync> only_adds_up;
+    if (i + 1 < batch.parts.size()) only_adds_up.emplace(parallel->no_sync());
+    parallel->prepare_forward();
+    const at::Tensor mean = loss_of(batch.parts[i]);
+    if (batch.parts[i].terms > 0) loss += mean.item<double>() * static_cast<double>(batch.parts[i].terms);
+    time.forward += lap("forward");
+    backward(mean, batch.parts[i]);
+    time.backward += lap("backward");
   }
-  const auto mine = loss.item<double>();
-  time.forward = lap("forward");
-  if (batch.weight != 1) loss = loss * batch.weight;
-  optimization->scaled(loss).backward();
+  settled = false;
   time.exposed = world.size() > 1 ? parallel->last_exposed_communication().count() : 0;
-  time.backward = lap("backward") - time.exposed;
-  const double global = add_up(mine, batch);
-  time.exposed += lap("loss of all");
-  const Optimization::Gradients gradients = checked_gradients(mine, batch);
-  const auto norm = optimization->step(done, gradients, parallel->ranks_differ() ? &world : nullptr);
+  time.backward -= time.exposed;
+  const double met = seconds_met();
+  Optimization::Gradients gradients = optimization->look();
+  time.optimizer = lap("gradient norm");
+  Made one{.loss = loss, .terms = batch.global_terms};
+  if (losses_come_late()) {
+    require_finite(loss, gradients, batch);
+  } else {
+    one.loss = add_up(loss, gradients, batch);
+    time.exposed += lap("loss of all");
+  }
+  one.metrics.grad_norm = optimization->step(done, gradients, parallel->ranks_differ() ? &world : nullptr);
   parallel->after_step();
-  time.optimizer = lap("optimizer");
+  time.optimizer += lap("optimizer");
+  // Where ranks share weights they meet in the middle of that.
+  const double meetings = seconds_met() - met;
+  time.exposed += meetings;
+  time.optimizer -= meetings;
   time.step = cycle.lap();
   if (trace) trace->end(*parallel);
   done += 1;
   if (times.count() == 0) first_step_s = process_age_seconds();
   times.add(time, batch.global_count);
-  if (is_first()) record(batch, global, norm, time);
+  note(std::move(one), batch, time);
   if (trace && trace->is_due(done)) write_trace();
 }
 
-// The loss of the global batch; learns whether any rank wants to stop.
-double Trainer::Impl::add_up(double loss, const data::Batch& batch) {
-  const bool wants_stop = options.stop_requested && options.stop_requested();
-  double sums[2] = {loss * static_cast<double>(batch.terms), wants_stop ? 1.0 : 0.0};
-  if (batch.terms == 0) sums[0] = 0;  // a repeated sample, which counts on another rank
-  if (world.size() > 1) world.all_reduce(sums, sums, 2, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"}).wait();
-  stop = sums[1] > 0;
-  const double global = sums[0] / static_cast<double>(batch.global_terms);
-  if (!std::isfinite(global)) end_as_not_finite("loss", global, loss, batch);
-  return global;
+double Trainer::Impl::seconds_met() const {
+  double sum = 0;
+  for (const ParameterRange& range : parallel->parameters()) sum += range.seconds_met();
+  return sum;
 }
 
-// Before they change a weight. Every rank has the same, or is told: all end.
-Optimization::Gradients Trainer::Impl::checked_gradients(double loss, const data::Batch& batch) {
-  Optimization::Gradients gradients = optimization->look();
-  if (parallel->ranks_differ() && gradients.norm) {
-    double largest = gradients.finite ? *gradients.norm : HUGE_VAL;
-    world.all_reduce(&largest, &largest, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "largest norm"});
-    if (!std::isfinite(largest)) gradients = {.norm = largest, .finite = false};
-  }
-  if (!gradients.finite) end_as_not_finite("gradient norm", *gradients.norm, loss, batch);
-  return gradients;
+// The mean of a part of the batch.
+at::Tensor Trainer::Impl::loss_of(const data::MicroBatch& part) {
+  const auto autocast = compute_type(config.train.precision);
+  std::optional<nn::StandIn> stand_in;
+  if (part.count == 0) stand_in.emplace();
+  return task.loss(part.input, part.target);
+}
+
+void Trainer::Impl::backward(const at::Tensor& mean, const data::MicroBatch& part) {
+  std::optional<nn::StandIn> stand_in;  // units may be computed again
+  if (part.count == 0) stand_in.emplace();
+  optimization->scaled(part.weight == 1 ? mean : mean * part.weight).backward();
+}
+
+Report Trainer::Impl::not_finite(const char* what, double value, const data::Batch& batch,
+                                 const std::string& whose) const {
+  const std::string text = found || saved > 0 ? fmt::format("the checkpoint of step {} is whole: ", saved) : "";
+  return {
+      .what = fmt::format("the {} of step {} is not a finite number", what, done + 1),
+      .got = fmt::format("{} in epoch {}, samples {} to {}; {}", value, batch.epoch + 1,
+                         batch.position - batch.global_count + 1, batch.position, whose),
+      .expected = "a finite number",
+      .fix = fmt::format("{}go on with a smaller optim.lr (now {}), or look at the data", text, optimization->lr())};
 }
 
 // Every rank calls it in the same step.
 void Trainer::Impl::end_as_not_finite(const char* what, double value, double loss, const data::Batch& batch) {
   const std::string whose = blame(loss, batch);
   if (metrics) metrics->flush();
-  const std::string text = found || saved > 0 ? fmt::format("the checkpoint of step {} is whole: ", saved) : "";
-  throw CommonError(ExitCode::kNotANumber,
-                    Report{.what = fmt::format("the {} of step {} is not a finite number", what, done + 1),
-                           .got = fmt::format("{} in epoch {}, samples {} to {}; {}", value, batch.epoch + 1,
-                                              batch.position - batch.global_count + 1, batch.position, whose),
-                           .expected = "a finite number",
-                           .fix = fmt::format("{}go on with a smaller optim.lr (now {}), or look at the data", text,
-                                              optimization->lr())});
-}
-
-void Trainer::Impl::record(const data::Batch& batch, double loss, std::optional<double> grad_norm,
-                           const StepTime& time) {
-  const double rate = static_cast<double>(batch.global_count) / time.step;
-  metrics->write({.step = done,
-                  .epoch = batch.epoch,
-                  .loss = loss,
-                  .lr = optimization->lr(),
-                  .samples_per_s = rate,
-                  .step_ms = time.step * 1e3,
-                  .data_ms = time.data * 1e3,
-                  .forward_ms = time.forward * 1e3,
-                  .backward_ms = time.backward * 1e3,
-                  .comm_exposed_ms = time.exposed * 1e3,
-                  .optimizer_ms = time.optimizer * 1e3,
-                  .grad_norm = grad_norm});
-  if (order) order->append(fmt::format("{}\n", fmt::join(loader->global_indices(batch), " ")));
-  progress->step(done, batch.epoch, loss, rate);
+  throw CommonError(ExitCode::kNotANumber, not_finite(what, value, batch, whose));
 }
 
 }  // namespace reigen::train

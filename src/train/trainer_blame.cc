@@ -8,7 +8,6 @@
 #include <cmath>
 #include <exception>
 
-#include "train/precision.h"
 #include "train/trainer_impl.h"
 
 namespace reigen::train {
@@ -48,13 +47,7 @@ void Trainer::Impl::compute_alone(const data::Batch& batch) {
   const auto alone = parallel->no_sync();
   for (const ParameterRange& range : parallel->parameters()) range.drop_gradients();
   seed_step();
-  at::Tensor loss;
-  {
-    const auto autocast = compute_type(config.train.precision);
-    loss = task.loss(batch.input, batch.target);
-  }
-  if (batch.weight != 1) loss = loss * batch.weight;
-  optimization->scaled(loss).backward();
+  for (const data::MicroBatch& part : batch.parts) backward(loss_of(part), part);
 }
 
 std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
@@ -72,9 +65,7 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
   const auto has_gradient = [](const Suspect& s) { return s.gradient >= 0; };
   ask(false);
   if (std::all_of(all.begin(), all.end(), has_weight)) {
-    return fmt::format(
-        "the weights {} hold it from an earlier step on: train.clip_norm looks at every step's gradients",
-        name(all.front().weight));
+    return fmt::format("the weights {} hold it, from the step before or from the start", name(all.front().weight));
   }
   // The average holds what any rank's gradient held.
   bool is_own = world.size() == 1 || parallel->ranks_differ();
@@ -112,6 +103,18 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
   if (texts.empty()) return "every rank's loss is a number: their sum is too large";
   const std::string more = blamed > kRanksNamed ? fmt::format("; and {} ranks more", blamed - kRanksNamed) : "";
   return fmt::format("{}{}", fmt::join(texts, "; "), more);
+}
+
+std::string Trainer::Impl::blame_alone(double loss) {
+  const Suspect own = suspect(loss, task.module());
+  const auto name = [&](std::int64_t index) {
+    return task.module().named_parameters()[static_cast<std::size_t>(index)].key();
+  };
+  std::string text = fmt::format("rank {}: ", world.rank());
+  if (has_lost(own)) return text + fmt::format("loss {}", loss);
+  if (own.weight >= 0) return text + fmt::format("weights {}", name(own.weight));
+  if (own.gradient >= 0) return text + fmt::format("gradient of {}", name(own.gradient));
+  return text + "every gradient is a number: their squares are too large to add";
 }
 
 }  // namespace reigen::train

@@ -1,6 +1,6 @@
 // A training run: what Trainer::Impl holds and does. Its functions lie where their time is: trainer_start.cc before the
-// first step, trainer.cc in the loop, trainer_blame.cc when a step gave no number, trainer_results.cc what a run leaves
-// behind, trainer_saving.cc its checkpoints.
+// first step, trainer.cc in the loop, trainer_losses.cc what steps gave, trainer_blame.cc when a step gave no number,
+// trainer_results.cc what a run leaves behind, trainer_saving.cc its checkpoints.
 #pragma once
 
 #include <algorithm>
@@ -64,13 +64,29 @@ struct Trainer::Impl {
   bool run_epoch(std::int64_t epoch);
   void step(data::Batch& batch, double data_seconds);
   void seed_step();
-  double add_up(double loss, const data::Batch& batch);
-  Optimization::Gradients checked_gradients(double loss, const data::Batch& batch);
+  double seconds_met() const;
+  at::Tensor loss_of(const data::MicroBatch& part);
+  void backward(const at::Tensor& mean, const data::MicroBatch& part);
+  struct Made {       // a step
+    double loss = 0;  // of the global batch; before it is added up, this rank's sum over its terms
+    std::int64_t terms = 0;
+    double samples_per_s = 0;
+    StepMetrics metrics = {};  // rank 0
+    std::string order = {};
+  };
+  bool losses_come_late() const;
+  double add_up(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
+  void require_finite(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
+  void note(Made one, const data::Batch& batch, const StepTime& time);
+  void add_up_late();
+  void record(Made& one);
   [[noreturn]] void end_as_not_finite(const char* what, double value, double loss, const data::Batch& batch);
   void compute_alone(const data::Batch& batch);
   // Which ranks gave what is no number, and where. Collective; the step must not go on after it.
   std::string blame(double loss, const data::Batch& batch);
-  void record(const data::Batch& batch, double loss, std::optional<double> grad_norm, const StepTime& time);
+  // The same of this rank.
+  std::string blame_alone(double loss);
+  Report not_finite(const char* what, double value, const data::Batch& batch, const std::string& whose) const;
   void write_trace();
   void save_checkpoint();
   void prepare_to_save();
@@ -106,6 +122,8 @@ struct Trainer::Impl {
   std::int64_t asked_to_save = -1;
   std::int64_t resumed_at = -1;
   bool stop = false;
+  bool settled = false;    // since the last step
+  std::vector<Made> late;  // steps whose losses are not added up
   std::optional<checkpoint::Checkpoint> found;
   std::optional<checkpoint::Saver> saver;
   int failed_saves = 0;  // in a row

@@ -38,6 +38,7 @@ void Trainer::Impl::prepare_to_save() {
 
 void Trainer::Impl::save_checkpoint() {
   prepare_to_save();
+  finish_saving();
   asked_to_save = done;
   try {
     if (!saver) {
@@ -45,7 +46,6 @@ void Trainer::Impl::save_checkpoint() {
           directory / "checkpoints", world,
           checkpoint::SaverOptions{.keep = config.checkpoint.keep, .asynchronous = config.checkpoint.asynchronous});
     }
-    finish_saving();
     const bool ended = position >= loader->size();
     // Every rank has the same: rank 0 gives all.
     const tensor::Pieces model(is_first() ? tensor::tensors_of(task.module()) : std::vector<tensor::NamedTensor>());

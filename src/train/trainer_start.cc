@@ -44,6 +44,7 @@ void Trainer::Impl::find_start() {
   done = saved = asked_to_save = resumed_at = found->manifest().step;
   epoch = found->manifest().epoch;
   position = found->manifest().position;
+  settled = true;  // as it was saved
   if (!config.train.global_batch) config.train.global_batch = found->manifest().global_batch;
 }
 
@@ -52,6 +53,7 @@ void Trainer::Impl::open_data() {
   together(world, "training data", [&] {
     data::LoaderOptions choice{.shuffle = true,
                                .seed = static_cast<std::uint64_t>(config.train.seed),
+                               .micro_batch = config.train.micro_batch,
                                .limit = config.data.limit,
                                .workers = static_cast<int>(config.data.workers)};
     if (config.train.global_batch)
@@ -110,8 +112,13 @@ void Trainer::Impl::load_state(const std::vector<tensor::NamedTensor>& state) {
       of_optimization.push_back({name, tensor});
   }
   optimization->load_state(of_optimization, found->manifest().optimizer_steps);
-  const bool goes_on = !of_strategy.empty() && world.size() > 1 && has_same_strategy(*found, described);
-  if (goes_on) parallel->load_strategy_state(of_strategy);
+  if (of_strategy.empty() || world.size() == 1) return;
+  const std::string other = what_differs_in_strategy(*found, described);
+  if (other.empty()) {
+    parallel->load_strategy_state(of_strategy);
+  } else {
+    say(fmt::format("note: {}, so what the strategy remembered is dropped", other));
+  }
 }
 
 std::vector<tensor::NamedTensor> Trainer::Impl::state() const {
@@ -123,8 +130,10 @@ std::vector<tensor::NamedTensor> Trainer::Impl::state() const {
 }
 
 // One model and one state of the optimizer on all ranks, in the middle of a run: the mean where they differ.
+// Once after a step: means of three equal numbers need not be that number.
 void Trainer::Impl::settle() {
-  if (!parallel) return;
+  if (!parallel || settled) return;
+  settled = true;
   parallel->settle();
   if (!parallel->ranks_differ()) return;
   const at::NoGradGuard no_grad;

@@ -8,6 +8,7 @@
 
 #include "nn/blocks.h"
 #include "reigen/base/error.h"
+#include "reigen/nn/autocast.h"
 
 namespace reigen::testing {
 namespace {
@@ -146,6 +147,53 @@ TEST(ActivationCheckpoint, RunsUnderTheFirstForwardsAutocast) {
   };
   EXPECT_EQ(types(false), std::vector<at::ScalarType>(6, at::kDouble));
   EXPECT_EQ(types(true), std::vector<at::ScalarType>(6, at::kBFloat16));
+}
+
+struct AutocastSettings {
+  bool cpu = at::autocast::is_autocast_enabled(at::kCPU);
+  bool cuda = at::autocast::is_autocast_enabled(at::kCUDA);
+  at::ScalarType cpu_type = at::autocast::get_autocast_dtype(at::kCPU);
+  at::ScalarType cuda_type = at::autocast::get_autocast_dtype(at::kCUDA);
+  bool operator==(const AutocastSettings&) const = default;
+};
+
+// Settings are flags: those of CUDA need no such device.
+TEST(ActivationCheckpoint, RunsUnderTheFirstForwardsAutocastOfEveryDevice) {
+  const AutocastSettings none;
+  for (const auto device : {at::kCPU, at::kCUDA}) {
+    for (const auto type : {at::kHalf, at::kBFloat16}) {
+      for (const bool in_forward : {true, false}) {
+        Blocks model;
+        std::vector<AutocastSettings> seen;
+        for (auto& unit : model.list) {
+          unit.attach(Layer::kPrecision, [&](const Carry& input, const Unit::Forward& inner) {
+            seen.emplace_back();
+            return inner(input);
+          });
+        }
+        const auto checkpoint = activation_checkpoint(model.units());
+        AutocastSettings first;
+        AutocastSettings within_backward;
+        at::Tensor loss;
+        {
+          std::optional<nn::Autocast> autocast;
+          if (in_forward) autocast.emplace(type, device);
+          first = {};
+          loss = model.forward(numbers(1, {6, 5})).sum();
+        }
+        {
+          std::optional<nn::Autocast> autocast;
+          if (!in_forward) autocast.emplace(type, device);
+          within_backward = {};
+          loss.backward();
+          EXPECT_EQ(AutocastSettings(), within_backward);
+        }
+        EXPECT_FALSE(first == within_backward);
+        EXPECT_TRUE(seen == std::vector<AutocastSettings>(6, first)) << device << type << in_forward;
+        EXPECT_TRUE(AutocastSettings() == none);
+      }
+    }
+  }
 }
 
 // An operation of the test's own, whose kernel counts.

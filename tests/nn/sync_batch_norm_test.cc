@@ -87,6 +87,35 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SyncBatchNormCases,
                                            Case{{5, kChannels, 4}, {5, 0}}, Case{{6, kChannels, 3, 2}, {1, 5}},
                                            Case{{4, kChannels, 2, 2, 3}, {4}}));
 
+// A rank without a sample computes with another's, weight 0: nothing of it may show, also not in layers in front.
+TEST(SyncBatchNorm, AStandInCountsInNoStatistics) {
+  const at::Tensor batch = numbers(3, {4, kChannels});
+  const auto train = [&](Communicator world, const at::Tensor& x, bool stands_in) {
+    struct Net : torch::nn::Module {
+      explicit Net(Communicator statistics)
+          : in(register_module("in", torch::nn::Linear(kChannels, kChannels))),
+            norm(register_module("norm", SyncBatchNorm(kChannels, statistics))) {
+        to(torch::kDouble);
+        testing_oracle::fill(*this);
+      }
+      torch::nn::Linear in;
+      SyncBatchNorm norm;
+    } net(*world.split(0));
+    std::optional<nn::StandIn> stand_in;
+    if (stands_in) stand_in.emplace();
+    (torch::tanh(net.norm(net.in(x))).sum() * (stands_in ? 0 : 1)).backward();
+    Tensors result = gradients_of(net);
+    for (const at::Tensor& buffer : buffers_of(net)) result.push_back(buffer);
+    return result;
+  };
+  const Tensors alone = train(Communicator(), batch, false);
+  const auto got = on_ranks(2, [&](Communicator& world) {
+    return world.rank() == 0 ? train(world, batch, false) : train(world, batch.narrow(0, 1, 1), true);
+  });
+  EXPECT_LT(distance(alone, got[0]), 1e-14);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(got[1][i].abs().max().item<double>(), 0) << i;
+}
+
 TEST(SyncBatchNorm, LargeMeansLoseNothing) {
   agreed(2, [](Communicator& world) {
     SyncBatchNorm layer(kChannels, *world.split(0));
@@ -99,6 +128,20 @@ TEST(SyncBatchNorm, LargeMeansLoseNothing) {
         (y.to(torch::kDouble) - exact.chunk(2)[static_cast<std::size_t>(world.rank())]).abs().max().item<double>(),
         2e-3);
     return buffers_of(*layer);
+  });
+}
+
+TEST(SyncBatchNorm, TrainsWithoutParametersAndBuffers) {
+  const at::Tensor batch = numbers(1, {6, kChannels}).requires_grad_();
+  const auto loss_of = [](const at::Tensor& y) { return y.pow(3).sum(); };
+  loss_of(at::batch_norm(batch, {}, {}, {}, {}, true, 0, 1e-5, false)).backward();
+  on_ranks(2, [&](Communicator& world) -> Tensors {
+    SyncBatchNorm layer(SyncBatchNormOptions{.features = kChannels, .affine = false, .track_running_stats = false},
+                        *world.split(0));
+    const at::Tensor own = testing_oracle::share(batch.detach(), world).clone().requires_grad_();
+    loss_of(layer(own)).backward();
+    EXPECT_LT(distance({testing_oracle::share(batch.grad(), world)}, {own.grad()}), 1e-11);
+    return {};
   });
 }
 
@@ -148,6 +191,87 @@ TEST(SyncBatchNorm, TrainsUnderDataParallelAndCheckpointing) {
     }
   }
 }
+
+// What arrives at the layer's backward is a constant, or depends on the input itself.
+at::Tensor weighted(const at::Tensor& y) { return (y * numbers(7, y.sizes())).sum(); }
+at::Tensor squared(const at::Tensor& y) { return y.pow(4).sum(); }
+
+class SyncBatchNormTwice : public ::testing::TestWithParam<int> {};
+
+TEST_P(SyncBatchNormTwice, SecondDerivativesAreRefused) {
+  for (const auto& loss_of : {weighted, squared}) {
+    // By backward(); by grad() of what the input was computed from, which visits only what leads there.
+    for (const bool all : {true, false}) {
+      const auto texts = testing_oracle::errors_on(GetParam(), [&](Communicator& world) {
+        SyncBatchNorm layer(kChannels, *world.split(0));
+        layer->to(torch::kDouble);
+        const at::Tensor factor = numbers(1, {kChannels}).requires_grad_();
+        const at::Tensor x = numbers(2, {4, kChannels}) * factor;
+        const at::Tensor dx = torch::autograd::grad({loss_of(layer(x))}, {x}, {}, true, /*create_graph=*/true)[0];
+        const at::Tensor penalty = (dx.square() + x).sum();
+        if (all) {
+          penalty.backward();
+        } else {
+          static_cast<void>(torch::autograd::grad({penalty}, {factor}));
+        }
+      });
+      EXPECT_THAT(texts, ::testing::Each(::testing::AllOf(
+                             ::testing::HasSubstr("[sync_batch_norm] no second derivatives in training"),
+                             ::testing::HasSubstr("fix: "), ::testing::HasSubstr("create_graph"))));
+    }
+  }
+}
+
+TEST_P(SyncBatchNormTwice, AGraphOfTheBackwardChangesNoBit) {
+  for (const auto& loss_of : {weighted, squared}) {
+    on_ranks(GetParam(), [&](Communicator& world) -> Tensors {
+      SyncBatchNorm layer(kChannels, *world.split(0));
+      const at::Tensor x = numbers(2, {4, kChannels}).to(torch::kFloat).requires_grad_();
+      const auto gradients = [&](bool create_graph) {
+        return torch::autograd::grad({loss_of(layer(x))}, {x, layer->weight, layer->bias}, {}, true, create_graph);
+      };
+      const Tensors plain = gradients(false);
+      const Tensors with_graph = gradients(true);
+      EXPECT_TRUE(testing_oracle::same_bits(plain, with_graph));
+      for (std::size_t i = 0; i < plain.size(); ++i) {
+        EXPECT_FALSE(plain[i].requires_grad());
+        EXPECT_TRUE(with_graph[i].requires_grad());
+      }
+      return {};
+    });
+  }
+}
+
+TEST_P(SyncBatchNormTwice, EvaluationHasSecondDerivatives) {
+  on_ranks(GetParam(), [](Communicator& world) -> Tensors {
+    SyncBatchNorm layer(kChannels, *world.split(0));
+    layer->to(torch::kDouble);
+    layer->eval();
+    const at::Tensor x = numbers(2, {4, kChannels}).requires_grad_();
+    const at::Tensor dx = torch::autograd::grad({squared(layer(x))}, {x}, {}, true, true)[0];
+    const at::Tensor twice = torch::autograd::grad({dx.sum()}, {x})[0];
+    EXPECT_LT(distance({12 * x.square() / (1 + 1e-5) / (1 + 1e-5)}, {twice}), 1e-10);
+    return {};
+  });
+}
+
+TEST_P(SyncBatchNormTwice, AGraphOfTheBackwardTravelsToo) {
+  const auto train = [](Communicator& world, bool create_graph) {
+    torch::nn::Sequential model(torch::nn::Linear(4, kChannels), SyncBatchNorm(kChannels, *world.split(0)));
+    model->to(torch::kDouble);
+    testing_oracle::fill(*model);
+    auto parallel = data_parallel(*model, world);
+    squared(parallel(numbers(2, {4, 4}))).backward({}, create_graph, create_graph);
+    Tensors result = gradients_of(*model);
+    // A gradient that has a graph holds the parameter that holds it.
+    for (at::Tensor& parameter : model->parameters()) parameter.mutable_grad().reset();
+    return result;
+  };
+  EXPECT_TRUE(testing_oracle::same_bits(agreed(GetParam(), [&](Communicator& world) { return train(world, false); }),
+                                        agreed(GetParam(), [&](Communicator& world) { return train(world, true); })));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, SyncBatchNormTwice, ::testing::Values(1, 2));
 
 TEST(SyncBatchNorm, BadInputIsSaid) {
   Communicator alone;

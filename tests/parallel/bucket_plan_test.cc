@@ -39,15 +39,59 @@ TEST(BucketPlan, TheFirstIsSmall) {
               ElementsAre(Bucket(0, {3}), Bucket(0, {1, 2}), Bucket(0, {0})));
 }
 
-// Each takes half of what is left, down to the size of the first.
+std::vector<std::size_t> bytes_of(const std::vector<std::size_t>& sizes, std::size_t limit, std::size_t small) {
+  std::vector<std::size_t> result;
+  for (const Bucket& bucket : plan(from_the_end(sizes), limit, small)) {
+    std::size_t& bytes = result.emplace_back();
+    for (const std::size_t segment : bucket.second) bytes += sizes[segment];
+  }
+  return result;
+}
+
+// Behind a full one each takes half of what is left, down to the size of the first.
 TEST(BucketPlan, TheLastAreSmallToo) {
   const std::vector<std::size_t> ones(34, 1);
-  std::vector<std::size_t> sizes;
-  for (const Bucket& bucket : plan(from_the_end(ones), 20, 2)) sizes.push_back(bucket.second.size());
-  EXPECT_THAT(sizes, ElementsAre(2, 16, 8, 4, 2, 2));
-  sizes.clear();
-  for (const Bucket& bucket : plan(from_the_end(ones), 10, 2)) sizes.push_back(bucket.second.size());
-  EXPECT_THAT(sizes, ElementsAre(2, 10, 10, 6, 3, 2, 1)) << "never more than the limit";
+  EXPECT_THAT(bytes_of(ones, 20, 2), ElementsAre(2, 20, 6, 3, 2, 1));
+  EXPECT_THAT(bytes_of(ones, 10, 2), ElementsAre(2, 10, 10, 6, 3, 2, 1)) << "never more than the limit";
+}
+
+TEST(BucketPlan, WhatFitsIsOne) {
+  const std::vector<std::size_t> ones(34, 1);
+  for (const std::size_t limit : {32U, 33U, 100U}) EXPECT_THAT(bytes_of(ones, limit, 2), ElementsAre(2, 32)) << limit;
+  EXPECT_THAT(bytes_of(ones, 31, 2), ElementsAre(2, 31, 1));
+}
+
+// In bytes, as the recipe's model registers them.
+std::vector<std::size_t> gradients_of_resnet18() {
+  std::vector<std::size_t> numbers{64 * 3 * 9, 64, 64};
+  std::size_t before = 64;
+  for (const std::size_t channels : {64U, 128U, 256U, 512U}) {
+    for (int block = 0; block < 2; ++block) {
+      numbers.insert(numbers.end(), {channels * before * 9, channels, channels});
+      numbers.insert(numbers.end(), {channels * channels * 9, channels, channels});
+      if (before != channels) numbers.insert(numbers.end(), {channels * before, channels, channels});
+      before = channels;
+    }
+  }
+  numbers.insert(numbers.end(), {512 * 10, 10});
+  for (std::size_t& number : numbers) number *= sizeof(float);
+  return numbers;
+}
+
+TEST(BucketPlan, SizesOfResnet18AreThoseAskedForAndTheLastOnesSmall) {
+  constexpr std::size_t kMiB = 1 << 20;
+  const auto of = [](std::size_t mib) { return bytes_of(gradients_of_resnet18(), mib * kMiB, kMiB); };
+  const auto usual = of(25);
+  ASSERT_GE(usual.size(), 4U);
+  EXPECT_GE(usual[1], 25 * kMiB);
+  EXPECT_LE(usual.back(), kMiB);
+  EXPECT_LE(usual[usual.size() - 2], 2 * kMiB);
+  // The first is one parameter of 9 MiB, which is never cut.
+  EXPECT_EQ(of(50).size(), 2U);
+  EXPECT_EQ(of(50), of(100));
+  std::set<std::vector<std::size_t>> plans;
+  for (const std::size_t mib : {1U, 5U, 10U, 20U, 25U, 30U, 50U}) plans.insert(of(mib));
+  EXPECT_EQ(plans.size(), 7U);
 }
 
 TEST(BucketPlan, AParameterIsNeverCut) {

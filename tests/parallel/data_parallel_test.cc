@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "parallel/oracle.h"
+#include "reigen/base/deadline.h"
 
 namespace reigen::parallel {
 namespace {
@@ -279,13 +284,33 @@ TEST(DataParallel, ParametersOutliveTheWrapperAndTheCommunicator) {
 }
 
 TEST(DataParallel, ExposedTimeIsMeasured) {
-  agreed(2, [](Communicator& world) -> Tensors {
+  constexpr auto kWork = std::chrono::milliseconds(200);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  std::atomic<bool> is_through = false;
+  agreed(2, [&](Communicator& world) -> Tensors {
     Mlp model;
     auto parallel = data_parallel(model, world);
     EXPECT_EQ(parallel.last_exposed_communication().count(), 0.0);
-    if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    loss_of(parallel(numbers(1, {12, 4}))).backward();
-    EXPECT_GT(parallel.last_exposed_communication().count(), 0.0);
+    // Rank 0 still has much to do when rank 1 is through.
+    model.first->weight.register_hook([&](const at::Tensor&) {
+      if (world.rank() == 1) is_through = true;
+      if (world.rank() == 0) {
+        while (!is_through && !deadline.expired()) std::this_thread::yield();
+        std::this_thread::sleep_for(kWork);
+      }
+    });
+    const at::Tensor loss = loss_of(parallel(numbers(1, {12, 4})));
+    const auto start = std::chrono::steady_clock::now();
+    loss.backward();
+    const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
+    const auto exposed = parallel.last_exposed_communication();
+    EXPECT_GT(exposed.count(), 0.0);
+    if (world.rank() == 0) {
+      EXPECT_LE(exposed, whole - kWork) << "its own work is not waiting";
+    } else {
+      EXPECT_GE(exposed, kWork / 4);
+      EXPECT_LE(exposed, whole);
+    }
     return {torch::ones(1)};
   });
 }

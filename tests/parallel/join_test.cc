@@ -238,8 +238,8 @@ TEST(Join, SynchronizeTakesWhatWasAddedUp) {
 }
 
 TEST(Join, WorksWithEveryStrategyOfGradients) {
-  for (const StrategyFactory& strategy :
-       {plain(), compressed(at::kBFloat16), power_sgd({}), top_k({}), one_bit({}), adasum()}) {
+  for (const StrategyFactory& strategy : {plain(), compressed(at::kBFloat16), power_sgd({}), top_k({}), one_bit({}),
+                                          adasum({.of = AdasumOf::kGradients})}) {
     agreed(4, [&](Communicator& world) {
       Mlp model(at::kFloat);
       auto parallel = data_parallel(model, world, {.strategy = strategy});
@@ -375,7 +375,23 @@ TEST(Join, RefusesWhatItCannotKeep) {
                         [](Communicator& world) {
                           Mlp model;
                           auto parallel = data_parallel(model, world, {.strategy = adasum()});
+                          Join join(parallel);
+                        }),
+              Each(AllOf(HasSubstr("adasum of steps"), HasSubstr("acts on weights"))));
+  const StrategyFactory sums = adasum({.of = AdasumOf::kGradients});
+  EXPECT_THAT(errors_on(2,
+                        [&](Communicator& world) {
+                          Mlp model;
+                          auto parallel = data_parallel(model, world, {.strategy = sums});
                           Join join(parallel, {.divide_by = DivideBy::kTrainingRanks});
+                        }),
+              Each(AllOf(HasSubstr("adasum"), HasSubstr("kTrainingRanks"))));
+  EXPECT_THAT(errors_on(2,
+                        [&](Communicator& world) {
+                          Mlp model;
+                          DistributedOptimizer optimizer(torch::optim::SGD(model.parameters(), 0.1), model, world,
+                                                         {.strategy = sums, .gradient_predivide_factor = 2});
+                          Join join(optimizer.parallel(), {.divide_by = DivideBy::kTrainingRanks});
                         }),
               Each(AllOf(HasSubstr("adasum"), HasSubstr("kTrainingRanks"))));
   EXPECT_THAT(errors_on(2,

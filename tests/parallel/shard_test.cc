@@ -361,7 +361,8 @@ TEST_P(EveryShard, AChangeOnEveryRankBehindAStepOfOursIsRefused) {
       world.barrier();
     }
   });
-  EXPECT_THAT(texts, Each(HasSubstr("changed otherwise than by an optimizer of reigen::optim")));
+  EXPECT_THAT(texts, Each(AllOf(HasSubstr("changed otherwise than by an optimizer of reigen::optim"),
+                                HasSubstr("every rank tells with note_change() of the range, behind a barrier"))));
 }
 
 TEST_P(EveryShard, ASkippedStepAValidationWithTheAverageAndAToldChangeAreNone) {
@@ -378,7 +379,7 @@ TEST_P(EveryShard, ASkippedStepAValidationWithTheAverageAndAToldChangeAreNone) {
       auto swapped = average.swap_in();
       swapped.end();
     }
-    // What one rank changes by hand, and tells.
+    // What one rank changes by hand, and all tell.
     if (world.rank() == 1) {
       torch::NoGradGuard no_grad;
       model.second->bias.fill_(7);
@@ -392,12 +393,14 @@ TEST_P(EveryShard, ASkippedStepAValidationWithTheAverageAndAToldChangeAreNone) {
 }
 
 TEST_P(EveryShard, IsRefusedWithAStrategyThatActsOnWeights) {
-  EXPECT_THAT(errors_on(2,
-                        [&](Communicator& world) {
-                          Wide model(at::kFloat);
-                          data_parallel(model, world, {.strategy = local_sgd(), .shard = GetParam()});
-                        }),
-              Each(AllOf(HasSubstr("is not possible here"), HasSubstr("got: strategy"))));
+  for (const StrategyFactory& strategy : {local_sgd(), adasum()}) {
+    EXPECT_THAT(errors_on(2,
+                          [&](Communicator& world) {
+                            Wide model(at::kFloat);
+                            data_parallel(model, world, {.strategy = strategy, .shard = GetParam()});
+                          }),
+                Each(AllOf(HasSubstr("is not possible here"), HasSubstr("got: strategy"))));
+  }
 }
 
 TEST_P(EveryShard, IsRefusedForAJoin) {

@@ -18,6 +18,7 @@ using ::testing::HasSubstr;
 // What every strategy is asked, written down.
 struct Notes {
   std::vector<std::vector<std::string>> buckets;  // names, in the order of begin()
+  std::vector<std::string> events;                // "bucket" at each begin(), and what a test adds
 };
 
 // Sums in a way of its own, and spoils what lies between the parameters.
@@ -27,7 +28,10 @@ class Noted : public Strategy {
       : world_(std::move(world)), notes_(notes), keeps_zeros_(keeps_zeros) {}
   std::string description() const override { return "noted"; }
   bool keeps_zeros() const override { return keeps_zeros_; }
-  void begin(const GradientBucket& bucket) override { notes_.buckets.push_back(bucket.names); }
+  void begin(const GradientBucket& bucket) override {
+    notes_.buckets.push_back(bucket.names);
+    notes_.events.emplace_back("bucket");
+  }
   void end(const GradientBucket& bucket) override {
     if (keeps_zeros_) {
       for (const at::Tensor& run : bucket.runs) average(run);
@@ -95,6 +99,52 @@ TEST(Buckets, AreCutAnewAsGradientsCome) {
     }
   }
   EXPECT_EQ(notes[0].buckets, notes[1].buckets);
+}
+
+// What happens in every backward of a rank: its buckets, and the parameters whose gradients come.
+std::vector<std::vector<std::string>> backwards_of(int ranks, bool overlap) {
+  std::vector<std::vector<std::string>> result;
+  std::mutex mutex;
+  on_ranks(ranks, [&](Communicator& world) {
+    Mlp model;
+    Notes notes;
+    auto parallel = data_parallel(model, world,
+                                  {.bucket_mb = 0, .overlap = overlap, .strategy = noted(notes, /*keeps_zeros=*/true)});
+    for (const auto& entry : model.named_parameters()) {
+      entry.value().register_hook([&notes, name = entry.key()](const at::Tensor&) { notes.events.push_back(name); });
+    }
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      model.zero_grad();
+      notes.events.clear();
+      parallel(share(numbers(step, {12, 4}), world)).sum().backward();
+      const std::lock_guard lock(mutex);
+      result.push_back(notes.events);
+    }
+    return values_of(model);
+  });
+  return result;
+}
+
+TEST(Buckets, TravelWhileBackwardRuns) {
+  const auto backwards = backwards_of(3, true);
+  EXPECT_EQ(backwards.size(), 9U);
+  for (const auto& events : backwards) {
+    ASSERT_EQ(events.size(), 12U);
+    const auto last_layer = std::find(events.begin(), events.end(), "first.weight");
+    ASSERT_NE(last_layer, events.end());
+    EXPECT_GE(std::count(events.begin(), last_layer, "bucket"), 4) << "those of the other two layers";
+  }
+}
+
+TEST(Buckets, TravelBehindBackwardWithoutOverlap) {
+  const auto backwards = backwards_of(3, false);
+  EXPECT_EQ(backwards.size(), 9U);
+  for (const auto& events : backwards) {
+    const auto first = std::find(events.begin(), events.end(), "bucket");
+    EXPECT_EQ(first - events.begin(), 6);
+    EXPECT_EQ(std::count(first, events.end(), "bucket"), events.end() - first);
+    EXPECT_NE(first, events.end());
+  }
 }
 
 // Buckets of several pieces of memory give the bits of any other ones.

@@ -60,6 +60,23 @@ TEST_F(ConfigTest, FlagsAreReadInBothSpellings) {
   EXPECT_FALSE(line.config.train.global_batch.has_value());
 }
 
+TEST_F(ConfigTest, WhatARecipeChoseForItsOptimizerIsNotForAnother) {
+  Config recipe;
+  recipe.optim.lr = 3e-4;
+  recipe.optim.warmup_steps = 500;
+  const auto with = [&](const std::vector<std::string>& arguments) {
+    return read_command_line(recipe, arguments, {}).config.optim;
+  };
+  EXPECT_EQ(with({}).lr, 3e-4);
+  EXPECT_EQ(with({"--optim.name", "adamw"}).lr, 3e-4);
+  EXPECT_EQ(with({"--optim.name", "lars"}).lr, std::nullopt);
+  EXPECT_EQ(with({"--optim.name", "lars", "--optim.lr", "2"}).lr, 2.0);
+  EXPECT_EQ(with({"--optim.name", "sgd"}).weight_decay, std::nullopt);
+  EXPECT_EQ(with({"--optim.name", "sgd"}).warmup_steps, 500);
+  EXPECT_EQ(with({"--optim.schedule", "one_cycle"}).warmup_steps, 0);
+  EXPECT_EQ(with({"--optim.schedule", "one_cycle", "--optim.warmup_steps", "7"}).warmup_steps, 7);
+}
+
 TEST_F(ConfigTest, ABareSwitchIsTrueAndTakesAnExplicitValue) {
   EXPECT_TRUE(read({"--run.save_initial", "--train.epochs", "2"}).config.run.save_initial);
   EXPECT_FALSE(read({"--run.save_initial", "false"}).config.run.save_initial);

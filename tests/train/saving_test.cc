@@ -21,9 +21,12 @@ void give_back(const fs::path& checkpoints) {
   fs::rename(checkpoints.string() + "_away", checkpoints);
 }
 
-// The save before may still be under way.
-void wait_for(const fs::path& path) {
-  for (int i = 0; i < 1000 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+// The save of step 3 may still be under way; the last it does is to drop the oldest but two.
+void wait_for_third(const fs::path& checkpoints) {
+  const auto is_done = [&] {
+    return fs::exists(checkpoints / "step_00000003") && !fs::exists(checkpoints / "step_00000001");
+  };
+  for (int i = 0; i < 1000 && !is_done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 class SavingTest : public TrainerTest, public ::testing::WithParamInterface<bool> {
@@ -45,7 +48,7 @@ TEST_P(SavingTest, ADiskThatFailsForAWhileIsAWarning) {
     if (rank != 0) return;
     task.before_call = [&](std::int64_t call) {
       if (call == 4) {
-        wait_for(checkpoints / "step_00000003");
+        wait_for_third(checkpoints);
         take_away(checkpoints);
         away = true;
       } else if (away && output_.find("no checkpoint of step 4") != std::string::npos) {
@@ -70,7 +73,7 @@ TEST_P(SavingTest, ADiskThatStaysAwayEndsTheRunAndTheLastCheckpointIsWhole) {
     if (rank != 0) return;
     task.before_call = [&](std::int64_t call) {
       if (call != 4) return;
-      wait_for(checkpoints / "step_00000003");
+      wait_for_third(checkpoints);
       take_away(checkpoints);
     };
   });

@@ -1,4 +1,8 @@
 // Runs with a strategy: they learn, and go on from a checkpoint as if nothing had happened.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "train/small_run.h"
 
 namespace reigen::train {
@@ -33,25 +37,83 @@ class StrategyRun : public TrainerTest {
   }
 };
 
+// On three ranks means of equal numbers need not be these; the step before the stop is in an epoch or its last.
 TEST_F(StrategyRun, GoingOnIsBitwiseTheUninterruptedRun) {
+  struct Way {
+    int ranks;
+    std::int64_t every, stop;
+    std::string precision;
+  };
   int number = 0;
   for (const ParallelConfig& parallel : settled_strategies()) {
-    const std::string name = parallel.strategy + std::to_string(++number);
-    SCOPED_TRACE(name);
-    Config whole = with(parallel, "whole_" + name);
-    whole.checkpoint.every_steps = 2;  // where ranks differ a checkpoint brings them together
-    fit(2, whole);
-    Config first = with(parallel, "parts_" + name);
-    first.checkpoint.every_steps = 2;
-    first.train.max_steps = 4;
-    fit(2, first);
-    Config second = first;
-    second.train.max_steps = 0;
-    second.run.resume = "true";
-    fit(2, second);
-    EXPECT_THAT(output_, HasSubstr("going on after step 4"));
-    EXPECT_EQ(losses("parts_" + name), losses("whole_" + name));
-    EXPECT_EQ(model("parts_" + name), model("whole_" + name));
+    for (const Way& way : {Way{2, 2, 4, "fp64"}, Way{3, 3, 3, "fp32"}, Way{4, 3, 6, "fp32"}}) {
+      if (parallel.strategy == "adasum" && way.ranks == 3) continue;  // powers of 2
+      const std::string name = parallel.strategy + std::to_string(++number);
+      SCOPED_TRACE(name);
+      Config whole = with(parallel, "whole_" + name);
+      whole.checkpoint.every_steps = way.every;  // where ranks differ a checkpoint brings them together
+      whole.train.precision = way.precision;
+      whole.train.clip_norm = 0.5;
+      whole.optim.ema_decay = 0.9;
+      fit(way.ranks, whole);
+      Config first = whole;
+      first.run.dir = (root_ / ("parts_" + name)).string();
+      first.train.max_steps = way.stop;
+      fit(way.ranks, first);
+      Config second = first;
+      second.train.max_steps = 0;
+      second.run.resume = "true";
+      fit(way.ranks, second);
+      EXPECT_THAT(output_, HasSubstr("going on after step " + std::to_string(way.stop)));
+      EXPECT_EQ(losses("parts_" + name), losses("whole_" + name));
+      EXPECT_EQ(model("parts_" + name), model("whole_" + name));
+    }
+  }
+}
+
+TEST_F(StrategyRun, AnotherOptionOfTheStrategyBeginsAnewAndSaysSo) {
+  Config first = with({.strategy = "diloco", .every = 3, .outer_lr = 0.7}, "run");
+  first.train.max_steps = 3;
+  fit(2, first);
+  Config second = first;
+  second.train.max_steps = 6;
+  second.run.resume = "true";
+  second.parallel.outer_lr = 0.5;
+  fit(2, second);
+  EXPECT_THAT(output_,
+              HasSubstr("note: parallel.outer_lr is 0.5; it was 0.7, so what the strategy remembered is dropped"));
+}
+
+TEST_F(StrategyRun, AStopBetweenCheckpointsSaysThatItBroughtRanksTogether) {
+  const auto stop = [](int rank, SmallTask&, TrainerOptions& options) {
+    if (rank == 1) options.stop_requested = [] { return true; };
+  };
+  fit(2, with({.strategy = "top_k"}, "remembers"), stop);
+  EXPECT_THAT(output_, HasSubstr("note: to be saved, ranks were brought together after step 1"));
+  fit(2, with({}, "plain"), stop);
+  EXPECT_THAT(output_, Not(HasSubstr("brought together")));
+}
+
+// Rank 1 is slow; what rank 0 may do meanwhile is the strategy's business and no sum's of losses.
+TEST_F(StrategyRun, NoSumOfLossesKeepsRanksTogether) {
+  for (const char* strategy : {"async_gossip", "stale_synchronous"}) {
+    std::atomic<std::int64_t> steps_of_last = 0;
+    std::atomic<std::int64_t> furthest = 0;
+    Config run = with({.strategy = strategy, .staleness = 4}, strategy);
+    run.train.clip_norm = 1;
+    const FitResult result = fit(2, run, [&](int rank, SmallTask& task, TrainerOptions&) {
+      task.before_call = [&, rank](std::int64_t call) {
+        if (rank == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          steps_of_last = call;
+        } else {
+          furthest = std::max(furthest.load(), call - steps_of_last.load());
+        }
+      };
+    });
+    EXPECT_EQ(result.steps, 9);
+    EXPECT_EQ(read_steps(strategy), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+    EXPECT_GE(furthest, 3) << strategy;
   }
 }
 

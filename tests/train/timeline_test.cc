@@ -148,7 +148,7 @@ TEST_F(TraceTest, WritesTheStepsThatWereAskedFor) {
         const auto step = named(of_rank, name);
         ASSERT_EQ(step.size(), 1U) << rank << name;
         double covered = 0;
-        for (const char* part : {"data", "forward", "backward", "loss of all", "optimizer"}) {
+        for (const char* part : {"data", "forward", "backward", "gradient norm", "loss of all", "optimizer"}) {
           const auto parts = named(of_rank, part);
           ASSERT_EQ(parts.size(), 3U) << part;
           for (const Json& one : parts) covered += lies_in(one, step[0]) ? one["dur"].get<double>() : 0;

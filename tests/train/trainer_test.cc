@@ -4,10 +4,10 @@
 #include <iterator>
 #include <sstream>
 
-#include "reigen/tensor/tensor_files.h"
 #include "reigen/data/loader.h"
 #include "reigen/data/sampler.h"
 #include "reigen/nn/init.h"
+#include "reigen/tensor/tensor_files.h"
 #include "train/small_run.h"
 
 namespace reigen::train {
@@ -32,6 +32,31 @@ TEST_F(TrainerTest, EveryNumberOfRanksTrainsTheSameModel) {
     }
     EXPECT_EQ(summary(name)["test_accuracy"], summary("1")["test_accuracy"]);
     EXPECT_EQ(summary(name)["test_samples"], 511);
+  }
+}
+
+// Steps of 97, 97 and 1 sample in parts: gradients are added up, ranks without a sample of a part stand in.
+TEST_F(TrainerTest, AnyMicroBatchTrainsTheSameModel) {
+  fit(1, config("whole"));
+  const auto expected = losses("whole");
+  for (const int ranks : {1, 2, 3}) {
+    for (const std::int64_t micro : {7, 32, 1000}) {
+      for (const char* shard : {"none", "gradients"}) {
+        const std::string name = std::to_string(ranks) + "_" + std::to_string(micro) + shard;
+        Config parts = config(name);
+        parts.train.micro_batch = micro;
+        parts.parallel.shard = shard;
+        std::int64_t calls = 0;
+        fit(ranks, parts, [&](int rank, SmallTask& task, TrainerOptions&) {
+          if (rank == 0) task.before_call = [&](std::int64_t call) { calls = call; };
+        });
+        const auto got = losses(name);
+        ASSERT_EQ(got.size(), expected.size());
+        for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-9 * expected[i]) << name;
+        const std::int64_t share = (97 + ranks - 1) / ranks;
+        EXPECT_EQ(calls, 3 * (2 * ((share + micro - 1) / micro) + 1)) << name;
+      }
+    }
   }
 }
 

@@ -7,7 +7,8 @@
 // save batch.position and call epoch(e, position), with any P and any batch size. The shares of the last batch may be
 // uneven, and samples may have different numbers of terms (the tokens of a text): the average over ranks of weight ·
 // (mean loss over the rank's terms) is the mean loss over those of the global batch, and the same holds for gradients.
-// A rank without a sample in it gets one repeated sample with weight 0, so that all ranks run the same collectives.
+// A rank without a sample in it gets one repeated sample with weight 0, so that all ranks run the same collectives
+// (statistics of a batch would count it: nn::StandIn).
 //
 // Gradients that are added up over several backwards: .micro_batch cuts every rank's share into as many parts, each
 // with a weight of its own, so that the sum over parts and the average over ranks is again that of the global batch,
@@ -45,8 +46,8 @@ struct LoaderOptions {
 };
 
 struct MicroBatch {
-  at::Tensor input;  // [max(count, 1), ...], a view of the batch's
-  at::Tensor target;
+  at::Tensor input = {};  // [max(count, 1), ...], a view of the batch's
+  at::Tensor target = {};
   std::int64_t count = 0;
   std::int64_t terms = 0;
   double weight = 1;  // terms · P / global_terms of the batch; 0 without a sample

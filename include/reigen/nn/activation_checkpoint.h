@@ -5,13 +5,15 @@
 //   auto units = model.units();
 //   auto checkpoint = reigen::nn::activation_checkpoint(units, {.every = 2});
 //
-// The second forward draws the same random numbers (the default generator's state is kept), runs under the same
-// autocast setting and leaves the module's buffers as they were: batch statistics count every batch once. It costs 5 KB
-// of state a unit. The unit's backward is a backward within the backward: parameters are accumulated, and their hooks
-// run, once, as soon as their unit is done. torch::autograd::grad() and create_graph do not pass through it. What a
-// unit computes with besides its input and its module's parameters gets no gradient.
+// The second forward draws the same random numbers: the states of the CPU's default generator and of those of the CUDA
+// devices on which the unit's input and parameters lie are kept (5 KB a unit); no other generator's. It runs under the
+// same autocast setting, of all devices that nn::Autocast takes, and leaves the module's buffers as they were: batch
+// statistics count every batch once. The unit's backward is a backward within the backward: parameters are accumulated,
+// and their hooks run, once, as soon as their unit is done. torch::autograd::grad() and create_graph do not pass
+// through it. What a unit computes with besides its input and its module's parameters gets no gradient.
 //
-// Ranks that are threads share the default generator: units that draw from it (dropout) then need processes.
+// Ranks that are threads share the default generator of a device: units that draw from it (dropout) then need
+// processes.
 //
 // After Chen et al., Training Deep Nets with Sublinear Memory Cost, https://arxiv.org/abs/1604.06174; selective: after
 // Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, https://arxiv.org/abs/2205.05198

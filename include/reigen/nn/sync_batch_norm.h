@@ -14,6 +14,10 @@
 // in the latter. Its calls and those of data_parallel come in an order of their own each: hence a group of its own.
 // weight and bias get this rank's share of the gradient, which data_parallel averages like any other.
 //
+// No second derivatives in training, on one rank neither: a backward with create_graph gives the same bits, and a
+// derivative of what it gave throws InvalidArgument (gradient penalties take torch::nn::BatchNorm). In evaluation they
+// are LibTorch's.
+//
 // After Ioffe and Szegedy, https://arxiv.org/abs/1502.03167; the combination of Chan et al., 1979.
 // Thread rule: one thread at a time.
 #pragma once
@@ -34,6 +38,16 @@ struct SyncBatchNormOptions {
   std::optional<double> momentum = 0.1;  // in [0, 1]; none: the running statistics are the plain average
   bool affine = true;                    // weight and bias
   bool track_running_stats = true;
+};
+
+// While one lives, what this thread puts through the layers counts in no statistics: a sample that a rank without one
+// of its own computes with, so that all ranks make the same calls (reigen::data::Batch with weight 0).
+class StandIn {
+ public:
+  StandIn();
+  ~StandIn();
+  StandIn(const StandIn&) = delete;  // ends with its scope
+  StandIn& operator=(const StandIn&) = delete;
 };
 
 class SyncBatchNormImpl : public torch::nn::Module {

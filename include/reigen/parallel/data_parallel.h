@@ -66,9 +66,10 @@ enum class Shard {
 
 struct DataParallelOptions {
   // MiB of gradients that travel together; 0: every parameter alone. Small ones start earlier, large ones cost less
-  // each. The first bucket is at most 1 MiB, so that something travels soon, and the last ones take half of what is
-  // left each, down to that size, so that little is left to wait for behind backward. After the first backward they are
-  // cut anew in the order in which gradients came on rank 0.
+  // each. The first bucket is about 1 MiB, so that something travels soon; gradients that fit into one more are one
+  // more. Else the last ones take half of what is left each, down to 1 MiB, so that little is left to wait for behind
+  // backward: a size above the model's gives one large bucket, a smaller one a tail of small ones. After the first
+  // backward they are cut anew in the order in which gradients came on rank 0.
   double bucket_mb = 25;
   // Buckets travel while backward runs. False: one all_reduce after it. Same bits; which is faster depends on the
   // machine.

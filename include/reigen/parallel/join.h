@@ -22,15 +22,15 @@
 // What ranks with data do must still be the same on each: forwards in training mode and backwards, in one order. Only
 // these are answered: no collectives of your own with ranks that may have ended, as for a loss, no settle(), and no
 // exception that backward throws and the loop survives. What strategies keep back (error feedback) still comes from
-// ranks that have ended; adasum() does not divide.
+// ranks that have ended; adasum() of gradients does not divide.
 // Cost: one all_gather of a byte, blocking, before every reduction and every forward that brings buffers together;
 // buckets travel during backward as without it. At the end a broadcast of weights and buffers.
 //
 // Errors: InvalidArgument where the strategy acts on weights (local SGD and its kin: every rank has to make every step
-// itself), for a model with SyncBatchNorm, for kTrainingRanks with adasum(), when a Join lives already, or finish() is
-// called twice; CollectiveMismatch on every rank when ranks with
-// data do different things; EarlyEnd. A Join destroyed before finish(), as by an exception, answers nobody: the others
-// get the error of a rank that left. Thread rule: as data_parallel().
+// itself), for a model with SyncBatchNorm, for kTrainingRanks with adasum() of gradients, when a Join lives already, or
+// finish() is called twice; CollectiveMismatch on every rank when ranks with data do different things; EarlyEnd. A Join
+// destroyed before finish(), as by an exception, answers nobody: the others get the error of a rank that left. Thread
+// rule: as data_parallel().
 #pragma once
 
 #include <functional>

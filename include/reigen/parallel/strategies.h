@@ -7,20 +7,21 @@
 //   power_sgd()         1/P · sum P_r·Q_r^T of rank k, with error feedback                     4·k·(rows + columns)
 //   top_k()             1/P · sum of each rank's largest elements, with error feedback         8·share·N·(P - 1)
 //   one_bit()           1/P · sum mean|g_r|·sign(g_r), with error feedback                     (N/8 + N/64)·(P - 1)
-//   adasum()            a + b, less what they have in common, pair by pair                     4·N·log2(P)
+//   adasum(kGradients)  a + b, less what they have in common, pair by pair                     4·N·log2(P)
 // Error feedback: what a rank could not give it adds to its next gradient. Over all steps nothing is lost:
 // sum of what was stepped with + 1/P · sum of what is kept back = sum of the true means. Not with a loss scale that
 // changes, and a gradient that is not finite stays in what is kept: no fp16 with a scaler.
 //
 // Weights, brought together between steps; every rank steps with gradients of its own:
 //   local_sgd()         x_r = mean of all, every H-th step                                     4·N/H
-//   hierarchical_sgd()  x_r = mean of a group every H-th, of all every G·H-th step             4·N/H·(1 + 1/G)
+//   hierarchical_sgd()  x_r = mean of a group every H-th, of all every G·H-th step             4·N/H
+//   adasum()            what every optimizer changed is brought together as gradients above    4·N·log2(P)
 //   diloco()            every H-th step an outer Nesterov step with the mean of the changes    4·N/H
 //   gossip()            x_r = mean of its own and its neighbours'                              4·N·neighbours
 //   async_gossip()      the same without waiting, in 8 bits                                    N·neighbours
 //   stale_synchronous() x_r += changes of all as they come, at most s steps late               4·N·(P - 1)
-// Each but diloco and stale_synchronous only moves weights towards each other: their mean stays that of the optimizers'
-// steps.
+// Each but adasum, diloco and stale_synchronous only moves weights towards each other: their mean stays that of the
+// optimizers' steps.
 //
 // Options out of range throw InvalidArgument where the strategy is made, on every rank.
 #pragma once
@@ -60,9 +61,22 @@ struct OneBitOptions {
 };
 StrategyFactory one_bit(const OneBitOptions& options = {});
 
-// Maleki et al., https://arxiv.org/abs/2006.02924: parameter by parameter, gradients that agree are averaged,
-// orthogonal ones added. P must be a power of 2. Rates as for one rank.
-StrategyFactory adasum();
+// Maleki et al., https://arxiv.org/abs/2006.02924: parameter by parameter, what agrees is averaged, what is orthogonal
+// added. Rates as for one rank. P ranks that are no power of 2: those above the largest one below P give theirs to one
+// rank each before, which tells them the result behind and gives 4·N more.
+enum class AdasumOf {
+  // Each rank's optimizer steps alone, with a state of its own, and the changes are brought together behind every step:
+  // as in the paper and in Horovod. Behind after_step() weights are equal, bit by bit. Weights that were loaded since
+  // the step before, the same on all ranks, count as part of the change, which is averaged then.
+  kSteps,
+  // Before the optimizer, which then makes of a sum and of a mean nearly the same step where it scales gradients
+  // (AdamW). For what asks for one state of the optimizer on all ranks: Join, Shard::kOptimizer, closures.
+  kGradients,
+};
+struct AdasumOptions {
+  AdasumOf of = AdasumOf::kSteps;
+};
+StrategyFactory adasum(const AdasumOptions& options = {});
 
 // Stich, https://arxiv.org/abs/1805.09767; with start_step, Lin et al., https://arxiv.org/abs/1808.07217 (post-local).
 struct LocalSgdOptions {

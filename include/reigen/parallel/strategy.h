@@ -72,7 +72,8 @@ class Strategy {
 
   // ---- Weights
 
-  // True: after_step() must come behind every step, and ranks' weights differ between two calls of settle().
+  // True: after_step() must come behind every step, and ranks' weights may differ between two calls of
+  // settle().
   virtual bool acts_on_weights() const { return false; }
   // Every rank has made the same number of steps. May wait for other ranks.
   virtual void after_step() {}

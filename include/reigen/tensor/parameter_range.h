@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -79,6 +80,10 @@ class ParameterRange {
   at::Tensor make_twin(at::ScalarType type) const;
   // Shared values: waits until every rank has come here. Else it does nothing. Throws as a barrier does.
   void meet(const char* what) const;
+  // The same with an exchange of the caller's between the ranks that share the values.
+  void meet(const std::function<void(Communicator& ranks)>& exchange) const;
+  // How long this rank has spent in the two.
+  double seconds_met() const { return *seconds_met_; }
   // Whether the gradients are of this rank alone, and the mean over the ranks is still to be taken of its share.
   bool awaits_average() const { return *awaits_average_; }
   void set_awaits_average(bool awaits) const { *awaits_average_ = awaits; }
@@ -91,9 +96,9 @@ class ParameterRange {
   void average_into(std::size_t segment, std::int64_t first, std::int64_t count, void* mean) const;
   // The same in place of this rank's gradient.
   void average(std::size_t segment, std::int64_t first, std::int64_t count) const;
-  // Tells that shared values have changed as they should, when all ranks have met behind it: optimizers and averages of
-  // reigen::optim do, and so must whoever changes them by hand, on one rank. Else is_as_left() may be false: it looks
-  // at the first values of every parameter.
+  // Tells this rank that shared values have changed as they should. Every rank calls it, when all have met behind the
+  // change: optimizers and averages of reigen::optim do, and so must all ranks where one changes them by hand. Else
+  // is_as_left() may be false on those that did not: it looks at the first values of every parameter.
   void note_change() const;
   bool is_as_left() const;
 
@@ -123,6 +128,7 @@ class ParameterRange {
   std::shared_ptr<std::vector<at::Tensor>> slots_;
   std::shared_ptr<std::vector<std::int64_t>> places_;  // of all ranks
   std::shared_ptr<const Share> share_;
+  std::shared_ptr<double> seconds_met_ = std::make_shared<double>(0);
   std::shared_ptr<bool> awaits_average_ = std::make_shared<bool>(false);
   std::shared_ptr<std::uint64_t> left_as_ = std::make_shared<std::uint64_t>(0);
 };

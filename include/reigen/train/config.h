@@ -30,9 +30,11 @@ struct TrainConfig {
   std::int64_t epochs = 1;
   std::int64_t max_steps = 0;                     // 0: no limit
   std::optional<std::int64_t> global_batch = {};  // samples a step over all ranks; not set: the recipe's own per rank
+  std::int64_t micro_batch = 0;                   // samples of a forward and backward on a rank; 0: its share of a step
   std::int64_t seed = 0;
   std::int64_t threads = 0;  // per rank; 0: what the launcher gives (OMP_NUM_THREADS)
   std::string precision = "fp32";
+  std::optional<double> loss_scale = {};   // fp16: the first; it follows overflows
   double clip_norm = 0;                    // largest norm of all gradients together; 0: no clipping
   double clip_value = 0;                   // largest magnitude of a gradient's element; 0: no clipping
   std::int64_t activation_checkpoint = 0;  // every so many-th unit computes its activations again in backward; 0: none
@@ -45,19 +47,21 @@ struct TrainConfig {
 // is refused.
 struct OptimConfig {
   std::string name = "adamw";  // adam, adamw, sgd, adagrad, rmsprop, lion, lars, lamb
-  double lr = 1e-3;
-  double weight_decay = 0.01;
-  std::optional<double> momentum = {};           // sgd, rmsprop, lars
-  bool nesterov = false;                         // sgd
-  std::optional<double> beta1 = {};              // adam, adamw, lion, lamb
-  std::optional<double> beta2 = {};              // the same
-  std::optional<double> eps = {};                // adam, adamw, adagrad, rmsprop, lamb
-  bool amsgrad = false;                          // adam, adamw
-  std::optional<double> alpha = {};              // rmsprop
-  bool centered = false;                         // rmsprop
-  std::optional<double> lr_decay = {};           // adagrad
-  std::optional<double> trust_coefficient = {};  // lars
-  bool bf16_states = false;                      // adam, adamw, lion, sgd with momentum
+  std::optional<double> lr = {};
+  std::optional<double> weight_decay = {};
+  std::optional<double> momentum = {};                   // sgd, rmsprop, lars
+  std::optional<double> dampening = {};                  // sgd with momentum
+  bool nesterov = false;                                 // sgd
+  std::optional<double> beta1 = {};                      // adam, adamw, lion, lamb
+  std::optional<double> beta2 = {};                      // the same
+  std::optional<double> eps = {};                        // adam, adamw, adagrad, rmsprop, lamb
+  bool amsgrad = false;                                  // adam, adamw
+  std::optional<double> alpha = {};                      // rmsprop
+  bool centered = false;                                 // rmsprop
+  std::optional<double> lr_decay = {};                   // adagrad
+  std::optional<double> initial_accumulator_value = {};  // adagrad
+  std::optional<double> trust_coefficient = {};          // lars
+  bool bf16_states = false;                              // adam, adamw, lion, sgd with momentum
 
   // Patterns of parameter names, as optim::ParameterGroup, separated by commas.
   std::string no_decay = {};
@@ -179,7 +183,8 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // The process's own variables.
 Environment process_environment();
 
-// Reads `arguments` (without program and recipe name) over `environment` over the file of --config over `defaults`.
+// Reads `arguments` (without program and recipe name) over `environment` over the file of --config over `defaults`, of
+// which learning rate and decay are for the default's optimizer alone: another one has its own.
 // Errors: InvalidArgument 2 for unknown flags and flags without value, 78 for unknown keys in files and variables,
 // wrong types and values out of range, IoError 66 for a missing file. The text names flag, variable or
 // file:line:column.

@@ -6,8 +6,8 @@
 #include <bit>
 #include <utility>
 
-#include "base/check.h"
 #include "parallel/strategies/error_memory.h"
+#include "parallel/strategies/weights.h"
 #include "reigen/comm/call_group.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
@@ -35,88 +35,190 @@ void combine(const Number* a, const Number* b, Number* out, std::int64_t count) 
   for (std::int64_t i = 0; i < count; ++i) out[i] = of_a * a[i] + of_b * b[i];
 }
 
-// In round k rank r exchanges with rank r xor 2^k what both have then: after log2 P rounds all have the same.
-class Adasum : public Strategy {
+// A parameter within a flat tensor.
+struct Piece {
+  std::int64_t offset = 0;
+  std::int64_t numel = 0;
+};
+
+// Of 2^k ranks, rank r exchanges in round i with rank r xor 2^i what both have then: after k rounds all have the same.
+// Each further rank gives its own to one of these before, and is told the result behind.
+class SumInPairs {
  public:
-  explicit Adasum(Communicator world) : world_(std::move(world)) {}
-
-  std::string description() const override { return "adasum"; }
-  std::uint64_t bytes_given() const override { return bytes_; }
-  bool averages() const override { return false; }
-  void attach(const std::vector<ParameterRange>&) override {
-    // Here and not in the constructor: every rank has compared its options, so every rank throws.
-    REIGEN_CHECK(std::has_single_bit(static_cast<unsigned>(world_.size())),
-                 "[adasum] needs a power of 2 of ranks\n  got: {}   expected: 2, 4, 8, ...", world_.size());
-  }
-
-  void begin(const GradientBucket& bucket) override {
-    const at::NoGradGuard no_grad;
-    parts_.resize(std::max(parts_.size(), bucket.index + 1));
-    Part& part = parts_[bucket.index];
-    std::int64_t count = 0;
-    for (const at::Tensor& gradient : bucket.gradients) count += gradient.numel();
-    const at::ScalarType type = wide_type(bucket.gradients.front().scalar_type());
-    tensor::ensure_shared(part.mine, world_, count, type);
-    tensor::ensure_shared(part.theirs, world_, count, type);
-    std::int64_t at = 0;
-    for (const at::Tensor& gradient : bucket.gradients) {
-      part.mine.narrow(0, at, gradient.numel()).copy_(gradient.view({-1}));
-      at += gradient.numel();
-    }
-    part.work = exchange(part, 1, bucket.tag);
-  }
-
-  void end(const GradientBucket& bucket) override {
-    const at::NoGradGuard no_grad;
-    Part& part = parts_[bucket.index];
-    std::exchange(part.work, Work()).wait();
-    for (int distance = 1; distance < world_.size(); distance *= 2) {
-      if (distance > 1) exchange(part, distance, bucket.tag).wait();
-      const bool first = (world_.rank() & distance) == 0;
-      AT_DISPATCH_FLOATING_TYPES(part.mine.scalar_type(), "adasum", [&] {
-        auto* mine = part.mine.mutable_data_ptr<scalar_t>();
-        const auto* theirs = part.theirs.const_data_ptr<scalar_t>();
-        for (const at::Tensor& gradient : bucket.gradients) {
-          combine(first ? mine : theirs, first ? theirs : mine, mine, gradient.numel());
-          mine += gradient.numel();
-          theirs += gradient.numel();
-        }
-      });
-    }
-    std::int64_t at = 0;
-    for (const at::Tensor& gradient : bucket.gradients) {
-      at::Tensor(gradient).view({-1}).copy_(part.mine.narrow(0, at, gradient.numel()));
-      at += gradient.numel();
-    }
-  }
-
- private:
   struct Part {
     at::Tensor mine = {};
     at::Tensor theirs = {};
     Work work = {};
   };
 
-  Work exchange(Part& part, int distance, const std::string& tag) {
-    const int peer = world_.rank() ^ distance;
+  explicit SumInPairs(Communicator world) : world_(std::move(world)) {
+    const int rank = world_.rank();
+    const int inner = static_cast<int>(std::bit_floor(static_cast<unsigned>(world_.size())));
+    if (rank >= inner) {
+      rounds_ = {{Kind::kGive, rank - inner}, {Kind::kBeTold, rank - inner}};
+      return;
+    }
+    const bool has_further = rank + inner < world_.size();
+    if (has_further) rounds_.push_back({Kind::kTake, rank + inner});
+    for (int distance = 1; distance < inner; distance *= 2) rounds_.push_back({Kind::kExchange, rank ^ distance});
+    if (has_further) rounds_.push_back({Kind::kGive, rank + inner});
+  }
+
+  std::uint64_t bytes_given() const { return bytes_; }
+
+  void make_room(Part& part, std::int64_t count, at::ScalarType type) {
+    tensor::ensure_shared(part.mine, world_, count, type);
+    tensor::ensure_shared(part.theirs, world_, count, type);
+  }
+
+  void begin(Part& part, const std::string& tag) { part.work = meet(part, rounds_.front(), tag); }
+
+  // part.mine = the sum of all ranks', piece by piece.
+  void end(Part& part, const std::vector<Piece>& pieces, const std::string& tag) {
+    for (std::size_t i = 0; i < rounds_.size(); ++i) {
+      const Round& round = rounds_[i];
+      (i == 0 ? std::exchange(part.work, Work()) : meet(part, round, tag)).wait();
+      if (round.kind == Kind::kExchange || round.kind == Kind::kTake) combine_pieces(part, pieces, round.peer);
+    }
+  }
+
+ private:
+  enum class Kind { kExchange, kTake, kGive, kBeTold };
+  struct Round {
+    Kind kind;
+    int peer;
+  };
+
+  Work meet(Part& part, const Round& round, const std::string& tag) {
     const auto count = static_cast<std::size_t>(part.mine.numel());
     const DataType type = tensor::to_data_type(part.mine.scalar_type());
     CallGroup calls(world_);
-    world_.send(part.mine.const_data_ptr(), count, type, peer, {.tag = tag});
-    world_.recv(part.theirs.mutable_data_ptr(), count, type, peer, {.tag = tag});
-    bytes_ += part.mine.nbytes();
+    if (round.kind == Kind::kExchange || round.kind == Kind::kGive) {
+      world_.send(part.mine.const_data_ptr(), count, type, round.peer, {.tag = tag});
+      bytes_ += part.mine.nbytes();
+    }
+    if (round.kind != Kind::kGive) {
+      at::Tensor& place = round.kind == Kind::kBeTold ? part.mine : part.theirs;
+      world_.recv(place.mutable_data_ptr(), count, type, round.peer, {.tag = tag});
+    }
     return calls.run({.async = true});
   }
 
+  void combine_pieces(Part& part, const std::vector<Piece>& pieces, int peer) const {
+    const bool first = world_.rank() < peer;
+    AT_DISPATCH_FLOATING_TYPES(part.mine.scalar_type(), "adasum", [&] {
+      for (const Piece& piece : pieces) {
+        auto* mine = part.mine.mutable_data_ptr<scalar_t>() + piece.offset;
+        const auto* theirs = part.theirs.const_data_ptr<scalar_t>() + piece.offset;
+        combine(first ? mine : theirs, first ? theirs : mine, mine, piece.numel);
+      }
+    });
+  }
+
   Communicator world_;
-  std::vector<Part> parts_;  // by bucket
+  std::vector<Round> rounds_;
   std::uint64_t bytes_ = 0;
+};
+
+// x = before - the sum of all ranks' (before - x), which are what their optimizers made of their gradients.
+class AdasumOfSteps : public Strategy {
+ public:
+  explicit AdasumOfSteps(const Communicator& world) : sum_(world) {}
+
+  std::string description() const override { return "adasum of steps"; }
+  std::uint64_t bytes_given() const override { return sum_.bytes_given(); }
+  void attach(const std::vector<ParameterRange>& parameters) override {
+    require_wide("adasum", parameters);
+    parameters_ = parameters;
+    for (const ParameterRange& range : parameters) {
+      before_.push_back(range.values().clone());
+      sum_.make_room(parts_.emplace_back(), range.values().numel(), range.values().scalar_type());
+      std::vector<Piece>& pieces = pieces_.emplace_back();
+      for (const tensor::Segment& segment : range.segments()) pieces.push_back({segment.offset, segment.numel});
+    }
+  }
+
+  bool exchanges_gradients() const override { return false; }
+  bool acts_on_weights() const override { return true; }
+  // Behind it weights are equal: settle() has nothing to do.
+  void after_step() override {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      at::sub_out(parts_[i].mine, before_[i], parameters_[i].values());
+      sum_.begin(parts_[i], kTag);
+    }
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      sum_.end(parts_[i], pieces_[i], kTag);
+      before_[i].sub_(parts_[i].mine);
+      at::Tensor(parameters_[i].values()).copy_(before_[i]);
+    }
+    note_change(parameters_);
+  }
+
+ private:
+  static constexpr const char* kTag = "adasum of steps";
+
+  SumInPairs sum_;
+  std::vector<ParameterRange> parameters_;
+  // Range by range.
+  std::vector<at::Tensor> before_;  // weights before the step
+  std::vector<SumInPairs::Part> parts_;
+  std::vector<std::vector<Piece>> pieces_;
+};
+
+class AdasumOfGradients : public Strategy {
+ public:
+  explicit AdasumOfGradients(const Communicator& world) : sum_(world) {}
+
+  std::string description() const override { return "adasum of gradients"; }
+  std::uint64_t bytes_given() const override { return sum_.bytes_given(); }
+  bool averages() const override { return false; }
+
+  void begin(const GradientBucket& bucket) override {
+    const at::NoGradGuard no_grad;
+    parts_.resize(std::max(parts_.size(), bucket.index + 1));
+    SumInPairs::Part& part = parts_[bucket.index];
+    const std::vector<Piece> pieces = pieces_of(bucket);
+    sum_.make_room(part, pieces.back().offset + pieces.back().numel, wide_type(bucket.gradients.front().scalar_type()));
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      part.mine.narrow(0, pieces[i].offset, pieces[i].numel).copy_(bucket.gradients[i].view({-1}));
+    }
+    sum_.begin(part, bucket.tag);
+  }
+
+  void end(const GradientBucket& bucket) override {
+    const at::NoGradGuard no_grad;
+    SumInPairs::Part& part = parts_[bucket.index];
+    const std::vector<Piece> pieces = pieces_of(bucket);
+    sum_.end(part, pieces, bucket.tag);
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const at::Tensor place = bucket.gradients[i].view({-1});
+      place.copy_(part.mine.narrow(0, pieces[i].offset, pieces[i].numel));
+    }
+  }
+
+ private:
+  static std::vector<Piece> pieces_of(const GradientBucket& bucket) {
+    std::vector<Piece> pieces;
+    std::int64_t offset = 0;
+    for (const at::Tensor& gradient : bucket.gradients) {
+      pieces.push_back({offset, gradient.numel()});
+      offset += gradient.numel();
+    }
+    return pieces;
+  }
+
+  SumInPairs sum_;
+  std::vector<SumInPairs::Part> parts_;  // by bucket
 };
 
 }  // namespace
 
-StrategyFactory adasum() {
-  return [](const Communicator& world) { return std::make_unique<Adasum>(world); };
+StrategyFactory adasum(const AdasumOptions& options) {
+  return [options](const Communicator& world) -> std::unique_ptr<Strategy> {
+    if (options.of == AdasumOf::kGradients) return std::make_unique<AdasumOfGradients>(world);
+    return std::make_unique<AdasumOfSteps>(world);
+  };
 }
 
 }  // namespace reigen::parallel

@@ -1,0 +1,12 @@
+// The devices that Autocast takes: what keeps its setting keeps it for all of them.
+#pragma once
+
+#include <c10/core/DeviceType.h>
+
+#include <array>
+
+namespace reigen::nn {
+
+inline constexpr std::array kAutocastDevices{c10::DeviceType::CPU, c10::DeviceType::CUDA};
+
+}  // namespace reigen::nn
