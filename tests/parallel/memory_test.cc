@@ -6,7 +6,11 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <fstream>
+#include <map>
 #include <mutex>
+#include <sstream>
+#include <string>
 #include <unordered_map>
 
 #include "parallel/oracle.h"
@@ -75,6 +79,27 @@ CountingAllocator& counter() {
   return *kCounter;
 }
 
+// Resident bytes of memory that ranks share: Communicator::allocate, allocate_shared. Ranks are threads here, each maps
+// what another gave once more.
+std::size_t shared_bytes() {
+  std::ifstream maps("/proc/self/smaps");
+  std::map<std::string, std::size_t> by_file;
+  std::string file;
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::string first, permissions, offset, device, inode, path;
+    words >> first >> permissions >> offset >> device >> inode >> path;
+    if (first.find('-') != std::string::npos) {
+      file = path.starts_with("/memfd:") ? inode + "+" + offset : "";
+    } else if (first == "Rss:" && !file.empty()) {
+      by_file[file] = std::max(by_file[file], std::size_t{1024} * std::stoul(permissions));
+    }
+  }
+  std::size_t sum = 0;
+  for (const auto& [name, bytes] : by_file) sum += bytes;
+  return sum;
+}
+
 constexpr std::int64_t kWidth = 512;
 
 struct Wide : torch::nn::Module {
@@ -136,6 +161,39 @@ TEST(Memory, OfAStepIsActivationsAndABucket) {
     EXPECT_LE(together, 2 * (activations + bucket + kSlack)) << bucket_mb;
     EXPECT_GT(together, kGradients / 6) << "nothing was counted";
     EXPECT_LE(left, 2 * kSlack) << "a second copy of gradients";
+  }
+}
+
+// What the counter of LibTorch's memory does not see. Gradients once a rank; values once a rank too, or once on the
+// machine with the states of the optimizer where they are shared; and with kGradients a spare block as large as the
+// largest.
+TEST(Memory, ThatRanksShareHoldsEachGradientOnce) {
+  constexpr std::size_t kLargest = kWidth * kWidth * sizeof(float);
+  constexpr std::size_t kBesides = 1 << 20;  // what groups talk through
+  for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kGradients}) {
+    std::size_t held = 0;
+    on_ranks(2, [&](Communicator& world) -> Tensors {
+      Wide model;
+      world.barrier();
+      const std::size_t before = shared_bytes();
+      world.barrier();
+      auto parallel = data_parallel(model, world, {.shard = shard});
+      optim::AdamW optimizer(parallel.parameters());
+      for (int i = 0; i < 3; ++i) {
+        parallel(torch::ones({64, kWidth})).sum().backward();
+        optimizer.step();
+        optimizer.zero_grad();
+      }
+      world.barrier();
+      if (world.rank() == 0) held = shared_bytes() - before;
+      world.barrier();
+      return {};
+    });
+    // Each rank's values; or values and two states for both.
+    const std::size_t weights = shard == Shard::kNone ? 2 * kGradients : 3 * kGradients;
+    const std::size_t spare = shard == Shard::kGradients ? 2 * kLargest : 0;
+    EXPECT_LE(held, 2 * kGradients + weights + spare + kBesides) << parallel::to_text(shard);
+    EXPECT_GE(held, 2 * kGradients + weights) << parallel::to_text(shard) << ": nothing was counted";
   }
 }
 
