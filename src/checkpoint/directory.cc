@@ -138,6 +138,13 @@ std::vector<fs::path> list(const fs::path& directory) {
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
     if (const auto step = step_of(entry->path())) found.emplace_back(*step, entry->path());
   }
+  if (error == std::errc::not_a_directory) {
+    throw IoError(Report{.what = fmt::format("{} is no checkpoint", directory.string()),
+                         .got = "a file",
+                         .expected = "step_N, or the directory of a run or of checkpoints",
+                         .fix = "give the directory; `reigen checkpoint inspect` looks at single files"},
+                  ExitCode::kInputMissing);
+  }
   if (error && error != std::errc::no_such_file_or_directory) {
     throw IoError(fmt::format("cannot list {}: {}", directory.string(), base::errno_text(error.value())),
                   base::exit_code_of_errno(error.value()));
