@@ -9,14 +9,10 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <unordered_map>
 #include <utility>
 
-#include "base/check.h"
-#include "base/log.h"
-#include "parallel/gradients_named.h"
 #include "parallel/model_check.h"
 #include "parallel/strategies/averaged_in_step.h"
 #include "reigen/base/bytes.h"

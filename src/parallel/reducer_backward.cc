@@ -1,6 +1,7 @@
 // What a reduction does while backward runs and at its end: gradients as they come, buckets as they are full.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "parallel/gradient_reducer.h"
+#include "parallel/gradients_named.h"
 #include "tensor/backward_end.h"
 
 namespace reigen::parallel {
