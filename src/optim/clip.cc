@@ -102,11 +102,7 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
                        {.tag = "squares of gradients"});
     });
   }
-  GradientNorm result;
-  for (const double sum : sums) result.sum_of_squares += sum;
-  result.norm = std::sqrt(result.sum_of_squares);
-  result.finite = std::isfinite(result.sum_of_squares);
-  return result;
+  return norm_of_squares(sums);
 }
 
 double clip_factor(double norm, double max_norm) {

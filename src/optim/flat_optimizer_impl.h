@@ -72,6 +72,11 @@ void FlatOptimizer<Options>::set_lr(double lr) {
 }
 
 template <class Options>
+GradientNorm FlatOptimizer<Options>::last_norm() const {
+  return impl_->state.last_norm();
+}
+
+template <class Options>
 std::int64_t FlatOptimizer<Options>::steps() const {
   return impl_->state.steps();
 }

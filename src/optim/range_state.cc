@@ -113,6 +113,10 @@ void for_each_block(const std::vector<Update>& updates, const BlockWork& work) {
     const Update& update = updates[pieces[i].part];
     kernels::Block block = block_of(update, pieces[i]);
     if (awaits_average(update)) block.gradients = mean_of(update, pieces[i]);
+    if (update.squares != nullptr) {
+      update.squares[pieces[i].first / tensor::kBlockElements] =
+          kernels::kernels().squares(update.layout, block.gradients, block.count);
+    }
     work(update, block);
   });
 }
@@ -249,13 +253,40 @@ std::vector<Update> RangeState::begin_step(const StepOptions& how) {
       ++update;
     }
   }
+  squares_.clear();
+  if (how.measure) measure(updates);
   ++steps_;
   parts_.front().range.meet("gradients before a step");
   return updates;
 }
 
+void RangeState::measure(std::vector<Update>& updates) {
+  std::vector<std::size_t> blocks;
+  for (const Piece& piece : pieces_of(updates)) {
+    blocks.resize(piece.part + 1);
+    ++blocks[piece.part];
+  }
+  std::size_t sum = 0;
+  for (const std::size_t count : blocks) sum += count;
+  squares_.assign(sum, 0);
+  double* next = squares_.data();
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    updates[i].squares = next;
+    next += blocks[i];
+  }
+}
+
 void RangeState::end_step() {
-  parts_.front().range.meet("weights after a step");
+  if (squares_.empty()) {
+    parts_.front().range.meet("weights after a step");
+  } else {
+    // Each comes from one rank; a zero added to it changes no bit.
+    parts_.front().range.meet([&](Communicator& ranks) {
+      ranks.all_reduce(squares_.data(), squares_.data(), squares_.size(), DataType::kFloat64, ReduceOp::kSum,
+                       {.tag = "squares of gradients after a step"});
+    });
+    last_norm_ = norm_of_squares(squares_);
+  }
   for (Part& part : parts_) {
     part.range.note_change();
     for (std::size_t i = 0; i < part.range.size(); ++i) {

@@ -33,6 +33,8 @@ struct Update {
   // The range, where gradients are still to be averaged, and the parameter's number in it.
   const ParameterRange* range = nullptr;
   std::size_t segment = 0;
+  // Where the squares of the gradient's blocks are wanted, one number a block.
+  double* squares = nullptr;
 };
 
 // work(update, block) for all blocks of all updates that are this rank's, on several threads.
@@ -61,6 +63,7 @@ class RangeState {
   // Tells autograd that the values changed, so that a graph built before the step refuses to run backward. All ranks
   // that share them have made their step.
   void end_step();
+  const GradientNorm& last_norm() const { return last_norm_; }
 
   void drop_gradients();
   std::int64_t steps() const { return steps_; }
@@ -83,12 +86,15 @@ class RangeState {
     std::vector<Treatment> treatments;
   };
   static void check_still_there(const ParameterRange& range, const tensor::Segment& segment);
+  void measure(std::vector<Update>& updates);
   Update update_of(const Part& part, std::size_t segment, const StepOptions& how) const;
 
   std::string optimizer_;
   std::vector<std::string> kinds_;
   std::vector<Part> parts_;
   std::int64_t steps_ = 0;
+  std::vector<double> squares_;  // of the gradients' blocks, in a step that measures
+  GradientNorm last_norm_;
 };
 
 // Throws InvalidArgument, naming the entry, unless `given` has exactly the entries of `own`, each of its shape and

@@ -173,11 +173,14 @@ Optimization::Optimization(const Config& config, const std::vector<ParameterRang
     scaling.init_scale = config.train.loss_scale.value_or(scaling.init_scale);
     scaler_.emplace(scaling);
   }
+  const bool in_one_pass = config.optim.name != "lars" && config.optim.name != "lamb";
+  const bool keeps_own = length.world_size == 1 || parameters.front().share().gradients.defined();
+  measures_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_;
   if (config.optim.ema_decay > 0) average_.emplace(parameters, optim::EmaOptions{.decay = config.optim.ema_decay});
 }
 
 Optimization::Gradients Optimization::look() const {
-  if (scaler_) return {};  // which looks by itself
+  if (scaler_ || measures_in_step_) return {};
   const optim::GradientNorm norm = optim::gradient_norm(parameters_);
   const bool clips = norm.finite && clip_norm_ > 0;
   return {.norm = norm.norm, .finite = norm.finite, .factor = clips ? optim::clip_factor(norm.norm, clip_norm_) : 1};
@@ -185,21 +188,28 @@ Optimization::Gradients Optimization::look() const {
 
 at::Tensor Optimization::scaled(const at::Tensor& loss) const { return scaler_ ? scaler_->scale(loss) : loss; }
 
-std::optional<double> Optimization::step(std::int64_t done, const Gradients& gradients, Communicator* agree) {
+Optimization::Gradients Optimization::step(std::int64_t done, const Gradients& gradients, Communicator* agree) {
   optimizer_->set_lr(optim::scheduled_lr(base_lr_, done, schedule_));
   if (scaler_) {
     const bool stepped =
         scaler_->step(*optimizer_, parameters_, {.max_norm = clip_norm_, .max_value = clip_value_, .agree = agree});
     optimizer_->zero_grad();
     if (stepped && average_) average_->update();
-    return stepped ? std::optional(scaler_->last_norm()) : std::nullopt;
+    return {.norm = stepped ? std::optional(scaler_->last_norm()) : std::nullopt};
   }
   optim::StepOptions how{.gradient_factor = gradients.factor};
   if (clip_value_ > 0) how.gradient_limit = clip_value_;
+  how.measure = measures_in_step_;
   optimizer_->step(how);
+  Gradients seen = gradients;
+  if (measures_in_step_) {
+    const optim::GradientNorm norm = optimizer_->last_norm();
+    seen = {.norm = norm.norm, .finite = norm.finite};
+  }
+  if (!seen.finite) return seen;
   optimizer_->zero_grad();
   if (average_) average_->update();
-  return gradients.norm;
+  return seen;
 }
 
 std::vector<tensor::NamedTensor> Optimization::state() const {

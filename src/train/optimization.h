@@ -22,6 +22,7 @@ namespace reigen::train {
 struct RunLength {
   std::int64_t total_steps = 0;
   std::int64_t global_batch = 0;
+  int world_size = 1;
 };
 
 class Optimization {
@@ -29,7 +30,9 @@ class Optimization {
   // Throws InvalidArgument (78) for options out of range and for patterns that match no parameter.
   Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length);
 
-  // Looks at the gradients: a NaN that stepped would be in all weights. With a loss scale step() does.
+  // Looks at the gradients before a step, where it must be known then: to clip them, or because who has made them can
+  // only be told from weights that did not step (ranks have nothing left but their mean). Else step() looks, on its
+  // way.
   struct Gradients {
     std::optional<double> norm = {};  // before clipping
     bool finite = true;
@@ -41,9 +44,9 @@ class Optimization {
   at::Tensor scaled(const at::Tensor& loss) const;
 
   // Steps with them, drops them, and brings the average of the weights up to date; with a loss scale not when they
-  // overflowed. The norm of the gradients, where it is known. agree: ranks that skip a step together though their
-  // gradients differ, or null.
-  std::optional<double> step(std::int64_t done, const Gradients& gradients, Communicator* agree = nullptr);
+  // overflowed. The norm of the gradients, where it is known. Not finite: the weights are gone, the gradients are still
+  // there. agree: ranks that skip a step together though their gradients differ, or null.
+  Gradients step(std::int64_t done, const Gradients& gradients, Communicator* agree = nullptr);
 
   double lr() const { return optimizer_->lr(); }
   std::int64_t steps() const { return optimizer_->steps(); }
@@ -64,6 +67,7 @@ class Optimization {
   double base_lr_ = 0;
   double clip_norm_ = 0;
   double clip_value_ = 0;
+  bool measures_in_step_ = false;
   optim::ScheduleOptions schedule_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::ExponentialMovingAverage> average_;

@@ -165,7 +165,9 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
     one.loss = add_up(loss, gradients, batch);
     time.exposed += lap("loss of all");
   }
-  one.metrics.grad_norm = optimization->step(done, gradients, parallel->ranks_differ() ? &world : nullptr);
+  gradients = optimization->step(done, gradients, parallel->ranks_differ() ? &world : nullptr);
+  if (!gradients.finite) end_behind_step(gradients, batch);
+  one.metrics.grad_norm = gradients.norm;
   parallel->after_step();
   time.optimizer += lap("optimizer");
   // Where ranks share weights they meet in the middle of that.
@@ -210,6 +212,13 @@ Report Trainer::Impl::not_finite(const char* what, double value, const data::Bat
                          batch.position - batch.global_count + 1, batch.position, whose),
       .expected = "a finite number",
       .fix = fmt::format("{}go on with a smaller optim.lr (now {}), or look at the data", text, optimization->lr())};
+}
+
+// Every rank has its own gradients still, so none need be made again, from weights that are gone.
+void Trainer::Impl::end_behind_step(const Optimization::Gradients& gradients, const data::Batch& batch) {
+  const std::string whose = blame_own();
+  if (metrics) metrics->flush();
+  throw CommonError(ExitCode::kNotANumber, not_finite("gradient norm", *gradients.norm, batch, whose));
 }
 
 // Every rank calls it in the same step.

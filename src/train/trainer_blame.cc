@@ -105,6 +105,24 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
   return fmt::format("{}{}", fmt::join(texts, "; "), more);
 }
 
+std::string Trainer::Impl::blame_own() {
+  Suspect own = suspect(0, task.module());
+  own.weight = -1;
+  std::vector<Suspect> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
+  const auto parameters = task.module().named_parameters();
+  std::vector<std::string> texts;
+  std::size_t blamed = 0;
+  for (std::size_t q = 0; q < all.size(); ++q) {
+    if (all[q].gradient < 0 || ++blamed > kRanksNamed) continue;
+    texts.push_back(
+        fmt::format("rank {}: gradient of {}", q, parameters[static_cast<std::size_t>(all[q].gradient)].key()));
+  }
+  if (texts.empty()) return "every gradient is a number: their squares are too large to add";
+  if (blamed > kRanksNamed) texts.push_back(fmt::format("and {} ranks more", blamed - kRanksNamed));
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
 std::string Trainer::Impl::blame_alone(double loss) {
   const Suspect own = suspect(loss, task.module());
   const auto name = [&](std::int64_t index) {

@@ -81,9 +81,12 @@ struct Trainer::Impl {
   void add_up_late();
   void record(Made& one);
   [[noreturn]] void end_as_not_finite(const char* what, double value, double loss, const data::Batch& batch);
+  [[noreturn]] void end_behind_step(const Optimization::Gradients& gradients, const data::Batch& batch);
   void compute_alone(const data::Batch& batch);
   // Which ranks gave what is no number, and where. Collective; the step must not go on after it.
   std::string blame(double loss, const data::Batch& batch);
+  // The same from the gradients that ranks have of their own. Collective.
+  std::string blame_own();
   // The same of this rank.
   std::string blame_alone(double loss);
   Report not_finite(const char* what, double value, const data::Batch& batch, const std::string& whose) const;

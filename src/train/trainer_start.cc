@@ -91,8 +91,9 @@ void Trainer::Impl::prepare_model() {
   if (config.train.verify > 0) say(verify_before_training(task, config, samples_per_step(), world));
   try {
     parallel.emplace(task.module(), world, data_parallel_options(config.parallel, world));
-    optimization.emplace(config, parallel->parameters(),
-                         RunLength{.total_steps = total, .global_batch = loader->global_batch()});
+    optimization.emplace(
+        config, parallel->parameters(),
+        RunLength{.total_steps = total, .global_batch = loader->global_batch(), .world_size = world.size()});
   } catch (const InvalidArgument& error) {
     // Models and options were compared: every rank throws it.
     throw CommonError(error.exit_code(), error.what());

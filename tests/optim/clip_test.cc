@@ -117,6 +117,23 @@ TEST(Clip, InPlaceAsPyTorch) {
   EXPECT_THROW(clip_grad_value(flat.ranges(), 0), InvalidArgument);
 }
 
+TEST(GradientNorm, IsTakenInAStepWithTheSameBits) {
+  for (const Maker& one : every_optimizer()) {
+    const auto parameters = make_parameters(at::kFloat, kLargeShapes);
+    tensor::FlatParameters flat(parameters, Communicator());
+    const auto optimizer = one.make(flat.ranges());
+    EXPECT_EQ(optimizer->last_norm().norm, 0);
+    set_gradients(1, tensors(parameters), {}, true);
+    const double expected = gradient_norm(flat.ranges()).norm;
+    optimizer->step({.gradient_factor = 0.5, .measure = true});
+    EXPECT_EQ(optimizer->last_norm().norm, expected) << one.name;
+    EXPECT_TRUE(optimizer->last_norm().finite);
+    tensors(parameters).front().mutable_grad().view(-1)[-1] = std::numeric_limits<float>::quiet_NaN();
+    optimizer->step({.measure = true});
+    EXPECT_FALSE(optimizer->last_norm().finite) << one.name;
+  }
+}
+
 // The factor in the step is the clipping of the gradients before it.
 TEST(Clip, InTheStepAsInPlace) {
   for (const Maker& one : every_optimizer()) {
