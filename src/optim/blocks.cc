@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 
@@ -63,14 +62,6 @@ std::vector<Piece> cut(const std::vector<std::int64_t>& sizes) {
     }
   }
   return pieces;
-}
-
-GradientNorm norm_of_squares(const std::vector<double>& squares) {
-  GradientNorm result;
-  for (const double square : squares) result.sum_of_squares += square;
-  result.norm = std::sqrt(result.sum_of_squares);
-  result.finite = std::isfinite(result.sum_of_squares);
-  return result;
 }
 
 void for_each_piece(const std::vector<Piece>& pieces, const std::function<void(std::size_t)>& work) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "optim/kernels/kernels.h"
-#include "reigen/optim/clip.h"
 #include "reigen/tensor/parameter_range.h"
 
 namespace reigen::optim {
@@ -31,9 +30,6 @@ struct Piece {
 
 // sizes[i]: elements of parameter i.
 std::vector<Piece> cut(const std::vector<std::int64_t>& sizes);
-
-// Of the squares of all blocks, in their order.
-GradientNorm norm_of_squares(const std::vector<double>& squares);
 
 // work(i) for every piece i, on several threads if that is worth it.
 void for_each_piece(const std::vector<Piece>& pieces, const std::function<void(std::size_t)>& work);

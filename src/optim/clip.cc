@@ -102,7 +102,11 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
                        {.tag = "squares of gradients"});
     });
   }
-  return norm_of_squares(sums);
+  GradientNorm result;
+  for (const double sum : sums) result.sum_of_squares += sum;
+  result.norm = std::sqrt(result.sum_of_squares);
+  result.finite = std::isfinite(result.sum_of_squares);
+  return result;
 }
 
 double clip_factor(double norm, double max_norm) {

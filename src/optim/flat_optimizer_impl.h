@@ -72,8 +72,8 @@ void FlatOptimizer<Options>::set_lr(double lr) {
 }
 
 template <class Options>
-GradientNorm FlatOptimizer<Options>::last_norm() const {
-  return impl_->state.last_norm();
+bool FlatOptimizer<Options>::was_finite() const {
+  return impl_->state.was_finite();
 }
 
 template <class Options>

@@ -113,11 +113,11 @@ void for_each_block(const std::vector<Update>& updates, const BlockWork& work) {
     const Update& update = updates[pieces[i].part];
     kernels::Block block = block_of(update, pieces[i]);
     if (awaits_average(update)) block.gradients = mean_of(update, pieces[i]);
-    if (update.squares != nullptr) {
-      update.squares[pieces[i].first / tensor::kBlockElements] =
-          kernels::kernels().squares(update.layout, block.gradients, block.count);
-    }
     work(update, block);
+    // Behind the update they come out of the second-level cache; before it they would be waited for.
+    if (update.not_finite != nullptr && !kernels::kernels().finite(update.layout, block.gradients, block.count)) {
+      update.not_finite->store(true);
+    }
   });
 }
 
@@ -253,39 +253,26 @@ std::vector<Update> RangeState::begin_step(const StepOptions& how) {
       ++update;
     }
   }
-  squares_.clear();
-  if (how.measure) measure(updates);
+  checks_finite_ = how.check_finite;
+  not_finite_->store(false);
+  if (checks_finite_) {
+    for (Update& one : updates) one.not_finite = not_finite_.get();
+  }
   ++steps_;
   parts_.front().range.meet("gradients before a step");
   return updates;
 }
 
-void RangeState::measure(std::vector<Update>& updates) {
-  std::vector<std::size_t> blocks;
-  for (const Piece& piece : pieces_of(updates)) {
-    blocks.resize(piece.part + 1);
-    ++blocks[piece.part];
-  }
-  std::size_t sum = 0;
-  for (const std::size_t count : blocks) sum += count;
-  squares_.assign(sum, 0);
-  double* next = squares_.data();
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    updates[i].squares = next;
-    next += blocks[i];
-  }
-}
-
 void RangeState::end_step() {
-  if (squares_.empty()) {
-    parts_.front().range.meet("weights after a step");
-  } else {
-    // Each comes from one rank; a zero added to it changes no bit.
+  if (checks_finite_) {
+    double worst = not_finite_->load() ? 1 : 0;
     parts_.front().range.meet([&](Communicator& ranks) {
-      ranks.all_reduce(squares_.data(), squares_.data(), squares_.size(), DataType::kFloat64, ReduceOp::kSum,
-                       {.tag = "squares of gradients after a step"});
+      ranks.all_reduce(&worst, &worst, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "weights after a step"});
     });
-    last_norm_ = norm_of_squares(squares_);
+    was_finite_ = worst == 0;
+  } else {
+    parts_.front().range.meet("weights after a step");
+    was_finite_ = true;
   }
   for (Part& part : parts_) {
     part.range.note_change();

@@ -4,9 +4,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -33,8 +35,8 @@ struct Update {
   // The range, where gradients are still to be averaged, and the parameter's number in it.
   const ParameterRange* range = nullptr;
   std::size_t segment = 0;
-  // Where the squares of the gradient's blocks are wanted, one number a block.
-  double* squares = nullptr;
+  // Set where a gradient is no number; null: nobody asks.
+  std::atomic<bool>* not_finite = nullptr;
 };
 
 // work(update, block) for all blocks of all updates that are this rank's, on several threads.
@@ -63,7 +65,7 @@ class RangeState {
   // Tells autograd that the values changed, so that a graph built before the step refuses to run backward. All ranks
   // that share them have made their step.
   void end_step();
-  const GradientNorm& last_norm() const { return last_norm_; }
+  bool was_finite() const { return was_finite_; }
 
   void drop_gradients();
   std::int64_t steps() const { return steps_; }
@@ -86,15 +88,15 @@ class RangeState {
     std::vector<Treatment> treatments;
   };
   static void check_still_there(const ParameterRange& range, const tensor::Segment& segment);
-  void measure(std::vector<Update>& updates);
   Update update_of(const Part& part, std::size_t segment, const StepOptions& how) const;
 
   std::string optimizer_;
   std::vector<std::string> kinds_;
   std::vector<Part> parts_;
   std::int64_t steps_ = 0;
-  std::vector<double> squares_;  // of the gradients' blocks, in a step that measures
-  GradientNorm last_norm_;
+  std::unique_ptr<std::atomic<bool>> not_finite_ = std::make_unique<std::atomic<bool>>(false);
+  bool checks_finite_ = false;
+  bool was_finite_ = true;
 };
 
 // Throws InvalidArgument, naming the entry, unless `given` has exactly the entries of `own`, each of its shape and

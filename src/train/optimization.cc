@@ -175,12 +175,12 @@ Optimization::Optimization(const Config& config, const std::vector<ParameterRang
   }
   const bool in_one_pass = config.optim.name != "lars" && config.optim.name != "lamb";
   const bool keeps_own = length.world_size == 1 || parameters.front().share().gradients.defined();
-  measures_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_;
+  checks_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_;
   if (config.optim.ema_decay > 0) average_.emplace(parameters, optim::EmaOptions{.decay = config.optim.ema_decay});
 }
 
 Optimization::Gradients Optimization::look() const {
-  if (scaler_ || measures_in_step_) return {};
+  if (scaler_ || checks_in_step_) return {};
   const optim::GradientNorm norm = optim::gradient_norm(parameters_);
   const bool clips = norm.finite && clip_norm_ > 0;
   return {.norm = norm.norm, .finite = norm.finite, .factor = clips ? optim::clip_factor(norm.norm, clip_norm_) : 1};
@@ -199,13 +199,10 @@ Optimization::Gradients Optimization::step(std::int64_t done, const Gradients& g
   }
   optim::StepOptions how{.gradient_factor = gradients.factor};
   if (clip_value_ > 0) how.gradient_limit = clip_value_;
-  how.measure = measures_in_step_;
+  how.check_finite = checks_in_step_;
   optimizer_->step(how);
   Gradients seen = gradients;
-  if (measures_in_step_) {
-    const optim::GradientNorm norm = optimizer_->last_norm();
-    seen = {.norm = norm.norm, .finite = norm.finite};
-  }
+  if (checks_in_step_) seen.finite = optimizer_->was_finite();
   if (!seen.finite) return seen;
   optimizer_->zero_grad();
   if (average_) average_->update();

@@ -67,7 +67,7 @@ class Optimization {
   double base_lr_ = 0;
   double clip_norm_ = 0;
   double clip_value_ = 0;
-  bool measures_in_step_ = false;
+  bool checks_in_step_ = false;
   optim::ScheduleOptions schedule_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::ExponentialMovingAverage> average_;

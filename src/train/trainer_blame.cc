@@ -118,7 +118,7 @@ std::string Trainer::Impl::blame_own() {
     texts.push_back(
         fmt::format("rank {}: gradient of {}", q, parameters[static_cast<std::size_t>(all[q].gradient)].key()));
   }
-  if (texts.empty()) return "every gradient is a number: their squares are too large to add";
+  if (texts.empty()) return "every rank's gradient is a number: their mean is too large";
   if (blamed > kRanksNamed) texts.push_back(fmt::format("and {} ranks more", blamed - kRanksNamed));
   return fmt::format("{}", fmt::join(texts, "; "));
 }

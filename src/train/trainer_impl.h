@@ -81,7 +81,7 @@ struct Trainer::Impl {
   void add_up_late();
   void record(Made& one);
   [[noreturn]] void end_as_not_finite(const char* what, double value, double loss, const data::Batch& batch);
-  [[noreturn]] void end_behind_step(const Optimization::Gradients& gradients, const data::Batch& batch);
+  [[noreturn]] void end_behind_step(const data::Batch& batch);
   void compute_alone(const data::Batch& batch);
   // Which ranks gave what is no number, and where. Collective; the step must not go on after it.
   std::string blame(double loss, const data::Batch& batch);

@@ -117,20 +117,22 @@ TEST(Clip, InPlaceAsPyTorch) {
   EXPECT_THROW(clip_grad_value(flat.ranges(), 0), InvalidArgument);
 }
 
-TEST(GradientNorm, IsTakenInAStepWithTheSameBits) {
+TEST(Finite, IsLookedAtInAStep) {
   for (const Maker& one : every_optimizer()) {
-    const auto parameters = make_parameters(at::kFloat, kLargeShapes);
-    tensor::FlatParameters flat(parameters, Communicator());
-    const auto optimizer = one.make(flat.ranges());
-    EXPECT_EQ(optimizer->last_norm().norm, 0);
-    set_gradients(1, tensors(parameters), {}, true);
-    const double expected = gradient_norm(flat.ranges()).norm;
-    optimizer->step({.gradient_factor = 0.5, .measure = true});
-    EXPECT_EQ(optimizer->last_norm().norm, expected) << one.name;
-    EXPECT_TRUE(optimizer->last_norm().finite);
-    tensors(parameters).front().mutable_grad().view(-1)[-1] = std::numeric_limits<float>::quiet_NaN();
-    optimizer->step({.measure = true});
-    EXPECT_FALSE(optimizer->last_norm().finite) << one.name;
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      const auto parameters = make_parameters(at::kFloat, kLargeShapes);
+      tensor::FlatParameters flat(parameters, Communicator());
+      const auto optimizer = one.make(flat.ranges());
+      set_gradients(1, tensors(parameters), {}, true);
+      tensors(parameters).front().mutable_grad().view(-1)[0] = std::numeric_limits<float>::max();
+      optimizer->step({.check_finite = true});
+      EXPECT_TRUE(optimizer->was_finite()) << one.name;
+      tensors(parameters).front().mutable_grad().view(-1)[-1] = bad;
+      optimizer->step({.check_finite = true});
+      EXPECT_FALSE(optimizer->was_finite()) << one.name;
+      optimizer->step();
+      EXPECT_TRUE(optimizer->was_finite()) << one.name << ": nobody asked";
+    }
   }
 }
 

@@ -82,9 +82,13 @@ TEST_F(TrainerTest, ClippingGivesTheSameModelOnEveryNumberOfRanksAndIsTold) {
   }
 }
 
-TEST_F(TrainerTest, TheNormIsToldWithoutClippingToo) {
-  fit(1, config("run"));
-  for (const auto& line : lines_of(root_ / "run")) EXPECT_GT(line["grad_norm"].get<double>(), 0);
+TEST_F(TrainerTest, TheNormIsToldWhereItWasTaken) {
+  for (const auto& [shard, told] : {std::pair("none", true), std::pair("gradients", false)}) {
+    Config run = config(shard);
+    run.parallel.shard = shard;
+    fit(2, run);
+    for (const auto& line : lines_of(root_ / shard)) EXPECT_EQ(line.contains("grad_norm"), told);
+  }
 }
 
 TEST_F(TrainerTest, TheLearningRateFollowsItsScheduleAndItsBatch) {

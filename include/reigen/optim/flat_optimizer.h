@@ -31,7 +31,7 @@ class FlatOptimizer final : public Optimizer {
   void zero_grad() override;
   double lr() const override;
   void set_lr(double lr) override;
-  GradientNorm last_norm() const override;
+  bool was_finite() const override;
   std::int64_t steps() const override;
   std::vector<NamedTensor> state() const override;
   void load_state(const std::vector<NamedTensor>& state, std::int64_t steps) override;

@@ -20,8 +20,6 @@
 #include <string>
 #include <vector>
 
-#include "reigen/optim/clip.h"
-
 namespace reigen::optim {
 
 struct NamedTensor {
@@ -34,9 +32,9 @@ struct NamedTensor {
 struct StepOptions {
   double gradient_factor = 1;                                       // finite; see clip.h
   double gradient_limit = std::numeric_limits<double>::infinity();  // clip by value; above 0
-  // Takes the norm of the gradients on the way, for last_norm(): nearly free, but what is no number is in the
+  // Looks on the way whether g is a number everywhere, for was_finite(): nearly free, but what is none is in the
   // parameters when it is known. Where ranks average in the step each keeps its own gradients.
-  bool measure = false;
+  bool check_finite = false;
 };
 
 class Optimizer {
@@ -60,8 +58,8 @@ class Optimizer {
   // Throws InvalidArgument if it is negative or not finite.
   virtual void set_lr(double lr) = 0;
 
-  // Of the gradients that the last step with .measure read, on all ranks: the bits of gradient_norm(). 0 before.
-  virtual GradientNorm last_norm() const = 0;
+  // False when the last step had .check_finite and read a NaN or an infinity; on all ranks that share the parameters.
+  virtual bool was_finite() const = 0;
 
   // How often step() was called.
   virtual std::int64_t steps() const = 0;

@@ -1,6 +1,6 @@
 // metrics.jsonl: one JSON object a line, one line a step, the keys in this order (docs/files.md):
 //   step, epoch, loss, lr, samples_per_s, step_ms, data_ms, forward_ms, backward_ms, comm_exposed_ms, optimizer_ms and,
-//   in a step that was not skipped for its loss scale, grad_norm
+//   where the norm of the gradients was taken, grad_norm
 // The loss is written with as many digits as identify it. Lines reach the file at least once a second.
 // Thread rule: a writer belongs to one thread.
 #pragma once

@@ -126,6 +126,7 @@ struct Kernels {
   void (*lamb_apply)(Layout, const Block&, const LambStep&);
   Squares (*value_squares)(Layout, const Block&);  // of the values and of g
   double (*squares)(Layout, const void* values, std::int64_t count);
+  bool (*finite)(Layout, const void* values, std::int64_t count);  // no NaN and no infinity
   // gradients = g
   void (*change_gradients)(Layout, const Block&);
   // average += share·(value - average); the average is fp64 for fp64 values, else fp32.

@@ -381,6 +381,29 @@ struct SquaresOf {
   }
 };
 
+// x·0 is a NaN for what is no number, and stays one in any sum.
+struct FiniteOf {
+  const void* data;
+  std::int64_t count;
+  bool& result;
+  template <typename Values, typename States>
+  void run() const {
+    using C = typename Values::Computed;
+    const auto* from = static_cast<const typename Values::Storage*>(data);
+    constexpr int kSums = 64;
+    C sums[kSums] = {};
+    std::int64_t i = 0;
+    for (; i + kSums <= count; i += kSums) {
+      REIGEN_ELEMENTWISE
+      for (int k = 0; k < kSums; ++k) sums[k] += Values::load(from[i + k]) * C(0);
+    }
+    for (; i < count; ++i) sums[0] += Values::load(from[i]) * C(0);
+    C sum = 0;
+    for (int k = 0; k < kSums; ++k) sum += sums[k];
+    result = sum == C(0);
+  }
+};
+
 struct ValueSquares {
   const Block& block;
   Squares& result;
@@ -516,6 +539,11 @@ double squares(Layout layout, const void* values, std::int64_t count) {
   with_types(layout, SquaresOf{values, count, result});
   return result;
 }
+bool finite(Layout layout, const void* values, std::int64_t count) {
+  bool result = true;
+  with_types(layout, FiniteOf{values, count, result});
+  return result;
+}
 void change_gradients(Layout layout, const Block& block) { with_types(layout, ChangeGradients{block}); }
 void average(Layout layout, void* averages, const void* values, std::int64_t count, double share) {
   with_types(layout, Average{averages, values, count, share});
@@ -523,7 +551,7 @@ void average(Layout layout, void* averages, const void* values, std::int64_t cou
 
 constexpr Kernels table(const char* name) {
   return {name,          &sgd,        &adam,          &adagrad, &rmsprop,          &lion,   &lars,
-          &lamb_moments, &lamb_apply, &value_squares, &squares, &change_gradients, &average};
+          &lamb_moments, &lamb_apply, &value_squares, &squares, &finite, &change_gradients, &average};
 }
 
 }  // namespace
