@@ -1,0 +1,163 @@
+// Saves that are killed at every event, fail at every event, or lose what was not fsynced at every event: what is there
+// afterwards is a whole checkpoint of one step, and not older than the last that was saved.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "checkpoint/layouts.h"
+#include "harness/recorded_files.h"
+
+namespace reigen::testing_checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::find_newest;
+using testing::RecordedFiles;
+
+constexpr int kSteps = 2;
+
+class Crash : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::canonical(fs::temp_directory_path()) / ("reigen_crash_test_" + std::to_string(::getpid()));
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+
+  // How the program ended: as waitpid() says it.
+  int run(const fs::path& directory, const Variables& variables) {
+    fs::create_directories(directory);
+    std::vector<std::string> words{SAVING_PROGRAM, directory.string(), std::to_string(kSteps)};
+    std::vector<std::string> settings{"LD_PRELOAD=" REIGEN_FILE_LAYER, "REIGEN_FILES_BELOW=" + directory.string()};
+    for (const auto& [name, value] : variables) settings.push_back(name + "=" + value);
+    const auto pointers = [](std::vector<std::string>& texts) {
+      std::vector<char*> result;
+      for (std::string& text : texts) result.push_back(text.data());
+      result.push_back(nullptr);
+      return result;
+    };
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    pid_t child = 0;
+    const int error =
+        ::posix_spawn(&child, SAVING_PROGRAM, &actions, nullptr, pointers(words).data(), pointers(settings).data());
+    ::posix_spawn_file_actions_destroy(&actions);
+    EXPECT_EQ(error, 0);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return status;
+  }
+
+  static int steps_done(const fs::path& directory) {
+    int done = 0;
+    while (fs::exists(directory / ("done_" + std::to_string(done + 1)))) ++done;
+    return done;
+  }
+
+  // What is wrong with what a crash left. 0 steps: nothing need be there.
+  static std::string wrong(const fs::path& directory, int at_least) {
+    const auto found = find_newest(directory / "checkpoints");
+    if (!found.damaged.empty()) return "damaged: " + found.damaged.front();
+    if (!found.newest) return at_least == 0 ? "" : "nothing is there of step " + std::to_string(at_least);
+    const std::int64_t step = found.newest->manifest().step;
+    if (step < at_least) return "step " + std::to_string(step) + " of " + std::to_string(at_least);
+    const auto differ =
+        differences(*found.newest, some_tensors(), Layout::kFirst, 0, 1, static_cast<std::uint64_t>(100 * step));
+    return differ.empty() ? "" : "step " + std::to_string(step) + " is a mix: " + differ.front();
+  }
+
+  long count_events() {
+    const fs::path count = root_ / "count";
+    EXPECT_EQ(run(root_ / "counted", {{"REIGEN_FILES_COUNT", count.string()}}), 0);
+    EXPECT_EQ(wrong(root_ / "counted", kSteps), "");
+    long events = 0;
+    std::ifstream(count) >> events;
+    EXPECT_GT(events, 20 * kSteps);
+    return events;
+  }
+
+  fs::path root_;
+};
+
+TEST_F(Crash, KilledAtEveryEvent) {
+  const long events = count_events();
+  int killed = 0;
+  for (long at = 1; at <= events; ++at) {
+    const fs::path directory = root_ / "killed";
+    fs::remove_all(directory);
+    const int status = run(directory, {{"REIGEN_FILES_AT", std::to_string(at)}, {"REIGEN_FILES_FAULT", "kill"}});
+    killed += WIFSIGNALED(status) ? 1 : 0;
+    ASSERT_EQ(wrong(directory, steps_done(directory)), "") << "killed at event " << at << " of " << events;
+    // And the next run goes on there.
+    if (at % 10 != 0) continue;
+    ASSERT_EQ(run(directory, {}), 0) << at;
+    ASSERT_EQ(wrong(directory, kSteps), "") << at;
+  }
+  EXPECT_GT(killed, events * 9 / 10);  // the order of two ranks' events, and so their number, may differ
+}
+
+TEST_F(Crash, FailingAtEveryEvent) {
+  const long events = count_events();
+  for (const char* fault : {"EIO", "ENOSPC"}) {
+    for (long at = 1; at <= events; ++at) {
+      const fs::path directory = root_ / "failing";
+      fs::remove_all(directory);
+      const int status =
+          run(directory,
+              {{"REIGEN_FILES_AT", std::to_string(at)}, {"REIGEN_FILES_FAULT", fault}, {"REIGEN_FILES_TIMES", "1"}});
+      ASSERT_EQ(status, 0) << fault << " at event " << at << ": the second try succeeds";
+      ASSERT_EQ(wrong(directory, kSteps), "") << fault << " at event " << at;
+    }
+  }
+}
+
+TEST_F(Crash, ADiskThatStaysBrokenLeavesWhatWasSaved) {
+  const long events = count_events();
+  for (long at = 1; at <= events; at += 7) {
+    const fs::path directory = root_ / "broken";
+    fs::remove_all(directory);
+    const int status = run(directory, {{"REIGEN_FILES_AT", std::to_string(at)}, {"REIGEN_FILES_FAULT", "EIO"}});
+    EXPECT_TRUE(WIFEXITED(status)) << at;
+    ASSERT_EQ(wrong(directory, steps_done(directory)), "") << at;
+  }
+}
+
+TEST_F(Crash, LosingWhatWasNotFsynced) {
+  const fs::path directory = root_ / "recorded";
+  fs::create_directories(directory);
+  struct stat info {};
+  ASSERT_EQ(::stat(directory.c_str(), &info), 0);
+  ASSERT_EQ(run(directory, {{"REIGEN_FILES_LOG", (root_ / "log").string()}}), 0);
+  const RecordedFiles recorded(root_ / "log", info.st_ino);
+  int done = 0;
+  for (std::size_t count = 0; count <= recorded.events().size(); ++count) {
+    if (count > 0) {
+      const RecordedFiles::Event& last = recorded.events()[count - 1];
+      if (last.kind == 'M' && last.first == "done_" + std::to_string(done + 1)) ++done;
+    }
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      const auto lost = seed == 0   ? RecordedFiles::Lost::kNothing
+                        : seed == 1 ? RecordedFiles::Lost::kEverything
+                                    : RecordedFiles::Lost::kSome;
+      const fs::path left = root_ / "left";
+      fs::remove_all(left);
+      recorded.crash(count, lost, 1000 * count + seed, left);
+      ASSERT_EQ(wrong(left, done), "") << "behind event " << count << " of " << recorded.events().size() << ", seed "
+                                       << seed;
+    }
+  }
+  EXPECT_EQ(done, kSteps);
+}
+
+}  // namespace
+}  // namespace reigen::testing_checkpoint
