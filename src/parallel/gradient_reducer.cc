@@ -310,17 +310,15 @@ void GradientReducer::load_strategy_state(const std::map<std::string, at::Tensor
 // Of a backward that failed: it counts.
 void GradientReducer::give_up_reduction() {
   if (!active_) return;
-  const bool never_ended = nested_;
-  std::string missing;
-  for (const Parameter& parameter : parameters_) {
-    if (parameter.ready || !missing.empty()) continue;
-    missing = ranges()[parameter.range].segments()[parameter.segment].name;
-  }
+  if (!nested_) return reset();
+  const auto missing =
+      std::find_if(parameters_.begin(), parameters_.end(), [](const Parameter& p) { return !p.ready; });
+  const std::string name =
+      missing == parameters_.end() ? "" : ranges()[missing->range].segments()[missing->segment].name;
   reset();
-  if (!never_ended) return;
   throw InvalidArgument(
       Report{.what = "[data_parallel] the last backward never ended, so its gradients were not averaged",
-             .got = fmt::format("no gradient of {}, and none behind a backward within the backward", missing),
+             .got = fmt::format("no gradient of {}, and none behind a backward within the backward", name),
              .expected = "a gradient of every parameter, or one outside of inner backwards",
              .fix = "use reigen's activation_checkpoint(), which tells of its end, or wrap the optimizer in "
                     "DistributedOptimizer, whose step() ends the reduction"});

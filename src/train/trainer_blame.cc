@@ -39,6 +39,25 @@ Suspect suspect(double loss, const torch::nn::Module& module) {
 
 bool has_lost(const Suspect& s) { return !std::isfinite(s.loss); }
 
+std::string name_of(const torch::nn::Module& module, std::int64_t parameter) {
+  return module.named_parameters()[static_cast<std::size_t>(parameter)].key();
+}
+
+// "rank 1: loss nan; rank 3: ...", of the first ranks of which `what` says anything; empty: of none.
+template <class What>
+std::string list_ranks(const std::vector<Suspect>& all, const What& what) {
+  std::vector<std::string> texts;
+  std::size_t blamed = 0;
+  for (std::size_t q = 0; q < all.size(); ++q) {
+    const std::vector<std::string> words = what(all[q]);
+    if (!words.empty() && ++blamed <= kRanksNamed) {
+      texts.push_back(fmt::format("rank {}: {}", q, fmt::join(words, ", ")));
+    }
+  }
+  const std::string more = blamed > kRanksNamed ? fmt::format("; and {} ranks more", blamed - kRanksNamed) : "";
+  return fmt::format("{}{}", fmt::join(texts, "; "), more);
+}
+
 }  // namespace
 
 // Gradients are averages by now, so a rank whose loss is a number shows only in a backward of its own. What the model
@@ -52,9 +71,7 @@ void Trainer::Impl::compute_alone(const data::Batch& batch) {
 
 std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
   std::vector<Suspect> all(static_cast<std::size_t>(world.size()));
-  const auto name = [&](std::int64_t index) {
-    return task.module().named_parameters()[static_cast<std::size_t>(index)].key();
-  };
+  const auto name = [&](std::int64_t index) { return name_of(task.module(), index); };
   const auto ask = [&](bool failed) {
     Suspect& own = all[static_cast<std::size_t>(world.rank())] = suspect(batch.terms == 0 ? 0 : loss, task.module());
     own.failed = failed ? 1 : 0;
@@ -89,49 +106,35 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
       }
     }
   }
-  std::vector<std::string> texts;
-  std::size_t blamed = 0;
-  for (std::size_t q = 0; q < all.size(); ++q) {
-    const Suspect& s = all[q];
+  const std::string text = list_ranks(all, [&](const Suspect& s) {
     std::vector<std::string> what;
     if (has_lost(s)) what.push_back(fmt::format("loss {}", s.loss));
     if (has_weight(s)) what.push_back(fmt::format("weights {}", name(s.weight)));
     if (is_own && has_gradient(s)) what.push_back(fmt::format("gradient of {}", name(s.gradient)));
     if (s.failed != 0) what.emplace_back("could not compute the step again");
-    if (!what.empty() && ++blamed <= kRanksNamed) texts.push_back(fmt::format("rank {}: {}", q, fmt::join(what, ", ")));
-  }
-  if (texts.empty()) return "every rank's loss is a number: their sum is too large";
-  const std::string more = blamed > kRanksNamed ? fmt::format("; and {} ranks more", blamed - kRanksNamed) : "";
-  return fmt::format("{}{}", fmt::join(texts, "; "), more);
+    return what;
+  });
+  return text.empty() ? "every rank's loss is a number: their sum is too large" : text;
 }
 
 std::string Trainer::Impl::blame_own() {
-  Suspect own = suspect(0, task.module());
-  own.weight = -1;
+  const Suspect own = suspect(0, task.module());
   std::vector<Suspect> all(static_cast<std::size_t>(world.size()));
   world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
-  const auto parameters = task.module().named_parameters();
-  std::vector<std::string> texts;
-  std::size_t blamed = 0;
-  for (std::size_t q = 0; q < all.size(); ++q) {
-    if (all[q].gradient < 0 || ++blamed > kRanksNamed) continue;
-    texts.push_back(
-        fmt::format("rank {}: gradient of {}", q, parameters[static_cast<std::size_t>(all[q].gradient)].key()));
-  }
-  if (texts.empty()) return "every rank's gradient is a number: their mean is too large";
-  if (blamed > kRanksNamed) texts.push_back(fmt::format("and {} ranks more", blamed - kRanksNamed));
-  return fmt::format("{}", fmt::join(texts, "; "));
+  const std::string text = list_ranks(all, [&](const Suspect& s) {
+    std::vector<std::string> what;
+    if (s.gradient >= 0) what.push_back(fmt::format("gradient of {}", name_of(task.module(), s.gradient)));
+    return what;
+  });
+  return text.empty() ? "every rank's gradient is a number: their mean is too large" : text;
 }
 
 std::string Trainer::Impl::blame_alone(double loss) {
   const Suspect own = suspect(loss, task.module());
-  const auto name = [&](std::int64_t index) {
-    return task.module().named_parameters()[static_cast<std::size_t>(index)].key();
-  };
   std::string text = fmt::format("rank {}: ", world.rank());
   if (has_lost(own)) return text + fmt::format("loss {}", loss);
-  if (own.weight >= 0) return text + fmt::format("weights {}", name(own.weight));
-  if (own.gradient >= 0) return text + fmt::format("gradient of {}", name(own.gradient));
+  if (own.weight >= 0) return text + fmt::format("weights {}", name_of(task.module(), own.weight));
+  if (own.gradient >= 0) return text + fmt::format("gradient of {}", name_of(task.module(), own.gradient));
   return text + "every gradient is a number: their squares are too large to add";
 }
 

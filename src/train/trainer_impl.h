@@ -70,11 +70,11 @@ struct Trainer::Impl {
   struct Made {       // a step
     double loss = 0;  // of the global batch; before it is added up, this rank's sum over its terms
     std::int64_t terms = 0;
-    double samples_per_s = 0;
     StepMetrics metrics = {};  // rank 0
     std::string order = {};
   };
   bool losses_come_late() const;
+  bool wants_stop() const { return options.stop_requested && options.stop_requested(); }
   double add_up(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
   void require_finite(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
   void note(Made one, const data::Batch& batch, const StepTime& time);

@@ -14,8 +14,7 @@ bool Trainer::Impl::losses_come_late() const { return parallel->ranks_differ(); 
 // The loss of the global batch, from every rank's sum over its terms. Learns whether any rank wants to stop, and ends
 // all before a weight changes when a loss or a gradient of any is no number.
 double Trainer::Impl::add_up(double loss, const Optimization::Gradients& gradients, const data::Batch& batch) {
-  const bool wants_stop = options.stop_requested && options.stop_requested();
-  double sums[3] = {loss, wants_stop ? 1.0 : 0.0, gradients.finite ? 0.0 : 1.0};
+  double sums[3] = {loss, wants_stop() ? 1.0 : 0.0, gradients.finite ? 0.0 : 1.0};
   if (world.size() > 1) world.all_reduce(sums, sums, 3, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"}).wait();
   stop = sums[1] > 0;
   const double global = sums[0] / static_cast<double>(batch.global_terms);
@@ -34,12 +33,11 @@ void Trainer::Impl::require_finite(double loss, const Optimization::Gradients& g
 }
 
 void Trainer::Impl::note(Made one, const data::Batch& batch, const StepTime& time) {
-  one.samples_per_s = static_cast<double>(batch.global_count) / time.step;
   if (is_first()) {
     one.metrics = {.step = done,
                    .epoch = batch.epoch,
                    .lr = optimization->lr(),
-                   .samples_per_s = one.samples_per_s,
+                   .samples_per_s = static_cast<double>(batch.global_count) / time.step,
                    .step_ms = time.step * 1e3,
                    .data_ms = time.data * 1e3,
                    .forward_ms = time.forward * 1e3,
@@ -57,7 +55,7 @@ void Trainer::Impl::add_up_late() {
   if (late.empty()) return;
   std::vector<double> sums;
   for (const Made& one : late) sums.push_back(one.loss);
-  sums.push_back(options.stop_requested && options.stop_requested() ? 1 : 0);
+  sums.push_back(wants_stop() ? 1 : 0);
   world.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum, {.tag = "losses"}).wait();
   stop = sums.back() > 0;
   for (std::size_t i = 0; i < late.size(); ++i) {
@@ -72,7 +70,7 @@ void Trainer::Impl::record(Made& one) {
   one.metrics.loss = one.loss;
   metrics->write(one.metrics);
   if (order) order->append(one.order);
-  progress->step(one.metrics.step, one.metrics.epoch, one.loss, one.samples_per_s);
+  progress->step(one.metrics.step, one.metrics.epoch, one.loss, one.metrics.samples_per_s);
 }
 
 }  // namespace reigen::train

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "checkpoint/layouts.h"
+#include "format/temporary_folder.h"
 #include "harness/recorded_files.h"
 
 namespace reigen::testing_checkpoint {
@@ -24,13 +25,6 @@ constexpr int kSteps = 2;
 
 class Crash : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = fs::canonical(fs::temp_directory_path()) / ("reigen_crash_test_" + std::to_string(::getpid()));
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   using Variables = std::vector<std::pair<std::string, std::string>>;
 
   // How the program ended: as waitpid() says it.
@@ -86,7 +80,8 @@ class Crash : public ::testing::Test {
     return events;
   }
 
-  fs::path root_;
+  tests::TemporaryFolder folder_;
+  fs::path root_ = fs::canonical(folder_.path());  // as the file layer sees it
 };
 
 TEST_F(Crash, KilledAtEveryEvent) {

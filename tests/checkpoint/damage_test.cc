@@ -1,13 +1,12 @@
 // Ten thousand checkpoints with a seeded damage each: all are found, and named.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 
 #include "checkpoint/layouts.h"
+#include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 #include "reigen/runtime/init.h"
 
@@ -16,11 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using checkpoint::Checkpoint;
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
+using tests::content_of;
 
 // A new file: of one that is truncated and written anew some file systems wait for the disk.
 void write(const fs::path& path, const std::string& bytes) {
@@ -31,8 +26,6 @@ void write(const fs::path& path, const std::string& bytes) {
 class Damage : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::temp_directory_path() / ("reigen_damage_test_" + std::to_string(::getpid()));
-    fs::remove_all(root_);
     for (const int step : {1, 2}) {
       run_threads(2, [&](Communicator& world) {
         const Held held = hold(some_tensors(), Layout::kFlat, world.rank(), 2, static_cast<std::uint64_t>(100 * step));
@@ -43,7 +36,6 @@ class Damage : public ::testing::Test {
     for (const auto& entry : fs::directory_iterator(path_)) files_.push_back(entry.path().filename().string());
     std::sort(files_.begin(), files_.end());
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   std::string found() const {
     try {
@@ -54,7 +46,8 @@ class Damage : public ::testing::Test {
     return "";
   }
 
-  fs::path root_;
+  tests::TemporaryFolder folder_;
+  fs::path root_ = folder_.path();
   fs::path path_;
   std::vector<std::string> files_;
 };
@@ -81,7 +74,7 @@ TEST_F(Damage, IsAlwaysFoundAndNamed) {
   const auto at = [&](std::size_t size) { return static_cast<std::size_t>(random() % size); };
   for (int i = 0; i < kDamages; ++i) {
     const std::string file = files_[at(files_.size())];
-    const std::string before = read(path_ / file);
+    const std::string before = content_of(path_ / file);
     std::string bytes = before;
     std::string what;
     std::string tensor;
@@ -105,11 +98,11 @@ TEST_F(Damage, IsAlwaysFoundAndNamed) {
         break;
       }
       case 3:
-        bytes = read(path_ / files_[at(files_.size())]);
+        bytes = content_of(path_ / files_[at(files_.size())]);
         what = "another file's bytes";
         break;
       case 4:
-        bytes = read(root_ / checkpoint::name_of(1) / file);
+        bytes = content_of(root_ / checkpoint::name_of(1) / file);
         what = "the file of another step";
         break;
       default: bytes += std::string(1 + at(64), 'x'); what = "a longer file";

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "parallel/oracle.h"
+#include "parallel/recompute.h"
 
 namespace reigen::parallel {
 namespace {
@@ -337,24 +338,6 @@ TEST(Cases, BackwardWithAGraphWorks) {
     EXPECT_LE(distance(got, gradients_of(reference)), 1e-14);
   }
 }
-
-// Recomputes its part of the model inside of backward, as activation checkpointing does.
-struct Recompute : torch::autograd::Function<Recompute> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, std::int64_t part) {
-    context->save_for_backward({x});
-    context->saved_data["part"] = part;
-    return (*reinterpret_cast<std::function<at::Tensor(const at::Tensor&)>*>(part))(x);
-  }
-  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
-                                               const torch::autograd::tensor_list& gradients) {
-    const auto part = context->saved_data["part"].toInt();
-    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
-    at::AutoGradMode grad_mode(true);
-    const at::Tensor y = (*reinterpret_cast<std::function<at::Tensor(const at::Tensor&)>*>(part))(x);
-    y.backward(gradients[0]);
-    return {x.grad(), at::Tensor()};
-  }
-};
 
 struct Checkpointed : Mlp {
   at::Tensor forward(const at::Tensor& x) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "parallel/oracle.h"
+#include "parallel/recompute.h"
 #include "reigen/base/error.h"
 #include "reigen/nn/activation_checkpoint.h"
 #include "reigen/optim/sgd.h"
@@ -18,6 +19,7 @@ namespace {
 using testing_oracle::agreed;
 using testing_oracle::distance;
 using testing_oracle::numbers;
+using testing_oracle::Recompute;
 using testing_oracle::same_bits;
 using testing_oracle::share;
 using testing_oracle::Tensors;
@@ -86,32 +88,15 @@ INSTANTIATE_TEST_SUITE_P(, InnerBackward,
                          ::testing::Combine(::testing::Values(Head::kUnused, Head::kUsedByRank0, Head::kFrozenLater),
                                             ::testing::Bool(), ::testing::Values(Shard::kNone, Shard::kGradients)));
 
-// A node of somebody else's that runs a backward, and tells nobody.
-struct Foreign : torch::autograd::Function<Foreign> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, std::int64_t part) {
-    context->save_for_backward({x});
-    context->saved_data["part"] = part;
-    return (*reinterpret_cast<std::function<at::Tensor(const at::Tensor&)>*>(part))(x);
-  }
-  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
-                                               const torch::autograd::tensor_list& gradients) {
-    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
-    at::AutoGradMode grad_mode(true);
-    (*reinterpret_cast<std::function<at::Tensor(const at::Tensor&)>*>(context->saved_data["part"].toInt()))(x).backward(
-        gradients[0]);
-    return {x.grad(), at::Tensor()};
-  }
-};
-
 TEST(ForeignInnerBackward, ThatNeverEndsIsSaidAtTheNextForward) {
   agreed(2, [](Communicator& world) {
     Tower model;
     auto parallel = data_parallel(model, world, {});
-    std::function<at::Tensor(const at::Tensor&)> part = [&](const at::Tensor& x) { return model.forward(x, false); };
+    Recompute::Part part = [&](const at::Tensor& x) { return model.forward(x, false); };
     const auto step = [&] {
       parallel.prepare_forward();
       const at::Tensor x = share(numbers(1, {12, 5}), world).requires_grad_();
-      Foreign::apply(x, reinterpret_cast<std::int64_t>(&part)).sum().backward();
+      Recompute::apply(x, reinterpret_cast<std::int64_t>(&part)).sum().backward();
     };
     step();
     try {

@@ -3,34 +3,25 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 
 namespace reigen::tensor {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class PiecesTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = fs::temp_directory_path() / ("reigen_pieces_test_" + std::to_string(::getpid()));
-    fs::remove_all(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   checkpoint::Checkpoint saved(const std::vector<NamedTensor>& tensors) {
     const Pieces pieces(tensors);
-    return checkpoint::Checkpoint(checkpoint::save(root_, {.step = 1}, {{"model", pieces.pieces()}}, 1));
+    return checkpoint::Checkpoint(checkpoint::save(folder_.path(), {.step = 1}, {{"model", pieces.pieces()}}, 1));
   }
 
   std::string why_not_read(const checkpoint::Checkpoint& from, const std::vector<NamedTensor>& tensors) {
@@ -42,7 +33,7 @@ class PiecesTest : public ::testing::Test {
     return "it was read";
   }
 
-  fs::path root_;
+  tests::TemporaryFolder folder_;
 };
 
 TEST_F(PiecesTest, EveryTypeAndShapeComesBackAsItWas) {
