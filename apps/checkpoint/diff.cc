@@ -1,6 +1,5 @@
 // diff: two sets of tensors, value by value.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <bit>
 #include <cmath>
@@ -74,10 +73,6 @@ Difference compare(const ck::TensorInfo& tensor, const ck::Weights& a, const ck:
   return result;
 }
 
-std::string describe(const ck::TensorInfo& tensor) {
-  return fmt::format("{} [{}]", format::name_of(tensor.type), fmt::join(tensor.shape, ", "));
-}
-
 }  // namespace
 
 int diff(const Arguments& arguments) {
@@ -105,7 +100,8 @@ int diff(const Arguments& arguments) {
     if (other == nullptr) {
       how = "only in " + path_a;
     } else if (other->type != tensor.type || other->shape != tensor.shape) {
-      how = fmt::format("{} and {}", describe(tensor), describe(*other));
+      how = fmt::format("{} and {}", format::describe(tensor.type, tensor.shape),
+                        format::describe(other->type, other->shape));
     } else if (const Difference found = compare(tensor, a, b);
                found.elements > 0 && found.largest >= tolerance && !(tolerance > 0 && found.largest == tolerance)) {
       how = fmt::format("{} of {} elements, by {:.3g} at most", found.elements, ck::numel(tensor.shape), found.largest);

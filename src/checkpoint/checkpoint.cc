@@ -1,7 +1,6 @@
 #include "reigen/checkpoint/checkpoint.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -154,15 +153,14 @@ void Checkpoint::read(std::string_view group, const Target& target) const {
   check_part(target.name, target.shape, target.part);
   const StoredTensor* stored = impl_->manifest.find(group, target.name);
   const auto refuse = [&](const std::string& got) {
-    throw DataError(
-        Report{.what = fmt::format("{}: {} {} does not fit", impl_->path.string(), group, target.name),
-               .got = got,
-               .expected = fmt::format("{} [{}]", format::name_of(target.type), fmt::join(target.shape, ", ")),
-               .fix = "load a checkpoint of the same model and optimizer"});
+    throw DataError(Report{.what = fmt::format("{}: {} {} does not fit", impl_->path.string(), group, target.name),
+                           .got = got,
+                           .expected = format::describe(target.type, target.shape),
+                           .fix = "load a checkpoint of the same model and optimizer"});
   };
   if (stored == nullptr) return refuse("no tensor of that name");
   if (stored->type != target.type || stored->shape != target.shape) {
-    return refuse(fmt::format("{} [{}]", format::name_of(stored->type), fmt::join(stored->shape, ", ")));
+    return refuse(format::describe(stored->type, stored->shape));
   }
   const std::size_t size = format::size_of(target.type);
   REIGEN_CHECK(target.bytes.size() == static_cast<std::size_t>(target.part.count) * size,

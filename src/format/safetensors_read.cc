@@ -152,9 +152,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   bool metadata_seen_ = false;
 };
 
-std::string describe(const TensorEntry& tensor) {
-  return fmt::format("{} [{}]", name_of(tensor.type), fmt::join(tensor.shape, ", "));
-}
+std::string describe(const TensorEntry& tensor) { return format::describe(tensor.type, tensor.shape); }
 
 void check_shape(const std::string& path, const TensorEntry& tensor) {
   std::uint64_t bytes = size_of(tensor.type);

@@ -97,6 +97,10 @@ std::size_t size_of(TensorType type) { return row_of(type).size; }
 
 std::string_view name_of(TensorType type) { return row_of(type).name; }
 
+std::string describe(TensorType type, std::span<const std::int64_t> shape) {
+  return fmt::format("{} [{}]", name_of(type), fmt::join(shape, ", "));
+}
+
 std::optional<TensorType> tensor_type_of(std::string_view name) {
   const auto found = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& row) { return row.name == name; });
   if (found == kTypes.end()) return std::nullopt;
@@ -186,8 +190,8 @@ FileHash write_safetensors(const std::filesystem::path& path, std::span<const Te
   lay_out(entries);
   for (const TensorEntry& entry : entries) {
     const TensorSource& source = *sources.at(entry.name);
-    REIGEN_CHECK(entry.bytes == source.bytes.size(), "tensor '{}' of {} [{}] has {} bytes, not {}", entry.name,
-                 name_of(entry.type), fmt::join(entry.shape, ", "), source.bytes.size(), entry.bytes);
+    REIGEN_CHECK(entry.bytes == source.bytes.size(), "tensor '{}' of {} has {} bytes, not {}", entry.name,
+                 describe(entry.type, entry.shape), source.bytes.size(), entry.bytes);
   }
   SafetensorsWriter writer(path, std::move(entries), metadata, Hashed::kWhole);
   for (const TensorEntry& entry : writer.tensors()) writer.write(sources.at(entry.name)->bytes);

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <set>
 #include <span>
@@ -16,10 +15,6 @@ namespace {
 
 std::span<std::byte> bytes_of(const at::Tensor& contiguous) {
   return {static_cast<std::byte*>(contiguous.data_ptr()), contiguous.nbytes()};
-}
-
-std::string describe(format::TensorType type, at::IntArrayRef shape) {
-  return fmt::format("{} [{}]", format::name_of(type), fmt::join(shape, ", "));
 }
 
 void read_one(const checkpoint::Checkpoint& from, std::string_view group, const std::string& name,
@@ -45,13 +40,14 @@ void require_same_tensors(const checkpoint::Checkpoint& from, std::string_view g
   for (const NamedTensor& item : tensors) {
     names.insert(item.name);
     const checkpoint::StoredTensor* stored = from.manifest().find(group, item.name);
-    const std::string expected = describe(stored_type(item.name, item.tensor.scalar_type()), item.tensor.sizes());
+    const std::string expected =
+        format::describe(stored_type(item.name, item.tensor.scalar_type()), item.tensor.sizes());
     if (stored == nullptr) {
       throw DataError(Report{.what = fmt::format("{} has no tensor {}", where, item.name),
                              .expected = expected,
                              .fix = "load a checkpoint of the same model"});
     }
-    const std::string got = describe(stored->type, stored->shape);
+    const std::string got = format::describe(stored->type, stored->shape);
     if (got != expected) {
       throw DataError(Report{.what = fmt::format("{} {} does not fit the model", where, item.name),
                              .got = got,

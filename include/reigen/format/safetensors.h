@@ -22,7 +22,8 @@ namespace reigen::format {
 enum class TensorType : std::uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool };
 
 std::size_t size_of(TensorType type);
-std::string_view name_of(TensorType type);  // "F32", as in the file
+std::string_view name_of(TensorType type);                                   // "F32", as in the file
+std::string describe(TensorType type, std::span<const std::int64_t> shape);  // "F32 [2, 3]", for messages
 std::optional<TensorType> tensor_type_of(std::string_view name);
 
 // What to write. `bytes` is borrowed: elements in row-major order, little-endian.
