@@ -33,6 +33,7 @@
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/parallel/distributed_optimizer.h"
 #include "reigen/parallel/join.h"
+#include "reigen/parallel/replicas.h"
 #include "reigen/runtime/init.h"
 #include "reigen/tensor/collectives.h"
 #include "reigen/train/timeline.h"

@@ -26,12 +26,24 @@ kernels::Layout layout_of(const std::string& who, const ParameterRange& range) {
                                .fix = "convert the model before it is wrapped"});
 }
 
+namespace {
+
+[[noreturn]] void refuse_unaveraged(const std::string& name) {
+  throw InvalidArgument(Report{
+      .what = fmt::format("[optim] the gradient of {} was not averaged, and no rank has all of the weights", name),
+      .got = "a gradient of a backward under no_sync(), or one that was assigned",
+      .expected = "a synchronised backward in front of the norm or the step",
+      .fix = "end accumulation with a backward outside of no_sync()"});
+}
+
+}  // namespace
+
 void check_shared_alike(const std::string& who, const std::vector<ParameterRange>& ranges) {
   const auto same = [](const ParameterRange& a, const ParameterRange& b) {
     const auto& [one, other] = std::pair(a.share().ranks, b.share().ranks);
     if (!one || !other) return !one && !other;
     return one->name() == other->name() && one->size() == other->size() && one->rank() == other->rank() &&
-           a.share().gradients.defined() == b.share().gradients.defined();
+           a.share().values == b.share().values && a.divides_averages() == b.divides_averages();
   };
   for (const ParameterRange& range : ranges) {
     if (same(range, ranges.front())) continue;
@@ -46,6 +58,11 @@ void* gradient_data(const ParameterRange& range, std::size_t segment) {
   const tensor::Segment& place = range.segments()[segment];
   const at::Tensor& gradient = place.parameter.grad();
   if (!gradient.defined()) return nullptr;
+  if (range.share().made) {
+    if (!range.is_kept(segment)) refuse_unaveraged(place.name);
+    return static_cast<std::byte*>(range.gradients().data_ptr()) +
+           place.offset * static_cast<std::int64_t>(range.gradients().dtype().itemsize());
+  }
   const bool others_read_it = range.share().gradients.defined() && !range.is_in_place(segment);
   if (others_read_it || gradient.layout() != at::kStrided || !gradient.is_contiguous() ||
       gradient.scalar_type() != range.values().scalar_type() || gradient.sizes() != place.parameter.sizes()) {

@@ -32,7 +32,7 @@ struct Gradients {
     const auto& [range, segment] = places[piece.part];
     const tensor::Share& share = range->share();
     const std::int64_t first = range->segments()[segment].offset + piece.first;
-    return !share.gradients.defined() || (first >= share.begin && first < share.end);
+    return !range->divides_averages() || (first >= share.begin && first < share.end);
   }
   void average(const Piece& piece) const {
     const auto& [range, segment] = places[piece.part];
@@ -42,7 +42,7 @@ struct Gradients {
 
 // Whether other ranks have parts of the mean.
 bool is_divided(const std::vector<ParameterRange>& ranges) {
-  return !ranges.empty() && ranges.front().share().gradients.defined();
+  return !ranges.empty() && ranges.front().divides_averages();
 }
 
 Gradients gradients_of(const std::vector<ParameterRange>& ranges) {
@@ -97,7 +97,7 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
   for (const ParameterRange& range : ranges) range.set_awaits_average(false);
   if (is_divided(ranges)) {
     // Each comes from one rank; a zero added to it changes no bit.
-    ranges.front().meet([&](Communicator& ranks) {
+    ranges.front().exchange([&](Communicator& ranks) {
       ranks.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum,
                        {.tag = "squares of gradients"});
     });

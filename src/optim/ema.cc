@@ -50,7 +50,7 @@ struct ExponentialMovingAverage::Impl {
   void meet(const char* what) const {
     if (!parts.empty()) parts.front().range.meet(what);
   }
-  bool is_shared() const { return !parts.empty() && parts.front().range.is_shared(); }
+  bool is_divided() const { return !parts.empty() && parts.front().range.is_divided(); }
 };
 
 // Both flat, so whole ranges change hands, through a buffer that stays in the first-level cache.
@@ -83,6 +83,7 @@ void ExponentialMovingAverage::Impl::swap() {
   for (Part& part : parts) exchange(part);
   meet("weights and average");
   for (const Part& part : parts) {
+    part.range.give_share("weights and average");
     part.range.note_change();
     for (const tensor::Segment& segment : part.range.segments()) {
       segment.parameter.unsafeGetTensorImpl()->bump_version();
@@ -99,7 +100,7 @@ void ExponentialMovingAverage::Swapped::end() {
 }
 
 ExponentialMovingAverage::Swapped::~Swapped() {
-  if (!impl_ || (impl_->is_shared() && std::uncaught_exceptions() > exceptions_)) return;
+  if (!impl_ || (impl_->is_divided() && std::uncaught_exceptions() > exceptions_)) return;
   try {
     end();
   } catch (...) {
@@ -154,8 +155,7 @@ std::vector<NamedTensor> ExponentialMovingAverage::state() const {
   std::vector<NamedTensor> result;
   for (const Impl::Part& part : impl_->parts) {
     for (const tensor::Segment& segment : part.range.segments()) {
-      result.push_back(
-          {segment.name + ".ema", part.average.narrow(0, segment.offset, segment.numel).view(segment.shape)});
+      result.push_back(entry_of(part.range, segment, ".ema", part.average));
     }
   }
   result.push_back({"ema.updates", impl_->updates});

@@ -198,8 +198,10 @@ RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges
 
 // A step into memory that the model has left would train nothing and say nothing.
 void RangeState::check_still_there(const tensor::ParameterRange& range, const tensor::Segment& segment) {
+  // Gathered ones are there at times only; data_parallel looks whether they were replaced.
   REIGEN_CHECK(
-      segment.numel == 0 || segment.parameter.const_data_ptr() == at_element(range.values(), segment.offset),
+      segment.numel == 0 || range.share().whole ||
+          segment.parameter.const_data_ptr() == at_element(range.values(), segment.offset),
       "parameter \"{}\" has left the memory that this optimizer steps in\n  got: a model that was converted, moved "
       "or wrapped again   expected: the optimizer made after that",
       segment.name);
@@ -266,7 +268,7 @@ std::vector<Update> RangeState::begin_step(const StepOptions& how) {
 void RangeState::end_step() {
   if (checks_finite_) {
     double worst = not_finite_->load() ? 1 : 0;
-    parts_.front().range.meet([&](Communicator& ranks) {
+    parts_.front().range.exchange([&](Communicator& ranks) {
       ranks.all_reduce(&worst, &worst, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "weights after a step"});
     });
     was_finite_ = worst == 0;
@@ -275,6 +277,7 @@ void RangeState::end_step() {
     was_finite_ = true;
   }
   for (Part& part : parts_) {
+    part.range.give_share("weights after a step");
     part.range.note_change();
     for (std::size_t i = 0; i < part.range.size(); ++i) {
       if (part.range.is_active(i)) part.range.segments()[i].parameter.unsafeGetTensorImpl()->bump_version();
@@ -286,19 +289,28 @@ void RangeState::drop_gradients() {
   for (Part& part : parts_) part.range.drop_gradients();
 }
 
+// The part of a flat state that is a segment's, as one rank has it.
+NamedTensor entry_of(const ParameterRange& range, const tensor::Segment& segment, const std::string& what,
+                     const at::Tensor& flat) {
+  NamedTensor entry{.name = segment.name + what,
+                    .tensor = flat.narrow(0, segment.offset, segment.numel).view(segment.shape)};
+  if (range.is_divided() && !range.is_common()) {
+    const auto [first, last] = range.held(segment);
+    entry.first = first;
+    entry.last = last;
+  }
+  return entry;
+}
+
 std::vector<NamedTensor> RangeState::named() const {
   std::vector<NamedTensor> result;
   for (const Part& part : parts_) {
     for (std::size_t i = 0; i < part.range.size(); ++i) {
       const tensor::Segment& segment = part.range.segments()[i];
       for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
-        result.push_back({segment.name + "." + kinds_[kind],
-                          part.states[kind].narrow(0, segment.offset, segment.numel).view(segment.shape)});
+        result.push_back(entry_of(part.range, segment, "." + kinds_[kind], part.states[kind]));
       }
-      if (part.masters.defined()) {
-        result.push_back(
-            {segment.name + ".master", part.masters.narrow(0, segment.offset, segment.numel).view(segment.shape)});
-      }
+      if (part.masters.defined()) result.push_back(entry_of(part.range, segment, ".master", part.masters));
       result.push_back({segment.name + ".step", part.steps.select(0, static_cast<std::int64_t>(i))});
     }
   }
@@ -343,7 +355,18 @@ void load_entries(const std::string& who, const std::vector<NamedTensor>& own, c
     refuse("the state has an unknown entry", given.begin()->first, fmt::format("{} entries", own.size()));
   }
   at::NoGradGuard no_grad;
-  for (const NamedTensor& entry : own) entry.tensor.copy_(given.at(entry.name));
+  for (const NamedTensor& entry : own) {
+    const std::int64_t last = std::min(entry.last, entry.tensor.numel());
+    const at::Tensor& from = given.at(entry.name);
+    if (entry.first == 0 && last == entry.tensor.numel()) {
+      entry.tensor.copy_(from);
+    } else if (entry.first < last) {
+      const auto part = [&](const at::Tensor& whole) {
+        return whole.view({-1}).narrow(0, entry.first, last - entry.first);
+      };
+      part(entry.tensor).copy_(part(from.contiguous()));
+    }
+  }
 }
 
 }  // namespace reigen::optim

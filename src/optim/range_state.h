@@ -99,8 +99,12 @@ class RangeState {
   bool was_finite_ = true;
 };
 
+// What a rank has of a segment's part of a flat buffer in the layout of the range: "<segment><what>".
+NamedTensor entry_of(const ParameterRange& range, const tensor::Segment& segment, const std::string& what,
+                     const at::Tensor& flat);
+
 // Throws InvalidArgument, naming the entry, unless `given` has exactly the entries of `own`, each of its shape and
-// type. Then copies them.
+// type. Then copies them, of those that ranks divide its own part.
 void load_entries(const std::string& who, const std::vector<NamedTensor>& own, const std::vector<NamedTensor>& given);
 
 }  // namespace reigen::optim

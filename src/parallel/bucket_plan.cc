@@ -58,4 +58,18 @@ std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, s
   return result;
 }
 
+std::vector<BucketPlan> plan_ranges(const std::vector<ParameterPlace>& order) {
+  std::vector<BucketPlan> plans;
+  for (const ParameterPlace& place : order) {
+    auto found =
+        std::find_if(plans.begin(), plans.end(), [&](const BucketPlan& one) { return one.range == place.range; });
+    BucketPlan plan = found == plans.end() ? BucketPlan{.range = place.range, .segments = {}} : std::move(*found);
+    if (found != plans.end()) plans.erase(found);
+    plan.segments.push_back(place.segment);
+    plans.push_back(std::move(plan));
+  }
+  for (BucketPlan& plan : plans) std::sort(plan.segments.begin(), plan.segments.end());
+  return plans;
+}
+
 }  // namespace reigen::parallel

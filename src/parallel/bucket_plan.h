@@ -31,4 +31,7 @@ struct BucketPlan {
 // min(limit, small): something shall travel soon.
 std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, std::size_t limit, std::size_t small);
 
+// One for each range, in the order in which their last parameters come.
+std::vector<BucketPlan> plan_ranges(const std::vector<ParameterPlace>& order);
+
 }  // namespace reigen::parallel

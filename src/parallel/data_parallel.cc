@@ -21,6 +21,8 @@ DataParallelBase::DataParallelBase(std::shared_ptr<GradientReducer> reducer) : r
 
 const std::vector<ParameterRange>& DataParallelBase::parameters() const { return reducer_->ranges(); }
 
+std::vector<ParameterRange> DataParallelBase::weights() const { return reducer_->all_ranges(); }
+
 NoSync DataParallelBase::no_sync() { return NoSync(reducer_); }
 
 void DataParallelBase::synchronize() { reducer_->synchronize(); }
@@ -48,6 +50,12 @@ std::uint64_t DataParallelBase::bytes_given() const { return reducer_->bytes_giv
 std::vector<BucketTimes> DataParallelBase::last_buckets() const { return reducer_->bucket_times(); }
 
 Shard DataParallelBase::shard() const { return reducer_->shard(); }
+
+const Communicator& DataParallelBase::replicas() const { return reducer_->replicas(); }
+
+bool DataParallelBase::gathers() const { return reducer_->gathers(); }
+
+void DataParallelBase::gather_weights() { reducer_->gather_weights(); }
 
 std::size_t DataParallelBase::bucket_count() const { return reducer_->bucket_count(); }
 

@@ -10,13 +10,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "parallel/model_check.h"
-#include "parallel/strategies/averaged_in_step.h"
+#include "parallel/unit_gatherer.h"
 #include "reigen/base/bytes.h"
-#include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
 
 namespace reigen::parallel {
@@ -60,11 +60,6 @@ void check_options(const DataParallelOptions& options) {
                                .fix = "leave it at 25 unless a measurement says otherwise"});
 }
 
-StrategyFactory strategy_of(const DataParallelOptions& options) {
-  if (options.strategy) return options.strategy;
-  return options.shard == Shard::kGradients ? averaged_in_step() : plain();
-}
-
 const char* buffers_text(BufferPolicy policy) {
   switch (policy) {
     case BufferPolicy::kBroadcast: return "broadcast";
@@ -84,12 +79,18 @@ const char* buffers_text(BufferPolicy policy) {
 
 GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options)
     : module_(module), world_(std::move(world)), options_(options) {
-  if (distributed()) strategy_ = strategy_of(options)(world_);
+  choose_sharers();
+  choose_strategy();
   std::vector<std::string> lines = describe_model(module);
   lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
   lines.push_back(fmt::format("option overlap: {}", options.overlap));
   lines.push_back(fmt::format("option buffers: {}", buffers_text(options.buffers)));
   lines.push_back(fmt::format("option shard: {}", to_text(options.shard)));
+  if (options.shard == Shard::kParameters) {
+    lines.push_back(fmt::format("option reshard_after_forward: {}", options.reshard_after_forward));
+  }
+  if (options.mesh) lines.push_back(fmt::format("option mesh: {}", options.mesh->to_text()));
+  for (const nn::Unit& unit : options.units) lines.push_back(fmt::format("unit {}", unit.name()));
   lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));
   if (strategy_) lines.push_back(fmt::format("option strategy: {}", strategy_->description()));
   check_equal_on_all_ranks(lines, world_);
@@ -98,8 +99,9 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   check_wrapped_once(module);
   std::vector<tensor::NamedParameter> trainable;
   const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module);
+  std::vector<tensor::NamedParameter> frozen;
   for (const tensor::NamedParameter& entry : all) {
-    if (entry.parameter.requires_grad()) trainable.push_back(entry);
+    (entry.parameter.requires_grad() ? trainable : frozen).push_back(entry);
   }
   if (trainable.empty()) {
     throw InvalidArgument(Report{.what = "[data_parallel] the model has nothing to train",
@@ -107,9 +109,10 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
                                  .expected = "at least one trainable parameter",
                                  .fix = "register parameters, or use the model without data_parallel"});
   }
-  pack(trainable);
+  pack(trainable, frozen);
   for (const tensor::NamedParameter& entry : all) {
-    known_.push_back({entry.name, entry.parameter, entry.parameter.const_data_ptr(), entry.parameter.requires_grad()});
+    known_.push_back({entry.name, entry.parameter, entry.parameter.storage().unsafeGetStorageImpl(),
+                      entry.parameter.requires_grad()});
   }
   list_parameters();
   broadcast_values(module);
@@ -117,6 +120,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
 }
 
 GradientReducer::~GradientReducer() {
+  for (const auto& [parameter, hook] : hooks_) parameter.remove_hook(hook);
   for (const Parameter& place : parameters_) {
     const at::Tensor& parameter = ranges()[place.range].segments()[place.segment].parameter;
     const auto& slot = torch::autograd::impl::post_acc_grad_hooks(parameter);
@@ -172,18 +176,16 @@ void GradientReducer::cut_buckets(const std::vector<std::size_t>& order) {
     places.push_back({parameter.range, parameter.segment, segment.parameter.nbytes()});
     index_of[{parameter.range, parameter.segment}] = i;
   }
-  // Without overlap nothing is gained by small ones.
-  const auto limit =
-      options_.overlap ? static_cast<std::size_t>(options_.bucket_mb * static_cast<double>(kMiB)) : SIZE_MAX;
   buckets_.clear();
-  for (const BucketPlan& plan : plan_buckets(places, limit, options_.overlap ? kSmallBucketBytes : SIZE_MAX)) {
+  for (const BucketPlan& plan : plan(places)) {
     Bucket& made = buckets_.emplace_back();
     made.given.index = buckets_.size() - 1;
     const ParameterRange& range = ranges()[plan.range];
     for (const BucketPlan::Run& run : plan.runs()) {
       const tensor::Segment& first = range.segments()[run.first];
       const tensor::Segment& last = range.segments()[run.last];
-      made.given.runs.push_back(range.gradients().narrow(0, first.offset, last.offset + last.numel + 1 - first.offset));
+      made.given.runs.push_back(
+          range.gradient_flat().narrow(0, first.offset, last.offset + last.numel + 1 - first.offset));
     }
     for (const std::size_t segment : plan.segments) {
       const std::size_t i = index_of.at({plan.range, segment});
@@ -194,6 +196,14 @@ void GradientReducer::cut_buckets(const std::vector<std::size_t>& order) {
     }
     made.pending = made.parameters.size();
   }
+}
+
+std::vector<BucketPlan> GradientReducer::plan(const std::vector<ParameterPlace>& places) const {
+  if (shares_ != nullptr) return plan_ranges(places);
+  // Without overlap nothing is gained by small ones.
+  const auto limit =
+      options_.overlap ? static_cast<std::size_t>(options_.bucket_mb * static_cast<double>(kMiB)) : SIZE_MAX;
+  return plan_buckets(places, limit, options_.overlap ? kSmallBucketBytes : SIZE_MAX);
 }
 
 // Once, after the first reduction: what backward does then it does again.
@@ -218,10 +228,14 @@ void GradientReducer::broadcast_values(const torch::nn::Module& module) {
   for (const at::Tensor& buffer : module.buffers()) buffers.push_back(buffer);
   buffers_ = std::make_unique<BufferSync>(buffers, world_);
   if (!distributed()) return;
-  if (options_.shard == Shard::kNone) broadcast_weights("parameters of rank 0", 0);
+  if (ranges().empty() || !ranges().front().is_divided()) broadcast_weights("parameters of rank 0", 0);
+  std::set<const at::TensorImpl*> divided;
+  for (const ParameterRange& range : all_ranges()) {
+    for (const tensor::Segment& segment : range.segments()) divided.insert(segment.parameter.unsafeGetTensorImpl());
+  }
   std::vector<at::Tensor> frozen;
   for (const Known& known : known_) {
-    if (!known.trainable) frozen.push_back(known.parameter);
+    if (!divided.contains(known.parameter.unsafeGetTensorImpl())) frozen.push_back(known.parameter);
   }
   BufferSync(frozen, world_).broadcast("frozen parameters of rank 0");
   buffers_->broadcast("buffers of rank 0");
@@ -249,7 +263,13 @@ void GradientReducer::attach() {
     }
     torch::autograd::impl::set_post_acc_grad_hooks(
         parameter, std::make_unique<GradientHook>(weak_from_this(), i, std::move(users)));
+    if (shares_ == nullptr) continue;
+    const auto before = [weak = weak_from_this(), i](const at::Tensor&) {
+      if (const auto reducer = weak.lock()) reducer->before_gradient(i);
+    };
+    hooks_.emplace_back(parameter, parameter.register_hook(before));
   }
+  if (gatherer_) gatherer_->attach();
 }
 
 void GradientReducer::check_unchanged() const {
@@ -268,7 +288,8 @@ void GradientReducer::check_unchanged() const {
     if (parameter.unsafeGetTensorImpl() != known.parameter.unsafeGetTensorImpl()) {
       refuse_change(known.name, "was replaced by another tensor");
     }
-    if (parameter.const_data_ptr() != known.data) refuse_change(known.name, "was moved or converted");
+    if (parameter.storage().unsafeGetStorageImpl() != known.storage)
+      refuse_change(known.name, "was moved or converted");
     if (!known.trainable && parameter.requires_grad()) refuse_change(known.name, "was unfrozen");
   }
 }
@@ -335,6 +356,8 @@ void GradientReducer::prepare_forward() {
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;
   if (inside_backward) return;  // a recomputation: the reduction is under way
   give_up_reduction();
+  drop_idle_rooms();
+  if (gatherer_) gatherer_->begin_forward();
   lend_spare_blocks();
   if (no_sync_depth_ > 0 || only_adds_up()) return;
   prepare_reduction();
@@ -352,6 +375,13 @@ void GradientReducer::prepare_reduction() {
 
 void GradientReducer::synchronize() {
   if (!distributed()) return;
+  if (gatherer_ && !active_) {
+    throw InvalidArgument(Report{
+        .what = "[data_parallel] synchronize() without a backward, where ranks gather weights (shard parameters)",
+        .got = "a rank that does not take part in the others' gathers",
+        .expected = "the same units in every rank's forward and backward",
+        .fix = "compute a loss of weight 0 on a rank without samples"});
+  }
   if (!buffers_are_fresh_) {
     prepare_forward();
     if (no_sync_depth_ == 0 && only_adds_up()) prepare_reduction();  // the others' last forward did

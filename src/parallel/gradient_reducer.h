@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/block_pool.h"
 #include "parallel/bucket_plan.h"
 #include "parallel/buffer_sync.h"
 #include "parallel/roll_call.h"
@@ -35,6 +36,9 @@ class Module;
 
 namespace reigen::parallel {
 
+class GradientShares;
+class UnitGatherer;
+
 class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
  public:
   // Compares, packs and broadcasts; the hooks are installed by attach(), which needs the shared pointer.
@@ -46,6 +50,8 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
 
   std::uint64_t bytes_given() const { return strategy_ ? strategy_->bytes_given() : 0; }
   const std::vector<ParameterRange>& ranges() const { return flat_->ranges(); }
+  // And those of frozen parameters that ranks divide.
+  std::vector<ParameterRange> all_ranges() const;
   std::size_t bucket_count() const { return buckets_.size(); }
   Shard shard() const { return distributed() ? options_.shard : Shard::kNone; }
   std::chrono::duration<double> exposed() const { return exposed_; }
@@ -79,6 +85,11 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
 
   // From the hook of parameter `index`: its .grad is complete. Never blocks, but for the roll of a Join.
   void on_gradient(std::size_t index);
+  // In front of that: what comes is not added to what was kept.
+  void before_gradient(std::size_t index);
+  const Communicator& replicas() const { return replicas_; }
+  bool gathers() const { return gatherer_ != nullptr; }
+  void gather_weights();
 
  private:
   struct Parameter {
@@ -86,27 +97,37 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
     std::size_t segment = 0;
     std::size_t bucket = 0;
     bool ready = false;  // its hook fired in this reduction
+    // Of gradients of which ranks keep shares:
+    bool adds = false;  // the next is added to what was kept
+    bool has = false;   // this rank gave one to the last reduction
   };
   struct Bucket {
     std::vector<std::size_t> parameters;
     GradientBucket given;  // to the strategy
     std::size_t pending = 0;
     bool launched = false;
+    bool ended = false;
   };
   struct Known {  // what the module held when it was wrapped
     std::string name;
     at::Tensor parameter;
-    const void* data = nullptr;
+    const void* storage = nullptr;
     bool trainable = false;
   };
 
   void check_wrapped_once(const torch::nn::Module& module) const;
-  void pack(const std::vector<tensor::NamedParameter>& trainable);
+  bool mesh_fits() const;
+  void choose_sharers();
+  void choose_strategy();
+  void pack(const std::vector<tensor::NamedParameter>& trainable, const std::vector<tensor::NamedParameter>& frozen);
+  void begin_as_first_replica(const std::vector<tensor::NamedParameter>& parameters);
+  void require_shard_possible() const;
   void require_own_steps() const;
   void note_averages();
   void check_unchanged() const;
   void list_parameters();
   void cut_buckets(const std::vector<std::size_t>& order);
+  std::vector<BucketPlan> plan(const std::vector<ParameterPlace>& places) const;
   void cut_buckets_as_gradients_come();
   void broadcast_values(const torch::nn::Module& module);
   void require_step_told() const;
@@ -127,7 +148,13 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void queue_callback();
   void on_backward_end();
   void finish();
+  void end_bucket(std::size_t bucket);
   void end_launched();
+  void make_room(const ParameterRange& range);
+  void begin_shares(Bucket& bucket);
+  void leave_room(Bucket& bucket);
+  void keep_shares(const Bucket& bucket);
+  void drop_idle_rooms();
   void launch_ready();
   void launch(std::size_t bucket);
   void fill(const Parameter& parameter);
@@ -140,17 +167,29 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void end_backward();
   bool backward_is_alive() const;
   bool distributed() const { return world_.size() > 1; }
-  bool stays() const { return options_.shard == Shard::kGradients; }  // where backward put it: no bucket travels
+  bool is_one_machine() const { return sharers_.backend() == "shared_memory"; }
+  // Where backward put it: no bucket travels.
+  bool stays() const {
+    return distributed() && options_.shard == Shard::kGradients && is_one_machine() && replicas_.size() == 1;
+  }
   std::string tag(const char* what) const;
   char* flag_of(const Parameter& parameter) const;
 
   torch::nn::Module& module_;
   Communicator world_;
   const DataParallelOptions options_;
+  Communicator sharers_;   // who divide, all or a part of them
+  Communicator replicas_;  // who hold the same shares
   std::vector<Known> known_;
   std::unique_ptr<tensor::FlatParameters> flat_;
+  std::unique_ptr<tensor::FlatParameters> frozen_;  // where weights are divided; may be null
+  std::vector<std::size_t> units_of_ranges_;        // of flat_, then of frozen_; of no unit: their number
   std::unique_ptr<BufferSync> buffers_;
   std::unique_ptr<Strategy> strategy_;
+  GradientShares* shares_ = nullptr;  // the strategy, where ranks keep shares of gradients
+  std::unique_ptr<BlockPool> rooms_;
+  std::shared_ptr<UnitGatherer> gatherer_;  // where ranks keep shares of weights
+  std::vector<std::pair<at::Tensor, unsigned>> hooks_;
   std::unique_ptr<RollCall> roll_call_;  // while a Join lives
   std::vector<Parameter> parameters_;    // registration order
   std::vector<Bucket> buckets_;
@@ -171,7 +210,8 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   bool guards_steps_ = false;
   std::int64_t step_ = 0;  // in tags: reductions, or what the caller counts
   std::chrono::duration<double> exposed_{0};
-  std::vector<BucketTimes> bucket_times_;  // of the reduction under way, or the last
+  std::chrono::duration<double> waited_early_{0};  // within backward
+  std::vector<BucketTimes> bucket_times_;          // of the reduction under way, or the last
 };
 
 }  // namespace reigen::parallel

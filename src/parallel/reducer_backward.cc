@@ -11,6 +11,7 @@
 
 #include "parallel/gradient_reducer.h"
 #include "parallel/gradients_named.h"
+#include "parallel/unit_gatherer.h"
 #include "tensor/backward_end.h"
 
 namespace reigen::parallel {
@@ -56,6 +57,7 @@ void GradientReducer::begin() {
   for (Bucket& bucket : buckets_) {
     bucket.pending = bucket.parameters.size();
     bucket.launched = false;
+    bucket.ended = false;
   }
 }
 
@@ -77,6 +79,7 @@ void GradientReducer::on_gradient(std::size_t index) {
   Parameter& parameter = parameters_[index];
   const ParameterRange& range = ranges()[parameter.range];
   for (const ParameterRange& one : ranges()) one.set_awaits_average(false);  // of the last reduction, after its step
+  make_room(range);
   if (no_sync_depth_ > 0) {
     range.take_gradient(parameter.segment);
     return;
@@ -85,7 +88,7 @@ void GradientReducer::on_gradient(std::size_t index) {
   if (active_ && !nested_ && !backward_is_alive()) reset();
   if (!active_) begin();
   Bucket& bucket = buckets_[parameter.bucket];
-  if (bucket.launched) {
+  if (bucket.launched || bucket.ended) {
     throw InvalidArgument(
         Report{.what = fmt::format("[data_parallel] parameter {} got a second gradient after its bucket was sent",
                                    range.segments()[parameter.segment].name),
@@ -99,6 +102,7 @@ void GradientReducer::on_gradient(std::size_t index) {
   ++ready_;
   --bucket.pending;
   arrival_.push_back(index);
+  if (gatherer_ && bucket.pending == 0) gatherer_->release(parameter.range);
   if (!options_.overlap || !strategy_->exchanges_gradients() || only_adds_up()) return;
   announce_reduction();
   if (bucket.pending == 0) launch_ready();
@@ -112,8 +116,8 @@ void GradientReducer::launch_ready() {
 char* GradientReducer::flag_of(const Parameter& parameter) const {
   const ParameterRange& range = ranges()[parameter.range];
   const tensor::Segment& segment = range.segments()[parameter.segment];
-  return static_cast<char*>(range.gradients().mutable_data_ptr()) +
-         (segment.offset + segment.numel) * range.gradients().element_size();
+  const at::Tensor& flat = range.gradient_flat();
+  return static_cast<char*>(flat.mutable_data_ptr()) + (segment.offset + segment.numel) * flat.element_size();
 }
 
 // The slot and the flag of a parameter as they must be when its bucket leaves.
@@ -131,9 +135,11 @@ void GradientReducer::fill(const Parameter& parameter) {
 
 void GradientReducer::launch(std::size_t index) {
   Bucket& bucket = buckets_[index];
-  for (const std::size_t i : bucket.parameters) fill(parameters_[i]);
-  bucket.launched = true;
   bucket.given.tag = tag(fmt::format("bucket {}", index).c_str());
+  if (shares_ == nullptr) {
+    for (const std::size_t i : bucket.parameters) fill(parameters_[i]);
+  }
+  bucket.launched = true;
   if (index == 0) bucket_times_.clear();
   if (stays()) return strategy_->begin(bucket.given);
   BucketTimes& times = bucket_times_.emplace_back();
@@ -141,7 +147,7 @@ void GradientReducer::launch(std::size_t index) {
   times.parameters = bucket.parameters.size();
   for (const at::Tensor& gradient : bucket.given.gradients) times.bytes += gradient.nbytes();
   times.complete = now();
-  strategy_->begin(bucket.given);
+  shares_ == nullptr ? strategy_->begin(bucket.given) : begin_shares(bucket);
 }
 
 std::string GradientReducer::tag(const char* what) const { return fmt::format("step {} {}", step_, what); }
@@ -157,6 +163,7 @@ void GradientReducer::on_backward_end() {
   }
   if (only_adds_up()) {
     ++accumulated_;
+    if (gatherer_) gatherer_->release_all();
     return end_backward();
   }
   finish();
@@ -175,33 +182,42 @@ void GradientReducer::finish() {
   }
   for (; next_bucket_ < buckets_.size(); ++next_bucket_) launch(next_bucket_);
   end_launched();
+  if (shares_ != nullptr) {
+    for (const Bucket& bucket : buckets_) keep_shares(bucket);
+  }
   settle_flags();
   correct_for_ended();
   buffers_are_fresh_ = false;
   if (options_.overlap) cut_buckets_as_gradients_come();
   note_averages();
   reset();
-  exposed_ = Clock::now() - start;
+  if (gatherer_) gatherer_->release_all();
+  exposed_ = Clock::now() - start + std::exchange(waited_early_, {});
+}
+
+void GradientReducer::end_bucket(std::size_t i) {
+  Bucket& bucket = buckets_[i];
+  if (stays()) bucket.launched = false;
+  if (!bucket.launched) return;
+  bucket_times_[i].waited_from = now();
+  if (shares_ != nullptr) leave_room(bucket);
+  with_gradients_named(bucket.given.tag, bucket.given.names.front(), bucket.given.names.back(),
+                       [&] { strategy_->end(bucket.given); });
+  bucket_times_[i].waited_to = now();
+  bucket.launched = false;
+  bucket.ended = true;
 }
 
 void GradientReducer::end_launched() {
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    Bucket& bucket = buckets_[i];
-    if (stays()) bucket.launched = false;
-    if (!bucket.launched) continue;
-    bucket_times_[i].waited_from = now();
-    with_gradients_named(bucket.given.tag, bucket.given.names.front(), bucket.given.names.back(),
-                         [&] { strategy_->end(bucket.given); });
-    bucket_times_[i].waited_to = now();
-    bucket.launched = false;
-  }
+  for (std::size_t i = 0; i < buckets_.size(); ++i) end_bucket(i);
 }
 
 // Which parameters have a gradient on some rank, where the strategy does not carry the flags.
 std::vector<char> GradientReducer::shared_flags() {
   std::vector<char> flags;
   for (const Parameter& parameter : parameters_) {
-    flags.push_back(ranges()[parameter.range].is_active(parameter.segment) ? 1 : 0);
+    const bool has = shares_ != nullptr ? parameter.has : ranges()[parameter.range].is_active(parameter.segment);
+    flags.push_back(has ? 1 : 0);
   }
   world_.all_reduce(flags.data(), flags.data(), flags.size(), DataType::kUint8, ReduceOp::kMax,
                     {.tag = tag("which parameters have gradients")});
@@ -216,6 +232,10 @@ void GradientReducer::settle_flags() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& parameter = parameters_[i];
     const ParameterRange& range = ranges()[parameter.range];
+    if (shares_ != nullptr) {
+      if (flags[i] != 0) range.keep_gradient(parameter.segment);
+      continue;
+    }
     const at::ScalarType type = range.gradients().scalar_type();
     char* flag = flag_of(parameter);
     // What a strategy had kept back may come though no rank has a gradient now.

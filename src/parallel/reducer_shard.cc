@@ -3,52 +3,303 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/gradients_named.h"
+#include "parallel/strategies/averaged_in_step.h"
+#include "parallel/strategies/gradient_shares.h"
+#include "parallel/unit_gatherer.h"
+#include "reigen/base/bytes.h"
+#include "reigen/parallel/strategies.h"
+#include "reigen/tensor/data_type.h"
 #include "tensor/spare_blocks.h"
+#include "tensor/transient_flat.h"
 
 namespace reigen::parallel {
+
+namespace {
+
+constexpr std::size_t kNoUnit = static_cast<std::size_t>(-1);
+
+struct Group {
+  std::size_t unit = kNoUnit;
+  std::vector<tensor::NamedParameter> parameters;
+};
+
+// Of each parameter the innermost unit that has it: the one with the fewest. One that several have which are not within
+// each other, as tied weights, is of none.
+std::map<const at::TensorImpl*, std::size_t> innermost_units(const std::vector<nn::Unit>& units) {
+  std::map<const at::TensorImpl*, std::size_t> result;
+  std::vector<std::set<const at::TensorImpl*>> of_units;
+  for (const nn::Unit& unit : units) {
+    auto& own = of_units.emplace_back();
+    for (const at::Tensor& parameter : unit.parameters()) own.insert(parameter.unsafeGetTensorImpl());
+  }
+  const auto within = [&](std::size_t a, std::size_t b) {
+    return std::includes(of_units[b].begin(), of_units[b].end(), of_units[a].begin(), of_units[a].end());
+  };
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    for (const at::TensorImpl* parameter : of_units[i]) {
+      const auto [place, is_new] = result.emplace(parameter, i);
+      if (is_new || place->second == kNoUnit) continue;
+      if (within(i, place->second))
+        place->second = i;
+      else if (!within(place->second, i))
+        place->second = kNoUnit;
+    }
+  }
+  return result;
+}
+
+// One a unit, in their order; then what is of no unit, in groups of about `limit` bytes.
+std::vector<Group> groups_of(const std::vector<tensor::NamedParameter>& parameters, const std::vector<nn::Unit>& units,
+                             std::size_t limit) {
+  const auto unit_of = innermost_units(units);
+  std::vector<Group> groups(units.size());
+  for (std::size_t i = 0; i < units.size(); ++i) groups[i].unit = i;
+  std::size_t bytes = limit;
+  for (const tensor::NamedParameter& entry : parameters) {
+    const auto found = unit_of.find(entry.parameter.unsafeGetTensorImpl());
+    if (found != unit_of.end() && found->second != kNoUnit) {
+      groups[found->second].parameters.push_back(entry);
+      continue;
+    }
+    if (bytes >= limit) {
+      groups.emplace_back();
+      bytes = 0;
+    }
+    groups.back().parameters.push_back(entry);
+    bytes += entry.parameter.nbytes();
+  }
+  std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
+  return groups;
+}
+
+}  // namespace
 
 const char* to_text(Shard shard) {
   switch (shard) {
     case Shard::kNone: return "none";
     case Shard::kOptimizer: return "optimizer";
     case Shard::kGradients: return "gradients";
+    case Shard::kParameters: return "parameters";
   }
   return "unknown";
 }
 
-void GradientReducer::pack(const std::vector<tensor::NamedParameter>& trainable) {
-  if (options_.shard == Shard::kNone) {
-    flat_ = std::make_unique<tensor::FlatParameters>(trainable, world_);
-    return;
+bool GradientReducer::mesh_fits() const {
+  const mesh::Mesh& mesh = *options_.mesh;
+  return options_.shard != Shard::kNone && mesh.world().size() == world_.size() &&
+         mesh.size("dp_shard") * mesh.size("dp_replicate") == world_.size();
+}
+
+void GradientReducer::choose_sharers() {
+  sharers_ = world_;
+  if (!options_.mesh || !mesh_fits()) return;
+  const mesh::Mesh& mesh = *options_.mesh;
+  sharers_ = mesh.has("dp_shard") ? mesh.along("dp_shard") : Communicator();
+  if (mesh.has("dp_replicate")) replicas_ = mesh.along("dp_replicate");
+}
+
+void GradientReducer::choose_strategy() {
+  if (!distributed()) return;
+  if (options_.strategy) {
+    strategy_ = options_.strategy(world_);
+  } else if (stays()) {
+    strategy_ = averaged_in_step()(world_);
+  } else if (sharers_.size() > 1 && (options_.shard == Shard::kGradients || options_.shard == Shard::kParameters)) {
+    auto shares = std::make_unique<GradientShares>(sharers_, replicas_);
+    shares_ = shares.get();
+    strategy_ = std::move(shares);
+    rooms_ = std::make_unique<BlockPool>(sharers_);
+  } else {
+    strategy_ = plain()(world_);
   }
-  const auto refuse = [&](const std::string& got, const char* expected, const char* fix) {
+}
+
+void GradientReducer::require_shard_possible() const {
+  const auto refuse = [&](const char* expected, const char* fix) {
     return InvalidArgument(
         Report{.what = fmt::format("[data_parallel] shard {} is not possible here", to_text(options_.shard)),
-               .got = got,
+               .got = fmt::format("strategy {}", strategy_->description()),
                .expected = expected,
                .fix = fix});
   };
-  if (strategy_ && options_.shard == Shard::kGradients && options_.strategy) {
-    throw refuse(fmt::format("strategy {}", strategy_->description()), "no strategy: each rank averages its share",
-                 "leave the strategy out, or take shard optimizer");
+  if (options_.mesh && !mesh_fits()) {
+    throw InvalidArgument(Report{
+        .what = "[data_parallel] the mesh does not say who divides",
+        .got = fmt::format("{}, {} ranks, shard {}", options_.mesh->to_text(), world_.size(), to_text(options_.shard)),
+        .expected = "axes dp_replicate and dp_shard over all ranks, and a shard",
+        .fix = "use Mesh(world, {{\"dp_replicate\", 2}, {\"dp_shard\", kRest}}), or leave mesh out"});
   }
-  if (strategy_ && strategy_->acts_on_weights()) {
-    throw refuse(fmt::format("strategy {}", strategy_->description()), "a strategy that keeps all ranks' weights equal",
-                 "leave one of the two out");
+  if (!strategy_ || options_.shard == Shard::kNone) return;
+  if (options_.strategy && options_.shard != Shard::kOptimizer) {
+    throw refuse("no strategy: each rank averages its share", "leave the strategy out, or take shard optimizer");
   }
-  if (distributed() && world_.backend() != "shared_memory") {
-    throw refuse(fmt::format("backend {}", world_.backend()), "ranks on one machine, over shared_memory",
-                 "leave shard out");
+  if (strategy_->acts_on_weights()) {
+    throw refuse("a strategy that keeps all ranks' weights equal", "leave one of the two out");
   }
-  flat_ = std::make_unique<tensor::FlatParameters>(
-      trainable, world_,
-      options_.shard == Shard::kGradients ? tensor::Common::kValuesAndGradients : tensor::Common::kValues);
+}
+
+// Those who divide begin as the first of them does.
+void GradientReducer::begin_as_first_replica(const std::vector<tensor::NamedParameter>& parameters) {
+  if (replicas_.size() == 1) return;
+  const at::NoGradGuard no_grad;
+  for (const tensor::NamedParameter& entry : parameters) {
+    const at::Tensor values = entry.parameter.detach().contiguous();
+    replicas_.broadcast(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
+                        tensor::to_data_type(values.scalar_type()), 0, {.tag = "parameters of rank 0"});
+    entry.parameter.detach().copy_(values);
+  }
+}
+
+void GradientReducer::pack(const std::vector<tensor::NamedParameter>& trainable,
+                           const std::vector<tensor::NamedParameter>& frozen) {
+  require_shard_possible();
+  begin_as_first_replica(trainable);
+  if (shares_ == nullptr) {
+    tensor::Division division;
+    if (options_.shard != Shard::kNone) {
+      division.values = is_one_machine() ? tensor::Values::kCommon : tensor::Values::kExchanged;
+    }
+    if (stays()) division.averages = tensor::Averages::kRows;
+    flat_ = std::make_unique<tensor::FlatParameters>(trainable, sharers_, division);
+    return;
+  }
+  tensor::Division division{.values = tensor::Values::kCommon, .averages = tensor::Averages::kShare};
+  const bool divides_weights = options_.shard == Shard::kParameters;
+  if (!is_one_machine()) division.values = divides_weights ? tensor::Values::kGathered : tensor::Values::kExchanged;
+  const auto make = [&](const std::vector<tensor::NamedParameter>& parameters) {
+    const auto limit = static_cast<std::size_t>(options_.bucket_mb * static_cast<double>(kMiB));
+    std::vector<std::vector<tensor::NamedParameter>> groups;
+    std::vector<std::size_t> units;
+    for (Group& group : groups_of(parameters, options_.units, limit)) {
+      groups.push_back(std::move(group.parameters));
+      units.push_back(std::min(group.unit, options_.units.size()));
+    }
+    auto flat = std::make_unique<tensor::FlatParameters>(groups, sharers_, division);
+    for (const std::size_t group : flat->groups_of_ranges()) units_of_ranges_.push_back(units[group]);
+    return flat;
+  };
+  flat_ = make(trainable);
+  if (divides_weights) {
+    // What flat buffers do not take, as integers, every rank has.
+    std::vector<tensor::NamedParameter> packed;
+    for (const tensor::NamedParameter& entry : frozen) {
+      const at::Tensor& tensor = entry.parameter;
+      const bool fits = tensor.layout() == at::kStrided && at::isFloatingType(tensor.scalar_type());
+      if (fits && tensor.device().is_cpu() && tensor.is_leaf()) packed.push_back(entry);
+    }
+    begin_as_first_replica(packed);
+    frozen_ = make(packed);
+  }
+  if (division.values == tensor::Values::kGathered) {
+    gatherer_ = std::make_shared<UnitGatherer>(sharers_, options_.units, all_ranges(), units_of_ranges_,
+                                               ranges().size(), options_.reshard_after_forward);
+  }
+}
+
+std::vector<ParameterRange> GradientReducer::all_ranges() const {
+  std::vector<ParameterRange> all = ranges();
+  if (frozen_) all.insert(all.end(), frozen_->ranges().begin(), frozen_->ranges().end());
+  return all;
+}
+
+void GradientReducer::gather_weights() {
+  if (gatherer_) gatherer_->gather_all();
+}
+
+// ---- Gradients of which ranks keep shares
+
+void GradientReducer::before_gradient(std::size_t index) {
+  Parameter& parameter = parameters_[index];
+  const ParameterRange& range = ranges()[parameter.range];
+  if (range.take_back(parameter.segment))
+    parameter.adds = true;
+  else if (!range.is_active(parameter.segment))
+    parameter.adds = false;
+}
+
+// Memory for the gradients of a range. What is under way has left its own when the next is needed: of units as large as
+// each other there are two.
+void GradientReducer::make_room(const ParameterRange& range) {
+  if (shares_ == nullptr || range.share().made->is_there()) return;
+  const auto start = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < next_bucket_; ++i) leave_room(buckets_[i]);
+  waited_early_ += std::chrono::steady_clock::now() - start;
+  tensor::TransientFlat& made = *range.share().made;
+  made.put(rooms_->take(made.bytes()));
+  // What lies between two parameters travels along.
+  const auto size = static_cast<std::int64_t>(range.values().element_size());
+  const std::vector<tensor::Segment>& segments = range.segments();
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const std::int64_t end = segments[i].offset + segments[i].numel;
+    const std::int64_t next = i + 1 < segments.size() ? segments[i + 1].offset : range.values().numel();
+    std::memset(made.data() + end * size, 0, static_cast<std::size_t>((next - end) * size));
+  }
+}
+
+void GradientReducer::begin_shares(Bucket& bucket) {
+  const ParameterRange& range = ranges()[parameters_[bucket.parameters.front()].range];
+  make_room(range);
+  std::vector<char> added(range.size());
+  for (const std::size_t i : bucket.parameters) {
+    Parameter& parameter = parameters_[i];
+    // Kept from before, and nothing came.
+    const bool is_old = range.take_back(parameter.segment);
+    if (is_old) parameter.adds = true;
+    parameter.has = is_old || range.is_active(parameter.segment);
+    added[parameter.segment] = parameter.adds ? 1 : 0;
+    if (range.is_active(parameter.segment)) {
+      range.gather_gradient(parameter.segment);
+    } else {
+      const at::Tensor& slot = range.gradient_slot(parameter.segment);
+      std::memset(slot.mutable_data_ptr(), 0, slot.nbytes());
+    }
+  }
+  shares_->begin(range, std::move(added), bucket.given);
+}
+
+// This rank's share of the sum is where it belongs.
+void GradientReducer::leave_room(Bucket& bucket) {
+  tensor::TransientFlat& made = *ranges()[parameters_[bucket.parameters.front()].range].share().made;
+  if (!bucket.launched || !made.is_there()) return;
+  with_gradients_named(bucket.given.tag, bucket.given.names.front(), bucket.given.names.back(),
+                       [&] { shares_->collect(bucket.given); });
+  for (const std::size_t i : bucket.parameters) {
+    const Parameter& parameter = parameters_[i];
+    ranges()[parameter.range].segments()[parameter.segment].parameter.mutable_grad().reset();
+  }
+  rooms_->give_back(made.take(), made.bytes());
+}
+
+void GradientReducer::keep_shares(const Bucket& bucket) {
+  const ParameterRange& range = ranges()[parameters_[bucket.parameters.front()].range];
+  for (const std::size_t i : bucket.parameters) {
+    Parameter& parameter = parameters_[i];
+    parameter.adds = false;
+    if (parameter.has) range.keep_gradient(parameter.segment);
+  }
+}
+
+// Of a backward that failed, whose gradients were dropped since.
+void GradientReducer::drop_idle_rooms() {
+  if (shares_ == nullptr) return;
+  for (const ParameterRange& range : ranges()) {
+    tensor::TransientFlat& made = *range.share().made;
+    bool is_used = !made.is_there();
+    for (std::size_t i = 0; i < range.size() && !is_used; ++i) is_used = range.is_in_place(i);
+    if (!is_used) rooms_->give_back(made.take(), made.bytes());
+  }
 }
 
 // Each rank's step over all the weights, in the same memory, would make as many as there are ranks.

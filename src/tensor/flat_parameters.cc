@@ -12,6 +12,7 @@
 #include "reigen/tensor/data_type.h"
 #include "tensor/shared_tensor.h"
 #include "tensor/spare_blocks.h"
+#include "tensor/transient_flat.h"
 
 namespace reigen::tensor {
 namespace {
@@ -90,11 +91,14 @@ std::int64_t begin_of_share(const std::vector<Segment>& segments, std::int64_t e
 Share share_of(const std::vector<Segment>& segments, std::int64_t size, const Communicator& ranks) {
   std::int64_t elements = 0;
   for (const Segment& segment : segments) elements += segment.numel;
-  const auto begin = [&](int rank) {
-    const std::int64_t found = rank < ranks.size() ? begin_of_share(segments, elements, rank, ranks.size()) : -1;
-    return found < 0 ? size : found;
-  };
-  return {.begin = begin(ranks.rank()), .end = begin(ranks.rank() + 1), .ranks = ranks};
+  std::vector<std::int64_t> bounds{0};
+  for (int rank = 1; rank < ranks.size(); ++rank) {
+    const std::int64_t found = begin_of_share(segments, elements, rank, ranks.size());
+    bounds.push_back(found < 0 ? size : found);
+  }
+  bounds.push_back(size);
+  const auto rank = static_cast<std::size_t>(ranks.rank());
+  return {.begin = bounds[rank], .end = bounds[rank + 1], .ranks = ranks, .bounds = bounds};
 }
 
 // Of blocks in which backward makes gradients: one for each size, those first that save most, as much as a bucket in
@@ -116,7 +120,56 @@ std::vector<std::int64_t> spare_sizes(const std::vector<Segment>& segments, std:
   return result;
 }
 
-ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Communicator& memory, Common common) {
+// Rows of all ranks, each with its spare blocks behind its gradients. Returns this rank's gradients.
+at::Tensor make_rows(Share& share, const std::vector<Segment>& segments, std::int64_t end, std::int64_t unit,
+                     at::ScalarType type, Communicator& memory) {
+  const std::vector<std::int64_t> spares = spare_sizes(segments, static_cast<std::int64_t>(c10::elementSize(type)));
+  std::int64_t row = end;
+  for (const std::int64_t size : spares) row += (size + unit - 1) / unit * unit;
+  share.gradients = common_tensor(memory, row * memory.size(), type).view({memory.size(), row});
+  const at::Tensor mine = share.gradients.select(0, memory.rank());
+  std::vector<at::Tensor> blocks;
+  std::int64_t at = end;
+  for (const std::int64_t size : spares) {
+    blocks.push_back(mine.narrow(0, at, size));
+    at += (size + unit - 1) / unit * unit;
+  }
+  if (!blocks.empty()) share.spares = std::make_shared<SpareBlocks>(blocks);
+  return mine.narrow(0, 0, end);
+}
+
+at::Tensor make_values(const Share& share, std::int64_t end, at::ScalarType type, Communicator& memory) {
+  switch (share.values) {
+    case Values::kCommon: return common_tensor(memory, end, type);
+    case Values::kGathered: return lazy_tensor(end, type);
+    case Values::kOwn:
+    case Values::kExchanged: break;
+  }
+  return shared_tensor(memory, end, type);
+}
+
+// Divided values begin as rank 0's: all of them, or the share alone, out of parts that pass by.
+void begin_as_rank_0(const std::vector<Segment>& segments, const Share& share, const at::Tensor& values,
+                     Communicator& ranks) {
+  for (const Segment& segment : segments) {
+    const at::Tensor place = values.narrow(0, segment.offset, segment.numel);
+    if (share.values == Values::kCommon) {
+      if (ranks.rank() == 0) place.copy_(segment.parameter.reshape({-1}));
+      continue;
+    }
+    const at::Tensor all = segment.parameter.detach().contiguous().clone().view({-1});
+    ranks.broadcast(all.mutable_data_ptr(), static_cast<std::size_t>(all.numel()), to_data_type(all.scalar_type()), 0,
+                    {.tag = "parameters of rank 0"});
+    const bool whole = share.values == Values::kExchanged;
+    const std::int64_t first = whole ? 0 : std::clamp(share.begin - segment.offset, std::int64_t{0}, segment.numel);
+    const std::int64_t last =
+        whole ? segment.numel : std::clamp(share.end - segment.offset, std::int64_t{0}, segment.numel);
+    if (first < last) place.narrow(0, first, last - first).copy_(all.narrow(0, first, last - first));
+  }
+}
+
+ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Communicator& memory,
+                    const Division& division) {
   const at::ScalarType type = parameters.front()->parameter.scalar_type();
   const std::int64_t unit = kAlignment / static_cast<std::int64_t>(c10::elementSize(type));
   std::vector<Segment> segments;
@@ -132,33 +185,28 @@ ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Commun
     end = (end + parameter.numel()) / unit * unit + unit;  // at least one spare element
   }
   at::NoGradGuard no_grad;
-  const bool shared = common != Common::kNothing && memory.size() > 1;
-  Share share = shared ? share_of(segments, end, memory) : Share{};
-  at::Tensor values = shared ? common_tensor(memory, end, type) : shared_tensor(memory, end, type);
+  const bool divided = division.values != Values::kOwn && memory.size() > 1;
+  Share share = divided ? share_of(segments, end, memory) : Share{};
+  if (divided) share.values = division.values;
+  const at::Tensor values = make_values(share, end, type, memory);
   at::Tensor gradients;
-  if (shared && common == Common::kValuesAndGradients) {
-    const std::vector<std::int64_t> spares = spare_sizes(segments, static_cast<std::int64_t>(c10::elementSize(type)));
-    std::int64_t row = end;
-    for (const std::int64_t size : spares) row += (size + unit - 1) / unit * unit;
-    share.gradients = common_tensor(memory, row * memory.size(), type).view({memory.size(), row});
-    const at::Tensor mine = share.gradients.select(0, memory.rank());
-    gradients = mine.narrow(0, 0, end);
-    std::vector<at::Tensor> blocks;
-    std::int64_t at = end;
-    for (const std::int64_t size : spares) {
-      blocks.push_back(mine.narrow(0, at, size));
-      at += (size + unit - 1) / unit * unit;
-    }
-    if (!blocks.empty()) share.spares = std::make_shared<SpareBlocks>(blocks);
+  if (divided && division.averages == Averages::kRows) {
+    gradients = make_rows(share, segments, end, unit, type, memory);
+  } else if (divided && division.averages == Averages::kShare) {
+    share.made = std::make_shared<TransientFlat>(end, type);
+    gradients = lazy_tensor(end, type);
   } else {
     gradients = shared_tensor(memory, end, type);
   }
+  if (divided) begin_as_rank_0(segments, share, values, memory);
+  if (share.values == Values::kGathered) share.whole = std::make_shared<TransientFlat>(end, type);
   for (Segment& segment : segments) {
-    const at::Tensor place = values.narrow(0, segment.offset, segment.numel).view(segment.shape);
-    if (!shared || memory.rank() == 0) place.copy_(segment.parameter);
+    const at::Tensor& flat = share.whole ? share.whole->tensor() : values;
+    const at::Tensor place = flat.narrow(0, segment.offset, segment.numel).view(segment.shape);
+    if (!divided) place.copy_(segment.parameter);
     segment.parameter.set_data(place);
   }
-  ParameterRange range(std::move(values), std::move(gradients), std::move(segments), std::move(share));
+  ParameterRange range(values, std::move(gradients), std::move(segments), std::move(share));
   range.meet("parameters of rank 0");
   range.note_change();
   return range;
@@ -181,18 +229,26 @@ std::vector<NamedParameter> named_parameters(const torch::nn::Module& module) {
   return result;
 }
 
-FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory, Common common) {
-  std::vector<std::vector<const NamedParameter*>> groups;
-  for (const NamedParameter& entry : parameters) {
-    check_parameter(entry);
-    const at::ScalarType type = entry.parameter.scalar_type();
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const auto& one) { return one.front()->parameter.scalar_type() == type; });
-    if (group == groups.end()) group = groups.insert(groups.end(), std::vector<const NamedParameter*>());
-    group->push_back(&entry);
+FlatParameters::FlatParameters(const std::vector<std::vector<NamedParameter>>& groups, Communicator memory,
+                               const Division& division) {
+  std::vector<NamedParameter> all;
+  for (const auto& group : groups) all.insert(all.end(), group.begin(), group.end());
+  for (const NamedParameter& entry : all) check_parameter(entry);
+  check_overlaps(all);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    std::vector<std::vector<const NamedParameter*>> of_types;
+    for (const NamedParameter& entry : groups[i]) {
+      const at::ScalarType type = entry.parameter.scalar_type();
+      auto same = std::find_if(of_types.begin(), of_types.end(),
+                               [&](const auto& one) { return one.front()->parameter.scalar_type() == type; });
+      if (same == of_types.end()) same = of_types.insert(of_types.end(), std::vector<const NamedParameter*>());
+      same->push_back(&entry);
+    }
+    for (const auto& parameters : of_types) {
+      ranges_.push_back(pack(parameters, memory, division));
+      groups_of_ranges_.push_back(i);
+    }
   }
-  check_overlaps(parameters);
-  for (const auto& group : groups) ranges_.push_back(pack(group, memory, common));
 }
 
 }  // namespace reigen::tensor

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <sstream>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "reigen/tensor/data_type.h"
 #include "tensor/shared_tensor.h"
 #include "tensor/spare_blocks.h"
+#include "tensor/transient_flat.h"
 
 namespace reigen::tensor {
 namespace {
@@ -57,12 +59,16 @@ ParameterRange::ParameterRange(at::Tensor values, at::Tensor gradients, std::vec
   share_ = std::make_shared<const Share>(std::move(share));
   auto slots = std::make_shared<std::vector<at::Tensor>>();
   slots->reserve(segments.size());
+  auto marks = std::make_shared<std::vector<at::Tensor>>();
+  const at::Tensor& flat = gradient_flat();
   for (const Segment& segment : segments) {
     REIGEN_ASSERT(segment.offset >= 0 && segment.offset + segment.numel < gradients_.numel(),
                   "segment {} ends at {} of {}", segment.name, segment.offset + segment.numel, gradients_.numel());
     // Detached: Optimizer::zero_grad(false) refuses gradients that are autograd views.
-    slots->push_back(gradients_.narrow(0, segment.offset, segment.numel).view(segment.shape).detach());
+    slots->push_back(flat.narrow(0, segment.offset, segment.numel).view(segment.shape).detach());
+    if (share_->made) marks->push_back(at::full({}, NAN, flat.options()).expand(segment.shape).detach());
   }
+  marks_ = std::move(marks);
   segments_ = std::make_shared<const std::vector<Segment>>(std::move(segments));
   slots_ = std::move(slots);
   places_ = std::make_shared<std::vector<std::int64_t>>();
@@ -78,26 +84,48 @@ std::int64_t ParameterRange::numel() const {
   return sum;
 }
 
+Held ParameterRange::held(const Segment& segment) const {
+  const auto within = [&](std::int64_t element) {
+    return std::clamp(element - segment.offset, std::int64_t{0}, segment.numel);
+  };
+  return {.first = within(share_->begin), .last = within(share_->end)};
+}
+
 at::Tensor ParameterRange::own_part(const at::Tensor& flat) const {
   return flat.narrow(0, share_->begin, share_->end - share_->begin);
 }
 
 at::Tensor ParameterRange::make_twin(at::ScalarType type) const {
-  if (!is_shared()) return at::zeros({values_.numel()}, type);  // takes no memory until it is written
+  if (!is_divided()) return at::zeros({values_.numel()}, type);
+  if (!is_common()) return lazy_tensor(values_.numel(), type);
   Communicator ranks = *share_->ranks;
   return common_tensor(ranks, values_.numel(), type);
 }
 
 void ParameterRange::meet(const char* what) const {
-  meet([what](Communicator& ranks) { ranks.barrier({.tag = what}); });
+  if (is_common()) exchange([what](Communicator& ranks) { ranks.barrier({.tag = what}); });
 }
 
-void ParameterRange::meet(const std::function<void(Communicator& ranks)>& exchange) const {
-  if (!is_shared()) return;
+void ParameterRange::exchange(const std::function<void(Communicator& ranks)>& calls) const {
+  if (!is_divided()) return;
   Communicator ranks = *share_->ranks;
   const auto begin = std::chrono::steady_clock::now();
-  exchange(ranks);
+  calls(ranks);
   *seconds_met_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void ParameterRange::give_share(const char* what) const {
+  if (share_->whole) share_->whole->forget();
+  if (share_->values != Values::kExchanged) return;
+  exchange([&](Communicator& ranks) {
+    std::vector<std::size_t> counts;
+    for (int q = 0; q < ranks.size(); ++q) {
+      const auto i = static_cast<std::size_t>(q);
+      counts.push_back(static_cast<std::size_t>(share_->bounds[i + 1] - share_->bounds[i]));
+    }
+    ranks.all_gather_v(own_part(values_).const_data_ptr(), values_.mutable_data_ptr(), counts,
+                       to_data_type(values_.scalar_type()), {.tag = what});
+  });
 }
 
 std::int64_t ParameterRange::gradient_place(std::size_t segment) const {
@@ -140,10 +168,10 @@ void ParameterRange::average(std::size_t segment, std::int64_t first, std::int64
 }
 
 void ParameterRange::note_change() const {
-  if (is_shared()) *left_as_ = digest_of_begins(*this);
+  if (is_common()) *left_as_ = digest_of_begins(*this);
 }
 
-bool ParameterRange::is_as_left() const { return !is_shared() || digest_of_begins(*this) == *left_as_; }
+bool ParameterRange::is_as_left() const { return !is_common() || digest_of_begins(*this) == *left_as_; }
 
 bool ParameterRange::is_active(std::size_t segment) const { return (*segments_)[segment].parameter.grad().defined(); }
 
@@ -152,16 +180,39 @@ bool ParameterRange::is_in_place(std::size_t segment) const {
   const at::Tensor& slot = (*slots_)[segment];
   if (!gradient.defined()) return false;
   if (gradient.unsafeGetTensorImpl() == slot.unsafeGetTensorImpl()) return true;
+  if (share_->made && !share_->made->is_there()) return false;
   // data_ptr() of a sparse tensor throws, so the layout is asked first.
   return gradient.layout() == at::kStrided && gradient.is_alias_of(slot) && gradient.data_ptr() == slot.data_ptr() &&
          gradient.scalar_type() == slot.scalar_type() && gradient.sizes() == slot.sizes() &&
          gradient.strides() == slot.strides() && !gradient.requires_grad();
 }
 
+bool ParameterRange::is_kept(std::size_t segment) const {
+  const at::Tensor& gradient = (*segments_)[segment].parameter.grad();
+  return share_->made && gradient.defined() &&
+         gradient.unsafeGetTensorImpl() == (*marks_)[segment].unsafeGetTensorImpl();
+}
+
+void ParameterRange::keep_gradient(std::size_t segment) const {
+  (*segments_)[segment].parameter.mutable_grad() = (*marks_)[segment];
+}
+
+bool ParameterRange::take_back(std::size_t segment) const {
+  if (!is_kept(segment)) return false;
+  (*segments_)[segment].parameter.mutable_grad().reset();
+  // Who zeroes gradients in place is refused by LibTorch, where many elements are one; where there is one it is done.
+  at::Tensor mark = (*marks_)[segment];
+  const bool was_zeroed = mark.numel() == 1 && !std::isnan(mark.item<double>());
+  if (was_zeroed) mark.fill_(NAN);
+  return !was_zeroed;
+}
+
+const at::Tensor& ParameterRange::gradient_flat() const { return share_->made ? share_->made->tensor() : gradients_; }
+
 void ParameterRange::gather_gradient(std::size_t segment) const {
   const Segment& place = (*segments_)[segment];
   at::Tensor& gradient = place.parameter.mutable_grad();
-  if (!gradient.defined() || is_in_place(segment)) return;
+  if (!gradient.defined() || is_kept(segment) || is_in_place(segment)) return;
   const at::Tensor& slot = (*slots_)[segment];
   if (gradient.sizes() != slot.sizes()) {
     throw InvalidArgument(Report{.what = fmt::format("[tensor] the gradient of {} has another shape", place.name),
@@ -181,7 +232,7 @@ void ParameterRange::gather_gradient(std::size_t segment) const {
 
 void ParameterRange::take_gradient(std::size_t segment) const {
   at::Tensor& gradient = (*segments_)[segment].parameter.mutable_grad();
-  if (!gradient.defined() || is_in_place(segment)) return;
+  if (!gradient.defined() || is_kept(segment) || is_in_place(segment)) return;
   at::Tensor& slot = (*slots_)[segment];
   if (!share_->spares || !share_->spares->hold(gradient) || gradient.sizes() != slot.sizes()) {
     return gather_gradient(segment);

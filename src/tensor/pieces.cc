@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <map>
 #include <set>
 #include <span>
 
@@ -17,14 +18,28 @@ std::span<std::byte> bytes_of(const at::Tensor& contiguous) {
   return {static_cast<std::byte*>(contiguous.data_ptr()), contiguous.nbytes()};
 }
 
-void read_one(const checkpoint::Checkpoint& from, std::string_view group, const std::string& name,
-              const at::Tensor& contiguous) {
-  const checkpoint::Shape shape = contiguous.sizes().vec();
-  from.read(group, {.name = name,
-                    .type = stored_type(name, contiguous.scalar_type()),
-                    .shape = shape,
-                    .part = checkpoint::whole(shape),
-                    .bytes = bytes_of(contiguous)});
+checkpoint::Part part_of(const NamedTensor& item) {
+  const checkpoint::Shape shape = item.tensor.sizes().vec();
+  return item.is_divided() ? checkpoint::flat_part(shape, item.first, item.last - item.first)
+                           : checkpoint::whole(shape);
+}
+
+// What a rank has of a contiguous tensor.
+std::span<std::byte> held_bytes(const NamedTensor& item) {
+  const std::span<std::byte> all = bytes_of(item.tensor);
+  if (!item.is_divided()) return all;
+  const auto size = static_cast<std::size_t>(item.tensor.element_size());
+  return all.subspan(static_cast<std::size_t>(item.first) * size,
+                     static_cast<std::size_t>(item.last - item.first) * size);
+}
+
+void read_one(const checkpoint::Checkpoint& from, std::string_view group, const NamedTensor& contiguous) {
+  if (contiguous.is_divided() && contiguous.first >= contiguous.last) return;
+  from.read(group, {.name = contiguous.name,
+                    .type = stored_type(contiguous.name, contiguous.tensor.scalar_type()),
+                    .shape = contiguous.tensor.sizes().vec(),
+                    .part = part_of(contiguous),
+                    .bytes = held_bytes(contiguous)});
 }
 
 const checkpoint::Group& group_of(const checkpoint::Checkpoint& from, std::string_view group) {
@@ -64,13 +79,14 @@ void require_same_tensors(const checkpoint::Checkpoint& from, std::string_view g
 
 Pieces::Pieces(const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& item : tensors) {
-    const at::Tensor& tensor = kept_.emplace_back(item.tensor.detach().contiguous());
-    const checkpoint::Shape shape = tensor.sizes().vec();
+    if (item.is_divided() && item.first >= item.last) continue;
+    NamedTensor contiguous = item;
+    contiguous.tensor = kept_.emplace_back(item.tensor.detach().contiguous());
     pieces_.push_back({.name = item.name,
-                       .type = stored_type(item.name, tensor.scalar_type()),
-                       .shape = shape,
-                       .part = checkpoint::whole(shape),
-                       .bytes = bytes_of(tensor)});
+                       .type = stored_type(item.name, item.tensor.scalar_type()),
+                       .shape = item.tensor.sizes().vec(),
+                       .part = part_of(contiguous),
+                       .bytes = held_bytes(contiguous)});
   }
 }
 
@@ -80,20 +96,30 @@ void read_into(const checkpoint::Checkpoint& from, std::string_view group, const
   for (const NamedTensor& item : tensors) {
     const at::Tensor target = item.tensor.detach();
     if (target.is_contiguous()) {
-      read_one(from, group, item.name, target);
+      read_one(from, group, item);
     } else {
-      const at::Tensor loaded = at::empty(target.sizes(), target.options());
-      read_one(from, group, item.name, loaded);
-      target.copy_(loaded);
+      const NamedTensor loaded{item.name, at::empty(target.sizes(), target.options())};
+      read_one(from, group, loaded);
+      target.copy_(loaded.tensor);
     }
   }
 }
 
-std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group) {
+std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group,
+                                    const std::vector<NamedTensor>& own) {
+  std::map<std::string_view, const NamedTensor*> divided;
+  for (const NamedTensor& item : own) {
+    if (item.is_divided()) divided[item.name] = &item;
+  }
   std::vector<NamedTensor> result;
   for (const checkpoint::StoredTensor& stored : group_of(from, group)) {
-    result.push_back({stored.name, at::empty(stored.shape, at::TensorOptions().dtype(scalar_type_of(stored.type)))});
-    read_one(from, group, stored.name, result.back().tensor);
+    const auto found = divided.find(stored.name);
+    if (found != divided.end()) {
+      result.push_back(*found->second);
+    } else {
+      result.push_back({stored.name, at::empty(stored.shape, at::TensorOptions().dtype(scalar_type_of(stored.type)))});
+    }
+    read_one(from, group, result.back());
   }
   return result;
 }

@@ -1,9 +1,12 @@
 #include "tensor/shared_tensor.h"
 
 #include <ATen/ATen.h>
+#include <sys/mman.h>
 
 #include <memory>
 #include <utility>
+
+#include "base/check.h"
 
 namespace reigen::tensor {
 
@@ -27,6 +30,14 @@ at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType
 
 at::Tensor common_tensor(Communicator& world, std::int64_t count, at::ScalarType type) {
   return tensor_over(world.allocate_shared(bytes_of(count, type)), count, type);
+}
+
+at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type) {
+  const std::size_t bytes = bytes_of(count, type);
+  if (bytes == 0) return at::empty({count}, at::TensorOptions().dtype(type));
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) base::throw_system_error("mmap", errno, __FILE__, __LINE__);
+  return tensor_over(std::shared_ptr<void>(memory, [bytes](void* begin) { ::munmap(begin, bytes); }), count, type);
 }
 
 void ensure_shared(at::Tensor& tensor, Communicator& world, std::int64_t count, at::ScalarType type) {

@@ -15,6 +15,9 @@ at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType
 // The same, one memory of all ranks. Collective; throws BackendError where ranks share no memory.
 at::Tensor common_tensor(Communicator& world, std::int64_t count, at::ScalarType type);
 
+// One-dimensional, zero, of this process alone: a page takes memory from when it is written.
+at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type);
+
 // Makes `tensor` one of this size and type, unless it is.
 void ensure_shared(at::Tensor& tensor, Communicator& world, std::int64_t count, at::ScalarType type);
 

@@ -28,6 +28,23 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges) {
+  std::vector<NamedTensor> tensors = tensors_of(module);
+  for (const ParameterRange& range : ranges) {
+    if (!range.share().whole) continue;
+    for (const Segment& segment : range.segments()) {
+      const Held held = range.held(segment);
+      for (NamedTensor& item : tensors) {
+        if (item.tensor.unsafeGetTensorImpl() != segment.parameter.unsafeGetTensorImpl()) continue;
+        item.tensor = range.values().narrow(0, segment.offset, segment.numel).view(segment.shape);
+        item.first = held.first;
+        item.last = held.last;
+      }
+    }
+  }
+  return tensors;
+}
+
 format::FileHash write_tensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata) {
   std::vector<at::Tensor> kept;

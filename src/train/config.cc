@@ -65,6 +65,8 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
                    .meaning = "what those units keep nevertheless: none, or the outputs of matrix products, "
                               "convolutions and attention (products), which cost most to compute again",
                    .choices = {"none", "products"}});
+  table.push_back({"train", "compare_every", &train.compare_every,
+                   "steps between two comparisons, by hash, of what ranks must hold alike; 0: never", 0, kLargest});
   table.push_back({"train", "verify", &train.verify,
                    "steps to make with one global batch alone and in parallel before training, which must agree", 0,
                    1000});

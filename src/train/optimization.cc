@@ -211,9 +211,9 @@ Optimization::Gradients Optimization::step(std::int64_t done, const Gradients& g
 
 std::vector<tensor::NamedTensor> Optimization::state() const {
   std::vector<tensor::NamedTensor> tensors;
-  for (const auto& item : optimizer_->state()) tensors.push_back({item.name, item.tensor});
+  for (const auto& item : optimizer_->state()) tensors.push_back({item.name, item.tensor, item.first, item.last});
   if (average_) {
-    for (const auto& item : average_->state()) tensors.push_back({item.name, item.tensor});
+    for (const auto& item : average_->state()) tensors.push_back({item.name, item.tensor, item.first, item.last});
   }
   if (scaler_) {
     for (const auto& item : scaler_->state()) tensors.push_back({item.name, item.tensor});

@@ -59,10 +59,15 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
                                   "whose batch statistics all ranks go on with: rank 0's, the mean, each its own",
                                   {"broadcast", "average", "own"}));
   table.push_back(strategy_choice("shard", &p.shard,
-                                  "what ranks of one machine hold together: nothing; weights and states of the "
-                                  "optimizer, of which each steps its share; gradients too; auto: gradients, where "
-                                  "ranks share memory and neither strategy, bucket_mb nor overlap is set",
-                                  {"auto", "none", "optimizer", "gradients"}));
+                                  "what ranks divide: nothing; states of the optimizer, of which each steps its share "
+                                  "(ZeRO 1); gradients too (2); weights too (3); auto: gradients, where ranks share "
+                                  "memory and neither strategy, bucket_mb nor overlap is set",
+                                  {"auto", "none", "optimizer", "gradients", "parameters"}));
+  table.push_back(strategy_row("replicas", &p.replicas,
+                               "with a shard: groups of ranks of which each holds all and divides it", 1, 1e6));
+  table.push_back(strategy_row("reshard_after_forward", &p.reshard_after_forward,
+                               "with shard parameters over a network: a unit's weights leave behind its forward and "
+                               "come again for its backward; false: they stay until then"));
   table.push_back(strategy_choice("strategy", &p.strategy, "how the ranks stay together", kStrategies));
   table.push_back(strategy_row("matrix_rank", &p.matrix_rank, "rank of what a gradient is sent as", 1, 63));
   table.push_back(strategy_row("start_step", &p.start_step, "steps with plain averages at first", 0, kLargest));
@@ -99,6 +104,23 @@ void require_known_strategy(const Config& config) {
                                   config.parallel.bucket_mb, config.parallel.overlap),
                .expected = "none of the three: each rank averages its share in its step",
                .fix = "leave them out, or choose parallel.shard optimizer or none"});
+  }
+  if (config.parallel.shard == "parameters" && strategy != "plain") {
+    throw InvalidArgument(Report{.what = "parallel.shard parameters and a strategy do not go together",
+                                 .got = fmt::format("parallel.strategy {}", strategy),
+                                 .expected = "none: each rank averages its share",
+                                 .fix = "leave it out, or choose parallel.shard optimizer or none"});
+  }
+  if (config.parallel.replicas > 1 && (config.parallel.shard == "none" || config.parallel.shard == "auto")) {
+    throw InvalidArgument(Report{.what = "parallel.replicas is for ranks that divide what they hold",
+                                 .got = fmt::format("parallel.shard {}", config.parallel.shard),
+                                 .expected = "optimizer, gradients or parameters",
+                                 .fix = "leave it out, or choose one of these"});
+  }
+  if (!config.parallel.reshard_after_forward && config.parallel.shard != "parameters") {
+    throw InvalidArgument(Report{.what = "parallel.reshard_after_forward false is for parallel.shard parameters",
+                                 .got = fmt::format("parallel.shard {}", config.parallel.shard),
+                                 .fix = "leave it out, or choose parallel.shard parameters"});
   }
   Config defaults;
   Config given = config;

@@ -151,7 +151,8 @@ std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
   const auto& before = found.manifest().options;
   for (const auto& [key, value] : options) {
     const bool shapes_no_state = key == "parallel.bucket_mb" || key == "parallel.overlap" || key == "parallel.shard" ||
-                                 key == "parallel.buffers";
+                                 key == "parallel.buffers" || key == "parallel.replicas" ||
+                                 key == "parallel.reshard_after_forward";
     if (!key.starts_with("parallel.") || shapes_no_state) continue;
     const std::string was = value_in(before, key.c_str());
     if (was != value) return fmt::format("{} is {}; it was {}", key, value, was);

@@ -71,6 +71,7 @@ parallel::StrategyFactory strategy_of(const ParallelConfig& c) {
 parallel::Shard shard_of(const ParallelConfig& config, const Communicator& world) {
   if (config.shard == "optimizer") return parallel::Shard::kOptimizer;
   if (config.shard == "gradients") return parallel::Shard::kGradients;
+  if (config.shard == "parameters") return parallel::Shard::kParameters;
   const bool fits = config.shard == "auto" && lets_gradients_stay(config) && world.backend() == "shared_memory";
   return fits ? parallel::Shard::kGradients : parallel::Shard::kNone;
 }
@@ -83,6 +84,11 @@ parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config
   if (config.buffers == "average") options.buffers = parallel::BufferPolicy::kAverage;
   if (config.buffers == "own") options.buffers = parallel::BufferPolicy::kOwn;
   options.shard = shard_of(config, world);
+  options.reshard_after_forward = config.reshard_after_forward;
+  if (config.replicas > 1) {
+    options.mesh.emplace(
+        world, std::vector<mesh::Axis>{{"dp_replicate", static_cast<int>(config.replicas)}, {"dp_shard", mesh::kRest}});
+  }
   return options;
 }
 

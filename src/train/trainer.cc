@@ -180,6 +180,7 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
   if (times.count() == 0) first_step_s = process_age_seconds();
   times.add(time, batch.global_count);
   note(std::move(one), batch, time);
+  if (config.train.compare_every > 0 && done % config.train.compare_every == 0) compare_replicas();
   if (trace && trace->is_due(done)) write_trace();
 }
 

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <exception>
 
+#include "reigen/parallel/replicas.h"
+#include "train/agree.h"
 #include "train/trainer_impl.h"
 
 namespace reigen::train {
@@ -25,13 +27,27 @@ struct Suspect {
 
 bool is_finite(const at::Tensor& values) { return std::isfinite(values.sum(at::kDouble).item<double>()); }
 
-Suspect suspect(double loss, const torch::nn::Module& module) {
+// A mean of which this rank has its share.
+bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor& parameter) {
+  for (const ParameterRange& range : ranges) {
+    for (std::size_t i = 0; i < range.size(); ++i) {
+      const tensor::Segment& segment = range.segments()[i];
+      if (segment.parameter.unsafeGetTensorImpl() != parameter.unsafeGetTensorImpl()) continue;
+      if (!range.is_kept(i)) return is_finite(parameter.grad().detach());
+      const auto [first, last] = range.held(segment);
+      return first >= last || is_finite(range.gradients().narrow(0, segment.offset + first, last - first));
+    }
+  }
+  return is_finite(parameter.grad().detach());
+}
+
+Suspect suspect(double loss, const torch::nn::Module& module, const std::vector<ParameterRange>& ranges) {
   Suspect found{.loss = loss};
   std::int64_t index = 0;
   for (const at::Tensor& parameter : module.parameters()) {
     const at::Tensor& gradient = parameter.grad();
     if (found.weight < 0 && !is_finite(parameter.detach())) found.weight = index;
-    if (gradient.defined() && !is_finite(gradient.detach())) found.gradient = index;
+    if (gradient.defined() && !is_kept_finite(ranges, parameter)) found.gradient = index;
     ++index;
   }
   return found;
@@ -71,9 +87,11 @@ void Trainer::Impl::compute_alone(const data::Batch& batch) {
 
 std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
   std::vector<Suspect> all(static_cast<std::size_t>(world.size()));
+  parallel->gather_weights();
   const auto name = [&](std::int64_t index) { return name_of(task.module(), index); };
   const auto ask = [&](bool failed) {
-    Suspect& own = all[static_cast<std::size_t>(world.rank())] = suspect(batch.terms == 0 ? 0 : loss, task.module());
+    Suspect& own = all[static_cast<std::size_t>(world.rank())] =
+        suspect(batch.terms == 0 ? 0 : loss, task.module(), parallel->parameters());
     own.failed = failed ? 1 : 0;
     world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
   };
@@ -118,7 +136,7 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
 }
 
 std::string Trainer::Impl::blame_own() {
-  const Suspect own = suspect(0, task.module());
+  const Suspect own = suspect(0, task.module(), parallel->parameters());
   std::vector<Suspect> all(static_cast<std::size_t>(world.size()));
   world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
   const std::string text = list_ranks(all, [&](const Suspect& s) {
@@ -129,8 +147,43 @@ std::string Trainer::Impl::blame_own() {
   return text.empty() ? "every rank's gradient is a number: their mean is too large" : text;
 }
 
+// Weights and states that ranks hold each for itself. Ends all where they differ: which is right nobody knows later.
+void Trainer::Impl::compare_replicas() {
+  const std::vector<ParameterRange>& ranges = parallel->parameters();
+  if (world.size() == 1 || parallel->ranks_differ() || ranges.front().is_common()) return;
+  std::vector<tensor::NamedTensor> whole;
+  std::vector<tensor::NamedTensor> divided;
+  const auto add = [&](const tensor::NamedTensor& item) { (item.is_divided() ? divided : whole).push_back(item); };
+  for (const ParameterRange& range : ranges) {
+    for (const tensor::Segment& segment : range.segments()) {
+      tensor::NamedTensor item{segment.name, range.values().narrow(0, segment.offset, segment.numel)};
+      if (range.share().whole) {
+        const auto [first, last] = range.held(segment);
+        item.first = first;
+        item.last = last;
+      }
+      add(item);
+    }
+  }
+  for (const tensor::NamedTensor& item : optimization->state()) add(item);
+  const auto check = [&](const std::vector<tensor::NamedTensor>& tensors, const Communicator& who) {
+    const auto drifted = parallel::compare_replicas(tensors, who);
+    if (!drifted) return;
+    const std::string text = saved > 0 ? fmt::format("the checkpoint of step {}", saved) : "the start";
+    throw CommonError(
+        ExitCode::kReplicasDiverged,
+        Report{.what = fmt::format("replicas differ after step {}: {}", done, drifted->text),
+               .expected = "the same on all ranks, bit by bit",
+               .fix = fmt::format("go on from {}; if it comes back, look at that rank's memory, and at what changes "
+                                  "weights beside the optimizer",
+                                  text)});
+  };
+  check(whole, world);
+  check(divided, parallel->replicas());
+}
+
 std::string Trainer::Impl::blame_alone(double loss) {
-  const Suspect own = suspect(loss, task.module());
+  const Suspect own = suspect(loss, task.module(), parallel->parameters());
   std::string text = fmt::format("rank {}: ", world.rank());
   if (has_lost(own)) return text + fmt::format("loss {}", loss);
   if (own.weight >= 0) return text + fmt::format("weights {}", name_of(task.module(), own.weight));

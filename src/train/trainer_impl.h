@@ -73,6 +73,7 @@ struct Trainer::Impl {
     StepMetrics metrics = {};  // rank 0
     std::string order = {};
   };
+  void compare_replicas();
   bool losses_come_late() const;
   bool wants_stop() const { return options.stop_requested && options.stop_requested(); }
   double add_up(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
@@ -92,6 +93,7 @@ struct Trainer::Impl {
   Report not_finite(const char* what, double value, const data::Batch& batch, const std::string& whose) const;
   void write_trace();
   void save_checkpoint();
+  std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
   void prepare_to_save();
   void save_last();
   void finish_saving();
@@ -100,6 +102,8 @@ struct Trainer::Impl {
   bool has_results();
   void finish();
   Scores validate();
+  Scores score(const std::vector<std::int64_t>& indices);
+  std::int64_t score_calls() const;
   void validate_and_say(std::int64_t epoch);
   Summary summarize();
 
@@ -113,7 +117,6 @@ struct Trainer::Impl {
   std::unique_ptr<nn::ActivationCheckpoint> activations;
   std::optional<parallel::DataParallelBase> parallel;
   std::optional<Optimization> optimization;
-  std::vector<at::Tensor> weights;  // flat, for the check before a checkpoint
   std::map<std::string, std::string> described;
 
   // Where the run is.

@@ -28,24 +28,46 @@ Scores Trainer::Impl::validate() {
   auto averaged = optimization ? optimization->swap_in_average() : std::nullopt;
   const bool was_training = task.module().is_training();
   task.module().eval();
+  const bool together = parallel && parallel->gathers();
+  if (together) parallel->prepare_forward();
   const data::Range mine = data::share_of({0, test_data->size()}, world.rank(), world.size());
   Scores sum;
   const std::int64_t batch = task.score_batch();
-  for (std::int64_t first = mine.begin; first < mine.end; first += batch) {
+  std::int64_t calls = 0;
+  for (std::int64_t first = mine.begin; first < mine.end; first += batch, ++calls) {
     std::vector<std::int64_t> indices;
     for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
-    const data::Samples samples = test_data->gather(indices);
-    const auto autocast = compute_type(config.train.precision);
-    const Scores scores = task.score(samples.input, samples.target);
+    const Scores scores = score(indices);
     sum.loss_sum += scores.loss_sum;
     sum.correct += scores.correct;
     sum.count += scores.count;
+  }
+  // The others gather weights in as many forwards as the one with the most samples.
+  while (together && calls < score_calls()) {
+    score({0});
+    ++calls;
   }
   task.module().train(was_training);
   if (averaged) averaged->end();
   double sums[3] = {sum.loss_sum, static_cast<double>(sum.correct), static_cast<double>(sum.count)};
   world.all_reduce(sums, sums, 3, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"}).wait();
   return {.loss_sum = sums[0], .correct = std::llround(sums[1]), .count = std::llround(sums[2])};
+}
+
+Scores Trainer::Impl::score(const std::vector<std::int64_t>& indices) {
+  const data::Samples samples = test_data->gather(indices);
+  const auto autocast = compute_type(config.train.precision);
+  return task.score(samples.input, samples.target);
+}
+
+// Of the rank with the most.
+std::int64_t Trainer::Impl::score_calls() const {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const data::Range one = data::share_of({0, test_data->size()}, rank, world.size());
+    most = std::max(most, (one.end - one.begin + task.score_batch() - 1) / task.score_batch());
+  }
+  return most;
 }
 
 void Trainer::Impl::validate_and_say(std::int64_t number) {
@@ -95,6 +117,7 @@ bool Trainer::Impl::has_results() {
 void Trainer::Impl::finish() {
   test = validate();
   const Summary summary = summarize();
+  parallel->gather_weights();
   together(world, "results", [&] {
     if (!is_first()) return;
     if (metrics) metrics->flush();
@@ -103,6 +126,7 @@ void Trainer::Impl::finish() {
   });
   if (optimization->has_average()) {
     auto averaged = optimization->swap_in_average();
+    parallel->gather_weights();
     together(world, "averaged weights", [&] {
       if (!is_first()) return;
       tensor::write_tensors(directory / "model_ema.safetensors", tensor::tensors_of(task.module()));
@@ -113,6 +137,7 @@ void Trainer::Impl::finish() {
     if (!is_first()) return;
     format::write_file_atomically(directory / "summary.json", std::string_view(to_json(summary)));
   });
+  parallel->gather_weights();
   std::string text = to_text(summary);
   text.pop_back();
   say(text);

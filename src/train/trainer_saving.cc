@@ -21,13 +21,14 @@ constexpr int kFailuresInARow = 3;  // then the disk will not recover by itself
 void Trainer::Impl::prepare_to_save() {
   settle();
   together(world, "checkpoint", [&] {
-    if (!is_first()) return;
-    for (const at::Tensor& flat : weights) {
-      if (std::isfinite(flat.sum(at::kDouble).item<double>())) continue;
+    for (const ParameterRange& range : parallel->parameters()) {
+      if (!is_first() && !range.is_divided()) break;
+      if (std::isfinite(range.own_part(range.values()).sum(at::kDouble).item<double>())) continue;
       throw Error(ExitCode::kNotANumber,
                   Report{.what = fmt::format("the weights after step {} are not finite: no checkpoint of them", done),
                          .fix = "use a smaller optim.lr"});
     }
+    if (!is_first()) return;
     metrics->flush();
     if (order) order->flush();
     if (asked_to_save == resumed_at && resumed_at >= 0) {
@@ -47,9 +48,8 @@ void Trainer::Impl::save_checkpoint() {
           checkpoint::SaverOptions{.keep = config.checkpoint.keep, .asynchronous = config.checkpoint.asynchronous});
     }
     const bool ended = position >= loader->size();
-    // Every rank has the same: rank 0 gives all.
-    const tensor::Pieces model(is_first() ? tensor::tensors_of(task.module()) : std::vector<tensor::NamedTensor>());
-    const tensor::Pieces optimizer(is_first() ? state() : std::vector<tensor::NamedTensor>());
+    const tensor::Pieces model(own(tensor::tensors_of(task.module(), parallel->weights())));
+    const tensor::Pieces optimizer(own(state()));
     saver->save({.step = done,
                  .epoch = ended ? epoch + 1 : epoch,
                  .position = ended ? 0 : position,
@@ -68,6 +68,14 @@ void Trainer::Impl::save_checkpoint() {
     throw CommonError(ExitCode::kIo,
                       fmt::format("{} checkpoints in a row could not be written; {}", failed_saves, why_not_saved));
   }
+}
+
+// What this rank gives to a checkpoint: its part of what ranks divide; rank 0 all that every rank has.
+std::vector<tensor::NamedTensor> Trainer::Impl::own(std::vector<tensor::NamedTensor> tensors) const {
+  std::erase_if(tensors, [&](const tensor::NamedTensor& item) {
+    return item.is_divided() ? parallel->replicas().rank() != 0 : !is_first();
+  });
+  return tensors;
 }
 
 // After the last step nothing comes that could be saved instead.

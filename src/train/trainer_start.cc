@@ -90,7 +90,9 @@ void Trainer::Impl::prepare_model() {
   activations = checkpoint_activations(task, config.train);
   if (config.train.verify > 0) say(verify_before_training(task, config, samples_per_step(), world));
   try {
-    parallel.emplace(task.module(), world, data_parallel_options(config.parallel, world));
+    parallel::DataParallelOptions how = data_parallel_options(config.parallel, world);
+    how.units = task.units();
+    parallel.emplace(task.module(), world, how);
     optimization.emplace(
         config, parallel->parameters(),
         RunLength{.total_steps = total, .global_batch = loader->global_batch(), .world_size = world.size()});
@@ -98,19 +100,18 @@ void Trainer::Impl::prepare_model() {
     // Models and options were compared: every rank throws it.
     throw CommonError(error.exit_code(), error.what());
   }
-  for (const ParameterRange& range : parallel->parameters()) weights.push_back(range.values());
   if (!found) return;
-  together(world, "optimizer", [&] { load_state(tensor::read_group(*found, "optimizer")); });
+  together(world, "optimizer", [&] { load_state(tensor::read_group(*found, "optimizer", state())); });
 }
 
 void Trainer::Impl::load_state(const std::vector<tensor::NamedTensor>& state) {
   std::vector<tensor::NamedTensor> of_optimization;
   std::map<std::string, at::Tensor> of_strategy;
-  for (const auto& [name, tensor] : state) {
-    if (name.starts_with(kOfStrategy))
-      of_strategy[name.substr(kOfStrategy.size())] = tensor;
+  for (const tensor::NamedTensor& item : state) {
+    if (item.name.starts_with(kOfStrategy))
+      of_strategy[item.name.substr(kOfStrategy.size())] = item.tensor;
     else
-      of_optimization.push_back({name, tensor});
+      of_optimization.push_back(item);
   }
   optimization->load_state(of_optimization, found->manifest().optimizer_steps);
   if (of_strategy.empty() || world.size() == 1) return;
@@ -148,6 +149,7 @@ void Trainer::Impl::settle() {
 }
 
 void Trainer::Impl::prepare_files() {
+  if (config.run.save_initial) parallel->gather_weights();
   together(world, "run directory", [&] {
     if (!is_first()) return;
     std::error_code ignored;

@@ -414,21 +414,6 @@ TEST_P(EveryShard, IsRefusedForAJoin) {
               Each(HasSubstr("ranks share the weights")));
 }
 
-TEST_P(EveryShard, IsRefusedWhereRanksOnlyMeetOverANetwork) {
-  std::vector<std::string> texts(2);
-  run_threads(2,
-              [&](Communicator& world) {
-                Wide model(at::kFloat);
-                try {
-                  data_parallel(model, world, sharing(GetParam()));
-                } catch (const InvalidArgument& error) {
-                  texts[static_cast<std::size_t>(world.rank())] = error.what();
-                }
-              },
-              {.backend = "tcp"});
-  EXPECT_THAT(texts, Each(AllOf(HasSubstr("is not possible here"), HasSubstr("backend tcp"))));
-}
-
 TEST_P(EveryShard, ThatDiffersBetweenRanksIsNamed) {
   EXPECT_THAT(errors_on(2,
                         [&](Communicator& world) {
@@ -471,7 +456,7 @@ TEST_P(EveryShard, AnOverflowIsSkippedOnAllRanksAsWithOwnWeights) {
 TEST_P(EveryShard, OneRankAloneKeepsItsOwn) {
   Wide model(at::kFloat);
   auto parallel = data_parallel(model, Communicator(), sharing(GetParam()));
-  EXPECT_FALSE(parallel.parameters().front().is_shared());
+  EXPECT_FALSE(parallel.parameters().front().is_divided());
 }
 
 }  // namespace

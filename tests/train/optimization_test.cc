@@ -146,12 +146,18 @@ TEST_F(TrainerTest, AnAverageMayBeginOrEndWhereARunGoesOn) {
   EXPECT_EQ(model("run"), model("whole"));
 }
 
-class BlamedRanks : public TrainerTest, public testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Train, BlamedRanks, testing::Values("none", "optimizer", "gradients"));
+// Shard, and backend.
+class BlamedRanks : public TrainerTest, public testing::WithParamInterface<std::pair<const char*, const char*>> {};
+INSTANTIATE_TEST_SUITE_P(Train, BlamedRanks,
+                         testing::Values(std::pair("none", "auto"), std::pair("optimizer", "auto"),
+                                         std::pair("gradients", "auto"), std::pair("parameters", "auto"),
+                                         std::pair("optimizer", "tcp"), std::pair("gradients", "tcp"),
+                                         std::pair("parameters", "tcp")));
 
 TEST_P(BlamedRanks, AGradientThatIsNoNumberChangesNoWeight) {
   Config run = config("run");
-  run.parallel.shard = GetParam();
+  run.parallel.shard = GetParam().first;
+  backend_ = GetParam().second;
   run.train.clip_norm = 1;
   run.checkpoint.every_steps = 1;
   const auto poison = [](bool lasts) {
@@ -171,7 +177,7 @@ TEST_P(BlamedRanks, AGradientThatIsNoNumberChangesNoWeight) {
   EXPECT_THAT(failure_text_, HasSubstr("gradient of fc2.bias, on no rank by itself when the step is computed again"));
   // Without clipping too.
   Config plain = config("plain");
-  plain.parallel.shard = GetParam();
+  plain.parallel.shard = GetParam().first;
   EXPECT_EQ(failure(2, plain, poison(true)), ExitCode::kNotANumber);
   EXPECT_THAT(failure_text_, AllOf(HasSubstr("the gradient norm of step 3 is not a finite number"),
                                    HasSubstr("; rank 1: gradient of fc2.bias"), Not(HasSubstr("rank 0:"))));

@@ -20,6 +20,7 @@
 #include "reigen/base/error.h"
 #include "reigen/data/dataset.h"
 #include "reigen/nn/init.h"
+#include "reigen/nn/unit.h"
 #include "reigen/runtime/init.h"
 #include "reigen/train/trainer.h"
 
@@ -37,11 +38,14 @@ inline std::string read_file(const fs::path& path) {
 
 // A net small enough that a whole run takes milliseconds, on data made of a formula.
 struct SmallNet : torch::nn::Module {
-  SmallNet()
-      : fc1(register_module("fc1", torch::nn::Linear(6, 16))), fc2(register_module("fc2", torch::nn::Linear(16, 4))) {}
-  at::Tensor forward(const at::Tensor& x) { return fc2->forward(at::tanh(fc1->forward(x))); }
+  explicit SmallNet(int width = 16)
+      : fc1(register_module("fc1", torch::nn::Linear(6, width))),
+        fc2(register_module("fc2", torch::nn::Linear(width, 4))),
+        units{nn::Unit("fc1", fc1.ptr()), nn::Unit("fc2", fc2.ptr())} {}
+  at::Tensor forward(const at::Tensor& x) { return nn::call(units[1], at::tanh(nn::call(units[0], x))); }
   torch::nn::Linear fc1;
   torch::nn::Linear fc2;
+  std::vector<nn::Unit> units;
 };
 
 inline data::DatasetPtr made_data(std::int64_t size, at::ScalarType type, const char* name) {
@@ -52,7 +56,8 @@ inline data::DatasetPtr made_data(std::int64_t size, at::ScalarType type, const 
 
 class SmallTask final : public Task {
  public:
-  explicit SmallTask(const Config& config) : type_(config.train.precision == "fp64" ? at::kDouble : at::kFloat) {
+  explicit SmallTask(const Config& config, int width = 16)
+      : type_(config.train.precision == "fp64" ? at::kDouble : at::kFloat), net_(width) {
     net_.to(type_);
   }
   const std::string& name() const override {
@@ -113,13 +118,14 @@ class TrainerTest : public ::testing::Test {
   FitResult fit(int ranks, const Config& config, const Prepare& prepare = {}) {
     FitResult result;
     output_.clear();
-    run_threads(ranks, [&](Communicator& world) {
-      SmallTask task(config);
+    const auto run = [&](Communicator& world) {
+      SmallTask task(config, width_);
       TrainerOptions options{.config = config, .write = [&](const std::string& text) { output_ += text; }};
       if (prepare) prepare(world.rank(), task, options);
       const FitResult mine = Trainer(task, world, options).fit();
       if (world.rank() == 0) result = mine;
-    });
+    };
+    run_threads(ranks, run, {.backend = backend_});
     return result;
   }
 
@@ -157,6 +163,8 @@ class TrainerTest : public ::testing::Test {
   }
 
   fs::path root_;
+  std::string backend_ = "auto";
+  int width_ = 16;  // of the net
   std::string output_;
   std::string failure_text_;
 };

@@ -8,9 +8,9 @@
 // parameters the results are torch::optim's. The bits depend neither on the number of threads nor on the processor's
 // instruction set. Thread rule: one thread at a time.
 //
-// Ranges whose values all ranks of a machine share (data_parallel's Shard) are stepped by all ranks together, each its
-// share, with the same bits: construction and step() are collective then, and throw as a barrier does. The states are
-// one memory of all ranks too.
+// Ranges that ranks divide (data_parallel's Shard) are stepped by all ranks together, each its share, with the same
+// bits: construction and step() are collective then, and throw as a barrier does. The states are one memory of all
+// ranks where the values are; else each rank has those of its share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,6 +25,9 @@ namespace reigen::optim {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+  // Where ranks divide it: this one has elements [first, last) in row-major order, and the others are not looked at.
+  std::int64_t first = 0;
+  std::int64_t last = std::numeric_limits<std::int64_t>::max();
 };
 
 // What a step makes of the gradients while it reads them, so that neither clipping nor unscaling costs a pass:

@@ -35,7 +35,7 @@
 #include <vector>
 
 #include "reigen/comm/communicator.h"
-#include "reigen/parallel/strategy.h"
+#include "reigen/parallel/data_parallel_options.h"
 #include "reigen/tensor/parameter_range.h"
 
 namespace torch::nn {
@@ -43,44 +43,6 @@ class Module;
 }  // namespace torch::nn
 
 namespace reigen::parallel {
-
-// What happens to a model's buffers (batch statistics) in front of every synchronised forward in training mode.
-enum class BufferPolicy {
-  kBroadcast,  // all ranks go on with rank 0's, as in PyTorch
-  kAverage,    // with the mean over the ranks; buffers of integers: rank 0's
-  kOwn,        // each with its own, until settle()
-};
-
-// What the ranks hold together instead of each for itself.
-enum class Shard {
-  kNone,
-  // ZeRO stage 1 on one machine: weights and states of the optimizer are one memory of all ranks, of which each rank
-  // steps its share; nothing is gathered. Same bits as kNone. For optimizers of reigen::optim, whose step() waits for
-  // all ranks then; what else changes weights tells it (ParameterRange::note_change()).
-  kOptimizer,
-  // The same, and gradients do not travel: each lies where all ranks read it, and a rank's step averages its share as
-  // it reads it, as in ZeRO stage 2 (their memory is not less). `.grad` stays this rank's own, in its share until a
-  // norm or clipping (clip.h) makes it the mean; drop or zero it before the next backward. Same bits. With no strategy.
-  kGradients,
-};
-
-struct DataParallelOptions {
-  // MiB of gradients that travel together; 0: every parameter alone. Small ones start earlier, large ones cost less
-  // each. The first bucket is about 1 MiB, so that something travels soon; gradients that fit into one more are one
-  // more. Else the last ones take half of what is left each, down to 1 MiB, so that little is left to wait for behind
-  // backward: a size above the model's gives one large bucket, a smaller one a tail of small ones. After the first
-  // backward they are cut anew in the order in which gradients came on rank 0.
-  double bucket_mb = 25;
-  // Buckets travel while backward runs. False: one all_reduce after it. Same bits; which is faster depends on the
-  // machine.
-  bool overlap = true;
-  // How the ranks stay together (strategies.h); none: plain().
-  StrategyFactory strategy = {};
-  BufferPolicy buffers = BufferPolicy::kBroadcast;
-  Shard shard = Shard::kNone;
-  // The first n - 1 of every n backwards only add up, as under no_sync(); the n-th averages. At least 1.
-  std::int64_t backwards_per_reduction = 1;
-};
 
 // What became of a bucket in the last synchronised backward. Nanoseconds since 1970 of this machine's clock.
 struct BucketTimes {
@@ -91,8 +53,6 @@ struct BucketTimes {
   std::int64_t waited_from = 0;  // backward's own work was over, and that of the buckets before it
   std::int64_t waited_to = 0;
 };
-
-const char* to_text(Shard shard);  // "none", "optimizer", "gradients"
 
 class GradientReducer;
 
@@ -121,6 +81,9 @@ class DataParallelBase {
 
   // The trainable parameters in flat ranges, for reigen::optim and checkpoints. The handles may outlive this object.
   const std::vector<ParameterRange>& parameters() const;
+
+  // The same and those of frozen parameters that ranks divide (kParameters), for checkpoints of the model.
+  std::vector<ParameterRange> weights() const;
 
   // auto guard = parallel.no_sync();
   [[nodiscard]] NoSync no_sync();
@@ -163,6 +126,16 @@ class DataParallelBase {
   // kNone alone.
   Shard shard() const;
 
+  // Who hold the same shares (DataParallelOptions::mesh); rank 0 of them is of the first replica. Else this rank alone.
+  const Communicator& replicas() const;
+
+  // Whether weights come and go with units: kParameters over a network. Then every rank makes the same forwards.
+  bool gathers() const;
+  // Where they do, all come and stay until the next prepare_forward() or step, for what is no forward of all ranks: to
+  // write them, to try the model on one rank, to keep it when this object is gone. Memory: the model. Collective; else
+  // it does nothing.
+  void gather_weights();
+
   std::size_t bucket_count() const;
   // As Strategy::bytes_given(); alone: 0.
   std::uint64_t bytes_given() const;
@@ -184,6 +157,18 @@ torch::nn::Module& module_of(Model& model) {
   }
 }
 
+// The options with the units that the model offers, unless they name some.
+template <class Model>
+DataParallelOptions with_units(DataParallelOptions options, Model& model) {
+  if (!options.units.empty()) return options;
+  if constexpr (requires { options.units = model.units(); }) {
+    options.units = model.units();
+  } else if constexpr (requires { options.units = model->units(); }) {
+    options.units = model->units();
+  }
+  return options;
+}
+
 // Model: a torch::nn::Module of yours (kept by reference), or something that holds one (kept by value):
 // std::shared_ptr, a TORCH_MODULE holder, torch::nn::Sequential, torch::nn::AnyModule.
 template <class Model>
@@ -194,7 +179,7 @@ class DataParallel : public DataParallelBase {
 
  public:
   DataParallel(Model& model, Communicator world, const DataParallelOptions& options)
-      : DataParallelBase(module_of(model), std::move(world), options), model_(hold(model)) {}
+      : DataParallelBase(module_of(model), std::move(world), with_units(options, model)), model_(hold(model)) {}
 
   // model.forward(arguments...)
   template <class... Arguments>

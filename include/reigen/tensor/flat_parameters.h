@@ -5,14 +5,16 @@
 // become row-major views into the buffer; channels-last weights lose that layout, convolutions then choose their own.
 // Pack before the first backward: what an earlier forward saved still points to the old memory.
 //
-// With Common::kValues these are one memory of all ranks of the group (Communicator::allocate_shared) and begin as rank
-// 0's; rank r's share of D elements begins at the block of a parameter (parameter_range.h) nearest to r·D/P.
-// Thread rule: construct on one thread while nothing uses the module.
+// A Division says what ranks of the group divide between them. Rank r's share of a range of D elements begins at the
+// block of a parameter (parameter_range.h) nearest to r·D/P. Divided values begin as rank 0's. Thread rule: construct
+// on one thread while nothing uses the module.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reigen/comm/communicator.h"
@@ -33,22 +35,38 @@ struct NamedParameter {
 // All parameters in registration order. One that is registered under several names comes once, under the first.
 std::vector<NamedParameter> named_parameters(const torch::nn::Module& module);
 
-enum class Common { kNothing, kValues, kValuesAndGradients };
+enum class Averages {
+  kWhole,  // gradients are averaged everywhere
+  kRows,   // each rank's lie where all read them, and each averages its share (Share::gradients)
+  kShare,  // each rank gets the mean of its share, and gradients have memory from backward until then (Share::made)
+};
+
+struct Division {
+  Values values = Values::kOwn;
+  Averages averages = Averages::kWhole;
+};
 
 class FlatParameters {
  public:
   // Equation: ranges()[d].values[offset_i ..] = parameter_i, in the given order, parameters of equal type together.
   // Cost: one copy of the parameters; the gradient twin takes no memory until it is written.
   // Throws InvalidArgument naming the parameter: not floating point, not on the CPU, sparse, or sharing memory with
-  // another one (tie parameters by registering the same tensor twice). With something in common it is collective, with
-  // parameters of the same shapes and types on every rank, and throws BackendError where ranks share no memory.
-  FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory, Common common = Common::kNothing);
+  // another one (tie parameters by registering the same tensor twice). With a division it is collective, with
+  // parameters of the same shapes and types on every rank, and throws BackendError where memory is to be common and is
+  // not.
+  FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory, const Division& division = {})
+      : FlatParameters(std::vector<std::vector<NamedParameter>>(1, parameters), std::move(memory), division) {}
+  // The same with ranges of their own for each group, in the order of the groups.
+  FlatParameters(const std::vector<std::vector<NamedParameter>>& groups, Communicator memory, const Division& division);
 
   // In order of each type's first parameter. Empty if there are no parameters.
   const std::vector<ParameterRange>& ranges() const { return ranges_; }
+  // groups_of_ranges()[i]: the group that range i is of.
+  const std::vector<std::size_t>& groups_of_ranges() const { return groups_of_ranges_; }
 
  private:
   std::vector<ParameterRange> ranges_;
+  std::vector<std::size_t> groups_of_ranges_;
 };
 
 }  // namespace reigen::tensor

@@ -11,9 +11,11 @@
 // backward makes gradients in spare blocks (Share) the twin is not flat any more: gradient_slot() tells where each
 // lies.
 //
-// The values may be one memory of all ranks of a machine (data_parallel's Shard): then each rank changes its share of
-// them alone, between two meetings, and reads all. Gradients may lie where all ranks read them, too: then a rank
-// averages its share of them itself, when it first needs it.
+// Ranks may divide a range between them (data_parallel's Shard): each changes its share of the values alone, and has
+// the states of an optimizer for it alone. Where the values lie then is said by Values: in one memory of all ranks of a
+// machine, which is changed between two meetings; whole on every rank, with an exchange behind every change; or nowhere
+// whole but while somebody computes with them. Averaged gradients may be divided in the same way, and may lie where all
+// ranks read them: then a rank averages its share of them itself, when it first needs it.
 //
 // A range is a handle: copies are the same memory, and it keeps the memory and the parameters alive.
 // Thread rule: as for a tensor, one thread at a time.
@@ -35,6 +37,7 @@
 namespace reigen::tensor {
 
 class SpareBlocks;
+class TransientFlat;
 
 // Elements that a pass over a parameter takes at a time: with an optimizer's states they stay in the second-level
 // cache. Shares are cut between such blocks.
@@ -49,16 +52,36 @@ struct Segment {
   at::Tensor parameter;  // the module's own tensor, a view into `values`
 };
 
+// Where the values of a range are.
+enum class Values {
+  kOwn,        // here, whole, and nobody else's
+  kCommon,     // in one memory of all ranks
+  kExchanged,  // here, whole; behind a change ranks give each other their shares
+  kGathered,   // here of this rank's share alone; of all while a copy is there (Share::whole)
+};
+
 // What of a range this rank may change: elements [begin, end) of the flat buffer. The shares of all ranks are disjoint
 // and cover it.
 struct Share {
   std::int64_t begin = 0;
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
-  std::optional<Communicator> ranks = {};  // whose memory the values are; none: this rank's own, all of it its share
-  at::Tensor gradients = {};               // row q begins with the twin of rank q, where each averages its share itself
+  std::optional<Communicator> ranks = {};  // who divide the range; none: this rank's own, all of it its share
+  Values values = Values::kOwn;
+  std::vector<std::int64_t> bounds = {};      // rank q's share is [bounds[q], bounds[q + 1])
+  std::shared_ptr<TransientFlat> whole = {};  // kGathered: what the parameters are views of
+  // Where backward's gradients lie until they are averaged. Then this rank has the mean of its share alone, in the
+  // range's gradients(), of which no more takes memory. Null: they lie in gradients().
+  std::shared_ptr<TransientFlat> made = {};
+  at::Tensor gradients = {};  // row q begins with the twin of rank q, where each averages its share itself
   // Behind the twin in this rank's row: backward makes large gradients there, which then lie in another place than
   // their segment's. May be null.
   std::shared_ptr<SpareBlocks> spares = {};
+};
+
+// Elements [first, last) of a parameter, in row-major order.
+struct Held {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
 };
 
 class ParameterRange {
@@ -73,16 +96,26 @@ class ParameterRange {
   std::int64_t numel() const;
 
   const Share& share() const { return *share_; }
-  bool is_shared() const { return share_->ranks.has_value(); }
+  bool is_divided() const { return share_->ranks.has_value(); }
+  bool is_common() const { return share_->values == Values::kCommon; }
+  // Whether ranks have, or will have, the mean gradient of their shares alone.
+  bool divides_averages() const { return share_->made != nullptr || share_->gradients.defined(); }
+  // What of a segment is in this rank's share; may be nothing.
+  Held held(const Segment& segment) const;
   // What this rank may change of a buffer in the layout of `values`.
   at::Tensor own_part(const at::Tensor& flat) const;
-  // Zeros in the layout of `values`; where these are shared one memory of all ranks too, and the call is collective.
+  // Zeros in the layout of `values`. Where ranks divide these it is for own_part(): one memory of all ranks where the
+  // values are, and the call is collective then; else only that part ever takes memory.
   at::Tensor make_twin(at::ScalarType type) const;
-  // Shared values: waits until every rank has come here. Else it does nothing. Throws as a barrier does.
+  // Common values: waits until every rank has come here. Else it does nothing. Throws as a barrier does.
   void meet(const char* what) const;
-  // The same with an exchange of the caller's between the ranks that share the values.
-  void meet(const std::function<void(Communicator& ranks)>& exchange) const;
-  // How long this rank has spent in the two.
+  // An exchange of the caller's between the ranks that divide the range; of a range that is not divided: nothing.
+  void exchange(const std::function<void(Communicator& ranks)>& calls) const;
+  // Behind a change of the own part: the other ranks see it. kCommon: it does, once all have met. kExchanged:
+  // values[bounds[q], bounds[q+1]) = rank q's, (P-1)/P of the values sent and received. kGathered: a copy that is there
+  // is dropped. Collective.
+  void give_share(const char* what) const;
+  // How long this rank has spent in the three.
   double seconds_met() const { return *seconds_met_; }
   // Whether the gradients are of this rank alone, and the mean over the ranks is still to be taken of its share.
   bool awaits_average() const { return *awaits_average_; }
@@ -104,6 +137,14 @@ class ParameterRange {
 
   // True if the segment has a gradient.
   bool is_active(std::size_t segment) const;
+  // Where the averaged gradient of the share is all that there is (Share::made), `.grad` is a stand-in that marks it:
+  // NaN everywhere, without memory. keep_gradient() sets it; take_back() makes it undefined and tells whether it was
+  // there.
+  bool is_kept(std::size_t segment) const;
+  void keep_gradient(std::size_t segment) const;
+  bool take_back(std::size_t segment) const;
+  // What the slots are views of.
+  const at::Tensor& gradient_flat() const;
   // True if it has one and it lies in its slot.
   bool is_in_place(std::size_t segment) const;
   // The segment's place, with the parameter's shape. What it holds counts only when is_in_place().
@@ -126,7 +167,8 @@ class ParameterRange {
   at::Tensor gradients_;
   std::shared_ptr<const std::vector<Segment>> segments_;
   std::shared_ptr<std::vector<at::Tensor>> slots_;
-  std::shared_ptr<std::vector<std::int64_t>> places_;  // of all ranks
+  std::shared_ptr<const std::vector<at::Tensor>> marks_;  // of kept gradients
+  std::shared_ptr<std::vector<std::int64_t>> places_;     // of all ranks
   std::shared_ptr<const Share> share_;
   std::shared_ptr<double> seconds_met_ = std::make_shared<double>(0);
   std::shared_ptr<bool> awaits_average_ = std::make_shared<bool>(false);

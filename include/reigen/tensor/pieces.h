@@ -19,8 +19,9 @@
 
 namespace reigen::tensor {
 
-// Whole tensors as a rank gives them. Borrows the memory of contiguous ones, which must not change until the checkpoint
-// is written or copied; copies others. Throws InvalidArgument for an element type that files do not know.
+// Tensors as a rank gives them: whole, or what it has of them. Borrows the memory of contiguous ones, which must not
+// change until the checkpoint is written or copied; copies others. Throws InvalidArgument for an element type that
+// files do not know.
 class Pieces {
  public:
   explicit Pieces(const std::vector<NamedTensor>& tensors);
@@ -31,11 +32,13 @@ class Pieces {
   std::vector<checkpoint::Piece> pieces_;
 };
 
-// tensors[i] = the tensor of that name in the group, in place. Throws DataError naming the first tensor that is
-// missing, unknown or of another shape or type; nothing is changed then.
+// tensors[i] = the tensor of that name in the group, or what this rank has of it, in place. Throws DataError naming the
+// first tensor that is missing, unknown or of another shape or type; nothing is changed then.
 void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors);
 
-// All tensors of a group, whole, in the order of the manifest. Empty when there is no such group.
-std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group);
+// All tensors of a group, whole, in the order of the manifest. Empty when there is no such group. What this rank has a
+// part of, by `own`, is read in its place, and no more of it. Throws DataError where it has another shape or type.
+std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group,
+                                    const std::vector<NamedTensor>& own = {});
 
 }  // namespace reigen::tensor

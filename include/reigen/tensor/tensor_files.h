@@ -4,12 +4,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "reigen/format/hash.h"
+#include "reigen/tensor/parameter_range.h"
 
 namespace torch::nn {
 class Module;
@@ -20,10 +23,17 @@ namespace reigen::tensor {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+  // Where ranks divide it: this one has elements [first, last) in row-major order, and the others are not looked at.
+  std::int64_t first = 0;
+  std::int64_t last = std::numeric_limits<std::int64_t>::max();
+
+  bool is_divided() const { return last != std::numeric_limits<std::int64_t>::max(); }
 };
 
 // Parameters, then buffers, under the module's own names. Handles, not copies.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
+// The same, of weights of which this rank has its share only (Values::kGathered) that share.
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges);
 
 // Whole or absent; the same tensors give the same bytes. Throws InvalidArgument (an element type that the format does
 // not know) and IoError.

@@ -39,6 +39,7 @@ struct TrainConfig {
   double clip_value = 0;                   // largest magnitude of a gradient's element; 0: no clipping
   std::int64_t activation_checkpoint = 0;  // every so many-th unit computes its activations again in backward; 0: none
   std::string activation_keep = "none";    // products: those units keep outputs of products, convolutions, attention
+  std::int64_t compare_every = 1000;       // steps between two comparisons of replicas by hash; 0: none
   std::int64_t verify = 0;                 // steps that are made alone and in parallel and compared before training
   std::int64_t log_every = 50;             // steps between two plain lines
 };
@@ -113,7 +114,9 @@ struct ParallelConfig {
   double bucket_mb = 25.0;  // 0: every parameter alone
   bool overlap = true;
   std::string buffers = "broadcast";              // broadcast, average, own
-  std::string shard = "auto";                     // auto, none, optimizer, gradients
+  std::string shard = "auto";                     // auto, none, optimizer, gradients, parameters
+  std::int64_t replicas = 1;                      // with a shard
+  bool reshard_after_forward = true;              // shard parameters
   std::string strategy = "plain";                 // see strategies.h; bf16 and fp16 are compressed()
   std::optional<std::int64_t> matrix_rank = {};   // power_sgd
   std::optional<std::int64_t> start_step = {};    // power_sgd, one_bit, local_sgd

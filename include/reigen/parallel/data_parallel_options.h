@@ -1,0 +1,85 @@
+// What data_parallel() can be told: how gradients travel, and what ranks divide between them.
+//
+// Of N parameters with AdamW in fp32 a rank of P over a network holds, in bytes, and sends in a step
+//
+//   kNone        16·N                       8·N·(P-1)/P
+//   kOptimizer    8·N +  8·N/P             12·N·(P-1)/P
+//   kGradients    4·N + 12·N/P              8·N·(P-1)/P
+//   kParameters        16·N/P              12·N·(P-1)/P, and beside it two units' weights and gradients while it
+//   computes
+//
+// and all ranks of one machine together, which sends nothing there: 16·P·N, 12·N + 4·P·N twice, 16·N.
+//
+// After Rajbhandari et al., ZeRO, https://arxiv.org/abs/1910.02054; Zhao et al., PyTorch FSDP,
+// https://arxiv.org/abs/2304.11277
+// Thread rule: values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "reigen/mesh/mesh.h"
+#include "reigen/nn/unit.h"
+#include "reigen/parallel/strategy.h"
+
+namespace reigen::parallel {
+
+// What happens to a model's buffers (batch statistics) in front of every synchronised forward in training mode.
+enum class BufferPolicy {
+  kBroadcast,  // all ranks go on with rank 0's, as in PyTorch
+  kAverage,    // with the mean over the ranks; buffers of integers: rank 0's
+  kOwn,        // each with its own, until settle()
+};
+
+// What the ranks hold together instead of each for itself.
+enum class Shard {
+  kNone,
+  // ZeRO stage 1: each rank has the states of the optimizer for its share of the weights and steps that. On one machine
+  // weights and states are one memory of all ranks, and nothing is gathered; over a network a rank's step ends with an
+  // all_gather of the weights. Same bits as kNone. For optimizers of reigen::optim, whose step() waits for all ranks
+  // then; what else changes weights tells it (ParameterRange::note_change()).
+  kOptimizer,
+  // The same for gradients (stage 2). On one machine they do not travel: each lies where all ranks read it, and a
+  // rank's step averages its share as it reads it (their memory is not less). `.grad` stays this rank's own, in its
+  // share until a norm or clipping (clip.h) makes it the mean; drop or zero it before the next backward. Over a network
+  // as with kParameters. Same bits. With no strategy.
+  kGradients,
+  // And nobody has more of the weights than it computes with (ZeRO stage 3). On one machine they are one memory of all
+  // ranks, as above; over a network each rank has its share, and DataParallelOptions::units are gathered while they
+  // run. Gradients have memory from when backward makes them until they are averaged, unit by unit, of which each rank
+  // keeps its share; `.grad` is NaN then and only marks it. Same bits. With no strategy.
+  kParameters,
+};
+
+struct DataParallelOptions {
+  // MiB of gradients that travel together; 0: every parameter alone. Small ones start earlier, large ones cost less
+  // each. The first bucket is about 1 MiB, so that something travels soon; gradients that fit into one more are one
+  // more. Else the last ones take half of what is left each, down to 1 MiB, so that little is left to wait for behind
+  // backward: a size above the model's gives one large bucket, a smaller one a tail of small ones. After the first
+  // backward they are cut anew in the order in which gradients came on rank 0.
+  double bucket_mb = 25;
+  // Buckets travel while backward runs. False: one all_reduce after it. Same bits; which is faster depends on the
+  // machine.
+  bool overlap = true;
+  // How the ranks stay together (strategies.h); none: plain().
+  StrategyFactory strategy = {};
+  BufferPolicy buffers = BufferPolicy::kBroadcast;
+  Shard shard = Shard::kNone;
+  // What is gathered and averaged at a time with kParameters, and over a network with kGradients: parts of the model
+  // that its forward runs with nn::call(). Empty: those of a model with units(), else about bucket_mb of parameters in
+  // the model's order, gathered from the first forward to the end of backward.
+  std::vector<nn::Unit> units = {};
+  // Hybrid sharding: ranks along axis dp_shard divide, those along dp_replicate hold the same shares and average them
+  // once more. Of all ranks; best with machines as rows (mesh.h). None: all ranks divide.
+  std::optional<mesh::Mesh> mesh = {};
+  // kParameters over a network: a unit's weights leave behind its forward and come again for its backward. False: they
+  // stay until its backward is over, which saves the second gather and costs the memory of the weights.
+  bool reshard_after_forward = true;
+  // The first n - 1 of every n backwards only add up, as under no_sync(); the n-th averages. At least 1.
+  std::int64_t backwards_per_reduction = 1;
+};
+
+const char* to_text(Shard shard);  // "none", "optimizer", "gradients", "parameters"
+
+}  // namespace reigen::parallel

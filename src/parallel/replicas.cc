@@ -1,0 +1,70 @@
+#include "reigen/parallel/replicas.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+#include "reigen/format/hash.h"
+
+namespace reigen::parallel {
+
+namespace {
+
+std::uint64_t hash_of(const tensor::NamedTensor& item) {
+  const at::Tensor flat = item.tensor.detach().contiguous().view({-1});
+  const std::int64_t last = std::min(item.last, flat.numel());
+  if (item.first >= last) return 0;
+  const auto size = static_cast<std::size_t>(flat.element_size());
+  const auto* const data = static_cast<const std::byte*>(flat.const_data_ptr());
+  return format::hash64(data + static_cast<std::size_t>(item.first) * size,
+                        static_cast<std::size_t>(last - item.first) * size);
+}
+
+// The most frequent; of as frequent ones that of the lowest rank.
+std::uint64_t most_frequent(const std::vector<std::uint64_t>& values) {
+  std::map<std::uint64_t, std::ptrdiff_t> counts;
+  for (const std::uint64_t value : values) ++counts[value];
+  return *std::max_element(values.begin(), values.end(),
+                           [&](std::uint64_t a, std::uint64_t b) { return counts[a] < counts[b]; });
+}
+
+}  // namespace
+
+std::optional<Divergence> compare_replicas(const std::vector<tensor::NamedTensor>& tensors, Communicator ranks) {
+  if (ranks.size() == 1 || tensors.empty()) return std::nullopt;
+  const auto count = static_cast<std::size_t>(ranks.size());
+  std::vector<std::uint64_t> own;
+  own.reserve(tensors.size());
+  for (const tensor::NamedTensor& item : tensors) own.push_back(hash_of(item));
+  const auto gather = [&](const std::vector<std::uint64_t>& values) {
+    std::vector<std::uint64_t> all(values.size() * count);
+    ranks.all_gather(values.data(), all.data(), values.size(), DataType::kInt64, {.tag = "hashes of replicas"});
+    return all;
+  };
+  const std::vector<std::uint64_t> digests = gather({format::hash64(own.data(), own.size() * sizeof(std::uint64_t))});
+  if (std::all_of(digests.begin(), digests.end(), [&](std::uint64_t one) { return one == digests.front(); })) {
+    return std::nullopt;
+  }
+  const std::vector<std::uint64_t> all = gather(own);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    std::vector<std::uint64_t> values;
+    for (std::size_t rank = 0; rank < count; ++rank) values.push_back(all[rank * tensors.size() + i]);
+    const std::uint64_t right = most_frequent(values);
+    Divergence found{.tensor = tensors[i].name, .ranks = {}, .text = {}};
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      if (values[rank] != right) found.ranks.push_back(static_cast<int>(rank));
+    }
+    if (found.ranks.empty()) continue;
+    found.text = fmt::format("{} is another on {} {} than on the other{} of {}", found.tensor,
+                             found.ranks.size() == 1 ? "rank" : "ranks", fmt::join(found.ranks, ", "),
+                             count - found.ranks.size() == 1 ? "" : "s", count);
+    return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace reigen::parallel

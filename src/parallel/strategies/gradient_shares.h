@@ -1,0 +1,43 @@
+// For gradients that ranks divide (Share::made): a bucket is a range, of which each rank gets the mean of its share.
+// Thread rule: as Strategy.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reigen/parallel/strategy.h"
+
+namespace reigen::parallel {
+
+class GradientShares : public Strategy {
+ public:
+  // `sharers` divide; `replicas` have the same shares, and may be this rank alone.
+  GradientShares(Communicator sharers, Communicator replicas)
+      : sharers_(std::move(sharers)), replicas_(std::move(replicas)) {}
+
+  std::string description() const override { return "shares of gradients"; }
+  std::uint64_t bytes_given() const override { return bytes_; }
+  void begin(const GradientBucket&) override {}
+  // gradients[own share] = the mean over all ranks of range.gradient_flat(), from begin() to end(); of segments that
+  // are `added`, added to what is there.
+  void begin(const ParameterRange& range, std::vector<char> added, const GradientBucket& bucket);
+  // Between the two: waits until the flat is no longer needed.
+  void collect(const GradientBucket& bucket);
+  void end(const GradientBucket& bucket) override;
+
+ private:
+  struct Part {
+    Work work;
+    at::Tensor arrived;  // undefined: in its place
+    std::vector<char> added;
+    const ParameterRange* range = nullptr;
+  };
+  Communicator sharers_;
+  Communicator replicas_;
+  std::vector<Part> parts_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace reigen::parallel

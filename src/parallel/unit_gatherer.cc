@@ -1,0 +1,181 @@
+#include "parallel/unit_gatherer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "reigen/tensor/data_type.h"
+#include "tensor/transient_flat.h"
+
+namespace reigen::parallel {
+
+namespace {
+
+bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
+
+}  // namespace
+
+UnitGatherer::UnitGatherer(const Communicator& world, std::vector<nn::Unit> units, std::vector<ParameterRange> ranges,
+                           const std::vector<std::size_t>& unit_of, std::size_t trainable, bool release_after_forward)
+    : world_(*world.split(0, world.rank())),
+      units_(std::move(units)),
+      ranges_(std::move(ranges)),
+      parts_(units_.size() + 1),
+      trainable_(trainable),
+      pool_(world_),
+      release_after_forward_(release_after_forward) {
+  for (std::size_t i = 0; i < units_.size(); ++i) parts_[i].name = units_[i].name();
+  parts_.back().name = "what is of no unit";
+  for (std::size_t i = 0; i < ranges_.size(); ++i) parts_[unit_of[i]].ranges.push_back(i);
+}
+
+UnitGatherer::~UnitGatherer() {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (!parts_[i].ranges.empty()) units_[i].detach(nn::Layer::kParameters);
+  }
+}
+
+void UnitGatherer::attach() {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (parts_[i].ranges.empty()) continue;
+    units_[i].attach(nn::Layer::kParameters,
+                     [weak = weak_from_this(), i](const nn::Carry& input, const nn::Unit::Forward& inner) {
+                       const auto self = weak.lock();
+                       return self ? self->run(i, input, inner) : inner(input);
+                     });
+  }
+}
+
+nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner) {
+  // A unit that is computed again is about to run its backward.
+  const bool again = is_in_backward();
+  need(unit, again ? Way::kBackward : Way::kForward);
+  if (at::GradMode::is_enabled()) release_frozen_behind_backward(unit, input, again);
+  nn::Carry output = inner(input);
+  const bool is_last = unit + 1 == units_.size();
+  const bool runs_backward_next = again || (is_last && at::GradMode::is_enabled());
+  if (release_after_forward_ && !runs_backward_next) release(parts_[unit]);
+  if (!at::GradMode::is_enabled() && !again) release(parts_[unit]);
+  for (const at::Tensor& tensor : output) {
+    if (!tensor.requires_grad()) continue;
+    tensor.register_hook([weak = weak_from_this(), unit](const at::Tensor&) {
+      if (const auto self = weak.lock()) self->need(unit, Way::kBackward);
+    });
+  }
+  return output;
+}
+
+// No gradient says that a frozen weight is not needed any more; that of the unit's inputs does. Inputs that are nobody
+// else's, as those of a unit that is computed again, may be leaves.
+void UnitGatherer::release_frozen_behind_backward(std::size_t unit, const nn::Carry& input, bool again) {
+  std::vector<std::size_t> frozen;
+  for (const std::size_t i : parts_[unit].ranges) {
+    if (i >= trainable_) frozen.push_back(i);
+  }
+  if (frozen.empty()) return;
+  const auto tells = [&](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.requires_grad() && (again || !tensor.is_leaf());
+  };
+  const auto left = std::make_shared<std::ptrdiff_t>(std::count_if(input.begin(), input.end(), tells));
+  for (const at::Tensor& tensor : input) {
+    if (!tells(tensor)) continue;
+    tensor.register_hook([weak = weak_from_this(), frozen, left](const at::Tensor&) {
+      const auto self = weak.lock();
+      if (--*left > 0 || !self) return;
+      for (const std::size_t i : frozen) self->release(i);
+    });
+  }
+}
+
+void UnitGatherer::need(std::size_t part, Way way) {
+  await(parts_[part]);
+  const bool has_next = way == Way::kForward ? part + 1 < units_.size() : part > 0;
+  if (!has_next) return;
+  Part& next = parts_[way == Way::kForward ? part + 1 : part - 1];
+  if (next.coming.empty() && !is_there(next)) start(next);
+}
+
+bool UnitGatherer::is_there(const Part& part) const {
+  return std::all_of(part.ranges.begin(), part.ranges.end(),
+                     [&](std::size_t i) { return ranges_[i].share().whole->is_there(); });
+}
+
+void UnitGatherer::start(Part& part) {
+  for (const std::size_t i : part.ranges) {
+    const ParameterRange& range = ranges_[i];
+    const std::vector<std::int64_t>& bounds = range.share().bounds;
+    std::vector<std::size_t> counts;
+    for (std::size_t q = 0; q + 1 < bounds.size(); ++q) {
+      counts.push_back(static_cast<std::size_t>(bounds[q + 1] - bounds[q]));
+    }
+    Coming& coming = part.coming.emplace_back();
+    coming.range = i;
+    coming.generation = range.share().whole->generation();
+    coming.memory = pool_.take(range.share().whole->bytes());
+    const std::string tag = fmt::format("gather {}", part.name);
+    coming.work = world_.all_gather_v(range.own_part(range.values()).const_data_ptr(), coming.memory.get(), counts,
+                                      tensor::to_data_type(range.values().scalar_type()),
+                                      {.async = true, .tag = tag.substr(0, 47)});
+  }
+}
+
+void UnitGatherer::await(Part& part) {
+  const bool is_old = std::any_of(part.coming.begin(), part.coming.end(), [&](const Coming& coming) {
+    return coming.generation != ranges_[coming.range].share().whole->generation();
+  });
+  if (is_old) drop(part);
+  if (part.coming.empty()) {
+    if (is_there(part)) return;
+    start(part);
+  }
+  for (Coming& coming : std::exchange(part.coming, {})) {
+    coming.work.wait();
+    ranges_[coming.range].share().whole->put(std::move(coming.memory));
+  }
+}
+
+// What was begun and is not needed: all ranks have begun it.
+void UnitGatherer::drop(Part& part) {
+  for (Coming& coming : std::exchange(part.coming, {})) {
+    coming.work.wait();
+    pool_.give_back(std::move(coming.memory), ranges_[coming.range].share().whole->bytes());
+  }
+}
+
+void UnitGatherer::release(Part& part) {
+  for (const std::size_t i : part.ranges) release(i);
+}
+
+void UnitGatherer::release(std::size_t range) {
+  if (pinned_) return;
+  tensor::TransientFlat& whole = *ranges_[range].share().whole;
+  pool_.give_back(whole.take(), whole.bytes());
+}
+
+void UnitGatherer::release_all() {
+  for (Part& part : parts_) {
+    drop(part);
+    release(part);
+  }
+}
+
+void UnitGatherer::begin_forward() {
+  pinned_ = false;
+  for (Part& part : parts_) drop(part);
+  gather_rest();
+}
+
+void UnitGatherer::gather_rest() { await(parts_.back()); }
+
+void UnitGatherer::gather_all() {
+  pinned_ = true;
+  for (Part& part : parts_) await(part);
+}
+
+}  // namespace reigen::parallel

@@ -1,0 +1,78 @@
+// Values of which each rank has its share (Values::kGathered), whole while a unit computes with them.
+//
+// A unit's values are gathered in front of its forward and, where they have left since, of its backward, while those of
+// the unit behind it (in backward: before it) are under way already. They leave behind the forward and when all of the
+// unit's gradients are there, frozen ones when those of its inputs are. What belongs to no unit, or to several, comes
+// with the first forward and stays until backward is over.
+//
+// All ranks must run the same units in the same order: gathers are calls of all.
+// Thread rule: one thread at a time, the one that runs forward and backward.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/block_pool.h"
+#include "reigen/comm/communicator.h"
+#include "reigen/nn/unit.h"
+#include "reigen/tensor/parameter_range.h"
+
+namespace reigen::parallel {
+
+class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
+ public:
+  // unit_of[i]: the unit that range i belongs to; units.size(): none. Ranges behind the first `trainable` are frozen.
+  // Collective.
+  UnitGatherer(const Communicator& world, std::vector<nn::Unit> units, std::vector<ParameterRange> ranges,
+               const std::vector<std::size_t>& unit_of, std::size_t trainable, bool release_after_forward);
+  ~UnitGatherer();
+  UnitGatherer(const UnitGatherer&) = delete;  // units point to one
+  UnitGatherer& operator=(const UnitGatherer&) = delete;
+  void attach();
+
+  // In front of a forward. Blocking.
+  void begin_forward();
+  void gather_rest();
+  // All, until the next begin_forward() or change of the values: nothing leaves before.
+  void gather_all();
+  // Nobody reads the range any more, or any range.
+  void release(std::size_t range);
+  void release_all();
+
+ private:
+  struct Coming {
+    std::size_t range = 0;
+    std::uint64_t generation = 0;  // of the values
+    std::shared_ptr<void> memory;
+    Work work;
+  };
+  struct Part {  // of a unit, or the rest
+    std::string name;
+    std::vector<std::size_t> ranges;
+    std::vector<Coming> coming;
+  };
+  enum class Way { kForward, kBackward };
+
+  nn::Carry run(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner);
+  void need(std::size_t part, Way way);
+  bool is_there(const Part& part) const;
+  void start(Part& part);
+  void await(Part& part);
+  void drop(Part& part);
+  void release(Part& part);
+  void release_frozen_behind_backward(std::size_t unit, const nn::Carry& input, bool again);
+
+  Communicator world_;
+  std::vector<nn::Unit> units_;
+  std::vector<ParameterRange> ranges_;
+  std::vector<Part> parts_;  // one a unit, then the rest
+  std::size_t trainable_ = 0;
+  BlockPool pool_;
+  bool release_after_forward_ = true;
+  bool pinned_ = false;
+};
+
+}  // namespace reigen::parallel

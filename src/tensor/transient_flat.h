@@ -1,0 +1,43 @@
+// A flat tensor whose memory is there at times only.
+//
+// Views of the tensor keep their identity while the memory comes and goes, so that modules and graphs may hold them.
+// Reading one while it is away gives NaN, not old values; writing ends the program.
+// Thread rule: as for a tensor, one thread at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace reigen::tensor {
+
+class TransientFlat {
+ public:
+  // One-dimensional; away.
+  TransientFlat(std::int64_t count, at::ScalarType type);
+
+  const at::Tensor& tensor() const { return flat_; }
+  std::size_t bytes() const { return flat_.nbytes(); }
+  bool is_there() const { return memory_ != nullptr; }
+  std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }  // null: away
+
+  // Of at least bytes(), from now on what the tensor reads and writes.
+  void put(std::shared_ptr<void> memory);
+  // The memory leaves; null: it was away.
+  std::shared_ptr<void> take();
+  // The same, and what is on its way here is out of date, too.
+  void forget();
+  std::uint64_t generation() const { return generation_; }  // how often that was
+
+ private:
+  void point_to(void* data);
+
+  at::Tensor flat_;
+  std::shared_ptr<void> away_;
+  std::shared_ptr<void> memory_;
+  std::uint64_t generation_ = 0;
+};
+
+}  // namespace reigen::tensor

@@ -1,0 +1,231 @@
+// Runs that divide what they hold: the same training as without, and states that go from any division to any other.
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "reigen/checkpoint/checkpoint.h"
+#include "reigen/optim/adamw.h"
+#include "reigen/optim/ema.h"
+#include "reigen/parallel/data_parallel.h"
+#include "reigen/tensor/pieces.h"
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+constexpr int kWide = 5000;  // fc1.weight is of two blocks, so it is divided
+
+struct Layout {
+  const char* backend = "auto";
+  int ranks = 1;
+  const char* shard = "none";
+  int replicas = 1;
+};
+
+std::string name_of(const Layout& layout) {
+  return std::string(layout.backend) + "_" + std::to_string(layout.ranks) + "_" + layout.shard + "_" +
+         std::to_string(layout.replicas);
+}
+
+const std::vector<Layout> kLayouts{
+    {},
+    {"auto", 2, "none"},
+    {"auto", 3, "gradients"},
+    {"auto", 2, "parameters"},
+    {"auto", 4, "parameters", 2},
+    {"tcp", 2, "optimizer"},
+    {"tcp", 3, "gradients"},
+    {"tcp", 2, "parameters"},
+    {"tcp", 4, "parameters"},
+    {"tcp", 4, "gradients", 2},
+};
+
+class ShardRun : public TrainerTest {
+ protected:
+  Config with(const Layout& layout, const std::string& directory) {
+    Config result = config(directory);
+    result.parallel.shard = layout.shard;
+    result.parallel.replicas = layout.replicas;
+    result.optim.ema_decay = 0.9;
+    result.checkpoint.every_steps = 2;
+    backend_ = layout.backend;
+    width_ = kWide;
+    return result;
+  }
+};
+
+TEST_F(ShardRun, EveryDivisionTrainsTheSameModelAndGoesOnFromAnyOther) {
+  Config whole = with(kLayouts.front(), "whole");
+  EXPECT_EQ(fit(1, whole).steps, 9);
+  const auto near_whole = [&](const std::string& directory) {
+    const std::vector<double> expected = losses("whole");
+    const std::vector<double> got = losses(directory);
+    ASSERT_EQ(got.size(), expected.size()) << directory;
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-9) << directory << ", step " << i;
+    EXPECT_NEAR(summary(directory)["test_loss"], summary("whole")["test_loss"], 1e-9) << directory;
+  };
+  std::string before;
+  for (std::size_t i = 1; i < kLayouts.size(); ++i) {
+    const Layout& layout = kLayouts[i];
+    const std::string name = name_of(layout);
+    EXPECT_EQ(fit(layout.ranks, with(layout, name)).steps, 9);
+    near_whole(name);
+    // Four steps of the division before, the others of this one.
+    const std::string parts = "parts_" + name;
+    Config first = with(kLayouts[i - 1], parts);
+    first.train.max_steps = 4;
+    fit(kLayouts[i - 1].ranks, first);
+    Config second = with(layout, parts);
+    second.run.resume = "true";
+    EXPECT_EQ(fit(layout.ranks, second).steps, 9);
+    EXPECT_THAT(output_, HasSubstr("going on after step 4"));
+    near_whole(parts);
+    // And its own.
+    const std::string own = "own_" + name;
+    Config begin = with(layout, own);
+    begin.train.max_steps = 4;
+    fit(layout.ranks, begin);
+    begin.train.max_steps = 0;
+    begin.run.resume = "true";
+    EXPECT_EQ(fit(layout.ranks, begin).steps, 9);
+    EXPECT_EQ(losses(own), losses(name));
+    EXPECT_EQ(model(own), model(name));
+    EXPECT_EQ(read_file(root_ / own / "model_ema.safetensors"), read_file(root_ / name / "model_ema.safetensors"));
+  }
+}
+
+// One bit of one rank's memory.
+TEST_F(ShardRun, AReplicaThatDriftsEndsTheRunAndIsNamed) {
+  Config run = with({"auto", 3, "none"}, "run");
+  run.train.compare_every = 3;
+  const auto flip = [&](int rank, SmallTask& task, TrainerOptions&) {
+    if (rank != 1) return;
+    task.before_call = [&task](std::int64_t call) {
+      if (call != 5) return;
+      static_cast<std::uint64_t*>(task.module().parameters()[0].data_ptr())[7] ^= std::uint64_t{1} << 40;
+    };
+  };
+  EXPECT_EQ(failure(3, run, flip), ExitCode::kReplicasDiverged);
+  EXPECT_THAT(failure_text_,
+              HasSubstr("replicas differ after step 6: fc1.weight is another on rank 1 than on the others of 3"));
+  EXPECT_THAT(failure_text_, HasSubstr("go on from the checkpoint of step 4"));
+}
+
+TEST_F(ShardRun, ReplicasWithoutADivisionAreRefused) {
+  Config run = with({}, "run");
+  run.parallel.replicas = 2;
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("the mesh does not say who divides"));
+}
+
+// ---- States from any division to any other, byte by byte
+
+class Saved : public TrainerTest {
+ protected:
+  using Values = std::map<std::string, std::string>;
+
+  struct Model {
+    explicit Model(const Layout& layout, Communicator& world) : net(kWide) {
+      parallel::DataParallelOptions options;
+      const std::string shard = layout.shard;
+      if (shard == "optimizer") options.shard = parallel::Shard::kOptimizer;
+      if (shard == "gradients") options.shard = parallel::Shard::kGradients;
+      if (shard == "parameters") options.shard = parallel::Shard::kParameters;
+      options.units = net.units;
+      if (layout.replicas > 1) {
+        options.mesh.emplace(world, std::vector<mesh::Axis>{{"dp_replicate", layout.replicas}, {"dp_shard", -1}});
+      }
+      make = [this, world, options] {
+        parallel.emplace(net, world, options);
+        optimizer.emplace(parallel->parameters(), optim::AdamWOptions{.lr = 0.01});
+      };
+    }
+    SmallNet net;
+    std::function<void()> make;
+    std::optional<parallel::DataParallelBase> parallel;
+    std::optional<optim::AdamW> optimizer;
+  };
+
+  static std::vector<tensor::NamedTensor> given(const Model& model, std::vector<tensor::NamedTensor> tensors,
+                                                const Communicator& world) {
+    std::erase_if(tensors, [&](const tensor::NamedTensor& item) {
+      return item.is_divided() ? model.parallel->replicas().rank() != 0 : world.rank() != 0;
+    });
+    return tensors;
+  }
+
+  // Returns the checkpoint's path.
+  fs::path save(const Layout& layout, const fs::path& directory, const fs::path& from) {
+    fs::path result;
+    run_threads(
+        layout.ranks,
+        [&](Communicator& world) {
+          Model model(layout, world);
+          std::optional<checkpoint::Checkpoint> found;
+          if (!from.empty()) {
+            found.emplace(from);
+            tensor::read_into(*found, "model", tensor::tensors_of(model.net));
+          }
+          model.make();
+          if (found) {
+            std::vector<optim::NamedTensor> state;
+            for (const auto& item : tensor::read_group(*found, "optimizer")) state.push_back({item.name, item.tensor});
+            model.optimizer->load_state(state, 2);
+          } else {
+            train(model, world);
+          }
+          std::vector<tensor::NamedTensor> state;
+          for (const auto& item : model.optimizer->state()) {
+            state.push_back({item.name, item.tensor, item.first, item.last});
+          }
+          const tensor::Pieces weights(given(model, tensor::tensors_of(model.net, model.parallel->weights()), world));
+          const tensor::Pieces states(given(model, state, world));
+          const fs::path path = checkpoint::save(
+              directory, {.step = 2}, {{"model", weights.pieces()}, {"optimizer", states.pieces()}}, 1, world);
+          if (world.rank() == 0) result = path;
+        },
+        {.backend = layout.backend});
+    return result;
+  }
+
+  static void train(Model& model, Communicator& world) {
+    for (int step = 0; step < 2; ++step) {
+      const at::Tensor input = at::empty({4, 6});
+      nn::fill_uniform(input, "input" + std::to_string(step), static_cast<std::uint64_t>(world.rank()), 1.0);
+      model.parallel->prepare_forward();
+      model.net.forward(input).square().mean().backward();
+      model.optimizer->step();
+      model.optimizer->zero_grad();
+    }
+  }
+
+  static Values values_of(const fs::path& path) {
+    const checkpoint::Checkpoint found(path);
+    found.verify();
+    Values result;
+    for (const char* group : {"model", "optimizer"}) {
+      for (const auto& item : tensor::read_group(found, group)) {
+        result[std::string(group) + " " + item.name] =
+            std::string(static_cast<const char*>(item.tensor.const_data_ptr()), item.tensor.nbytes());
+      }
+    }
+    return result;
+  }
+};
+
+TEST_F(Saved, AStateOfAnyDivisionIsReadByAnyOther) {
+  for (const Layout& a : kLayouts) {
+    const fs::path first = save(a, root_ / name_of(a), {});
+    const Values expected = values_of(first);
+    ASSERT_EQ(expected.size(), 4U + 12U);
+    for (const Layout& b : kLayouts) {
+      const fs::path second = save(b, root_ / "second", first);
+      EXPECT_EQ(values_of(second), expected) << name_of(a) << " to " << name_of(b);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace reigen::train
