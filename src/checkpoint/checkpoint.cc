@@ -49,6 +49,16 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
+// A manifest that came from the checkpoint beside it is whole, and all its hashes fit it.
+void require_step(const Manifest& manifest, const fs::path& path) {
+  const std::optional<std::int64_t> named = step_of(path);
+  if (!named || *named == manifest.step) return;
+  throw DataError(
+      Report{.what = fmt::format("{} is damaged, or its directory was renamed", (path / kManifestName).string()),
+             .got = fmt::format("step {}", manifest.step),
+             .expected = fmt::format("step {}, as the directory says", *named)});
+}
+
 // Bytes with one hash: a header, or a piece.
 struct Stretch {
   std::size_t file;
@@ -113,6 +123,7 @@ Checkpoint::Checkpoint(fs::path path) {
   }
   const fs::path manifest = path / kManifestName;
   impl_ = std::make_unique<Impl>(Impl{std::move(path), from_text(read_text(manifest), manifest.string())});
+  require_step(impl_->manifest, impl_->path);
   for (const StoredFile& file : impl_->manifest.files) {
     require_size(impl_->path / file.name, file.bytes);
     impl_->files.emplace_back(impl_->path / file.name);

@@ -27,16 +27,6 @@ constexpr const char* kPrefix = "step_";
 constexpr const char* kHidden = ".unfinished_";
 constexpr const char* kLock = ".lock";
 
-std::optional<std::int64_t> step_of(const fs::path& path) {
-  const std::string name = path.filename().string();
-  if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
-  std::int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto result = std::from_chars(name.data() + std::string(kPrefix).size(), end, step);
-  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
-  return step;
-}
-
 bool looks_whole(const fs::path& path) {
   try {
     const Checkpoint checkpoint(path);
@@ -56,6 +46,16 @@ void remove_checkpoint(const fs::path& path) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> step_of(const fs::path& path) {
+  const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto result = std::from_chars(name.data() + std::string(kPrefix).size(), end, step);
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  return step;
+}
 
 std::string name_of(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
 

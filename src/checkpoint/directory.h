@@ -9,6 +9,8 @@ namespace reigen::checkpoint {
 
 inline constexpr const char* kManifestName = "manifest.json";
 
+// What name_of() made the last part of a path of; nothing for any other.
+std::optional<std::int64_t> step_of(const std::filesystem::path& path);
 // Where it is written before it is whole. On the same file system.
 std::filesystem::path hidden_path_of(const std::filesystem::path& directory, std::int64_t step);
 
