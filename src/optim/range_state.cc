@@ -356,13 +356,12 @@ void load_entries(const std::string& who, const std::vector<NamedTensor>& own, c
   }
   at::NoGradGuard no_grad;
   for (const NamedTensor& entry : own) {
-    const std::int64_t last = std::min(entry.last, entry.tensor.numel());
     const at::Tensor& from = given.at(entry.name);
-    if (entry.first == 0 && last == entry.tensor.numel()) {
+    if (!entry.is_divided()) {
       entry.tensor.copy_(from);
-    } else if (entry.first < last) {
+    } else if (entry.first < entry.last) {
       const auto part = [&](const at::Tensor& whole) {
-        return whole.view({-1}).narrow(0, entry.first, last - entry.first);
+        return whole.view({-1}).narrow(0, entry.first, entry.last - entry.first);
       };
       part(entry.tensor).copy_(part(from.contiguous()));
     }

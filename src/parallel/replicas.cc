@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include "reigen/format/hash.h"
 
@@ -32,13 +33,23 @@ std::uint64_t most_frequent(const std::vector<std::uint64_t>& values) {
                            [&](std::uint64_t a, std::uint64_t b) { return counts[a] < counts[b]; });
 }
 
+// "rank 2", "ranks 0, 3"; of many the first.
+std::string list(const std::vector<int>& ranks) {
+  constexpr std::size_t kMost = 8;
+  std::vector<int> first = ranks;
+  first.resize(std::min(ranks.size(), kMost));
+  return fmt::format("{} {}{}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(first, ", "),
+                     ranks.size() > kMost ? fmt::format(" and {} more", ranks.size() - kMost) : "");
+}
+
 }  // namespace
 
-std::optional<Divergence> compare_replicas(const std::vector<tensor::NamedTensor>& tensors, Communicator ranks) {
+std::optional<Divergence> compare_replicas(const std::vector<tensor::NamedTensor>& tensors, Communicator ranks,
+                                           std::optional<int> called) {
   if (ranks.size() == 1 || tensors.empty()) return std::nullopt;
   const auto count = static_cast<std::size_t>(ranks.size());
   std::vector<std::uint64_t> own;
-  own.reserve(tensors.size());
+  own.reserve(tensors.size() + 1);
   for (const tensor::NamedTensor& item : tensors) own.push_back(hash_of(item));
   const auto gather = [&](const std::vector<std::uint64_t>& values) {
     std::vector<std::uint64_t> all(values.size() * count);
@@ -49,19 +60,20 @@ std::optional<Divergence> compare_replicas(const std::vector<tensor::NamedTensor
   if (std::all_of(digests.begin(), digests.end(), [&](std::uint64_t one) { return one == digests.front(); })) {
     return std::nullopt;
   }
+  own.push_back(static_cast<std::uint64_t>(called.value_or(ranks.rank())));
   const std::vector<std::uint64_t> all = gather(own);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto value = [&](std::size_t rank, std::size_t column) { return all[rank * own.size() + column]; };
     std::vector<std::uint64_t> values;
-    for (std::size_t rank = 0; rank < count; ++rank) values.push_back(all[rank * tensors.size() + i]);
+    for (std::size_t rank = 0; rank < count; ++rank) values.push_back(value(rank, i));
     const std::uint64_t right = most_frequent(values);
     Divergence found{.tensor = tensors[i].name, .ranks = {}, .text = {}};
+    std::vector<int> others;
     for (std::size_t rank = 0; rank < count; ++rank) {
-      if (values[rank] != right) found.ranks.push_back(static_cast<int>(rank));
+      (values[rank] == right ? others : found.ranks).push_back(static_cast<int>(value(rank, tensors.size())));
     }
     if (found.ranks.empty()) continue;
-    found.text = fmt::format("{} is another on {} {} than on the other{} of {}", found.tensor,
-                             found.ranks.size() == 1 ? "rank" : "ranks", fmt::join(found.ranks, ", "),
-                             count - found.ranks.size() == 1 ? "" : "s", count);
+    found.text = fmt::format("{} is another on {} than on {}", found.tensor, list(found.ranks), list(others));
     return found;
   }
   return std::nullopt;

@@ -58,10 +58,10 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
   need(unit, again ? Way::kBackward : Way::kForward);
   if (at::GradMode::is_enabled()) release_frozen_behind_backward(unit, input, again);
   nn::Carry output = inner(input);
+  // The last one's backward comes next.
   const bool is_last = unit + 1 == units_.size();
-  const bool runs_backward_next = again || (is_last && at::GradMode::is_enabled());
-  if (release_after_forward_ && !runs_backward_next) release(parts_[unit]);
-  if (!at::GradMode::is_enabled() && !again) release(parts_[unit]);
+  const bool stays = again || (at::GradMode::is_enabled() && (is_last || !release_after_forward_));
+  if (!stays) release(parts_[unit]);
   for (const at::Tensor& tensor : output) {
     if (!tensor.requires_grad()) continue;
     tensor.register_hook([weak = weak_from_this(), unit](const at::Tensor&) {
@@ -109,18 +109,13 @@ bool UnitGatherer::is_there(const Part& part) const {
 void UnitGatherer::start(Part& part) {
   for (const std::size_t i : part.ranges) {
     const ParameterRange& range = ranges_[i];
-    const std::vector<std::int64_t>& bounds = range.share().bounds;
-    std::vector<std::size_t> counts;
-    for (std::size_t q = 0; q + 1 < bounds.size(); ++q) {
-      counts.push_back(static_cast<std::size_t>(bounds[q + 1] - bounds[q]));
-    }
     Coming& coming = part.coming.emplace_back();
     coming.range = i;
     coming.generation = range.share().whole->generation();
     coming.memory = pool_.take(range.share().whole->bytes());
     const std::string tag = fmt::format("gather {}", part.name);
-    coming.work = world_.all_gather_v(range.own_part(range.values()).const_data_ptr(), coming.memory.get(), counts,
-                                      tensor::to_data_type(range.values().scalar_type()),
+    coming.work = world_.all_gather_v(range.own_part(range.values()).const_data_ptr(), coming.memory.get(),
+                                      range.share_sizes(), tensor::to_data_type(range.values().scalar_type()),
                                       {.async = true, .tag = tag.substr(0, 47)});
   }
 }
@@ -168,10 +163,8 @@ void UnitGatherer::release_all() {
 void UnitGatherer::begin_forward() {
   pinned_ = false;
   for (Part& part : parts_) drop(part);
-  gather_rest();
+  await(parts_.back());
 }
-
-void UnitGatherer::gather_rest() { await(parts_.back()); }
 
 void UnitGatherer::gather_all() {
   pinned_ = true;

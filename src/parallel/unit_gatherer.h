@@ -33,9 +33,8 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   UnitGatherer& operator=(const UnitGatherer&) = delete;
   void attach();
 
-  // In front of a forward. Blocking.
+  // In front of a forward: what belongs to no unit. Blocking.
   void begin_forward();
-  void gather_rest();
   // All, until the next begin_forward() or change of the values: nothing leaves before.
   void gather_all();
   // Nobody reads the range any more, or any range.

@@ -84,6 +84,14 @@ std::int64_t ParameterRange::numel() const {
   return sum;
 }
 
+std::vector<std::size_t> ParameterRange::share_sizes() const {
+  std::vector<std::size_t> sizes;
+  for (std::size_t q = 0; q + 1 < share_->bounds.size(); ++q) {
+    sizes.push_back(static_cast<std::size_t>(share_->bounds[q + 1] - share_->bounds[q]));
+  }
+  return sizes;
+}
+
 Held ParameterRange::held(const Segment& segment) const {
   const auto within = [&](std::int64_t element) {
     return std::clamp(element - segment.offset, std::int64_t{0}, segment.numel);
@@ -118,12 +126,7 @@ void ParameterRange::give_share(const char* what) const {
   if (share_->whole) share_->whole->forget();
   if (share_->values != Values::kExchanged) return;
   exchange([&](Communicator& ranks) {
-    std::vector<std::size_t> counts;
-    for (int q = 0; q < ranks.size(); ++q) {
-      const auto i = static_cast<std::size_t>(q);
-      counts.push_back(static_cast<std::size_t>(share_->bounds[i + 1] - share_->bounds[i]));
-    }
-    ranks.all_gather_v(own_part(values_).const_data_ptr(), values_.mutable_data_ptr(), counts,
+    ranks.all_gather_v(own_part(values_).const_data_ptr(), values_.mutable_data_ptr(), share_sizes(),
                        to_data_type(values_.scalar_type()), {.tag = what});
   });
 }

@@ -210,28 +210,23 @@ Optimization::Gradients Optimization::step(std::int64_t done, const Gradients& g
 }
 
 std::vector<tensor::NamedTensor> Optimization::state() const {
-  std::vector<tensor::NamedTensor> tensors;
-  for (const auto& item : optimizer_->state()) tensors.push_back({item.name, item.tensor, item.first, item.last});
-  if (average_) {
-    for (const auto& item : average_->state()) tensors.push_back({item.name, item.tensor, item.first, item.last});
-  }
-  if (scaler_) {
-    for (const auto& item : scaler_->state()) tensors.push_back({item.name, item.tensor});
-  }
+  std::vector<tensor::NamedTensor> tensors = optimizer_->state();
+  const auto append = [&](const std::vector<tensor::NamedTensor>& more) {
+    tensors.insert(tensors.end(), more.begin(), more.end());
+  };
+  if (average_) append(average_->state());
+  if (scaler_) append(scaler_->state());
   return tensors;
 }
 
 void Optimization::load_state(const std::vector<tensor::NamedTensor>& state, std::int64_t steps) {
-  std::vector<optim::NamedTensor> of_optimizer;
-  std::vector<optim::NamedTensor> of_average;
-  std::vector<optim::NamedTensor> of_scaler;
+  std::vector<tensor::NamedTensor> of_optimizer;
+  std::vector<tensor::NamedTensor> of_average;
+  std::vector<tensor::NamedTensor> of_scaler;
   for (const auto& item : state) {
     const bool is_of_scaler =
         item.name == "scaler.scale" || item.name == "scaler.clean_steps" || item.name == "scaler.skipped";
-    (is_of_scaler               ? of_scaler
-     : is_of_average(item.name) ? of_average
-                                : of_optimizer)
-        .push_back({item.name, item.tensor});
+    (is_of_scaler ? of_scaler : is_of_average(item.name) ? of_average : of_optimizer).push_back(item);
   }
   optimizer_->load_state(of_optimizer, steps);
   if (average_ && !of_average.empty()) average_->load_state(of_average);

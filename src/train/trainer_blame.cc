@@ -8,8 +8,6 @@
 #include <cmath>
 #include <exception>
 
-#include "reigen/parallel/replicas.h"
-#include "train/agree.h"
 #include "train/trainer_impl.h"
 
 namespace reigen::train {
@@ -145,41 +143,6 @@ std::string Trainer::Impl::blame_own() {
     return what;
   });
   return text.empty() ? "every rank's gradient is a number: their mean is too large" : text;
-}
-
-// Weights and states that ranks hold each for itself. Ends all where they differ: which is right nobody knows later.
-void Trainer::Impl::compare_replicas() {
-  const std::vector<ParameterRange>& ranges = parallel->parameters();
-  if (world.size() == 1 || parallel->ranks_differ() || ranges.front().is_common()) return;
-  std::vector<tensor::NamedTensor> whole;
-  std::vector<tensor::NamedTensor> divided;
-  const auto add = [&](const tensor::NamedTensor& item) { (item.is_divided() ? divided : whole).push_back(item); };
-  for (const ParameterRange& range : ranges) {
-    for (const tensor::Segment& segment : range.segments()) {
-      tensor::NamedTensor item{segment.name, range.values().narrow(0, segment.offset, segment.numel)};
-      if (range.share().whole) {
-        const auto [first, last] = range.held(segment);
-        item.first = first;
-        item.last = last;
-      }
-      add(item);
-    }
-  }
-  for (const tensor::NamedTensor& item : optimization->state()) add(item);
-  const auto check = [&](const std::vector<tensor::NamedTensor>& tensors, const Communicator& who) {
-    const auto drifted = parallel::compare_replicas(tensors, who);
-    if (!drifted) return;
-    const std::string text = saved > 0 ? fmt::format("the checkpoint of step {}", saved) : "the start";
-    throw CommonError(
-        ExitCode::kReplicasDiverged,
-        Report{.what = fmt::format("replicas differ after step {}: {}", done, drifted->text),
-               .expected = "the same on all ranks, bit by bit",
-               .fix = fmt::format("go on from {}; if it comes back, look at that rank's memory, and at what changes "
-                                  "weights beside the optimizer",
-                                  text)});
-  };
-  check(whole, world);
-  check(divided, parallel->replicas());
 }
 
 std::string Trainer::Impl::blame_alone(double loss) {

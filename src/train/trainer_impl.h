@@ -1,6 +1,7 @@
 // A training run: what Trainer::Impl holds and does. Its functions lie where their time is: trainer_start.cc before the
 // first step, trainer.cc in the loop, trainer_losses.cc what steps gave, trainer_blame.cc when a step gave no number,
-// trainer_results.cc what a run leaves behind, trainer_saving.cc its checkpoints.
+// trainer_replicas.cc when ranks that must be equal are not, trainer_results.cc what a run leaves behind,
+// trainer_saving.cc its checkpoints.
 #pragma once
 
 #include <algorithm>

@@ -28,8 +28,8 @@ Scores Trainer::Impl::validate() {
   auto averaged = optimization ? optimization->swap_in_average() : std::nullopt;
   const bool was_training = task.module().is_training();
   task.module().eval();
-  const bool together = parallel && parallel->gathers();
-  if (together) parallel->prepare_forward();
+  const bool gathers = parallel && parallel->gathers();
+  if (gathers) parallel->prepare_forward();
   const data::Range mine = data::share_of({0, test_data->size()}, world.rank(), world.size());
   Scores sum;
   const std::int64_t batch = task.score_batch();
@@ -43,10 +43,7 @@ Scores Trainer::Impl::validate() {
     sum.count += scores.count;
   }
   // The others gather weights in as many forwards as the one with the most samples.
-  while (together && calls < score_calls()) {
-    score({0});
-    ++calls;
-  }
+  for (const std::int64_t all = gathers ? score_calls() : 0; calls < all; ++calls) score({0});
   task.module().train(was_training);
   if (averaged) averaged->end();
   double sums[3] = {sum.loss_sum, static_cast<double>(sum.correct), static_cast<double>(sum.count)};

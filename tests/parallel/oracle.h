@@ -8,6 +8,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -99,15 +100,23 @@ inline double distance(const Tensors& a, const Tensors& b) {
   return result;
 }
 
+using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(const std::vector<ParameterRange>&)>;
+
+template <class Kind, class Options>
+MakeOptimizer maker(const Options& options) {
+  return [options](const std::vector<ParameterRange>& ranges) { return std::make_unique<Kind>(ranges, options); };
+}
+
 // Runs `function` on every rank and gives what each returned. A rank's exception fails the test with its text.
-inline std::vector<Tensors> on_ranks(int ranks, const std::function<Tensors(Communicator&)>& function) {
+inline std::vector<Tensors> on_ranks(int ranks, const std::function<Tensors(Communicator&)>& function,
+                                     const std::string& backend = "auto") {
   std::vector<Tensors> results(static_cast<std::size_t>(ranks));
   const auto run = [&](Communicator& world) {
     at::set_num_threads(1);
     results[static_cast<std::size_t>(world.rank())] = function(world);
   };
   try {
-    run_threads(ranks, run, {.timeout = std::chrono::seconds(60)});
+    run_threads(ranks, run, {.backend = backend, .timeout = std::chrono::seconds(60)});
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what();
   }
@@ -115,8 +124,9 @@ inline std::vector<Tensors> on_ranks(int ranks, const std::function<Tensors(Comm
 }
 
 // The same, and all ranks must have returned the same bits.
-inline Tensors agreed(int ranks, const std::function<Tensors(Communicator&)>& function) {
-  const auto results = on_ranks(ranks, function);
+inline Tensors agreed(int ranks, const std::function<Tensors(Communicator&)>& function,
+                      const std::string& backend = "auto") {
+  const auto results = on_ranks(ranks, function, backend);
   EXPECT_FALSE(results[0].empty());
   for (int rank = 1; rank < ranks; ++rank) {
     EXPECT_TRUE(same_bits(results[0], results[static_cast<std::size_t>(rank)])) << "rank " << rank;

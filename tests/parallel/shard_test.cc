@@ -54,13 +54,6 @@ struct Wide : torch::nn::Module {
   at::ScalarType type_;
 };
 
-using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(const std::vector<ParameterRange>&)>;
-
-template <class Kind, class Options>
-MakeOptimizer maker(const Options& options) {
-  return [options](const std::vector<ParameterRange>& ranges) { return std::make_unique<Kind>(ranges, options); };
-}
-
 struct Case {
   const char* name;
   MakeOptimizer make;

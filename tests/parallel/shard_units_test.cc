@@ -98,19 +98,12 @@ DataParallelOptions options_of(const Way& way, Net& model, const Communicator& w
 
 struct Case {
   const char* name;
-  std::function<std::unique_ptr<optim::Optimizer>(const std::vector<ParameterRange>&)> make;
+  MakeOptimizer make;
   at::ScalarType type = at::kFloat;
   int accumulates = 1;
   bool recomputes = false;
   bool clips = false;
 };
-
-template <class Kind, class Options>
-auto maker(const Options& options) {
-  return [options](const std::vector<ParameterRange>& ranges) -> std::unique_ptr<optim::Optimizer> {
-    return std::make_unique<Kind>(ranges, options);
-  };
-}
 
 const auto kAdamW = maker<optim::AdamW>(optim::AdamWOptions{.lr = 0.01});
 
@@ -128,13 +121,12 @@ const std::vector<Case> kCases{
 
 // What every rank has of it, put together.
 at::Tensor whole(const optim::NamedTensor& entry, Communicator& world, int replicas) {
-  const std::int64_t last = std::min(entry.last, entry.tensor.numel());
-  if (entry.first == 0 && entry.last == std::numeric_limits<std::int64_t>::max()) return entry.tensor.clone();
+  if (!entry.is_divided()) return entry.tensor.clone();
   at::Tensor sum = torch::zeros(entry.tensor.sizes(), at::kDouble);
-  if (entry.first < last) {
+  if (entry.first < entry.last) {
     sum.view({-1})
-        .narrow(0, entry.first, last - entry.first)
-        .copy_(entry.tensor.reshape({-1}).narrow(0, entry.first, last - entry.first));
+        .narrow(0, entry.first, entry.last - entry.first)
+        .copy_(entry.tensor.reshape({-1}).narrow(0, entry.first, entry.last - entry.first));
   }
   world.all_reduce(sum.data_ptr(), sum.data_ptr(), static_cast<std::size_t>(sum.numel()), DataType::kFloat64,
                    ReduceOp::kSum);
@@ -182,21 +174,7 @@ Tensors train(Communicator& world, const Case& one, const Way& way, int steps = 
 }
 
 Tensors agreed_over(const std::string& backend, int ranks, const std::function<Tensors(Communicator&)>& function) {
-  std::vector<Tensors> results(static_cast<std::size_t>(ranks));
-  const auto run = [&](Communicator& world) {
-    at::set_num_threads(1);
-    results[static_cast<std::size_t>(world.rank())] = function(world);
-  };
-  try {
-    run_threads(ranks, run, {.backend = backend, .timeout = std::chrono::seconds(60)});
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << error.what();
-  }
-  EXPECT_FALSE(results[0].empty());
-  for (int rank = 1; rank < ranks; ++rank) {
-    EXPECT_TRUE(same_bits(results[0], results[static_cast<std::size_t>(rank)])) << "rank " << rank;
-  }
-  return results[0];
+  return agreed(ranks, function, backend);
 }
 
 // Beside the largest element of each tensor: second moments are large here.
@@ -297,10 +275,11 @@ TEST(Replicas, AreComparedByWhatEachRankHasOfThem) {
     EXPECT_FALSE(compare(mesh.along("dp_replicate"), first, first + 5));
     const auto found = compare(world, 0, 10);
     EXPECT_TRUE(found && found->tensor == "b" && found->ranks == std::vector<int>{2});
-    EXPECT_EQ(found ? found->text : "", "b is another on rank 2 than on the others of 4");
+    EXPECT_EQ(found ? found->text : "", "b is another on rank 2 than on ranks 0, 1, 3");
     if (world.rank() == 2) values[1] += 1;
-    const auto in_share = compare(mesh.along("dp_replicate"), first, first + 5);
-    EXPECT_EQ(in_share.has_value(), mesh.coordinate("dp_shard") == 0);
+    const auto in_share = compare_replicas({{"b", values, first, first + 5}}, mesh.along("dp_replicate"), world.rank());
+    EXPECT_EQ(in_share ? in_share->text : "",
+              mesh.coordinate("dp_shard") == 0 ? "b is another on rank 2 than on rank 0" : "");
     return {torch::zeros(1)};
   });
 }

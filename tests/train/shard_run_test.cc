@@ -109,8 +109,25 @@ TEST_F(ShardRun, AReplicaThatDriftsEndsTheRunAndIsNamed) {
   };
   EXPECT_EQ(failure(3, run, flip), ExitCode::kReplicasDiverged);
   EXPECT_THAT(failure_text_,
-              HasSubstr("replicas differ after step 6: fc1.weight is another on rank 1 than on the others of 3"));
+              HasSubstr("replicas differ after step 6: fc1.weight is another on rank 1 than on ranks 0, 2"));
   EXPECT_THAT(failure_text_, HasSubstr("go on from the checkpoint of step 4"));
+}
+
+// The replicas of the other shares are as they should be, and end too.
+TEST_F(ShardRun, AShareThatDriftsFromItsReplicaEndsAllRanks) {
+  Config run = with({"auto", 4, "parameters", 2}, "run");
+  run.optim.ema_decay = 0;  // an average is looked at whole
+  run.train.compare_every = 3;
+  const auto flip = [&](int rank, SmallTask& task, TrainerOptions&) {
+    if (rank != 3) return;
+    task.before_call = [&task](std::int64_t call) {
+      if (call != 5) return;
+      static_cast<std::uint64_t*>(task.module().parameters()[2].data_ptr())[7] ^= std::uint64_t{1} << 40;
+    };
+  };
+  EXPECT_EQ(failure(4, run, flip), ExitCode::kReplicasDiverged);
+  EXPECT_THAT(failure_text_, HasSubstr("replicas differ after step 6: fc2.weight is another on rank 3 than on rank 1"));
+  EXPECT_THAT(codes_, ::testing::Each(ExitCode::kReplicasDiverged));
 }
 
 TEST_F(ShardRun, ReplicasWithoutADivisionAreRefused) {
@@ -170,18 +187,12 @@ class Saved : public TrainerTest {
           }
           model.make();
           if (found) {
-            std::vector<optim::NamedTensor> state;
-            for (const auto& item : tensor::read_group(*found, "optimizer")) state.push_back({item.name, item.tensor});
-            model.optimizer->load_state(state, 2);
+            model.optimizer->load_state(tensor::read_group(*found, "optimizer"), 2);
           } else {
             train(model, world);
           }
-          std::vector<tensor::NamedTensor> state;
-          for (const auto& item : model.optimizer->state()) {
-            state.push_back({item.name, item.tensor, item.first, item.last});
-          }
           const tensor::Pieces weights(given(model, tensor::tensors_of(model.net, model.parallel->weights()), world));
-          const tensor::Pieces states(given(model, state, world));
+          const tensor::Pieces states(given(model, model.optimizer->state(), world));
           const fs::path path = checkpoint::save(
               directory, {.step = 2}, {{"model", weights.pieces()}, {"optimizer", states.pieces()}}, 1, world);
           if (world.rank() == 0) result = path;

@@ -118,12 +118,18 @@ class TrainerTest : public ::testing::Test {
   FitResult fit(int ranks, const Config& config, const Prepare& prepare = {}) {
     FitResult result;
     output_.clear();
+    codes_.assign(static_cast<std::size_t>(ranks), ExitCode::kOk);
     const auto run = [&](Communicator& world) {
       SmallTask task(config, width_);
       TrainerOptions options{.config = config, .write = [&](const std::string& text) { output_ += text; }};
       if (prepare) prepare(world.rank(), task, options);
-      const FitResult mine = Trainer(task, world, options).fit();
-      if (world.rank() == 0) result = mine;
+      try {
+        const FitResult mine = Trainer(task, world, options).fit();
+        if (world.rank() == 0) result = mine;
+      } catch (const Error& error) {
+        codes_[static_cast<std::size_t>(world.rank())] = error.exit_code();
+        throw;
+      }
     };
     run_threads(ranks, run, {.backend = backend_});
     return result;
@@ -167,6 +173,7 @@ class TrainerTest : public ::testing::Test {
   int width_ = 16;  // of the net
   std::string output_;
   std::string failure_text_;
+  std::vector<ExitCode> codes_;  // what each rank of the last run ended with
 };
 
 }  // namespace reigen::train

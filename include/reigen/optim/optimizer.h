@@ -20,15 +20,11 @@
 #include <string>
 #include <vector>
 
+#include "reigen/tensor/tensor_files.h"
+
 namespace reigen::optim {
 
-struct NamedTensor {
-  std::string name;
-  at::Tensor tensor;
-  // Where ranks divide it: this one has elements [first, last) in row-major order, and the others are not looked at.
-  std::int64_t first = 0;
-  std::int64_t last = std::numeric_limits<std::int64_t>::max();
-};
+using tensor::NamedTensor;
 
 // What a step makes of the gradients while it reads them, so that neither clipping nor unscaling costs a pass:
 // g = clamp(gradient_factor · gradient, -gradient_limit, gradient_limit). The gradients themselves stay as they are.

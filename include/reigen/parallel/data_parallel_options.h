@@ -5,10 +5,10 @@
 //   kNone        16·N                       8·N·(P-1)/P
 //   kOptimizer    8·N +  8·N/P             12·N·(P-1)/P
 //   kGradients    4·N + 12·N/P              8·N·(P-1)/P
-//   kParameters        16·N/P              12·N·(P-1)/P, and beside it two units' weights and gradients while it
-//   computes
+//   kParameters        16·N/P              12·N·(P-1)/P
 //
-// and all ranks of one machine together, which sends nothing there: 16·P·N, 12·N + 4·P·N twice, 16·N.
+// (the last beside two units' weights and gradients while it computes), and all ranks of one machine together, which
+// sends nothing there: 16·P·N, 12·N + 4·P·N twice, 16·N.
 //
 // After Rajbhandari et al., ZeRO, https://arxiv.org/abs/1910.02054; Zhao et al., PyTorch FSDP,
 // https://arxiv.org/abs/2304.11277

@@ -22,11 +22,13 @@ namespace reigen::parallel {
 
 struct Divergence {
   std::string tensor;      // the first that differs
-  std::vector<int> ranks;  // of the group, ascending: those that have another value than most
+  std::vector<int> ranks;  // those that have another value than most, in the group's order
   std::string text;        // for people: one line, the same on every rank
 };
 
-// Nothing: equal. Of tensors that ranks divide every rank of the group has the same part.
-std::optional<Divergence> compare_replicas(const std::vector<tensor::NamedTensor>& tensors, Communicator ranks);
+// Nothing: equal. Of tensors that ranks divide every rank of the group has the same part. `called`: the number that
+// people know this rank by, in a group that is a part of the job's; by default its rank in the group.
+std::optional<Divergence> compare_replicas(const std::vector<tensor::NamedTensor>& tensors, Communicator ranks,
+                                           std::optional<int> called = {});
 
 }  // namespace reigen::parallel

@@ -6,8 +6,8 @@
 // Pack before the first backward: what an earlier forward saved still points to the old memory.
 //
 // A Division says what ranks of the group divide between them. Rank r's share of a range of D elements begins at the
-// block of a parameter (parameter_range.h) nearest to r·D/P. Divided values begin as rank 0's. Thread rule: construct
-// on one thread while nothing uses the module.
+// block of a parameter (parameter_range.h) nearest to r·D/P. Divided values begin as rank 0's.
+// Thread rule: construct on one thread while nothing uses the module.
 #pragma once
 
 #include <ATen/core/Tensor.h>

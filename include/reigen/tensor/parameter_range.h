@@ -100,6 +100,8 @@ class ParameterRange {
   bool is_common() const { return share_->values == Values::kCommon; }
   // Whether ranks have, or will have, the mean gradient of their shares alone.
   bool divides_averages() const { return share_->made != nullptr || share_->gradients.defined(); }
+  // Elements of every rank's share, as calls with blocks of different sizes take them.
+  std::vector<std::size_t> share_sizes() const;
   // What of a segment is in this rank's share; may be nothing.
   Held held(const Segment& segment) const;
   // What this rank may change of a buffer in the layout of `values`.

@@ -19,14 +19,9 @@ void GradientShares::begin(const ParameterRange& range, std::vector<char> added,
   const bool adds = std::any_of(part.added.begin(), part.added.end(), [](char one) { return one != 0; });
   const at::Tensor own = range.own_part(range.gradients());
   part.arrived = adds ? at::empty_like(own) : at::Tensor();
-  std::vector<std::size_t> counts;
-  const std::vector<std::int64_t>& bounds = range.share().bounds;
-  for (std::size_t q = 0; q + 1 < bounds.size(); ++q) {
-    counts.push_back(static_cast<std::size_t>(bounds[q + 1] - bounds[q]));
-  }
   const at::Tensor& made = range.gradient_flat();
-  part.work = sharers_.reduce_scatter_v(made.const_data_ptr(), (adds ? part.arrived : own).mutable_data_ptr(), counts,
-                                        tensor::to_data_type(made.scalar_type()), ReduceOp::kAvg,
+  part.work = sharers_.reduce_scatter_v(made.const_data_ptr(), (adds ? part.arrived : own).mutable_data_ptr(),
+                                        range.share_sizes(), tensor::to_data_type(made.scalar_type()), ReduceOp::kAvg,
                                         beside_backward(sharers_, bucket.tag));
   bytes_ += made.nbytes();
 }
@@ -45,14 +40,13 @@ void GradientShares::end(const GradientBucket& bucket) {
   std::exchange(part.work, Work()).wait();
   if (!part.arrived.defined()) return;
   const at::NoGradGuard no_grad;
-  const tensor::Share& share = part.range->share();
   for (std::size_t i = 0; i < part.range->size(); ++i) {
     const tensor::Segment& segment = part.range->segments()[i];
-    const std::int64_t first = std::max(segment.offset, share.begin);
-    const std::int64_t count = std::min(segment.offset + segment.numel, share.end) - first;
-    if (count <= 0) continue;
-    const at::Tensor arrived = part.arrived.narrow(0, first - share.begin, count);
-    at::Tensor mean = part.range->gradients().narrow(0, first, count);
+    const auto [first, last] = part.range->held(segment);
+    if (first >= last) continue;
+    const std::int64_t begin = segment.offset + first;
+    const at::Tensor arrived = part.arrived.narrow(0, begin - part.range->share().begin, last - first);
+    at::Tensor mean = part.range->gradients().narrow(0, begin, last - first);
     if (part.added[i] != 0)
       mean.add_(arrived);
     else
