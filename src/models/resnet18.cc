@@ -10,18 +10,24 @@
 #include <utility>
 
 #include "base/check.h"
+#include "reigen/nn/conv2d.h"
 #include "reigen/nn/init.h"
 
 namespace reigen::models {
 
 namespace {
 
-using Conv = std::shared_ptr<torch::nn::Conv2dImpl>;
+class Conv final : public torch::nn::Conv2dImpl {
+ public:
+  Conv(std::int64_t inputs, std::int64_t outputs, std::int64_t size, std::int64_t stride)
+      : Conv2dImpl(torch::nn::Conv2dOptions(inputs, outputs, size).stride(stride).padding(size / 2).bias(false)),
+        shape_{.stride = stride, .padding = size / 2} {}
 
-Conv make_conv(std::int64_t inputs, std::int64_t outputs, std::int64_t size, std::int64_t stride) {
-  return std::make_shared<torch::nn::Conv2dImpl>(
-      torch::nn::Conv2dOptions(inputs, outputs, size).stride(stride).padding(size / 2).bias(false));
-}
+  at::Tensor convolve(const at::Tensor& x) { return nn::conv2d(x, weight, {}, shape_); }
+
+ private:
+  nn::Conv2dShape shape_;
+};
 
 // Batch normalisation in parts of the batch.
 class Norm final : public torch::nn::BatchNorm2dImpl {
@@ -51,43 +57,43 @@ class Norm final : public torch::nn::BatchNorm2dImpl {
 class Stem final : public torch::nn::Module {
  public:
   explicit Stem(const ResNet18Options& options)
-      : conv1_(register_module("conv1", make_conv(3, options.width, 7, 2))),
+      : conv1_(register_module("conv1", std::make_shared<Conv>(3, options.width, 7, 2))),
         bn1_(register_module("bn1", std::make_shared<Norm>(options.width, options.norm_batch))) {}
 
   at::Tensor forward(const at::Tensor& images) {
-    return at::max_pool2d(bn1_->normalise(conv1_->forward(images)).relu_(), 3, 2, 1);
+    return at::max_pool2d(bn1_->normalise(conv1_->convolve(images)).relu_(), 3, 2, 1);
   }
 
  private:
-  Conv conv1_;
+  std::shared_ptr<Conv> conv1_;
   std::shared_ptr<Norm> bn1_;
 };
 
 class BasicBlock final : public torch::nn::Module {
  public:
   BasicBlock(std::int64_t inputs, std::int64_t outputs, std::int64_t stride, std::int64_t norm_batch)
-      : conv1_(register_module("conv1", make_conv(inputs, outputs, 3, stride))),
+      : conv1_(register_module("conv1", std::make_shared<Conv>(inputs, outputs, 3, stride))),
         bn1_(register_module("bn1", std::make_shared<Norm>(outputs, norm_batch))),
-        conv2_(register_module("conv2", make_conv(outputs, outputs, 3, 1))),
+        conv2_(register_module("conv2", std::make_shared<Conv>(outputs, outputs, 3, 1))),
         bn2_(register_module("bn2", std::make_shared<Norm>(outputs, norm_batch))) {
     if (stride == 1) return;
     const auto downsample = register_module("downsample", std::make_shared<torch::nn::Module>());
-    shorten_ = downsample->register_module("0", make_conv(inputs, outputs, 1, stride));
+    shorten_ = downsample->register_module("0", std::make_shared<Conv>(inputs, outputs, 1, stride));
     shorten_norm_ = downsample->register_module("1", std::make_shared<Norm>(outputs, norm_batch));
   }
 
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor y = bn1_->normalise(conv1_->forward(x)).relu_();
-    const at::Tensor z = bn2_->normalise(conv2_->forward(y));
-    return (z + (shorten_ ? shorten_norm_->normalise(shorten_->forward(x)) : x)).relu_();
+    const at::Tensor y = bn1_->normalise(conv1_->convolve(x)).relu_();
+    const at::Tensor z = bn2_->normalise(conv2_->convolve(y));
+    return (z + (shorten_ ? shorten_norm_->normalise(shorten_->convolve(x)) : x)).relu_();
   }
 
  private:
-  Conv conv1_;
+  std::shared_ptr<Conv> conv1_;
   std::shared_ptr<Norm> bn1_;
-  Conv conv2_;
+  std::shared_ptr<Conv> conv2_;
   std::shared_ptr<Norm> bn2_;
-  Conv shorten_;  // where the shape changes
+  std::shared_ptr<Conv> shorten_;  // where the shape changes
   std::shared_ptr<Norm> shorten_norm_;
 };
 

@@ -1,0 +1,72 @@
+#include "reigen/nn/conv2d.h"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace reigen::nn {
+
+namespace {
+
+constexpr std::int64_t kSmallMap = 4;  // pixels of an output map
+
+// One direction of a convolution; of the weights what meets the map.
+struct Window {
+  std::int64_t outputs;
+  std::int64_t first;   // of the weights
+  std::int64_t count;   // of them
+  std::int64_t before;  // zeros in front of the map
+  std::int64_t behind;  // less than 0: pixels that nothing reads
+};
+
+Window window_of(std::int64_t size, std::int64_t weights, const Conv2dShape& shape) {
+  const std::int64_t outputs = (size + 2 * shape.padding - weights) / shape.stride + 1;
+  const std::int64_t last = (outputs - 1) * shape.stride - shape.padding;  // where the last output begins to read
+  const std::int64_t first = std::clamp<std::int64_t>(-last, 0, weights - 1);
+  const std::int64_t end = std::clamp<std::int64_t>(size + shape.padding, first + 1, weights);
+  return {.outputs = outputs,
+          .first = first,
+          .count = end - first,
+          .before = shape.padding - first,
+          .behind = last + end - size};
+}
+
+at::Tensor by_product(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, const Window& rows,
+                      const Window& columns, std::int64_t stride) {
+  at::Tensor x = input;
+  if (rows.before != 0 || rows.behind != 0 || columns.before != 0 || columns.behind != 0) {
+    x = at::constant_pad_nd(x, {columns.before, columns.behind, rows.before, rows.behind});
+  }
+  // [B, I, J, C, U, V]
+  const at::Tensor windows =
+      x.unfold(2, rows.count, stride).unfold(3, columns.count, stride).permute({0, 2, 3, 1, 4, 5});
+  const at::Tensor w = weight.narrow(2, rows.first, rows.count).narrow(3, columns.first, columns.count);
+  const std::int64_t outputs = weight.size(0);
+  const std::int64_t products = weight.size(1) * rows.count * columns.count;
+  const at::Tensor y = at::linear(windows.reshape({-1, products}), w.reshape({outputs, products}), bias);
+  return y.view({input.size(0), rows.outputs, columns.outputs, outputs}).permute({0, 3, 1, 2});
+}
+
+}  // namespace
+
+at::Tensor conv2d(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, const Conv2dShape& shape) {
+  REIGEN_CHECK(shape.stride >= 1 && shape.padding >= 0, "a convolution of stride {} and padding {}: at least 1 and 0",
+               shape.stride, shape.padding);
+  const bool fits = input.dim() == 4 && weight.dim() == 4 && input.size(1) == weight.size(1) && weight.numel() > 0 &&
+                    input.size(2) + 2 * shape.padding >= weight.size(2) &&
+                    input.size(3) + 2 * shape.padding >= weight.size(3);
+  REIGEN_CHECK(fits,
+               "a convolution of [{}] with weights [{}] and padding {}: expected [B,C,H,W] and [O,C,U,V] that "
+               "is not larger than the padded map",
+               fmt::join(input.sizes(), ","), fmt::join(weight.sizes(), ","), shape.padding);
+  const Window rows = window_of(input.size(2), weight.size(2), shape);
+  const Window columns = window_of(input.size(3), weight.size(3), shape);
+  const bool is_small = rows.outputs * columns.outputs <= kSmallMap && input.numel() > 0;
+  if (is_small && input.device().is_cpu()) return by_product(input, weight, bias, rows, columns, shape.stride);
+  return at::conv2d(input, weight, bias, {shape.stride, shape.stride}, {shape.padding, shape.padding});
+}
+
+}  // namespace reigen::nn
