@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "reigen/nn/causal_attention.h"
 #include "reigen/nn/init.h"
 
 namespace reigen::models {
@@ -56,15 +57,7 @@ class Block final : public torch::nn::Module {
   }
 
  private:
-  at::Tensor attend(const at::Tensor& x) {
-    const auto batch = x.size(0);
-    const auto length = x.size(1);
-    const auto dim = x.size(2);
-    // [3, B, heads, T, dim / heads]
-    const at::Tensor qkv = qkv_->forward(x).view({batch, length, 3, heads_, dim / heads_}).permute({2, 0, 3, 1, 4});
-    const at::Tensor y = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0.0, true);
-    return out_->forward(y.transpose(1, 2).reshape({batch, length, dim}));
-  }
+  at::Tensor attend(const at::Tensor& x) { return out_->forward(nn::causal_attention(qkv_->forward(x), heads_)); }
 
   std::int64_t heads_;
   LayerNorm n1_;
