@@ -65,6 +65,13 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
                    .meaning = "what those units keep nevertheless: none, or the outputs of matrix products, "
                               "convolutions and attention (products), which cost most to compute again",
                    .choices = {"none", "products"}});
+  table.push_back({.section = "train",
+                   .key = "not_finite",
+                   .value = &train.not_finite,
+                   .meaning =
+                       "when a loss or a gradient is no number: stop; skip the step on all ranks; rollback to the "
+                       "newest checkpoint and leave that batch out",
+                   .choices = {"stop", "skip", "rollback"}});
   table.push_back({"train", "compare_every", &train.compare_every,
                    "steps between two comparisons, by hash, of what ranks must hold alike; 0: never", 0, kLargest});
   table.push_back({"train", "verify", &train.verify,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -54,9 +55,10 @@ std::string to_json_line(const StepMetrics& m) {
   std::string line = fmt::format(
       "{{\"step\":{},\"epoch\":{},\"loss\":{},\"lr\":{},\"samples_per_s\":{:.1f},\"step_ms\":{:.4f},\"data_ms\":{:.4f},"
       "\"forward_ms\":{:.4f},\"backward_ms\":{:.4f},\"comm_exposed_ms\":{:.4f},\"optimizer_ms\":{:.4f}",
-      m.step, m.epoch, m.loss, m.lr, m.samples_per_s, m.step_ms, m.data_ms, m.forward_ms, m.backward_ms,
-      m.comm_exposed_ms, m.optimizer_ms);
+      m.step, m.epoch, std::isfinite(m.loss) ? fmt::format("{}", m.loss) : "null", m.lr, m.samples_per_s, m.step_ms,
+      m.data_ms, m.forward_ms, m.backward_ms, m.comm_exposed_ms, m.optimizer_ms);
   if (m.grad_norm) line += fmt::format(",\"grad_norm\":{}", *m.grad_norm);
+  if (m.skipped) line += ",\"skipped\":true";
   return line + "}\n";
 }
 

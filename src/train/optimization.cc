@@ -175,7 +175,8 @@ Optimization::Optimization(const Config& config, const std::vector<ParameterRang
   }
   const bool in_one_pass = config.optim.name != "lars" && config.optim.name != "lamb";
   const bool keeps_own = length.world_size == 1 || parameters.front().share().gradients.defined();
-  checks_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_;
+  const bool must_know_before = config.train.not_finite == "skip";
+  checks_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_ && !must_know_before;
   if (config.optim.ema_decay > 0) average_.emplace(parameters, optim::EmaOptions{.decay = config.optim.ema_decay});
 }
 

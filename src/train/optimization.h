@@ -47,6 +47,8 @@ class Optimization {
   // overflowed. The norm of the gradients, where it is known. Not finite: the weights are gone, the gradients are still
   // there. agree: ranks that skip a step together though their gradients differ, or null.
   Gradients step(std::int64_t done, const Gradients& gradients, Communicator* agree = nullptr);
+  // Instead of a step: drops the gradients.
+  void leave_out() { optimizer_->zero_grad(); }
 
   double lr() const { return optimizer_->lr(); }
   std::int64_t steps() const { return optimizer_->steps(); }

@@ -260,6 +260,15 @@ void require_known_optimization(const Config& config) {
           "set optim.momentum, for example to 0.9");
   require(!config.train.loss_scale || config.train.precision == "fp16", "train.loss_scale needs train.precision fp16",
           "leave it out");
+  // Those remember what gradients were, or let ranks step by themselves.
+  const std::string& strategy = config.parallel.strategy;
+  const bool forgets = strategy == "plain" || strategy == "bf16" || strategy == "fp16";
+  const std::string& not_finite = config.train.not_finite;
+  require(not_finite == "stop" || forgets,
+          fmt::format("train.not_finite = {} does not go with parallel.strategy {}", not_finite, strategy),
+          "leave one of them out; plain, bf16 and fp16 go with it");
+  require(not_finite != "rollback" || config.checkpoint.every_steps > 0,
+          "train.not_finite = rollback needs checkpoint.every_steps", "set it to the steps that may be lost");
   require(!optim.dampening || optim.momentum.value_or(0) > 0, "optim.dampening needs optim.momentum",
           "set optim.momentum, for example to 0.9");
   require(!optim.bf16_states || config.train.precision != "fp64",

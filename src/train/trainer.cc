@@ -32,10 +32,7 @@ FitResult Trainer::fit() {
     throw CommonError(error.exit_code(), error.what());
   }
   if (run.config.train.threads > 0) at::set_num_threads(static_cast<int>(run.config.train.threads));
-  run.find_start();
-  run.open_data();
-  run.prepare_model();
-  run.prepare_files();
+  run.begin();
   FitResult result{.directory = run.directory};
   result.already_done = run.found.has_value() && run.done >= run.total;
   if (result.already_done) {
@@ -44,7 +41,7 @@ FitResult Trainer::fit() {
                     run.task.name(), run.done, run.total));
   } else {
     run.make_progress();
-    run.train();
+    while (!run.train()) run.roll_back();
   }
   result.steps = run.done;
   result.stopped = run.stop && run.done < run.total;
@@ -73,16 +70,30 @@ constexpr std::int64_t kLossesTogether = 16;
 
 }  // namespace
 
-void Trainer::Impl::train() {
+void Trainer::Impl::begin() {
+  find_start();
+  open_data();
+  prepare_model();
+  prepare_files();
+}
+
+// False when it is to go on from a checkpoint.
+bool Trainer::Impl::train() {
   task.module().train();
-  while (done < total && !stop) {
-    if (run_epoch(epoch)) {
-      epoch += 1;
-      position = 0;
+  try {
+    while (done < total && !stop) {
+      if (run_epoch(epoch)) {
+        epoch += 1;
+        position = 0;
+      }
     }
+  } catch (const GivesNoNumber& step) {
+    require_way_back(step);
+    return false;
   }
   save_last();
   if (trace && trace->has_steps()) write_trace();
+  return true;
 }
 
 // False when it was left before its end.
@@ -91,7 +102,10 @@ bool Trainer::Impl::run_epoch(std::int64_t number) {
   Stopwatch watch;
   cycle.lap();
   while (data::Batch* batch = batches.next()) {
-    step(*batch, watch.lap());
+    if (is_left_out(*batch))
+      pass_over(*batch, watch.lap());
+    else
+      step(*batch, watch.lap());
     hear_of_saving();
     position = batch->position;
     const bool ended = position >= loader->size();
@@ -163,12 +177,20 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
     require_finite(loss, gradients, batch);
   } else {
     one.loss = add_up(loss, gradients, batch);
+    one.skipped = !std::isfinite(one.loss) || !gradients.finite;
+    if (one.skipped)
+      meet_no_number(one.loss, gradients, batch, batch.terms > 0 ? loss / static_cast<double>(batch.terms) : 0);
     time.exposed += lap("loss of all");
   }
-  gradients = optimization->step(done, gradients, parallel->ranks_differ() ? &world : nullptr);
-  if (!gradients.finite) end_behind_step(batch);
-  one.metrics.grad_norm = gradients.norm;
-  parallel->after_step();
+  if (one.skipped) {
+    optimization->leave_out();
+  } else {
+    gradients = optimization->step(done, gradients, parallel->ranks_differ() ? &world : nullptr);
+    if (!gradients.finite) meet_no_number_behind_step(batch);
+    one.metrics.grad_norm = gradients.norm;
+    note_numbers();
+    parallel->after_step();
+  }
   time.optimizer += lap("optimizer");
   // Where ranks share weights they meet in the middle of that.
   const double meetings = seconds_met() - met;
@@ -202,31 +224,6 @@ void Trainer::Impl::backward(const at::Tensor& mean, const data::MicroBatch& par
   std::optional<nn::StandIn> stand_in;  // units may be computed again
   if (part.count == 0) stand_in.emplace();
   optimization->scaled(part.weight == 1 ? mean : mean * part.weight).backward();
-}
-
-Report Trainer::Impl::not_finite(const char* what, double value, const data::Batch& batch,
-                                 const std::string& whose) const {
-  const std::string text = found || saved > 0 ? fmt::format("the checkpoint of step {} is whole: ", saved) : "";
-  return {
-      .what = fmt::format("the {} of step {} is not a finite number", what, done + 1),
-      .got = fmt::format("{} in epoch {}, samples {} to {}; {}", value, batch.epoch + 1,
-                         batch.position - batch.global_count + 1, batch.position, whose),
-      .expected = "a finite number",
-      .fix = fmt::format("{}go on with a smaller optim.lr (now {}), or look at the data", text, optimization->lr())};
-}
-
-// Every rank has its own gradients still, so none need be made again, from weights that are gone.
-void Trainer::Impl::end_behind_step(const data::Batch& batch) {
-  const std::string whose = blame_own();
-  if (metrics) metrics->flush();
-  throw CommonError(ExitCode::kNotANumber, not_finite("gradient norm", NAN, batch, whose));
-}
-
-// Every rank calls it in the same step.
-void Trainer::Impl::end_as_not_finite(const char* what, double value, double loss, const data::Batch& batch) {
-  const std::string whose = blame(loss, batch);
-  if (metrics) metrics->flush();
-  throw CommonError(ExitCode::kNotANumber, not_finite(what, value, batch, whose));
 }
 
 }  // namespace reigen::train

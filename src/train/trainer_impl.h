@@ -1,7 +1,7 @@
 // A training run: what Trainer::Impl holds and does. Its functions lie where their time is: trainer_start.cc before the
-// first step, trainer.cc in the loop, trainer_losses.cc what steps gave, trainer_blame.cc when a step gave no number,
-// trainer_replicas.cc when ranks that must be equal are not, trainer_results.cc what a run leaves behind,
-// trainer_saving.cc its checkpoints.
+// first step, trainer.cc in the loop, trainer_losses.cc what steps gave, trainer_not_finite.cc when a step gave no
+// number and trainer_blame.cc whose it was, trainer_replicas.cc when ranks that must be equal are not,
+// trainer_results.cc what a run leaves behind, trainer_saving.cc its checkpoints.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,8 @@ struct Trainer::Impl {
   void make_progress();
   std::int64_t samples_per_step() const { return std::min(loader->global_batch(), loader->size()); }
   std::int64_t epochs_to_see() const { return (total + loader->steps() - 1) / loader->steps(); }
-  void train();
+  void begin();
+  bool train();
   bool run_epoch(std::int64_t epoch);
   void step(data::Batch& batch, double data_seconds);
   void seed_step();
@@ -73,17 +74,33 @@ struct Trainer::Impl {
     std::int64_t terms = 0;
     StepMetrics metrics = {};  // rank 0
     std::string order = {};
+    bool skipped = false;
   };
   void compare_replicas();
   bool losses_come_late() const;
   bool wants_stop() const { return options.stop_requested && options.stop_requested(); }
-  double add_up(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
+  double add_up(double loss, Optimization::Gradients& gradients, const data::Batch& batch);
   void require_finite(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
   void note(Made one, const data::Batch& batch, const StepTime& time);
   void add_up_late();
   void record(Made& one);
-  [[noreturn]] void end_as_not_finite(const char* what, double value, double loss, const data::Batch& batch);
-  [[noreturn]] void end_behind_step(const data::Batch& batch);
+  struct Place {
+    std::int64_t epoch;
+    std::int64_t position;
+    bool operator==(const Place&) const = default;
+  };
+  struct GivesNoNumber {  // thrown by every rank, to go back to a checkpoint
+    Report report;
+    Place place;
+  };
+  void meet_no_number(double loss, const Optimization::Gradients& gradients, const data::Batch& batch, double own);
+  void meet_no_number_behind_step(const data::Batch& batch);
+  void answer(Report report, const data::Batch& batch);
+  void require_way_back(const GivesNoNumber& step);
+  void roll_back();
+  void note_numbers();
+  bool is_left_out(const data::Batch& batch) const;
+  void pass_over(const data::Batch& batch, double data_seconds);
   void compute_alone(const data::Batch& batch);
   // Which ranks gave what is no number, and where. Collective; the step must not go on after it.
   std::string blame(double loss, const data::Batch& batch);
@@ -131,6 +148,11 @@ struct Trainer::Impl {
   bool stop = false;
   bool settled = false;    // since the last step
   std::vector<Made> late;  // steps whose losses are not added up
+  int skipped_in_a_row = 0;
+  int rollbacks = 0;
+  int rollbacks_in_a_row = 0;
+  std::int64_t failed_at = 0;   // the step behind the last rollback
+  std::vector<Place> left_out;  // batches
   std::optional<checkpoint::Checkpoint> found;
   std::optional<checkpoint::Saver> saver;
   int failed_saves = 0;  // in a row

@@ -11,17 +11,14 @@ namespace reigen::train {
 
 bool Trainer::Impl::losses_come_late() const { return parallel->ranks_differ(); }
 
-// The loss of the global batch, from every rank's sum over its terms. Learns whether any rank wants to stop, and ends
-// all before a weight changes when a loss or a gradient of any is no number.
-double Trainer::Impl::add_up(double loss, const Optimization::Gradients& gradients, const data::Batch& batch) {
+// The loss of the global batch, from every rank's sum over its terms. Learns whether any rank wants to stop, and
+// whether the gradients of all are numbers.
+double Trainer::Impl::add_up(double loss, Optimization::Gradients& gradients, const data::Batch& batch) {
   double sums[3] = {loss, wants_stop() ? 1.0 : 0.0, gradients.finite ? 0.0 : 1.0};
   if (world.size() > 1) world.all_reduce(sums, sums, 3, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"}).wait();
   stop = sums[1] > 0;
-  const double global = sums[0] / static_cast<double>(batch.global_terms);
-  const double mean = batch.terms > 0 ? loss / static_cast<double>(batch.terms) : 0;
-  if (!std::isfinite(global)) end_as_not_finite("loss", global, mean, batch);
-  if (sums[2] > 0) end_as_not_finite("gradient norm", gradients.norm.value_or(HUGE_VAL), mean, batch);
-  return global;
+  gradients.finite = sums[2] == 0;
+  return sums[0] / static_cast<double>(batch.global_terms);
 }
 
 // A rank that steps by itself: it ends before its weights change, and what it says ends the others.
@@ -44,7 +41,8 @@ void Trainer::Impl::note(Made one, const data::Batch& batch, const StepTime& tim
                    .backward_ms = time.backward * 1e3,
                    .comm_exposed_ms = time.exposed * 1e3,
                    .optimizer_ms = time.optimizer * 1e3,
-                   .grad_norm = one.metrics.grad_norm};
+                   .grad_norm = one.metrics.grad_norm,
+                   .skipped = one.skipped};
     if (order) one.order = fmt::format("{}\n", fmt::join(loader->global_indices(batch), " "));
   }
   if (losses_come_late()) return late.push_back(std::move(one));

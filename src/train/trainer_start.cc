@@ -88,7 +88,7 @@ void Trainer::Impl::prepare_model() {
       task.initialize(static_cast<std::uint64_t>(config.train.seed));
   });
   activations = checkpoint_activations(task, config.train);
-  if (config.train.verify > 0) say(verify_before_training(task, config, samples_per_step(), world));
+  if (config.train.verify > 0 && rollbacks == 0) say(verify_before_training(task, config, samples_per_step(), world));
   try {
     parallel::DataParallelOptions how = data_parallel_options(config.parallel, world);
     how.units = task.units();

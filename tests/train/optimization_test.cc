@@ -10,13 +10,6 @@
 namespace reigen::train {
 namespace {
 
-std::vector<nlohmann::json> lines_of(const fs::path& directory) {
-  std::vector<nlohmann::json> lines;
-  std::ifstream in(directory / "metrics.jsonl");
-  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
-
 TEST_F(TrainerTest, EveryOptimizerGoesOnBitwiseWithAllItsState) {
   for (const char* name : {"adam", "adagrad", "rmsprop", "lion", "lars", "lamb", "sgd", "adamw"}) {
     Config whole = config(std::string("whole_") + name);

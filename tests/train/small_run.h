@@ -36,6 +36,13 @@ inline std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
+inline std::vector<nlohmann::json> lines_of(const fs::path& directory) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream in(directory / "metrics.jsonl");
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
 // A net small enough that a whole run takes milliseconds, on data made of a formula.
 struct SmallNet : torch::nn::Module {
   explicit SmallNet(int width = 16)

@@ -39,6 +39,7 @@ struct TrainConfig {
   double clip_value = 0;                   // largest magnitude of a gradient's element; 0: no clipping
   std::int64_t activation_checkpoint = 0;  // every so many-th unit computes its activations again in backward; 0: none
   std::string activation_keep = "none";    // products: those units keep outputs of products, convolutions, attention
+  std::string not_finite = "stop";         // a step that gives no number: stop, skip (it), rollback (to a checkpoint)
   std::int64_t compare_every = 1000;       // steps between two comparisons of replicas by hash; 0: none
   std::int64_t verify = 0;                 // steps that are made alone and in parallel and compared before training
   std::int64_t log_every = 50;             // steps between two plain lines

@@ -1,8 +1,8 @@
 // metrics.jsonl: one JSON object a line, one line a step, the keys in this order (docs/files.md):
 //   step, epoch, loss, lr, samples_per_s, step_ms, data_ms, forward_ms, backward_ms, comm_exposed_ms, optimizer_ms and,
-//   where the norm of the gradients was taken, grad_norm
-// The loss is written with as many digits as identify it. Lines reach the file at least once a second.
-// Thread rule: a writer belongs to one thread.
+//   where the norm of the gradients was taken, grad_norm, and for a step that was left out skipped
+// The loss is written with as many digits as identify it; null when it is no number. Lines reach the file at least once
+// a second. Thread rule: a writer belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@ struct StepMetrics {
   double comm_exposed_ms = 0;
   double optimizer_ms = 0;
   std::optional<double> grad_norm = {};  // of all gradients, before clipping
+  bool skipped = false;                  // no weight changed: the step gave no number, or its batch was left out
 };
 
 std::string to_json_line(const StepMetrics& metrics);  // ends with a newline
