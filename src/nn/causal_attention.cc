@@ -129,7 +129,7 @@ struct CausalAttention : torch::autograd::Function<CausalAttention> {
     const std::vector<at::Tensor> parts = parted(qkv, s);
     const auto [output, sums] =
         at::_scaled_dot_product_flash_attention_for_cpu(parts[0], parts[1], parts[2], 0.0, true);
-    const at::Tensor y = joined(output, s);
+    const at::Tensor y = joined(output, s).detach();  // no view, which nobody could change in place
     context->save_for_backward({qkv, y, sums});
     context->saved_data["heads"] = heads;
     return y;

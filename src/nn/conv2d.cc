@@ -62,6 +62,9 @@ at::Tensor conv2d(const at::Tensor& input, const at::Tensor& weight, const at::T
                "a convolution of [{}] with weights [{}] and padding {}: expected [B,C,H,W] and [O,C,U,V] that "
                "is not larger than the padded map",
                fmt::join(input.sizes(), ","), fmt::join(weight.sizes(), ","), shape.padding);
+  REIGEN_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0)),
+               "a convolution with a bias of [{}]: expected [{}], as many as the weights have outputs",
+               fmt::join(bias.sizes(), ","), weight.size(0));
   const Window rows = window_of(input.size(2), weight.size(2), shape);
   const Window columns = window_of(input.size(3), weight.size(3), shape);
   const bool is_small = rows.outputs * columns.outputs <= kSmallMap && input.numel() > 0;

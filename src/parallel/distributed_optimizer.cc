@@ -98,6 +98,7 @@ DistributedOptimizerBase::DistributedOptimizerBase(std::shared_ptr<torch::optim:
                                                                                  .world = std::move(world),
                                                                                  .reducer = std::move(reducer),
                                                                                  .parallel = parallel});
+  state_->reducer->prepare_forward();
 }
 
 void DistributedOptimizerBase::synchronize() {
@@ -148,6 +149,8 @@ void DistributedOptimizerBase::zero_grad(bool set_to_none) {
     state_->start_over();
   } else if (!state_->synchronized && (reducer.is_averaged() || reducer.accumulated() > 0)) {
     refuse_zero_grad();
+  } else if (state_->synchronized) {
+    state_->start_over();  // the step is left out
   }
   state_->optimizer->zero_grad(set_to_none);
 }

@@ -130,8 +130,15 @@ GradientReducer::~GradientReducer() {
   }
   const bool in_flight =
       !stays() && std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return bucket.launched; });
-  // A failed step's operations may still be read by other ranks: waiting could last for ever, so their memory stays.
-  if (in_flight) {
+  if (!in_flight) return;
+  // A failed step: its operations go on with memory that is about to go, and waiting for them could last for ever.
+  if (options_.mesh) {
+    // Nobody else ends the mesh's groups, in which other ranks may wait for this one.
+    for (Communicator* group : {&sharers_, &replicas_}) {
+      if (group->size() > 1) group->abort("its data_parallel() was destroyed in the middle of a step");
+    }
+  } else {
+    // Who catches the error ends the group, and tells the others why.
     static_cast<void>(flat_.release());
     static_cast<void>(strategy_.release());
   }

@@ -58,7 +58,14 @@ StrategyFactory predivided(StrategyFactory strategy, double factor) {
                                    .expected = "a finite number above 0",
                                    .fix = "leave it at 1 unless gradients overflow"});
     }
-    return std::make_unique<Predivided>(strategy(world), factor);
+    auto inner = strategy(world);
+    if (!inner->exchanges_gradients()) {
+      throw InvalidArgument(Report{.what = "[distributed_optimizer] gradient_predivide_factor is for sums of gradients",
+                                   .got = fmt::format("{}, strategy {}", factor, inner->description()),
+                                   .expected = "a strategy that sends gradients",
+                                   .fix = "leave one of them out"});
+    }
+    return std::make_unique<Predivided>(std::move(inner), factor);
   };
 }
 

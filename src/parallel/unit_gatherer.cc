@@ -144,10 +144,16 @@ void UnitGatherer::drop(Part& part) {
 }
 
 void UnitGatherer::release(Part& part) {
-  for (const std::size_t i : part.ranges) release(i);
+  for (const std::size_t i : part.ranges) give_back(i);
 }
 
+// What several units share a unit before this one in the model may still need, when it is computed again.
 void UnitGatherer::release(std::size_t range) {
+  const std::vector<std::size_t>& shared = parts_.back().ranges;
+  if (std::find(shared.begin(), shared.end(), range) == shared.end()) give_back(range);
+}
+
+void UnitGatherer::give_back(std::size_t range) {
   if (pinned_) return;
   tensor::TransientFlat& whole = *ranges_[range].share().whole;
   pool_.give_back(whole.take(), whole.bytes());

@@ -37,7 +37,7 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   void begin_forward();
   // All, until the next begin_forward() or change of the values: nothing leaves before.
   void gather_all();
-  // Nobody reads the range any more, or any range.
+  // The unit of the range does not read it any more; nobody reads any.
   void release(std::size_t range);
   void release_all();
 
@@ -62,6 +62,7 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   void await(Part& part);
   void drop(Part& part);
   void release(Part& part);
+  void give_back(std::size_t range);
   void release_frozen_behind_backward(std::size_t unit, const nn::Carry& input, bool again);
 
   Communicator world_;

@@ -84,6 +84,8 @@ TEST(Conv2dTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(nn::conv2d(x, at::zeros({3, 4, 1, 1}), {}), InvalidArgument);
   EXPECT_THROW(nn::conv2d(x, at::zeros({3, 2, 3, 3}), {}), InvalidArgument);
   EXPECT_THROW(nn::conv2d(x, at::zeros({3, 2, 1}), {}), InvalidArgument);
+  EXPECT_THROW(nn::conv2d(x, at::zeros({3, 2, 1, 1}), at::zeros({1})), InvalidArgument);
+  EXPECT_THROW(nn::conv2d(x, at::zeros({3, 2, 1, 1}), at::zeros({1, 3})), InvalidArgument);
   EXPECT_THROW(nn::conv2d(x, at::zeros({3, 2, 1, 1}), {}, {.stride = 0}), InvalidArgument);
   EXPECT_THROW(nn::conv2d(x, at::zeros({3, 2, 1, 1}), {}, {.padding = -1}), InvalidArgument);
   EXPECT_NO_THROW(nn::conv2d(x, at::zeros({3, 2, 3, 3}), {}, {.padding = 1}));

@@ -362,9 +362,11 @@ TEST(DistributedOptimizer, RefusesWrongUse) {
     EXPECT_THAT(refused(passes, [](Mlp&, auto& optimizer, Communicator&) { optimizer.zero_grad(); }),
                 Each(HasSubstr("zero_grad() between backward and step()")));
     EXPECT_THAT(refused(passes,
-                        [](Mlp&, auto& optimizer, Communicator&) {
+                        [passes](Mlp& model, auto& optimizer, Communicator& world) {
                           optimizer.synchronize();
-                          optimizer.zero_grad();
+                          optimizer.zero_grad();  // the step is left out
+                          for (std::int64_t i = 0; i < passes; ++i) own_backward(model, 1, world);
+                          optimizer.step();
                         }),
                 Each("no error"));
   }
@@ -394,6 +396,11 @@ TEST(DistributedOptimizer, RefusesOptionsAndModelsThatDoNotFit) {
   for (const double factor : {0.0, -1.0, std::nan("")}) {
     EXPECT_THAT(made([factor](int) { return DistributedOptimizerOptions{.gradient_predivide_factor = factor}; }),
                 Each(HasSubstr("gradient_predivide_factor is out of range")));
+  }
+  for (const auto& strategy : {parallel::diloco(), parallel::adasum()}) {
+    EXPECT_THAT(
+        made([&](int) { return DistributedOptimizerOptions{.strategy = strategy, .gradient_predivide_factor = 2}; }),
+        Each(HasSubstr("gradient_predivide_factor is for sums of gradients")));
   }
   EXPECT_THAT(made([](int rank) { return DistributedOptimizerOptions{.backward_passes_per_step = 1 + rank}; }),
               Each(AllOf(HasSubstr("backwards_per_reduction: 1"), HasSubstr("backwards_per_reduction: 2"))));

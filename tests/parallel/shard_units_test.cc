@@ -45,7 +45,7 @@ struct Layer : torch::nn::Module {
 // Units of several blocks and of less than one, one within the model's own parameters; weights of two units that are
 // one tensor; one of another type, one frozen, one that nothing reaches.
 struct Net : torch::nn::Module {
-  explicit Net(at::ScalarType type = at::kFloat) : type_(type) {
+  explicit Net(at::ScalarType type = at::kFloat, bool has_unused = true) : type_(type) {
     const auto add = [&](const char* name, int hidden, const at::Tensor& tie = {}) {
       list.emplace_back(name, register_module(name, std::make_shared<Layer>(33, hidden, 33, tie)));
     };
@@ -55,7 +55,7 @@ struct Net : torch::nn::Module {
     add("third", 40, tied);
     add("fourth", 640);
     add("fifth", 300);
-    unused = register_module("unused", torch::nn::Linear(5, 5));
+    if (has_unused) unused = register_module("unused", torch::nn::Linear(5, 5));
     frozen = register_module("frozen", torch::nn::Linear(33, 33));
     fill(*this, type);
     // Large weights would make rounding large in few steps.
@@ -196,6 +196,28 @@ class DividedRanks : public testing::TestWithParam<std::tuple<const char*, int>>
 };
 INSTANTIATE_TEST_SUITE_P(DataParallel, DividedRanks,
                          testing::Combine(testing::Values("shared_memory", "tcp"), testing::Values(1, 2, 3, 4, 6)));
+
+// The later of two units that share a weight completes its gradient; the earlier one is computed again behind that.
+TEST_P(DividedRanks, WhatUnitsShareStaysUntilBackwardIsOver) {
+  const auto run = [&](Shard shard) {
+    return over([shard](Communicator& world) {
+      Net model(at::kDouble, false);
+      const auto checkpoint = nn::activation_checkpoint(model.units());
+      DataParallelOptions options = options_of({.shard = shard}, model, world);
+      options.overlap = false;
+      auto parallel = data_parallel(model, world, options);
+      const auto optimizer = kAdamW(parallel.parameters());
+      for (int step = 0; step < 3; ++step) {
+        loss_of(parallel(input_of(static_cast<std::uint64_t>(step), world))).backward();
+        optimizer->step();
+        optimizer->zero_grad();
+      }
+      parallel.gather_weights();
+      return values_of(model);
+    });
+  };
+  EXPECT_EQ(distance(run(Shard::kParameters), run(Shard::kNone)), 0);
+}
 
 TEST_P(DividedRanks, EveryStageGivesTheBitsOfOwnWeights) {
   for (const Case& one : kCases) {

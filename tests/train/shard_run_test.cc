@@ -122,12 +122,31 @@ TEST_F(ShardRun, AShareThatDriftsFromItsReplicaEndsAllRanks) {
     if (rank != 3) return;
     task.before_call = [&task](std::int64_t call) {
       if (call != 5) return;
-      static_cast<std::uint64_t*>(task.module().parameters()[2].data_ptr())[7] ^= std::uint64_t{1} << 40;
+      // Behind the first values, which rank 2, with whom it shares them, looks at before it goes on.
+      static_cast<std::uint64_t*>(task.module().parameters()[2].data_ptr())[40] ^= std::uint64_t{1} << 40;
     };
   };
   EXPECT_EQ(failure(4, run, flip), ExitCode::kReplicasDiverged);
   EXPECT_THAT(failure_text_, HasSubstr("replicas differ after step 6: fc2.weight is another on rank 3 than on rank 1"));
   EXPECT_THAT(codes_, ::testing::Each(ExitCode::kReplicasDiverged));
+}
+
+// Ranks wait for each other in groups of a mesh too: those of who failed end with it, also in the middle of backward.
+TEST_F(ShardRun, AnExceptionOnOneRankEndsTheRanksOfAllItsGroups) {
+  for (const char* shard : {"optimizer", "gradients", "parameters"}) {
+    for (int rank = 0; rank < 4; ++rank) {
+      const Config run = with({"auto", 4, shard, 2}, std::string(shard) + std::to_string(rank));
+      const auto fail = [rank](int own, SmallTask& task, TrainerOptions&) {
+        if (own != rank) return;
+        task.before_call = [](std::int64_t call) {
+          if (call == 5) throw InvalidArgument("the fifth forward failed");
+        };
+      };
+      EXPECT_EQ(failure(4, run, fail), ExitCode::kConfiguration);
+      EXPECT_THAT(failure_text_, HasSubstr("the fifth forward failed"));
+      EXPECT_THAT(codes_, ::testing::Each(::testing::Ne(ExitCode::kOk)));
+    }
+  }
 }
 
 TEST_F(ShardRun, ReplicasWithoutADivisionAreRefused) {

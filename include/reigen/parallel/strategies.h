@@ -99,6 +99,7 @@ struct DilocoOptions {
   double outer_lr = 0.7;        // above 0
   double outer_momentum = 0.9;  // in [0, 1)
 };
+// The first outer step is made from the weights at the wrapping: load weights before, or load its state behind.
 StrategyFactory diloco(const DilocoOptions& options = {});
 
 // Lian et al., https://arxiv.org/abs/1705.09056; Assran et al., https://arxiv.org/abs/1811.10792
