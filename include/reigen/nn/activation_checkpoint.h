@@ -9,9 +9,9 @@
 // devices on which the unit's input and parameters lie are kept (5 KB a unit); no other generator's. It runs under the
 // same autocast setting, of all devices that nn::Autocast takes, and leaves the module's buffers as they were: batch
 // statistics count every batch once. A unit whose output depends on buffers that its forward changes (a running norm)
-// starts the second from what the first has left. The unit's backward is a backward within the backward: parameters are accumulated,
-// and their hooks run, once, as soon as their unit is done. torch::autograd::grad() and create_graph do not pass
-// through it. What a unit computes with besides its input and its module's parameters gets no gradient.
+// starts the second from what the first has left. The unit's backward is a backward within the backward: parameters are
+// accumulated, and their hooks run, once, as soon as their unit is done. torch::autograd::grad() and create_graph do
+// not pass through it. What a unit computes with besides its input and its module's parameters gets no gradient.
 //
 // Ranks that are threads share the default generator of a device: units that draw from it (dropout) then need
 // processes.
