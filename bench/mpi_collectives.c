@@ -1,6 +1,6 @@
 // MPI's blocking collectives, timed as `reigen bench` times ours: every iteration counts with its slowest rank, and
 // before an operation with a root all ranks meet. For scripts/bench_collectives.
-//   mpirun -n 2 [--oversubscribe] build/bin/mpi_collectives all_reduce [met]
+//   mpirun -n 2 [--oversubscribe] build/bin/mpi_collectives all_reduce [root R] [met]
 // "met": a barrier behind each operation counts as well, so that a rank that is through knows as much as after ours.
 // BYTES are a rank's whole array: of an operation on blocks, all blocks.
 #include <mpi.h>
@@ -18,7 +18,8 @@ struct problem {
   float* output;
   int count;  // elements of the array
   int block;  // elements of a rank's block
-  int met;    // all ranks meet behind the operation
+  int root;
+  int met;  // all ranks meet behind the operation
 };
 
 static int is(const struct problem* p, const char* operation) { return strcmp(p->operation, operation) == 0; }
@@ -30,14 +31,15 @@ static int has_root(const struct problem* p) {
 static int call(const struct problem* p) {
   const MPI_Comm world = MPI_COMM_WORLD;
   if (is(p, "all_reduce")) return MPI_Allreduce(p->input, p->output, p->count, MPI_FLOAT, MPI_SUM, world);
-  if (is(p, "reduce")) return MPI_Reduce(p->input, p->output, p->count, MPI_FLOAT, MPI_SUM, 0, world);
-  if (is(p, "broadcast")) return MPI_Bcast(p->input, p->count, MPI_FLOAT, 0, world);
+  if (is(p, "reduce")) return MPI_Reduce(p->input, p->output, p->count, MPI_FLOAT, MPI_SUM, p->root, world);
+  if (is(p, "broadcast")) return MPI_Bcast(p->input, p->count, MPI_FLOAT, p->root, world);
   if (is(p, "reduce_scatter")) {
     return MPI_Reduce_scatter_block(p->input, p->output, p->block, MPI_FLOAT, MPI_SUM, world);
   }
   if (is(p, "all_gather")) return MPI_Allgather(p->input, p->block, MPI_FLOAT, p->output, p->block, MPI_FLOAT, world);
-  if (is(p, "gather")) return MPI_Gather(p->input, p->block, MPI_FLOAT, p->output, p->block, MPI_FLOAT, 0, world);
-  if (is(p, "scatter")) return MPI_Scatter(p->input, p->block, MPI_FLOAT, p->output, p->block, MPI_FLOAT, 0, world);
+  if (is(p, "gather")) return MPI_Gather(p->input, p->block, MPI_FLOAT, p->output, p->block, MPI_FLOAT, p->root, world);
+  if (is(p, "scatter"))
+    return MPI_Scatter(p->input, p->block, MPI_FLOAT, p->output, p->block, MPI_FLOAT, p->root, world);
   if (is(p, "all_to_all")) return MPI_Alltoall(p->input, p->block, MPI_FLOAT, p->output, p->block, MPI_FLOAT, world);
   if (is(p, "barrier")) return MPI_Barrier(world);
   return MPI_ERR_OP;
@@ -79,10 +81,10 @@ static int compare(const void* a, const void* b) {
   return x < y ? -1 : x > y;
 }
 
-static void measure(const char* operation, int met, long bytes, int rank, int ranks) {
+static void measure(const char* operation, int root, int met, long bytes, int rank, int ranks) {
   long count = bytes / (long)sizeof(float);
   if (count < ranks) count = ranks;
-  struct problem p = {operation, NULL, NULL, (int)count, (int)(count / ranks), met};
+  struct problem p = {operation, NULL, NULL, (int)count, (int)(count / ranks), root, met};
   p.input = calloc((size_t)count, sizeof(float));
   p.output = calloc((size_t)count, sizeof(float));
   double* times = calloc(kMostIterations, sizeof(double));
@@ -113,12 +115,25 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const char* operation = argc > 1 ? argv[1] : "all_reduce";
-  const int met = argc > 2 && strcmp(argv[2], "met") == 0;
-  if (argc > 2 && !met) {
-    fprintf(stderr, "mpi_collectives: unknown second argument\n  got: %s\n  expected: met\n", argv[2]);
+  int root = 0;
+  int met = 0;
+  for (int i = 2; i < argc; ++i) {
+    if (strcmp(argv[i], "met") == 0) {
+      met = 1;
+    } else if (strcmp(argv[i], "root") == 0 && i + 1 < argc) {
+      char* end = NULL;
+      const long number = strtol(argv[++i], &end, 10);
+      root = *end == '\0' && number >= 0 && number < ranks ? (int)number : -1;
+    } else {
+      fprintf(stderr, "mpi_collectives: unknown argument\n  got: %s\n  expected: root R, met\n", argv[i]);
+      MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+  }
+  if (root < 0) {
+    fprintf(stderr, "mpi_collectives: no such root\n  expected: 0 to %d\n", ranks - 1);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
-  for (size_t i = 0; i < sizeof(kSizes) / sizeof(kSizes[0]); ++i) measure(operation, met, kSizes[i], rank, ranks);
+  for (size_t i = 0; i < sizeof(kSizes) / sizeof(kSizes[0]); ++i) measure(operation, root, met, kSizes[i], rank, ranks);
   MPI_Finalize();
   return 0;
 }

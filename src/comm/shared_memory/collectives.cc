@@ -157,22 +157,24 @@ void Collective::tell(Descriptor& d) const {
 }
 
 std::byte* Collective::carried_here() const {
-  return is_tiny_ ? group_.page().ring[slot()].call.tiny.data() : group_.inlined(group_.rank(), slot());
+  return is_tiny_ ? group_.page().ring[slot()].call.tiny.data() : group_.inlined(group_.rank(), sequence_);
 }
 
 const std::byte* Collective::carried(int rank) const {
-  return is_tiny_ ? descriptor_of(rank).tiny.data() : group_.inlined(rank, slot());
+  return is_tiny_ ? descriptor_of(rank).tiny.data() : group_.inlined(rank, sequence_);
 }
 
 bool Collective::try_post() {
-  if (sequence_ >= kRingSlots) {
-    need_ = {&RankPage::verified, sequence_ - kRingSlots + 1};
+  const bool inlined = path_ == Way::kOneShot && gives(group_.rank());
+  const bool takes_along = (inlined && !is_tiny_) || call_.kind == OperationKind::kAllToAllV;
+  const std::uint64_t room = takes_along ? kInlineSlots : kRingSlots;
+  if (sequence_ >= room) {
+    need_ = {&RankPage::verified, sequence_ - room + 1};
     // To look each time would fetch a line that the others have just written.
     std::uint64_t& verified = pipeline_.verified_by_all;
     if (verified < need_.value) verified = group_.least(need_.counter);
     if (verified < need_.value) return false;
   }
-  const bool inlined = path_ == Way::kOneShot && gives(group_.rank());
   // An earlier call of this rank may still write what this one takes along.
   if (inlined && pipeline_.completed != sequence_) return false;
   Slot& slot_here = group_.page().ring[slot()];
@@ -181,7 +183,7 @@ bool Collective::try_post() {
   if (inlined) copy_bytes(carried_here(), static_cast<const std::byte*>(call_.input), extent_.input * element_);
   if (path_ != Way::kOneShot || kind_ == OperationKind::kAllGather) announce_buffers(d);
   if (call_.kind == OperationKind::kAllToAllV) {
-    std::memcpy(group_.inlined(group_.rank(), slot()), call_.counts.data(),
+    std::memcpy(group_.inlined(group_.rank(), sequence_), call_.counts.data(),
                 call_.counts.size() * sizeof(std::uint64_t));
   }
   slot_here.posted.store(sequence_ + 1);
@@ -245,7 +247,7 @@ void Collective::read_announced() {
   given_here_.clear();
   std::vector<std::size_t> counts(p);
   for (int q = 0; q < group_.size(); ++q) {
-    std::memcpy(counts.data(), group_.inlined(q, slot()), p * sizeof(std::uint64_t));
+    std::memcpy(counts.data(), group_.inlined(q, sequence_), p * sizeof(std::uint64_t));
     const std::size_t here = counts[static_cast<std::size_t>(group_.rank())];
     const std::size_t expected = call_.arrives[static_cast<std::size_t>(q)];
     if (here != expected) {

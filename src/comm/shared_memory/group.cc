@@ -62,7 +62,7 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Pare
   static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
   ranks_here_ = parent.group == nullptr ? size() : parent.group->ranks_here_;
   own.inline_bytes = inline_bytes_for(size(), have_cores(1));
-  const std::size_t bytes = page_bytes(size()) + kRingSlots * own.inline_bytes;
+  const std::size_t bytes = page_bytes(size()) + kInlineSlots * own.inline_bytes;
   own.segment = Segment::create((bytes + 4095) / 4096 * 4096);
   own.page = new (own.segment->data()) RankPage;
   for (int q = 0; q < size(); ++q) new (&box(rank(), q)) PairBox;
@@ -178,9 +178,9 @@ void Group::join(const Parent& parent) {
   forming.complete();
 }
 
-std::byte* Group::inlined(int rank, std::size_t slot) const {
+std::byte* Group::inlined(int rank, std::uint64_t sequence) const {
   const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  return reinterpret_cast<std::byte*>(peer.page) + page_bytes(size()) + slot * peer.inline_bytes;
+  return reinterpret_cast<std::byte*>(peer.page) + page_bytes(size()) + sequence % kInlineSlots * peer.inline_bytes;
 }
 
 std::byte* Group::resolve(int rank, const Location& location) {

@@ -77,9 +77,10 @@ class Group {
   void leave();
   void publish_abort(const AbortCause& cause);
   bool have_cores(int threads) const { return base::have_cores(ranks_here_, threads); }
-  // What every rank has room for, in each of its slots, beside a call.
+  // What every rank has room for beside a call, and where that lies: call `sequence` has the place of the one
+  // kInlineSlots before.
   std::size_t inline_bytes() const { return inline_bytes_; }
-  std::byte* inlined(int rank, std::size_t slot) const;
+  std::byte* inlined(int rank, std::uint64_t sequence) const;
 
  private:
   struct Peer {

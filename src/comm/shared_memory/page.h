@@ -16,8 +16,9 @@
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 9;
-inline constexpr std::size_t kRingSlots = 64;  // operations that may be under way at once; more wait their turn
+inline constexpr std::uint32_t kPageVersion = 10;
+inline constexpr std::size_t kRingSlots = 64;   // operations that may be under way at once; more wait their turn
+inline constexpr std::size_t kInlineSlots = 8;  // inputs that travel with calls; so few stay in the caches
 inline constexpr std::size_t kTagBytes = 48;
 inline constexpr std::size_t kTinyBytes = 16;  // inputs up to this size travel in the line that announces the call
 inline constexpr std::size_t kStagingBytes =
@@ -69,7 +70,7 @@ struct RankPage {
 };
 
 // What a rank tells one other rank; behind its page there is one for every rank, and behind these lie the inputs that
-// travel with calls: kRingSlots times inline_bytes_for().
+// travel with calls: kInlineSlots times inline_bytes_for().
 // Messages from A to B are numbered: A
 // counts them in its box for B, B those that it has taken in its box for A.
 inline constexpr std::size_t kMessageSlots = 4;                // messages that may be announced and not yet taken
