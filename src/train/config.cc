@@ -74,9 +74,11 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
                    .choices = {"stop", "skip", "rollback"}});
   table.push_back({"train", "compare_every", &train.compare_every,
                    "steps between two comparisons, by hash, of what ranks must hold alike; 0: never", 0, kLargest});
-  table.push_back({"train", "verify", &train.verify,
-                   "steps to make with one global batch alone and in parallel before training, which must agree", 0,
-                   1000});
+  table.push_back(
+      {"train", "verify", &train.verify,
+       "steps to make with one global batch alone and in parallel before training, which must agree: without "
+       "strategy and shards, in 16 bits with fp32",
+       0, 1000});
   table.push_back(
       {"train", "log_every", &train.log_every, "steps between two lines when the output is no terminal", 1, 1e9});
 }

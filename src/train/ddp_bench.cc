@@ -86,6 +86,10 @@ class Bench {
     if (config.parallel.overlap != usual.overlap) refuse("--parallel.overlap", "false", "none: it measures both");
     if (config.train.micro_batch > 0)
       refuse("--train.micro_batch", fmt::format("{}", config.train.micro_batch), "none: it measures one backward");
+    const auto strategy = data_parallel_options(config.parallel, world).strategy;
+    if (strategy && strategy(world)->acts_on_weights())
+      refuse("--parallel.strategy", config.parallel.strategy,
+             "one of gradients: there are no steps of weights to measure");
     task_->module().train();
     task_->initialize(static_cast<std::uint64_t>(config.train.seed));
     activations_ = checkpoint_activations(*task_, config.train);
@@ -277,7 +281,7 @@ std::string to_json(const std::vector<DdpBenchRow>& rows, const std::string& rec
                     {"overlapped_ms", row.overlapped_ms},
                     {"naive_ms", row.naive_ms},
                     {"exposed_ms", row.exposed_ms()},
-                    {"hidden", row.hidden()}});
+                    {"hidden", std::clamp(row.hidden(), 0.0, 1.0)}});
   }
   return list.dump(1) + "\n";
 }

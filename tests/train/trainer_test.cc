@@ -357,9 +357,28 @@ TEST_F(TrainerTest, ARunThatIsVerifiedFirstIsTheSameRun) {
   Config verified = config("verified");
   verified.train.verify = 2;
   fit(3, verified);
-  EXPECT_THAT(output_, HasSubstr("verified on 3 ranks with 97 samples: the same after 2 steps"));
+  EXPECT_THAT(
+      output_,
+      HasSubstr(
+          "verified on 3 ranks with 97 samples (plain data parallelism, without shards): the same after 2 steps"));
   EXPECT_EQ(losses("verified"), losses("plain"));
   EXPECT_EQ(model("verified"), model("plain"));
+}
+
+TEST_F(TrainerTest, WhatIsVerifiedIsPlainAndInFp32AndSaysSo) {
+  Config run = config("sixteen");
+  run.train.verify = 3;
+  run.train.precision = "bf16";
+  run.parallel.shard = "none";
+  run.parallel.strategy = "local_sgd";
+  fit(2, run);
+  EXPECT_THAT(output_, HasSubstr("(plain data parallelism, in fp32 instead of train.precision bf16, "
+                                 "without parallel.strategy local_sgd): the same after 3 steps"));
+  Config shared = config("shared");
+  shared.train.verify = 1;
+  shared.parallel.shard = "gradients";
+  fit(2, shared);
+  EXPECT_THAT(output_, HasSubstr("(plain data parallelism, without shards): the same"));
 }
 
 TEST_F(TrainerTest, AModelThatIsNotTheSameInParallelIsNotTrained) {
