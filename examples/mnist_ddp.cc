@@ -5,18 +5,25 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <limits>
+#include <charconv>
 #include <string>
+#include <string_view>
 
 #include "reigen/models/mnist_cnn.h"
 #include "reigen/reigen.h"
 
 int main(int argc, char** argv) try {
-  auto world = reigen::init();  // rank and size from reigen run, torchrun, srun or mpirun
-  const std::string folder = argc > 1 ? argv[1] : "";
-  const int steps = argc > 2 ? std::stoi(argv[2]) : std::numeric_limits<int>::max();
+  const std::string_view folder = argc > 1 ? argv[1] : "";
+  const std::string_view wanted = argc > 2 ? argv[2] : "2147483647";
+  int steps = 0;
+  const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), steps);
+  if (folder.starts_with('-') || argc > 3 || error != std::errc() || *end != '\0' || steps < 1) {
+    fmt::print(stderr, "usage: mnist_ddp [FOLDER [STEPS]]\n  FOLDER: MNIST's own files; STEPS: at least 1\n");
+    return 2;
+  }
 
-  auto data = folder.empty() ? reigen::data::digits() : reigen::data::mnist(folder);
+  auto world = reigen::init();  // rank and size from reigen run, torchrun, srun or mpirun
+  auto data = folder.empty() ? reigen::data::digits() : reigen::data::mnist(std::string(folder));
   auto loader = reigen::data::Loader(data, {.batch_size = 64, .shuffle = true}, world);  // 64 a rank
 
   reigen::models::MnistCnn model;

@@ -84,12 +84,27 @@ class LanguageHead final : public torch::nn::Module {
 
 }  // namespace
 
+namespace {
+
+// The largest divisor of `dim` that is at most `most`.
+std::int64_t largest_divisor(std::int64_t dim, std::int64_t most) {
+  std::int64_t divisor = most;
+  while (dim % divisor != 0) --divisor;
+  return divisor;
+}
+
+}  // namespace
+
 Gpt::Gpt(const GptOptions& options) : options_(options) {
   const GptOptions& o = options_;
   REIGEN_CHECK(o.vocab >= 1 && o.layers >= 1 && o.dim >= 1 && o.heads >= 1 && o.context >= 1,
                "a decoder of vocab {}, layers {}, dim {}, heads {}, context {}: all must be at least 1", o.vocab,
                o.layers, o.dim, o.heads, o.context);
-  REIGEN_CHECK(o.dim % o.heads == 0, "model.heads = {} does not divide model.dim = {}", o.heads, o.dim);
+  REIGEN_CHECK(
+      o.dim % o.heads == 0,
+      "a decoder's width is not divided by its heads\n  got: model.heads {}, model.dim {}   expected: model.dim a "
+      "multiple of model.heads\n  fix: model.heads {}, say, or another model.dim",
+      o.heads, o.dim, largest_divisor(o.dim, o.heads));
   units_.emplace_back("embed", register_module("embed", std::make_shared<Embed>(o)));
   const auto blocks = register_module("blocks", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < o.layers; ++i) {
