@@ -82,10 +82,6 @@ class LanguageHead final : public torch::nn::Module {
   Linear linear_;
 };
 
-}  // namespace
-
-namespace {
-
 // The largest divisor of `dim` that is at most `most`.
 std::int64_t largest_divisor(std::int64_t dim, std::int64_t most) {
   std::int64_t divisor = most;

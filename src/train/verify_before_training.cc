@@ -8,20 +8,17 @@
 #include "reigen/base/error.h"
 #include "reigen/parallel/verify.h"
 #include "train/agree.h"
-#include "train/precision.h"
 #include "train/strategy_of.h"
 
 namespace reigen::train {
 namespace {
 
-bool has_16_bits(const std::string& precision) { return precision == "bf16" || precision == "fp16"; }
-
 // What of the run the check does not cover; empty: nothing.
 std::string left_out(const Config& config, const Communicator& world) {
   std::vector<std::string> parts;
-  // Rounding of 16 bits grows over the steps as far as a real difference does.
-  if (has_16_bits(config.train.precision))
-    parts.push_back("in fp32 instead of train.precision " + config.train.precision);
+  // Computed in the types of the weights: rounding of 16 bits grows over the steps as far as a real difference does.
+  const std::string& precision = config.train.precision;
+  if (precision == "bf16" || precision == "fp16") parts.push_back("in fp32 instead of train.precision " + precision);
   // Shared weights have the bits of own ones, but ranks that share them cannot each train alone. Strategies differ from
   // one process by design.
   if (data_parallel_options(config.parallel, world).shard != parallel::Shard::kNone) parts.push_back("without shards");
@@ -38,10 +35,7 @@ std::string verify_before_training(Task& task, const Config& config, std::int64_
   data::Samples batch;
   together(world, "training data", [&] { batch = task.training_data()->gather(indices); });
   task.module().train();
-  const auto loss = [&](const at::Tensor& input, const at::Tensor& target) {
-    const auto autocast = compute_type(has_16_bits(config.train.precision) ? "fp32" : config.train.precision);
-    return task.loss(input, target);
-  };
+  const auto loss = [&](const at::Tensor& input, const at::Tensor& target) { return task.loss(input, target); };
   parallel::VerifyOptions how{.steps = static_cast<int>(config.train.verify)};
   how.parallel.bucket_mb = config.parallel.bucket_mb;
   how.parallel.overlap = config.parallel.overlap;
