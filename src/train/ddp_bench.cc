@@ -16,6 +16,7 @@
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/train/task.h"
 #include "train/activations.h"
+#include "train/parallel_config.h"
 #include "train/precision.h"
 #include "train/step_times.h"
 #include "train/strategy_of.h"
@@ -77,19 +78,6 @@ class Bench {
  public:
   Bench(const Recipe& recipe, const Config& config, Communicator& world)
       : config_(config), world_(world), task_(recipe.make(config)) {
-    const std::string& shard = config.parallel.shard;
-    if (shard != "auto" && shard != "none")
-      refuse("--parallel.shard", shard, "none: it measures gradients that travel");
-    const ParallelConfig usual;
-    if (config.parallel.bucket_mb != usual.bucket_mb)
-      refuse("--parallel.bucket_mb", fmt::format("{}", config.parallel.bucket_mb), "none: --buckets lists the sizes");
-    if (config.parallel.overlap != usual.overlap) refuse("--parallel.overlap", "false", "none: it measures both");
-    if (config.train.micro_batch > 0)
-      refuse("--train.micro_batch", fmt::format("{}", config.train.micro_batch), "none: it measures one backward");
-    const auto strategy = data_parallel_options(config.parallel, world).strategy;
-    if (strategy && strategy(world)->acts_on_weights())
-      refuse("--parallel.strategy", config.parallel.strategy,
-             "one of gradients: there are no steps of weights to measure");
     task_->module().train();
     task_->initialize(static_cast<std::uint64_t>(config.train.seed));
     activations_ = checkpoint_activations(*task_, config.train);
@@ -177,6 +165,20 @@ class Bench {
 };
 
 }  // namespace
+
+void require_measurable(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  const ParallelConfig usual;
+  if (parallel.shard != "auto" && parallel.shard != "none")
+    refuse("--parallel.shard", parallel.shard, "none: it measures gradients that travel");
+  if (parallel.bucket_mb != usual.bucket_mb)
+    refuse("--parallel.bucket_mb", fmt::format("{}", parallel.bucket_mb), "none: --buckets lists the sizes");
+  if (parallel.overlap != usual.overlap) refuse("--parallel.overlap", "false", "none: it measures both");
+  if (config.train.micro_batch > 0)
+    refuse("--train.micro_batch", fmt::format("{}", config.train.micro_batch), "none: it measures one backward");
+  if (acts_on_weights(parallel.strategy))
+    refuse("--parallel.strategy", parallel.strategy, "one of gradients: there are no steps of weights to measure");
+}
 
 DdpBenchOptions parse_ddp_bench(const std::vector<std::string>& arguments) {
   DdpBenchOptions options;

@@ -25,6 +25,9 @@ struct DdpBenchOptions {
 DdpBenchOptions parse_ddp_bench(const std::vector<std::string>& arguments);
 std::string ddp_bench_help();
 
+// Throws InvalidArgument (2) for options of the recipe that leave nothing to compare.
+void require_measurable(const Config& config);
+
 // Medians over rounds and steps of the slowest rank's milliseconds. Forward and backward together are what a step
 // computes; `overlapped` and `naive` are both with communication: buckets that travel during backward, and after it.
 struct DdpBenchRow {

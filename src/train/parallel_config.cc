@@ -1,6 +1,9 @@
 #include "train/parallel_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "reigen/base/error.h"
 #include "train/config_text.h"
@@ -25,6 +28,10 @@ const Names kStrategies{"plain",
                         "async_gossip",
                         "stale_synchronous"};
 
+// Those that bring weights together, not gradients.
+const Names kOfWeights{"adasum", "local_sgd",    "hierarchical_sgd", "diloco",
+                       "gossip", "async_gossip", "stale_synchronous"};
+
 const std::vector<OptionOwners> kOfStrategies{
     {"matrix_rank", {"power_sgd"}},
     {"start_step", {"power_sgd", "one_bit", "local_sgd"}},
@@ -47,6 +54,16 @@ Field strategy_choice(const char* key, std::string* value, const std::string& me
   Field field = strategy_row(key, value, meaning);
   field.choices = choices;
   return field;
+}
+
+// "parallel.bucket_mb 5, parallel.overlap false": what lets_gradients_stay() minds.
+std::string set_for_travelling(const ParallelConfig& config) {
+  const ParallelConfig usual;
+  Names set;
+  if (config.strategy != usual.strategy) set.push_back("parallel.strategy " + config.strategy);
+  if (config.bucket_mb != usual.bucket_mb) set.push_back(fmt::format("parallel.bucket_mb {}", config.bucket_mb));
+  if (config.overlap != usual.overlap) set.push_back(fmt::format("parallel.overlap {}", config.overlap));
+  return fmt::format("{}", fmt::join(set, ", "));
 }
 
 }  // namespace
@@ -83,9 +100,10 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
       strategy_row("staleness", &p.staleness, "steps that a rank may be ahead of what it has heard", 0, 1000));
 }
 
-bool lets_gradients_stay(const ParallelConfig& config) {
-  const ParallelConfig usual;
-  return config.strategy == usual.strategy && config.bucket_mb == usual.bucket_mb && config.overlap == usual.overlap;
+bool lets_gradients_stay(const ParallelConfig& config) { return set_for_travelling(config).empty(); }
+
+bool acts_on_weights(const std::string& strategy) {
+  return std::find(kOfWeights.begin(), kOfWeights.end(), strategy) != kOfWeights.end();
 }
 
 void require_known_strategy(const Config& config) {
@@ -97,21 +115,28 @@ void require_known_strategy(const Config& config) {
                .got = "gradients that carry a loss scale, of which some is kept for later steps with another scale",
                .fix = "choose train.precision bf16, or another strategy"});
   }
-  if (config.parallel.shard == "gradients" && !lets_gradients_stay(config.parallel)) {
+  const std::string& shard = config.parallel.shard;
+  const bool shares_weights = shard == "optimizer" || shard == "gradients" || shard == "parameters";
+  if (shares_weights && acts_on_weights(strategy)) {
+    throw InvalidArgument(
+        Report{.what = fmt::format("parallel.shard {} and parallel.strategy {} do not go together", shard, strategy),
+               .got = "a strategy by which ranks' weights differ between steps, and weights that ranks have together",
+               .fix = "leave one of the two out"});
+  }
+  if (shard == "gradients" && !lets_gradients_stay(config.parallel)) {
     throw InvalidArgument(
         Report{.what = "parallel.shard gradients and options of gradients that travel do not go together",
-               .got = fmt::format("parallel.strategy {}, parallel.bucket_mb {}, parallel.overlap {}", strategy,
-                                  config.parallel.bucket_mb, config.parallel.overlap),
-               .expected = "none of the three: each rank averages its share in its step",
-               .fix = "leave them out, or choose parallel.shard optimizer or none"});
+               .got = set_for_travelling(config.parallel),
+               .expected = "none: each rank averages its share in its step",
+               .fix = "leave it out, or choose parallel.shard optimizer or none"});
   }
-  if (config.parallel.shard == "parameters" && strategy != "plain") {
+  if (shard == "parameters" && strategy != "plain") {
     throw InvalidArgument(Report{.what = "parallel.shard parameters and a strategy do not go together",
                                  .got = fmt::format("parallel.strategy {}", strategy),
                                  .expected = "none: each rank averages its share",
                                  .fix = "leave it out, or choose parallel.shard optimizer or none"});
   }
-  if (config.parallel.replicas > 1 && (config.parallel.shard == "none" || config.parallel.shard == "auto")) {
+  if (config.parallel.replicas > 1 && (shard == "none" || shard == "auto")) {
     throw InvalidArgument(Report{.what = "parallel.replicas is for ranks that divide what they hold",
                                  .got = fmt::format("parallel.shard {}", config.parallel.shard),
                                  .expected = "optimizer, gradients or parameters",

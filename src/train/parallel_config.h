@@ -11,4 +11,7 @@ void require_known_strategy(const Config& config);
 // Whether nothing is set for gradients that travel: strategy, buckets, overlap.
 bool lets_gradients_stay(const ParallelConfig& config);
 
+// Whether the strategy of that name brings weights together: parallel::Strategy::acts_on_weights().
+bool acts_on_weights(const std::string& strategy);
+
 }  // namespace reigen::train

@@ -30,6 +30,7 @@
 #include "train/failure.h"
 #include "train/progress.h"
 #include "train/recipes.h"
+#include "train/report.h"
 #include "train/stop.h"
 
 namespace reigen::train {
@@ -201,8 +202,9 @@ int bench_rank(const DdpBenchOptions& options, const Recipe& recipe, const Confi
       if (prints && !options.json.empty()) json.emplace(options.json);
     });
     if (prints) {
-      fmt::print("{}: {} {} ({}), {} rounds of {} steps; milliseconds, medians, the slowest rank's\n", recipe.name,
-                 world.size(), world.size() == 1 ? "rank" : "ranks", world.backend(), options.rounds, options.steps);
+      fmt::print("{}: {} ({}), {} of {}; milliseconds, medians, the slowest rank's\n", recipe.name,
+                 counted(world.size(), "rank"), world.backend(), counted(options.rounds, "round"),
+                 counted(options.steps, "step"));
       std::fflush(stdout);
     }
     const std::vector<DdpBenchRow> rows = measure_ddp(recipe, config, options, world);
@@ -228,6 +230,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
     options = parse_ddp_bench(arguments);
     recipe = &find_recipe(options.recipe);
     line = read_command_line(recipe->defaults, options.rest, process_environment());
+    require_measurable(line.config);
   } catch (const Error& error) {
     throw CommonError(error.exit_code(), error.what());  // every rank was given the same words
   }

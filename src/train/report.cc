@@ -53,10 +53,11 @@ std::int64_t steps_of_summary(const std::filesystem::path& path) {
   return steps != json.end() && steps->is_number_integer() ? steps->get<std::int64_t>() : -1;
 }
 
+std::string counted(std::int64_t number, const char* what) {
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+}
+
 std::string to_text(const Summary& s) {
-  const auto counted = [](std::int64_t number, const char* what) {
-    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-  };
   const std::string which = s.first_step > 0 ? fmt::format(" ({} to {})", s.first_step + 1, s.steps) : std::string();
   std::string text = fmt::format("{}: {}{} of {} on {} ({}), {}\n", s.task, counted(s.steps - s.first_step, "step"),
                                  which, counted(s.samples_per_step, "sample"), counted(s.world_size, "rank"), s.backend,

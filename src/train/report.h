@@ -38,6 +38,9 @@ struct Summary {
   std::filesystem::path directory = {};
 };
 
+// "1 step", "2 steps".
+std::string counted(std::int64_t number, const char* what);
+
 std::string to_json(const Summary& summary);
 // The steps of a run that ended before; -1 when there is no such file.
 std::int64_t steps_of_summary(const std::filesystem::path& path);

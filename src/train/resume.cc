@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "reigen/base/error.h"
+#include "train/strategy_of.h"
 
 namespace reigen::train {
 
@@ -101,6 +102,7 @@ ResumePoint find_resume_point(const Config& config) {
 
 std::map<std::string, std::string> options_of(const Config& config, const std::string& task, std::int64_t samples) {
   Config copy = config;
+  copy.parallel = with_strategy_defaults(config.parallel);
   std::map<std::string, std::string> options;
   for (const Field& field : fields(copy)) options[field.name()] = value_text(field);
   options["task"] = task;

@@ -39,6 +39,12 @@ bool holds_run(const fs::path& path) {
 
 RunDirectory::RunDirectory(fs::path path, bool may_hold_run) : path_(std::move(path)) {
   std::error_code error;
+  if (fs::exists(path_, error) && !fs::is_directory(path_, error)) {
+    throw IoError(Report{.what = fmt::format("{} is to be the run's directory", path_.string()),
+                         .got = "something else of that name",
+                         .fix = "choose another --run.dir, or move it away"},
+                  ExitCode::kOutputLocked);
+  }
   fs::create_directories(path_, error);
   if (error) refuse(fmt::format("cannot create the run directory {}", path_.string()), error.value());
   lock_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "reigen/base/error.h"
 #include "reigen/parallel/strategies.h"
 #include "train/parallel_config.h"
@@ -9,45 +11,55 @@
 namespace reigen::train {
 namespace {
 
-parallel::StrategyFactory strategy_of(const ParallelConfig& c) {
+// What is set holds, and what is not set is told what holds.
+template <class T>
+void settle(std::optional<T>& set, T& holds) {
+  if (set)
+    holds = *set;
+  else
+    set = holds;
+}
+
+// Sets the options of the strategy that are not set to what they are without.
+parallel::StrategyFactory strategy_of(ParallelConfig& c) {
   if (c.strategy == "plain") return {};
   if (c.strategy == "bf16") return parallel::compressed(at::kBFloat16);
   if (c.strategy == "fp16") return parallel::compressed(at::kHalf);
   if (c.strategy == "one_bit") {
     parallel::OneBitOptions o;
-    o.start_step = c.start_step.value_or(o.start_step);
+    settle(c.start_step, o.start_step);
     return parallel::one_bit(o);
   }
   if (c.strategy == "adasum") return parallel::adasum();
   if (c.strategy == "power_sgd") {
     parallel::PowerSgdOptions o;
-    o.rank = c.matrix_rank.value_or(o.rank);
-    o.start_step = c.start_step.value_or(o.start_step);
+    settle(c.matrix_rank, o.rank);
+    settle(c.start_step, o.start_step);
     return parallel::power_sgd(o);
   }
   if (c.strategy == "top_k") {
     parallel::TopKOptions o;
-    o.share = c.share.value_or(o.share);
+    settle(c.share, o.share);
     return parallel::top_k(o);
   }
   if (c.strategy == "local_sgd") {
     parallel::LocalSgdOptions o;
-    o.every = c.every.value_or(o.every);
-    o.start_step = c.start_step.value_or(o.start_step);
+    settle(c.every, o.every);
+    settle(c.start_step, o.start_step);
     return parallel::local_sgd(o);
   }
   if (c.strategy == "hierarchical_sgd") {
     parallel::HierarchicalSgdOptions o;
-    o.group_size = c.group_size.value_or(o.group_size);
-    o.every = c.every.value_or(o.every);
-    o.global_every = c.global_every.value_or(o.global_every);
+    settle(c.group_size, o.group_size);
+    settle(c.every, o.every);
+    settle(c.global_every, o.global_every);
     return parallel::hierarchical_sgd(o);
   }
   if (c.strategy == "diloco") {
     parallel::DilocoOptions o;
-    o.every = c.every.value_or(o.every);
-    o.outer_lr = c.outer_lr.value_or(o.outer_lr);
-    o.outer_momentum = c.outer_momentum.value_or(o.outer_momentum);
+    settle(c.every, o.every);
+    settle(c.outer_lr, o.outer_lr);
+    settle(c.outer_momentum, o.outer_momentum);
     return parallel::diloco(o);
   }
   if (c.strategy == "gossip") {
@@ -56,12 +68,12 @@ parallel::StrategyFactory strategy_of(const ParallelConfig& c) {
   }
   if (c.strategy == "async_gossip") {
     parallel::AsyncGossipOptions o;
-    o.staleness = c.staleness.value_or(o.staleness);
+    settle(c.staleness, o.staleness);
     return parallel::async_gossip(o);
   }
   if (c.strategy == "stale_synchronous") {
     parallel::StaleSynchronousOptions o;
-    o.staleness = c.staleness.value_or(o.staleness);
+    settle(c.staleness, o.staleness);
     return parallel::stale_synchronous(o);
   }
   throw InvalidArgument(Report{.what = fmt::format("parallel.strategy = {}: there is none of that name", c.strategy),
@@ -78,9 +90,15 @@ parallel::Shard shard_of(const ParallelConfig& config, const Communicator& world
 
 }  // namespace
 
+ParallelConfig with_strategy_defaults(ParallelConfig config) {
+  strategy_of(config);
+  return config;
+}
+
 parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world) {
+  ParallelConfig settled = config;
   parallel::DataParallelOptions options{
-      .bucket_mb = config.bucket_mb, .overlap = config.overlap, .strategy = strategy_of(config)};
+      .bucket_mb = config.bucket_mb, .overlap = config.overlap, .strategy = strategy_of(settled)};
   if (config.buffers == "average") options.buffers = parallel::BufferPolicy::kAverage;
   if (config.buffers == "own") options.buffers = parallel::BufferPolicy::kOwn;
   options.shard = shard_of(config, world);

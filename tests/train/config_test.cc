@@ -266,6 +266,10 @@ TEST_F(ConfigTest, OptionsThatAnOptimizerLacksAreRefusedNamingThoseThatHaveThem)
       {{"--parallel.share", "0", "--parallel.strategy", "top_k"}, "parallel.share = 0: must be", ""},
       {{"--parallel.strategy", "gosip"}, "parallel.strategy = gosip: must be", "gossip"},
       {{"--parallel.strategy", "one_bit", "--train.precision", "fp16"}, "do not go together", "bf16"},
+      {{"--parallel.shard", "optimizer", "--parallel.strategy", "local_sgd"}, "do not go together", "one of the two"},
+      {{"--parallel.shard", "gradients", "--parallel.bucket_mb", "5"},
+       "got: parallel.bucket_mb 5   expected",
+       "optimizer"},
       {{"--train.precision", "fp8"}, "train.precision = fp8: must be", "bf16"},
   };
   for (const auto& c : kCases) {

@@ -60,7 +60,8 @@ TEST_F(RunDirectories, OneRunAtATimeAndNoneOverAnother) {
   EXPECT_EQ(code_of("run", false), ExitCode::kOutputLocked);
   EXPECT_EQ(code_of("run", true), ExitCode::kOk);
   std::ofstream("file") << "x";
-  EXPECT_NE(code_of("file/run", false), ExitCode::kOk);
+  EXPECT_EQ(code_of("file", false), ExitCode::kOutputLocked);
+  EXPECT_EQ(code_of("file/run", false), ExitCode::kIo);
 }
 
 TEST_F(RunDirectories, WhatWasMadeForARunThatDidNotStartIsTakenBack) {

@@ -3,7 +3,9 @@
 #include <chrono>
 #include <thread>
 
+#include "train/parallel_config.h"
 #include "train/small_run.h"
+#include "train/strategy_of.h"
 
 namespace reigen::train {
 namespace {
@@ -82,6 +84,27 @@ TEST_F(StrategyRun, AnotherOptionOfTheStrategyBeginsAnewAndSaysSo) {
   fit(2, second);
   EXPECT_THAT(output_,
               HasSubstr("note: parallel.outer_lr is 0.5; it was 0.7, so what the strategy remembered is dropped"));
+}
+
+TEST_F(StrategyRun, AnOptionThatIsWrittenAsItWasWithoutKeepsWhatTheStrategyRemembers) {
+  Config first = with({.strategy = "diloco", .every = 3}, "run");
+  first.train.max_steps = 3;
+  fit(2, first);
+  Config second = first;
+  second.train.max_steps = 6;
+  second.run.resume = "true";
+  second.parallel.outer_lr = 0.7;
+  fit(2, second);
+  EXPECT_THAT(output_, AllOf(HasSubstr("going on after step 3"), Not(HasSubstr("remembered"))));
+}
+
+TEST_F(StrategyRun, WhichActOnWeightsIsKnownByName) {
+  run_threads(1, [](Communicator& world) {
+    for (const ParallelConfig& parallel : settled_strategies()) {
+      const auto strategy = data_parallel_options(parallel, world).strategy(world);
+      EXPECT_EQ(acts_on_weights(parallel.strategy), strategy->acts_on_weights()) << parallel.strategy;
+    }
+  });
 }
 
 TEST_F(StrategyRun, AStopBetweenCheckpointsSaysThatItBroughtRanksTogether) {
