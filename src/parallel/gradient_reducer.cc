@@ -109,7 +109,9 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
                                  .expected = "at least one trainable parameter",
                                  .fix = "register parameters, or use the model without data_parallel"});
   }
+  const bool without = require_initializer(all);
   pack(trainable, frozen);
+  if (without) initialize_all(all);
   for (const tensor::NamedParameter& entry : all) {
     known_.push_back({entry.name, entry.parameter, entry.parameter.storage().unsafeGetStorageImpl(),
                       entry.parameter.requires_grad()});

@@ -120,6 +120,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void choose_sharers();
   void choose_strategy();
   void pack(const std::vector<tensor::NamedParameter>& trainable, const std::vector<tensor::NamedParameter>& frozen);
+  bool require_initializer(const std::vector<tensor::NamedParameter>& parameters) const;
+  void fill_one(const at::Tensor& parameter);
+  void initialize_all(const std::vector<tensor::NamedParameter>& parameters);
   void begin_as_first_replica(const std::vector<tensor::NamedParameter>& parameters);
   void require_shard_possible() const;
   void require_own_steps() const;

@@ -21,6 +21,7 @@
 #include "reigen/base/bytes.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/away_memory.h"
 #include "tensor/spare_blocks.h"
 #include "tensor/transient_flat.h"
 
@@ -155,6 +156,7 @@ void GradientReducer::begin_as_first_replica(const std::vector<tensor::NamedPara
   if (replicas_.size() == 1) return;
   const at::NoGradGuard no_grad;
   for (const tensor::NamedParameter& entry : parameters) {
+    if (tensor::is_away(entry.parameter)) continue;
     const at::Tensor values = entry.parameter.detach().contiguous();
     replicas_.broadcast(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
                         tensor::to_data_type(values.scalar_type()), 0, {.tag = "parameters of rank 0"});
@@ -176,6 +178,7 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& trainable,
     return;
   }
   tensor::Division division{.values = tensor::Values::kCommon, .averages = tensor::Averages::kShare};
+  division.fill = [this](const at::Tensor& parameter) { fill_one(parameter); };
   const bool divides_weights = options_.shard == Shard::kParameters;
   if (!is_one_machine()) division.values = divides_weights ? tensor::Values::kGathered : tensor::Values::kExchanged;
   const auto make = [&](const std::vector<tensor::NamedParameter>& parameters) {

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/away_memory.h"
 #include "tensor/shared_tensor.h"
 #include "tensor/spare_blocks.h"
 #include "tensor/transient_flat.h"
@@ -148,16 +149,31 @@ at::Tensor make_values(const Share& share, std::int64_t end, at::ScalarType type
   return shared_tensor(memory, end, type);
 }
 
+// A copy of its values; without memory: on rank 0, where `fill` sets them, others have room for them.
+at::Tensor values_of(const Segment& segment, const Division& division, const Communicator& ranks) {
+  const at::Tensor parameter = segment.parameter.detach();
+  if (!is_away(parameter)) return parameter.contiguous().clone().view({-1});
+  at::Tensor all = at::empty(segment.shape, parameter.options());
+  if (ranks.rank() == 0) {
+    segment.parameter.set_data(all);
+    division.fill(segment.parameter);
+    segment.parameter.set_data(away_tensor(segment.shape, parameter.scalar_type()));
+  }
+  return all.view({-1});
+}
+
 // Divided values begin as rank 0's: all of them, or the share alone, out of parts that pass by.
 void begin_as_rank_0(const std::vector<Segment>& segments, const Share& share, const at::Tensor& values,
-                     Communicator& ranks) {
+                     const Division& division, Communicator& ranks) {
   for (const Segment& segment : segments) {
+    const bool away = is_away(segment.parameter);
+    if (away && share.values != Values::kGathered) continue;
     const at::Tensor place = values.narrow(0, segment.offset, segment.numel);
     if (share.values == Values::kCommon) {
       if (ranks.rank() == 0) place.copy_(segment.parameter.reshape({-1}));
       continue;
     }
-    const at::Tensor all = segment.parameter.detach().contiguous().clone().view({-1});
+    const at::Tensor all = values_of(segment, division, ranks);
     ranks.broadcast(all.mutable_data_ptr(), static_cast<std::size_t>(all.numel()), to_data_type(all.scalar_type()), 0,
                     {.tag = "parameters of rank 0"});
     const bool whole = share.values == Values::kExchanged;
@@ -198,12 +214,12 @@ ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Commun
   } else {
     gradients = shared_tensor(memory, end, type);
   }
-  if (divided) begin_as_rank_0(segments, share, values, memory);
+  if (divided) begin_as_rank_0(segments, share, values, division, memory);
   if (share.values == Values::kGathered) share.whole = std::make_shared<TransientFlat>(end, type);
   for (Segment& segment : segments) {
     const at::Tensor& flat = share.whole ? share.whole->tensor() : values;
     const at::Tensor place = flat.narrow(0, segment.offset, segment.numel).view(segment.shape);
-    if (!divided) place.copy_(segment.parameter);
+    if (!divided && !is_away(segment.parameter)) place.copy_(segment.parameter);
     segment.parameter.set_data(place);
   }
   ParameterRange range(values, std::move(gradients), std::move(segments), std::move(share));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +33,7 @@ class TransientFlat {
   std::uint64_t generation() const { return generation_; }  // how often that was
 
  private:
-  void point_to(void* data);
+  void point_to(c10::DataPtr data);
 
   at::Tensor flat_;
   std::shared_ptr<void> away_;

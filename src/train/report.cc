@@ -15,6 +15,25 @@
 
 namespace reigen::train {
 
+namespace {
+
+nlohmann::ordered_json to_json(const MemoryReport& memory) {
+  nlohmann::ordered_json json;
+  const auto tell = [&](const char* name, std::int64_t MemoryUse::*part, bool has_formula) {
+    for (const MemoryUse& use : memory.ranks) json[name]["by_rank"].push_back(use.*part);
+    if (has_formula) json[name]["formula"] = memory.formula.*part;
+  };
+  tell("parameters", &MemoryUse::parameters, true);
+  tell("gradients", &MemoryUse::gradients, true);
+  tell("optimizer", &MemoryUse::optimizer, true);
+  tell("buffers", &MemoryUse::buffers, false);
+  tell("activations", &MemoryUse::activations, false);
+  tell("step", &MemoryUse::step, false);
+  return json;
+}
+
+}  // namespace
+
 std::string to_json(const Summary& s) {
   const auto peak = s.peak_rss_bytes.empty() ? 0 : *std::max_element(s.peak_rss_bytes.begin(), s.peak_rss_bytes.end());
   nlohmann::ordered_json json = {{"task", s.task},
@@ -40,6 +59,7 @@ std::string to_json(const Summary& s) {
                                  {"optimizer_ms", s.mean.optimizer * 1e3},
                                  {"peak_rss_bytes", peak},
                                  {"peak_rss_bytes_by_rank", s.peak_rss_bytes},
+                                 {"memory_bytes", to_json(s.memory)},
                                  {"first_step_s", s.first_step_s},
                                  {"wall_s", s.wall_s}};
   for (const auto& [key, value] : s.test_figures) json[key] = value;
@@ -79,6 +99,7 @@ std::string to_text(const Summary& s) {
   peaks.resize(peaks.size() - hidden);
   text += fmt::format("  peak memory    {} a rank{}\n", fmt::join(peaks, ", "),
                       hidden > 0 ? fmt::format(" (and {} more)", hidden) : "");
+  text += fmt::format("  a rank holds   {}\n", to_text(s.memory));
   text += fmt::format("  files          {}\n", s.directory.string());
   return text;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reigen/train/task.h"
+#include "train/memory_use.h"
 #include "train/step_times.h"
 
 namespace reigen::train {
@@ -35,6 +36,7 @@ struct Summary {
   double first_step_s = 0;  // from the start of the process to the end of the first optimizer step
   double wall_s = 0;        // from the start of the process to the summary
   std::vector<std::int64_t> peak_rss_bytes = {};  // by rank
+  MemoryReport memory = {};
   std::filesystem::path directory = {};
 };
 

@@ -80,6 +80,8 @@ parallel::StrategyFactory strategy_of(ParallelConfig& c) {
                                .fix = "--help lists them"});
 }
 
+}  // namespace
+
 parallel::Shard shard_of(const ParallelConfig& config, const Communicator& world) {
   if (config.shard == "optimizer") return parallel::Shard::kOptimizer;
   if (config.shard == "gradients") return parallel::Shard::kGradients;
@@ -88,7 +90,10 @@ parallel::Shard shard_of(const ParallelConfig& config, const Communicator& world
   return fits ? parallel::Shard::kGradients : parallel::Shard::kNone;
 }
 
-}  // namespace
+bool divides_weights(const Config& config, const Communicator& world) {
+  const bool computed_whole = config.train.verify > 0;  // before it is divided
+  return shard_of(config.parallel, world) == parallel::Shard::kParameters && world.size() > 1 && !computed_whole;
+}
 
 ParallelConfig with_strategy_defaults(ParallelConfig config) {
   strategy_of(config);

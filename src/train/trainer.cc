@@ -9,6 +9,7 @@
 
 #include "base/philox.h"
 #include "reigen/nn/sync_batch_norm.h"
+#include "tensor/counted_bytes.h"
 #include "train/agree.h"
 #include "train/precision.h"
 #include "train/resume.h"
@@ -67,6 +68,9 @@ namespace {
 
 // A rank that may run ahead meets the others so often at most.
 constexpr std::int64_t kLossesTogether = 16;
+
+// Steps whose memory is counted: buckets are cut anew behind the first.
+constexpr std::size_t kStepsCounted = 3;
 
 }  // namespace
 
@@ -155,6 +159,8 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
     return watch.lap();
   };
   parallel->number_step(done + 1);
+  std::optional<tensor::CountedBytes> counted;
+  if (times.count() < kStepsCounted) counted.emplace();
   double loss = 0;  // summed over the terms of this rank
   for (std::size_t i = 0; i < batch.parts.size(); ++i) {
     std::optional<parallel::NoSync> only_adds_up;
@@ -163,9 +169,12 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
     const at::Tensor mean = loss_of(batch.parts[i]);
     if (batch.parts[i].terms > 0) loss += mean.item<double>() * static_cast<double>(batch.parts[i].terms);
     time.forward += lap("forward");
+    if (counted) memory.activations = std::max(memory.activations, counted->live());
     backward(mean, batch.parts[i]);
     time.backward += lap("backward");
   }
+  if (counted) memory.step = std::max(memory.step, counted->peak());
+  counted.reset();
   settled = false;
   time.exposed = world.size() > 1 ? parallel->last_exposed_communication().count() : 0;
   time.backward -= time.exposed;

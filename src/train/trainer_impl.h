@@ -25,6 +25,7 @@
 #include "reigen/train/trainer.h"
 #include "train/activations.h"
 #include "train/line_file.h"
+#include "train/memory_use.h"
 #include "train/optimization.h"
 #include "train/progress.h"
 #include "train/report.h"
@@ -170,6 +171,7 @@ struct Trainer::Impl {
 
   std::optional<StepTrace> trace;
   StepTimes times;
+  MemoryUse memory;  // what is counted while steps run
   Stopwatch cycle;
   double first_step_s = 0;
 };

@@ -91,7 +91,6 @@ void Trainer::Impl::require_way_back(const GivesNoNumber& step) {
 // As a run that goes on begins; the ranks and their group stay.
 void Trainer::Impl::roll_back() {
   optimization->leave_out();
-  parallel->gather_weights();  // the model outlives its wrapper
   saver.reset();
   optimization.reset();
   parallel.reset();

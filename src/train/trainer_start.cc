@@ -5,9 +5,11 @@
 
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
+#include "reigen/nn/without_memory.h"
 #include "reigen/tensor/data_type.h"
 #include "reigen/tensor/pieces.h"
 #include "train/agree.h"
+#include "train/memory_fit.h"
 #include "train/resume.h"
 #include "train/strategy_of.h"
 #include "train/trainer_impl.h"
@@ -61,6 +63,10 @@ void Trainer::Impl::open_data() {
     else
       choice.batch_size = options.batch_per_rank;
     loader.emplace(task.training_data(), choice, world);
+    if (divides_weights(config, world)) {
+      const nn::WithoutMemory without;
+      task.module();
+    }
     described = options_of(config, task.name(), loader->size());
     if (found) notes = require_compatible(*found, described, config.train.global_batch);
   });
@@ -80,18 +86,39 @@ void Trainer::Impl::open_test_data() {
   together(world, "test data", [&] { test_data = task.test_data(); });
 }
 
+namespace {
+
+bool is_without_memory(const torch::nn::Module& module) {
+  const std::vector<at::Tensor> parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory);
+}
+
+// Of the others nothing is read.
+std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& module) {
+  std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module);
+  for (tensor::NamedTensor& item : tensors) {
+    if (nn::has_no_memory(item.tensor)) item.last = 0;
+  }
+  return tensors;
+}
+
+}  // namespace
+
 void Trainer::Impl::prepare_model() {
-  together(world, "model", [&] {
+  require_room(task.module(), config, world);
+  const auto set_values = [&] {
     if (found)
-      tensor::read_into(*found, "model", tensor::tensors_of(task.module()));
+      tensor::read_into(*found, "model", those_with_memory(task.module()));
     else
       task.initialize(static_cast<std::uint64_t>(config.train.seed));
-  });
+  };
+  if (!is_without_memory(task.module())) together(world, "model", set_values);
   activations = checkpoint_activations(task, config.train);
   if (config.train.verify > 0 && rollbacks == 0) say(verify_before_training(task, config, samples_per_step(), world));
   try {
     parallel::DataParallelOptions how = data_parallel_options(config.parallel, world);
     how.units = task.units();
+    how.initialize = set_values;
     parallel.emplace(task.module(), world, how);
     optimization.emplace(
         config, parallel->parameters(),

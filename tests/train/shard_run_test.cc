@@ -56,6 +56,37 @@ class ShardRun : public TrainerTest {
   }
 };
 
+// Each byte is some rank's; spare elements and counts of steps are the rest.
+TEST_F(ShardRun, TheSummaryTellsWhatRanksHoldBesideTheFormulas) {
+  constexpr std::int64_t kElements = 6 * kWide + kWide + kWide * 4 + 4;
+  constexpr std::int64_t kRest = 4096;
+  for (const Layout& layout : kLayouts) {
+    SCOPED_TRACE(name_of(layout));
+    fit(layout.ranks, with(layout, name_of(layout)));
+    const auto memory = nlohmann::json::parse(read_file(root_ / name_of(layout) / "summary.json"))["memory_bytes"];
+    const auto sum_of = [&](const char* part) {
+      std::int64_t sum = 0;
+      for (const std::int64_t bytes : memory[part]["by_rank"]) sum += bytes;
+      return sum;
+    };
+    for (const char* part : {"parameters", "gradients", "optimizer"}) {
+      SCOPED_TRACE(part);
+      const std::int64_t formula = memory[part]["formula"].get<std::int64_t>() * layout.ranks;
+      const bool has_spares = layout.shard == std::string("gradients") && layout.backend == std::string("auto");
+      EXPECT_GE(sum_of(part), formula);
+      EXPECT_LE(sum_of(part),
+                (has_spares && part == std::string("gradients") ? 2 : 1) * formula + kRest * layout.ranks);
+    }
+    const bool whole = layout.shard == std::string("none");
+    const int copies = whole ? layout.ranks : layout.replicas;
+    EXPECT_NEAR(static_cast<double>(sum_of("optimizer")), 3.0 * 8 * kElements * copies, kRest * layout.ranks);
+    const std::int64_t activations = memory["activations"]["by_rank"][0];
+    EXPECT_GE(activations, 97 / layout.ranks * kWide * 8);
+    EXPECT_GT(memory["step"]["by_rank"][0], activations);
+    EXPECT_THAT(output_, HasSubstr("  a rank holds   parameters "));
+  }
+}
+
 TEST_F(ShardRun, EveryDivisionTrainsTheSameModelAndGoesOnFromAnyOther) {
   Config whole = with(kLayouts.front(), "whole");
   EXPECT_EQ(fit(1, whole).steps, 9);

@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,9 @@ enum class Averages {
 struct Division {
   Values values = Values::kOwn;
   Averages averages = Averages::kWhole;
+  // Of parameters without memory (nn/without_memory.h): sets the values of one that has some for the moment, on the
+  // rank whose values count, where these are divided so that none has them whole (kGathered). Others begin as zeros.
+  std::function<void(const at::Tensor& parameter)> fill = {};
 };
 
 class FlatParameters {

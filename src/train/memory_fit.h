@@ -1,0 +1,23 @@
+// Does what a run holds between steps fit where its ranks run? Asked before any of it takes memory, so that the answer
+// is an error that says what would fit, and no process that the kernel ends.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "base/available_memory.h"
+#include "reigen/comm/communicator.h"
+#include "reigen/train/config.h"
+
+namespace reigen::train {
+
+// By the formulas of memory_use.h, with the weights of the module as they are now counted as there. Ranks of one
+// machine that draw from the same memory are added up. Activations are not part of it. Collective; throws on every rank
+// CommonError (71) with what is needed, what is there, by which limit, and which division or number of ranks would fit.
+void require_room(
+    const torch::nn::Module& module, const Config& config, Communicator& world,
+    const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });
+
+}  // namespace reigen::train

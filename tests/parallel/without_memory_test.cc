@@ -1,0 +1,129 @@
+// Models that are made without memory: the same values, and the same training, as of models that were made whole.
+#include "reigen/nn/without_memory.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <optional>
+
+#include "parallel/oracle.h"
+#include "reigen/nn/init.h"
+#include "reigen/nn/unit.h"
+
+namespace reigen::parallel {
+namespace {
+
+using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
+using testing::Each;
+using testing::HasSubstr;
+
+// Units, a parameter of none, a frozen one, batch statistics.
+struct Net : torch::nn::Module {
+  explicit Net(at::ScalarType type) {
+    for (const char* name : {"first", "second", "third"}) {
+      list.emplace_back(name, register_module(name, std::make_shared<torch::nn::LinearImpl>(211, 211)));
+    }
+    norm = register_module("norm", torch::nn::BatchNorm1d(211));
+    head = register_module("head", torch::nn::Linear(211, 3));
+    second_frozen().set_requires_grad(false);
+    to(type);
+  }
+  at::Tensor second_frozen() { return named_parameters()["second.bias"]; }
+  at::Tensor forward(const at::Tensor& x) { return head(norm(nn::fold(list, x))); }
+  std::vector<nn::Unit> units() const { return list; }
+
+  std::vector<nn::Unit> list;
+  torch::nn::BatchNorm1d norm{nullptr};
+  torch::nn::Linear head{nullptr};
+};
+
+struct Way {
+  Shard shard = Shard::kNone;
+  int ranks = 1;
+  const char* backend = "auto";
+  int replicas = 1;
+};
+
+Tensors trained(Communicator& world, const Way& way, bool without_memory) {
+  std::optional<nn::WithoutMemory> without;
+  if (without_memory) without.emplace();
+  Net model(at::kDouble);
+  without.reset();
+  DataParallelOptions options{.shard = way.shard};
+  if (way.replicas > 1) options.mesh = Mesh(world, {{"dp_replicate", way.replicas}, {"dp_shard", mesh::kRest}});
+  int calls = 0;
+  if (without_memory) {
+    options.initialize = [&] {
+      ++calls;
+      nn::initialize(model, 5);
+    };
+  } else {
+    nn::initialize(model, 5);
+  }
+  auto parallel = data_parallel(model, world, options);
+  const bool one_by_one = parallel.gathers();
+  EXPECT_TRUE(one_by_one || calls <= 1);
+  optim::AdamW optimizer(parallel.parameters(), {.lr = 0.01});
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    parallel(share(numbers(step, {12, 211}), world)).square().mean().backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  parallel.settle();
+  parallel.gather_weights();
+  Tensors result = values_of(model);
+  for (const at::Tensor& buffer : buffers_of(model)) result.push_back(buffer);
+  return result;
+}
+
+TEST(ModelsWithoutMemory, TrainAsModelsThatWereMadeWhole) {
+  for (const char* backend : {"auto", "tcp"}) {
+    for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kGradients, Shard::kParameters}) {
+      for (const Way& way : {Way{shard, 1, backend}, Way{shard, 3, backend}, Way{shard, 4, backend, 2}}) {
+        if (way.replicas > 1 && shard == Shard::kNone) continue;
+        SCOPED_TRACE(testing::Message() << backend << ' ' << to_text(shard) << ' ' << way.ranks << " ranks");
+        const Tensors whole = agreed(
+            way.ranks, [&](Communicator& world) { return trained(world, way, false); }, backend);
+        const Tensors other = agreed(
+            way.ranks, [&](Communicator& world) { return trained(world, way, true); }, backend);
+        EXPECT_TRUE(same_bits(whole, other));
+      }
+    }
+  }
+}
+
+TEST(ModelsWithoutMemory, NeedSomebodyToSetTheirValues) {
+  const auto texts = errors_on(2, [](Communicator& world) {
+    std::optional<nn::WithoutMemory> without(std::in_place);
+    torch::nn::Linear model(3, 2);
+    without.reset();
+    data_parallel(model, world);
+  });
+  EXPECT_THAT(texts, Each(testing::AllOf(HasSubstr("made without memory"), HasSubstr("parameter weight"),
+                                         HasSubstr(".initialize"))));
+}
+
+// More than is left to this process would be needed to have it whole; of what is divided each rank has a share.
+TEST(ModelsWithoutMemory, AreNeverWholeWhereRanksDivideThem) {
+  on_ranks(
+      2,
+      [](Communicator& world) -> Tensors {
+        std::optional<nn::WithoutMemory> without(std::in_place);
+        Net model(at::kFloat);
+        without.reset();
+        std::int64_t most = 0;
+        const auto count = [&] {
+          std::int64_t with_memory = 0;
+          for (const auto& parameter : model.parameters()) with_memory += nn::has_no_memory(parameter) ? 0 : 1;
+          most = std::max(most, with_memory);
+          nn::initialize(model, 5);
+        };
+        auto parallel = data_parallel(model, world, {.shard = Shard::kParameters, .initialize = count});
+        EXPECT_EQ(most, world.rank() == 0 ? 1 : 0);
+        return {};
+      },
+      "tcp");
+}
+
+}  // namespace
+}  // namespace reigen::parallel

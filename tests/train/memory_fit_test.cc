@@ -1,0 +1,59 @@
+#include "train/memory_fit.h"
+
+#include <torch/nn/modules/linear.h>
+
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+// 1,001,000 elements: 3.8 MiB of weights, 15.3 with gradients and AdamW's states.
+std::string refusal(int ranks, const char* shard, std::uint64_t there, const char* backend = "auto") {
+  std::string text;
+  InitOptions how;
+  how.backend = backend;
+  try {
+    run_threads(
+        ranks,
+        [&](Communicator& world) {
+          const torch::nn::Linear model(1000, 1000);
+          Config config;
+          config.parallel.shard = shard;
+          require_room(*model, config, world,
+                       [&] { return base::AvailableMemory{.bytes = there, .source = "limit of the test"}; });
+        },
+        how);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kOsResource);
+    text = error.what();
+  }
+  return text;
+}
+
+TEST(MemoryFit, OneRankIsToldHowManyWould) {
+  EXPECT_EQ(refusal(1, "auto", 12 * kMiB), "");
+  EXPECT_THAT(refusal(1, "auto", 8 * kMiB),
+              AllOf(HasSubstr("do not fit into memory"), HasSubstr("15.3 MiB for 1 rank here"),
+                    HasSubstr("limit of the test"), HasSubstr("2 ranks with as much memory each")));
+  EXPECT_THAT(refusal(1, "auto", 0), HasSubstr("4 ranks with as much memory each, over a network, with "
+                                               "--parallel.shard parameters need 3.82 MiB each"));
+}
+
+TEST(MemoryFit, RanksOfOneMachineAreAddedUpAndToldWhichDivisionWouldFit) {
+  EXPECT_EQ(refusal(2, "none", 23 * kMiB), "");
+  EXPECT_THAT(refusal(2, "none", 10 * kMiB),
+              AllOf(HasSubstr("30.5 MiB for 2 ranks here with parallel.shard none"),
+                    HasSubstr("fix: --parallel.shard parameters needs 15.3 MiB"), Not(HasSubstr("optimizer needs"))));
+  EXPECT_THAT(refusal(2, "none", 20 * kMiB), HasSubstr("--parallel.shard optimizer needs 19.1 MiB"));
+  EXPECT_EQ(refusal(2, "parameters", 8 * kMiB), "");
+}
+
+TEST(MemoryFit, OverANetworkWeightsAreThereOnceARank) {
+  EXPECT_THAT(refusal(2, "optimizer", 10 * kMiB, "tcp"), HasSubstr("22.9 MiB for 2 ranks here"));
+  EXPECT_EQ(refusal(2, "parameters", 8 * kMiB, "tcp"), "");
+}
+
+}  // namespace
+}  // namespace reigen::train
