@@ -120,6 +120,7 @@ struct Trainer::Impl {
   void note_failed_save(const IoError& error);
   bool has_results();
   void finish();
+  void write_model(const std::filesystem::path& path) const;
   Scores validate();
   Scores score(const std::vector<std::int64_t>& indices);
   std::int64_t score_calls() const;

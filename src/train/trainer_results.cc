@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "reigen/checkpoint/convert.h"
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/tensor/tensor_files.h"
@@ -115,15 +116,22 @@ bool Trainer::Impl::has_results() {
   return !share_text(world, there ? "yes" : "").empty();
 }
 
+// Weights of which no rank has all: as they were saved, a tensor at a time.
+void Trainer::Impl::write_model(const fs::path& path) const {
+  if (parallel->gathers())
+    checkpoint::write_whole(checkpoint::Weights(saver ? directory / "checkpoints" : found->path()), path);
+  else
+    tensor::write_tensors(path, tensor::tensors_of(task.module()));
+}
+
 void Trainer::Impl::finish() {
   test = validate();
   const Summary summary = summarize();
-  parallel->gather_weights();
   together(world, "results", [&] {
     if (!is_first()) return;
     if (metrics) metrics->flush();
     if (order) order->flush();
-    tensor::write_tensors(directory / "model.safetensors", tensor::tensors_of(task.module()));
+    write_model(directory / "model.safetensors");
   });
   if (optimization->has_average()) {
     auto averaged = optimization->swap_in_average();
@@ -138,11 +146,11 @@ void Trainer::Impl::finish() {
     if (!is_first()) return;
     format::write_file_atomically(directory / "summary.json", std::string_view(to_json(summary)));
   });
-  parallel->gather_weights();
   std::string text = to_text(summary);
   text.pop_back();
   say(text);
-  if (!is_first()) return;
+  // Rank 0 alone has not the weights that ranks divide over a network.
+  if (!is_first() || parallel->gathers()) return;
   const at::NoGradGuard no_grad;
   task.module().eval();
   const std::string words = task.closing_words();

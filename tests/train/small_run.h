@@ -14,6 +14,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,10 @@
 #include "reigen/data/dataset.h"
 #include "reigen/nn/init.h"
 #include "reigen/nn/unit.h"
+#include "reigen/nn/without_memory.h"
 #include "reigen/runtime/init.h"
 #include "reigen/train/trainer.h"
+#include "train/strategy_of.h"
 
 namespace reigen::train {
 
@@ -127,7 +130,10 @@ class TrainerTest : public ::testing::Test {
     output_.clear();
     codes_.assign(static_cast<std::size_t>(ranks), ExitCode::kOk);
     const auto run = [&](Communicator& world) {
+      std::optional<nn::WithoutMemory> without;  // as reigen train makes its models
+      if (divides_weights(config, world)) without.emplace();
       SmallTask task(config, width_);
+      without.reset();
       TrainerOptions options{.config = config, .write = [&](const std::string& text) { output_ += text; }};
       if (prepare) prepare(world.rank(), task, options);
       try {

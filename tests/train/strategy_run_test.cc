@@ -5,7 +5,6 @@
 
 #include "train/parallel_config.h"
 #include "train/small_run.h"
-#include "train/strategy_of.h"
 
 namespace reigen::train {
 namespace {
