@@ -1,5 +1,7 @@
 #include "base/available_memory.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -35,8 +37,15 @@ struct GroupFiles {
 constexpr GroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr GroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_file"};
 
-void take_smaller(AvailableMemory& least, std::uint64_t bytes, const std::string& source) {
-  if (least.source.empty() || bytes < least.bytes) least = {bytes, source};
+// A control group has one inode wherever it is mounted; /proc/meminfo none that would tell.
+std::string identity_of(const std::string& file) {
+  struct stat found = {};
+  if (file.empty() || ::stat(file.c_str(), &found) != 0) return "";
+  return " " + std::to_string(found.st_dev) + ":" + std::to_string(found.st_ino);
+}
+
+void take_smaller(AvailableMemory& least, std::uint64_t bytes, const std::string& source, const std::string& file) {
+  if (least.source.empty() || bytes < least.bytes) least = {bytes, source, identity_of(file)};
 }
 
 // A limit may stand in any group above ours too.
@@ -48,7 +57,8 @@ void look_at_groups(AvailableMemory& least, const std::string& mount, std::strin
     constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;  // version 1 writes a huge number
     if (limit && usage && *limit < kUnlimited) {
       const std::uint64_t used = *usage - std::min(*usage, reclaimable(folder + "/memory.stat", files.cache));
-      take_smaller(least, *limit - std::min(*limit, used), "control group limit in " + folder + "/" + files.limit);
+      take_smaller(least, *limit - std::min(*limit, used), "control group limit in " + folder + "/" + files.limit,
+                   folder + "/" + files.limit);
     }
     if (group.empty() || group == "/") return;
     group.resize(group.find_last_of('/'));
@@ -73,7 +83,7 @@ AvailableMemory available_memory(const std::string& root) {
     std::string name;
     std::uint64_t kib = 0;
     if (words >> name >> kib && name == "MemAvailable:")
-      take_smaller(least, kib * 1024, "MemAvailable in /proc/meminfo");
+      take_smaller(least, kib * 1024, "MemAvailable in /proc/meminfo", "");
   }
   std::ifstream groups(root + "/proc/self/cgroup");  // lines "id:controllers:path"; version 2 has no controllers
   for (std::string line; std::getline(groups, line);) {
@@ -85,6 +95,9 @@ AvailableMemory available_memory(const std::string& root) {
     if (controllers.empty()) look_at_groups(least, root + "/sys/fs/cgroup", path, kVersion2);
     if (lists(controllers, "memory")) look_at_groups(least, root + "/sys/fs/cgroup/memory", path, kVersion1);
   }
+  std::string kernel;
+  std::ifstream(root + "/proc/sys/kernel/random/boot_id") >> kernel;
+  least.identity = kernel + least.identity;
   return least;
 }
 

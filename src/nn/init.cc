@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/philox.h"
 #include "nn/normal_quantile.h"
+#include "nn/skip_writes.h"
 #include "tensor/away_memory.h"
 
 namespace reigen::nn {
@@ -41,7 +42,10 @@ void fill(T* values, std::int64_t count, std::uint64_t name, std::uint64_t seed,
 template <typename Value>
 void fill_tensor(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double scale, std::int64_t first,
                  const Value& value) {
-  if (tensor::is_away(tensor)) return;  // another's turn: WithoutMemory
+  if (skips_writes() && tensor::is_away(tensor)) return;
+  REIGEN_CHECK(!tensor::is_away(tensor),
+               "initial values of {}: it has no memory\n  fix: name what sets them as DataParallelOptions::initialize",
+               name);
   REIGEN_CHECK(tensor.device().is_cpu() && tensor.is_contiguous(),
                "initial values of {}: the tensor must be contiguous on the CPU", name);
   REIGEN_CHECK(first >= 0 && std::isfinite(scale) && scale >= 0,

@@ -19,4 +19,7 @@ class SkipWrites {
   std::unique_ptr<Guard> guard_;
 };
 
+// Whether such operations do nothing on this thread: while one lives, and while a model is made without memory.
+bool skips_writes();
+
 }  // namespace reigen::nn

@@ -3,12 +3,17 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <fmt/format.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "nn/skip_writes.h"
+#include "reigen/base/error.h"
 #include "tensor/away_memory.h"
 
 namespace reigen::nn {
@@ -17,66 +22,98 @@ namespace {
 // A key that comes before all others, which LibTorch itself does not use.
 constexpr auto kKey = c10::DispatchKey::DeferredInit;
 
-// Guards that make tensors without memory, of this thread; without any, writes are skipped and no more.
+// Guards of this thread.
 thread_local int makers = 0;
+thread_local int skippers = 0;
 
-// empty.memory_format(sizes, dtype, layout, device, pin_memory, memory_format)
-bool makes_weights(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  if (makers == 0 || op.schema().name() != "aten::empty" || op.schema().overload_name() != "memory_format")
-    return false;
-  const c10::IValue& device = torch::jit::peek(stack, 3, op.schema().arguments().size());
-  return device.isNone() || device.toDevice().is_cpu();
+bool is_for_the_cpu(const c10::IValue& device) { return device.isNone() || device.toDevice().is_cpu(); }
+
+c10::IValue argument(const c10::FunctionSchema& schema, const torch::jit::Stack& stack, const char* name) {
+  const std::optional<int> place = schema.argumentIndexWithName(name);
+  return place ? torch::jit::peek(stack, static_cast<std::size_t>(*place), schema.arguments().size()) : c10::IValue();
 }
 
-// A conversion of one without memory: Module::to(type).
-bool converts_none(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
-  if (schema.name() != "aten::to" && schema.name() != "aten::_to_copy") return false;
+bool begins_with_none(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
+  if (schema.arguments().empty()) return false;
   const c10::IValue& first = torch::jit::peek(stack, 0, schema.arguments().size());
   return first.isTensor() && tensor::is_away(first.toTensor());
 }
 
-at::ScalarType type_after(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
-  const std::optional<int> place = schema.argumentIndexWithName("dtype");
-  const std::size_t count = schema.arguments().size();
-  const c10::IValue type = place ? torch::jit::peek(stack, static_cast<std::size_t>(*place), count) : c10::IValue();
-  return type.isNone() ? torch::jit::peek(stack, 0, count).toTensor().scalar_type() : type.toScalarType();
+// empty.memory_format(sizes, dtype, layout, device, pin_memory, memory_format)
+bool makes_weights(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
+  return makers > 0 && schema.name() == "aten::empty" && schema.overload_name() == "memory_format" &&
+         is_for_the_cpu(argument(schema, stack, "device"));
 }
 
-bool writes_to_none(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
-  const std::vector<c10::Argument>& arguments = schema.arguments();
-  if (arguments.empty() || schema.returns().size() != 1) return false;
-  const c10::AliasInfo* const alias = arguments.front().alias_info();
-  if (alias == nullptr || !alias->isWrite()) return false;
-  const c10::IValue& first = torch::jit::peek(stack, 0, arguments.size());
-  return first.isTensor() && tensor::is_away(first.toTensor());
+// Module::to(type).
+bool converts_none(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
+  const bool converts = schema.name() == "aten::to" || schema.name() == "aten::_to_copy";
+  return converts && begins_with_none(schema, stack) && schema.overload_name() != "other" &&
+         is_for_the_cpu(argument(schema, stack, "device"));
+}
+
+// Changes no values: t_(), resize_(), requires_grad_().
+bool is_about_the_tensor(const c10::OperatorHandle& op) {
+  const std::string& name = op.schema().name();
+  return op.hasTag(at::Tag::inplace_view) || name == "aten::requires_grad_" || name == "aten::set_data";
+}
+
+bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+bool writes_to_none(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  return begins_with_none(schema, stack) && is_written(schema.arguments().front()) && schema.returns().size() == 1 &&
+         !is_about_the_tensor(op);
+}
+
+// Into an output that is named, or one of several: it cannot be left out.
+void refuse_other_writes(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  if (is_about_the_tensor(op)) return;
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    if (!is_written(schema.arguments()[i])) continue;
+    const c10::IValue& value = torch::jit::peek(stack, i, schema.arguments().size());
+    bool away = value.isTensor() && tensor::is_away(value.toTensor());
+    if (value.isTensorList()) {
+      const std::vector<at::Tensor> tensors = value.toTensorVector();
+      away = std::any_of(tensors.begin(), tensors.end(), tensor::is_away);
+    }
+    if (!away) continue;
+    throw InvalidArgument(Report{.what = fmt::format("{} cannot write into a tensor without memory", schema.name()),
+                                 .expected = "an operation that changes its own tensor, as fill_() does",
+                                 .fix = "set these values in initialize()"});
+  }
 }
 
 void instead(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const std::size_t count = schema.arguments().size();
-  if (makes_weights(op, *stack)) {
-    const std::vector<std::int64_t> shape = torch::jit::peek(*stack, 0, count).toIntVector();
-    const c10::IValue type = torch::jit::peek(*stack, 1, count);
+  const auto give = [&](const at::Tensor& result) {
     torch::jit::drop(*stack, count);
-    const c10::impl::ExcludeDispatchKeyGuard ours_is_done(kKey);
-    stack->emplace_back(tensor::away_tensor(
-        shape, type.isNone() ? at::typeMetaToScalarType(at::get_default_dtype()) : type.toScalarType()));
-    return;
-  }
-  if (converts_none(schema, *stack)) {
-    const at::Tensor from = torch::jit::peek(*stack, 0, count).toTensor();
-    const at::ScalarType type = type_after(schema, *stack);
-    torch::jit::drop(*stack, count);
-    const c10::impl::ExcludeDispatchKeyGuard ours_is_done(kKey);
-    stack->emplace_back(type == from.scalar_type() ? from : tensor::away_tensor(from.sizes(), type));
-    return;
-  }
-  if (writes_to_none(schema, *stack)) {
+    stack->emplace_back(result);
+  };
+  const bool makes = makes_weights(schema, *stack);
+  const bool converts = converts_none(schema, *stack);
+  if (!makes && !converts && writes_to_none(op, *stack)) {
     torch::jit::drop(*stack, count - 1);
     return;
   }
   const c10::impl::ExcludeDispatchKeyGuard ours_is_done(kKey);
-  op.callBoxed(stack);
+  const c10::IValue type = makes || converts ? argument(schema, *stack, "dtype") : c10::IValue();
+  if (makes) {
+    const at::ScalarType usual = at::typeMetaToScalarType(at::get_default_dtype());
+    give(tensor::away_tensor(torch::jit::peek(*stack, 0, count).toIntVector(),
+                             type.isNone() ? usual : type.toScalarType()));
+  } else if (converts) {
+    const at::Tensor from = torch::jit::peek(*stack, 0, count).toTensor();
+    const bool stays = type.isNone() || type.toScalarType() == from.scalar_type();
+    give(stays ? from : tensor::away_tensor(from.sizes(), type.toScalarType()));
+  } else {
+    refuse_other_writes(op, *stack);
+    op.callBoxed(stack);
+  }
 }
 
 TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
@@ -84,6 +121,8 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
 }
 
 }  // namespace
+
+bool skips_writes() { return makers > 0 || skippers > 0; }
 
 struct WithoutMemory::Guard {
   c10::impl::IncludeDispatchKeyGuard on{kKey};
@@ -96,8 +135,8 @@ struct SkipWrites::Guard {
   c10::impl::IncludeDispatchKeyGuard on{kKey};
 };
 
-SkipWrites::SkipWrites() : guard_(std::make_unique<Guard>()) {}
-SkipWrites::~SkipWrites() = default;
+SkipWrites::SkipWrites() : guard_(std::make_unique<Guard>()) { ++skippers; }
+SkipWrites::~SkipWrites() { --skippers; }
 
 bool has_no_memory(const at::Tensor& tensor) { return tensor::is_away(tensor); }
 

@@ -18,6 +18,7 @@
 #include "parallel/unit_gatherer.h"
 #include "reigen/base/bytes.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/away_memory.h"
 
 namespace reigen::parallel {
 namespace {
@@ -86,6 +87,11 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   lines.push_back(fmt::format("option overlap: {}", options.overlap));
   lines.push_back(fmt::format("option buffers: {}", buffers_text(options.buffers)));
   lines.push_back(fmt::format("option shard: {}", to_text(options.shard)));
+  lines.push_back(fmt::format("option initialize: {}", options.initialize ? "given" : "none"));
+  const auto parameters = module.parameters();
+  const auto without = std::count_if(parameters.begin(), parameters.end(), tensor::is_away);
+  lines.push_back(fmt::format("parameters without memory: {}", without));
+  lines.push_back(fmt::format("option offload: {}", options.offload.empty() ? "none" : "a directory"));
   if (options.shard == Shard::kParameters) {
     lines.push_back(fmt::format("option reshard_after_forward: {}", options.reshard_after_forward));
   }
@@ -109,9 +115,9 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
                                  .expected = "at least one trainable parameter",
                                  .fix = "register parameters, or use the model without data_parallel"});
   }
-  const bool without = require_initializer(all);
+  prepare_values(all);
   pack(trainable, frozen);
-  if (without) initialize_all(all);
+  complete_values(all);
   for (const tensor::NamedParameter& entry : all) {
     known_.push_back({entry.name, entry.parameter, entry.parameter.storage().unsafeGetStorageImpl(),
                       entry.parameter.requires_grad()});

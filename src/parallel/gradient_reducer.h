@@ -120,9 +120,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void choose_sharers();
   void choose_strategy();
   void pack(const std::vector<tensor::NamedParameter>& trainable, const std::vector<tensor::NamedParameter>& frozen);
-  bool require_initializer(const std::vector<tensor::NamedParameter>& parameters) const;
+  void prepare_values(const std::vector<tensor::NamedParameter>& parameters);
   void fill_one(const at::Tensor& parameter);
-  void initialize_all(const std::vector<tensor::NamedParameter>& parameters);
+  void complete_values(const std::vector<tensor::NamedParameter>& parameters);
   void begin_as_first_replica(const std::vector<tensor::NamedParameter>& parameters);
   void require_shard_possible() const;
   void require_own_steps() const;
@@ -181,6 +181,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   torch::nn::Module& module_;
   Communicator world_;
   const DataParallelOptions options_;
+  bool had_none_ = false;  // some parameter had no memory
   Communicator sharers_;   // who divide, all or a part of them
   Communicator replicas_;  // who hold the same shares
   std::vector<Known> known_;

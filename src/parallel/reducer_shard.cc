@@ -169,7 +169,7 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& trainable,
   require_shard_possible();
   begin_as_first_replica(trainable);
   if (shares_ == nullptr) {
-    tensor::Division division;
+    tensor::Division division{.offload = options_.offload};
     if (options_.shard != Shard::kNone) {
       division.values = is_one_machine() ? tensor::Values::kCommon : tensor::Values::kExchanged;
     }
@@ -177,7 +177,8 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& trainable,
     flat_ = std::make_unique<tensor::FlatParameters>(trainable, sharers_, division);
     return;
   }
-  tensor::Division division{.values = tensor::Values::kCommon, .averages = tensor::Averages::kShare};
+  tensor::Division division{
+      .values = tensor::Values::kCommon, .averages = tensor::Averages::kShare, .offload = options_.offload};
   division.fill = [this](const at::Tensor& parameter) { fill_one(parameter); };
   const bool divides_weights = options_.shard == Shard::kParameters;
   if (!is_one_machine()) division.values = divides_weights ? tensor::Values::kGathered : tensor::Values::kExchanged;

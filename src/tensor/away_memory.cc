@@ -15,18 +15,28 @@
 namespace reigen::tensor {
 namespace {
 
-constexpr std::size_t kPattern = std::size_t{2} << 20;
+// The kernel lets a process have some 65,000 mappings, so large areas are made of large ones.
+constexpr std::size_t kSmall = std::size_t{2} << 20;
+constexpr std::size_t kLarge = std::size_t{64} << 20;
+constexpr std::size_t kLargeFrom = std::size_t{1} << 30;
 
-// Every bit is set, which is a NaN in each type. A constant of the process.
-const UniqueFd& not_numbers() {
-  static const UniqueFd kFile = [] {
-    UniqueFd file(REIGEN_SYSCALL(::memfd_create("reigen-away", MFD_CLOEXEC)));
-    const std::vector<unsigned char> bytes(kPattern, 0xFF);
-    for (std::size_t at = 0; at < kPattern;) {
-      at += static_cast<std::size_t>(REIGEN_SYSCALL(::write(file.get(), bytes.data() + at, kPattern - at)));
-    }
-    return file;
-  }();
+// Every bit is set, which is a NaN in each type.
+UniqueFd not_numbers(std::size_t size) {
+  UniqueFd file(REIGEN_SYSCALL(::memfd_create("reigen-away", MFD_CLOEXEC)));
+  const std::vector<unsigned char> bytes(size, 0xFF);
+  for (std::size_t at = 0; at < size;) {
+    at += static_cast<std::size_t>(REIGEN_SYSCALL(::write(file.get(), bytes.data() + at, size - at)));
+  }
+  return file;
+}
+
+// Constants of the process.
+const UniqueFd& pattern_of(std::size_t size) {
+  if (size == kSmall) {
+    static const UniqueFd kFile = not_numbers(kSmall);
+    return kFile;
+  }
+  static const UniqueFd kFile = not_numbers(kLarge);
   return kFile;
 }
 
@@ -46,8 +56,9 @@ std::shared_ptr<void> away_memory(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   auto* const begin = static_cast<std::byte*>(map(nullptr, bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1));
   std::shared_ptr<void> area(begin, [bytes](void* memory) { ::munmap(memory, bytes); });
-  for (std::size_t at = 0; at < bytes; at += kPattern) {
-    map(begin + at, std::min(kPattern, bytes - at), MAP_SHARED | MAP_FIXED, not_numbers().get());
+  const std::size_t size = bytes < kLargeFrom ? kSmall : kLarge;
+  for (std::size_t at = 0; at < bytes; at += size) {
+    map(begin + at, std::min(size, bytes - at), MAP_SHARED | MAP_FIXED, pattern_of(size).get());
   }
   return area;
 }

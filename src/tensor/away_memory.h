@@ -1,6 +1,5 @@
-// Memory that is not there: address space of any size that takes no memory of its own, reads as NaN in every
-// floating-point type, and ends the program when it is written.
-// Thread rule: any thread.
+// Memory that is not there: address space, terabytes of it, that takes no memory of its own (64 MiB for all of them),
+// reads as NaN in every floating-point type, and ends the program when it is written. Thread rule: any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

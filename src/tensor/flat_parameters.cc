@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/away_memory.h"
+#include "tensor/disk_tensor.h"
 #include "tensor/shared_tensor.h"
 #include "tensor/spare_blocks.h"
 #include "tensor/transient_flat.h"
@@ -141,8 +142,12 @@ at::Tensor make_rows(Share& share, const std::vector<Segment>& segments, std::in
 
 at::Tensor make_values(const Share& share, std::int64_t end, at::ScalarType type, Communicator& memory) {
   switch (share.values) {
-    case Values::kCommon: return common_tensor(memory, end, type);
-    case Values::kGathered: return lazy_tensor(end, type);
+    case Values::kCommon:
+      return share.offload.empty() ? common_tensor(memory, end, type)
+                                   : common_disk_tensor(memory, end, type, share.offload);
+    case Values::kGathered:
+      return share.offload.empty() ? lazy_tensor(end, type)
+                                   : disk_tensor(end, type, share.offload, share.begin, share.end);
     case Values::kOwn:
     case Values::kExchanged: break;
   }
@@ -204,6 +209,7 @@ ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Commun
   const bool divided = division.values != Values::kOwn && memory.size() > 1;
   Share share = divided ? share_of(segments, end, memory) : Share{};
   if (divided) share.values = division.values;
+  share.offload = division.offload;
   const at::Tensor values = make_values(share, end, type, memory);
   at::Tensor gradients;
   if (divided && division.averages == Averages::kRows) {

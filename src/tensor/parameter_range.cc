@@ -14,6 +14,7 @@
 #include "comm/reduce/reduce.h"
 #include "reigen/format/hash.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/disk_tensor.h"
 #include "tensor/shared_tensor.h"
 #include "tensor/spare_blocks.h"
 #include "tensor/transient_flat.h"
@@ -104,10 +105,14 @@ at::Tensor ParameterRange::own_part(const at::Tensor& flat) const {
 }
 
 at::Tensor ParameterRange::make_twin(at::ScalarType type) const {
-  if (!is_divided()) return at::zeros({values_.numel()}, type);
-  if (!is_common()) return lazy_tensor(values_.numel(), type);
-  Communicator ranks = *share_->ranks;
-  return common_tensor(ranks, values_.numel(), type);
+  const std::filesystem::path& offload = share_->offload;
+  if (is_common()) {
+    Communicator ranks = *share_->ranks;
+    if (!offload.empty()) return common_disk_tensor(ranks, values_.numel(), type, offload);
+    return common_tensor(ranks, values_.numel(), type);
+  }
+  if (!offload.empty()) return disk_tensor(values_.numel(), type, offload, share_->begin, share_->end);
+  return is_divided() ? lazy_tensor(values_.numel(), type) : at::zeros({values_.numel()}, type);
 }
 
 void ParameterRange::meet(const char* what) const {

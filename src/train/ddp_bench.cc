@@ -77,7 +77,7 @@ struct Samples {
 class Bench {
  public:
   Bench(const Recipe& recipe, const Config& config, Communicator& world)
-      : config_(config), world_(world), task_(recipe.make(config)) {
+      : config_(config), world_(world), task_(recipe.make(config, false)) {
     task_->module().train();
     task_->initialize(static_cast<std::uint64_t>(config.train.seed));
     activations_ = checkpoint_activations(*task_, config.train);

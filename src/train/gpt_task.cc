@@ -9,6 +9,7 @@
 #include "base/philox.h"
 #include "reigen/base/error.h"
 #include "train/classification.h"
+#include "train/make_model.h"
 
 namespace reigen::train {
 
@@ -55,8 +56,7 @@ models::Gpt& GptTask::module() {
                                  .expected = fmt::format("at least {}, the different bytes of the text", needed),
                                  .fix = "leave it out"});
   }
-  model_ = std::make_unique<models::Gpt>(sizes);
-  model_->to(options_.type);
+  model_ = make_model<models::Gpt>(options_.without_memory, options_.type, sizes);
   return *model_;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/available_memory.h"
 #include "reigen/comm/communicator.h"
+#include "reigen/parallel/data_parallel_options.h"
 #include "reigen/train/config.h"
 
 namespace reigen::train {
@@ -17,7 +18,8 @@ namespace reigen::train {
 // machine that draw from the same memory are added up. Activations are not part of it. Collective; throws on every rank
 // CommonError (71) with what is needed, what is there, by which limit, and which division or number of ranks would fit.
 void require_room(
-    const torch::nn::Module& module, const Config& config, Communicator& world,
+    const torch::nn::Module& module, const Config& config, const parallel::DataParallelOptions& how,
+    Communicator& world,
     const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });
 
 }  // namespace reigen::train

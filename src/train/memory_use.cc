@@ -73,32 +73,47 @@ MemoryUse count_memory(const torch::nn::Module& module, const parallel::DataPara
   return use;
 }
 
-ModelSize size_of(std::int64_t elements, std::int64_t element_bytes, const OptimConfig& optim) {
-  const std::int64_t state_bytes = optim.bf16_states ? std::int64_t{2} : element_bytes;
-  const std::int64_t average_bytes = optim.ema_decay > 0 ? element_bytes : 0;
-  return {.weights = elements * element_bytes, .states = elements * (state_bytes * states_of(optim) + average_bytes)};
+ModelSize size_of(const torch::nn::Module& module, const OptimConfig& optim) {
+  ModelSize size;
+  for (const at::Tensor& parameter : module.parameters()) {
+    if (!parameter.requires_grad()) {
+      size.frozen += bytes_of(parameter);
+      continue;
+    }
+    const auto element = static_cast<std::int64_t>(parameter.element_size());
+    const std::int64_t of_state = optim.bf16_states ? std::int64_t{2} : element;
+    const std::int64_t of_average = optim.ema_decay > 0 ? element : 0;
+    size.weights += bytes_of(parameter);
+    size.states += parameter.numel() * (of_state * states_of(optim) + of_average);
+  }
+  return size;
+}
+
+Division division_of(const parallel::DataParallelOptions& how, const Communicator& world) {
+  if (world.size() == 1) return {};
+  const bool in_part = how.mesh && how.mesh->has("dp_shard");
+  const Communicator& sharers = in_part ? how.mesh->along("dp_shard") : world;
+  return {.shard = how.shard,
+          .ranks = sharers.size(),
+          .common = how.shard != parallel::Shard::kNone && sharers.size() > 1 && sharers.backend() == "shared_memory",
+          .has_replicas = sharers.size() < world.size()};
 }
 
 MemoryUse formula(const ModelSize& model, const Division& division) {
   using parallel::Shard;
-  const bool divides_states = division.shard != Shard::kNone;
-  const bool divides_gradients =
-      division.shard == Shard::kParameters || (division.shard == Shard::kGradients && !division.common);
-  const bool divides_weights = division.shard == Shard::kParameters || (divides_states && division.common);
-  return {.parameters = model.weights / (divides_weights ? division.ranks : 1),
+  const bool divides_all = division.shard == Shard::kParameters;
+  const bool stay = division.common && !division.has_replicas;
+  const bool divides_gradients = divides_all || (division.shard == Shard::kGradients && !stay);
+  const int of_weights = divides_all || division.common ? division.ranks : 1;
+  return {.parameters = model.weights / of_weights + model.frozen / (divides_all ? division.ranks : 1),
           .gradients = model.weights / (divides_gradients ? division.ranks : 1),
-          .optimizer = model.states / (divides_states ? division.ranks : 1)};
+          .optimizer = model.states / (division.shard != Shard::kNone ? division.ranks : 1)};
 }
 
-MemoryUse predict_memory(const parallel::DataParallelBase& parallel, const OptimConfig& optim) {
-  ModelSize model;
-  Division division{.shard = parallel.shard()};
-  for (const ParameterRange& range : parallel.parameters()) {
-    model = model + size_of(range.numel(), static_cast<std::int64_t>(range.values().element_size()), optim);
-    if (range.is_divided()) division.ranks = range.share().ranks->size();
-    division.common = range.is_common();
-  }
-  return formula(model, division);
+MemoryUse in_memory(MemoryUse use, const Division& division) {
+  use.optimizer = 0;
+  if (division.shard == parallel::Shard::kParameters || division.common) use.parameters = 0;
+  return use;
 }
 
 MemoryReport gather_memory(const MemoryUse& own, const MemoryUse& formula, Communicator& world) {

@@ -6,10 +6,11 @@
 //                  parameters             gradients                optimizer
 //   none           e·N                    e·N                      K·N
 //   optimizer      e·N, common e·N/P      e·N                      K·N/P
-//   gradients      e·N, common e·N/P      e·N, networks e·N/P      K·N/P
+//   gradients      e·N, common e·N/P      e·N/P, common e·N        K·N/P
 //   parameters     e·N/P                  e·N/P                    K·N/P
 //
-// Common: ranks of one machine have one copy, of which a P-th counts for each.
+// Common: ranks of one machine have one copy, of which a P-th counts for each. With replicas gradients are divided as
+// over networks. Frozen weights: as parameters, divided with `parameters` alone.
 // Thread rule: no shared state.
 #pragma once
 
@@ -42,23 +43,26 @@ struct MemoryReport {
 struct ModelSize {
   std::int64_t weights = 0;
   std::int64_t states = 0;
-
-  ModelSize operator+(const ModelSize& other) const { return {weights + other.weights, states + other.states}; }
+  std::int64_t frozen = 0;
 };
-ModelSize size_of(std::int64_t elements, std::int64_t element_bytes, const OptimConfig& optim);
+ModelSize size_of(const torch::nn::Module& module, const OptimConfig& optim);
 
 struct Division {
   parallel::Shard shard = parallel::Shard::kNone;
   int ranks = 1;
   bool common = false;
+  bool has_replicas = false;
 };
+// As data_parallel() divides with these options.
+Division division_of(const parallel::DataParallelOptions& how, const Communicator& world);
+// What of it is in memory with parallel.offload.
+MemoryUse in_memory(MemoryUse use, const Division& division);
 // Parameters, gradients and optimizer of the table above.
 MemoryUse formula(const ModelSize& model, const Division& division);
 
 // What stays between steps.
 MemoryUse count_memory(const torch::nn::Module& module, const parallel::DataParallelBase& parallel,
                        const Optimization& optimization);
-MemoryUse predict_memory(const parallel::DataParallelBase& parallel, const OptimConfig& optim);
 
 // Of all ranks. Collective.
 MemoryReport gather_memory(const MemoryUse& own, const MemoryUse& formula, Communicator& world);

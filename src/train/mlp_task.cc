@@ -5,6 +5,7 @@
 #include "reigen/data/digits.h"
 #include "reigen/data/mnist.h"
 #include "train/classification.h"
+#include "train/make_model.h"
 
 namespace reigen::train {
 
@@ -19,9 +20,10 @@ at::Tensor rows_of(const at::Tensor& images) {
 }  // namespace
 
 MlpTask::MlpTask(const MlpTaskOptions& options)
-    : options_(options), model_(models::MlpOptions{.inputs = 1024, .layers = options.layers, .dim = options.dim}) {
-  model_.to(options.type);
-}
+    : options_(options),
+      model_(
+          make_model<models::Mlp>(options.without_memory, options.type,
+                                  models::MlpOptions{.inputs = 1024, .layers = options.layers, .dim = options.dim})) {}
 
 const std::string& MlpTask::name() const {
   static const std::string kName = "mlp";
@@ -48,11 +50,11 @@ std::string MlpTask::kind_of_samples() const {
 }
 
 at::Tensor MlpTask::loss(const at::Tensor& input, const at::Tensor& target) {
-  return at::cross_entropy_loss(model_.forward(rows_of(input)), target);
+  return at::cross_entropy_loss(model_->forward(rows_of(input)), target);
 }
 
 Scores MlpTask::score(const at::Tensor& input, const at::Tensor& target) {
-  return score_classes(model_.forward(rows_of(input)), target);
+  return score_classes(model_->forward(rows_of(input)), target);
 }
 
 }  // namespace reigen::train

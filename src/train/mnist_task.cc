@@ -5,10 +5,12 @@
 #include "reigen/data/digits.h"
 #include "reigen/data/mnist.h"
 #include "train/classification.h"
+#include "train/make_model.h"
 
 namespace reigen::train {
 
-MnistTask::MnistTask(const MnistOptions& options) : options_(options) { model_.to(options.type); }
+MnistTask::MnistTask(const MnistOptions& options)
+    : options_(options), model_(make_model<models::MnistCnn>(options.without_memory, options.type)) {}
 
 const std::string& MnistTask::name() const {
   static const std::string kName = "mnist";
@@ -35,11 +37,11 @@ std::string MnistTask::kind_of_samples() const {
 }
 
 at::Tensor MnistTask::loss(const at::Tensor& input, const at::Tensor& target) {
-  return at::cross_entropy_loss(model_.forward(input), target);
+  return at::cross_entropy_loss(model_->forward(input), target);
 }
 
 Scores MnistTask::score(const at::Tensor& input, const at::Tensor& target) {
-  return score_classes(model_.forward(input), target);
+  return score_classes(model_->forward(input), target);
 }
 
 }  // namespace reigen::train

@@ -85,6 +85,9 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
   table.push_back(strategy_row("reshard_after_forward", &p.reshard_after_forward,
                                "with shard parameters over a network: a unit's weights leave behind its forward and "
                                "come again for its backward; false: they stay until then"));
+  table.push_back(strategy_row("offload", &p.offload,
+                               "a directory on a disk for what does not fit into memory: states of the optimizer, and "
+                               "weights that ranks divide; empty: memory"));
   table.push_back(strategy_choice("strategy", &p.strategy, "how the ranks stay together", kStrategies));
   table.push_back(strategy_row("matrix_rank", &p.matrix_rank, "rank of what a gradient is sent as", 1, 63));
   table.push_back(strategy_row("start_step", &p.start_step, "steps with plain averages at first", 0, kLargest));

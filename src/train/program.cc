@@ -21,7 +21,6 @@
 #include "reigen/format/atomic_file.h"
 #include "reigen/launch/environment.h"
 #include "reigen/launch/job.h"
-#include "reigen/nn/without_memory.h"
 #include "reigen/runtime/init.h"
 #include "reigen/train/config.h"
 #include "reigen/train/trainer.h"
@@ -33,7 +32,6 @@
 #include "train/recipes.h"
 #include "train/report.h"
 #include "train/stop.h"
-#include "train/strategy_of.h"
 
 namespace reigen::train {
 
@@ -115,11 +113,8 @@ void tell_the_others(Communicator& world) {
 
 int train_rank(const Job& job, Communicator& world) {
   try {
-    const std::unique_ptr<Task> task = [&] {
-      std::optional<nn::WithoutMemory> without;
-      if (divides_weights(job.config, world)) without.emplace();
-      return job.recipe.make(job.config);
-    }();
+    const bool computes_first = job.config.train.verify > 0;
+    const std::unique_ptr<Task> task = job.recipe.make(job.config, !computes_first);
     Trainer trainer(*task, world,
                     {.config = job.config,
                      .batch_per_rank = job.recipe.batch_per_rank,

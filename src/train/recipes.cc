@@ -40,8 +40,9 @@ Recipe mnist() {
           .data = kDigits,
           .defaults = defaults({.epochs = 3}),
           .batch_per_rank = 64,
-          .make = [](const Config& config) -> std::unique_ptr<Task> {
-            return std::make_unique<MnistTask>(MnistOptions{.path = config.data.path, .type = type_of(config)});
+          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
+            return std::make_unique<MnistTask>(
+                MnistOptions{.path = config.data.path, .type = type_of(config), .without_memory = without_memory});
           }};
 }
 
@@ -52,9 +53,10 @@ Recipe mlp() {
           .defaults = defaults({.epochs = 3, .lr = 3e-4, .warmup_steps = 500},
                                {{"layers", 8, "hidden layers", 1, kMostLayers}, {"dim", 1024, "width of each"}}),
           .batch_per_rank = 32,
-          .make = [](const Config& config) -> std::unique_ptr<Task> {
+          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
             return std::make_unique<MlpTask>(MlpTaskOptions{.path = config.data.path,
                                                             .type = type_of(config),
+                                                            .without_memory = without_memory,
                                                             .layers = config.model["layers"],
                                                             .dim = config.model["dim"]});
           }};
@@ -71,9 +73,10 @@ Recipe resnet18() {
               {{"width", 64, "channels of the first stage"},
                {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0}}),
           .batch_per_rank = 32,
-          .make = [](const Config& config) -> std::unique_ptr<Task> {
+          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
             return std::make_unique<ResNet18Task>(ResNet18TaskOptions{.path = config.data.path,
                                                                       .type = type_of(config),
+                                                                      .without_memory = without_memory,
                                                                       .width = config.model["width"],
                                                                       .norm_batch = config.model["norm_batch"]});
           }};
@@ -91,9 +94,10 @@ Recipe gpt() {
                                                {"context", 256, "characters of a window"},
                                                {"vocab", 0, "tokens; 0: as many as the text has different bytes", 0}}),
           .batch_per_rank = 8,
-          .make = [](const Config& config) -> std::unique_ptr<Task> {
+          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
             return std::make_unique<GptTask>(GptTaskOptions{.path = config.data.path,
                                                             .type = type_of(config),
+                                                            .without_memory = without_memory,
                                                             .seed = static_cast<std::uint64_t>(config.train.seed),
                                                             .model = {.vocab = config.model["vocab"],
                                                                       .layers = config.model["layers"],

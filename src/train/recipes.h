@@ -19,7 +19,8 @@ struct Recipe {
   std::string data;     // what data.path takes, and what is taken without it: lines of the recipe's --help
   Config defaults;
   std::int64_t batch_per_rank = 64;  // when train.global_batch is not set
-  std::function<std::unique_ptr<Task>(const Config& config)> make;
+  // without_memory: of the model's weights, until data_parallel() gives it.
+  std::function<std::unique_ptr<Task>(const Config& config, bool without_memory)> make;
 };
 
 const std::vector<Recipe>& recipes();

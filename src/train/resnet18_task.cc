@@ -5,6 +5,7 @@
 
 #include "reigen/data/pictures.h"
 #include "train/classification.h"
+#include "train/make_model.h"
 
 namespace reigen::train {
 
@@ -18,9 +19,9 @@ const std::string& ResNet18Task::name() const {
 models::ResNet18& ResNet18Task::module() {
   if (!model_) {
     training_data();
-    model_ = std::make_unique<models::ResNet18>(
+    model_ = make_model<models::ResNet18>(
+        options_.without_memory, options_.type,
         models::ResNet18Options{.classes = classes_, .width = options_.width, .norm_batch = options_.norm_batch});
-    model_->to(options_.type);
   }
   return *model_;
 }

@@ -151,12 +151,17 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
 std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
                                      const std::map<std::string, std::string>& options) {
   const auto& before = found.manifest().options;
+  // Earlier versions wrote what was given; what was not held as it does now.
+  Config usual;
+  usual.parallel.strategy = value_in(options, "parallel.strategy");
+  const std::map<std::string, std::string> defaults = options_of(usual, "", 0);
   for (const auto& [key, value] : options) {
     const bool shapes_no_state = key == "parallel.bucket_mb" || key == "parallel.overlap" || key == "parallel.shard" ||
                                  key == "parallel.buffers" || key == "parallel.replicas" ||
-                                 key == "parallel.reshard_after_forward";
+                                 key == "parallel.reshard_after_forward" || key == "parallel.offload";
     if (!key.starts_with("parallel.") || shapes_no_state) continue;
-    const std::string was = value_in(before, key.c_str());
+    std::string was = value_in(before, key.c_str());
+    if (was == "not set") was = value_in(defaults, key.c_str());
     if (was != value) return fmt::format("{} is {}; it was {}", key, value, was);
   }
   return "";

@@ -90,11 +90,6 @@ parallel::Shard shard_of(const ParallelConfig& config, const Communicator& world
   return fits ? parallel::Shard::kGradients : parallel::Shard::kNone;
 }
 
-bool divides_weights(const Config& config, const Communicator& world) {
-  const bool computed_whole = config.train.verify > 0;  // before it is divided
-  return shard_of(config.parallel, world) == parallel::Shard::kParameters && world.size() > 1 && !computed_whole;
-}
-
 ParallelConfig with_strategy_defaults(ParallelConfig config) {
   strategy_of(config);
   return config;
@@ -108,6 +103,7 @@ parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config
   if (config.buffers == "own") options.buffers = parallel::BufferPolicy::kOwn;
   options.shard = shard_of(config, world);
   options.reshard_after_forward = config.reshard_after_forward;
+  options.offload = config.offload;
   if (config.replicas > 1) {
     options.mesh.emplace(
         world, std::vector<mesh::Axis>{{"dp_replicate", static_cast<int>(config.replicas)}, {"dp_shard", mesh::kRest}});

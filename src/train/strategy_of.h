@@ -10,9 +10,6 @@ namespace reigen::train {
 // Throws InvalidArgument for a strategy that there is not.
 parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world);
 
-// Whether no rank need have the model whole, so that it is made without memory (nn/without_memory.h).
-bool divides_weights(const Config& config, const Communicator& world);
-
 // What auto stands for.
 parallel::Shard shard_of(const ParallelConfig& config, const Communicator& world);
 

@@ -39,13 +39,27 @@ bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor&
   return is_finite(parameter.grad().detach());
 }
 
-Suspect suspect(double loss, const torch::nn::Module& module, const std::vector<ParameterRange>& ranges) {
+// Where each rank has its share of the weights alone: of that.
+bool is_held_finite(const std::vector<ParameterRange>& weights, const at::Tensor& parameter) {
+  for (const ParameterRange& range : weights) {
+    if (range.share().values != tensor::Values::kGathered) continue;
+    for (const tensor::Segment& segment : range.segments()) {
+      if (segment.parameter.unsafeGetTensorImpl() != parameter.unsafeGetTensorImpl()) continue;
+      const auto [first, last] = range.held(segment);
+      return first >= last || is_finite(range.values().narrow(0, segment.offset + first, last - first));
+    }
+  }
+  return is_finite(parameter.detach());
+}
+
+Suspect suspect(double loss, const torch::nn::Module& module, const parallel::DataParallelBase& parallel) {
+  const std::vector<ParameterRange> weights = parallel.weights();
   Suspect found{.loss = loss};
   std::int64_t index = 0;
   for (const at::Tensor& parameter : module.parameters()) {
     const at::Tensor& gradient = parameter.grad();
-    if (found.weight < 0 && !is_finite(parameter.detach())) found.weight = index;
-    if (gradient.defined() && !is_kept_finite(ranges, parameter)) found.gradient = index;
+    if (found.weight < 0 && !is_held_finite(weights, parameter)) found.weight = index;
+    if (gradient.defined() && !is_kept_finite(parallel.parameters(), parameter)) found.gradient = index;
     ++index;
   }
   return found;
@@ -85,11 +99,10 @@ void Trainer::Impl::compute_alone(const data::Batch& batch) {
 
 std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
   std::vector<Suspect> all(static_cast<std::size_t>(world.size()));
-  parallel->gather_weights();
   const auto name = [&](std::int64_t index) { return name_of(task.module(), index); };
   const auto ask = [&](bool failed) {
     Suspect& own = all[static_cast<std::size_t>(world.rank())] =
-        suspect(batch.terms == 0 ? 0 : loss, task.module(), parallel->parameters());
+        suspect(batch.terms == 0 ? 0 : loss, task.module(), *parallel);
     own.failed = failed ? 1 : 0;
     world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
   };
@@ -97,8 +110,9 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
   const auto has_weight = [](const Suspect& s) { return s.weight >= 0; };
   const auto has_gradient = [](const Suspect& s) { return s.gradient >= 0; };
   ask(false);
-  if (std::all_of(all.begin(), all.end(), has_weight)) {
-    return fmt::format("the weights {} hold it, from the step before or from the start", name(all.front().weight));
+  const auto holder = std::find_if(all.begin(), all.end(), has_weight);
+  if (parallel->gathers() ? holder != all.end() : std::all_of(all.begin(), all.end(), has_weight)) {
+    return fmt::format("the weights {} hold it, from the step before or from the start", name(holder->weight));
   }
   // The average holds what any rank's gradient held.
   bool is_own = world.size() == 1 || parallel->ranks_differ();
@@ -110,6 +124,7 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
                                       return a.gradient < b.gradient;
                                     })->gradient;
       bool failed = false;
+      parallel->gather_weights();  // a rank may fail in the middle
       try {
         compute_alone(batch);
       } catch (const std::exception&) {
@@ -134,7 +149,7 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
 }
 
 std::string Trainer::Impl::blame_own() {
-  const Suspect own = suspect(0, task.module(), parallel->parameters());
+  const Suspect own = suspect(0, task.module(), *parallel);
   std::vector<Suspect> all(static_cast<std::size_t>(world.size()));
   world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
   const std::string text = list_ranks(all, [&](const Suspect& s) {
@@ -146,7 +161,7 @@ std::string Trainer::Impl::blame_own() {
 }
 
 std::string Trainer::Impl::blame_alone(double loss) {
-  const Suspect own = suspect(loss, task.module(), parallel->parameters());
+  const Suspect own = suspect(loss, task.module(), *parallel);
   std::string text = fmt::format("rank {}: ", world.rank());
   if (has_lost(own)) return text + fmt::format("loss {}", loss);
   if (own.weight >= 0) return text + fmt::format("weights {}", name_of(task.module(), own.weight));

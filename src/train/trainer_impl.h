@@ -173,6 +173,7 @@ struct Trainer::Impl {
   std::optional<StepTrace> trace;
   StepTimes times;
   MemoryUse memory;  // what is counted while steps run
+  MemoryUse formula_memory;
   Stopwatch cycle;
   double first_step_s = 0;
 };

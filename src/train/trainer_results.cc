@@ -106,7 +106,7 @@ Summary Trainer::Impl::summarize() {
   MemoryUse use = count_memory(task.module(), *parallel, *optimization);
   use.activations = memory.activations;
   use.step = memory.step;
-  summary.memory = gather_memory(use, predict_memory(*parallel, config.optim), world);
+  summary.memory = gather_memory(use, formula_memory, world);
   return summary;
 }
 
@@ -119,7 +119,8 @@ bool Trainer::Impl::has_results() {
 // Weights of which no rank has all: as they were saved, a tensor at a time.
 void Trainer::Impl::write_model(const fs::path& path) const {
   if (parallel->gathers())
-    checkpoint::write_whole(checkpoint::Weights(saver ? directory / "checkpoints" : found->path()), path);
+    checkpoint::write_whole(
+        checkpoint::Weights(saver ? directory / "checkpoints" / checkpoint::name_of(saved) : found->path()), path);
   else
     tensor::write_tensors(path, tensor::tensors_of(task.module()));
 }

@@ -63,10 +63,6 @@ void Trainer::Impl::open_data() {
     else
       choice.batch_size = options.batch_per_rank;
     loader.emplace(task.training_data(), choice, world);
-    if (divides_weights(config, world)) {
-      const nn::WithoutMemory without;
-      task.module();
-    }
     described = options_of(config, task.name(), loader->size());
     if (found) notes = require_compatible(*found, described, config.train.global_batch);
   });
@@ -93,6 +89,17 @@ bool is_without_memory(const torch::nn::Module& module) {
   return std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory);
 }
 
+// What fails on one rank is not every rank's error.
+std::function<void()> alone(std::function<void()> body) {
+  return [body = std::move(body)] {
+    try {
+      body();
+    } catch (const InvalidArgument& error) {
+      throw Error(error.exit_code(), error.what());
+    }
+  };
+}
+
 // Of the others nothing is read.
 std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& module) {
   std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module);
@@ -105,20 +112,26 @@ std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& modu
 }  // namespace
 
 void Trainer::Impl::prepare_model() {
-  require_room(task.module(), config, world);
   const auto set_values = [&] {
     if (found)
       tensor::read_into(*found, "model", those_with_memory(task.module()));
     else
       task.initialize(static_cast<std::uint64_t>(config.train.seed));
   };
-  if (!is_without_memory(task.module())) together(world, "model", set_values);
+  bool without_memory = false;
+  together(world, "model", [&] {
+    without_memory = is_without_memory(task.module());
+    if (!without_memory) set_values();
+  });
   activations = checkpoint_activations(task, config.train);
   if (config.train.verify > 0 && rollbacks == 0) say(verify_before_training(task, config, samples_per_step(), world));
   try {
     parallel::DataParallelOptions how = data_parallel_options(config.parallel, world);
     how.units = task.units();
-    how.initialize = set_values;
+    if (without_memory) how.initialize = alone(set_values);
+    formula_memory = formula(size_of(task.module(), config.optim), division_of(how, world));
+    // A wrapper that is gone has not given back what it had.
+    if (rollbacks == 0) require_room(task.module(), config, how, world);
     parallel.emplace(task.module(), world, how);
     optimization.emplace(
         config, parallel->parameters(),

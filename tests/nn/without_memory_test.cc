@@ -12,6 +12,7 @@
 #include <string>
 
 #include "nn/skip_writes.h"
+#include "reigen/base/error.h"
 #include "reigen/nn/init.h"
 
 namespace reigen::nn {
@@ -61,6 +62,26 @@ TEST(WithoutMemory, ConversionsHaveNoneEither) {
   EXPECT_TRUE(has_no_memory(layer->weight));
   EXPECT_EQ(layer->weight.scalar_type(), at::kDouble);
   EXPECT_EQ(layer->bias.sizes(), (std::vector<std::int64_t>{2}));
+}
+
+TEST(WithoutMemory, ShapesAreChangedAndWhatCannotBeLeftOutIsAnError) {
+  const WithoutMemory without;
+  at::Tensor tensor = at::empty({3, 2});
+  tensor.t_();
+  EXPECT_EQ(tensor.sizes(), (std::vector<std::int64_t>{2, 3}));
+  tensor.requires_grad_();
+  EXPECT_TRUE(tensor.requires_grad());
+  tensor = tensor.detach();
+  EXPECT_TRUE(has_no_memory(tensor.fill_(3).mul_(2)));
+  EXPECT_THROW(at::eye_out(tensor, 2, 3), InvalidArgument);
+  EXPECT_THROW(at::_foreach_mul_({at::ones({2}), tensor}, 2.0), InvalidArgument);
+}
+
+TEST(WithoutMemory, ValuesAreNotSetWithoutTheGuard) {
+  std::optional<WithoutMemory> without(std::in_place);
+  torch::nn::Linear layer(3, 2);
+  without.reset();
+  EXPECT_THROW(initialize(*layer, 7), InvalidArgument);
 }
 
 TEST(WithoutMemory, EndsWithTheGuardAndIsOfItsThread) {

@@ -17,21 +17,34 @@ using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
 using testing::Each;
 using testing::HasSubstr;
 
-// Units, a parameter of none, a frozen one, batch statistics.
+// Units, a parameter of none, a frozen one, batch statistics; what has memory from the start and what is no weight.
 struct Net : torch::nn::Module {
   explicit Net(at::ScalarType type) {
+    shift = register_parameter("shift", torch::zeros({211}));
+    mask = register_buffer("mask", torch::empty({211}).fill_(7));
+    count = register_parameter("count", torch::empty({3}, at::kLong), false);
     for (const char* name : {"first", "second", "third"}) {
       list.emplace_back(name, register_module(name, std::make_shared<torch::nn::LinearImpl>(211, 211)));
     }
     norm = register_module("norm", torch::nn::BatchNorm1d(211));
     head = register_module("head", torch::nn::Linear(211, 3));
     second_frozen().set_requires_grad(false);
-    to(type);
+    if (type != at::kFloat) to(type);
+  }
+  void initialize() {
+    for (const auto& item : named_parameters()) {
+      if (item.value().is_floating_point())
+        nn::fill_uniform(item.value().detach(), item.key(), 5, 0.1);
+      else
+        item.value().fill_(3);
+    }
+    mask.fill_(0.5);
   }
   at::Tensor second_frozen() { return named_parameters()["second.bias"]; }
-  at::Tensor forward(const at::Tensor& x) { return head(norm(nn::fold(list, x))); }
+  at::Tensor forward(const at::Tensor& x) { return head(norm(nn::fold(list, x * mask + shift))); }
   std::vector<nn::Unit> units() const { return list; }
 
+  at::Tensor shift, mask, count;
   std::vector<nn::Unit> list;
   torch::nn::BatchNorm1d norm{nullptr};
   torch::nn::Linear head{nullptr};
@@ -47,25 +60,21 @@ struct Way {
 Tensors trained(Communicator& world, const Way& way, bool without_memory) {
   std::optional<nn::WithoutMemory> without;
   if (without_memory) without.emplace();
-  Net model(at::kDouble);
+  Net model(at::kFloat);
   without.reset();
   DataParallelOptions options{.shard = way.shard};
   if (way.replicas > 1) options.mesh = Mesh(world, {{"dp_replicate", way.replicas}, {"dp_shard", mesh::kRest}});
-  int calls = 0;
-  if (without_memory) {
-    options.initialize = [&] {
-      ++calls;
-      nn::initialize(model, 5);
-    };
-  } else {
-    nn::initialize(model, 5);
-  }
+  const at::NoGradGuard no_grad;
+  if (without_memory)
+    options.initialize = [&] { model.initialize(); };
+  else
+    model.initialize();
+  at::GradMode::set_enabled(true);
   auto parallel = data_parallel(model, world, options);
-  const bool one_by_one = parallel.gathers();
-  EXPECT_TRUE(one_by_one || calls <= 1);
+  EXPECT_EQ(model.count.sum().item<std::int64_t>(), 9);
   optim::AdamW optimizer(parallel.parameters(), {.lr = 0.01});
   for (std::uint64_t step = 0; step < 3; ++step) {
-    parallel(share(numbers(step, {12, 211}), world)).square().mean().backward();
+    parallel(share(numbers(step, {12, 211}).to(at::kFloat), world)).square().mean().backward();
     optimizer.step();
     optimizer.zero_grad();
   }
@@ -103,6 +112,17 @@ TEST(ModelsWithoutMemory, NeedSomebodyToSetTheirValues) {
                                          HasSubstr(".initialize"))));
 }
 
+TEST(ModelsWithoutMemory, AreSoOnAllRanksOrOnNone) {
+  const auto texts = errors_on(2, [](Communicator& world) {
+    std::optional<nn::WithoutMemory> without;
+    if (world.rank() == 1) without.emplace();
+    torch::nn::Linear model(3, 2);
+    without.reset();
+    data_parallel(model, world, {.initialize = [&] { nn::initialize(*model, 5); }});
+  });
+  EXPECT_THAT(texts, Each(HasSubstr("parameters without memory")));
+}
+
 // More than is left to this process would be needed to have it whole; of what is divided each rank has a share.
 TEST(ModelsWithoutMemory, AreNeverWholeWhereRanksDivideThem) {
   on_ranks(
@@ -111,15 +131,16 @@ TEST(ModelsWithoutMemory, AreNeverWholeWhereRanksDivideThem) {
         std::optional<nn::WithoutMemory> without(std::in_place);
         Net model(at::kFloat);
         without.reset();
+        EXPECT_THAT(model.mask.sizes(), testing::ElementsAre(211));
         std::int64_t most = 0;
         const auto count = [&] {
           std::int64_t with_memory = 0;
           for (const auto& parameter : model.parameters()) with_memory += nn::has_no_memory(parameter) ? 0 : 1;
           most = std::max(most, with_memory);
-          nn::initialize(model, 5);
+          model.initialize();
         };
         auto parallel = data_parallel(model, world, {.shard = Shard::kParameters, .initialize = count});
-        EXPECT_EQ(most, world.rank() == 0 ? 1 : 0);
+        EXPECT_EQ(most, world.rank() == 0 ? 3 : 2);  // with what had memory from the start
         return {};
       },
       "tcp");

@@ -3,6 +3,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "train/small_run.h"
+#include "train/strategy_of.h"
 
 namespace reigen::train {
 namespace {
@@ -21,8 +22,9 @@ std::string refusal(int ranks, const char* shard, std::uint64_t there, const cha
           const torch::nn::Linear model(1000, 1000);
           Config config;
           config.parallel.shard = shard;
-          require_room(*model, config, world,
-                       [&] { return base::AvailableMemory{.bytes = there, .source = "limit of the test"}; });
+          require_room(*model, config, data_parallel_options(config.parallel, world), world, [&] {
+            return base::AvailableMemory{.bytes = there, .source = "limit of the test", .identity = "one"};
+          });
         },
         how);
   } catch (const Error& error) {
@@ -48,6 +50,10 @@ TEST(MemoryFit, RanksOfOneMachineAreAddedUpAndToldWhichDivisionWouldFit) {
                     HasSubstr("fix: --parallel.shard parameters needs 15.3 MiB"), Not(HasSubstr("optimizer needs"))));
   EXPECT_THAT(refusal(2, "none", 20 * kMiB), HasSubstr("--parallel.shard optimizer needs 19.1 MiB"));
   EXPECT_EQ(refusal(2, "parameters", 8 * kMiB), "");
+}
+
+TEST(MemoryFit, StatesOnADiskTakeNoMemory) {
+  EXPECT_THAT(refusal(1, "auto", 10 * kMiB), HasSubstr("--parallel.offload DIRECTORY needs 7.64 MiB"));
 }
 
 TEST(MemoryFit, OverANetworkWeightsAreThereOnceARank) {

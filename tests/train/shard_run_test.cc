@@ -87,6 +87,26 @@ TEST_F(ShardRun, TheSummaryTellsWhatRanksHoldBesideTheFormulas) {
   }
 }
 
+TEST_F(ShardRun, OnADiskEveryDivisionTrainsTheSameModel) {
+  for (const Layout& layout : kLayouts) {
+    SCOPED_TRACE(name_of(layout));
+    Config run = with(layout, "memory_" + name_of(layout));
+    fit(layout.ranks, run);
+    run.run.dir = (root_ / ("disk_" + name_of(layout))).string();
+    run.parallel.offload = root_.string();
+    run.train.max_steps = 4;
+    fit(layout.ranks, run);
+    run.train.max_steps = 0;
+    run.run.resume = "true";
+    fit(layout.ranks, run);
+    EXPECT_EQ(read_file(root_ / ("disk_" + name_of(layout)) / "model.safetensors"),
+              read_file(root_ / ("memory_" + name_of(layout)) / "model.safetensors"));
+  }
+  for (const auto& entry : fs::directory_iterator(root_)) {
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("offload")));
+  }
+}
+
 TEST_F(ShardRun, EveryDivisionTrainsTheSameModelAndGoesOnFromAnyOther) {
   Config whole = with(kLayouts.front(), "whole");
   EXPECT_EQ(fit(1, whole).steps, 9);

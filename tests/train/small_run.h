@@ -25,7 +25,6 @@
 #include "reigen/nn/without_memory.h"
 #include "reigen/runtime/init.h"
 #include "reigen/train/trainer.h"
-#include "train/strategy_of.h"
 
 namespace reigen::train {
 
@@ -131,7 +130,7 @@ class TrainerTest : public ::testing::Test {
     codes_.assign(static_cast<std::size_t>(ranks), ExitCode::kOk);
     const auto run = [&](Communicator& world) {
       std::optional<nn::WithoutMemory> without;  // as reigen train makes its models
-      if (divides_weights(config, world)) without.emplace();
+      if (config.train.verify == 0) without.emplace();
       SmallTask task(config, width_);
       without.reset();
       TrainerOptions options{.config = config, .write = [&](const std::string& text) { output_ += text; }};

@@ -5,6 +5,7 @@
 
 #include "train/parallel_config.h"
 #include "train/small_run.h"
+#include "train/strategy_of.h"
 
 namespace reigen::train {
 namespace {

@@ -11,9 +11,14 @@
 // operations has its values as ever: buffers that begin as zeros or ones, constants. A tensor without memory reads as
 // NaN and ends the program when something writes to it otherwise; data_parallel() gives it memory, or a share of some.
 //
-// data_parallel() calls .initialize once for each parameter, which alone has memory meanwhile: writes to the others do
-// nothing. It must set each parameter's values by itself, as reigen::nn::initialize(), fill_uniform() and fill_normal()
-// do, which give every layout the same. In memory: one parameter.
+// data_parallel() calls .initialize, with kParameters over a network once for each parameter, which alone has memory
+// meanwhile: writes to the others do nothing. It must set each parameter's values by itself, and those of buffers that
+// began with torch::empty(), as reigen::nn::initialize(), fill_uniform() and fill_normal() do, which give every layout
+// the same. In memory: one parameter.
+//
+// Convert while the guard lives: model.to(type) behind it would make memory for all. Operations that write into several
+// tensors, or into one that is named (torch::nn::init::eye_ does), throw InvalidArgument there; what writes through
+// data_ptr() ends the program.
 //
 // Cost: nothing once the model is made. After torch.device("meta") and torch::deferred_init of torchdistX.
 // Thread rule: for the thread that makes it; guards nest.

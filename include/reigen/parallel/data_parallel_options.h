@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -71,9 +72,14 @@ struct DataParallelOptions {
   // that its forward runs with nn::call(). Empty: those of a model with units(), else about bucket_mb of parameters in
   // the model's order, gathered from the first forward to the end of backward.
   std::vector<nn::Unit> units = {};
-  // For a model that was made without memory (nn/without_memory.h), which it asks for: sets the values of all
-  // parameters that have memory when it is called, each by itself. Once on every rank; with kParameters over a network
-  // once for each parameter. Then rank 0's count, as ever. Other models have values, and it is not called.
+  // A directory on a disk: states of optimizers, and weights that ranks divide, are files without a name there, of
+  // which the kernel keeps in memory what there is room for. As fast as memory while there is; the disk's speed beyond.
+  // Empty: memory.
+  std::filesystem::path offload = {};
+  // Sets the values of all parameters and buffers that have memory when it is called, each by itself, with gradients
+  // off. For a model that was made without memory (nn/without_memory.h), which needs it. Called on every rank, and then
+  // on one or on several, with kParameters over a network once for each parameter, so it calls no collectives. Rank 0's
+  // values count, as ever.
   std::function<void()> initialize = {};
   // Hybrid sharding: ranks along axis dp_shard divide, those along dp_replicate hold the same shares and average them
   // once more. Of all ranks; best with machines as rows (mesh.h). None: all ranks divide.

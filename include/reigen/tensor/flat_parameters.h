@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <utility>
@@ -45,6 +46,9 @@ enum class Averages {
 struct Division {
   Values values = Values::kOwn;
   Averages averages = Averages::kWhole;
+  // Where files may lie that hold divided values and every twin (ParameterRange::make_twin) in place of memory; empty:
+  // nowhere.
+  std::filesystem::path offload = {};
   // Of parameters without memory (nn/without_memory.h): sets the values of one that has some for the moment, on the
   // rank whose values count, where these are divided so that none has them whole (kGathered). Others begin as zeros.
   std::function<void(const at::Tensor& parameter)> fill = {};

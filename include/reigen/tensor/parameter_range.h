@@ -25,6 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -76,6 +77,7 @@ struct Share {
   // Behind the twin in this rank's row: backward makes large gradients there, which then lie in another place than
   // their segment's. May be null.
   std::shared_ptr<SpareBlocks> spares = {};
+  std::filesystem::path offload = {};  // a directory: twins are files there; empty: memory
 };
 
 // Elements [first, last) of a parameter, in row-major order.

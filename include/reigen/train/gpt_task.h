@@ -19,6 +19,7 @@ namespace reigen::train {
 struct GptTaskOptions {
   std::string path = {};               // as data::read_corpus; empty: data::own_documents
   c10::ScalarType type = c10::kFloat;  // or kDouble: of the weights
+  bool without_memory = false;         // weights have none until data_parallel() gives it (nn/without_memory.h)
   std::uint64_t seed = 0;              // of the text that closing_words() makes up
   // As models::GptOptions; vocab 0: as many as the text has different bytes. More than those is a model of that size.
   models::GptOptions model = {.vocab = 0};

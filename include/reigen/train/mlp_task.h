@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <memory>
+
 #include "reigen/models/mlp.h"
 #include "reigen/train/task.h"
 
@@ -17,6 +19,7 @@ namespace reigen::train {
 struct MlpTaskOptions {
   std::string path = {};               // folder of MNIST's IDX files; empty: the digits that data/digits.h draws
   c10::ScalarType type = c10::kFloat;  // or kDouble: of weights and inputs
+  bool without_memory = false;         // weights have none until data_parallel() gives it (nn/without_memory.h)
   std::int64_t layers = 8;             // as models::MlpOptions
   std::int64_t dim = 1024;
 };
@@ -26,9 +29,9 @@ class MlpTask final : public Task {
   explicit MlpTask(const MlpTaskOptions& options = {});
 
   const std::string& name() const override;
-  models::Mlp& module() override { return model_; }
+  models::Mlp& module() override { return *model_; }
   std::vector<nn::Unit> units() override { return module().units(); }
-  void initialize(std::uint64_t seed) override { model_.initialize(seed); }
+  void initialize(std::uint64_t seed) override { module().initialize(seed); }
   data::DatasetPtr training_data() override;  // throws as data::mnist
   data::DatasetPtr test_data() override;
   std::string kind_of_samples() const override;
@@ -39,7 +42,7 @@ class MlpTask final : public Task {
   data::DatasetPtr open(data::Split split) const;
 
   MlpTaskOptions options_;
-  models::Mlp model_;
+  std::unique_ptr<models::Mlp> model_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;
 };

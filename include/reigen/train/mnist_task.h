@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include <memory>
+
 #include "reigen/models/mnist_cnn.h"
 #include "reigen/train/task.h"
 
@@ -14,6 +16,7 @@ namespace reigen::train {
 struct MnistOptions {
   std::string path = {};               // folder of MNIST's IDX files; empty: the digits that data/digits.h draws
   c10::ScalarType type = c10::kFloat;  // or kDouble: of weights and inputs
+  bool without_memory = false;         // weights have none until data_parallel() gives it (nn/without_memory.h)
 };
 
 class MnistTask final : public Task {
@@ -21,7 +24,7 @@ class MnistTask final : public Task {
   explicit MnistTask(const MnistOptions& options = {});
 
   const std::string& name() const override;
-  models::MnistCnn& module() override { return model_; }
+  models::MnistCnn& module() override { return *model_; }
   data::DatasetPtr training_data() override;  // throws as data::mnist
   data::DatasetPtr test_data() override;
   std::string kind_of_samples() const override;
@@ -32,7 +35,7 @@ class MnistTask final : public Task {
   data::DatasetPtr open(data::Split split) const;
 
   MnistOptions options_;
-  models::MnistCnn model_;
+  std::unique_ptr<models::MnistCnn> model_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;
 };

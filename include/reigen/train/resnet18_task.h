@@ -18,6 +18,7 @@ namespace reigen::train {
 struct ResNet18TaskOptions {
   std::string path = {};               // as data::image_folder; empty: the pictures that data/pictures.h draws
   c10::ScalarType type = c10::kFloat;  // or kDouble: of weights and inputs
+  bool without_memory = false;         // weights have none until data_parallel() gives it (nn/without_memory.h)
   std::int64_t width = 64;             // as models::ResNet18Options
   std::int64_t norm_batch = 32;
 };
