@@ -122,7 +122,7 @@ void Trainer::Impl::write_model(const fs::path& path) const {
     checkpoint::write_whole(
         checkpoint::Weights(saver ? directory / "checkpoints" / checkpoint::name_of(saved) : found->path()), path);
   else
-    tensor::write_tensors(path, tensor::tensors_of(task.module()));
+    tensor::write_tensors(path, tensor::tensors_of(task.module()), {{"format", "pt"}});
 }
 
 void Trainer::Impl::finish() {

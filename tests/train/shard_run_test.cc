@@ -102,6 +102,9 @@ TEST_F(ShardRun, OnADiskEveryDivisionTrainsTheSameModel) {
     EXPECT_EQ(read_file(root_ / ("disk_" + name_of(layout)) / "model.safetensors"),
               read_file(root_ / ("memory_" + name_of(layout)) / "model.safetensors"));
   }
+  // One is written from what rank 0 has, the other from the checkpoint.
+  EXPECT_EQ(read_file(root_ / "memory_auto_2_none_1" / "model.safetensors"),
+            read_file(root_ / "memory_tcp_2_parameters_1" / "model.safetensors"));
   for (const auto& entry : fs::directory_iterator(root_)) {
     EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("offload")));
   }
