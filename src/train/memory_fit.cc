@@ -87,7 +87,7 @@ void require_room(const torch::nn::Module& module, const Config& config, const p
     const std::int64_t needed = here * need.of(division);
     if (needed <= room) return;
     throw Error(ExitCode::kOsResource,
-                Report{.what = fmt::format("weights, gradients and states of the optimizer do not fit into memory"),
+                Report{.what = "weights, gradients and states of the optimizer do not fit into memory",
                        .got = fmt::format("{} for {} here with parallel.shard {}", text(needed), counted(here, "rank"),
                                           parallel::to_text(division.shard)),
                        .expected = fmt::format("at most {} ({})", text(room), there.source),

@@ -25,29 +25,41 @@ struct Suspect {
 
 bool is_finite(const at::Tensor& values) { return std::isfinite(values.sum(at::kDouble).item<double>()); }
 
-// A mean of which this rank has its share.
-bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor& parameter) {
+struct InRange {
+  const ParameterRange* range = nullptr;  // null: in none
+  std::size_t segment = 0;
+};
+
+InRange find(const std::vector<ParameterRange>& ranges, const at::Tensor& parameter) {
   for (const ParameterRange& range : ranges) {
     for (std::size_t i = 0; i < range.size(); ++i) {
-      const tensor::Segment& segment = range.segments()[i];
-      if (segment.parameter.unsafeGetTensorImpl() != parameter.unsafeGetTensorImpl()) continue;
-      if (!range.is_kept(i)) return is_finite(parameter.grad().detach());
-      const auto [first, last] = range.held(segment);
-      return first >= last || is_finite(range.gradients().narrow(0, segment.offset + first, last - first));
+      if (range.segments()[i].parameter.unsafeGetTensorImpl() == parameter.unsafeGetTensorImpl()) return {&range, i};
     }
+  }
+  return {};
+}
+
+// This rank's share of the segment in a buffer of the range's layout.
+bool is_share_finite(const InRange& place, const at::Tensor& flat) {
+  const tensor::Segment& segment = place.range->segments()[place.segment];
+  const auto [first, last] = place.range->held(segment);
+  return first >= last || is_finite(flat.narrow(0, segment.offset + first, last - first));
+}
+
+// A mean of which this rank has its share.
+bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor& parameter) {
+  const InRange place = find(ranges, parameter);
+  if (place.range != nullptr && place.range->is_kept(place.segment)) {
+    return is_share_finite(place, place.range->gradients());
   }
   return is_finite(parameter.grad().detach());
 }
 
 // Where each rank has its share of the weights alone: of that.
 bool is_held_finite(const std::vector<ParameterRange>& weights, const at::Tensor& parameter) {
-  for (const ParameterRange& range : weights) {
-    if (range.share().values != tensor::Values::kGathered) continue;
-    for (const tensor::Segment& segment : range.segments()) {
-      if (segment.parameter.unsafeGetTensorImpl() != parameter.unsafeGetTensorImpl()) continue;
-      const auto [first, last] = range.held(segment);
-      return first >= last || is_finite(range.values().narrow(0, segment.offset + first, last - first));
-    }
+  const InRange place = find(weights, parameter);
+  if (place.range != nullptr && place.range->share().values == tensor::Values::kGathered) {
+    return is_share_finite(place, place.range->values());
   }
   return is_finite(parameter.detach());
 }

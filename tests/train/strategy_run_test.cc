@@ -37,6 +37,15 @@ class StrategyRun : public TrainerTest {
     result.parallel = parallel;
     return result;
   }
+  // Three steps, and three more from their checkpoint with this outer rate.
+  void go_on(Config run, double outer_lr) {
+    run.train.max_steps = 3;
+    fit(2, run);
+    run.train.max_steps = 6;
+    run.run.resume = "true";
+    run.parallel.outer_lr = outer_lr;
+    fit(2, run);
+  }
 };
 
 // On three ranks means of equal numbers need not be these; the step before the stop is in an epoch or its last.
@@ -74,27 +83,13 @@ TEST_F(StrategyRun, GoingOnIsBitwiseTheUninterruptedRun) {
 }
 
 TEST_F(StrategyRun, AnotherOptionOfTheStrategyBeginsAnewAndSaysSo) {
-  Config first = with({.strategy = "diloco", .every = 3, .outer_lr = 0.7}, "run");
-  first.train.max_steps = 3;
-  fit(2, first);
-  Config second = first;
-  second.train.max_steps = 6;
-  second.run.resume = "true";
-  second.parallel.outer_lr = 0.5;
-  fit(2, second);
+  go_on(with({.strategy = "diloco", .every = 3, .outer_lr = 0.7}, "run"), 0.5);
   EXPECT_THAT(output_,
               HasSubstr("note: parallel.outer_lr is 0.5; it was 0.7, so what the strategy remembered is dropped"));
 }
 
 TEST_F(StrategyRun, AnOptionThatIsWrittenAsItWasWithoutKeepsWhatTheStrategyRemembers) {
-  Config first = with({.strategy = "diloco", .every = 3}, "run");
-  first.train.max_steps = 3;
-  fit(2, first);
-  Config second = first;
-  second.train.max_steps = 6;
-  second.run.resume = "true";
-  second.parallel.outer_lr = 0.7;
-  fit(2, second);
+  go_on(with({.strategy = "diloco", .every = 3}, "run"), 0.7);
   EXPECT_THAT(output_, AllOf(HasSubstr("going on after step 3"), Not(HasSubstr("remembered"))));
 }
 

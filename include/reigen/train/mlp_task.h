@@ -6,10 +6,9 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
-
-#include <memory>
 
 #include "reigen/models/mlp.h"
 #include "reigen/train/task.h"

@@ -4,9 +4,8 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <string>
-
 #include <memory>
+#include <string>
 
 #include "reigen/models/mnist_cnn.h"
 #include "reigen/train/task.h"
