@@ -1,0 +1,85 @@
+// Saves of one rank's tensors, for scripts/bench_checkpoint: what the caller waits for and when the bytes are on the
+// disk.
+//   checkpoint_save DIRECTORY MEBIBYTES   reads lines from standard input; an answer for each, in seconds:
+//     memcpy    a copy of as many bytes into memory that was written before
+//     save      "STALL WHOLE" of an asynchronous save
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reigen/checkpoint/saver.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Bytes = std::vector<std::byte>;
+
+constexpr std::size_t kTensors = 64;
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Values that no file system can compress away.
+void fill(Bytes& bytes, std::uint64_t seed) {
+  for (std::size_t i = 0; i + sizeof seed <= bytes.size(); i += sizeof seed) {
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    std::memcpy(&bytes[i], &seed, sizeof seed);
+  }
+}
+
+int serve(const std::string& directory, std::size_t mebibytes) {
+  using namespace reigen::checkpoint;
+  const std::size_t bytes = (mebibytes << 20) / kTensors;
+  std::vector<Bytes> tensors(kTensors, Bytes(bytes));
+  Bytes target(bytes * kTensors);
+  Contents contents;
+  for (std::size_t i = 0; i < kTensors; ++i) {
+    fill(tensors[i], i + 1);
+    const Shape shape{static_cast<std::int64_t>(bytes / sizeof(float))};
+    contents["model"].push_back(
+        {.name = "t" + std::to_string(i), .shape = shape, .part = whole(shape), .bytes = tensors[i]});
+  }
+  Saver saver(directory, reigen::Communicator(), {.keep = 1});
+  std::int64_t step = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    const auto begin = Clock::now();
+    if (line == "memcpy") {
+      for (std::size_t i = 0; i < kTensors; ++i) std::memcpy(&target[i * bytes], tensors[i].data(), bytes);
+      std::cout << since(begin) << std::endl;
+    } else if (line == "save") {
+      saver.save({.step = ++step}, contents);
+      const double stall = since(begin);
+      saver.wait();
+      std::cout << stall << " " << since(begin) << std::endl;
+    } else {
+      std::cerr << "checkpoint_save: \"" << line << "\" is neither memcpy nor save\n";
+      return 2;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::size_t mebibytes = 0;
+  const std::string_view text = argc == 3 ? argv[2] : "";
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mebibytes);
+  if (argc != 3 || error != std::errc() || end != text.data() + text.size() || mebibytes == 0) {
+    std::cerr << "usage: checkpoint_save DIRECTORY MEBIBYTES\n";
+    return 2;
+  }
+  try {
+    return serve(argv[1], mebibytes);
+  } catch (const std::exception& error) {
+    std::cerr << "checkpoint_save: " << error.what() << "\n";
+    return 1;
+  }
+}
