@@ -71,8 +71,8 @@ int serve(const std::string& directory, std::size_t mebibytes) {
 int main(int argc, char** argv) {
   std::size_t mebibytes = 0;
   const std::string_view text = argc == 3 ? argv[2] : "";
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mebibytes);
-  if (argc != 3 || error != std::errc() || end != text.data() + text.size() || mebibytes == 0) {
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), mebibytes);
+  if (argc != 3 || wrong != std::errc() || end != text.data() + text.size() || mebibytes == 0) {
     std::cerr << "usage: checkpoint_save DIRECTORY MEBIBYTES\n";
     return 2;
   }
