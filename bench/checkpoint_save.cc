@@ -1,14 +1,14 @@
 // Saves of one rank's tensors, for scripts/bench_checkpoint: what the caller waits for and when the bytes are on the
 // disk.
 //   checkpoint_save DIRECTORY MEBIBYTES   reads lines from standard input; an answer for each, in seconds:
-//     memcpy    a copy of as many bytes into memory that was written before
+//     memcpy    a copy of as many bytes into memory that, but for the first time, was written before
 //     save      "STALL WHOLE" of an asynchronous save
-#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,7 +38,7 @@ int serve(const std::string& directory, std::size_t mebibytes) {
   using namespace reigen::checkpoint;
   const std::size_t bytes = (mebibytes << 20) / kTensors;
   std::vector<Bytes> tensors(kTensors, Bytes(bytes));
-  Bytes target(bytes * kTensors);
+  const auto target = std::make_unique_for_overwrite<std::byte[]>(bytes * kTensors);
   Contents contents;
   for (std::size_t i = 0; i < kTensors; ++i) {
     fill(tensors[i], i + 1);
