@@ -35,29 +35,30 @@ void fill(Bytes& bytes, std::uint64_t seed) {
 }
 
 int serve(const std::string& directory, std::size_t mebibytes) {
-  using namespace reigen::checkpoint;
   const std::size_t bytes = (mebibytes << 20) / kTensors;
   std::vector<Bytes> tensors(kTensors, Bytes(bytes));
   const auto target = std::make_unique_for_overwrite<std::byte[]>(bytes * kTensors);
-  Contents contents;
+  reigen::checkpoint::Contents contents;
   for (std::size_t i = 0; i < kTensors; ++i) {
     fill(tensors[i], i + 1);
-    const Shape shape{static_cast<std::int64_t>(bytes / sizeof(float))};
-    contents["model"].push_back(
-        {.name = "t" + std::to_string(i), .shape = shape, .part = whole(shape), .bytes = tensors[i]});
+    const reigen::checkpoint::Shape shape{static_cast<std::int64_t>(bytes / sizeof(float))};
+    contents["model"].push_back({.name = "t" + std::to_string(i),
+                                 .shape = shape,
+                                 .part = reigen::checkpoint::whole(shape),
+                                 .bytes = tensors[i]});
   }
-  Saver saver(directory, reigen::Communicator(), {.keep = 1});
+  reigen::checkpoint::Saver saver(directory, reigen::Communicator(), {.keep = 1});
   std::int64_t step = 0;
   for (std::string line; std::getline(std::cin, line);) {
     const auto begin = Clock::now();
     if (line == "memcpy") {
       for (std::size_t i = 0; i < kTensors; ++i) std::memcpy(&target[i * bytes], tensors[i].data(), bytes);
-      std::cout << since(begin) << std::endl;
+      std::cout << since(begin) << "\n" << std::flush;
     } else if (line == "save") {
       saver.save({.step = ++step}, contents);
       const double stall = since(begin);
       saver.wait();
-      std::cout << stall << " " << since(begin) << std::endl;
+      std::cout << stall << " " << since(begin) << "\n" << std::flush;
     } else {
       std::cerr << "checkpoint_save: \"" << line << "\" is neither memcpy nor save\n";
       return 2;
