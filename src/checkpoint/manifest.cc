@@ -273,7 +273,10 @@ Manifest from_text(std::string_view text, const std::string& where) {
                                                  .fix = "read it with the program that wrote it"});
     }
     if (seal(*content) != text) throw damaged("its hash differs");
-    return manifest_from(*content);
+    Manifest manifest = manifest_from(*content);
+    // What no version writes, as an entry that this one would drop, was not written by one.
+    if (to_text(manifest) != text) throw damaged("it holds what a manifest of its version does not");
+    return manifest;
   } catch (const json::exception& problem) {
     throw damaged(problem.what());
   } catch (const InvalidArgument& problem) {

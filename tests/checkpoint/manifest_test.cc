@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <nlohmann/json.hpp>
+
 #include "reigen/base/error.h"
 #include "reigen/format/hash.h"
 
@@ -88,6 +91,27 @@ TEST(Manifest, WhatItSaysMustHoldTogether) {
     m.files[0].name = name;
     EXPECT_THAT(refusal(m), HasSubstr("no name of a file")) << name;
   }
+}
+
+// A manifest is one text, also where its hash was put right.
+TEST(Manifest, WhatNoVersionWritesIsRefused) {
+  const auto refusal_of = [](const std::function<void(nlohmann::json&)>& change) -> std::string {
+    nlohmann::json content = nlohmann::json::parse(to_text(some_manifest()))["content"];
+    change(content);
+    const std::string plain = content.dump();
+    const auto hash = format::hash_text(format::hash64(plain.data(), plain.size()));
+    try {
+      from_text(nlohmann::json{{"content", content}, {"xxh64", hash}}.dump(1) + '\n', "here");
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal_of([](nlohmann::json&) {}), "");
+  const char* const kText = "holds what a manifest of its version does not";
+  EXPECT_THAT(refusal_of([](auto& content) { content["format"] = "rehgen checkpoint"; }), HasSubstr(kText));
+  EXPECT_THAT(refusal_of([](auto& content) { content["more"] = 1; }), HasSubstr(kText));
+  EXPECT_THAT(refusal_of([](auto& content) { content["files"][0]["more"] = 1; }), HasSubstr(kText));
 }
 
 TEST(Manifest, AnotherVersionIsNotDamage) {
