@@ -2,6 +2,7 @@
 // disk.
 //   checkpoint_save DIRECTORY MEBIBYTES   reads lines from standard input; an answer for each, in seconds:
 //     memcpy    a copy of as many bytes into memory that, but for the first time, was written before
+//     prepare   until the call returns; the memory for the first save's copy is taken beside what comes next
 //     save      "STALL WHOLE" of an asynchronous save
 #include <charconv>
 #include <chrono>
@@ -54,13 +55,16 @@ int serve(const std::string& directory, std::size_t mebibytes) {
     if (line == "memcpy") {
       for (std::size_t i = 0; i < kTensors; ++i) std::memcpy(&target[i * bytes], tensors[i].data(), bytes);
       std::cout << since(begin) << "\n" << std::flush;
+    } else if (line == "prepare") {
+      saver.prepare(contents);
+      std::cout << since(begin) << "\n" << std::flush;
     } else if (line == "save") {
       saver.save({.step = ++step}, contents);
       const double stall = since(begin);
       saver.wait();
       std::cout << stall << " " << since(begin) << "\n" << std::flush;
     } else {
-      std::cerr << "checkpoint_save: \"" << line << "\" is neither memcpy nor save\n";
+      std::cerr << "checkpoint_save: \"" << line << "\" is none of memcpy, prepare and save\n";
       return 2;
     }
   }

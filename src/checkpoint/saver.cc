@@ -48,6 +48,7 @@ std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Commu
 }  // namespace
 
 struct Saver::Impl {
+  enum class Task { kNone, kReserve, kSave };
   fs::path directory;
   Communicator world;  // of the thread that writes
   SaverOptions options;
@@ -56,8 +57,9 @@ struct Saver::Impl {
 
   std::mutex mutex = {};
   std::condition_variable changed = {};
-  // Guarded by the mutex; `manifest` and `contents` are the writing thread's while `busy`.
-  bool busy = false;
+  // Guarded by the mutex; `manifest`, `contents` and the snapshot are the writing thread's while there is a task.
+  Task task = Task::kNone;
+  std::size_t to_reserve = 0;
   bool ending = false;
   Manifest manifest = {};
   Contents contents = {};
@@ -69,27 +71,40 @@ struct Saver::Impl {
     lower_priority();
     std::unique_lock guard(mutex);
     for (;;) {
-      changed.wait(guard, [&] { return busy || ending; });
-      if (!busy) return;
+      changed.wait(guard, [&] { return task != Task::kNone || ending; });
+      if (task == Task::kNone) return;
+      const bool saves = task == Task::kSave;
       guard.unlock();
       std::exception_ptr met;
       std::optional<fs::path> path;
       try {
-        path = checkpoint::save(directory, manifest, contents, options.keep, world);
+        if (saves)
+          path = checkpoint::save(directory, manifest, contents, options.keep, world);
+        else
+          snapshot.reserve(to_reserve);
       } catch (...) {
-        met = std::current_exception();
+        if (saves) met = std::current_exception();  // else the copy meets it
       }
       guard.lock();
       if (path) last = path;
-      error = met;
-      busy = false;
+      if (saves) error = met;
+      task = Task::kNone;
       changed.notify_all();
     }
   }
 
+  void begin(Task next) {
+    if (!thread.joinable()) thread = std::thread([this] { write(); });
+    {
+      const std::lock_guard guard(mutex);
+      task = next;
+    }
+    changed.notify_all();
+  }
+
   void wait_idle() {
     std::unique_lock guard(mutex);
-    changed.wait(guard, [&] { return !busy; });
+    changed.wait(guard, [&] { return task == Task::kNone; });
   }
 };
 
@@ -115,6 +130,13 @@ Saver::~Saver() {
   }
 }
 
+void Saver::prepare(const Contents& contents) {
+  if (!impl_->options.asynchronous) return;
+  impl_->wait_idle();
+  impl_->to_reserve = Snapshot::bytes_for(contents);
+  impl_->begin(Impl::Task::kReserve);
+}
+
 void Saver::save(const Manifest& manifest, const Contents& contents) {
   wait();
   std::optional<Contents> copy;
@@ -132,19 +154,14 @@ void Saver::save(const Manifest& manifest, const Contents& contents) {
   }
   impl_->manifest = manifest;
   impl_->contents = std::move(*copy);
-  if (!impl_->thread.joinable()) impl_->thread = std::thread([impl = impl_.get()] { impl->write(); });
-  {
-    const std::lock_guard guard(impl_->mutex);
-    impl_->busy = true;
-  }
-  impl_->changed.notify_all();
+  impl_->begin(Impl::Task::kSave);
 }
 
 void Saver::check() {
   std::exception_ptr met;
   {
     const std::lock_guard guard(impl_->mutex);
-    if (!impl_->busy) met = std::exchange(impl_->error, nullptr);
+    if (impl_->task != Impl::Task::kSave) met = std::exchange(impl_->error, nullptr);
   }
   if (met) std::rethrow_exception(met);
 }
@@ -156,7 +173,7 @@ void Saver::wait() {
 
 bool Saver::is_saving() const {
   const std::lock_guard guard(impl_->mutex);
-  return impl_->busy;
+  return impl_->task == Impl::Task::kSave;
 }
 
 std::optional<fs::path> Saver::last() const {

@@ -84,6 +84,7 @@ void Trainer::Impl::begin() {
 // False when it is to go on from a checkpoint.
 bool Trainer::Impl::train() {
   task.module().train();
+  prepare_saving();
   try {
     while (done < total && !stop) {
       if (run_epoch(epoch)) {

@@ -58,6 +58,7 @@ struct Trainer::Impl {
   std::vector<tensor::NamedTensor> state() const;
   void settle();
   void prepare_files();
+  std::int64_t whole_weights() const;
   void dump_past_order();
   void make_progress();
   std::int64_t samples_per_step() const { return std::min(loader->global_batch(), loader->size()); }
@@ -111,6 +112,10 @@ struct Trainer::Impl {
   std::string blame_alone(double loss);
   Report not_finite(const char* what, double value, const data::Batch& batch, const std::string& whose) const;
   void write_trace();
+  struct Saved;
+  Saved to_save() const;
+  void open_saver();
+  void prepare_saving();
   void save_checkpoint();
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
   void prepare_to_save();
@@ -121,6 +126,8 @@ struct Trainer::Impl {
   bool has_results();
   void finish();
   void write_model(const std::filesystem::path& path) const;
+  void write_average(const std::filesystem::path& path);
+  std::filesystem::path last_checkpoint() const;
   Scores validate();
   Scores score(const std::vector<std::int64_t>& indices);
   std::int64_t score_calls() const;

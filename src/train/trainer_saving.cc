@@ -37,19 +37,42 @@ void Trainer::Impl::prepare_to_save() {
   });
 }
 
+struct Trainer::Impl::Saved {
+  tensor::Pieces model;
+  tensor::Pieces optimizer;
+  checkpoint::Contents contents() const { return {{"model", model.pieces()}, {"optimizer", optimizer.pieces()}}; }
+};
+
+Trainer::Impl::Saved Trainer::Impl::to_save() const {
+  return {.model = tensor::Pieces(own(tensor::tensors_of(task.module(), parallel->weights()))),
+          .optimizer = tensor::Pieces(own(state()))};
+}
+
+void Trainer::Impl::open_saver() {
+  if (saver) return;
+  saver.emplace(
+      directory / "checkpoints", world,
+      checkpoint::SaverOptions{.keep = config.checkpoint.keep, .asynchronous = config.checkpoint.asynchronous});
+}
+
+// While the first steps are made, the kernel gives the memory that the first copy would wait for.
+void Trainer::Impl::prepare_saving() {
+  if (!config.checkpoint.asynchronous || done >= total) return;
+  try {
+    open_saver();
+    saver->prepare(to_save().contents());
+  } catch (const IoError&) {
+    // The first save tries again, and tells.
+  }
+}
+
 void Trainer::Impl::save_checkpoint() {
   prepare_to_save();
   finish_saving();
   asked_to_save = done;
   try {
-    if (!saver) {
-      saver.emplace(
-          directory / "checkpoints", world,
-          checkpoint::SaverOptions{.keep = config.checkpoint.keep, .asynchronous = config.checkpoint.asynchronous});
-    }
+    open_saver();
     const bool ended = position >= loader->size();
-    const tensor::Pieces model(own(tensor::tensors_of(task.module(), parallel->weights())));
-    const tensor::Pieces optimizer(own(state()));
     saver->save({.step = done,
                  .epoch = ended ? epoch + 1 : epoch,
                  .position = ended ? 0 : position,
@@ -58,7 +81,7 @@ void Trainer::Impl::save_checkpoint() {
                  .world_size = world.size(),
                  .optimizer_steps = optimization->steps(),
                  .options = described},
-                {{"model", model.pieces()}, {"optimizer", optimizer.pieces()}});
+                to_save().contents());
     // A thread that writes may have ended on some ranks and not yet on others, and below all must count alike.
     if (!config.checkpoint.asynchronous) hear_of_saving();
   } catch (const IoError& error) {

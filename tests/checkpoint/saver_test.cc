@@ -52,6 +52,45 @@ TEST_P(SaverTest, SavesWhatWasThereWhenItWasCalled) {
   EXPECT_THAT(differences(*search.newest, some_tensors(), Layout::kColumns, 1, 2, 4), SizeIs(0));
 }
 
+// Memory for more, for less and for as much as is saved then.
+TEST_P(SaverTest, PreparedMemorySavesTheSame) {
+  constexpr int kRanks = 2;
+  run_threads(kRanks, [&](Communicator& world) {
+    Saver saver(directory_, world, {.asynchronous = GetParam()});
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      const auto held = hold(some_tensors(), Layout::kFlat, world.rank(), kRanks, static_cast<std::uint64_t>(step));
+      Contents other = held.contents;
+      if (step == 1) other.begin()->second.resize(1);
+      if (step == 2) other["more"] = held.contents.begin()->second;
+      saver.prepare(other);
+      EXPECT_FALSE(saver.is_saving());
+      saver.check();
+      saver.save({.step = step, .world_size = kRanks}, held.contents);
+    }
+    saver.wait();
+    saver.prepare({});
+  });
+  const Search search = find_newest(directory_);
+  ASSERT_TRUE(search.newest);
+  EXPECT_THAT(differences(*search.newest, some_tensors(), Layout::kColumns, 1, 2, 3), SizeIs(0));
+}
+
+// What was not to be had for copies is tried again by the save, and the checkpoint is written all the same.
+TEST_P(SaverTest, MemoryThatIsNotThereLeavesTheSaveToThoseWhoTrain) {
+  constexpr std::size_t kPast = std::size_t{1} << 46;
+  run_threads(1, [&](Communicator& world) {
+    Saver saver(directory_, world, {.asynchronous = GetParam()});
+    const auto held = hold(some_tensors(), Layout::kFlat, 0, 1, 1);
+    Contents huge = held.contents;
+    Piece& piece = huge.begin()->second.front();
+    piece.bytes = {piece.bytes.data(), kPast};  // told of, never read
+    saver.prepare(huge);
+    saver.save({.step = 1, .world_size = 1}, held.contents);
+    saver.wait();
+  });
+  EXPECT_TRUE(find_newest(directory_).newest);
+}
+
 TEST_P(SaverTest, AnErrorIsHeardOnceAndTheNextSaveWorks) {
   run_threads(2, [&](Communicator& world) {
     Saver saver(directory_, world, {.asynchronous = GetParam()});

@@ -9,7 +9,8 @@
 //   saver.wait();
 //
 // One save is under way at most: the next one waits for it. The stall is that of the copy, into memory that is kept for
-// the next (as large as what this rank gives). No other job writes into the directory while it lives.
+// the next (as large as what this rank gives), and the first time also that of the kernel's giving it, unless
+// prepare() had it taken before. No other job writes into the directory while it lives.
 // Thread rule: one thread of each rank. The group for the writing threads is split off `world`, so its calls may run at
 // the same time.
 #pragma once
@@ -36,6 +37,10 @@ class Saver {
   ~Saver();
   Saver(const Saver&) = delete;  // its thread writes into its memory
   Saver& operator=(const Saver&) = delete;
+
+  // Takes the memory for copies of contents as large as these, in the thread that writes. Nothing is saved, and returns
+  // at once; a save waits for it. What goes wrong the save meets. Synchronous: does nothing. This rank's alone.
+  void prepare(const Contents& contents);
 
   // Collective, as checkpoint::save(). Waits for the one before; throws its error, then nothing is begun. Asynchronous:
   // what this save itself meets is thrown by a later call.
