@@ -13,8 +13,7 @@ namespace ck = reigen::checkpoint;
 
 namespace {
 
-int write_weights(const std::string& from, const std::string& group, const std::string& to, const ck::Renaming& rules) {
-  const ck::Weights weights(from, group);
+int write_weights(const ck::Weights& weights, const std::string& to, const ck::Renaming& rules = {}) {
   ck::write_whole(weights, to, rules);
   fmt::print("{}: {} tensors of {} ({})\n", to, weights.tensors().size(), weights.path().string(), weights.kind());
   return 0;
@@ -42,15 +41,18 @@ int consolidate(const Arguments& arguments) {
   std::string from;
   std::string to;
   std::string group = "model";
+  bool average = false;
   CLI::App app("Writes whole tensors of a checkpoint into one safetensors file, whatever ranks wrote it.",
                "reigen checkpoint consolidate");
   app.add_option("PATH", from, "a checkpoint, or a directory of them or of a run: the newest whole one")->required();
   app.add_option("OUT", to, "the file")->required();
-  app.add_option("--group", group, "model, optimizer (default model)");
+  CLI::Option* const which = app.add_option("--group", group, "model, optimizer (default model)");
+  app.add_flag("--average", average, "the average of the weights (--optim.ema_decay) in their place")->excludes(which);
   if (!parse(app, arguments)) return 0;
   const ck::Checkpoint checkpoint = ck::find_checkpoint(from);
   checkpoint.verify();
-  return write_weights(checkpoint.path().string(), group, to, {});
+  return write_weights(average ? ck::Weights::averages_of(checkpoint.path()) : ck::Weights(checkpoint.path(), group),
+                       to);
 }
 
 int reshard(const Arguments& arguments) {
@@ -80,7 +82,7 @@ int import(const Arguments& arguments) {
   app.add_option("OUT", to, "the file")->required();
   app.add_option("--rename", rules, "FROM=TO: another beginning of names; the first rule that fits counts");
   if (!parse(app, arguments)) return 0;
-  return write_weights(from, "model", to, parse_rules(rules));
+  return write_weights(ck::Weights(from), to, parse_rules(rules));
 }
 
 }  // namespace reigen::apps::checkpoint

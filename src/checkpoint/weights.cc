@@ -24,6 +24,7 @@ namespace {
 
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kModel = "model.safetensors";
+constexpr std::string_view kAverage = ".ema";  // behind the name of what it is of
 constexpr std::uint64_t kIndexMax = std::uint64_t{256} << 20;
 
 bool is_there(const fs::path& path) {
@@ -84,7 +85,7 @@ Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     if (is_checkpoint(path) || is_there(path / "checkpoints") || !list(path).empty()) {
-      take_checkpoint(find_checkpoint(path), group);
+      take_checkpoint(std::make_shared<Checkpoint>(find_checkpoint(path)), group);
     } else if (is_there(path / kIndex)) {
       take_index(path / kIndex);
     } else if (is_there(path / kModel)) {
@@ -108,6 +109,19 @@ Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
   } else {
     take_safetensors(path);
   }
+  sort();
+}
+
+Weights Weights::averages_of(const fs::path& path) {
+  const auto from = std::make_shared<Checkpoint>(find_checkpoint(path));
+  Weights result;
+  result.take_checkpoint(from, "model");
+  result.take_averages(from);
+  result.sort();
+  return result;
+}
+
+void Weights::sort() {
   std::vector<std::size_t> order(tensors_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(),
@@ -157,23 +171,43 @@ void Weights::take_index(const fs::path& path) {
   }
 }
 
-void Weights::take_checkpoint(Checkpoint checkpoint, const std::string& group) {
+void Weights::take_checkpoint(const std::shared_ptr<Checkpoint>& from, const std::string& group) {
   kind_ = "a checkpoint";
-  path_ = checkpoint.path();
-  const auto shared = std::make_shared<Checkpoint>(std::move(checkpoint));
-  const auto found = shared->manifest().groups.find(group);
-  if (found == shared->manifest().groups.end()) {
+  path_ = from->path();
+  const auto found = from->manifest().groups.find(group);
+  if (found == from->manifest().groups.end()) {
     std::vector<std::string> names;
-    for (const auto& [name, tensors] : shared->manifest().groups) names.push_back(name);
+    for (const auto& [name, tensors] : from->manifest().groups) names.push_back(name);
     throw DataError(Report{.what = fmt::format("{} has no group \"{}\"", path_.string(), group),
                            .got = fmt::format("{}", fmt::join(names, ", "))});
   }
   for (const StoredTensor& stored : found->second) {
     tensors_.push_back({stored.name, stored.type, stored.shape});
-    readers_.emplace_back([shared, group, &stored](std::span<std::byte> into) {
-      shared->read(group, {stored.name, stored.type, stored.shape, whole(stored.shape), into});
+    readers_.emplace_back([from, group, &stored](std::span<std::byte> into) {
+      from->read(group, {stored.name, stored.type, stored.shape, whole(stored.shape), into});
     });
   }
+}
+
+void Weights::take_averages(const std::shared_ptr<Checkpoint>& from) {
+  bool has_any = false;
+  const auto& groups = from->manifest().groups;
+  const auto optimizer = groups.find("optimizer");
+  for (std::size_t i = 0; optimizer != groups.end() && i < tensors_.size(); ++i) {
+    const auto found = std::find_if(
+        optimizer->second.begin(), optimizer->second.end(),
+        [&, name = tensors_[i].name + std::string(kAverage)](const StoredTensor& state) { return state.name == name; });
+    if (found == optimizer->second.end()) continue;
+    tensors_[i].type = found->type;
+    readers_[i] = [from, &stored = *found](std::span<std::byte> into) {
+      from->read("optimizer", {stored.name, stored.type, stored.shape, whole(stored.shape), into});
+    };
+    has_any = true;
+  }
+  if (has_any) return;
+  throw DataError(Report{.what = fmt::format("{} has no average of its weights", path_.string()),
+                         .got = "a run without one",
+                         .fix = "train with --optim.ema_decay 0.999, or take the weights themselves"});
 }
 
 void Weights::take_pt(const fs::path& path) {

@@ -116,13 +116,31 @@ bool Trainer::Impl::has_results() {
   return !share_text(world, there ? "yes" : "").empty();
 }
 
+// Of the last step.
+fs::path Trainer::Impl::last_checkpoint() const {
+  return saver ? directory / "checkpoints" / checkpoint::name_of(saved) : found->path();
+}
+
 // Weights of which no rank has all: as they were saved, a tensor at a time.
 void Trainer::Impl::write_model(const fs::path& path) const {
   if (parallel->gathers())
-    checkpoint::write_whole(
-        checkpoint::Weights(saver ? directory / "checkpoints" / checkpoint::name_of(saved) : found->path()), path);
+    checkpoint::write_whole(checkpoint::Weights(last_checkpoint()), path);
   else
     tensor::write_tensors(path, tensor::tensors_of(task.module()), {{"format", "pt"}});
+}
+
+void Trainer::Impl::write_average(const fs::path& path) {
+  if (parallel->gathers()) {
+    together(world, "averaged weights", [&] {
+      if (is_first()) checkpoint::write_whole(checkpoint::Weights::averages_of(last_checkpoint()), path);
+    });
+    return;
+  }
+  auto averaged = optimization->swap_in_average();
+  together(world, "averaged weights", [&] {
+    if (is_first()) tensor::write_tensors(path, tensor::tensors_of(task.module()), {{"format", "pt"}});
+  });
+  averaged->end();
 }
 
 void Trainer::Impl::finish() {
@@ -134,15 +152,7 @@ void Trainer::Impl::finish() {
     if (order) order->flush();
     write_model(directory / "model.safetensors");
   });
-  if (optimization->has_average()) {
-    auto averaged = optimization->swap_in_average();
-    parallel->gather_weights();
-    together(world, "averaged weights", [&] {
-      if (!is_first()) return;
-      tensor::write_tensors(directory / "model_ema.safetensors", tensor::tensors_of(task.module()));
-    });
-    averaged->end();
-  }
+  if (optimization->has_average()) write_average(directory / "model_ema.safetensors");
   together(world, "summary", [&] {
     if (!is_first()) return;
     format::write_file_atomically(directory / "summary.json", std::string_view(to_json(summary)));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "reigen/checkpoint/convert.h"
 #include "reigen/optim/schedule.h"
 #include "reigen/tensor/tensor_files.h"
 #include "train/small_run.h"
@@ -110,6 +111,10 @@ TEST_F(TrainerTest, TheAverageIsValidatedAndSavedBesideTheModel) {
   EXPECT_EQ(model("run"), model("plain")) << "the average changes nothing of the training";
   EXPECT_NE(summary("run")["test_loss"], summary("plain")["test_loss"]);
   EXPECT_FALSE(fs::exists(root_ / "plain" / "model_ema.safetensors"));
+
+  checkpoint::write_whole(checkpoint::Weights::averages_of(root_ / "run"), root_ / "saved.safetensors");
+  EXPECT_EQ(read_file(root_ / "saved.safetensors"), read_file(root_ / "run" / "model_ema.safetensors"));
+  EXPECT_THROW(checkpoint::Weights::averages_of(root_ / "plain"), DataError);
 
   SmallTask task(run);
   auto parameters = task.module().named_parameters();

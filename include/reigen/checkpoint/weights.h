@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ class Weights {
   // `group` is of a checkpoint. Throws IoError (66 nothing there), DataError naming what is damaged, not known, or not
   // made of plain tensors.
   explicit Weights(const std::filesystem::path& path, const std::string& group = "model");
+  // The average of the weights that a run has saved beside them (optim/ema.h): of each its average, and what is not
+  // averaged, as buffers, as it is. Throws DataError where the checkpoint has none.
+  static Weights averages_of(const std::filesystem::path& path);
 
   const std::string& kind() const { return kind_; }  // "a PyTorch file"
   const std::filesystem::path& path() const { return path_; }
@@ -43,9 +47,12 @@ class Weights {
   void read(const std::string& name, std::span<std::byte> into) const;
 
  private:
+  Weights() = default;
+  void sort();
+  void take_averages(const std::shared_ptr<Checkpoint>& from);
   void take_safetensors(const std::filesystem::path& path);
   void take_index(const std::filesystem::path& path);
-  void take_checkpoint(Checkpoint checkpoint, const std::string& group);
+  void take_checkpoint(const std::shared_ptr<Checkpoint>& from, const std::string& group);
   void take_pt(const std::filesystem::path& path);
 
   std::filesystem::path path_;

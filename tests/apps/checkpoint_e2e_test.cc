@@ -1,0 +1,114 @@
+// reigen checkpoint as a user calls it: what it prints, what it writes and with which exit code it ends.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "checkpoint/layouts.h"
+#include "format/temporary_folder.h"
+#include "launch/child_program.h"
+#include "reigen/checkpoint/convert.h"
+
+namespace reigen {
+namespace {
+
+namespace fs = std::filesystem;
+using launch::Ran;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing_checkpoint::Layout;
+
+class CheckpointCommand : public testing::Test {
+ protected:
+  Ran reigen(std::vector<std::string> words) const {
+    words.insert(words.begin(), {REIGEN_PROGRAM, "checkpoint"});
+    return launch::run(words, {"WORLD_SIZE", "RANK"});
+  }
+  // Two ranks' run; of its weights "conv.weight" has an average.
+  fs::path save(const std::string& run, std::uint64_t salt, bool has_average = false) const {
+    std::vector<testing_checkpoint::Tensor> tensors = testing_checkpoint::some_tensors();
+    auto held = testing_checkpoint::hold(tensors, Layout::kFirst, 0, 1, salt);
+    const testing_checkpoint::Tensor average{"conv.weight.ema", format::TensorType::kF32, {7, 3, 3, 3}};
+    const std::vector<std::byte> values = average.values(salt);
+    if (has_average) {
+      held.contents["optimizer"].push_back(
+          {average.name, average.type, average.shape, checkpoint::whole(average.shape), values});
+    }
+    return checkpoint::save(root_ / run / "checkpoints", {.step = static_cast<std::int64_t>(salt)}, held.contents, 3);
+  }
+  std::string content(const fs::path& path) const { return tests::content_of(path); }
+
+  tests::TemporaryFolder folder_;
+  fs::path root_ = folder_.path();
+};
+
+TEST_F(CheckpointCommand, ShowsWhatIsThere) {
+  save("run", 7);
+  const Ran ran = reigen({"inspect", root_ / "run", "--tensors"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("a checkpoint of step 7"), HasSubstr("model: 8 tensors"),
+                             HasSubstr("conv.weight"), HasSubstr("[7, 3, 3, 3]")));
+  EXPECT_EQ(reigen({"inspect", root_ / "nowhere"}).code, 66);
+  const Ran unknown = reigen({"inspekt", root_ / "run"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean `reigen checkpoint inspect`?"));
+}
+
+TEST_F(CheckpointCommand, NamesDamageAndEndsWith65) {
+  const fs::path step = save("run", 7);
+  EXPECT_THAT(reigen({"verify", root_ / "run"}).out, HasSubstr("whole"));
+  {
+    std::fstream file(step / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('\x5a');
+  }
+  const Ran ran = reigen({"verify", root_ / "run"});
+  EXPECT_EQ(ran.code, 65);
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("model.safetensors is damaged"), HasSubstr("expected")));
+  EXPECT_EQ(reigen({"consolidate", root_ / "run", root_ / "whole.safetensors"}).code, 65);
+  EXPECT_FALSE(fs::exists(root_ / "whole.safetensors"));
+}
+
+TEST_F(CheckpointCommand, TellsWhatDiffers) {
+  save("a", 7);
+  save("b", 8);
+  EXPECT_EQ(reigen({"diff", root_ / "a", root_ / "a"}).code, 0);
+  const Ran ran = reigen({"diff", root_ / "a", root_ / "b"});
+  EXPECT_EQ(ran.code, 1) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("conv.weight"));
+}
+
+TEST_F(CheckpointCommand, WritesOneFileAndAnyNumberOfShares) {
+  const fs::path step = save("run", 7);
+  const Ran three = reigen({"reshard", root_ / "run", root_ / "three", "--ranks", "3"});
+  EXPECT_EQ(three.code, 0) << three.err;
+  EXPECT_EQ(reigen({"consolidate", root_ / "three", root_ / "whole.safetensors"}).code, 0);
+  EXPECT_EQ(content(root_ / "whole.safetensors"), content(step / "model.safetensors"));
+  EXPECT_EQ(reigen({"diff", root_ / "three", root_ / "whole.safetensors"}).code, 0);
+  EXPECT_EQ(reigen({"import", root_ / "three", root_ / "new.safetensors", "--rename", "conv.=features.0."}).code, 0);
+  EXPECT_NE(checkpoint::Weights(root_ / "new.safetensors").find("features.0.weight"), nullptr);
+  EXPECT_EQ(reigen({"reshard", root_ / "run", root_ / "none", "--ranks", "0"}).code, 2);
+}
+
+TEST_F(CheckpointCommand, WritesTheAverageOfTheWeights) {
+  save("plain", 7);
+  save("run", 7, true);
+  const Ran ran = reigen({"consolidate", root_ / "run", root_ / "average.safetensors", "--average"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const checkpoint::Weights weights(root_ / "average.safetensors");
+  for (const auto& tensor : testing_checkpoint::some_tensors()) {
+    testing_checkpoint::Tensor source = tensor;
+    if (tensor.name == "conv.weight") source.name += ".ema";
+    std::vector<std::byte> bytes(tensor.bytes());
+    weights.read(tensor.name, bytes);
+    EXPECT_EQ(bytes, source.values(7)) << tensor.name;
+  }
+  const Ran plain = reigen({"consolidate", root_ / "plain", root_ / "no.safetensors", "--average"});
+  EXPECT_EQ(plain.code, 65);
+  EXPECT_THAT(plain.err, AllOf(HasSubstr("has no average of its weights"), HasSubstr("--optim.ema_decay")));
+}
+
+}  // namespace
+}  // namespace reigen
