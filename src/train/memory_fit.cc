@@ -57,7 +57,42 @@ std::string what_fits(const Need& need, const Division& now, bool common, std::i
   return ways.empty() ? "use a smaller model, or more memory" : fmt::format("{}", fmt::join(ways, "; "));
 }
 
+// What the ranks of this one's memory share.
+struct Shared {
+  std::int64_t room = 0;
+  int ranks = 0;
+};
+
+// Collective.
+Shared ask_all(const base::AvailableMemory& there, Communicator& world) {
+  struct Rank {
+    std::uint64_t memory;  // which
+    std::int64_t room;
+  };
+  const Rank mine{.memory = std::hash<std::string>()(there.identity), .room = static_cast<std::int64_t>(there.bytes)};
+  std::vector<Rank> ranks(static_cast<std::size_t>(world.size()));
+  world.all_gather(&mine, ranks.data(), sizeof(Rank), DataType::kUint8, {.tag = "memory there"}).wait();
+  Shared shared{.room = mine.room};
+  for (const Rank& rank : ranks) shared.ranks += rank.memory == mine.memory ? 1 : 0;
+  return shared;
+}
+
 }  // namespace
+
+void require_room(const char* what, std::int64_t bytes, const std::string& fix, Communicator& world,
+                  const std::function<base::AvailableMemory()>& available) {
+  const base::AvailableMemory there = available();
+  const Shared shared = ask_all(there, world);
+  together(world, "memory", [&] {
+    const std::int64_t needed = shared.ranks * bytes;
+    if (there.source.empty() || needed <= shared.room) return;
+    throw Error(ExitCode::kOsResource,
+                Report{.what = fmt::format("{} does not fit into memory", what),
+                       .got = fmt::format("{} more for {} here", text(needed), counted(shared.ranks, "rank")),
+                       .expected = fmt::format("at most {} ({})", text(shared.room), there.source),
+                       .fix = fix});
+  });
+}
 
 void require_room(const torch::nn::Module& module, const Config& config, const parallel::DataParallelOptions& how,
                   Communicator& world, const std::function<base::AvailableMemory()>& available) {
@@ -72,18 +107,11 @@ void require_room(const torch::nn::Module& module, const Config& config, const p
   for (const at::Tensor& parameter : module.parameters()) {
     if (!nn::has_no_memory(parameter)) held += static_cast<std::int64_t>(parameter.nbytes());
   }
-  struct Rank {
-    std::uint64_t memory;  // which
-    std::int64_t room;
-  };
-  const Rank mine{.memory = std::hash<std::string>()(there.identity), .room = static_cast<std::int64_t>(there.bytes)};
-  std::vector<Rank> ranks(static_cast<std::size_t>(world.size()));
-  world.all_gather(&mine, ranks.data(), sizeof(Rank), DataType::kUint8, {.tag = "memory there"}).wait();
+  const Shared all = ask_all(there, world);
   together(world, "memory", [&] {
     if (there.source.empty()) return;
-    int here = 0;
-    for (const Rank& rank : ranks) here += rank.memory == mine.memory ? 1 : 0;
-    const std::int64_t room = mine.room + here * held;
+    const int here = all.ranks;
+    const std::int64_t room = all.room + here * held;
     const std::int64_t needed = here * need.of(division);
     if (needed <= room) return;
     throw Error(ExitCode::kOsResource,

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "base/available_memory.h"
 #include "reigen/comm/communicator.h"
@@ -20,6 +21,11 @@ namespace reigen::train {
 void require_room(
     const torch::nn::Module& module, const Config& config, const parallel::DataParallelOptions& how,
     Communicator& world,
+    const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });
+
+// The same for `bytes` that every rank is about to take beside what it holds, and a fix of the caller's.
+void require_room(
+    const char* what, std::int64_t bytes, const std::string& fix, Communicator& world,
     const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });
 
 }  // namespace reigen::train

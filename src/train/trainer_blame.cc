@@ -8,6 +8,7 @@
 #include <cmath>
 #include <exception>
 
+#include "train/memory_fit.h"
 #include "train/trainer_impl.h"
 
 namespace reigen::train {
@@ -135,8 +136,16 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
       const std::int64_t averaged = std::max_element(all.begin(), all.end(), [](const Suspect& a, const Suspect& b) {
                                       return a.gradient < b.gradient;
                                     })->gradient;
+      if (parallel->gathers()) {
+        try {
+          require_room("the whole model, on the rank that computes its step again,", whole_weights(), "", world);
+        } catch (const CommonError&) {
+          return fmt::format("gradient of {}; no memory for whole weights, with which each rank could look for its own",
+                             name(averaged));
+        }
+        parallel->gather_weights();  // a rank may fail in the middle
+      }
       bool failed = false;
-      parallel->gather_weights();  // a rank may fail in the middle
       try {
         compute_alone(batch);
       } catch (const std::exception&) {

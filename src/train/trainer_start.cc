@@ -188,8 +188,17 @@ void Trainer::Impl::settle() {
   }
 }
 
+// Bytes of a model that one rank has all of.
+std::int64_t Trainer::Impl::whole_weights() const {
+  const ModelSize size = size_of(task.module(), config.optim);
+  return size.weights + size.frozen;
+}
+
 void Trainer::Impl::prepare_files() {
-  if (config.run.save_initial) parallel->gather_weights();
+  if (config.run.save_initial && !found && parallel->gathers()) {
+    require_room("the whole model, for run.save_initial,", whole_weights(), "leave run.save_initial out", world);
+    parallel->gather_weights();
+  }
   together(world, "run directory", [&] {
     if (!is_first()) return;
     std::error_code ignored;

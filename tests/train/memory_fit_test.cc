@@ -2,6 +2,9 @@
 
 #include <torch/nn/modules/linear.h>
 
+#include <mutex>
+
+#include "train/agree.h"
 #include "train/small_run.h"
 #include "train/strategy_of.h"
 
@@ -50,6 +53,30 @@ TEST(MemoryFit, RanksOfOneMachineAreAddedUpAndToldWhichDivisionWouldFit) {
                     HasSubstr("fix: --parallel.shard parameters needs 15.3 MiB"), Not(HasSubstr("optimizer needs"))));
   EXPECT_THAT(refusal(2, "none", 20 * kMiB), HasSubstr("--parallel.shard optimizer needs 19.1 MiB"));
   EXPECT_EQ(refusal(2, "parameters", 8 * kMiB), "");
+}
+
+TEST(MemoryFit, WhatIsTakenBesideIsRefusedOnEveryRankWhereItDoesNotFit) {
+  const auto refusals = [](std::uint64_t there) {
+    std::mutex mutex;
+    std::vector<std::string> texts;
+    run_threads(2, [&](Communicator& world) {
+      try {
+        require_room("the test", std::int64_t{3} << 20, "take less", world, [&] {
+          return base::AvailableMemory{.bytes = there, .source = "limit of the test", .identity = "one"};
+        });
+      } catch (const CommonError& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::kOsResource);
+        const std::lock_guard guard(mutex);
+        texts.emplace_back(error.what());
+      }
+    });
+    return texts;
+  };
+  EXPECT_THAT(refusals(6 * kMiB), SizeIs(0));
+  const auto texts = refusals(5 * kMiB);
+  EXPECT_THAT(texts, SizeIs(2));
+  EXPECT_THAT(texts, Each(AllOf(HasSubstr("the test does not fit into memory"), HasSubstr("6 MiB more for 2 ranks"),
+                                HasSubstr("at most 5 MiB (limit of the test)"), HasSubstr("take less"))));
 }
 
 TEST(MemoryFit, StatesOnADiskTakeNoMemory) {

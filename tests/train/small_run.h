@@ -30,8 +30,10 @@ namespace reigen::train {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 inline std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
