@@ -47,6 +47,20 @@ class GradientHook : public torch::autograd::PostAccumulateGradHook {
   std::unique_ptr<torch::autograd::PostAccumulateGradHook> users_;
 };
 
+const char* type_text(std::optional<at::ScalarType> type) { return type ? c10::toString(*type) : "as they are"; }
+
+void check_travelling_type(const char* name, std::optional<at::ScalarType> type, bool may_be, const char* expected) {
+  if (!type) return;
+  const auto refuse = [&](std::string got, std::string fits) {
+    return InvalidArgument(Report{.what = fmt::format("[data_parallel] {} is not possible here", name),
+                                  .got = std::move(got),
+                                  .expected = std::move(fits),
+                                  .fix = "leave it out: what is divided travels as it is"});
+  };
+  if (*type != at::kBFloat16 && *type != at::kHalf) throw refuse(c10::toString(*type), "at::kBFloat16 or at::kHalf");
+  if (!may_be) throw refuse(c10::toString(*type), expected);
+}
+
 void check_options(const DataParallelOptions& options) {
   if (options.backwards_per_reduction < 1) {
     throw InvalidArgument(
@@ -54,6 +68,10 @@ void check_options(const DataParallelOptions& options) {
                .got = fmt::format("{}", options.backwards_per_reduction),
                .expected = "1 or more"});
   }
+  const bool divides_weights = options.shard == Shard::kParameters;
+  check_travelling_type("gather_type", options.gather_type, divides_weights, "shard kParameters");
+  check_travelling_type("reduce_type", options.reduce_type, divides_weights || options.shard == Shard::kGradients,
+                        "shard kGradients or kParameters; without one strategy compressed(type)");
   if (options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb) return;
   throw InvalidArgument(Report{.what = "[data_parallel] bucket_mb is out of range",
                                .got = fmt::format("{}", options.bucket_mb),
@@ -95,6 +113,8 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   if (options.shard == Shard::kParameters) {
     lines.push_back(fmt::format("option reshard_after_forward: {}", options.reshard_after_forward));
   }
+  lines.push_back(fmt::format("option gather_type: {}", type_text(options.gather_type)));
+  lines.push_back(fmt::format("option reduce_type: {}", type_text(options.reduce_type)));
   if (options.mesh) lines.push_back(fmt::format("option mesh: {}", options.mesh->to_text()));
   for (const nn::Unit& unit : options.units) lines.push_back(fmt::format("unit {}", unit.name()));
   lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));

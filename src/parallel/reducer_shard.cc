@@ -118,7 +118,7 @@ void GradientReducer::choose_strategy() {
   } else if (stays()) {
     strategy_ = averaged_in_step()(world_);
   } else if (sharers_.size() > 1 && (options_.shard == Shard::kGradients || options_.shard == Shard::kParameters)) {
-    auto shares = std::make_unique<GradientShares>(sharers_, replicas_);
+    auto shares = std::make_unique<GradientShares>(sharers_, replicas_, options_.reduce_type);
     shares_ = shares.get();
     strategy_ = std::move(shares);
     rooms_ = std::make_unique<BlockPool>(sharers_);
@@ -207,8 +207,9 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& trainable,
     frozen_ = make(packed);
   }
   if (division.values == tensor::Values::kGathered) {
-    gatherer_ = std::make_shared<UnitGatherer>(sharers_, options_.units, all_ranges(), units_of_ranges_,
-                                               ranges().size(), options_.reshard_after_forward);
+    gatherer_ = std::make_shared<UnitGatherer>(
+        sharers_, options_.units, all_ranges(), units_of_ranges_, ranges().size(),
+        GatherOptions{.release_after_forward = options_.reshard_after_forward, .type = options_.gather_type});
   }
 }
 

@@ -19,17 +19,26 @@ namespace {
 
 bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
 
+at::Tensor flat_over(const std::shared_ptr<void>& memory, const ParameterRange& range, at::ScalarType type) {
+  return at::from_blob(memory.get(), {range.values().numel()}, type);
+}
+
+std::size_t bytes_of(const ParameterRange& range, at::ScalarType type) {
+  return static_cast<std::size_t>(range.values().numel()) * c10::elementSize(type);
+}
+
 }  // namespace
 
 UnitGatherer::UnitGatherer(const Communicator& world, std::vector<nn::Unit> units, std::vector<ParameterRange> ranges,
-                           const std::vector<std::size_t>& unit_of, std::size_t trainable, bool release_after_forward)
+                           const std::vector<std::size_t>& unit_of, std::size_t trainable, const GatherOptions& options)
     : world_(*world.split(0, world.rank())),
       units_(std::move(units)),
       ranges_(std::move(ranges)),
       parts_(units_.size() + 1),
       trainable_(trainable),
       pool_(world_),
-      release_after_forward_(release_after_forward) {
+      narrow_(world_),
+      options_(options) {
   for (std::size_t i = 0; i < units_.size(); ++i) parts_[i].name = units_[i].name();
   parts_.back().name = "what is of no unit";
   for (std::size_t i = 0; i < ranges_.size(); ++i) parts_[unit_of[i]].ranges.push_back(i);
@@ -60,7 +69,7 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
   nn::Carry output = inner(input);
   // The last one's backward comes next.
   const bool is_last = unit + 1 == units_.size();
-  const bool stays = again || (at::GradMode::is_enabled() && (is_last || !release_after_forward_));
+  const bool stays = again || (at::GradMode::is_enabled() && (is_last || !options_.release_after_forward));
   if (!stays) release(parts_[unit]);
   for (const at::Tensor& tensor : output) {
     if (!tensor.requires_grad()) continue;
@@ -106,17 +115,41 @@ bool UnitGatherer::is_there(const Part& part) const {
                      [&](std::size_t i) { return ranges_[i].share().whole->is_there(); });
 }
 
+at::ScalarType UnitGatherer::type_on_the_way(std::size_t range) const {
+  const at::ScalarType own = ranges_[range].values().scalar_type();
+  return own == at::kFloat && !pinned_ ? options_.type.value_or(own) : own;
+}
+
+BlockPool& UnitGatherer::pool_of(const Coming& coming) {
+  return coming.type == ranges_[coming.range].values().scalar_type() ? pool_ : narrow_;
+}
+
+// The values in their own type.
+std::shared_ptr<void> UnitGatherer::arrived(Coming& coming) {
+  const ParameterRange& range = ranges_[coming.range];
+  const at::ScalarType own = range.values().scalar_type();
+  if (coming.type == own) return std::move(coming.memory);
+  const std::shared_ptr<void> wide = pool_.take(bytes_of(range, own));
+  flat_over(wide, range, own).copy_(flat_over(coming.memory, range, coming.type));
+  narrow_.give_back(std::move(coming.memory), bytes_of(range, coming.type));
+  return wide;
+}
+
 void UnitGatherer::start(Part& part) {
   for (const std::size_t i : part.ranges) {
     const ParameterRange& range = ranges_[i];
     Coming& coming = part.coming.emplace_back();
     coming.range = i;
     coming.generation = range.share().whole->generation();
-    coming.memory = pool_.take(range.share().whole->bytes());
+    coming.type = type_on_the_way(i);
+    coming.memory = pool_of(coming).take(bytes_of(range, coming.type));
+    at::Tensor own = range.own_part(range.values());
+    if (coming.type != own.scalar_type()) {
+      own = range.own_part(flat_over(coming.memory, range, coming.type)).copy_(own);
+    }
     const std::string tag = fmt::format("gather {}", part.name);
-    coming.work = world_.all_gather_v(range.own_part(range.values()).const_data_ptr(), coming.memory.get(),
-                                      range.share_sizes(), tensor::to_data_type(range.values().scalar_type()),
-                                      {.async = true, .tag = tag.substr(0, 47)});
+    coming.work = world_.all_gather_v(own.const_data_ptr(), coming.memory.get(), range.share_sizes(),
+                                      tensor::to_data_type(coming.type), {.async = true, .tag = tag.substr(0, 47)});
   }
 }
 
@@ -131,7 +164,7 @@ void UnitGatherer::await(Part& part) {
   }
   for (Coming& coming : std::exchange(part.coming, {})) {
     coming.work.wait();
-    ranges_[coming.range].share().whole->put(std::move(coming.memory));
+    ranges_[coming.range].share().whole->put(arrived(coming));
   }
 }
 
@@ -139,7 +172,7 @@ void UnitGatherer::await(Part& part) {
 void UnitGatherer::drop(Part& part) {
   for (Coming& coming : std::exchange(part.coming, {})) {
     coming.work.wait();
-    pool_.give_back(std::move(coming.memory), ranges_[coming.range].share().whole->bytes());
+    pool_of(coming).give_back(std::move(coming.memory), bytes_of(ranges_[coming.range], coming.type));
   }
 }
 
@@ -167,12 +200,14 @@ void UnitGatherer::release_all() {
 }
 
 void UnitGatherer::begin_forward() {
-  pinned_ = false;
+  const bool are_exact = std::exchange(pinned_, false);
+  if (are_exact && options_.type) release_all();
   for (Part& part : parts_) drop(part);
   await(parts_.back());
 }
 
 void UnitGatherer::gather_all() {
+  if (!pinned_ && options_.type) release_all();
   pinned_ = true;
   for (Part& part : parts_) await(part);
 }

@@ -5,13 +5,18 @@
 // unit's gradients are there, frozen ones when those of its inputs are. What belongs to no unit, or to several, comes
 // with the first forward and stays until backward is over.
 //
+// Weights may travel in 16 bits (GatherOptions::type): they are widened where they arrive.
+//
 // All ranks must run the same units in the same order: gathers are calls of all.
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +27,17 @@
 
 namespace reigen::parallel {
 
+struct GatherOptions {
+  bool release_after_forward = true;
+  std::optional<at::ScalarType> type = {};  // of fp32 values on their way; none: as they are
+};
+
 class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
  public:
   // unit_of[i]: the unit that range i belongs to; units.size(): none. Ranges behind the first `trainable` are frozen.
   // Collective.
   UnitGatherer(const Communicator& world, std::vector<nn::Unit> units, std::vector<ParameterRange> ranges,
-               const std::vector<std::size_t>& unit_of, std::size_t trainable, bool release_after_forward);
+               const std::vector<std::size_t>& unit_of, std::size_t trainable, const GatherOptions& options);
   ~UnitGatherer();
   UnitGatherer(const UnitGatherer&) = delete;  // units point to one
   UnitGatherer& operator=(const UnitGatherer&) = delete;
@@ -35,7 +45,7 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
 
   // In front of a forward: what belongs to no unit. Blocking.
   void begin_forward();
-  // All, until the next begin_forward() or change of the values: nothing leaves before.
+  // All, and none rounded, until the next begin_forward() or change of the values: nothing leaves before.
   void gather_all();
   // The unit of the range does not read it any more; nobody reads any.
   void release(std::size_t range);
@@ -45,6 +55,7 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   struct Coming {
     std::size_t range = 0;
     std::uint64_t generation = 0;  // of the values
+    at::ScalarType type = at::kFloat;
     std::shared_ptr<void> memory;
     Work work;
   };
@@ -63,6 +74,9 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   void drop(Part& part);
   void release(Part& part);
   void give_back(std::size_t range);
+  at::ScalarType type_on_the_way(std::size_t range) const;
+  BlockPool& pool_of(const Coming& coming);
+  std::shared_ptr<void> arrived(Coming& coming);
   void release_frozen_behind_backward(std::size_t unit, const nn::Carry& input, bool again);
 
   Communicator world_;
@@ -71,7 +85,8 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   std::vector<Part> parts_;  // one a unit, then the rest
   std::size_t trainable_ = 0;
   BlockPool pool_;
-  bool release_after_forward_ = true;
+  BlockPool narrow_;  // what travels rounded
+  GatherOptions options_;
   bool pinned_ = false;
 };
 

@@ -66,6 +66,15 @@ std::string set_for_travelling(const ParallelConfig& config) {
   return fmt::format("{}", fmt::join(set, ", "));
 }
 
+void require_shard(const char* option, const std::string& value, bool fits, const char* expected,
+                   const std::string& shard) {
+  if (value == "own" || fits) return;
+  throw InvalidArgument(Report{.what = fmt::format("{} {} is for what ranks divide", option, value),
+                               .got = "parallel.shard " + shard,
+                               .expected = fmt::format("parallel.shard {}", expected),
+                               .fix = "leave it out, or choose that"});
+}
+
 }  // namespace
 
 void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
@@ -85,6 +94,14 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
   table.push_back(strategy_row("reshard_after_forward", &p.reshard_after_forward,
                                "with shard parameters over a network: a unit's weights leave behind its forward and "
                                "come again for its backward; false: they stay until then"));
+  table.push_back(strategy_choice("gather_type", &p.gather_type,
+                                  "with shard parameters over a network: the type in which weights travel to those "
+                                  "who compute with them; own: as they are. Made for train.precision bf16",
+                                  {"own", "bf16", "fp16"}));
+  table.push_back(strategy_choice("reduce_type", &p.reduce_type,
+                                  "with shard parameters, and gradients over a network: the type in which gradients "
+                                  "travel; own: as they are",
+                                  {"own", "bf16", "fp16"}));
   table.push_back(strategy_row("offload", &p.offload,
                                "a directory on a disk for what does not fit into memory: states of the optimizer, and "
                                "weights that ranks divide; empty: memory"));
@@ -150,6 +167,10 @@ void require_known_strategy(const Config& config) {
                                  .got = fmt::format("parallel.shard {}", config.parallel.shard),
                                  .fix = "leave it out, or choose parallel.shard parameters"});
   }
+  const bool divides_gradients = shard == "gradients" || shard == "parameters";
+  require_shard("parallel.gather_type", config.parallel.gather_type, shard == "parameters", "parameters", shard);
+  require_shard("parallel.reduce_type", config.parallel.reduce_type, divides_gradients, "gradients or parameters",
+                shard);
   Config defaults;
   Config given = config;
   std::vector<Field> usual;

@@ -80,6 +80,12 @@ parallel::StrategyFactory strategy_of(ParallelConfig& c) {
                                .fix = "--help lists them"});
 }
 
+std::optional<c10::ScalarType> travelling_type(const std::string& name) {
+  if (name == "bf16") return c10::kBFloat16;
+  if (name == "fp16") return c10::kHalf;
+  return std::nullopt;
+}
+
 }  // namespace
 
 parallel::Shard shard_of(const ParallelConfig& config, const Communicator& world) {
@@ -103,6 +109,8 @@ parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config
   if (config.buffers == "own") options.buffers = parallel::BufferPolicy::kOwn;
   options.shard = shard_of(config, world);
   options.reshard_after_forward = config.reshard_after_forward;
+  options.gather_type = travelling_type(config.gather_type);
+  options.reduce_type = travelling_type(config.reduce_type);
   options.offload = config.offload;
   if (config.replicas > 1) {
     options.mesh.emplace(

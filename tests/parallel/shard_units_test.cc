@@ -19,12 +19,14 @@
 #include "reigen/optim/ema.h"
 #include "reigen/optim/lamb.h"
 #include "reigen/parallel/replicas.h"
+#include "reigen/parallel/strategies.h"
 #include "tensor/transient_flat.h"
 
 namespace reigen::parallel {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
+using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
@@ -241,6 +243,79 @@ TEST_P(DividedRanks, UnitsAreNotNeededAndMayKeepTheirWeights) {
     EXPECT_TRUE(same_bits(own, got)) << to_text(way.shard) << ", units " << way.units << ", differ by "
                                      << distance(own, got);
   }
+}
+
+// Rounded where they compute, whole where they are stepped and where they are looked at.
+TEST_P(DividedRanks, WhatTravelsIn16BitsIsRoundedOnItsWay) {
+  const auto [backend, ranks] = GetParam();
+  const bool rounds_weights = std::string(backend) == "tcp" && ranks > 1;
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const auto run = [&](Shard shard, bool reshard = true) {
+      return over([&](Communicator& world) {
+        const at::NoGradGuard no_grad;
+        Net model;
+        model.scale.set_requires_grad(false);  // of doubles, which compressed() rounds as well
+        DataParallelOptions options = options_of({.shard = shard, .reshard = reshard}, model, world);
+        const bool is_reference = shard == Shard::kNone;
+        if (is_reference) {
+          options.strategy = compressed(type);
+        } else {
+          options.gather_type = type;
+          options.reduce_type = type;
+        }
+        auto parallel = data_parallel(model, world, options);
+        const auto optimizer = kAdamW(parallel.parameters());
+        Tensors seen;
+        for (std::uint64_t step = 0; step < 3; ++step) {
+          const Tensors whole = values_of(model);
+          const std::vector<at::Tensor> parameters = model.parameters();
+          for (const at::Tensor& parameter : parameters) {
+            if (!is_reference || !rounds_weights || parameter.scalar_type() != at::kFloat) continue;
+            parameter.copy_(parameter.to(type));
+          }
+          seen.push_back(parallel(input_of(7, world)));
+          {
+            const at::AutoGradMode with_grad(true);
+            loss_of(parallel(input_of(step, world))).backward();
+          }
+          for (std::size_t i = 0; is_reference && i < whole.size(); ++i) parameters[i].copy_(whole[i]);
+          optimizer->step();
+          optimizer->zero_grad();
+          if (step == 1) {
+            parallel.gather_weights();
+            for (const at::Tensor& value : values_of(model)) seen.push_back(value);
+          }
+        }
+        parallel.gather_weights();
+        Tensors result = values_of(model);
+        for (at::Tensor& tensor : seen) {
+          // An output is each rank's own.
+          world.all_reduce(tensor.data_ptr(), tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
+                           tensor.scalar_type() == at::kFloat ? DataType::kFloat32 : DataType::kFloat64,
+                           ReduceOp::kMax);
+          result.push_back(tensor);
+        }
+        return result;
+      });
+    };
+    const Tensors own = run(Shard::kNone);
+    EXPECT_TRUE(same_bits(own, run(Shard::kParameters))) << c10::toString(type);
+    EXPECT_TRUE(same_bits(own, run(Shard::kParameters, false))) << c10::toString(type) << ", kept";
+  }
+}
+
+TEST(Divided, TypesOnTheWayAreRefusedWhereNothingIsDivided) {
+  const auto refusal = [](const DataParallelOptions& options) {
+    return errors_on(2, [&](Communicator& world) {
+      Net model;
+      data_parallel(model, world, options);
+    });
+  };
+  EXPECT_THAT(refusal({.shard = Shard::kGradients, .gather_type = at::kHalf}),
+              Each(AllOf(HasSubstr("gather_type is not possible here"), HasSubstr("shard kParameters"))));
+  EXPECT_THAT(refusal({.reduce_type = at::kHalf}), Each(HasSubstr("without one strategy compressed(type)")));
+  EXPECT_THAT(refusal({.shard = Shard::kParameters, .gather_type = at::kDouble}),
+              Each(HasSubstr("at::kBFloat16 or at::kHalf")));
 }
 
 // Averages that are not cleared add up, as they do without a division.

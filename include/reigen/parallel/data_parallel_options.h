@@ -15,6 +15,8 @@
 // Thread rule: values.
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -87,6 +89,14 @@ struct DataParallelOptions {
   // kParameters over a network: a unit's weights leave behind its forward and come again for its backward. False: they
   // stay until its backward is over, which saves the second gather and costs the memory of the weights.
   bool reshard_after_forward = true;
+  // kParameters over a network: the type in which fp32 weights travel to the units that compute with them,
+  // at::kBFloat16 or at::kHalf. Forward and backward see them rounded; shares, steps and checkpoints stay fp32, and
+  // gather_weights() gathers these. Half the bytes; made for autocast (nn/autocast.h), which rounds the weights of
+  // products all the same. On one machine nothing travels, and nothing is rounded. None: as they are.
+  std::optional<c10::ScalarType> gather_type = {};
+  // The same for fp32 gradients that ranks divide (kGradients over a network, kParameters): rounded once before they
+  // travel; added in fp32, of which the mean is rounded again. None: as they are.
+  std::optional<c10::ScalarType> reduce_type = {};
   // The first n - 1 of every n backwards only add up, as under no_sync(); the n-th averages. At least 1.
   std::int64_t backwards_per_reduction = 1;
 };

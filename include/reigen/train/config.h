@@ -118,6 +118,8 @@ struct ParallelConfig {
   std::string shard = "auto";                     // auto, none, optimizer, gradients, parameters
   std::int64_t replicas = 1;                      // with a shard
   bool reshard_after_forward = true;              // shard parameters
+  std::string gather_type = "own";                // own, bf16, fp16: of weights on their way, shard parameters
+  std::string reduce_type = "own";                // the same of gradients, shard gradients and parameters
   std::string offload = {};                       // directory for states and divided weights; empty: memory
   std::string strategy = "plain";                 // see strategies.h; bf16 and fp16 are compressed()
   std::optional<std::int64_t> matrix_rank = {};   // power_sgd

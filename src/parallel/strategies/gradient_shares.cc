@@ -18,17 +18,20 @@ void GradientShares::begin(const ParameterRange& range, std::vector<char> added,
   part.added = std::move(added);
   const bool adds = std::any_of(part.added.begin(), part.added.end(), [](char one) { return one != 0; });
   const at::Tensor own = range.own_part(range.gradients());
-  part.arrived = adds ? at::empty_like(own) : at::Tensor();
-  const at::Tensor& made = range.gradient_flat();
-  part.work = sharers_.reduce_scatter_v(made.const_data_ptr(), (adds ? part.arrived : own).mutable_data_ptr(),
-                                        range.share_sizes(), tensor::to_data_type(made.scalar_type()), ReduceOp::kAvg,
-                                        beside_backward(sharers_, bucket.tag));
-  bytes_ += made.nbytes();
+  at::Tensor given = range.gradient_flat();
+  const bool rounds = type_ && given.scalar_type() == at::kFloat;
+  if (rounds) part.rounded = given = given.to(*type_);
+  part.arrived = adds || rounds ? at::empty_like(own, given.scalar_type()) : at::Tensor();
+  part.work = sharers_.reduce_scatter_v(
+      given.const_data_ptr(), (part.arrived.defined() ? part.arrived : own).mutable_data_ptr(), range.share_sizes(),
+      tensor::to_data_type(given.scalar_type()), ReduceOp::kAvg, beside_backward(sharers_, bucket.tag));
+  bytes_ += given.nbytes();
 }
 
 void GradientShares::collect(const GradientBucket& bucket) {
   Part& part = parts_[bucket.index];
   std::exchange(part.work, Work()).wait();
+  part.rounded.reset();
   if (replicas_.size() == 1) return;
   const at::Tensor mean = part.arrived.defined() ? part.arrived : part.range->own_part(part.range->gradients());
   part.work = begin_average(replicas_, {mean}, bucket.tag);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,9 +14,10 @@ namespace reigen::parallel {
 
 class GradientShares : public Strategy {
  public:
-  // `sharers` divide; `replicas` have the same shares, and may be this rank alone.
-  GradientShares(Communicator sharers, Communicator replicas)
-      : sharers_(std::move(sharers)), replicas_(std::move(replicas)) {}
+  // `sharers` divide; `replicas` have the same shares, and may be this rank alone. `type`: of fp32 gradients on their
+  // way; none: as they are.
+  GradientShares(Communicator sharers, Communicator replicas, std::optional<at::ScalarType> type)
+      : sharers_(std::move(sharers)), replicas_(std::move(replicas)), type_(type) {}
 
   std::string description() const override { return "shares of gradients"; }
   std::uint64_t bytes_given() const override { return bytes_; }
@@ -30,12 +32,14 @@ class GradientShares : public Strategy {
  private:
   struct Part {
     Work work;
+    at::Tensor rounded;  // what travels; undefined: the flat itself
     at::Tensor arrived;  // undefined: in its place
     std::vector<char> added;
     const ParameterRange* range = nullptr;
   };
   Communicator sharers_;
   Communicator replicas_;
+  std::optional<at::ScalarType> type_;
   std::vector<Part> parts_;
   std::uint64_t bytes_ = 0;
 };
