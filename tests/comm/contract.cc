@@ -29,10 +29,9 @@ void check_all_reduce(Rank& r, DataType type, std::size_t count, bool foreign_in
   for (std::size_t i = 0; i < count; ++i) input[i] = value_of<T>(r.rank(), i);
   T* result = in_place ? input.data() : output.data();
   world.all_reduce(input.data(), result, count, type, ReduceOp::kSum);
-  for (std::size_t i = 0; i < count; ++i)
-    ASSERT_EQ(result[i], sum_of<T>(r.size(), i)) << "element " << i << " of " << count;
+  ASSERT_TRUE(elements_are(result, count, [&](std::size_t i) { return sum_of<T>(r.size(), i); })) << "of " << count;
   if (!in_place) {
-    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(input[i], value_of<T>(r.rank(), i)) << "input changed";
+    ASSERT_TRUE(elements_are(input, count, [&](std::size_t i) { return value_of<T>(r.rank(), i); })) << "input changed";
   }
 }
 
@@ -72,13 +71,13 @@ TEST_P(CommunicatorContract, AllReduceAveragesAndFindsExtremes) {
     };
     fill();
     world.all_reduce(data.data(), data.data(), kCount, DataType::kFloat64, ReduceOp::kAvg);
-    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], sum_of<double>(r.size(), i) / r.size());
+    ASSERT_TRUE(elements_are(data, kCount, [&](std::size_t i) { return sum_of<double>(r.size(), i) / r.size(); }));
     fill();
     world.all_reduce(data.data(), data.data(), kCount, DataType::kFloat64, ReduceOp::kMax);
-    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], value_of<double>(r.size() - 1, i));
+    ASSERT_TRUE(elements_are(data, kCount, [&](std::size_t i) { return value_of<double>(r.size() - 1, i); }));
     fill();
     world.all_reduce(data.data(), data.data(), kCount, DataType::kFloat64, ReduceOp::kMin);
-    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(data[i], value_of<double>(0, i));
+    ASSERT_TRUE(elements_are(data, kCount, [&](std::size_t i) { return value_of<double>(0, i); }));
   });
 }
 
@@ -95,11 +94,11 @@ TEST_P(CommunicatorContract, SumsRunInRankOrder) {
       TestBuffer<float> data(world, kCount, foreign);
       for (std::size_t i = 0; i < kCount; ++i) data[i] = value(r.rank(), i);
       world.all_reduce(data.data(), data.data(), kCount, DataType::kFloat32, ReduceOp::kSum);
-      for (std::size_t i = 0; i < kCount; ++i) {
+      ASSERT_TRUE(elements_are(data, kCount, [&](std::size_t i) {
         float expected = value(0, i);
         for (int q = 1; q < r.size(); ++q) expected += value(q, i);
-        ASSERT_EQ(data[i], expected) << i;
-      }
+        return expected;
+      }));
     }
   });
 }
@@ -113,7 +112,7 @@ TEST_P(CommunicatorContract, BroadcastCopiesTheRoot) {
           TestBuffer<float> data(world, count, foreign);
           for (std::size_t i = 0; i < count; ++i) data[i] = r.rank() == root ? static_cast<float>(i) : -1.0f;
           world.broadcast(data.data(), count, DataType::kFloat32, root);
-          for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], static_cast<float>(i));
+          ASSERT_TRUE(elements_are(data, count, [&](std::size_t i) { return static_cast<float>(i); }));
         }
       }
     }
@@ -155,6 +154,12 @@ float block_value(int q, int r, std::size_t i) {
   return static_cast<float>((q + 1) * 3 + r * 7) + static_cast<float>(i % 11);
 }
 
+float block_sum(int ranks, int r, std::size_t i) {
+  float sum = 0;
+  for (int q = 0; q < ranks; ++q) sum += block_value(q, r, i);
+  return sum;
+}
+
 struct Layout {
   bool foreign;
   bool in_place;
@@ -176,15 +181,12 @@ TEST_P(CommunicatorContract, ReduceScatterAddsBlocks) {
           for (std::size_t i = 0; i < count; ++i) input[b * count + i] = block_value(r.rank(), static_cast<int>(b), i);
         float* out = layout.in_place ? input.data() + static_cast<std::size_t>(r.rank()) * count : output.data();
         world.reduce_scatter(input.data(), out, count, DataType::kFloat32, ReduceOp::kSum);
-        for (std::size_t i = 0; i < count; ++i) {
-          float expected = 0;
-          for (int q = 0; q < r.size(); ++q) expected += block_value(q, r.rank(), i);
-          ASSERT_EQ(out[i], expected) << i << " of " << count;
-        }
-        for (std::size_t b = 0; b < p; ++b) {  // the other blocks stay
-          if (static_cast<int>(b) == r.rank()) continue;
-          for (std::size_t i = 0; i < count; ++i)
-            ASSERT_EQ(input[b * count + i], block_value(r.rank(), static_cast<int>(b), i));
+        ASSERT_TRUE(elements_are(out, count, [&](std::size_t i) { return block_sum(r.size(), r.rank(), i); })) << count;
+        for (int b = 0; b < r.size(); ++b) {
+          if (b == r.rank()) continue;
+          const float* const block = input.data() + static_cast<std::size_t>(b) * count;
+          ASSERT_TRUE(elements_are(block, count, [&](std::size_t i) { return block_value(r.rank(), b, i); }))
+              << "input changed";
         }
       }
     }
@@ -203,17 +205,13 @@ TEST_P(CommunicatorContract, EachRankMayChooseItsMemoryAndWhetherInPlace) {
         for (std::size_t i = 0; i < count; ++i) input[i] = block_value(r.rank(), 0, i);
         float* sum = layout.in_place ? input.data() : output.data();
         world.all_reduce(input.data(), sum, count, DataType::kFloat32, ReduceOp::kSum);
-        for (std::size_t i = 0; i < count; ++i) {
-          float expected = 0;
-          for (int q = 0; q < r.size(); ++q) expected += block_value(q, 0, i);
-          ASSERT_EQ(sum[i], expected) << i << " of " << count;
-        }
+        ASSERT_TRUE(elements_are(sum, count, [&](std::size_t i) { return block_sum(r.size(), 0, i); })) << count;
         float* own = layout.in_place ? output.data() + static_cast<std::size_t>(r.rank()) * count : input.data();
         for (std::size_t i = 0; i < count; ++i) own[i] = block_value(r.rank(), 1, i);
         world.all_gather(own, output.data(), count, DataType::kFloat32);
-        for (std::size_t i = 0; i < count * p; ++i) {
-          ASSERT_EQ(output[i], block_value(static_cast<int>(i / count), 1, i % count)) << i << " of " << count;
-        }
+        ASSERT_TRUE(elements_are(output, count * p, [&](std::size_t i) {
+          return block_value(static_cast<int>(i / count), 1, i % count);
+        })) << count;
       }
     }
   });
@@ -231,15 +229,12 @@ TEST_P(CommunicatorContract, ReduceAddsAtTheRoot) {
           const bool is_root = r.rank() == root;
           float* out = !is_root ? nullptr : layout.in_place ? input.data() : output.data();
           world.reduce(input.data(), out, count, DataType::kFloat32, ReduceOp::kSum, root);
-          for (std::size_t i = 0; i < count; ++i) {
-            float expected = 0;
-            for (int q = 0; q < r.size(); ++q) expected += block_value(q, 0, i);
-            if (is_root) {
-              ASSERT_EQ(out[i], expected) << i << " of " << count;
-            }
-            if (!is_root || !layout.in_place) {
-              ASSERT_EQ(input[i], block_value(r.rank(), 0, i)) << "input changed";
-            }
+          if (is_root) {
+            ASSERT_TRUE(elements_are(out, count, [&](std::size_t i) { return block_sum(r.size(), 0, i); })) << count;
+          }
+          if (!is_root || !layout.in_place) {
+            ASSERT_TRUE(elements_are(input, count, [&](std::size_t i) { return block_value(r.rank(), 0, i); }))
+                << "input changed";
           }
         }
       }
@@ -261,10 +256,9 @@ TEST_P(CommunicatorContract, GatherCollectsAtTheRoot) {
               is_root && layout.in_place ? output.data() + static_cast<std::size_t>(root) * count : input.data();
           for (std::size_t i = 0; i < count; ++i) own[i] = block_value(r.rank(), 0, i);
           world.gather(own, is_root ? output.data() : nullptr, count, DataType::kFloat32, root);
-          for (std::size_t q = 0; is_root && q < p; ++q)
-            for (std::size_t i = 0; i < count; ++i)
-              ASSERT_EQ(output[q * count + i], block_value(static_cast<int>(q), 0, i))
-                  << q << " " << i << " of " << count;
+          ASSERT_TRUE(elements_are(output, is_root ? count * p : 0, [&](std::size_t i) {
+            return block_value(static_cast<int>(i / count), 0, i % count);
+          })) << count;
         }
       }
     }
@@ -286,8 +280,7 @@ TEST_P(CommunicatorContract, ScatterHandsOutTheRootsBlocks) {
           float* out =
               is_root && layout.in_place ? input.data() + static_cast<std::size_t>(root) * count : output.data();
           world.scatter(is_root ? input.data() : nullptr, out, count, DataType::kFloat32, root);
-          for (std::size_t i = 0; i < count; ++i)
-            ASSERT_EQ(out[i], block_value(root, r.rank(), i)) << i << " of " << count;
+          ASSERT_TRUE(elements_are(out, count, [&](std::size_t i) { return block_value(root, r.rank(), i); })) << count;
         }
       }
     }
@@ -403,11 +396,9 @@ TEST_P(CommunicatorContract, CallsOnOneBufferRunOneAfterTheOther) {
       works.push_back(world.broadcast(x.data(), kCount, DataType::kFloat32, r.size() - 1, async));
       for (const auto& work : works) work.wait();
       const auto sum = static_cast<float>(p * (p + 1) / 2);
-      for (std::size_t i = 0; i < kCount; ++i) {
-        const float expected = i < kCount / 3 ? sum * static_cast<float>(p) : sum;
-        ASSERT_EQ(x[i], expected) << i;
-        ASSERT_EQ(gathered[(p - 1) * kCount + i], expected) << i;
-      }
+      const auto expected = [&](std::size_t i) { return i < kCount / 3 ? sum * static_cast<float>(p) : sum; };
+      ASSERT_TRUE(elements_are(x, kCount, expected));
+      ASSERT_TRUE(elements_are(gathered.data() + (p - 1) * kCount, kCount, expected));
     }
   });
 }
@@ -458,10 +449,8 @@ TEST_P(CommunicatorContract, WhatIsCopiedOutLateIsNotReadEarly) {
       for (const auto& work : works) work.wait();
       const auto ranks = static_cast<int>(p);
       const auto expected = static_cast<float>(ranks * round + ranks * (ranks - 1) / 2);
-      for (std::size_t i = 0; i < kCount; ++i) {
-        ASSERT_EQ(gathered[(p - 1) * kCount + i], expected) << "round " << round << " element " << i;
-        ASSERT_EQ(sent[i], static_cast<float>(round + ranks - 1)) << "round " << round << " element " << i;
-      }
+      ASSERT_TRUE(elements_are(gathered.data() + (p - 1) * kCount, kCount, expected)) << "round " << round;
+      ASSERT_TRUE(elements_are(sent, kCount, static_cast<float>(round + ranks - 1))) << "round " << round;
     }
   });
 }

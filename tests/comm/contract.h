@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/elements.h"
 #include "harness/ranks.h"
 #include "trial/algorithms.h"
 
@@ -69,6 +70,7 @@ class TestBuffer {
   }
   T* data() { return data_; }
   T& operator[](std::size_t i) { return data_[i]; }
+  const T& operator[](std::size_t i) const { return data_[i]; }
   void fill(T value) { std::fill_n(data_, count_, value); }
   std::size_t size() const { return count_; }
 

@@ -20,7 +20,7 @@ void fill(float* data, std::size_t count, int q, int round) {
 }
 
 void expect_values(const float* data, std::size_t count, int q, int round, const char* what) {
-  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], value(q, round, i)) << what << ", element " << i;
+  ASSERT_TRUE(elements_are(data, count, [&](std::size_t i) { return value(q, round, i); })) << what;
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ TEST_P(CommunicatorContract, WhatOneWritesToSharedMemoryAllSee) {
       // Any other call takes it as well.
       TestBuffer<float> sum(r.world(), kCount, round == 1);
       r.world().all_reduce(own, sum.data(), kCount, DataType::kFloat32, ReduceOp::kMax);
-      for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(sum[i], value(r.size() - 1, round, i));
+      ASSERT_TRUE(elements_are(sum, kCount, [&](std::size_t i) { return value(r.size() - 1, round, i); }));
       r.world().broadcast(data, p * kCount, DataType::kFloat32, 0);
       TestBuffer<float> gathered(r.world(), p * kCount, false);
       r.world().all_gather(own, gathered.data(), kCount, DataType::kFloat32);
@@ -70,7 +70,7 @@ TEST_P(CommunicatorContract, AGatherInSharedMemoryWaitsForEarlierResults) {
         const Work gather = r.world().all_gather(own, data, count, DataType::kFloat32, lazy);
         if (r.rank() == round % r.size()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
         gather.wait();
-        for (std::size_t i = 0; i < p * count; ++i) ASSERT_EQ(data[i], static_cast<float>(round * r.size()));
+        ASSERT_TRUE(elements_are(data, p * count, static_cast<float>(round * r.size())));
         sum.wait();
         r.world().barrier();
       }
@@ -100,7 +100,7 @@ TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
       const auto write_and_expect = [&](std::size_t n, float value) {
         if (r.rank() == 0) std::fill_n(data, n, value);
         r.world().barrier();
-        for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(data[i], value);
+        ASSERT_TRUE(elements_are(data, n, value));
         r.world().barrier();
       };
       float* const sent = r.rank() == 0 ? input.data() : output;
@@ -117,7 +117,7 @@ TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
       come_late(r.world().gather(own, data, count, DataType::kFloat32, 0, lazy), r.rank() == 0);
       std::fill_n(own, count, 6.0F);
       r.world().barrier();
-      for (std::size_t i = 0; i < p * count; ++i) ASSERT_EQ(data[i], 6.0F);
+      ASSERT_TRUE(elements_are(data, p * count, 6.0F));
       r.world().barrier();
     });
   }
@@ -131,7 +131,7 @@ TEST_P(CommunicatorContract, SharedMemoryOfAPartIsForeignToTheWhole) {
     auto* const data = static_cast<float*>(memory.get());
     TestBuffer<float> sum(r.world(), kCount, false);
     r.world().all_reduce(data, sum.data(), kCount, DataType::kFloat32, ReduceOp::kSum);
-    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(sum[i], 0.0F);
+    ASSERT_TRUE(elements_are(sum, kCount, 0.0F));
     r.world().barrier();
   });
 }

@@ -43,7 +43,7 @@ void fill(float* data, std::size_t count, int q, int r) {
 }
 
 void expect_values(const float* data, std::size_t count, int q, int r, const std::string& what) {
-  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], value(q, r, i)) << what << ", element " << i;
+  ASSERT_TRUE(elements_are(data, count, [&](std::size_t i) { return value(q, r, i); })) << what;
 }
 
 void check_all_gather(Rank& r, const Counts& counts, bool foreign, bool in_place) {
@@ -62,11 +62,11 @@ void check_reduce_scatter(Rank& r, const Counts& counts, bool foreign, bool in_p
   for (int q = 0; q < r.size(); ++q) fill(input.data() + begin(counts, q), count_at(counts, q), r.rank(), q);
   float* const output = in_place ? input.data() + begin(counts, r.rank()) : own.data();
   r.world().reduce_scatter_v(input.data(), output, counts, DataType::kFloat32, ReduceOp::kSum);
-  for (std::size_t i = 0; i < count_at(counts, r.rank()); ++i) {
+  ASSERT_TRUE(elements_are(output, count_at(counts, r.rank()), [&](std::size_t i) {
     float sum = 0;
     for (int q = 0; q < r.size(); ++q) sum += value(q, r.rank(), i);
-    ASSERT_EQ(output[i], sum) << "reduce_scatter_v, element " << i;
-  }
+    return sum;
+  })) << "reduce_scatter_v";
 }
 
 void check_gather_and_scatter(Rank& r, const Counts& counts, bool foreign, int root) {
@@ -204,7 +204,7 @@ TEST_P(CommunicatorContract, BlockingMessagesGoRoundTheRing) {
         r.world().send(data.data(), count, DataType::kInt64, next);
       }
       const std::int64_t steps = r.rank() == 0 ? r.size() - 1 : r.rank();
-      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], 7 + steps);
+      ASSERT_TRUE(elements_are(data, count, 7 + steps));
     }
   });
 }
@@ -318,10 +318,10 @@ TEST_P(CommunicatorContract, EveryRankHasAFactorOfItsOwn) {
         const comm::CallOptions factor{.factor = 0.5 * r.rank()};
         fill_all();
         r.world().all_reduce(data.data(), data.data(), count, DataType::kFloat64, ReduceOp::kSum, factor);
-        for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], expected);
+        ASSERT_TRUE(elements_are(data, count, expected));
         fill_all();
         r.world().reduce_scatter(data.data(), out.data(), count, DataType::kFloat64, ReduceOp::kSum, factor);
-        for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(out[i], expected);
+        ASSERT_TRUE(elements_are(out, count, expected));
       }
     }
     float x = 1;

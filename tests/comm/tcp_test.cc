@@ -20,21 +20,31 @@ namespace {
 using comm::OperationKind;
 using ::testing::HasSubstr;
 
+// An assertion an element would take most of a test's time.
+template <typename Expected>
+::testing::AssertionResult holds(const std::vector<float>& x, const Expected& expected) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto value = static_cast<float>(expected(i));
+    if (x[i] != value) return ::testing::AssertionFailure() << "[" << i << "] is " << x[i] << ", expected " << value;
+  }
+  return ::testing::AssertionSuccess();
+}
+
 void reduce_and_compare(Rank& r, std::size_t count) {
   auto& world = r.world();
   const auto p = static_cast<std::size_t>(r.size());
   std::vector<float> x(count);
   for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<float>(static_cast<std::size_t>(r.rank() + 1) * (i % 7));
   world.all_reduce(x.data(), x.data(), count, DataType::kFloat32, ReduceOp::kSum);
-  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(x[i], static_cast<float>(p * (p + 1) / 2 * (i % 7))) << i;
-  const int root = r.size() - 1;
-  std::vector<float> sum(count);
-  world.reduce(x.data(), r.rank() == root ? sum.data() : nullptr, count, DataType::kFloat32, ReduceOp::kSum, root);
-  for (std::size_t i = 0; r.rank() == root && i < count; ++i) ASSERT_EQ(sum[i], static_cast<float>(p) * x[i]) << i;
+  ASSERT_TRUE(holds(x, [&](std::size_t i) { return p * (p + 1) / 2 * (i % 7); }));
+  const bool is_root = r.rank() + 1 == r.size();
+  std::vector<float> sum(is_root ? count : 0);
+  world.reduce(x.data(), is_root ? sum.data() : nullptr, count, DataType::kFloat32, ReduceOp::kSum, r.size() - 1);
+  ASSERT_TRUE(holds(sum, [&](std::size_t i) { return static_cast<float>(p) * x[i]; }));
   std::vector<float> blocks(count * p, static_cast<float>(r.rank()));
   std::vector<float> block(count);
   world.reduce_scatter(blocks.data(), block.data(), count, DataType::kFloat32, ReduceOp::kMax);
-  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(block[i], static_cast<float>(p - 1));
+  ASSERT_TRUE(holds(block, [&](std::size_t) { return p - 1; }));
 }
 
 void move_and_compare(Rank& r, std::size_t count) {
@@ -42,11 +52,11 @@ void move_and_compare(Rank& r, std::size_t count) {
   const auto p = static_cast<std::size_t>(r.size());
   std::vector<float> x(count, r.rank() == 0 ? 5.0f : 0.0f);
   world.broadcast(x.data(), count, DataType::kFloat32, 0);
-  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(x[i], 5.0f);
+  ASSERT_TRUE(holds(x, [](std::size_t) { return 5; }));
   std::vector<float> own(count, static_cast<float>(r.rank()));
   std::vector<float> all(count * p);
   world.all_gather(own.data(), all.data(), count, DataType::kFloat32);
-  for (std::size_t i = 0; i < count * p; ++i) ASSERT_EQ(all[i], static_cast<float>(i / count));
+  ASSERT_TRUE(holds(all, [&](std::size_t i) { return i / count; }));
   world.barrier();
 }
 

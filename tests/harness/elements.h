@@ -1,0 +1,30 @@
+// Compares many elements by one assertion: one of GoogleTest's each would take most of a test's time under a sanitizer.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+namespace reigen::testing {
+
+// data[i] is expected(i), or `expected`, for i < count; else the first that is not.
+template <typename Data, typename Expected>
+::testing::AssertionResult elements_are(const Data& data, std::size_t count, const Expected& expected) {
+  using Value = std::remove_cvref_t<decltype(data[0])>;
+  for (std::size_t i = 0; i < count; ++i) {
+    Value value;
+    if constexpr (std::invocable<Expected, std::size_t>) {
+      value = static_cast<Value>(expected(i));
+    } else {
+      value = static_cast<Value>(expected);
+    }
+    if (data[i] == value) continue;
+    return ::testing::AssertionFailure() << "element " << i << " is " << ::testing::PrintToString(data[i])
+                                         << ", expected " << ::testing::PrintToString(value);
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace reigen::testing
