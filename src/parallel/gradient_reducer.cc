@@ -61,7 +61,21 @@ void check_travelling_type(const char* name, std::optional<at::ScalarType> type,
   if (!may_be) throw refuse(c10::toString(*type), expected);
 }
 
-void check_options(const DataParallelOptions& options) {
+void check_keepers(const DataParallelOptions& options, int sharers) {
+  const int keepers = options.reshard_to;
+  if (keepers == 0) return;
+  const bool may_be = options.shard == Shard::kParameters && options.reshard_after_forward;
+  if (may_be && keepers > 1 && (sharers == 1 || sharers % keepers == 0)) return;
+  throw InvalidArgument(
+      Report{.what = "[data_parallel] reshard_to is not possible here",
+             .got = fmt::format("{} with shard {}, reshard_after_forward {}, ranks that divide: {}", keepers,
+                                to_text(options.shard), options.reshard_after_forward, sharers),
+             .expected = "2 or more, of which these ranks are a multiple, with shard kParameters and what leaves",
+             .fix = "leave it out: what leaves comes again from all"});
+}
+
+void check_options(const DataParallelOptions& options, int sharers) {
+  check_keepers(options, sharers);
   if (options.backwards_per_reduction < 1) {
     throw InvalidArgument(
         Report{.what = "[data_parallel] backwards_per_reduction (backward_passes_per_step) is out of range",
@@ -113,6 +127,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   if (options.shard == Shard::kParameters) {
     lines.push_back(fmt::format("option reshard_after_forward: {}", options.reshard_after_forward));
   }
+  lines.push_back(fmt::format("option reshard_to: {}", options.reshard_to));
   lines.push_back(fmt::format("option gather_type: {}", type_text(options.gather_type)));
   lines.push_back(fmt::format("option reduce_type: {}", type_text(options.reduce_type)));
   if (options.mesh) lines.push_back(fmt::format("option mesh: {}", options.mesh->to_text()));
@@ -121,7 +136,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   if (strategy_) lines.push_back(fmt::format("option strategy: {}", strategy_->description()));
   check_equal_on_all_ranks(lines, world_);
   // What follows fails on every rank alike.
-  check_options(options);
+  check_options(options, sharers_.size());
   check_wrapped_once(module);
   std::vector<tensor::NamedParameter> trainable;
   const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module);

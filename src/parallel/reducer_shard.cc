@@ -207,9 +207,11 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& trainable,
     frozen_ = make(packed);
   }
   if (division.values == tensor::Values::kGathered) {
-    gatherer_ = std::make_shared<UnitGatherer>(
-        sharers_, options_.units, all_ranges(), units_of_ranges_, ranges().size(),
-        GatherOptions{.release_after_forward = options_.reshard_after_forward, .type = options_.gather_type});
+    gatherer_ =
+        std::make_shared<UnitGatherer>(sharers_, options_.units, all_ranges(), units_of_ranges_, ranges().size(),
+                                       GatherOptions{.release_after_forward = options_.reshard_after_forward,
+                                                     .keepers = options_.reshard_to,
+                                                     .type = options_.gather_type});
   }
 }
 

@@ -41,6 +41,7 @@ UnitGatherer::UnitGatherer(const Communicator& world, std::vector<nn::Unit> unit
       options_(options) {
   for (std::size_t i = 0; i < units_.size(); ++i) parts_[i].name = units_[i].name();
   parts_.back().name = "what is of no unit";
+  if (options_.keepers > 0) kept_.emplace(world_, options_.keepers, ranges_.size());
   for (std::size_t i = 0; i < ranges_.size(); ++i) parts_[unit_of[i]].ranges.push_back(i);
 }
 
@@ -70,7 +71,10 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
   // The last one's backward comes next.
   const bool is_last = unit + 1 == units_.size();
   const bool stays = again || (at::GradMode::is_enabled() && (is_last || !options_.release_after_forward));
-  if (!stays) release(parts_[unit]);
+  if (!stays) {
+    if (trains_) keep(parts_[unit]);
+    release(parts_[unit]);
+  }
   for (const at::Tensor& tensor : output) {
     if (!tensor.requires_grad()) continue;
     tensor.register_hook([weak = weak_from_this(), unit](const at::Tensor&) {
@@ -143,13 +147,27 @@ void UnitGatherer::start(Part& part) {
     coming.generation = range.share().whole->generation();
     coming.type = type_on_the_way(i);
     coming.memory = pool_of(coming).take(bytes_of(range, coming.type));
+    const std::string tag = fmt::format("gather {}", part.name).substr(0, 47);
+    coming.is_kept = kept_ && kept_->has(i, coming.type, coming.generation);
+    if (coming.is_kept) {
+      coming.work = kept_->gather(i, range.values().numel(), coming.memory.get(), tag);
+      continue;
+    }
+    if (kept_) kept_->forget(i);  // what may be there is out of date
     at::Tensor own = range.own_part(range.values());
     if (coming.type != own.scalar_type()) {
       own = range.own_part(flat_over(coming.memory, range, coming.type)).copy_(own);
     }
-    const std::string tag = fmt::format("gather {}", part.name);
     coming.work = world_.all_gather_v(own.const_data_ptr(), coming.memory.get(), range.share_sizes(),
-                                      tensor::to_data_type(coming.type), {.async = true, .tag = tag.substr(0, 47)});
+                                      tensor::to_data_type(coming.type), {.async = true, .tag = tag});
+  }
+}
+
+void UnitGatherer::keep(Part& part) {
+  if (!kept_ || pinned_) return;
+  for (const std::size_t i : part.ranges) {
+    const tensor::TransientFlat& whole = *ranges_[i].share().whole;
+    kept_->keep(i, whole.tensor(), type_on_the_way(i), whole.generation());
   }
 }
 
@@ -164,6 +182,7 @@ void UnitGatherer::await(Part& part) {
   }
   for (Coming& coming : std::exchange(part.coming, {})) {
     coming.work.wait();
+    if (coming.is_kept) kept_->forget(coming.range);
     ranges_[coming.range].share().whole->put(arrived(coming));
   }
 }
@@ -200,6 +219,7 @@ void UnitGatherer::release_all() {
 }
 
 void UnitGatherer::begin_forward() {
+  trains_ = at::GradMode::is_enabled();
   const bool are_exact = std::exchange(pinned_, false);
   if (are_exact && options_.type) release_all();
   for (Part& part : parts_) drop(part);

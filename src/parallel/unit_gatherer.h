@@ -5,7 +5,8 @@
 // unit's gradients are there, frozen ones when those of its inputs are. What belongs to no unit, or to several, comes
 // with the first forward and stays until backward is over.
 //
-// Weights may travel in 16 bits (GatherOptions::type): they are widened where they arrive.
+// Weights may travel in 16 bits (GatherOptions::type): they are widened where they arrive. Between forward and backward
+// small groups of ranks may keep them among them (GatherOptions::keepers, kept_slices.h).
 //
 // All ranks must run the same units in the same order: gathers are calls of all.
 // Thread rule: one thread at a time, the one that runs forward and backward.
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "parallel/block_pool.h"
+#include "parallel/kept_slices.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/nn/unit.h"
 #include "reigen/tensor/parameter_range.h"
@@ -29,6 +31,7 @@ namespace reigen::parallel {
 
 struct GatherOptions {
   bool release_after_forward = true;
+  int keepers = 0;                          // how many ranks keep a unit among them behind its forward; 0: none do
   std::optional<at::ScalarType> type = {};  // of fp32 values on their way; none: as they are
 };
 
@@ -56,6 +59,7 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
     std::size_t range = 0;
     std::uint64_t generation = 0;  // of the values
     at::ScalarType type = at::kFloat;
+    bool is_kept = false;  // comes from those who keep it
     std::shared_ptr<void> memory;
     Work work;
   };
@@ -70,6 +74,7 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   void need(std::size_t part, Way way);
   bool is_there(const Part& part) const;
   void start(Part& part);
+  void keep(Part& part);
   void await(Part& part);
   void drop(Part& part);
   void release(Part& part);
@@ -87,6 +92,8 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   BlockPool pool_;
   BlockPool narrow_;  // what travels rounded
   GatherOptions options_;
+  std::optional<KeptSlices> kept_;  // by range
+  bool trains_ = false;             // a backward follows the forward that runs
   bool pinned_ = false;
 };
 

@@ -94,6 +94,11 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
   table.push_back(strategy_row("reshard_after_forward", &p.reshard_after_forward,
                                "with shard parameters over a network: a unit's weights leave behind its forward and "
                                "come again for its backward; false: they stay until then"));
+  table.push_back(
+      strategy_row("reshard_to", &p.reshard_to,
+                   "between both, groups of so many ranks, as those of one machine, keep a unit among them: "
+                   "its weights come again from these; 0: from all",
+                   0, 1e6));
   table.push_back(strategy_choice("gather_type", &p.gather_type,
                                   "with shard parameters over a network: the type in which weights travel to those "
                                   "who compute with them; own: as they are. Made for train.precision bf16",
@@ -166,6 +171,15 @@ void require_known_strategy(const Config& config) {
     throw InvalidArgument(Report{.what = "parallel.reshard_after_forward false is for parallel.shard parameters",
                                  .got = fmt::format("parallel.shard {}", config.parallel.shard),
                                  .fix = "leave it out, or choose parallel.shard parameters"});
+  }
+  const bool leaves = shard == "parameters" && config.parallel.reshard_after_forward;
+  if (config.parallel.reshard_to > 0 && !leaves) {
+    throw InvalidArgument(
+        Report{.what = fmt::format("parallel.reshard_to {} is for weights that leave", config.parallel.reshard_to),
+               .got = fmt::format("parallel.shard {}, parallel.reshard_after_forward {}", shard,
+                                  config.parallel.reshard_after_forward),
+               .expected = "parallel.shard parameters, parallel.reshard_after_forward true",
+               .fix = "leave it out, or choose these"});
   }
   const bool divides_gradients = shard == "gradients" || shard == "parameters";
   require_shard("parallel.gather_type", config.parallel.gather_type, shard == "parameters", "parameters", shard);

@@ -109,6 +109,7 @@ parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config
   if (config.buffers == "own") options.buffers = parallel::BufferPolicy::kOwn;
   options.shard = shard_of(config, world);
   options.reshard_after_forward = config.reshard_after_forward;
+  options.reshard_to = static_cast<int>(config.reshard_to);
   options.gather_type = travelling_type(config.gather_type);
   options.reduce_type = travelling_type(config.reduce_type);
   options.offload = config.offload;

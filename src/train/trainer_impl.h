@@ -117,6 +117,7 @@ struct Trainer::Impl {
   void open_saver();
   void prepare_saving();
   void save_checkpoint();
+  std::filesystem::path last_checkpoint() const;
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
   void prepare_to_save();
   void save_last();
@@ -127,7 +128,6 @@ struct Trainer::Impl {
   void finish();
   void write_model(const std::filesystem::path& path) const;
   void write_average(const std::filesystem::path& path);
-  std::filesystem::path last_checkpoint() const;
   Scores validate();
   Scores score(const std::vector<std::int64_t>& indices);
   std::int64_t score_calls() const;

@@ -67,10 +67,7 @@ void Trainer::Impl::note_numbers() {
 void Trainer::Impl::require_way_back(const GivesNoNumber& step) {
   finish_saving();
   std::string path;
-  if (is_first() && saved > 0) {
-    const bool is_own = !found || saved != found->manifest().step;
-    path = (is_own ? directory / "checkpoints" / checkpoint::name_of(saved) : found->path()).string();
-  }
+  if (is_first() && saved > 0) path = last_checkpoint().string();
   path = share_text(world, path);
   Report report = step.report;
   if (path.empty()) {

@@ -116,11 +116,6 @@ bool Trainer::Impl::has_results() {
   return !share_text(world, there ? "yes" : "").empty();
 }
 
-// Of the last step.
-fs::path Trainer::Impl::last_checkpoint() const {
-  return saver ? directory / "checkpoints" / checkpoint::name_of(saved) : found->path();
-}
-
 // Weights of which no rank has all: as they were saved, a tensor at a time.
 void Trainer::Impl::write_model(const fs::path& path) const {
   if (parallel->gathers())

@@ -101,6 +101,12 @@ std::vector<tensor::NamedTensor> Trainer::Impl::own(std::vector<tensor::NamedTen
   return tensors;
 }
 
+// The newest whole one: this run's, or that from which it went on.
+std::filesystem::path Trainer::Impl::last_checkpoint() const {
+  const bool is_own = !found || saved != found->manifest().step;
+  return is_own ? directory / "checkpoints" / checkpoint::name_of(saved) : found->path();
+}
+
 // After the last step nothing comes that could be saved instead.
 void Trainer::Impl::save_last() {
   if (asked_to_save != done) save_checkpoint();

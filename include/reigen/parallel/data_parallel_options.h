@@ -89,6 +89,10 @@ struct DataParallelOptions {
   // kParameters over a network: a unit's weights leave behind its forward and come again for its backward. False: they
   // stay until its backward is over, which saves the second gather and costs the memory of the weights.
   bool reshard_after_forward = true;
+  // Between both: each group of so many ranks that follow each other, as those of one machine, keeps a unit among them,
+  // so its weights come again from these alone. Costs 1/reshard_to of the memory of the weights. 2 or more, of which
+  // the ranks that divide are a multiple; one rank alone divides nothing. 0: no group does.
+  int reshard_to = 0;
   // kParameters over a network: the type in which fp32 weights travel to the units that compute with them,
   // at::kBFloat16 or at::kHalf. Forward and backward see them rounded; shares, steps and checkpoints stay fp32, and
   // gather_weights() gathers these. Half the bytes; made for autocast (nn/autocast.h), which rounds the weights of
