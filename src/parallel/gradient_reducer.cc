@@ -70,7 +70,7 @@ void check_keepers(const DataParallelOptions& options, int sharers) {
       Report{.what = "[data_parallel] reshard_to is not possible here",
              .got = fmt::format("{} with shard {}, reshard_after_forward {}, ranks that divide: {}", keepers,
                                 to_text(options.shard), options.reshard_after_forward, sharers),
-             .expected = "2 or more, of which these ranks are a multiple, with shard kParameters and what leaves",
+             .expected = "2 or more, of which these ranks are a multiple; shard kParameters and reshard_after_forward",
              .fix = "leave it out: what leaves comes again from all"});
 }
 
