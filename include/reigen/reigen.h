@@ -19,6 +19,7 @@
 #include "reigen/data/mnist.h"
 #include "reigen/nn/init.h"
 #include "reigen/nn/sync_batch_norm.h"
+#include "reigen/nn/unit_policy.h"
 #include "reigen/nn/without_memory.h"
 #include "reigen/optim/adagrad.h"
 #include "reigen/optim/adam.h"

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <chrono>
@@ -36,35 +37,49 @@ struct Group {
   std::vector<tensor::NamedParameter> parameters;
 };
 
-// Of each parameter the innermost unit that has it: the one with the fewest. One that several have which are not within
-// each other, as tied weights, is of none.
-std::map<const at::TensorImpl*, std::size_t> innermost_units(const std::vector<nn::Unit>& units) {
-  std::map<const at::TensorImpl*, std::size_t> result;
-  std::vector<std::set<const at::TensorImpl*>> of_units;
-  for (const nn::Unit& unit : units) {
-    auto& own = of_units.emplace_back();
-    for (const at::Tensor& parameter : unit.parameters()) own.insert(parameter.unsafeGetTensorImpl());
+using Modules = std::set<const torch::nn::Module*>;
+
+Modules with_inner_ones(const torch::nn::Module& module) {
+  Modules result{&module};
+  for (const auto& inner : module.modules(/*include_self=*/false)) result.insert(inner.get());
+  return result;
+}
+
+// Of each parameter the innermost unit in which all modules lie that have it. What others have too, as tied weights, is
+// of none: they may read it while the unit does not run.
+std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Module& model,
+                                                             const std::vector<nn::Unit>& units) {
+  std::map<const at::TensorImpl*, Modules> owners;
+  for (const torch::nn::Module* module : with_inner_ones(model)) {
+    for (const at::Tensor& parameter : module->parameters(/*recurse=*/false)) {
+      owners[parameter.unsafeGetTensorImpl()].insert(module);
+    }
   }
-  const auto within = [&](std::size_t a, std::size_t b) {
-    return std::includes(of_units[b].begin(), of_units[b].end(), of_units[a].begin(), of_units[a].end());
+  std::vector<Modules> inside;
+  for (const nn::Unit& unit : units) inside.push_back(with_inner_ones(unit.module()));
+  const auto within = [&](const Modules& a, std::size_t b) {
+    return std::includes(inside[b].begin(), inside[b].end(), a.begin(), a.end());
   };
+  std::map<const at::TensorImpl*, std::size_t> result;
   for (std::size_t i = 0; i < units.size(); ++i) {
-    for (const at::TensorImpl* parameter : of_units[i]) {
-      const auto [place, is_new] = result.emplace(parameter, i);
-      if (is_new || place->second == kNoUnit) continue;
-      if (within(i, place->second))
-        place->second = i;
-      else if (!within(place->second, i))
-        place->second = kNoUnit;
+    for (const at::Tensor& parameter : units[i].parameters()) {
+      const at::TensorImpl* const tensor = parameter.unsafeGetTensorImpl();
+      if (!within(owners[tensor], i)) continue;
+      const auto [place, is_new] = result.emplace(tensor, i);
+      if (is_new || place->second == i || place->second == kNoUnit) continue;
+      const bool is_inner = within(inside[i], place->second);
+      const bool is_outer = within(inside[place->second], i);
+      if (is_inner) place->second = is_outer ? kNoUnit : i;  // two of one module may take turns
+      if (!is_inner && !is_outer) place->second = kNoUnit;
     }
   }
   return result;
 }
 
 // One a unit, in their order; then what is of no unit, in groups of about `limit` bytes.
-std::vector<Group> groups_of(const std::vector<tensor::NamedParameter>& parameters, const std::vector<nn::Unit>& units,
-                             std::size_t limit) {
-  const auto unit_of = innermost_units(units);
+std::vector<Group> groups_of(const std::vector<tensor::NamedParameter>& parameters, const torch::nn::Module& model,
+                             const std::vector<nn::Unit>& units, std::size_t limit) {
+  const auto unit_of = innermost_units(model, units);
   std::vector<Group> groups(units.size());
   for (std::size_t i = 0; i < units.size(); ++i) groups[i].unit = i;
   std::size_t bytes = limit;
@@ -186,7 +201,7 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& trainable,
     const auto limit = static_cast<std::size_t>(options_.bucket_mb * static_cast<double>(kMiB));
     std::vector<std::vector<tensor::NamedParameter>> groups;
     std::vector<std::size_t> units;
-    for (Group& group : groups_of(parameters, options_.units, limit)) {
+    for (Group& group : groups_of(parameters, module_, options_.units, limit)) {
       groups.push_back(std::move(group.parameters));
       units.push_back(std::min(group.unit, options_.units.size()));
     }

@@ -94,6 +94,10 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
   table.push_back(strategy_row("reshard_after_forward", &p.reshard_after_forward,
                                "with shard parameters over a network: a unit's weights leave behind its forward and "
                                "come again for its backward; false: they stay until then"));
+  table.push_back(strategy_row("unit_size", &p.unit_size,
+                               "with shard parameters, and gradients over a network: parts of the model with fewer "
+                               "weights travel with what encloses them, or with what is of no part; 0: each by itself",
+                               0, kLargest));
   table.push_back(
       strategy_row("reshard_to", &p.reshard_to,
                    "between both, groups of so many ranks, as those of one machine, keep a unit among them: "
@@ -185,6 +189,10 @@ void require_known_strategy(const Config& config) {
   require_shard("parallel.gather_type", config.parallel.gather_type, shard == "parameters", "parameters", shard);
   require_shard("parallel.reduce_type", config.parallel.reduce_type, divides_gradients, "gradients or parameters",
                 shard);
+  if (config.parallel.unit_size > 0) {
+    require_shard("parallel.unit_size", fmt::format("{}", config.parallel.unit_size), divides_gradients,
+                  "gradients or parameters", shard);
+  }
   Config defaults;
   Config given = config;
   std::vector<Field> usual;

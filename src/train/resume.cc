@@ -159,8 +159,8 @@ std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
     const bool shapes_no_state = key == "parallel.bucket_mb" || key == "parallel.overlap" || key == "parallel.shard" ||
                                  key == "parallel.buffers" || key == "parallel.replicas" ||
                                  key == "parallel.reshard_after_forward" || key == "parallel.reshard_to" ||
-                                 key == "parallel.offload" || key == "parallel.gather_type" ||
-                                 key == "parallel.reduce_type";
+                                 key == "parallel.unit_size" || key == "parallel.offload" ||
+                                 key == "parallel.gather_type" || key == "parallel.reduce_type";
     if (!key.starts_with("parallel.") || shapes_no_state) continue;
     std::string was = value_in(before, key.c_str());
     if (was == "not set") was = value_in(defaults, key.c_str());

@@ -5,6 +5,7 @@
 
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
+#include "reigen/nn/unit_policy.h"
 #include "reigen/nn/without_memory.h"
 #include "reigen/tensor/data_type.h"
 #include "reigen/tensor/pieces.h"
@@ -128,6 +129,7 @@ void Trainer::Impl::prepare_model() {
   try {
     parallel::DataParallelOptions how = data_parallel_options(config.parallel, world);
     how.units = task.units();
+    if (config.parallel.unit_size > 0) how.units = nn::units_of_size(how.units, config.parallel.unit_size);
     if (without_memory) how.initialize = alone(set_values);
     formula_memory = formula(size_of(task.module(), config.optim), division_of(how, world));
     // A wrapper that is gone has not given back what it had.

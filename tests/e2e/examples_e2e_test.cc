@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "format/temporary_folder.h"
 #include "launch/child_program.h"
 
 namespace reigen::launch {
@@ -45,6 +46,25 @@ TEST(UnevenInputs, LearnsFromEverySampleOnAnyNumberOfRanks) {
     EXPECT_LT(losses.back(), losses.front() / 5) << ran.out;
     EXPECT_THAT(ran.out, testing::HasSubstr("the same weights on every rank"));
   }
+}
+
+TEST(Sharded, GoesOnOnAnotherNumberOfRanks) {
+  const auto losses_of = [](const std::string& folder, std::vector<int> numbers_of_ranks) {
+    std::vector<double> losses;
+    for (const int ranks : numbers_of_ranks) {
+      const Ran ran = run({REIGEN_PROGRAM, "run", "-n", std::to_string(ranks), SHARDED_PROGRAM, folder});
+      EXPECT_EQ(ran.code, 0) << ran.err;
+      for (const double loss : losses_in(ran.out)) losses.push_back(loss);
+    }
+    return losses;
+  };
+  const tests::TemporaryFolder folder;
+  const std::vector<double> other = losses_of(folder.path() / "other", {2, 4});
+  const std::vector<double> same = losses_of(folder.path() / "same", {1, 1});
+  ASSERT_EQ(same.size(), 6U);
+  ASSERT_EQ(other.size(), same.size());
+  EXPECT_LT(same.back(), same.front() / 2);
+  for (std::size_t i = 0; i < same.size(); ++i) EXPECT_NEAR(other[i], same[i], 0.01 * same[i]) << i;
 }
 
 }  // namespace

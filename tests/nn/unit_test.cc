@@ -4,6 +4,7 @@
 
 #include "nn/blocks.h"
 #include "reigen/base/error.h"
+#include "reigen/nn/unit_policy.h"
 
 namespace reigen::testing {
 namespace {
@@ -97,6 +98,35 @@ TEST(Unit, BadUsesAreSaid) {
   EXPECT_THAT(text_of([&] { nn::call(two, torch::ones({1})); }), HasSubstr("[unit two] gave 2 tensors"));
   EXPECT_THAT(text_of([] { Unit("none", nullptr, [](const Carry& c) { return c; }); }),
               HasSubstr("[unit none] has no module"));
+}
+
+std::vector<std::string> names_of(const std::vector<Unit>& units) {
+  std::vector<std::string> names;
+  for (const Unit& unit : units) names.push_back(unit.name());
+  return names;
+}
+
+TEST(UnitPolicy, ChoosesByTypeAndByTheSizeThatInnerOnesLeave) {
+  const auto linear = [](std::int64_t in) {
+    return std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(in, 10).bias(false));
+  };
+  auto outer = std::make_shared<torch::nn::SequentialImpl>();
+  outer->push_back(linear(10));
+  outer->push_back(linear(5));
+  const std::vector<Unit> units{{"outer", outer, [](const Carry& x) { return x; }},
+                                {"outer.0", outer->ptr<torch::nn::LinearImpl>(0)},
+                                {"outer.1", outer->ptr<torch::nn::LinearImpl>(1)},
+                                {"last", linear(20)},
+                                {"without", std::make_shared<torch::nn::ReLUImpl>()}};
+  EXPECT_THAT(names_of(nn::units_of_type<torch::nn::LinearImpl>(units)), ElementsAre("outer.0", "outer.1", "last"));
+  EXPECT_THAT(names_of(nn::units_of_type<torch::nn::Conv2dImpl>(units)), ElementsAre());
+  EXPECT_THAT(names_of(nn::units_of_size(units, 1)), ElementsAre("outer.0", "outer.1", "last"));
+  EXPECT_THAT(names_of(nn::units_of_size(units, 50)), ElementsAre("outer.0", "outer.1", "last"));
+  // What is left of the outer one is 50 elements, or all 150.
+  EXPECT_THAT(names_of(nn::units_of_size(units, 51)), ElementsAre("outer.0", "last"));
+  EXPECT_THAT(names_of(nn::units_of_size(units, 101)), ElementsAre("outer", "last"));
+  EXPECT_THAT(names_of(nn::units_of_size(units, 201)), ElementsAre());
+  EXPECT_THROW(nn::units_of_size(units, 0), InvalidArgument);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "parallel/divided_training.h"
+#include "reigen/nn/unit_policy.h"
 #include "reigen/parallel/strategies.h"
 
 namespace reigen::parallel {
@@ -52,6 +53,30 @@ TEST(Travelling, GroupsMayKeepUnitsBetweenForwardAndBackward) {
           << one.name << ", " << ranks << " to " << keepers;
     }
   }
+}
+
+// Fewer units than the model has: what is in none of them comes with the first forward.
+TEST_P(TravellingWeights, UnitsMayBeChosenBySize) {
+  const auto run = [&](Shard shard) {
+    return over([&](Communicator& world) {
+      Net model;
+      DataParallelOptions options = options_of({.shard = shard}, model, world);
+      options.units = nn::units_of_size(options.units, 10'000);
+      EXPECT_EQ(options.units.size(), 3U);
+      auto parallel = data_parallel(model, world, options);
+      const auto optimizer = kAdamW(parallel.parameters());
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        loss_of(parallel(input_of(step, world))).backward();
+        optimizer->step();
+        optimizer->zero_grad();
+      }
+      parallel.gather_weights();
+      return values_of(model);
+    });
+  };
+  const Tensors own = run(Shard::kNone);
+  EXPECT_TRUE(same_bits(own, run(Shard::kParameters)));
+  EXPECT_TRUE(same_bits(own, run(Shard::kGradients)));
 }
 
 // What leaves behind the forward comes again from the group, once for each unit but the last; rounded or not, computed

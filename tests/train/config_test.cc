@@ -267,6 +267,7 @@ TEST_F(ConfigTest, OptionsThatAnOptimizerLacksAreRefusedNamingThoseThatHaveThem)
       {{"--parallel.strategy", "gosip"}, "parallel.strategy = gosip: must be", "gossip"},
       {{"--parallel.strategy", "one_bit", "--train.precision", "fp16"}, "do not go together", "bf16"},
       {{"--parallel.shard", "optimizer", "--parallel.strategy", "local_sgd"}, "do not go together", "one of the two"},
+      {{"--parallel.unit_size", "1000"}, "unit_size 1000 is for what ranks divide", "or choose that"},
       {{"--parallel.reshard_to", "2"}, "reshard_to 2 is for weights that leave", "or choose these"},
       {{"--parallel.gather_type", "bf16"}, "gather_type bf16 is for what ranks divide", "or choose that"},
       {{"--parallel.shard", "gradients", "--parallel.gather_type", "bf16"},

@@ -118,6 +118,7 @@ struct ParallelConfig {
   std::string shard = "auto";                     // auto, none, optimizer, gradients, parameters
   std::int64_t replicas = 1;                      // with a shard
   bool reshard_after_forward = true;              // shard parameters
+  std::int64_t unit_size = 0;                     // elements of the smallest unit; 0: each is one
   std::int64_t reshard_to = 0;                    // ranks that keep a unit among them behind its forward; 0: none
   std::string gather_type = "own";                // own, bf16, fp16: of weights on their way, shard parameters
   std::string reduce_type = "own";                // the same of gradients, shard gradients and parameters
