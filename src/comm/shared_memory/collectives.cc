@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/cache_size.h"
 #include "base/check.h"
 #include "comm/mismatch_reports.h"
-#include "comm/reduce/reduce.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -26,11 +24,6 @@ std::string what_differs(const Descriptor& a, const Descriptor& b) {
   if (a.root != b.root) return "root";
   if (a.way != b.way) return "algorithm (GroupOptions::algorithms)";
   return "tag";
-}
-
-std::size_t cache_bytes() {
-  static const std::size_t kBytes = base::last_level_cache_bytes();
-  return kBytes;
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -426,90 +419,6 @@ void Collective::begin_round() {
   phase_ = Phase::kArriving;
 }
 
-void Collective::reduce_into(std::span<const int> receivers, Part part, int block) {
-  if (part.count == 0) return;
-  auto& [ignored, inputs, outputs] = pipeline_.scratch;
-  inputs.clear();
-  outputs.clear();
-  for (int q = 0; q < group_.size(); ++q) inputs.push_back(input_of(q, block) + part.begin * element_);
-  for (const int q : receivers) outputs.push_back(output_of(q, group_.rank()) + part.begin * element_);
-  // What is written need not pass through caches that cannot hold it until it is read again.
-  const std::size_t touched = part.count * element_ * (inputs.size() + outputs.size()) * inputs.size();
-  reduce::run({.inputs = inputs.data(),
-               .outputs = outputs.data(),
-               .input_count = group_.size(),
-               .output_count = static_cast<int>(outputs.size()),
-               .count = part.count,
-               .type = call_.type,
-               .op = call_.op,
-               .factors = factors_.empty() ? nullptr : factors_.data(),
-               .streaming = path_ == Way::kFused && call_.input != call_.output && touched >= 2 * cache_bytes()});
-}
-
-// Bytes that all ranks together read and write in an operation that copies.
-std::size_t Collective::copied_by_all() const {
-  const auto ranks = static_cast<std::size_t>(group_.size());
-  switch (kind_) {
-    case OperationKind::kAllGather:
-    case OperationKind::kAllToAll: return ranks * (extent_.input + extent_.output) * element_;
-    case OperationKind::kBroadcast: return ranks * call_.count * element_;
-    default: break;
-  }
-  const std::size_t whole = uneven_ ? begin_of(call_.counts, group_.size()) : ranks * call_.count;
-  return 2 * whole * element_;
-}
-
-// Past the caches when these hold two thirds of it at most: a plain store reads its line first.
-void Collective::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
-  const bool fits = 2 * copied_by_all() < 3 * cache_bytes();
-  if (path_ != Way::kFused || to == from || fits) return copy_bytes(to, from, bytes);
-  reduce::copy_streaming(to, from, bytes);
-}
-
-// Into this rank's output.
-void Collective::take_from(int rank) {
-  const int r = group_.rank();
-  const std::size_t count = round_count(given(rank, r).count);
-  if (count > 0) copy(output_of(r, rank), input_of(rank, r), count * element_);
-}
-
-void Collective::work() {
-  const int r = group_.rank();
-  const int p = group_.size();
-  const bool alone = path_ == Way::kOneShot;  // every rank computes all that it needs
-  switch (kind_) {
-    case OperationKind::kAllReduce:
-    case OperationKind::kReduce: {
-      std::vector<int>& receivers = pipeline_.scratch.receivers;
-      receivers.clear();
-      for (int q = 0; q < p; ++q) {
-        if (is_written_by_others(q) && (!alone || q == r)) receivers.push_back(q);
-      }
-      if (!receivers.empty()) reduce_into(receivers, alone ? Part{0, call_.count} : slice_of(r), r);
-      break;
-    }
-    case OperationKind::kReduceScatter: reduce_into({&r, 1}, {0, round_count(given(r, r).count)}, r); break;
-    case OperationKind::kAllGather:
-    case OperationKind::kAllToAll:
-      // Starting with the neighbour keeps the ranks from reading the same memory at once.
-      for (int i = 1; i <= p; ++i) take_from((r + i) % p);
-      break;
-    case OperationKind::kBroadcast:
-      if (r != call_.root) take_from(call_.root);
-      break;
-    case OperationKind::kScatter: take_from(call_.root); break;
-    case OperationKind::kGather:
-      if (!alone && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr) {
-        const std::size_t count = round_count(given(r, call_.root).count);
-        if (count > 0) copy(output_of(call_.root, r), input_of(r, call_.root), count * element_);
-      } else if (r == call_.root) {
-        for (int q = 0; q < p; ++q) take_from(q);
-      }
-      break;
-    default: break;
-  }
-}
-
 // What was posted stays as it is until this rank counts it as verified, whatever becomes of its owner: an abort that
 // came after its owner had completed this call concerns the next one.
 Step Collective::finish_at_once() {
@@ -565,7 +474,7 @@ Step Collective::advance() {
       return Step::kMoved;
     case Phase::kArriving:
       if (!group_.met(need_)) return Step::kBlocked;
-      work();
+      work_as_measured();
       // A rank that has given up may have changed its buffers meanwhile: what was read is not to be trusted.
       group_.throw_if_aborted();
       group_.advance(&RankPage::finished, base_ + round_ + 1);

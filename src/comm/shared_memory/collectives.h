@@ -30,6 +30,7 @@
 #include "comm/backend.h"
 #include "comm/checked_operation.h"
 #include "comm/shared_memory/group.h"
+#include "comm/shared_memory/store_choice.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -49,6 +50,7 @@ struct Pipeline {
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
   } scratch = {};
+  StoreChoices stores = {};
   std::atomic<Way> last = Way::kOneShot;  // of the last complete one; any thread may look
 };
 
@@ -112,7 +114,9 @@ class Collective : public CheckedOperation {
 
   void work();
   void reduce_into(std::span<const int> receivers, Part part, int block);
-  std::size_t copied_by_all() const;
+  std::size_t touched_here() const;
+  bool guess_past_caches(std::size_t touched) const;
+  void work_as_measured();
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
   void take_from(int rank);
   Part slice_of(int rank) const;
@@ -149,6 +153,7 @@ class Collective : public CheckedOperation {
   std::size_t rounds_ = 1;
   std::size_t round_ = 0;
   bool passed_on_ = false;
+  bool past_caches_ = false;    // this rank's work writes there
   bool writes_common_ = false;  // some rank
   std::uint64_t base_ = 0;      // rounds of earlier operations
 };

@@ -1,0 +1,128 @@
+// What a rank adds and copies in a call, and how it writes it.
+#include <chrono>
+#include <cstring>
+
+#include "base/cache_size.h"
+#include "comm/reduce/reduce.h"
+#include "comm/shared_memory/collectives.h"
+
+namespace reigen::comm::shared_memory {
+
+namespace {
+
+std::size_t cache_bytes() {
+  static const std::size_t kBytes = base::last_level_cache_bytes();
+  return kBytes;
+}
+
+}  // namespace
+
+void Collective::reduce_into(std::span<const int> receivers, Part part, int block) {
+  if (part.count == 0) return;
+  auto& [ignored, inputs, outputs] = pipeline_.scratch;
+  inputs.clear();
+  outputs.clear();
+  for (int q = 0; q < group_.size(); ++q) inputs.push_back(input_of(q, block) + part.begin * element_);
+  for (const int q : receivers) outputs.push_back(output_of(q, group_.rank()) + part.begin * element_);
+  reduce::run({.inputs = inputs.data(),
+               .outputs = outputs.data(),
+               .input_count = group_.size(),
+               .output_count = static_cast<int>(outputs.size()),
+               .count = part.count,
+               .type = call_.type,
+               .op = call_.op,
+               .factors = factors_.empty() ? nullptr : factors_.data(),
+               .streaming = past_caches_});
+}
+
+// Bytes that this rank reads and writes in work().
+std::size_t Collective::touched_here() const {
+  const auto ranks = static_cast<std::size_t>(group_.size());
+  const int r = group_.rank();
+  switch (kind_) {
+    case OperationKind::kAllReduce: return 2 * ranks * slice_of(r).count * element_;
+    case OperationKind::kReduce: return (ranks + 1) * slice_of(r).count * element_;
+    case OperationKind::kReduceScatter: return (ranks + 1) * given(r, r).count * element_;
+    case OperationKind::kBroadcast: return r == call_.root ? 0 : 2 * call_.count * element_;
+    case OperationKind::kGather: return 2 * extent_.input * element_;
+    case OperationKind::kAllGather:
+    case OperationKind::kAllToAll:
+    case OperationKind::kScatter: return 2 * extent_.output * element_;
+    default: return 0;
+  }
+}
+
+// What all ranks read and write against what the caches hold: a plain store reads its line first.
+bool Collective::guess_past_caches(std::size_t touched) const {
+  const std::size_t by_all = touched * static_cast<std::size_t>(group_.size());
+  return reduces(call_.kind) ? by_all >= 2 * cache_bytes() : 2 * by_all >= 3 * cache_bytes();
+}
+
+// Only a fused pass may write past the caches: a staging area is read again at once, and in place such stores throw out
+// the lines that were just read.
+void Collective::work_as_measured() {
+  const std::size_t touched = touched_here();
+  past_caches_ = false;
+  if (path_ != Way::kFused || touched < StoreChoices::kLeastBytes ||
+      (reduces(call_.kind) && call_.input == call_.output)) {
+    return work();
+  }
+  const auto kind = reduces(call_.kind) ? StoreChoices::Work::kSum : StoreChoices::Work::kCopy;
+  StoreChoice& choice = pipeline_.stores.of(kind, touched);
+  past_caches_ = choice.past_caches(guess_past_caches(touched));
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  choice.took(std::chrono::steady_clock::now() - begin, touched);
+}
+
+void Collective::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
+  if (to == from) return;
+  if (past_caches_) return reduce::copy_streaming(to, from, bytes);
+  std::memcpy(to, from, bytes);
+}
+
+// Into this rank's output.
+void Collective::take_from(int rank) {
+  const int r = group_.rank();
+  const std::size_t count = round_count(given(rank, r).count);
+  if (count > 0) copy(output_of(r, rank), input_of(rank, r), count * element_);
+}
+
+void Collective::work() {
+  const int r = group_.rank();
+  const int p = group_.size();
+  const bool alone = path_ == Way::kOneShot;  // every rank computes all that it needs
+  switch (kind_) {
+    case OperationKind::kAllReduce:
+    case OperationKind::kReduce: {
+      std::vector<int>& receivers = pipeline_.scratch.receivers;
+      receivers.clear();
+      for (int q = 0; q < p; ++q) {
+        if (is_written_by_others(q) && (!alone || q == r)) receivers.push_back(q);
+      }
+      if (!receivers.empty()) reduce_into(receivers, alone ? Part{0, call_.count} : slice_of(r), r);
+      break;
+    }
+    case OperationKind::kReduceScatter: reduce_into({&r, 1}, {0, round_count(given(r, r).count)}, r); break;
+    case OperationKind::kAllGather:
+    case OperationKind::kAllToAll:
+      // Starting with the neighbour keeps the ranks from reading the same memory at once.
+      for (int i = 1; i <= p; ++i) take_from((r + i) % p);
+      break;
+    case OperationKind::kBroadcast:
+      if (r != call_.root) take_from(call_.root);
+      break;
+    case OperationKind::kScatter: take_from(call_.root); break;
+    case OperationKind::kGather:
+      if (!alone && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr) {
+        const std::size_t count = round_count(given(r, call_.root).count);
+        if (count > 0) copy(output_of(call_.root, r), input_of(r, call_.root), count * element_);
+      } else if (r == call_.root) {
+        for (int q = 0; q < p; ++q) take_from(q);
+      }
+      break;
+    default: break;
+  }
+}
+
+}  // namespace reigen::comm::shared_memory
