@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -52,6 +53,36 @@ TEST(Ways, TheUsualOnes) {
     EXPECT_EQ(way_of(r, 513, true), cores() >= 2 ? "two_shot" : "one_shot");
     EXPECT_EQ(way_of(r, 4097, false), "fused");
     EXPECT_EQ(way_of(r, 4097, true), "two_shot");
+  });
+}
+
+// The first calls of a size are written with plain stores and past the caches by turns.
+TEST(Ways, LargeCallsGiveTheSameBitsHoweverTheyAreWritten) {
+  run_ranks({.ranks = 3, .backend = "shared_memory"}, [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kBlock = 350003;  // of 4 bytes: a rank reads and writes more than 2 MiB in every call
+    const std::size_t whole = 3 * kBlock;
+    const std::size_t own = static_cast<std::size_t>(r.rank()) * kBlock;
+    const auto given = [](std::size_t rank, std::size_t i) { return 1.0F / static_cast<float>(3 * i + 7 * rank + 1); };
+    TestBuffer<float> input(world, whole, false);
+    for (std::size_t i = 0; i < whole; ++i) input[i] = given(own / kBlock, i);
+    std::vector<float> sums(whole);
+    for (std::size_t i = 0; i < whole; ++i) sums[i] = (given(0, i) + given(1, i)) + given(2, i);
+    TestBuffer<float> output(world, whole, false);
+    const auto same = [&](const float* expected, std::size_t count) {
+      return std::memcmp(output.data(), expected, count * sizeof(float)) == 0;
+    };
+    std::vector<float> gathered(whole);
+    for (std::size_t i = 0; i < whole; ++i) gathered[i] = given(i / kBlock, i % kBlock);
+    for (int call = 0; call < 10; ++call) {
+      std::fill(output.data(), output.data() + whole, -1.0F);
+      world.all_reduce(input.data(), output.data(), whole, DataType::kFloat32, ReduceOp::kSum);
+      ASSERT_TRUE(same(sums.data(), whole)) << "all_reduce " << call;
+      world.reduce_scatter(input.data(), output.data(), kBlock, DataType::kFloat32, ReduceOp::kSum);
+      ASSERT_TRUE(same(sums.data() + own, kBlock)) << "reduce_scatter " << call;
+      world.all_gather(input.data(), output.data(), kBlock, DataType::kFloat32);
+      ASSERT_TRUE(same(gathered.data(), whole)) << "all_gather " << call;
+    }
   });
 }
 
