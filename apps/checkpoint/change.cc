@@ -50,7 +50,6 @@ int consolidate(const Arguments& arguments) {
   app.add_flag("--average", average, "the average of the weights (--optim.ema_decay) in their place")->excludes(which);
   if (!parse(app, arguments)) return 0;
   const ck::Checkpoint checkpoint = ck::find_checkpoint(from);
-  checkpoint.verify();
   return write_weights(average ? ck::Weights::averages_of(checkpoint.path()) : ck::Weights(checkpoint.path(), group),
                        to);
 }

@@ -116,9 +116,10 @@ void publish(const fs::path& hidden, const fs::path& target) {
   sync_directory(target.parent_path());
 }
 
-void retain(const fs::path& directory, std::int64_t keep) {
-  std::int64_t whole = 0;
+void retain(const fs::path& directory, std::int64_t keep, const fs::path& written) {
+  std::int64_t whole = 1;
   for (const fs::path& path : list(directory)) {
+    if (path.filename() == written.filename()) continue;  // of whatever step
     if (whole >= keep) {
       remove_checkpoint(path);
     } else if (looks_whole(path)) {
@@ -136,6 +137,8 @@ std::vector<fs::path> list(const fs::path& directory) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code unknown;
+    if (entry->is_regular_file(unknown)) continue;
     if (const auto step = step_of(entry->path())) found.emplace_back(*step, entry->path());
   }
   if (error == std::errc::not_a_directory) {

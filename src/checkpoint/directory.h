@@ -23,8 +23,8 @@ void require_room(const std::filesystem::path& directory, std::uint64_t bytes);
 // hidden = target, at once: there is a checkpoint of this step at every moment if there was one. On the disk when it
 // returns.
 void publish(const std::filesystem::path& hidden, const std::filesystem::path& target);
-// Deletes all but the `keep` newest that look whole.
-void retain(const std::filesystem::path& directory, std::int64_t keep);
+// Deletes all but `written` and, with it, the `keep` newest that look whole.
+void retain(const std::filesystem::path& directory, std::int64_t keep, const std::filesystem::path& written);
 void sync_directory(const std::filesystem::path& path);
 
 // Removes a directory that is not whole when it goes out of scope: a disk that is full shall not stay so because of a

@@ -209,7 +209,7 @@ fs::path finish(const fs::path& directory, const Manifest& manifest, const std::
   fs::path target = directory / name_of(manifest.step);
   publish(hidden, target);
   try {
-    retain(directory, keep);
+    retain(directory, keep, target);
   } catch (const std::exception& error) {
     base::log_warning("an old checkpoint stays: {}", error.what());  // the new one is whole
   }

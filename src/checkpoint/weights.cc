@@ -81,11 +81,22 @@ Checkpoint find_checkpoint(const fs::path& path) {
                 ExitCode::kInputMissing);
 }
 
+namespace {
+
+// Every byte of it as it was written. Of several the newest whole one was found by that.
+std::shared_ptr<Checkpoint> whole_checkpoint(const fs::path& path) {
+  auto found = std::make_shared<Checkpoint>(find_checkpoint(path));
+  if (is_checkpoint(path)) found->verify();
+  return found;
+}
+
+}  // namespace
+
 Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     if (is_checkpoint(path) || is_there(path / "checkpoints") || !list(path).empty()) {
-      take_checkpoint(std::make_shared<Checkpoint>(find_checkpoint(path)), group);
+      take_checkpoint(whole_checkpoint(path), group);
     } else if (is_there(path / kIndex)) {
       take_index(path / kIndex);
     } else if (is_there(path / kModel)) {
@@ -113,7 +124,7 @@ Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
 }
 
 Weights Weights::averages_of(const fs::path& path) {
-  const auto from = std::make_shared<Checkpoint>(find_checkpoint(path));
+  const auto from = whole_checkpoint(path);
   Weights result;
   result.take_checkpoint(from, "model");
   result.take_averages(from);

@@ -276,10 +276,10 @@ void GradientReducer::begin_shares(Bucket& bucket) {
   std::vector<char> added(range.size());
   for (const std::size_t i : bucket.parameters) {
     Parameter& parameter = parameters_[i];
-    // Kept from before, and nothing came.
+    // Kept from before, and nothing came; or what it was to be added to was dropped since (zero_grad()).
     const bool is_old = range.take_back(parameter.segment);
-    if (is_old) parameter.adds = true;
     parameter.has = is_old || range.is_active(parameter.segment);
+    parameter.adds = is_old || (parameter.adds && parameter.has);
     added[parameter.segment] = parameter.adds ? 1 : 0;
     if (range.is_active(parameter.segment)) {
       range.gather_gradient(parameter.segment);

@@ -11,6 +11,7 @@
 #include "checkpoint/layouts.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
+#include "reigen/checkpoint/weights.h"
 #include "reigen/runtime/init.h"
 
 namespace reigen::checkpoint {
@@ -190,6 +191,30 @@ TEST_F(CheckpointTest, AnAbsentDirectoryHoldsNone) {
   } catch (const IoError& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::kInputMissing);
   }
+}
+
+TEST_F(CheckpointTest, AFileOfSuchANameIsNoCheckpoint) {
+  save_step(1);
+  write_file(directory_ / "step_00000099", "no folder");
+  const Search search = find_newest(directory_);
+  ASSERT_TRUE(search.newest.has_value());
+  EXPECT_EQ(search.newest->manifest().step, 1);
+  EXPECT_THAT(search.damaged, SizeIs(0));
+}
+
+TEST_F(CheckpointTest, WhatWasWrittenStaysThoughNewerStepsLieThere) {
+  for (const std::int64_t step : {60, 80, 100}) save_step(step);
+  const fs::path path = save_step(50, 2);
+  EXPECT_EQ(Checkpoint(path).manifest().step, 50);
+  EXPECT_EQ(names(), (std::vector<std::string>{"step_00000050", "step_00000100"}));
+}
+
+TEST_F(CheckpointTest, WeightsOfADamagedOneAreRefused) {
+  const fs::path path = save_step(1);
+  std::string text = content_of(path / "model.safetensors");
+  text.back() = static_cast<char>(text.back() ^ 1);
+  write_file(path / "model.safetensors", text);
+  EXPECT_THROW(Weights{path}, DataError);
 }
 
 TEST_F(CheckpointTest, TheNewestIsFoundByNumberNotByName) {

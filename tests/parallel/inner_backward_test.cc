@@ -109,5 +109,41 @@ TEST(ForeignInnerBackward, ThatNeverEndsIsSaidAtTheNextForward) {
   });
 }
 
+// A mean is kept, accumulated to under no_sync() and dropped; then only rank 1 reaches the head.
+TEST(DroppedGradients, AreAddedToNothing) {
+  const auto train_with = [](Communicator& world, Shard shard) {
+    Tower model;
+    auto parallel = data_parallel(model, world, {.bucket_mb = 0, .shard = shard});
+    optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
+    const auto backward = [&](std::uint64_t step, bool with_head) {
+      parallel.prepare_forward();
+      model.forward(share(numbers(step, {12, 5}), world), with_head).pow(2).mean().backward();
+    };
+    backward(0, true);
+    optimizer.step();
+    {
+      auto guard = parallel.no_sync();
+      backward(1, true);
+    }
+    optimizer.zero_grad();
+    backward(2, world.rank() == 1);
+    optimizer.step();
+    return values_of(model);
+  };
+  for (const char* backend : {"shared_memory", "tcp"}) {
+    const auto run = [&](Shard shard) {
+      return agreed(
+          2, [&](Communicator& world) { return train_with(world, shard); }, backend);
+    };
+    const Tensors whole = run(Shard::kNone);
+    EXPECT_LT(distance(run(Shard::kGradients), whole), 1e-12) << backend;
+  }
+  const auto weights = [&](Shard shard) {
+    return agreed(
+        2, [&](Communicator& world) { return train_with(world, shard); }, "shared_memory");
+  };
+  EXPECT_LT(distance(weights(Shard::kParameters), weights(Shard::kNone)), 1e-12);
+}
+
 }  // namespace
 }  // namespace reigen::testing
