@@ -120,4 +120,14 @@ parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config
   return options;
 }
 
+std::vector<std::pair<std::string, std::int64_t>> mesh_of(const parallel::DataParallelOptions& options,
+                                                          const Communicator& world) {
+  if (!options.mesh) {
+    return {{options.shard == parallel::Shard::kNone ? "dp_replicate" : "dp_shard", world.size()}};
+  }
+  std::vector<std::pair<std::string, std::int64_t>> result;
+  for (const mesh::Axis& axis : options.mesh->axes()) result.emplace_back(axis.name, options.mesh->size(axis.name));
+  return result;
+}
+
 }  // namespace reigen::train

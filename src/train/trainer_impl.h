@@ -181,6 +181,7 @@ struct Trainer::Impl {
   StepTimes times;
   MemoryUse memory;  // what is counted while steps run
   MemoryUse formula_memory;
+  std::vector<std::pair<std::string, std::int64_t>> mesh;  // axes and sizes, for checkpoints
   Stopwatch cycle;
   double first_step_s = 0;
 };

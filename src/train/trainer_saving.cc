@@ -80,6 +80,7 @@ void Trainer::Impl::save_checkpoint() {
                  .seed = config.train.seed,
                  .world_size = world.size(),
                  .optimizer_steps = optimization->steps(),
+                 .mesh = mesh,
                  .options = described},
                 to_save().contents());
     // A thread that writes may have ended on some ranks and not yet on others, and below all must count alike.

@@ -128,6 +128,7 @@ void Trainer::Impl::prepare_model() {
   if (config.train.verify > 0 && rollbacks == 0) say(verify_before_training(task, config, samples_per_step(), world));
   try {
     parallel::DataParallelOptions how = data_parallel_options(config.parallel, world);
+    mesh = mesh_of(how, world);
     how.units = task.units();
     if (config.parallel.unit_size > 0) how.units = nn::units_of_size(how.units, config.parallel.unit_size);
     if (without_memory) how.initialize = alone(set_values);

@@ -84,6 +84,9 @@ TEST_F(ShardRun, TheSummaryTellsWhatRanksHoldBesideTheFormulas) {
     EXPECT_GE(activations, 97 / layout.ranks * kWide * 8);
     EXPECT_GT(memory["step"]["by_rank"][0], activations);
     EXPECT_THAT(output_, HasSubstr("  a rank holds   parameters "));
+    std::vector<std::pair<std::string, std::int64_t>> mesh = {{whole ? "dp_replicate" : "dp_shard", layout.ranks}};
+    if (layout.replicas > 1) mesh = {{"dp_replicate", layout.replicas}, {"dp_shard", layout.ranks / layout.replicas}};
+    EXPECT_EQ(checkpoint::find_newest(root_ / name_of(layout) / "checkpoints").newest->manifest().mesh, mesh);
   }
 }
 

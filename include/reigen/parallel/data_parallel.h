@@ -75,7 +75,7 @@ class DataParallelBase {
   // The module must outlive this object. Blocking, one all_gather and a broadcast of all values.
   // Throws InvalidArgument on every rank when the models or the options differ, naming the first difference and both
   // sides; when the model has no trainable parameter, is wrapped already, or has parameters that FlatParameters
-  // refuses; when .shard meets ranks that share no memory, or a strategy that acts on weights.
+  // refuses; when .shard meets a strategy that acts on weights.
   DataParallelBase(torch::nn::Module& module, Communicator world, const DataParallelOptions& options);
   explicit DataParallelBase(std::shared_ptr<GradientReducer> reducer);  // of another wrapper, beside it
 
