@@ -119,7 +119,7 @@ void publish(const fs::path& hidden, const fs::path& target) {
 void retain(const fs::path& directory, std::int64_t keep, const fs::path& written) {
   std::int64_t whole = 1;
   for (const fs::path& path : list(directory)) {
-    if (path.filename() == written.filename()) continue;  // of whatever step
+    if (path.filename() == written.filename()) continue;
     if (whole >= keep) {
       remove_checkpoint(path);
     } else if (looks_whole(path)) {

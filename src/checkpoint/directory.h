@@ -23,7 +23,7 @@ void require_room(const std::filesystem::path& directory, std::uint64_t bytes);
 // hidden = target, at once: there is a checkpoint of this step at every moment if there was one. On the disk when it
 // returns.
 void publish(const std::filesystem::path& hidden, const std::filesystem::path& target);
-// Deletes all but `written` and, with it, the `keep` newest that look whole.
+// Keeps `written`, of whatever step, and beside it the newest that look whole, `keep` in all; deletes the others.
 void retain(const std::filesystem::path& directory, std::int64_t keep, const std::filesystem::path& written);
 void sync_directory(const std::filesystem::path& path);
 

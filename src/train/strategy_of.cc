@@ -126,7 +126,7 @@ std::vector<std::pair<std::string, std::int64_t>> mesh_of(const parallel::DataPa
     return {{options.shard == parallel::Shard::kNone ? "dp_replicate" : "dp_shard", world.size()}};
   }
   std::vector<std::pair<std::string, std::int64_t>> result;
-  for (const mesh::Axis& axis : options.mesh->axes()) result.emplace_back(axis.name, options.mesh->size(axis.name));
+  for (const mesh::Axis& axis : options.mesh->axes()) result.emplace_back(axis.name, axis.size);
   return result;
 }
 

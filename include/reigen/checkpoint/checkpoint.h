@@ -32,12 +32,12 @@ namespace reigen::checkpoint {
 // What a rank gives, by kind: {"model", ...}, {"optimizer", ...}.
 using Contents = std::map<std::string, std::vector<Piece>>;
 
-// Writes checkpoints/step_N under `directory`, replacing a checkpoint of the same step, then deletes all but the `keep`
-// newest whole ones (of those before, sizes are checked, not hashes). Returns its path. Of `manifest` what save() does
-// not set itself counts, as rank 0 gives it. Collective and blocking, three exchanges of a few bytes and the
-// manifest's. Throws on every rank alike: IoError (also before anything is written, when the disk lacks the room),
-// InvalidArgument naming a tensor of which ranks gave an element twice or not at all; what was there stays. Cost: one
-// pass over the pieces, and for each file an fsync of it and of its directory.
+// Writes checkpoints/step_N under `directory`, replacing a checkpoint of the same step, then keeps it and the newest
+// whole ones beside it, `keep` in all (of those, sizes are checked, not hashes), and deletes the others. Returns its
+// path. Of `manifest` what save() does not set itself counts, as rank 0 gives it. Collective and blocking, three
+// exchanges of a few bytes and the manifest's. Throws on every rank alike: IoError (also before anything is written,
+// when the disk lacks the room), InvalidArgument naming a tensor of which ranks gave an element twice or not at all;
+// what was there stays. Cost: one pass over the pieces, and for each file an fsync of it and of its directory.
 std::filesystem::path save(const std::filesystem::path& directory, const Manifest& manifest, const Contents& contents,
                            std::int64_t keep, Communicator world = Communicator());
 

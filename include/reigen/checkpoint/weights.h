@@ -31,8 +31,8 @@ struct TensorInfo {
 
 class Weights {
  public:
-  // `group` is of a checkpoint. Throws IoError (66 nothing there), DataError naming what is damaged, not known, or not
-  // made of plain tensors.
+  // `group` is of a checkpoint, of which every byte is read and compared with its hash first. Throws IoError (66
+  // nothing there), DataError naming what is damaged, not known, or not made of plain tensors.
   explicit Weights(const std::filesystem::path& path, const std::string& group = "model");
   // The average of the weights that a run has saved beside them (optim/ema.h): of each its average, and what is not
   // averaged, as buffers, as it is. Throws DataError where the checkpoint has none.

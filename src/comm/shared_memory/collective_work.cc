@@ -61,12 +61,10 @@ bool Collective::guess_past_caches(std::size_t touched) const {
 // Only a fused pass may write past the caches: a staging area is read again at once, and in place such stores throw out
 // the lines that were just read.
 void Collective::work_as_measured() {
-  const std::size_t touched = touched_here();
   past_caches_ = false;
-  if (path_ != Way::kFused || touched < StoreChoices::kLeastBytes ||
-      (reduces(call_.kind) && call_.input == call_.output)) {
-    return work();
-  }
+  if (path_ != Way::kFused || (reduces(call_.kind) && call_.input == call_.output)) return work();
+  const std::size_t touched = touched_here();
+  if (touched < StoreChoices::kLeastBytes) return work();
   const auto kind = reduces(call_.kind) ? StoreChoices::Work::kSum : StoreChoices::Work::kCopy;
   StoreChoice& choice = pipeline_.stores.of(kind, touched);
   past_caches_ = choice.past_caches(guess_past_caches(touched));

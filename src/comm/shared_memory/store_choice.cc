@@ -6,12 +6,10 @@
 namespace reigen::comm::shared_memory {
 
 bool StoreChoice::past_caches(bool guess) {
-  if (passes_ == 0) guess_ = chosen_ = guess;
-  const std::uint64_t measured = passes_ - 1;
   if (passes_ == 0) {
-    current_ = guess_;
-  } else if (measured < 2 * kSamples) {
-    current_ = measured % 2 == 0 ? guess_ : !guess_;
+    guess_ = chosen_ = current_ = guess;
+  } else if (passes_ <= 2 * kSamples) {
+    current_ = passes_ % 2 == 1 ? guess_ : !guess_;
   } else {
     current_ = retries_left_ > 0 ? !chosen_ : chosen_;
   }
@@ -41,9 +39,8 @@ double StoreChoice::median(bool past_caches) const {
 void StoreChoice::settle() {
   constexpr double kWorthIt = 7.0 / 8;
   const bool before = chosen_;
-  const bool first = passes_ == 2 * kSamples + 1;
   chosen_ = median(!guess_) < kWorthIt * median(guess_) ? !guess_ : guess_;
-  interval_ = first || chosen_ != before ? kFirstRetry : std::min(2 * interval_, kLastRetry);
+  interval_ = chosen_ != before ? kFirstRetry : std::min(2 * interval_, kLastRetry);
   retry_in_ = interval_;
 }
 
