@@ -36,9 +36,9 @@ class StoreChoice {
   std::array<std::array<double, kSamples>, 2> times_{};  // ns a byte: plain, past the caches
   std::array<std::uint64_t, 2> taken_{};
   std::uint64_t passes_ = 0;
-  std::uint64_t retry_in_ = 0;  // passes
+  std::uint64_t retry_in_ = 0;                // passes
   std::uint64_t interval_ = kFirstRetry / 2;  // doubled when the guess holds
-  int retries_left_ = 0;  // of the way that is not chosen
+  int retries_left_ = 0;                      // of the way that is not chosen
   bool guess_ = false;
   bool chosen_ = false;
   bool current_ = false;
