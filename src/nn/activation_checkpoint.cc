@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -106,6 +107,10 @@ class Recompute : public torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     REIGEN_CHECK(!released_, "[activation_checkpoint] a second backward through a graph that is gone\n  fix: {}",
                  "backward(..., retain_graph = true) keeps it");
+    REIGEN_CHECK(torch::autograd::Engine::get_default_engine().is_checkpoint_valid(),
+                 "[activation_checkpoint] what is computed again adds gradients to all weights\n  got: {}\n  fix: {}",
+                 "torch::autograd::grad(), or a backward() of chosen inputs",
+                 "backward(), or a model without activation checkpointing");
     Carry input;
     for (const auto& saved : input_) {
       at::Tensor tensor = saved.unpack();

@@ -249,7 +249,13 @@ void GradientReducer::cut_buckets(const std::vector<std::size_t>& order) {
 }
 
 std::vector<BucketPlan> GradientReducer::plan(const std::vector<ParameterPlace>& places) const {
-  if (shares_ != nullptr) return plan_ranges(places);
+  if (shares_ != nullptr) {
+    std::vector<BucketPlan> plans = plan_ranges(places);
+    // What is of no unit starts behind backward.
+    const auto is_of_unit = [&](const BucketPlan& one) { return units_of_ranges_[one.range] < options_.units.size(); };
+    if (gatherer_) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
+    return plans;
+  }
   // Without overlap nothing is gained by small ones.
   const auto limit =
       options_.overlap ? static_cast<std::size_t>(options_.bucket_mb * static_cast<double>(kMiB)) : SIZE_MAX;
@@ -319,7 +325,10 @@ void GradientReducer::attach() {
     };
     hooks_.emplace_back(parameter, parameter.register_hook(before));
   }
-  if (gatherer_) gatherer_->attach();
+  if (!gatherer_) return;
+  gatherer_->attach([weak = weak_from_this()] {
+    if (const auto reducer = weak.lock()) reducer->launch_behind();
+  });
 }
 
 void GradientReducer::check_unchanged() const {

@@ -6,6 +6,8 @@
 // the flags along. Buckets start in order, so that all ranks call the same operations in the same order whatever the
 // arrival. A callback at the end of backward fills what is missing with zeros and waits. The first backward tells in
 // which order gradients come; buckets are then cut once more, on all ranks as rank 0's came.
+// Where weights come and go a rank that waits for a bucket keeps others waiting for weights, so buckets start when
+// backward is past their unit (UnitGatherer::is_behind), which all ranks say at the same place, complete or not.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -159,6 +161,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void keep_shares(const Bucket& bucket);
   void drop_idle_rooms();
   void launch_ready();
+  void launch_behind();
   void launch(std::size_t bucket);
   void fill(const Parameter& parameter);
   void settle_flags();

@@ -102,15 +102,28 @@ void GradientReducer::on_gradient(std::size_t index) {
   ++ready_;
   --bucket.pending;
   arrival_.push_back(index);
-  if (gatherer_ && bucket.pending == 0) gatherer_->release(parameter.range);
   if (!options_.overlap || !strategy_->exchanges_gradients() || only_adds_up()) return;
   announce_reduction();
-  if (bucket.pending == 0) launch_ready();
+  if (bucket.pending == 0 && !gatherer_) launch_ready();
   if (next_bucket_ > 0) world_.poll();
 }
 
 void GradientReducer::launch_ready() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].pending == 0) launch(next_bucket_++);
+}
+
+void GradientReducer::launch_behind() {
+  if (!options_.overlap || no_sync_depth_ > 0 || only_adds_up()) return;
+  if (active_ && !nested_ && !backward_is_alive()) reset();
+  const auto next_is_behind = [&] {
+    if (next_bucket_ == buckets_.size()) return false;
+    return gatherer_->is_behind(parameters_[buckets_[next_bucket_].parameters.front()].range);
+  };
+  if (!next_is_behind()) return;
+  if (averaged_ && guards_steps_) refuse_another_backward();
+  if (!active_) begin();
+  queue_callback();
+  while (next_is_behind()) launch(next_bucket_++);
 }
 
 char* GradientReducer::flag_of(const Parameter& parameter) const {
@@ -163,7 +176,7 @@ void GradientReducer::on_backward_end() {
   }
   if (only_adds_up()) {
     ++accumulated_;
-    if (gatherer_) gatherer_->release_all();
+    if (gatherer_) gatherer_->release_units();
     return end_backward();
   }
   finish();
@@ -191,7 +204,7 @@ void GradientReducer::finish() {
   if (options_.overlap) cut_buckets_as_gradients_come();
   note_averages();
   reset();
-  if (gatherer_) gatherer_->release_all();
+  if (gatherer_) gatherer_->release_units();
   exposed_ = Clock::now() - start + std::exchange(waited_early_, {});
 }
 

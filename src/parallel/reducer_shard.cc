@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -98,6 +100,15 @@ std::vector<Group> groups_of(const std::vector<tensor::NamedParameter>& paramete
   }
   std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
   return groups;
+}
+
+// torch::autograd::grad() gives gradients to its caller, past `.grad`; backward() of chosen inputs adds some.
+bool will_be_added(const at::Tensor& parameter) {
+  const auto* const chosen = torch::autograd::get_current_graph_task_exec_info();
+  if (chosen == nullptr || chosen->empty()) return true;
+  const auto node = torch::autograd::impl::try_get_grad_accumulator(parameter);
+  const auto found = chosen->find(node.get());
+  return found != chosen->end() && found->second.needed_;
 }
 
 }  // namespace
@@ -222,11 +233,10 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& trainable,
     frozen_ = make(packed);
   }
   if (division.values == tensor::Values::kGathered) {
-    gatherer_ =
-        std::make_shared<UnitGatherer>(sharers_, options_.units, all_ranges(), units_of_ranges_, ranges().size(),
-                                       GatherOptions{.release_after_forward = options_.reshard_after_forward,
-                                                     .keepers = options_.reshard_to,
-                                                     .type = options_.gather_type});
+    gatherer_ = std::make_shared<UnitGatherer>(sharers_, options_.units, all_ranges(), units_of_ranges_,
+                                               GatherOptions{.release_after_forward = options_.reshard_after_forward,
+                                                             .keepers = options_.reshard_to,
+                                                             .type = options_.gather_type});
   }
 }
 
@@ -245,6 +255,7 @@ void GradientReducer::gather_weights() {
 void GradientReducer::before_gradient(std::size_t index) {
   Parameter& parameter = parameters_[index];
   const ParameterRange& range = ranges()[parameter.range];
+  if (!will_be_added(range.segments()[parameter.segment].parameter)) return;
   if (range.take_back(parameter.segment))
     parameter.adds = true;
   else if (!range.is_active(parameter.segment))

@@ -19,6 +19,12 @@ namespace {
 
 bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
 
+// torch::autograd::grad() and backward() of chosen inputs add none, or some.
+bool adds_all_gradients() {
+  const auto* const chosen = torch::autograd::get_current_graph_task_exec_info();
+  return chosen != nullptr && chosen->empty();
+}
+
 at::Tensor flat_over(const std::shared_ptr<void>& memory, const ParameterRange& range, at::ScalarType type) {
   return at::from_blob(memory.get(), {range.values().numel()}, type);
 }
@@ -30,19 +36,20 @@ std::size_t bytes_of(const ParameterRange& range, at::ScalarType type) {
 }  // namespace
 
 UnitGatherer::UnitGatherer(const Communicator& world, std::vector<nn::Unit> units, std::vector<ParameterRange> ranges,
-                           const std::vector<std::size_t>& unit_of, std::size_t trainable, const GatherOptions& options)
+                           std::vector<std::size_t> unit_of, const GatherOptions& options)
     : world_(*world.split(0, world.rank())),
       units_(std::move(units)),
       ranges_(std::move(ranges)),
       parts_(units_.size() + 1),
-      trainable_(trainable),
+      unit_of_(std::move(unit_of)),
+      order_(units_.size()),
       pool_(world_),
       narrow_(world_),
       options_(options) {
   for (std::size_t i = 0; i < units_.size(); ++i) parts_[i].name = units_[i].name();
   parts_.back().name = "what is of no unit";
   if (options_.keepers > 0) kept_.emplace(world_, options_.keepers, ranges_.size());
-  for (std::size_t i = 0; i < ranges_.size(); ++i) parts_[unit_of[i]].ranges.push_back(i);
+  for (std::size_t i = 0; i < ranges_.size(); ++i) parts_[unit_of_[i]].ranges.push_back(i);
 }
 
 UnitGatherer::~UnitGatherer() {
@@ -51,7 +58,8 @@ UnitGatherer::~UnitGatherer() {
   }
 }
 
-void UnitGatherer::attach() {
+void UnitGatherer::attach(std::function<void()> on_behind) {
+  on_behind_ = std::move(on_behind);
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (parts_[i].ranges.empty()) continue;
     units_[i].attach(nn::Layer::kParameters,
@@ -65,9 +73,14 @@ void UnitGatherer::attach() {
 nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner) {
   // A unit that is computed again is about to run its backward.
   const bool again = is_in_backward();
-  need(unit, again ? Way::kBackward : Way::kForward);
-  if (at::GradMode::is_enabled()) release_frozen_behind_backward(unit, input, again);
+  const bool counts = trains_ && !again;
+  if (again)
+    enter(unit, order_.last_end(unit));
+  else
+    need(unit, Way::kForward);
+  if (counts) order_.begin_call(unit);
   nn::Carry output = inner(input);
+  const UnitOrder::End end = counts ? order_.end_call(unit) : order_.last_end(unit);
   // The last one's backward comes next.
   const bool is_last = unit + 1 == units_.size();
   const bool stays = again || (at::GradMode::is_enabled() && (is_last || !options_.release_after_forward));
@@ -77,36 +90,28 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
   }
   for (const at::Tensor& tensor : output) {
     if (!tensor.requires_grad()) continue;
-    tensor.register_hook([weak = weak_from_this(), unit](const at::Tensor&) {
-      if (const auto self = weak.lock()) self->need(unit, Way::kBackward);
+    tensor.register_hook([weak = weak_from_this(), unit, end](const at::Tensor&) {
+      if (const auto self = weak.lock()) self->enter(unit, end);
     });
   }
   return output;
 }
 
-// No gradient says that a frozen weight is not needed any more; that of the unit's inputs does. Inputs that are nobody
-// else's, as those of a unit that is computed again, may be leaves.
-void UnitGatherer::release_frozen_behind_backward(std::size_t unit, const nn::Carry& input, bool again) {
-  std::vector<std::size_t> frozen;
-  for (const std::size_t i : parts_[unit].ranges) {
-    if (i >= trainable_) frozen.push_back(i);
+// Backward has come to the end of a call. What is behind it leaves before the next takes memory; and what it gave
+// leaves before anything waits, so that all ranks begin the same calls in the same order.
+void UnitGatherer::enter(std::size_t unit, const UnitOrder::End& end) {
+  if (adds_all_gradients()) {
+    order_.enter(end);
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      if (order_.is_behind(i)) release(parts_[i]);
+    }
+    if (on_behind_) on_behind_();
   }
-  if (frozen.empty()) return;
-  const auto tells = [&](const at::Tensor& tensor) {
-    return tensor.defined() && tensor.requires_grad() && (again || !tensor.is_leaf());
-  };
-  const auto left = std::make_shared<std::ptrdiff_t>(std::count_if(input.begin(), input.end(), tells));
-  for (const at::Tensor& tensor : input) {
-    if (!tells(tensor)) continue;
-    tensor.register_hook([weak = weak_from_this(), frozen, left](const at::Tensor&) {
-      const auto self = weak.lock();
-      if (--*left > 0 || !self) return;
-      for (const std::size_t i : frozen) self->release(i);
-    });
-  }
+  need(unit, Way::kBackward);
 }
 
 void UnitGatherer::need(std::size_t part, Way way) {
+  await(parts_.back());
   await(parts_[part]);
   const bool has_next = way == Way::kForward ? part + 1 < units_.size() : part > 0;
   if (!has_next) return;
@@ -142,6 +147,7 @@ std::shared_ptr<void> UnitGatherer::arrived(Coming& coming) {
 void UnitGatherer::start(Part& part) {
   for (const std::size_t i : part.ranges) {
     const ParameterRange& range = ranges_[i];
+    give_back(i);  // memory of old values
     Coming& coming = part.coming.emplace_back();
     coming.range = i;
     coming.generation = range.share().whole->generation();
@@ -199,16 +205,18 @@ void UnitGatherer::release(Part& part) {
   for (const std::size_t i : part.ranges) give_back(i);
 }
 
-// What several units share a unit before this one in the model may still need, when it is computed again.
-void UnitGatherer::release(std::size_t range) {
-  const std::vector<std::size_t>& shared = parts_.back().ranges;
-  if (std::find(shared.begin(), shared.end(), range) == shared.end()) give_back(range);
-}
-
 void UnitGatherer::give_back(std::size_t range) {
   if (pinned_) return;
   tensor::TransientFlat& whole = *ranges_[range].share().whole;
   pool_.give_back(whole.take(), whole.bytes());
+}
+
+void UnitGatherer::release_units() {
+  order_.leave();
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    drop(parts_[i]);
+    release(parts_[i]);
+  }
 }
 
 void UnitGatherer::release_all() {
@@ -220,6 +228,7 @@ void UnitGatherer::release_all() {
 
 void UnitGatherer::begin_forward() {
   trains_ = at::GradMode::is_enabled();
+  order_.begin_forward();
   const bool are_exact = std::exchange(pinned_, false);
   if (are_exact && options_.type) release_all();
   for (Part& part : parts_) drop(part);

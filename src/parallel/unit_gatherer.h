@@ -1,9 +1,9 @@
 // Values of which each rank has its share (Values::kGathered), whole while a unit computes with them.
 //
 // A unit's values are gathered in front of its forward and, where they have left since, of its backward, while those of
-// the unit behind it (in backward: before it) are under way already. They leave behind the forward and when all of the
-// unit's gradients are there, frozen ones when those of its inputs are. What belongs to no unit, or to several, comes
-// with the first forward and stays until backward is over.
+// the unit behind it (in backward: before it) are under way already. They leave behind the forward, and when backward
+// has come to a unit that was called before (unit_order.h). What belongs to no unit, or to several, comes with the
+// first forward and stays until the values change: a second backward may need it.
 //
 // Weights may travel in 16 bits (GatherOptions::type): they are widened where they arrive. Between forward and backward
 // small groups of ranks may keep them among them (GatherOptions::keepers, kept_slices.h).
@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@
 
 #include "parallel/block_pool.h"
 #include "parallel/kept_slices.h"
+#include "parallel/unit_order.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/nn/unit.h"
 #include "reigen/tensor/parameter_range.h"
@@ -37,22 +39,23 @@ struct GatherOptions {
 
 class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
  public:
-  // unit_of[i]: the unit that range i belongs to; units.size(): none. Ranges behind the first `trainable` are frozen.
-  // Collective.
+  // unit_of[i]: the unit that range i belongs to; units.size(): none. Collective.
   UnitGatherer(const Communicator& world, std::vector<nn::Unit> units, std::vector<ParameterRange> ranges,
-               const std::vector<std::size_t>& unit_of, std::size_t trainable, const GatherOptions& options);
+               std::vector<std::size_t> unit_of, const GatherOptions& options);
   ~UnitGatherer();
   UnitGatherer(const UnitGatherer&) = delete;  // units point to one
   UnitGatherer& operator=(const UnitGatherer&) = delete;
-  void attach();
+  // Calls `on_behind` when a backward that adds gradients to all weights has units behind it.
+  void attach(std::function<void()> on_behind);
 
   // In front of a forward: what belongs to no unit. Blocking.
   void begin_forward();
   // All, and none rounded, until the next begin_forward() or change of the values: nothing leaves before.
   void gather_all();
-  // The unit of the range does not read it any more; nobody reads any.
-  void release(std::size_t range);
-  void release_all();
+  // Whether the backward that runs is done with the range, on all ranks alike.
+  bool is_behind(std::size_t range) const { return order_.is_behind(unit_of_[range]); }
+  // A backward is over: no unit reads its weights.
+  void release_units();
 
  private:
   struct Coming {
@@ -71,6 +74,7 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   enum class Way { kForward, kBackward };
 
   nn::Carry run(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner);
+  void enter(std::size_t unit, const UnitOrder::End& end);
   void need(std::size_t part, Way way);
   bool is_there(const Part& part) const;
   void start(Part& part);
@@ -79,16 +83,18 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   void drop(Part& part);
   void release(Part& part);
   void give_back(std::size_t range);
+  void release_all();
   at::ScalarType type_on_the_way(std::size_t range) const;
   BlockPool& pool_of(const Coming& coming);
   std::shared_ptr<void> arrived(Coming& coming);
-  void release_frozen_behind_backward(std::size_t unit, const nn::Carry& input, bool again);
 
   Communicator world_;
   std::vector<nn::Unit> units_;
   std::vector<ParameterRange> ranges_;
-  std::vector<Part> parts_;  // one a unit, then the rest
-  std::size_t trainable_ = 0;
+  std::vector<Part> parts_;           // one a unit, then the rest
+  std::vector<std::size_t> unit_of_;  // of ranges
+  UnitOrder order_;
+  std::function<void()> on_behind_;
   BlockPool pool_;
   BlockPool narrow_;  // what travels rounded
   GatherOptions options_;

@@ -15,6 +15,7 @@ TransientFlat::TransientFlat(std::int64_t count, at::ScalarType type)
 }
 
 void TransientFlat::put(std::shared_ptr<void> memory) {
+  forgotten_.reset();
   memory_ = std::move(memory);
   void* const data = memory_.get();
   point_to({data, new std::shared_ptr<void>(memory_),
@@ -23,11 +24,11 @@ void TransientFlat::put(std::shared_ptr<void> memory) {
 
 std::shared_ptr<void> TransientFlat::take() {
   point_to(away_data(away_));
-  return std::exchange(memory_, nullptr);
+  return std::exchange(memory_ ? memory_ : forgotten_, nullptr);
 }
 
 void TransientFlat::forget() {
-  take();
+  if (memory_) forgotten_ = take();
   ++generation_;
 }
 

@@ -26,9 +26,9 @@ class TransientFlat {
 
   // Of at least bytes(), from now on what the tensor reads and writes.
   void put(std::shared_ptr<void> memory);
-  // The memory leaves; null: it was away.
+  // The memory leaves; null: there was none.
   std::shared_ptr<void> take();
-  // The same, and what is on its way here is out of date, too.
+  // Away, and what is on its way here is out of date, too. The memory stays for take().
   void forget();
   std::uint64_t generation() const { return generation_; }  // how often that was
 
@@ -38,6 +38,7 @@ class TransientFlat {
   at::Tensor flat_;
   std::shared_ptr<void> away_;
   std::shared_ptr<void> memory_;
+  std::shared_ptr<void> forgotten_;  // memory of old values
   std::uint64_t generation_ = 0;
 };
 

@@ -379,6 +379,24 @@ TEST(ActivationCheckpoint, ASecondBackwardNeedsAKeptGraph) {
   EXPECT_THROW(loss.backward(), std::exception);
 }
 
+TEST(ActivationCheckpoint, GradientsThatAreAskedForAreRefused) {
+  Blocks model;
+  const auto checkpoint = activation_checkpoint(model.units());
+  const at::Tensor x = numbers(1, {6, 5}).requires_grad_();
+  const at::Tensor loss = model.forward(x).sum();
+  const auto expect_refusal = [](const std::function<void()>& call) {
+    try {
+      call();
+      ADD_FAILURE() << "no error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("a backward() of chosen inputs"));
+    }
+  };
+  expect_refusal([&] { torch::autograd::grad({loss}, {x}, {}, /*retain_graph=*/true); });
+  expect_refusal([&] { loss.backward({}, /*retain_graph=*/true, false, {{x}}); });
+  for (const at::Tensor& parameter : model.parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
 TEST(ActivationCheckpoint, AnOutputThatIsChangedOrAForwardThatDiffersIsSaid) {
   Blocks model;
   bool first = true;

@@ -72,7 +72,7 @@ struct DataParallelOptions {
   Shard shard = Shard::kNone;
   // What is gathered and averaged at a time with kParameters, and over a network with kGradients: parts of the model
   // that its forward runs with nn::call(). Empty: those of a model with units(), else about bucket_mb of parameters in
-  // the model's order, gathered from the first forward to the end of backward.
+  // the model's order, gathered from the first forward to the step.
   std::vector<nn::Unit> units = {};
   // A directory on a disk: states of optimizers, and weights that ranks divide, are files without a name there, of
   // which the kernel keeps in memory what there is room for. As fast as memory while there is; the disk's speed beyond.
