@@ -21,10 +21,10 @@ namespace {
 
 constexpr std::size_t kAtOnce = std::size_t{1} << 20;  // bytes of a file
 
-// A file that is not there is damage; one that cannot be looked at may be as good as ever.
+// A file that is not there is damage, and so is what is none; one that cannot be looked at may be as good as ever.
 [[noreturn]] void throw_missing(const fs::path& path, const std::error_code& error) {
   const std::string text = fmt::format("{}: {}", path.string(), base::errno_text(error.value()));
-  if (error == std::errc::no_such_file_or_directory) throw DataError(text);
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::is_a_directory) throw DataError(text);
   throw IoError(text, error == std::errc::permission_denied ? ExitCode::kPermission : ExitCode::kIo);
 }
 
@@ -200,6 +200,9 @@ Search find_newest(const fs::path& directory) {
       search.newest = std::move(checkpoint);
       return search;
     } catch (const DataError& error) {
+      search.damaged.emplace_back(error.what());
+    } catch (const IoError& error) {
+      if (error.exit_code() != ExitCode::kIo) throw;
       search.damaged.emplace_back(error.what());
     }
   }

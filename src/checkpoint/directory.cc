@@ -26,6 +26,7 @@ namespace {
 constexpr const char* kPrefix = "step_";
 constexpr const char* kHidden = ".unfinished_";
 constexpr const char* kLock = ".lock";
+constexpr const char* kSetAside = "set_aside";
 
 bool looks_whole(const fs::path& path) {
   try {
@@ -158,11 +159,25 @@ std::vector<fs::path> list(const fs::path& directory) {
   return paths;
 }
 
-void drop_after(const fs::path& directory, std::int64_t step) {
+fs::path set_aside_path(const fs::path& directory) { return directory / kSetAside; }
+
+std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t step) {
+  std::vector<fs::path> moved;
   for (const fs::path& path : list(directory)) {
-    if (step_of(path).value_or(step) > step) remove_checkpoint(path);
+    if (step_of(path).value_or(step) <= step) break;
+    make_directories(set_aside_path(directory));
+    const fs::path place = set_aside_path(directory) / path.filename();
+    remove_checkpoint(place);  // of a future before that
+    REIGEN_SYSCALL(::rename(path.c_str(), place.c_str()));
+    moved.push_back(place);
   }
+  if (moved.empty()) return moved;
+  sync_directory(set_aside_path(directory));
+  sync_directory(directory);
+  return moved;
 }
+
+void drop_set_aside(const fs::path& directory) { remove_checkpoint(set_aside_path(directory)); }
 
 DirectoryLock::DirectoryLock(const fs::path& directory) {
   make_directories(directory);

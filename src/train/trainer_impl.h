@@ -58,6 +58,7 @@ struct Trainer::Impl {
   std::vector<tensor::NamedTensor> state() const;
   void settle();
   void prepare_files();
+  void set_future_aside();
   std::int64_t whole_weights() const;
   void dump_past_order();
   void make_progress();
@@ -153,7 +154,6 @@ struct Trainer::Impl {
   std::int64_t position = 0;  // in that epoch
   std::int64_t saved = -1;    // step of the newest checkpoint
   std::int64_t asked_to_save = -1;
-  std::int64_t resumed_at = -1;
   bool stop = false;
   bool settled = false;    // since the last step
   std::vector<Made> late;  // steps whose losses are not added up
@@ -171,6 +171,7 @@ struct Trainer::Impl {
   // Rank 0 only, but for the path.
   std::filesystem::path directory;
   bool same_run = false;  // it holds the run that goes on
+  bool has_set_aside = false;
   std::optional<NewDirectory> made;
   std::optional<RunDirectory> held;
   std::optional<MetricsWriter> metrics;

@@ -31,9 +31,6 @@ void Trainer::Impl::prepare_to_save() {
     if (!is_first()) return;
     metrics->flush();
     if (order) order->flush();
-    if (asked_to_save == resumed_at && resumed_at >= 0) {
-      checkpoint::drop_after(directory / "checkpoints", resumed_at);
-    }
   });
 }
 
@@ -136,6 +133,7 @@ void Trainer::Impl::hear_of_saving() {
   if (const auto path = saver->last(); path && path->filename() == checkpoint::name_of(asked_to_save)) {
     saved = asked_to_save;
     failed_saves = 0;
+    if (is_first() && std::exchange(has_set_aside, false)) checkpoint::drop_set_aside(directory / "checkpoints");
   }
 }
 

@@ -44,7 +44,7 @@ void Trainer::Impl::find_start() {
   for (const std::string& note : point.notes) say(note);
   if (path.empty()) return;
   together(world, "checkpoint", [&] { found.emplace(path); });
-  done = saved = asked_to_save = resumed_at = found->manifest().step;
+  done = saved = asked_to_save = found->manifest().step;
   epoch = found->manifest().epoch;
   position = found->manifest().position;
   settled = true;  // as it was saved
@@ -214,16 +214,30 @@ void Trainer::Impl::prepare_files() {
     resolved.run.dir = directory.string();
     resolved.run.resume.clear();  // of this start, not of the run
     format::write_file_atomically(directory / "config.toml", std::string_view(to_toml(resolved)));
-    // An older checkpoint that goes on replaces the future that was: a later resume must not come back to it.
-    if (found && fs::equivalent(found->path().parent_path(), directory / "checkpoints", ignored)) {
-      checkpoint::drop_after(directory / "checkpoints", done);
-    }
+    if (found) set_future_aside();
     metrics.emplace(directory / "metrics.jsonl", done);
     if (config.run.save_initial && !found) {
       tensor::write_tensors(directory / "initial.safetensors", tensor::tensors_of(task.module()));
     }
   });
   if (made) made->keep();
+}
+
+// An older checkpoint that goes on replaces the future that was: a later resume must not come back to it. It is there
+// to be taken back until the first new checkpoint is whole.
+void Trainer::Impl::set_future_aside() {
+  const fs::path checkpoints = directory / "checkpoints";
+  const fs::path place = checkpoint::set_aside_path(checkpoints);
+  std::vector<std::string> names;
+  for (const fs::path& path : checkpoint::set_aside_after(checkpoints, done)) names.push_back(path.filename().string());
+  std::error_code ignored;
+  has_set_aside = fs::exists(place, ignored);
+  if (names.empty()) return;
+  fs::copy_file(directory / "metrics.jsonl", place / "metrics.jsonl", fs::copy_options::overwrite_existing, ignored);
+  say(
+      fmt::format("note: the run goes on after step {}, so newer checkpoints ({}) are moved to {} and deleted when the "
+                  "first new one is whole",
+                  done, fmt::join(names, ", "), place.string()));
 }
 
 // What the steps before a resume drew: the order is a function of seed, epoch and position.

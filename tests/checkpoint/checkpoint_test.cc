@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
+#include <sys/fsuid.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -300,13 +301,36 @@ TEST_F(CheckpointTest, OneJobAtATimeWritesADirectory) {
   }
 }
 
-// It may be as good as ever: a newer program's, or one that this user may not read.
-TEST_F(CheckpointTest, WhatCannotBeReadIsNotCalledDamaged) {
+// It may be as good as ever.
+TEST_F(CheckpointTest, WhatThisUserMayNotReadEndsTheSearch) {
   save_step(1);
-  const fs::path manifest = save_step(2) / "manifest.json";
-  fs::remove(manifest);
-  fs::create_directory(manifest);
-  EXPECT_THROW(find_newest(directory_), IoError);
+  fs::permissions(save_step(2) / "manifest.json", fs::perms::none);
+  const int before = ::setfsuid(65534);  // root may read all
+  try {
+    find_newest(directory_);
+    ADD_FAILURE() << "no error";
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kPermission);
+  }
+  ::setfsuid(static_cast<uid_t>(before));
+}
+
+TEST_F(CheckpointTest, WhatNoDiskGivesIsPassedOver) {
+  save_step(1);
+  const auto replaced = [&](const char* name, const auto& make) {
+    const fs::path file = save_step(2) / name;
+    fs::remove(file);
+    make(file);
+    const Search search = find_newest(directory_);
+    ASSERT_TRUE(search.newest) << name;
+    EXPECT_EQ(search.newest->manifest().step, 1) << name;
+    ASSERT_THAT(search.damaged, SizeIs(1)) << name;
+    EXPECT_THAT(search.damaged.front(), HasSubstr(name));
+  };
+  for (const char* name : {"manifest.json", "model.safetensors"}) {
+    replaced(name, [](const fs::path& file) { fs::create_directory(file); });
+    replaced(name, [](const fs::path& file) { fs::create_symlink(file, file); });
+  }
 }
 
 TEST_F(CheckpointTest, WhatKilledWritersLeftIsClearedAway) {
@@ -343,9 +367,21 @@ TEST_F(CheckpointTest, ASecondOneOfTheSameStepReplacesTheFirst) {
   EXPECT_THAT(names(), SizeIs(1));
 }
 
-TEST_F(CheckpointTest, AFutureThatWasGivenUpIsDropped) {
+TEST_F(CheckpointTest, AFutureThatWasGivenUpIsSetAsideUntilItIsDropped) {
   for (std::int64_t step = 1; step <= 3; ++step) save_step(step);
-  drop_after(directory_, 1);
+  EXPECT_THAT(set_aside_after(directory_, 3), SizeIs(0));
+  EXPECT_FALSE(fs::exists(set_aside_path(directory_)));
+  const fs::path aside = set_aside_path(directory_);
+  EXPECT_EQ(set_aside_after(directory_, 1), (std::vector<fs::path>{aside / "step_00000003", aside / "step_00000002"}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"set_aside", "step_00000001"}));
+  EXPECT_EQ(find_newest(directory_).newest->manifest().step, 1);
+  EXPECT_EQ(find_newest(aside).newest->manifest().step, 3) << "and may be taken back";
+  // Another future of the same steps takes their place.
+  save_step(2);
+  EXPECT_EQ(set_aside_after(directory_, 1), std::vector<fs::path>{aside / "step_00000002"});
+  EXPECT_THAT(list(aside), SizeIs(2));
+  drop_set_aside(directory_);
+  EXPECT_FALSE(fs::exists(aside));
   EXPECT_EQ(names(), std::vector<std::string>{"step_00000001"});
 }
 

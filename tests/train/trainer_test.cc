@@ -4,6 +4,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "reigen/checkpoint/checkpoint.h"
 #include "reigen/data/loader.h"
 #include "reigen/data/sampler.h"
 #include "reigen/nn/init.h"
@@ -190,6 +191,41 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnInANewDirectory) {
   branch.run.resume = (root_ / "run").string();
   EXPECT_EQ(failure(1, branch), ExitCode::kOutputLocked);
   EXPECT_TRUE(fs::exists(root_ / "run" / "checkpoints" / "step_00000009"));
+}
+
+TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOne) {
+  Config run = config("run");
+  run.checkpoint.every_steps = 2;
+  run.checkpoint.keep = 9;
+  fit(1, run);
+  const std::string whole = model("run");
+  const auto all_losses = losses("run");
+  const fs::path checkpoints = root_ / "run" / "checkpoints";
+  const fs::path aside = checkpoints / "set_aside";
+  const auto fails_in_step_6 = [](int, SmallTask& task, TrainerOptions&) {
+    task.before_call = [](std::int64_t call) {
+      if (call == 2) throw DataError("before anything was saved");
+    };
+  };
+  run.run.resume = (checkpoints / "step_00000004").string();
+  failure(1, run, fails_in_step_6);
+  EXPECT_THAT(output_, HasSubstr("newer checkpoints (step_00000009, step_00000008, step_00000006) are moved to"));
+  for (const char* name : {"step_00000006", "step_00000008", "step_00000009"}) {
+    EXPECT_FALSE(fs::exists(checkpoints / name)) << name;
+    EXPECT_NO_THROW(checkpoint::Checkpoint(aside / name).verify()) << name;
+  }
+  std::ifstream metrics(aside / "metrics.jsonl");
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(metrics), {}, '\n'), 9);
+
+  run.run.resume = "true";
+  failure(1, run, fails_in_step_6);
+  EXPECT_THAT(output_, HasSubstr("going on after step 4"));
+  EXPECT_TRUE(fs::exists(aside / "step_00000009"));
+  EXPECT_EQ(fit(1, run).steps, 9);
+  EXPECT_FALSE(fs::exists(aside));
+  EXPECT_EQ(checkpoint::list(checkpoints).size(), 5U);
+  EXPECT_EQ(model("run"), whole);
+  EXPECT_EQ(losses("run"), all_losses);
 }
 
 TEST_F(TrainerTest, AnotherRunsCheckpointIsRefused) {

@@ -9,9 +9,9 @@
 // over all ranks, and reads the parts that it needs, which need not be those that anybody gave.
 //
 // A checkpoint is whole or absent: written into a hidden directory beside, every file and directory fsynced, then
-// renamed. Reading takes the newest whole one, every byte of it verified (XXH64); what is damaged is named and passed
-// over. The directory must be one for all ranks: a shared file system, where there are several machines.
-// Thread rule: one thread (of each rank) writes a directory at a time; reading is free.
+// renamed. Reading takes the newest whole one, every byte of it verified (XXH64); what is damaged, or on a disk that
+// cannot read it, is named and passed over. The directory must be one for all ranks: a shared file system, where there
+// are several machines. Thread rule: one thread (of each rank) writes a directory at a time; reading is free.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,13 @@ std::filesystem::path save(const std::filesystem::path& directory, const Manifes
 
 std::string name_of(std::int64_t step);  // "step_00000100"
 
-// Deletes the checkpoints of steps after `step`: those of a future that a run which goes on from an older one gave up.
-void drop_after(const std::filesystem::path& directory, std::int64_t step);
+// A run that goes on from an older checkpoint gives up the future that was: set_aside_after() moves checkpoints of
+// steps after `step`, whole or not, into directory/set_aside, where no search sees them, and returns where they are,
+// newest first. When the first new one is whole, drop_set_aside() deletes them. Throws IoError where one cannot be
+// moved.
+std::vector<std::filesystem::path> set_aside_after(const std::filesystem::path& directory, std::int64_t step);
+void drop_set_aside(const std::filesystem::path& directory);
+std::filesystem::path set_aside_path(const std::filesystem::path& directory);
 
 class Checkpoint {
  public:
@@ -79,6 +84,8 @@ struct Search {
 };
 
 // The newest whole checkpoint under `directory` (the one that holds step_N), verified. An absent directory holds none.
+// Throws where the newest may be as good as ever: IoError 77 when this user may not read it, 71 without memory or
+// descriptors, Error 76 for another version of the format.
 Search find_newest(const std::filesystem::path& directory);
 
 // Paths of all checkpoints under `directory`, whole or not, newest first.
