@@ -177,17 +177,16 @@ void Checkpoint::read(std::string_view group, const Target& target) const {
   REIGEN_CHECK(target.bytes.size() == static_cast<std::size_t>(target.part.count) * size,
                "a part of {} of {} elements is read into {} bytes", target.name, target.part.count,
                target.bytes.size());
-  const std::vector<Run> wanted = runs_of(target.shape, target.part);
   for (const StoredPiece& piece : stored->pieces) {
-    const std::vector<Run> there = runs_of(stored->shape, piece.part);
-    for_each_common(wanted, there, [&](std::int64_t to, std::int64_t from, std::int64_t count) {
+    const auto read = [&](std::int64_t to, std::int64_t from, std::int64_t count) {
       const auto bytes =
           target.bytes.subspan(static_cast<std::size_t>(to) * size, static_cast<std::size_t>(count) * size);
       const std::uint64_t at = piece.at + static_cast<std::uint64_t>(from) * size;
       const format::InputFile& file = impl_->files[piece.file];
       if (file.read_at(at, bytes) == bytes.size()) return;
       throw DataError(fmt::format("{} ends early, inside {}", file.path(), target.name));
-    });
+    };
+    for_each_common(target.shape, target.part, piece.part, read);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "base/check.h"
+#include "checkpoint/coverage.h"
 #include "reigen/format/hash.h"
 
 namespace reigen::checkpoint {
@@ -289,21 +290,13 @@ Manifest from_text(std::string_view text, const std::string& where) {
 void check_coverage(const Manifest& manifest, const std::string& where) {
   for (const auto& [group, tensors] : manifest.groups) {
     for (const StoredTensor& tensor : tensors) {
-      std::vector<Run> runs;
-      for (const StoredPiece& piece : tensor.pieces) {
-        const std::vector<Run> more = runs_of(tensor.shape, piece.part);
-        runs.insert(runs.end(), more.begin(), more.end());
-      }
-      std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.global < b.global; });
-      std::int64_t end = 0;
-      for (const Run& run : runs) {
-        if (run.global != end) break;
-        end += run.count;
-      }
-      if (end == numel(tensor.shape) && (runs.empty() || runs.back().global + runs.back().count == end)) continue;
+      std::vector<const Part*> parts;
+      for (const StoredPiece& piece : tensor.pieces) parts.push_back(&piece.part);
+      const std::optional<std::string> wrong = what_parts_miss(tensor.shape, parts);
+      if (!wrong) continue;
       throw DataError(
           Report{.what = fmt::format("{}: the pieces of {} {} do not make it up", where, group, tensor.name),
-                 .got = fmt::format("a hole or an overlap at element {}", end),
+                 .got = *wrong,
                  .expected = fmt::format("{} elements, each once", numel(tensor.shape))});
     }
   }

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -48,53 +50,78 @@ void check_part(const std::string& name, const Shape& tensor, const Part& part) 
                part.count, part.first, box);
 }
 
-std::vector<Run> runs_of(const Shape& tensor, const Part& part) {
-  std::vector<Run> runs;
-  if (part.count == 0) return runs;
-  // Behind this dimension the box takes all, so what lies one after the other in it does so in the tensor.
-  std::size_t split = tensor.size();
-  std::int64_t row = 1;
-  while (split > 0 && part.shape[split - 1] == tensor[split - 1]) row *= tensor[--split];
-  if (split > 0) row *= part.shape[split - 1];
-  for (std::int64_t local = 0; local < part.count;) {
-    const std::int64_t element = part.first + local;
-    const std::int64_t in_row = element % row;
-    // The row's begin in the tensor, from the last dimension that numbers rows to the first.
-    std::int64_t rows = element / row;
-    std::int64_t stride = 1;
-    for (std::size_t i = tensor.size(); i > split; --i) stride *= tensor[i - 1];
-    std::int64_t global = in_row;
-    if (split > 0) {
-      global += part.offset[split - 1] * stride;
-      stride *= tensor[split - 1];
-      for (std::size_t i = split - 1; i > 0; --i) {
-        global += (part.offset[i - 1] + rows % part.shape[i - 1]) * stride;
-        rows /= part.shape[i - 1];
-        stride *= tensor[i - 1];
-      }
-    }
-    const std::int64_t count = std::min(row - in_row, part.count - local);
-    if (!runs.empty() && runs.back().global + runs.back().count == global) {
-      runs.back().count += count;
-    } else {
-      runs.push_back({global, local, count});
-    }
-    local += count;
-  }
-  return runs;
+Runs::Runs(Shape tensor, Part part) : tensor_(std::move(tensor)), part_(std::move(part)), split_(tensor_.size()) {
+  while (split_ > 0 && part_.shape[split_ - 1] == tensor_[split_ - 1]) row_ *= tensor_[--split_];
+  if (split_ > 0) row_ *= part_.shape[split_ - 1];
 }
 
-void for_each_common(std::span<const Run> to, std::span<const Run> from,
-                     const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& copy) {
-  for (std::size_t t = 0, f = 0; t < to.size() && f < from.size();) {
-    const std::int64_t begin = std::max(to[t].global, from[f].global);
-    const std::int64_t to_end = to[t].global + to[t].count;
-    const std::int64_t from_end = from[f].global + from[f].count;
-    const std::int64_t end = std::min(to_end, from_end);
-    if (begin < end) {
-      copy(to[t].local + begin - to[t].global, from[f].local + begin - from[f].global, end - begin);
+std::optional<Run> Runs::next() {
+  if (local_ >= part_.count) return std::nullopt;
+  const std::int64_t element = part_.first + local_;
+  const std::int64_t in_row = element % row_;
+  // The row's begin in the tensor, from the last dimension that numbers rows to the first.
+  std::int64_t rows = element / row_;
+  std::int64_t stride = 1;
+  for (std::size_t i = tensor_.size(); i > split_; --i) stride *= tensor_[i - 1];
+  std::int64_t global = in_row;
+  if (split_ > 0) {
+    global += part_.offset[split_ - 1] * stride;
+    stride *= tensor_[split_ - 1];
+    for (std::size_t i = split_ - 1; i > 0; --i) {
+      global += (part_.offset[i - 1] + rows % part_.shape[i - 1]) * stride;
+      rows /= part_.shape[i - 1];
+      stride *= tensor_[i - 1];
     }
-    (to_end <= from_end ? t : f) += 1;
+  }
+  const Run run{.global = global, .local = local_, .count = std::min(row_ - in_row, part_.count - local_)};
+  local_ += run.count;
+  return run;
+}
+
+void for_each_common(const Shape& tensor, const Part& to, const Part& from,
+                     const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& copy) {
+  Runs to_runs(tensor, to);
+  Runs from_runs(tensor, from);
+  for (auto t = to_runs.next(), f = from_runs.next(); t && f;) {
+    const std::int64_t begin = std::max(t->global, f->global);
+    const std::int64_t to_end = t->global + t->count;
+    const std::int64_t from_end = f->global + f->count;
+    const std::int64_t end = std::min(to_end, from_end);
+    if (begin < end) copy(t->local + begin - t->global, f->local + begin - f->global, end - begin);
+    if (to_end <= from_end)
+      t = to_runs.next();
+    else
+      f = from_runs.next();
+  }
+}
+
+namespace {
+
+// Exponents of ones: with a fraction no number, without one infinite.
+template <class Bits>
+NotFinite not_finite_among(std::span<const std::byte> bytes, Bits exponent) {
+  const Bits number = static_cast<Bits>(~Bits{0}) >> 1;  // all but the sign
+  unsigned nan = 0;
+  unsigned infinite = 0;
+  for (std::size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
+    Bits bits = 0;
+    std::memcpy(&bits, bytes.data() + at, sizeof(Bits));
+    bits = static_cast<Bits>(bits & number);
+    nan |= bits > exponent ? 1U : 0U;
+    infinite |= bits == exponent ? 1U : 0U;
+  }
+  return {.has_nan = nan != 0, .has_infinity = infinite != 0};
+}
+
+}  // namespace
+
+NotFinite not_finite_in(const Piece& piece) {
+  switch (piece.type) {
+    case format::TensorType::kF64: return not_finite_among<std::uint64_t>(piece.bytes, 0x7FF0'0000'0000'0000U);
+    case format::TensorType::kF32: return not_finite_among<std::uint32_t>(piece.bytes, 0x7F80'0000U);
+    case format::TensorType::kF16: return not_finite_among<std::uint16_t>(piece.bytes, 0x7C00U);
+    case format::TensorType::kBF16: return not_finite_among<std::uint16_t>(piece.bytes, 0x7F80U);
+    default: return {};
   }
 }
 

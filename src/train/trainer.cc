@@ -162,6 +162,7 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
   parallel->number_step(done + 1);
   std::optional<tensor::CountedBytes> counted;
   if (times.count() < kStepsCounted) counted.emplace();
+  note_buffers();
   double loss = 0;  // summed over the terms of this rank
   for (std::size_t i = 0; i < batch.parts.size(); ++i) {
     std::optional<parallel::NoSync> only_adds_up;
@@ -194,6 +195,7 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
   }
   if (one.skipped) {
     optimization->leave_out();
+    take_buffers_back();
   } else {
     gradients = optimization->step(done, gradients, parallel->ranks_differ() ? &world : nullptr);
     if (!gradients.finite) meet_no_number_behind_step(batch);

@@ -102,6 +102,8 @@ struct Trainer::Impl {
   void require_way_back(const GivesNoNumber& step);
   void roll_back();
   void note_numbers();
+  void note_buffers();
+  void take_buffers_back();
   bool is_left_out(const data::Batch& batch) const;
   void pass_over(const data::Batch& batch, double data_seconds);
   void compute_alone(const data::Batch& batch);
@@ -120,7 +122,8 @@ struct Trainer::Impl {
   void save_checkpoint();
   std::filesystem::path last_checkpoint() const;
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
-  void prepare_to_save();
+  Saved prepare_to_save();
+  void require_finite(const Saved& state) const;
   void save_last();
   void finish_saving();
   void hear_of_saving();
@@ -158,6 +161,7 @@ struct Trainer::Impl {
   bool settled = false;    // since the last step
   std::vector<Made> late;  // steps whose losses are not added up
   int skipped_in_a_row = 0;
+  std::vector<at::Tensor> buffers_before;  // the step, where it may be skipped
   int rollbacks = 0;
   int rollbacks_in_a_row = 0;
   std::int64_t failed_at = 0;   // the step behind the last rollback

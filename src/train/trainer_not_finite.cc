@@ -1,5 +1,7 @@
 // A step that gave no number, and what train.not_finite does about it.
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <cmath>
@@ -55,6 +57,27 @@ void Trainer::Impl::answer(Report report, const data::Batch& batch) {
     report.got += fmt::format("; the {} steps before it were skipped", kSkipsInARow);
   }
   throw CommonError(ExitCode::kNotANumber, std::move(report));
+}
+
+// Batch statistics of a step that is left out are left out too: what gave no number may be in them for ever.
+void Trainer::Impl::note_buffers() {
+  if (config.train.not_finite != "skip") return;
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> buffers = task.module().buffers();
+  buffers_before.resize(buffers.size());
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (!buffers[i].defined()) continue;
+    if (!buffers_before[i].defined()) buffers_before[i] = at::empty_like(buffers[i]);
+    buffers_before[i].copy_(buffers[i]);
+  }
+}
+
+void Trainer::Impl::take_buffers_back() {
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> buffers = task.module().buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].defined()) buffers[i].copy_(buffers_before[i]);
+  }
 }
 
 // A step beyond the one that failed last gave numbers: what failed is behind the run.

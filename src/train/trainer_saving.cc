@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
-#include <cmath>
+#include <set>
+#include <string>
 
 #include "reigen/tensor/pieces.h"
 #include "train/agree.h"
@@ -17,28 +18,43 @@ constexpr int kFailuresInARow = 3;  // then the disk will not recover by itself
 
 }  // namespace
 
-// All that must be true of a state before it replaces an older one.
-void Trainer::Impl::prepare_to_save() {
-  settle();
-  together(world, "checkpoint", [&] {
-    for (const ParameterRange& range : parallel->parameters()) {
-      if (!is_first() && !range.is_divided()) break;
-      if (std::isfinite(range.own_part(range.values()).sum(at::kDouble).item<double>())) continue;
-      throw Error(ExitCode::kNotANumber,
-                  Report{.what = fmt::format("the weights after step {} are not finite: no checkpoint of them", done),
-                         .fix = "use a smaller optim.lr"});
-    }
-    if (!is_first()) return;
-    metrics->flush();
-    if (order) order->flush();
-  });
-}
-
 struct Trainer::Impl::Saved {
   tensor::Pieces model;
   tensor::Pieces optimizer;
   checkpoint::Contents contents() const { return {{"model", model.pieces()}, {"optimizer", optimizer.pieces()}}; }
 };
+
+// All that must be true of a state before it replaces an older one.
+Trainer::Impl::Saved Trainer::Impl::prepare_to_save() {
+  settle();
+  Saved state = to_save();
+  together(world, "checkpoint", [&] {
+    require_finite(state);
+    if (!is_first()) return;
+    metrics->flush();
+    if (order) order->flush();
+  });
+  return state;
+}
+
+// What a model does not train may be infinite on purpose, as masks are.
+void Trainer::Impl::require_finite(const Saved& state) const {
+  std::set<std::string> trained;
+  for (const auto& entry : task.module().named_parameters()) {
+    if (entry.value().requires_grad()) trained.insert(entry.key());
+  }
+  for (const auto& [group, pieces] : state.contents()) {
+    for (const checkpoint::Piece& piece : pieces) {
+      const auto [has_nan, has_infinity] = checkpoint::not_finite_in(piece);
+      const bool may_be_infinite = group == "model" && !trained.contains(piece.name);
+      if (!has_nan && (!has_infinity || may_be_infinite)) continue;
+      throw Error(ExitCode::kNotANumber,
+                  Report{.what = fmt::format("the state after step {} is not finite: no checkpoint of it", done),
+                         .got = fmt::format("{} in {} {}", has_nan ? "NaN" : "infinity", group, piece.name),
+                         .fix = "use a smaller optim.lr, or look at the data"});
+    }
+  }
+}
 
 Trainer::Impl::Saved Trainer::Impl::to_save() const {
   return {.model = tensor::Pieces(own(tensor::tensors_of(task.module(), parallel->weights()))),
@@ -64,7 +80,7 @@ void Trainer::Impl::prepare_saving() {
 }
 
 void Trainer::Impl::save_checkpoint() {
-  prepare_to_save();
+  const Saved state = prepare_to_save();
   finish_saving();
   asked_to_save = done;
   try {
@@ -79,7 +95,7 @@ void Trainer::Impl::save_checkpoint() {
                  .optimizer_steps = optimization->steps(),
                  .mesh = mesh,
                  .options = described},
-                to_save().contents());
+                state.contents());
     // A thread that writes may have ended on some ranks and not yet on others, and below all must count alike.
     if (!config.checkpoint.asynchronous) hear_of_saving();
   } catch (const IoError& error) {

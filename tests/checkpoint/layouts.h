@@ -100,10 +100,11 @@ inline std::vector<Part> parts_of(const Shape& shape, std::size_t index, Layout 
 // The bytes of a part of a tensor's values.
 inline std::vector<std::byte> bytes_of(const Tensor& tensor, const Part& part, const std::vector<std::byte>& values) {
   std::vector<std::byte> result(static_cast<std::size_t>(part.count) * tensor.element());
-  for (const checkpoint::Run& run : checkpoint::runs_of(tensor.shape, part)) {
-    std::memcpy(result.data() + static_cast<std::size_t>(run.local) * tensor.element(),
-                values.data() + static_cast<std::size_t>(run.global) * tensor.element(),
-                static_cast<std::size_t>(run.count) * tensor.element());
+  checkpoint::Runs runs(tensor.shape, part);
+  while (const auto run = runs.next()) {
+    std::memcpy(result.data() + static_cast<std::size_t>(run->local) * tensor.element(),
+                values.data() + static_cast<std::size_t>(run->global) * tensor.element(),
+                static_cast<std::size_t>(run->count) * tensor.element());
   }
   return result;
 }

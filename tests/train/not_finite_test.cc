@@ -113,6 +113,54 @@ TEST_P(NotFiniteTest, WhatLastsEndsTheRun) {
   for (const ExitCode code : codes_) EXPECT_EQ(code, ExitCode::kNotANumber);
 }
 
+TEST_P(NotFiniteTest, BuffersOfASkippedStepAreThoseBeforeIt) {
+  backend_ = GetParam().second;
+  for (const char* poisoned : {"loss", "buffer too"}) {
+    fit(2, policy(poisoned, "skip"), [&](int rank, SmallTask& task, TrainerOptions&) {
+      if (rank == 1) task.poison_call = kCall;
+      const at::Tensor seen = task.module().register_buffer("seen", at::zeros({2}));
+      task.before_call = [=, is_bad = std::string(poisoned) != "loss"](std::int64_t call) {
+        if (!at::GradMode::is_enabled()) return;  // validation
+        seen.add_(1);
+        if (is_bad && call == kCall) seen.fill_(NAN);
+      };
+    });
+    const auto found = checkpoint::find_newest(root_ / poisoned / "checkpoints");
+    for (const auto& item : tensor::read_group(*found.newest, "model")) {
+      if (item.name == "seen") {
+        EXPECT_TRUE(item.tensor.equal(at::full({2}, 8.0F))) << poisoned << item.tensor;
+      }
+    }
+  }
+}
+
+TEST_P(NotFiniteTest, AStateThatIsNoneIsNotSaved) {
+  backend_ = GetParam().second;
+  Config run = policy("buffer", "stop");
+  const auto with_buffer = [](float value) {
+    return [=](int, SmallTask& task, TrainerOptions&) {
+      const at::Tensor mask = task.module().register_buffer("mask", at::zeros({2}));
+      task.before_call = [=](std::int64_t) { mask.fill_(value); };
+    };
+  };
+  EXPECT_EQ(failure(2, run, with_buffer(NAN)), ExitCode::kNotANumber);
+  EXPECT_THAT(failure_text_, AllOf(HasSubstr("the state after step 2 is not finite"), HasSubstr("NaN in model mask")));
+  run.run.dir = (root_ / "mask").string();
+  EXPECT_EQ(fit(2, run, with_buffer(-INFINITY)).steps, 9);
+
+  // The gradient is finite, its square is not, and the weight does not move.
+  run.run.dir = (root_ / "state").string();
+  run.train.precision = "fp32";
+  EXPECT_EQ(failure(2, run,
+                    [](int, SmallTask& task, TrainerOptions&) {
+                      task.poison_gradient_call = kCall;
+                      task.poison_gradient_by = 1e25;
+                    }),
+            ExitCode::kNotANumber);
+  EXPECT_THAT(failure_text_, AllOf(HasSubstr("the state after step 6"), HasSubstr("infinity in optimizer fc")));
+  EXPECT_EQ(checkpoint::find_newest(root_ / "state" / "checkpoints").newest->manifest().step, 4);
+}
+
 TEST_F(TrainerTest, ThereMustBeAWayBack) {
   Config run = config("run");
   run.train.not_finite = "rollback";

@@ -83,7 +83,7 @@ class SmallTask final : public Task {
     ++calls_;
     if (before_call) before_call(calls_);
     const bool is_due = calls_ == poison_gradient_call || (poison_lasts && calls_ > poison_gradient_call);
-    if (is_due) loss.register_hook([](const at::Tensor& g) { return g / 0; });
+    if (is_due) loss.register_hook([by = poison_gradient_by](const at::Tensor& g) { return g * by; });
     return calls_ == poison_call ? loss * std::numeric_limits<double>::quiet_NaN() : loss;
   }
   Scores score(const at::Tensor& input, const at::Tensor& target) override {
@@ -96,6 +96,7 @@ class SmallTask final : public Task {
   std::int64_t poison_call = -1;
   std::int64_t poison_gradient_call = -1;  // the loss is as ever, its gradient infinite
   bool poison_lasts = false;               // ... in all later calls too
+  double poison_gradient_by = std::numeric_limits<double>::infinity();
 
  private:
   at::ScalarType type_;

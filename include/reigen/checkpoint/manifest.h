@@ -74,8 +74,7 @@ std::string to_text(const Manifest& manifest);
 // 76 for a newer version of the format. Memory in proportion to the text.
 Manifest from_text(std::string_view text, const std::string& where);
 
-// Throws DataError where the pieces of a tensor overlap or leave a hole. Work in proportion to the tensors' rows: only
-// when the files have the sizes that the manifest tells.
+// Throws DataError where the pieces of a tensor overlap or leave a hole. Work in proportion to the pieces.
 void check_coverage(const Manifest& manifest, const std::string& where);
 
 inline constexpr std::int64_t kFormatVersion = 2;

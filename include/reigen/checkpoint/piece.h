@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,11 +44,23 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-// Ascending, as few as there can be. As many as rows at most, where the box does not take them whole.
-std::vector<Run> runs_of(const Shape& tensor, const Part& part);
+// Those of a part, ascending, as few as there can be. One at a time: there are as many as rows where the box does not
+// take these whole.
+class Runs {
+ public:
+  Runs(Shape tensor, Part part);
+  std::optional<Run> next();
 
-// copy(to, from, count): elements of the part that `to` is of, and of `from`'s, that are the same of the tensor.
-void for_each_common(std::span<const Run> to, std::span<const Run> from,
+ private:
+  Shape tensor_;
+  Part part_;
+  std::size_t split_ = 0;  // behind this dimension the box takes all
+  std::int64_t row_ = 1;   // elements that lie one after the other
+  std::int64_t local_ = 0;
+};
+
+// copy(to, from, count): elements of two parts of a tensor that are the same of the tensor.
+void for_each_common(const Shape& tensor, const Part& to, const Part& from,
                      const std::function<void(std::int64_t to, std::int64_t from, std::int64_t count)>& copy);
 
 // A part of a named tensor in memory. `bytes` is borrowed: part.count elements, little-endian.
@@ -58,6 +71,13 @@ struct Piece {
   Part part = {};
   std::span<const std::byte> bytes = {};
 };
+
+struct NotFinite {
+  bool has_nan = false;
+  bool has_infinity = false;
+};
+// What there is among its elements. One pass; integers have none.
+NotFinite not_finite_in(const Piece& piece);
 
 // The same to be filled.
 struct Target {
