@@ -105,10 +105,16 @@ void publish(const fs::path& hidden, const fs::path& target) {
   if (::rename(hidden.c_str(), target.c_str()) != 0) {
     const int error = errno;
     if (error != ENOTEMPTY && error != EEXIST) base::throw_system_error("rename()", error, __FILE__, __LINE__);
-    // Both names change hands at once.
-    if (::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0) {
-      remove_checkpoint(target);
+    // Both names change hands at once. Where a file system cannot do that, as over NFS, the old one has another name of
+    // the same step meanwhile, under which it is found.
+    const bool exchanged = ::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
+    if (!exchanged) {
+      const fs::path old = target.parent_path() / fmt::format("{}{:018}", kPrefix, step_of(target).value_or(0));
+      remove_checkpoint(old);
+      REIGEN_SYSCALL(::rename(target.c_str(), old.c_str()));
       REIGEN_SYSCALL(::rename(hidden.c_str(), target.c_str()));
+      sync_directory(target.parent_path());
+      remove_checkpoint(old);
     }
     sync_directory(target.parent_path());
     std::error_code ignored;
@@ -185,6 +191,11 @@ DirectoryLock::DirectoryLock(const fs::path& directory) {
   fd_ = UniqueFd(REIGEN_SYSCALL(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)));
   char holder[256] = {};
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    if (error != EWOULDBLOCK) {
+      throw IoError(fmt::format("cannot lock {}: {}", path.string(), base::errno_text(error)),
+                    base::exit_code_of_errno(error));
+    }
     const auto length = ::pread(fd_.get(), holder, sizeof(holder) - 1, 0);
     throw IoError(Report{.what = fmt::format("{} is written by another job", directory.string()),
                          .got = length > 0 ? std::string(holder) : "a lock on " + path.string(),

@@ -44,8 +44,10 @@ Outcome outcome_of(const Work& work) {
     return {Outcome::Kind::kIo, ExitCode::kIo, error.what()};
   } catch (const std::bad_alloc&) {
     return {Outcome::Kind::kIo, ExitCode::kOsResource, "no memory for a checkpoint"};
-  } catch (const fs::filesystem_error& error) {
-    return {Outcome::Kind::kIo, ExitCode::kIo, error.what()};
+  } catch (const Error& error) {
+    return {Outcome::Kind::kIo, error.exit_code(), error.what()};
+  } catch (const std::exception& error) {
+    return {Outcome::Kind::kIo, ExitCode::kIo, error.what()};  // the others wait for an answer, whatever it was
   }
 }
 

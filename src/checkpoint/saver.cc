@@ -37,6 +37,9 @@ std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Commu
   } catch (const Error& error) {
     code = static_cast<char>(error.exit_code());
     failure = error.what();
+  } catch (const std::exception& error) {
+    code = static_cast<char>(ExitCode::kIo);
+    failure = error.what();
   }
   const std::string shared = comm::broadcast_bytes(code + failure, 0, world);
   if (shared[0] != static_cast<char>(ExitCode::kOk)) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kIndexes[] = {"model.safetensors.index.json", "pytorch_model.bin.index.json"};
 constexpr const char* kModel = "model.safetensors";
 constexpr std::string_view kAverage = ".ema";  // behind the name of what it is of
 constexpr std::uint64_t kIndexMax = std::uint64_t{256} << 20;
@@ -41,7 +42,7 @@ bool begins_as_zip(const fs::path& path) {
 
 std::map<std::string, std::string> files_of_index(const fs::path& path) {
   const auto damaged = [&](const std::string& how) {
-    return DataError(Report{.what = fmt::format("{} is no index of safetensors files: {}", path.string(), how),
+    return DataError(Report{.what = fmt::format("{} is no index of files of weights: {}", path.string(), how),
                             .expected = R"({"weight_map": {"tensor": "file", ...}})"});
   };
   const format::InputFile file(path);
@@ -97,15 +98,18 @@ Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
   if (fs::is_directory(path, error)) {
     if (is_checkpoint(path) || is_there(path / "checkpoints") || !list(path).empty()) {
       take_checkpoint(whole_checkpoint(path), group);
-    } else if (is_there(path / kIndex)) {
-      take_index(path / kIndex);
+    } else if (is_there(path / kIndexes[0])) {
+      take_index(path / kIndexes[0]);
     } else if (is_there(path / kModel)) {
       take_safetensors(path / kModel);
+    } else if (is_there(path / kIndexes[1])) {
+      take_index(path / kIndexes[1]);
     } else if (is_there(path / "pytorch_model.bin")) {
       take_pt(path / "pytorch_model.bin");
     } else {
       throw IoError(Report{.what = fmt::format("{} holds no weights", path.string()),
-                           .expected = fmt::format("{}, {}, pytorch_model.bin, or checkpoints", kModel, kIndex),
+                           .expected = fmt::format("{}, pytorch_model.bin, their parts with {} or {}, or checkpoints",
+                                                   kModel, kIndexes[0], kIndexes[1]),
                            .fix = "give the path of a file, of a folder of Hugging Face, or of a run"},
                     ExitCode::kInputMissing);
     }
@@ -171,14 +175,43 @@ void Weights::take_safetensors(const fs::path& path) {
 }
 
 void Weights::take_index(const fs::path& path) {
+  const std::map<std::string, std::string> index = files_of_index(path);
+  const auto is_pt = [](const auto& entry) { return !entry.second.ends_with(".safetensors"); };
+  if (std::any_of(index.begin(), index.end(), is_pt)) {
+    take_pt_parts(path, index);
+    kind_ = "a Hugging Face folder";
+    return;
+  }
   kind_ = "a Hugging Face folder";
   std::map<std::string, std::shared_ptr<format::SafetensorsFile>> files;
-  for (const auto& [tensor, name] : files_of_index(path)) {
+  for (const auto& [tensor, name] : index) {
     auto& file = files[name];
     if (!file) file = std::make_shared<format::SafetensorsFile>(path.parent_path() / name);
     const format::TensorEntry& entry = file->at(tensor);
     tensors_.push_back({entry.name, entry.type, entry.shape});
     readers_.emplace_back([file, &entry](std::span<std::byte> into) { file->read(entry, into); });
+  }
+}
+
+// All of each part: the index says of each tensor where it is, and must be right.
+void Weights::take_pt_parts(const fs::path& path, const std::map<std::string, std::string>& index) {
+  std::set<std::string> names;
+  for (const auto& [tensor, name] : index) names.insert(name);
+  std::map<std::string, std::string> found;
+  for (const std::string& name : names) {
+    const std::size_t first = tensors_.size();
+    take_pt(path.parent_path() / name);
+    for (std::size_t i = first; i < tensors_.size(); ++i) {
+      const auto [place, is_new] = found.emplace(tensors_[i].name, name);
+      if (is_new) continue;
+      throw DataError(fmt::format("{}: {} is in {} and in {}", path.string(), tensors_[i].name, place->second, name));
+    }
+  }
+  for (const auto& [tensor, name] : index) {
+    const auto place = found.find(tensor);
+    if (place != found.end() && place->second == name) continue;
+    throw DataError(Report{.what = fmt::format("{} has no tensor {}", (path.parent_path() / name).string(), tensor),
+                           .expected = fmt::format("what {} says", path.string())});
   }
 }
 

@@ -99,11 +99,24 @@ Division division_of(const parallel::DataParallelOptions& how, const Communicato
           .has_replicas = sharers.size() < world.size()};
 }
 
+bool makes_beside_shares(const Division& division) {
+  const bool stay = division.common && !division.has_replicas;
+  return division.shard == parallel::Shard::kParameters || (division.shard == parallel::Shard::kGradients && !stay);
+}
+
+GivenToCheckpoint given_to_checkpoint(const ModelSize& model, const Division& division) {
+  const std::int64_t trained = model.weights + model.states;
+  if (division.shard == parallel::Shard::kNone) return {.by_first = trained + model.frozen};
+  if (division.shard != parallel::Shard::kParameters) {
+    return {.by_each = trained / division.ranks, .by_first = model.frozen};
+  }
+  return {.by_each = (trained + model.frozen) / division.ranks};
+}
+
 MemoryUse formula(const ModelSize& model, const Division& division) {
   using parallel::Shard;
   const bool divides_all = division.shard == Shard::kParameters;
-  const bool stay = division.common && !division.has_replicas;
-  const bool divides_gradients = divides_all || (division.shard == Shard::kGradients && !stay);
+  const bool divides_gradients = makes_beside_shares(division);
   const int of_weights = divides_all || division.common ? division.ranks : 1;
   return {.parameters = model.weights / of_weights + model.frozen / (divides_all ? division.ranks : 1),
           .gradients = model.weights / (divides_gradients ? division.ranks : 1),

@@ -60,6 +60,17 @@ MemoryUse in_memory(MemoryUse use, const Division& division);
 // Parameters, gradients and optimizer of the table above.
 MemoryUse formula(const ModelSize& model, const Division& division);
 
+// What ranks give to a checkpoint, and with checkpoint.asynchronous have a copy of: of what is divided each rank of the
+// first replica its share, of the rest rank 0 all.
+struct GivenToCheckpoint {
+  std::int64_t by_each = 0;
+  std::int64_t by_first = 0;  // beside that
+};
+GivenToCheckpoint given_to_checkpoint(const ModelSize& model, const Division& division);
+
+// Whether gradients that are not averaged yet are whole, beside this rank's share of the averaged ones.
+bool makes_beside_shares(const Division& division);
+
 // What stays between steps.
 MemoryUse count_memory(const torch::nn::Module& module, const parallel::DataParallelBase& parallel,
                        const Optimization& optimization);

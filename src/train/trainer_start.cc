@@ -134,7 +134,8 @@ void Trainer::Impl::prepare_model() {
     if (without_memory) how.initialize = alone(set_values);
     formula_memory = formula(size_of(task.module(), config.optim), division_of(how, world));
     // A wrapper that is gone has not given back what it had.
-    if (rollbacks == 0) require_room(task.module(), config, how, world);
+    const std::int64_t samples = (loader->global_batch() + world.size() - 1) / world.size();
+    if (rollbacks == 0) require_room(task.module(), config, how, samples, world);
     parallel.emplace(task.module(), world, how);
     optimization.emplace(
         config, parallel->parameters(),

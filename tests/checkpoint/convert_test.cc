@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "checkpoint/layouts.h"
+#include "format/pt_writer.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 
@@ -95,6 +96,49 @@ TEST_F(ConvertTest, AFolderOfHuggingFaceIsOneModel) {
     folder_.write("hf/model.safetensors.index.json", bad);
     EXPECT_THROW(Weights{folder}, DataError) << bad;
   }
+}
+
+TEST_F(ConvertTest, AFolderOfPyTorchFilesIsOneModel) {
+  namespace pickled = tests::pickled;
+  const fs::path folder = root_ / "hf";
+  fs::create_directory(folder);
+  const auto write = [&](const char* file, const std::vector<std::string>& names) {
+    std::vector<std::pair<std::string, std::string>> items;
+    for (const std::string& name : names) {
+      items.emplace_back(name, pickled::tensor(pickled::storage("ShortStorage", "0", 2), {2}, {1}));
+    }
+    std::string values;
+    for (const char c : {names.front().front(), '\0', '\1', '\0'}) values += c;
+    folder_.write(std::string("hf/") + file, tests::checkpoint(pickled::whole(pickled::ordered(items)), {values}));
+  };
+  const auto index = [&](const std::string& map) {
+    folder_.write("hf/pytorch_model.bin.index.json", "{\"weight_map\": {" + map + "}}");
+  };
+  write("pytorch_model-1.bin", {"a", "b"});
+  write("pytorch_model-2.bin", {"c"});
+  const std::string right = R"("a": "pytorch_model-1.bin", "b": "pytorch_model-1.bin", "c": "pytorch_model-2.bin")";
+  index(right);
+  const Weights weights(folder);
+  ASSERT_THAT(weights.tensors(), SizeIs(3));
+  for (const char* name : {"a", "c"}) {
+    std::vector<std::byte> bytes(4);
+    weights.read(name, bytes);
+    EXPECT_EQ(bytes, (std::vector<std::byte>{std::byte(*name), std::byte{0}, std::byte{1}, std::byte{0}}));
+  }
+  EXPECT_THAT(Weights(folder / "pytorch_model.bin.index.json").tensors(), SizeIs(3));
+  const auto refusal = [&] {
+    try {
+      const Weights refused(folder);
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  index(R"("a": "pytorch_model-2.bin", "c": "pytorch_model-2.bin")");
+  EXPECT_THAT(refusal(), HasSubstr("pytorch_model-2.bin has no tensor a"));
+  index(right);
+  write("pytorch_model-2.bin", {"c", "a"});
+  EXPECT_THAT(refusal(), HasSubstr("a is in pytorch_model-1.bin and in pytorch_model-2.bin"));
 }
 
 TEST_F(ConvertTest, NamesAreReplacedAtTheirBegin) {

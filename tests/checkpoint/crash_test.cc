@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using checkpoint::find_newest;
 using testing::RecordedFiles;
 
-constexpr int kSteps = 2;
+constexpr int kTimes = 2;
 
 class Crash : public ::testing::Test {
  protected:
@@ -30,8 +30,10 @@ class Crash : public ::testing::Test {
   // How the program ended: as waitpid() says it.
   int run(const fs::path& directory, const Variables& variables) {
     fs::create_directories(directory);
-    std::vector<std::string> words{SAVING_PROGRAM, directory.string(), std::to_string(kSteps)};
+    std::vector<std::string> words{SAVING_PROGRAM, directory.string(), std::to_string(kTimes)};
+    if (replaces_) words.emplace_back("again");
     std::vector<std::string> settings{"LD_PRELOAD=" REIGEN_FILE_LAYER, "REIGEN_FILES_BELOW=" + directory.string()};
+    if (!exchanges_) settings.emplace_back("REIGEN_FILES_NO_EXCHANGE=1");
     for (const auto& [name, value] : variables) settings.push_back(name + "=" + value);
     const auto pointers = [](std::vector<std::string>& texts) {
       std::vector<char*> result;
@@ -62,29 +64,43 @@ class Crash : public ::testing::Test {
   static std::string wrong(const fs::path& directory, int at_least) {
     const auto found = find_newest(directory / "checkpoints");
     if (!found.damaged.empty()) return "damaged: " + found.damaged.front();
-    if (!found.newest) return at_least == 0 ? "" : "nothing is there of step " + std::to_string(at_least);
-    const std::int64_t step = found.newest->manifest().step;
-    if (step < at_least) return "step " + std::to_string(step) + " of " + std::to_string(at_least);
+    if (!found.newest) return at_least == 0 ? "" : "nothing is there of save " + std::to_string(at_least);
+    const std::int64_t time = found.newest->manifest().epoch;
+    if (time < at_least) return "save " + std::to_string(time) + " of " + std::to_string(at_least);
     const auto differ =
-        differences(*found.newest, some_tensors(), Layout::kFirst, 0, 1, static_cast<std::uint64_t>(100 * step));
-    return differ.empty() ? "" : "step " + std::to_string(step) + " is a mix: " + differ.front();
+        differences(*found.newest, some_tensors(), Layout::kFirst, 0, 1, static_cast<std::uint64_t>(100 * time));
+    return differ.empty() ? "" : "save " + std::to_string(time) + " is a mix: " + differ.front();
   }
 
   long count_events() {
     const fs::path count = root_ / "count";
     EXPECT_EQ(run(root_ / "counted", {{"REIGEN_FILES_COUNT", count.string()}}), 0);
-    EXPECT_EQ(wrong(root_ / "counted", kSteps), "");
+    EXPECT_EQ(wrong(root_ / "counted", kTimes), "");
     long events = 0;
     std::ifstream(count) >> events;
-    EXPECT_GT(events, 20 * kSteps);
+    EXPECT_GT(events, 20 * kTimes);
     return events;
   }
 
+  void kill_at_every_event();
+
+  bool replaces_ = false;  // one checkpoint by the next of the same step
+  bool exchanges_ = true;  // the file system knows RENAME_EXCHANGE
   tests::TemporaryFolder folder_;
   fs::path root_ = fs::canonical(folder_.path());  // as the file layer sees it
 };
 
-TEST_F(Crash, KilledAtEveryEvent) {
+TEST_F(Crash, KilledAtEveryEvent) { kill_at_every_event(); }
+
+TEST_F(Crash, KilledAtEveryEventWhereACheckpointIsReplaced) {
+  replaces_ = true;
+  for (const bool exchanges : {true, false}) {
+    exchanges_ = exchanges;
+    kill_at_every_event();
+  }
+}
+
+void Crash::kill_at_every_event() {
   const long events = count_events();
   int killed = 0;
   for (long at = 1; at <= events; ++at) {
@@ -96,7 +112,7 @@ TEST_F(Crash, KilledAtEveryEvent) {
     // And the next run goes on there.
     if (at % 10 != 0) continue;
     ASSERT_EQ(run(directory, {}), 0) << at;
-    ASSERT_EQ(wrong(directory, kSteps), "") << at;
+    ASSERT_EQ(wrong(directory, kTimes), "") << at;
   }
   EXPECT_GT(killed, events * 9 / 10);  // the order of two ranks' events, and so their number, may differ
 }
@@ -111,7 +127,7 @@ TEST_F(Crash, FailingAtEveryEvent) {
           run(directory,
               {{"REIGEN_FILES_AT", std::to_string(at)}, {"REIGEN_FILES_FAULT", fault}, {"REIGEN_FILES_TIMES", "1"}});
       ASSERT_EQ(status, 0) << fault << " at event " << at << ": the second try succeeds";
-      ASSERT_EQ(wrong(directory, kSteps), "") << fault << " at event " << at;
+      ASSERT_EQ(wrong(directory, kTimes), "") << fault << " at event " << at;
     }
   }
 }
@@ -151,7 +167,7 @@ TEST_F(Crash, LosingWhatWasNotFsynced) {
                                        << seed;
     }
   }
-  EXPECT_EQ(done, kSteps);
+  EXPECT_EQ(done, kTimes);
 }
 
 }  // namespace

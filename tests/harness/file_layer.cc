@@ -7,6 +7,7 @@
 //   REIGEN_FILES_AT=N          from event N on: REIGEN_FILES_FAULT
 //   REIGEN_FILES_FAULT=kill    SIGKILL instead of the event (a write is made by half first)
 //                      EIO, ENOSPC  the event fails, once with REIGEN_FILES_TIMES=1
+//   REIGEN_FILES_NO_EXCHANGE=1 names cannot change hands at once, as over NFS
 //
 // One lock around an event and its record, so that the record's order is one that happened.
 #include <dlfcn.h>
@@ -44,6 +45,7 @@ struct State {
   const long at = std::atol(variable("REIGEN_FILES_AT").c_str());
   const std::string fault = variable("REIGEN_FILES_FAULT");
   long times = variable("REIGEN_FILES_TIMES").empty() ? LONG_MAX : std::atol(variable("REIGEN_FILES_TIMES").c_str());
+  const bool no_exchange = !variable("REIGEN_FILES_NO_EXCHANGE").empty();
   int log = -1;
   long events = 0;
   std::recursive_mutex mutex;
@@ -157,6 +159,10 @@ int rename_at(int from_folder, const char* from, int to_folder, const char* to, 
   const std::string source = path_of(from_folder, from);
   const std::string target = path_of(to_folder, to);
   const bool counts = is_below(source) || is_below(target);
+  if (counts && (flags & RENAME_EXCHANGE) != 0 && state().no_exchange) {
+    errno = EINVAL;
+    return -1;
+  }
   if (counts && fails()) return -1;
   const auto result = static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
   if (result == 0 && counts) {

@@ -14,7 +14,9 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 
 // 1,001,000 elements: 3.8 MiB of weights, 15.3 with gradients and AdamW's states.
-std::string refusal(int ranks, const char* shard, std::uint64_t there, const char* backend = "auto") {
+std::string refusal(
+    int ranks, const char* shard, std::uint64_t there, const char* backend = "auto",
+    const std::function<void(Config&)>& change = [](Config&) {}) {
   std::string text;
   InitOptions how;
   how.backend = backend;
@@ -25,7 +27,8 @@ std::string refusal(int ranks, const char* shard, std::uint64_t there, const cha
           const torch::nn::Linear model(1000, 1000);
           Config config;
           config.parallel.shard = shard;
-          require_room(*model, config, data_parallel_options(config.parallel, world), world, [&] {
+          change(config);
+          require_room(*model, config, data_parallel_options(config.parallel, world), 8, world, [&] {
             return base::AvailableMemory{.bytes = there, .source = "limit of the test", .identity = "one"};
           });
         },
@@ -86,6 +89,27 @@ TEST(MemoryFit, StatesOnADiskTakeNoMemory) {
 TEST(MemoryFit, OverANetworkWeightsAreThereOnceARank) {
   EXPECT_THAT(refusal(2, "optimizer", 10 * kMiB, "tcp"), HasSubstr("22.9 MiB for 2 ranks here"));
   EXPECT_EQ(refusal(2, "parameters", 8 * kMiB, "tcp"), "");
+}
+
+// Of 11.5 MiB that a checkpoint holds here.
+TEST(MemoryFit, CopiesForCheckpointsAreCounted) {
+  const auto copies = [](Config& config) { config.checkpoint.asynchronous = true; };
+  EXPECT_EQ(refusal(1, "auto", 23 * kMiB + kMiB / 2, "auto", copies), "");
+  EXPECT_THAT(refusal(1, "auto", 20 * kMiB, "auto", copies),
+              AllOf(HasSubstr("copies for checkpoint.asynchronous"), HasSubstr("26.7 MiB for 1 rank here"),
+                    HasSubstr("--checkpoint.asynchronous false needs 15.3 MiB")));
+  // Rank 0's alone, or a share of each: once on a machine.
+  EXPECT_THAT(refusal(2, "none", 20 * kMiB, "auto", copies), HasSubstr("42 MiB for 2 ranks here"));
+  EXPECT_THAT(refusal(2, "parameters", 10 * kMiB, "tcp", copies), HasSubstr("26.7 MiB for 2 ranks here"));
+}
+
+TEST(MemoryFit, WholeGradientsBetweenMicroBatchesAreCounted) {
+  const auto adds_up = [](Config& config) { config.train.micro_batch = 4; };
+  EXPECT_THAT(refusal(2, "parameters", 10 * kMiB, "tcp", adds_up),
+              AllOf(HasSubstr("gradients of several micro-batches"), HasSubstr("22.9 MiB for 2 ranks here"),
+                    HasSubstr("--train.micro_batch 0 needs 15.3 MiB")));
+  EXPECT_THAT(refusal(2, "none", 10 * kMiB, "tcp", adds_up), HasSubstr("30.5 MiB for 2 ranks here"));
+  EXPECT_EQ(refusal(2, "parameters", 8 * kMiB, "tcp", [](Config& config) { config.train.micro_batch = 8; }), "");
 }
 
 }  // namespace

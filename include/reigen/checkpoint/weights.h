@@ -3,14 +3,15 @@
 //   const Weights weights("pytorch_model.bin");
 //   for (const TensorInfo& tensor : weights.tensors()) { ... weights.read(tensor.name, bytes); }
 //
-// Reads a safetensors file; a folder of Hugging Face (model.safetensors, or its parts with
-// model.safetensors.index.json); a PyTorch file of a state dict (.pt, .pth, .bin; nothing in it is run); a group of a
-// checkpoint of this library; and the folder of a run, of which it takes the newest whole checkpoint.
-// Pure reading, without LibTorch. Thread rule: one thread at a time.
+// Reads a safetensors file; a folder of Hugging Face (model.safetensors or pytorch_model.bin, or their parts with an
+// index, model.safetensors.index.json or pytorch_model.bin.index.json); a PyTorch file of a state dict (.pt, .pth,
+// .bin; nothing in it is run); a group of a checkpoint of this library; and the folder of a run, of which it takes the
+// newest whole checkpoint. Pure reading, without LibTorch. Thread rule: one thread at a time.
 #pragma once
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,6 +53,7 @@ class Weights {
   void take_averages(const std::shared_ptr<Checkpoint>& from);
   void take_safetensors(const std::filesystem::path& path);
   void take_index(const std::filesystem::path& path);
+  void take_pt_parts(const std::filesystem::path& path, const std::map<std::string, std::string>& index);
   void take_checkpoint(const std::shared_ptr<Checkpoint>& from, const std::string& group);
   void take_pt(const std::filesystem::path& path);
 
