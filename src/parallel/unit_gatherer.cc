@@ -10,6 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "parallel/call_end.h"
+#include "reigen/base/error.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/transient_flat.h"
 
@@ -23,6 +25,14 @@ bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -
 bool adds_all_gradients() {
   const auto* const chosen = torch::autograd::get_current_graph_task_exec_info();
   return chosen != nullptr && chosen->empty();
+}
+
+[[noreturn]] void refuse_graph_of_gradients(const std::string& unit) {
+  throw InvalidArgument(
+      Report{.what = fmt::format(
+                 "[data_parallel] a graph of gradients (create_graph) needs weights that come and go: unit {}", unit),
+             .expected = "gradients of which no gradients are taken, where ranks divide weights over a network",
+             .fix = "use shard kGradients, or ranks of one machine"});
 }
 
 at::Tensor flat_over(const std::shared_ptr<void>& memory, const ParameterRange& range, at::ScalarType type) {
@@ -71,42 +81,45 @@ void UnitGatherer::attach(std::function<void()> on_behind) {
 }
 
 nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner) {
-  // A unit that is computed again is about to run its backward.
-  const bool again = is_in_backward();
-  const bool counts = trains_ && !again;
-  if (again)
-    enter(unit, order_.last_end(unit));
-  else
+  const bool in_backward = is_in_backward();
+  const bool counts = trains_ && !in_backward;
+  if (!in_backward) {
     need(unit, Way::kForward);
-  if (counts) order_.begin_call(unit);
+  } else if (at::GradMode::is_enabled() && units_[unit].has(nn::Layer::kRecompute)) {
+    // It is computed again, by itself, and its backward comes next.
+    enter(unit, order_.last_end(unit));
+  } else {
+    // A part of what is computed again: units behind it are, too.
+    await(parts_.back());
+    await(parts_[unit]);
+  }
+  const std::size_t begin = counts ? order_.begin_call() : 0;
   nn::Carry output = inner(input);
-  const UnitOrder::End end = counts ? order_.end_call(unit) : order_.last_end(unit);
+  const UnitOrder::End end = counts ? order_.end_call(unit, begin) : order_.last_end(unit);
   // The last one's backward comes next.
   const bool is_last = unit + 1 == units_.size();
-  const bool stays = again || (at::GradMode::is_enabled() && (is_last || !options_.release_after_forward));
+  const bool stays = in_backward || (at::GradMode::is_enabled() && (is_last || !options_.release_after_forward));
   if (!stays) {
     if (trains_) keep(parts_[unit]);
     release(parts_[unit]);
   }
-  for (const at::Tensor& tensor : output) {
-    if (!tensor.requires_grad()) continue;
-    tensor.register_hook([weak = weak_from_this(), unit, end](const at::Tensor&) {
-      if (const auto self = weak.lock()) self->enter(unit, end);
-    });
-  }
-  return output;
+  return with_end(std::move(output), [weak = weak_from_this(), unit, end] {
+    const auto self = weak.lock();
+    if (!self) return;
+    if (at::GradMode::is_enabled()) refuse_graph_of_gradients(self->parts_[unit].name);
+    self->enter(unit, end);
+  });
 }
 
-// Backward has come to the end of a call. What is behind it leaves before the next takes memory; and what it gave
-// leaves before anything waits, so that all ranks begin the same calls in the same order.
+// Backward has come to the end of a call. What it has passed leaves before the next takes memory; and gradients leave
+// before anything waits, so that all ranks begin the same calls in the same order.
 void UnitGatherer::enter(std::size_t unit, const UnitOrder::End& end) {
-  if (adds_all_gradients()) {
-    order_.enter(end);
-    for (std::size_t i = 0; i < units_.size(); ++i) {
-      if (order_.is_behind(i)) release(parts_[i]);
-    }
-    if (on_behind_) on_behind_();
+  order_.enter(end);
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const bool leaves = options_.release_after_forward ? order_.has_passed(i) : order_.is_behind(i);
+    if (leaves && i != unit) release(parts_[i]);
   }
+  if (on_behind_ && adds_all_gradients()) on_behind_();
   need(unit, Way::kBackward);
 }
 
@@ -115,7 +128,9 @@ void UnitGatherer::need(std::size_t part, Way way) {
   await(parts_[part]);
   const bool has_next = way == Way::kForward ? part + 1 < units_.size() : part > 0;
   if (!has_next) return;
-  Part& next = parts_[way == Way::kForward ? part + 1 : part - 1];
+  const std::size_t other = way == Way::kForward ? part + 1 : part - 1;
+  if (way == Way::kBackward && order_.is_behind(other)) return;
+  Part& next = parts_[other];
   if (next.coming.empty() && !is_there(next)) start(next);
 }
 
@@ -147,7 +162,7 @@ std::shared_ptr<void> UnitGatherer::arrived(Coming& coming) {
 void UnitGatherer::start(Part& part) {
   for (const std::size_t i : part.ranges) {
     const ParameterRange& range = ranges_[i];
-    give_back(i);  // memory of old values
+    pool_.give_back(range.share().whole->take(), range.share().whole->bytes());  // of old values
     Coming& coming = part.coming.emplace_back();
     coming.range = i;
     coming.generation = range.share().whole->generation();

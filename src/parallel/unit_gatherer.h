@@ -2,8 +2,8 @@
 //
 // A unit's values are gathered in front of its forward and, where they have left since, of its backward, while those of
 // the unit behind it (in backward: before it) are under way already. They leave behind the forward, and when backward
-// has come to a unit that was called before (unit_order.h). What belongs to no unit, or to several, comes with the
-// first forward and stays until the values change: a second backward may need it.
+// has passed them (unit_order.h). What belongs to no unit, or to several, comes with the first forward and stays until
+// the values change: a second backward may need it.
 //
 // Weights may travel in 16 bits (GatherOptions::type): they are widened where they arrive. Between forward and backward
 // small groups of ranks may keep them among them (GatherOptions::keepers, kept_slices.h).

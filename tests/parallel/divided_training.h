@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -184,7 +185,9 @@ inline double relative_distance(const Tensors& a, const Tensors& b) {
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     if (a[i].numel() == 0) continue;
     const double size = std::max(1.0, a[i].to(at::kDouble).abs().max().item<double>());
-    largest = std::max(largest, distance({a[i]}, {b[i]}) / size);
+    const double one = distance({a[i]}, {b[i]}) / size;
+    if (!std::isfinite(one)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, one);
   }
   return largest;
 }

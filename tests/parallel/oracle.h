@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -95,7 +97,8 @@ inline double distance(const Tensors& a, const Tensors& b) {
     if (!a[i].defined() || a[i].numel() == 0) continue;
     if (a[i].sizes() != b[i].sizes()) return kFar;
     const double one = (a[i].to(at::kDouble) - b[i].to(at::kDouble)).abs().max().item<double>();
-    if (!(one <= result)) result = one;
+    if (std::isnan(one)) return kFar;
+    result = std::max(result, one);
   }
   return result;
 }

@@ -1,6 +1,6 @@
 // Backwards that are not one over all weights, with weights and gradients that ranks divide: what ranks with all of
 // them get.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <torch/torch.h>
 
 #include <chrono>
@@ -18,43 +18,70 @@ struct Part : torch::nn::Module {
     linear = register_module("linear", torch::nn::Linear(torch::nn::LinearOptions(33, 33).bias(false)));
     extra = register_parameter("extra", torch::ones({33}, at::kDouble));
   }
-  at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor y = torch::tanh(linear(x));
-    if (stops) return torch::matmul(x, linear->weight.detach().t()) + linear(x.detach());
-    return leaves_out ? y : y * extra;
+  nn::Carry forward(const nn::Carry& input) {
+    if (hands_through) return input;
+    const at::Tensor& x = input.front();
+    at::Tensor y = torch::tanh(linear(x));
+    if (stops) y = torch::matmul(x, linear->weight.detach().t()) + linear(x.detach());
+    if (!leaves_out) y = y * extra;
+    if (input.size() == 1) return {y};
+    return {adds_second ? y + input[1] : y, input[1]};
   }
   torch::nn::Linear linear{nullptr};
   at::Tensor extra;
-  bool leaves_out = false;  // its weight `extra`
-  bool stops = false;       // reads its weight once more without a graph, when all its gradients are there
+  bool leaves_out = false;     // its weight `extra`
+  bool stops = false;          // reads its weight once more without a graph, when all its gradients are there
+  bool adds_second = false;    // of two tensors
+  bool hands_through = false;  // what comes, and nothing else
 };
 
-// Units, and weights in front of and behind them that are of none.
+// Two units.
+struct Segment : torch::nn::Module {
+  explicit Segment(const std::string& name) {
+    for (const char* part : {"part0", "part1"}) {
+      parts.push_back(register_module(part, std::make_shared<Part>()));
+      list.emplace_back(name + "." + part, parts.back());
+    }
+  }
+  nn::Carry forward(const nn::Carry& input) { return nn::fold(list, input); }
+  std::vector<std::shared_ptr<Part>> parts;
+  std::vector<nn::Unit> list;
+};
+
+// Units within larger ones, and weights in front of and behind them that are of none.
 struct Chain : torch::nn::Module {
   Chain() {
     first = register_module("first", torch::nn::Linear(33, 33));
-    for (int i = 0; i < 4; ++i) {
-      parts.push_back(register_module("part" + std::to_string(i), std::make_shared<Part>()));
-      list.emplace_back("part" + std::to_string(i), parts.back());
+    for (const char* name : {"segment0", "segment1"}) {
+      const auto segment = register_module(name, std::make_shared<Segment>(name));
+      segments.emplace_back(name, segment);
+      parts.insert(parts.end(), segment->parts.begin(), segment->parts.end());
+      list.insert(list.end(), segment->list.begin(), segment->list.end());
     }
     other = register_module("other", torch::nn::Linear(33, 33));
     fill(*this, at::kDouble);
     const at::NoGradGuard no_grad;
     scale = register_parameter("scale", torch::full({33}, 1.25, at::kDouble));
   }
-  at::Tensor forward(const at::Tensor& x) {
-    at::Tensor y = nn::fold(list, first(x));
-    if (calls_twice) y = nn::call(list[1], nn::call(list[2], y));
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& second = {}) {
+    nn::Carry carry{first(x)};
+    if (second.defined()) carry.push_back(second);
+    if (takes_first) carry.push_back(carry.front());
+    carry = nn::fold(segments, std::move(carry));
+    if (calls_twice) carry = nn::call(list[1], nn::call(list[2], carry));
+    const at::Tensor& y = carry.front();
     return (reaches_other ? y + other(x) : y) * scale;
   }
   std::vector<nn::Unit> units() const { return list; }
 
   std::vector<std::shared_ptr<Part>> parts;
   std::vector<nn::Unit> list;
+  std::vector<nn::Unit> segments;
   torch::nn::Linear first{nullptr}, other{nullptr};
   at::Tensor scale;
   bool reaches_other = false;
   bool calls_twice = false;
+  bool takes_first = false;  // what `first` gives is the second tensor
 };
 
 struct Training {
@@ -70,17 +97,22 @@ struct Training {
   }
 };
 
-class UnusualBackward : public testing::TestWithParam<std::tuple<const char*, Shard, bool>> {
+enum class Again { kNothing, kUnits, kSegments };  // what is computed again in backward
+
+class UnusualBackward : public testing::TestWithParam<std::tuple<const char*, Shard, Again>> {
  protected:
   using Body = std::function<void(Training)>;
 
-  static Tensors run(const char* backend, Shard shard, bool recomputes, const Body& body) {
-    return agreed_over(backend, 2, [&](Communicator& world) {
+  static Tensors run(const char* backend, Shard shard, Again again, const Body& body) {
+    constexpr int kRanks = 3;
+    return agreed_over(backend, kRanks, [&](Communicator& world) {
       Chain model;
       std::optional<nn::ActivationCheckpoint> checkpoint;
-      if (recomputes) checkpoint.emplace(nn::activation_checkpoint(model.units()));
+      if (again != Again::kNothing) {
+        checkpoint.emplace(nn::activation_checkpoint(again == Again::kUnits ? model.list : model.segments));
+      }
       // A unit that is computed again gives a gradient for each of its calls.
-      const bool waits = recomputes && !(shard == Shard::kParameters && backend == std::string("tcp"));
+      const bool waits = again != Again::kNothing && !(shard == Shard::kParameters && backend == std::string("tcp"));
       auto parallel = data_parallel(model, world, {.overlap = !waits, .shard = shard});
       optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
       body({world, model, parallel, optimizer});
@@ -88,22 +120,22 @@ class UnusualBackward : public testing::TestWithParam<std::tuple<const char*, Sh
       return values_of(model);
     });
   }
-  bool recomputes() const { return std::get<2>(GetParam()); }
+  bool recomputes() const { return std::get<2>(GetParam()) != Again::kNothing; }
   // Gradients that stay are dropped before the next backward (docs/sharding.md).
   bool adds_up() const {
     return std::get<0>(GetParam()) == std::string("tcp") || std::get<1>(GetParam()) == Shard::kParameters;
   }
   void expect_as_with_all(const Body& body) const {
-    const auto [backend, shard, recomputes] = GetParam();
-    const Tensors expected = run(backend, Shard::kNone, recomputes, body);
-    EXPECT_LT(distance(run(backend, shard, recomputes, body), expected), 1e-14);
-    EXPECT_GT(distance(expected, run(backend, Shard::kNone, recomputes, [](Training) {})), 1e-4)
-        << "nothing was trained";
+    const auto [backend, shard, again] = GetParam();
+    const Tensors expected = run(backend, Shard::kNone, again, body);
+    EXPECT_LT(distance(run(backend, shard, again, body), expected), 1e-14);
+    EXPECT_GT(distance(expected, run(backend, Shard::kNone, again, [](Training) {})), 1e-4) << "nothing was trained";
   }
 };
 INSTANTIATE_TEST_SUITE_P(Divided, UnusualBackward,
                          testing::Combine(testing::Values("tcp", "shared_memory"),
-                                          testing::Values(Shard::kGradients, Shard::kParameters), testing::Bool()));
+                                          testing::Values(Shard::kGradients, Shard::kParameters),
+                                          testing::Values(Again::kNothing, Again::kUnits, Again::kSegments)));
 
 TEST_P(UnusualBackward, OneRankAloneReachesAWeightOfAUnit) {
   expect_as_with_all([](Training t) {
@@ -159,7 +191,7 @@ TEST_P(UnusualBackward, AUnitIsCalledTwice) {
 }
 
 TEST_P(UnusualBackward, TwoForwardsTwoBackwards) {
-  if (!adds_up()) return;
+  if (!adds_up()) GTEST_SKIP() << "gradients that stay are dropped before the next backward";
   expect_as_with_all([](Training t) {
     for (std::uint64_t step = 0; step < 3; ++step) {
       const at::Tensor a = t.loss(2 * step);
@@ -172,7 +204,7 @@ TEST_P(UnusualBackward, TwoForwardsTwoBackwards) {
 }
 
 TEST_P(UnusualBackward, TwoBackwardsOverOneGraph) {
-  if (!adds_up()) return;
+  if (!adds_up()) GTEST_SKIP() << "gradients that stay are dropped before the next backward";
   expect_as_with_all([](Training t) {
     for (std::uint64_t step = 0; step < 3; ++step) {
       const at::Tensor y = t.parallel(input_of(step, t.world));
@@ -184,7 +216,7 @@ TEST_P(UnusualBackward, TwoBackwardsOverOneGraph) {
 }
 
 TEST_P(UnusualBackward, AnotherForwardComesBetween) {
-  if (!adds_up()) return;
+  if (!adds_up()) GTEST_SKIP() << "gradients that stay are dropped before the next backward";
   expect_as_with_all([](Training t) {
     const at::Tensor a = t.loss(1);
     const at::Tensor b = t.loss(2);
@@ -197,7 +229,7 @@ TEST_P(UnusualBackward, AnotherForwardComesBetween) {
 }
 
 TEST_P(UnusualBackward, AGradientThatIsAskedForTakesNoneAway) {
-  if (recomputes()) return;  // is refused, below
+  if (recomputes()) GTEST_SKIP() << "refused: what is computed again adds to all weights";
   expect_as_with_all([](Training t) {
     for (std::uint64_t step = 0; step < 3; ++step) {
       t.loss(step).backward();
@@ -211,7 +243,7 @@ TEST_P(UnusualBackward, AGradientThatIsAskedForTakesNoneAway) {
 }
 
 TEST_P(UnusualBackward, OfChosenWeights) {
-  if (recomputes()) return;
+  if (recomputes()) GTEST_SKIP() << "refused: what is computed again adds to all weights";
   expect_as_with_all([](Training t) {
     for (std::uint64_t step = 0; step < 3; ++step) {
       t.loss(step).backward({}, {}, false, {{t.model.parts[1]->linear->weight, t.model.scale}});
@@ -262,6 +294,92 @@ TEST_P(UnusualBackward, KeptAddedToAndDropped) {
   });
 }
 
+// Its gradient is complete in the middle of the call that used it last, not at an end of one.
+TEST_P(UnusualBackward, ALeafIsHandedThrough) {
+  for (const std::size_t user : {1U, 3U}) {
+    expect_as_with_all([user](Training t) {
+      t.model.parts[user]->adds_second = true;
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        const at::Tensor leaf = input_of(step + 7, t.world).requires_grad_();
+        t.parallel(input_of(step, t.world), leaf).square().mean().backward();
+        t.step();
+      }
+    });
+  }
+}
+
+TEST_P(UnusualBackward, ALeafIsHandedThroughWhereLittleIsTrained) {
+  expect_as_with_all([](Training t) {
+    for (std::size_t i = 1; i < 4; ++i) {
+      for (const at::Tensor& parameter : t.model.parts[i]->parameters()) parameter.set_requires_grad(false);
+    }
+    t.model.parts[3]->adds_second = true;
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      {
+        const auto guard = t.parallel.no_sync();
+        const at::Tensor leaf = input_of(step + 7, t.world).requires_grad_();
+        t.parallel(input_of(step, t.world), leaf).square().mean().backward();
+      }
+      t.parallel(input_of(step + 3, t.world), input_of(step + 8, t.world)).square().mean().backward();
+      t.step();
+    }
+  });
+}
+
+TEST_P(UnusualBackward, WhatCameBeforeIsHandedThroughAndUsedByAll) {
+  expect_as_with_all([](Training t) {
+    t.model.takes_first = true;
+    for (const auto& part : t.model.parts) part->adds_second = true;
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      t.loss(step).backward();
+      t.step();
+    }
+  });
+}
+
+TEST_P(UnusualBackward, OneRankHandsItsInputThroughSomeUnits) {
+  expect_as_with_all([](Training t) {
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      for (const std::size_t i : {1U, 2U}) t.model.parts[i]->hands_through = t.world.rank() == 1 && step != 1;
+      t.loss(step).backward();
+      t.step();
+    }
+  });
+}
+
+TEST_P(UnusualBackward, AForwardWithoutGradientsRunsWithinIt) {
+  expect_as_with_all([](Training t) {
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      t.parallel.prepare_forward();
+      nn::Carry carry{input_of(step, t.world).requires_grad_()};
+      for (const std::size_t i : {0U, 1U}) carry = nn::call(t.model.segments[i], carry);
+      carry.front().register_hook([&](const at::Tensor&) {
+        const at::NoGradGuard no_grad;
+        EXPECT_TRUE(t.model.forward(input_of(9, t.world)).isfinite().all().item<bool>());
+      });
+      carry.front().square().mean().backward();
+      t.step();
+    }
+  });
+}
+
+TEST(UnusualBackwards, OfGradientsAreRefusedWhereWeightsComeAndGo) {
+  agreed_over("tcp", 2, [](Communicator& world) -> Tensors {
+    Chain model;
+    auto parallel = data_parallel(model, world, {.shard = Shard::kParameters});
+    const at::Tensor x = input_of(1, world).requires_grad_();
+    const at::Tensor loss = parallel(x).square().mean();
+    try {
+      torch::autograd::grad({loss}, {x}, {}, {}, /*create_graph=*/true);
+      ADD_FAILURE() << "no error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("create_graph"));
+      EXPECT_THAT(error.what(), testing::HasSubstr("segment1.part1"));
+    }
+    return {torch::zeros(1)};
+  });
+}
+
 TEST(UnusualBackwards, WeightsOfUnitsLeaveUnderNoSyncToo) {
   agreed_over("tcp", 2, [&](Communicator& world) -> Tensors {
     Chain model;
@@ -274,10 +392,20 @@ TEST(UnusualBackwards, WeightsOfUnitsLeaveUnderNoSyncToo) {
       return units;
     };
     const auto guard = parallel.no_sync();
-    const at::Tensor loss = parallel(input_of(1, world)).square().mean();
+    const auto loss = [&](std::uint64_t seed) { return parallel(input_of(seed, world)).square().mean(); };
+    const at::Tensor one = loss(1);
     EXPECT_EQ(there(), 1U) << "the last one's backward comes next";
-    loss.backward();
+    one.backward();
     EXPECT_EQ(there(), 1U) << "the first one's forward comes next";
+    const at::Tensor first = loss(2);
+    const at::Tensor second = loss(3);
+    second.backward();
+    EXPECT_EQ(there(), 1U);
+    first.backward();
+    EXPECT_EQ(there(), 1U);
+    const at::Tensor x = input_of(4, world).requires_grad_();
+    torch::autograd::grad({parallel(x).square().mean()}, {x});
+    EXPECT_EQ(there(), 1U);
     return {torch::zeros(1)};
   });
 }

@@ -1,0 +1,18 @@
+// The place in a graph where backward comes to the end of a call.
+//
+// A hook on an output is no such place: an output may be an input that was handed through, the output of several calls,
+// or a leaf, whose gradient is complete whenever its last user's is. A node of the call's own is: autograd evaluates
+// what was made last first, so it runs behind all that was made behind the call, and before all that was made within.
+#pragma once
+
+#include <functional>
+
+#include "reigen/nn/unit.h"
+
+namespace reigen::parallel {
+
+// The same values with one more node behind them, which all their gradients pass. It calls `comes` first. Where no
+// gradient is wanted: as it is.
+nn::Carry with_end(nn::Carry output, std::function<void()> comes);
+
+}  // namespace reigen::parallel
