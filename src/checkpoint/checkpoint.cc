@@ -117,6 +117,7 @@ struct Checkpoint::Impl {
 Checkpoint::Checkpoint(fs::path path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
+    if (error && error != std::errc::no_such_file_or_directory) throw_missing(path, error);
     throw IoError(Report{.what = fmt::format("there is no checkpoint {}", path.string()),
                          .fix = "give a directory that save() wrote"},
                   ExitCode::kInputMissing);
@@ -201,8 +202,10 @@ Search find_newest(const fs::path& directory) {
     } catch (const DataError& error) {
       search.damaged.emplace_back(error.what());
     } catch (const IoError& error) {
-      if (error.exit_code() != ExitCode::kIo) throw;
+      // A name that leads nowhere is missing.
+      if (error.exit_code() != ExitCode::kIo && error.exit_code() != ExitCode::kInputMissing) throw;
       search.damaged.emplace_back(error.what());
+      search.unreadable.push_back(path);
     }
   }
   return search;

@@ -27,6 +27,7 @@ constexpr const char* kPrefix = "step_";
 constexpr const char* kHidden = ".unfinished_";
 constexpr const char* kLock = ".lock";
 constexpr const char* kSetAside = "set_aside";
+constexpr const char* kUnreadable = "unreadable";
 
 bool looks_whole(const fs::path& path) {
   try {
@@ -85,7 +86,7 @@ void remove_unfinished(const fs::path& directory) {
   std::error_code ignored;
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
-    if (entry.path().filename().string().starts_with(std::string(kHidden) + kPrefix)) found.push_back(entry.path());
+    if (entry.path().filename().string().starts_with(kHidden)) found.push_back(entry.path());
   }
   for (const fs::path& path : found) fs::remove_all(path, ignored);
 }
@@ -95,10 +96,14 @@ void require_room(const fs::path& directory, std::uint64_t bytes) {
   if (::statvfs(directory.c_str(), &room) != 0) return;  // the writes will tell
   const std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
   if (free >= bytes) return;
+  std::error_code ignored;
   throw IoError(Report{.what = fmt::format("no room for a checkpoint in {}", directory.string()),
                        .got = fmt::format("{} bytes free", free),
                        .expected = fmt::format("{} bytes", bytes),
-                       .fix = "free space, keep fewer checkpoints, or write elsewhere"});
+                       .fix = fs::exists(set_aside_path(directory), ignored)
+                                  ? fmt::format("free space: newer checkpoints, which the run gave up, are in {}",
+                                                set_aside_path(directory).string())
+                                  : "free space, keep fewer checkpoints, or write elsewhere"});
 }
 
 void publish(const fs::path& hidden, const fs::path& target) {
@@ -167,19 +172,21 @@ std::vector<fs::path> list(const fs::path& directory) {
 
 fs::path set_aside_path(const fs::path& directory) { return directory / kSetAside; }
 
-std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t step) {
+std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t step,
+                                      const std::vector<fs::path>& unreadable) {
   std::vector<fs::path> moved;
   for (const fs::path& path : list(directory)) {
     if (step_of(path).value_or(step) <= step) break;
-    make_directories(set_aside_path(directory));
-    const fs::path place = set_aside_path(directory) / path.filename();
+    const bool stays = std::find(unreadable.begin(), unreadable.end(), path) != unreadable.end();
+    const fs::path folder = stays ? directory / kUnreadable : set_aside_path(directory);
+    make_directories(folder);
+    const fs::path place = folder / path.filename();
     remove_checkpoint(place);  // of a future before that
     REIGEN_SYSCALL(::rename(path.c_str(), place.c_str()));
+    sync_directory(folder);
     moved.push_back(place);
   }
-  if (moved.empty()) return moved;
-  sync_directory(set_aside_path(directory));
-  sync_directory(directory);
+  if (!moved.empty()) sync_directory(directory);
   return moved;
 }
 

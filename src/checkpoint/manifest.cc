@@ -20,6 +20,7 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* kFormat = "reigen checkpoint";
+constexpr std::size_t kMostDimensions = 64;  // as many as a tensor can have in LibTorch and NumPy
 
 // What is wrong; from_text() says where.
 struct Damage : std::runtime_error {
@@ -105,6 +106,7 @@ Number number_from(const json& value, const char* key) {
 
 Shape shape_from(const json& value, const char* key) {
   Shape shape;
+  if (value.at(key).size() > kMostDimensions) throw Damage(fmt::format("{} has {} numbers", key, value.at(key).size()));
   for (const json& size : value.at(key)) {
     if (!size.is_number_unsigned() || size.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) {
       throw Damage(fmt::format("{} is {}", key, value.at(key).dump()));

@@ -212,6 +212,7 @@ fs::path finish(const fs::path& directory, const Manifest& manifest, const std::
   publish(hidden, target);
   try {
     retain(directory, keep, target);
+    drop_set_aside(directory);
   } catch (const std::exception& error) {
     base::log_warning("an old checkpoint stays: {}", error.what());  // the new one is whole
   }

@@ -43,7 +43,13 @@ checkpoint::Checkpoint verified(const fs::path& path) {
 
 ResumePoint newest_of(const fs::path& run_directory) {
   ResumePoint point{.run_directory = run_directory};
-  const checkpoint::Search search = checkpoint::find_newest(run_directory / "checkpoints");
+  const fs::path checkpoints = run_directory / "checkpoints";
+  const checkpoint::Search search = checkpoint::find_newest(checkpoints);
+  point.unreadable = search.unreadable;
+  std::error_code ignored;
+  const fs::path aside = checkpoint::set_aside_path(checkpoints);
+  const std::string others =
+      fs::exists(aside, ignored) ? fmt::format("; {} holds checkpoints that the run gave up", aside.string()) : "";
   for (const std::string& damaged : search.damaged)
     point.notes.push_back("passed over a damaged checkpoint: " + damaged);
   if (search.newest) {
@@ -51,9 +57,9 @@ ResumePoint newest_of(const fs::path& run_directory) {
   } else if (!search.damaged.empty()) {
     throw DataError(Report{.what = fmt::format("no whole checkpoint in {}; the newest: {}", run_directory.string(),
                                                search.damaged.front()),
-                           .fix = "start anew in another --run.dir"});
+                           .fix = "start anew in another --run.dir" + others});
   } else {
-    point.notes.push_back(fmt::format("no checkpoint in {}: starting at step 1", run_directory.string()));
+    point.notes.push_back(fmt::format("no checkpoint in {}: starting at step 1{}", run_directory.string(), others));
   }
   return point;
 }

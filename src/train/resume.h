@@ -17,10 +17,11 @@ namespace reigen::train {
 bool wants_resume(const Config& config);
 
 struct ResumePoint {
-  std::filesystem::path run_directory = {};  // empty: a new one
-  bool same_run = false;                     // the directory is that of the run that goes on
-  std::filesystem::path checkpoint = {};     // empty: none yet, start with step 0
-  std::vector<std::string> notes = {};       // for the user: damaged checkpoints that were passed over
+  std::filesystem::path run_directory = {};            // empty: a new one
+  bool same_run = false;                               // the directory is that of the run that goes on
+  std::filesystem::path checkpoint = {};               // empty: none yet, start with step 0
+  std::vector<std::string> notes = {};                 // for the user: damaged checkpoints that were passed over
+  std::vector<std::filesystem::path> unreadable = {};  // of these, those that the disk did not give
 };
 
 // What run.resume and run.dir mean together. Throws InvalidArgument 78 (true without run.dir), IoError 66 (nothing

@@ -78,6 +78,7 @@ void Trainer::Impl::begin() {
   find_start();
   open_data();
   prepare_model();
+  note_nan_at_start();
   prepare_files();
 }
 

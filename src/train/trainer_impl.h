@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -124,6 +125,7 @@ struct Trainer::Impl {
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
   Saved prepare_to_save();
   void require_finite(const Saved& state) const;
+  void note_nan_at_start();
   void save_last();
   void finish_saving();
   void hear_of_saving();
@@ -162,6 +164,7 @@ struct Trainer::Impl {
   std::vector<Made> late;  // steps whose losses are not added up
   int skipped_in_a_row = 0;
   std::vector<at::Tensor> buffers_before;  // the step, where it may be skipped
+  std::set<std::string> begins_with_nan;   // what is not trained may hold one on purpose
   int rollbacks = 0;
   int rollbacks_in_a_row = 0;
   std::int64_t failed_at = 0;   // the step behind the last rollback
@@ -174,8 +177,8 @@ struct Trainer::Impl {
 
   // Rank 0 only, but for the path.
   std::filesystem::path directory;
-  bool same_run = false;  // it holds the run that goes on
-  bool has_set_aside = false;
+  bool same_run = false;                          // it holds the run that goes on
+  std::vector<std::filesystem::path> unreadable;  // checkpoints that were passed over
   std::optional<NewDirectory> made;
   std::optional<RunDirectory> held;
   std::optional<MetricsWriter> metrics;

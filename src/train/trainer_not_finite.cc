@@ -67,7 +67,8 @@ void Trainer::Impl::note_buffers() {
   buffers_before.resize(buffers.size());
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (!buffers[i].defined()) continue;
-    if (!buffers_before[i].defined()) buffers_before[i] = at::empty_like(buffers[i]);
+    const bool fits = buffers_before[i].defined() && buffers_before[i].sizes() == buffers[i].sizes();
+    if (!fits) buffers_before[i] = at::empty_like(buffers[i]);
     buffers_before[i].copy_(buffers[i]);
   }
 }
@@ -76,7 +77,7 @@ void Trainer::Impl::take_buffers_back() {
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> buffers = task.module().buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].defined()) buffers[i].copy_(buffers_before[i]);
+    if (buffers[i].defined()) buffers[i].resize_(buffers_before[i].sizes()).copy_(buffers_before[i]);
   }
 }
 

@@ -37,6 +37,15 @@ Trainer::Impl::Saved Trainer::Impl::prepare_to_save() {
   return state;
 }
 
+// Buffers, and weights that are not trained, before the first step.
+void Trainer::Impl::note_nan_at_start() {
+  begins_with_nan.clear();
+  const Saved state = to_save();
+  for (const checkpoint::Piece& piece : state.model.pieces()) {
+    if (checkpoint::not_finite_in(piece).has_nan) begins_with_nan.insert(piece.name);
+  }
+}
+
 // What a model does not train may be infinite on purpose, as masks are.
 void Trainer::Impl::require_finite(const Saved& state) const {
   std::set<std::string> trained;
@@ -46,8 +55,9 @@ void Trainer::Impl::require_finite(const Saved& state) const {
   for (const auto& [group, pieces] : state.contents()) {
     for (const checkpoint::Piece& piece : pieces) {
       const auto [has_nan, has_infinity] = checkpoint::not_finite_in(piece);
-      const bool may_be_infinite = group == "model" && !trained.contains(piece.name);
-      if (!has_nan && (!has_infinity || may_be_infinite)) continue;
+      const bool is_fixed = group == "model" && !trained.contains(piece.name);
+      const bool may_be = is_fixed && (!has_nan || begins_with_nan.contains(piece.name));
+      if (may_be || (!has_nan && !has_infinity)) continue;
       throw Error(ExitCode::kNotANumber,
                   Report{.what = fmt::format("the state after step {} is not finite: no checkpoint of it", done),
                          .got = fmt::format("{} in {} {}", has_nan ? "NaN" : "infinity", group, piece.name),
@@ -149,7 +159,6 @@ void Trainer::Impl::hear_of_saving() {
   if (const auto path = saver->last(); path && path->filename() == checkpoint::name_of(asked_to_save)) {
     saved = asked_to_save;
     failed_saves = 0;
-    if (is_first() && std::exchange(has_set_aside, false)) checkpoint::drop_set_aside(directory / "checkpoints");
   }
 }
 

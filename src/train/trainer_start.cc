@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
+#include "checkpoint/directory.h"
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/nn/unit_policy.h"
@@ -41,6 +42,7 @@ void Trainer::Impl::find_start() {
   }
   directory = share_text(world, point.run_directory.string());
   same_run = point.same_run;
+  unreadable = point.unreadable;
   for (const std::string& note : point.notes) say(note);
   if (path.empty()) return;
   together(world, "checkpoint", [&] { found.emplace(path); });
@@ -225,20 +227,35 @@ void Trainer::Impl::prepare_files() {
 }
 
 // An older checkpoint that goes on replaces the future that was: a later resume must not come back to it. It is there
-// to be taken back until the first new checkpoint is whole.
+// to be taken back until the first new checkpoint is whole, with the lines of its steps.
 void Trainer::Impl::set_future_aside() {
   const fs::path checkpoints = directory / "checkpoints";
+  const std::vector<fs::path> all = checkpoint::list(checkpoints);
+  if (all.empty() || checkpoint::step_of(all.front()).value_or(done) <= done) return;
   const fs::path place = checkpoint::set_aside_path(checkpoints);
-  std::vector<std::string> names;
-  for (const fs::path& path : checkpoint::set_aside_after(checkpoints, done)) names.push_back(path.filename().string());
-  std::error_code ignored;
-  has_set_aside = fs::exists(place, ignored);
-  if (names.empty()) return;
-  fs::copy_file(directory / "metrics.jsonl", place / "metrics.jsonl", fs::copy_options::overwrite_existing, ignored);
+  checkpoint::make_directories(place);
+  const fs::path lines = place / fmt::format("metrics_of_{}.jsonl", all.front().filename().string());
+  const fs::path source = directory / "metrics.jsonl";
+  std::error_code error;
+  if (fs::exists(source, error) && !fs::exists(lines, error)) {
+    const fs::path begun = lines.string() + ".begun";
+    fs::copy_file(source, begun, fs::copy_options::overwrite_existing, error);
+    if (!error) fs::rename(begun, lines, error);
+    if (error) {
+      throw IoError(Report{.what = fmt::format("cannot copy {} to {}", source.string(), lines.string()),
+                           .got = error.message(),
+                           .expected = "a copy of it, before the run goes on from an older checkpoint",
+                           .fix = "free space, or go on in another --run.dir"});
+    }
+  }
+  std::vector<std::string> moved;
+  for (const fs::path& path : checkpoint::set_aside_after(checkpoints, done, unreadable)) {
+    moved.push_back(fs::relative(path, checkpoints).string());
+  }
   say(
-      fmt::format("note: the run goes on after step {}, so newer checkpoints ({}) are moved to {} and deleted when the "
-                  "first new one is whole",
-                  done, fmt::join(names, ", "), place.string()));
+      fmt::format("note: the run goes on after step {}, so newer checkpoints are moved within {}: {}; what is in {} is "
+                  "deleted when the first new one is whole",
+                  done, checkpoints.string(), fmt::join(moved, ", "), place.filename().string()));
 }
 
 // What the steps before a resume drew: the order is a function of seed, epoch and position.

@@ -331,14 +331,25 @@ TEST_F(CheckpointTest, WhatNoDiskGivesIsPassedOver) {
     replaced(name, [](const fs::path& file) { fs::create_directory(file); });
     replaced(name, [](const fs::path& file) { fs::create_symlink(file, file); });
   }
+  const fs::path newest = save_step(3);
+  for (const char* target : {"step_00000003", "nowhere"}) {
+    fs::remove_all(newest);
+    fs::create_symlink(directory_ / target, newest);
+    const Search search = find_newest(directory_);
+    EXPECT_THAT(search.unreadable, SizeIs(2)) << target;  // that of step 2 is a link to itself too
+    ASSERT_TRUE(search.newest) << target;
+    EXPECT_EQ(search.newest->manifest().step, 1) << target;
+  }
 }
 
 TEST_F(CheckpointTest, WhatKilledWritersLeftIsClearedAway) {
-  const fs::path left = directory_ / ".unfinished_step_00000007";
-  fs::create_directories(left);
-  write_file(left / "model.safetensors", "half");
-  save_step(8);
-  EXPECT_FALSE(fs::exists(left));
+  for (const char* name : {".unfinished_step_00000007", ".unfinished_set_aside"}) {
+    const fs::path left = directory_ / name;
+    fs::create_directories(left);
+    write_file(left / "model.safetensors", "half");
+    save_step(8);
+    EXPECT_FALSE(fs::exists(left)) << name;
+  }
 }
 
 TEST_F(CheckpointTest, OnlyWholeOnesCountAsKept) {
@@ -376,13 +387,17 @@ TEST_F(CheckpointTest, AFutureThatWasGivenUpIsSetAsideUntilItIsDropped) {
   EXPECT_EQ(names(), (std::vector<std::string>{"set_aside", "step_00000001"}));
   EXPECT_EQ(find_newest(directory_).newest->manifest().step, 1);
   EXPECT_EQ(find_newest(aside).newest->manifest().step, 3) << "and may be taken back";
-  // Another future of the same steps takes their place.
-  save_step(2);
+  // Another future of the same step takes its place.
+  fs::copy(aside / "step_00000002", directory_ / "step_00000002", fs::copy_options::recursive);
   EXPECT_EQ(set_aside_after(directory_, 1), std::vector<fs::path>{aside / "step_00000002"});
   EXPECT_THAT(list(aside), SizeIs(2));
-  drop_set_aside(directory_);
+  // What could not be read stays, and the next checkpoint ends the rest.
+  const fs::path unreadable = save_step(3);
+  set_aside_after(directory_, 1, {unreadable});
+  save_step(2);
   EXPECT_FALSE(fs::exists(aside));
-  EXPECT_EQ(names(), std::vector<std::string>{"step_00000001"});
+  EXPECT_EQ(names(), (std::vector<std::string>{"step_00000001", "step_00000002", "unreadable"}));
+  EXPECT_EQ(find_newest(directory_ / "unreadable").newest->manifest().step, 3);
 }
 
 TEST_F(CheckpointTest, AFileInTheWayIsAnIoError) {

@@ -81,6 +81,9 @@ TEST(Manifest, WhatItSaysMustHoldTogether) {
   m.groups["model"][0].shape = {INT64_MAX, 4};
   EXPECT_THAT(refusal(m), HasSubstr("too large"));
   m = some_manifest();
+  m.groups["model"][0].shape = Shape(65, 1);
+  EXPECT_THAT(refusal(m), HasSubstr("shape has 65 numbers"));
+  m = some_manifest();
   m.groups["model"].push_back(m.groups["model"][0]);
   EXPECT_THAT(refusal(m), HasSubstr("comes twice"));
   m = some_manifest();

@@ -122,7 +122,7 @@ TEST_P(NotFiniteTest, BuffersOfASkippedStepAreThoseBeforeIt) {
       task.before_call = [=, is_bad = std::string(poisoned) != "loss"](std::int64_t call) {
         if (!at::GradMode::is_enabled()) return;  // validation
         seen.add_(1);
-        if (is_bad && call == kCall) seen.fill_(NAN);
+        if (is_bad && call == kCall) seen.resize_({3}).fill_(NAN);
       };
     });
     const auto found = checkpoint::find_newest(root_ / poisoned / "checkpoints");
@@ -147,6 +147,11 @@ TEST_P(NotFiniteTest, AStateThatIsNoneIsNotSaved) {
   EXPECT_THAT(failure_text_, AllOf(HasSubstr("the state after step 2 is not finite"), HasSubstr("NaN in model mask")));
   run.run.dir = (root_ / "mask").string();
   EXPECT_EQ(fit(2, run, with_buffer(-INFINITY)).steps, 9);
+  run.run.dir = (root_ / "on purpose").string();
+  const auto with_nan = [](int, SmallTask& task, TrainerOptions&) {
+    task.module().register_buffer("mask", at::full({2}, NAN));
+  };
+  EXPECT_EQ(fit(2, run, with_nan).steps, 9);
 
   // The gradient is finite, its square is not, and the weight does not move.
   run.run.dir = (root_ / "state").string();

@@ -209,17 +209,27 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOn
   };
   run.run.resume = (checkpoints / "step_00000004").string();
   failure(1, run, fails_in_step_6);
-  EXPECT_THAT(output_, HasSubstr("newer checkpoints (step_00000009, step_00000008, step_00000006) are moved to"));
+  EXPECT_THAT(output_, HasSubstr("set_aside/step_00000009, set_aside/step_00000008, set_aside/step_00000006; what"));
   for (const char* name : {"step_00000006", "step_00000008", "step_00000009"}) {
     EXPECT_FALSE(fs::exists(checkpoints / name)) << name;
     EXPECT_NO_THROW(checkpoint::Checkpoint(aside / name).verify()) << name;
   }
-  std::ifstream metrics(aside / "metrics.jsonl");
-  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(metrics), {}, '\n'), 9);
+  // And once more, of which the first future knows nothing.
+  run.run.resume = (checkpoints / "step_00000002").string();
+  failure(1, run, [](int, SmallTask& task, TrainerOptions&) {
+    task.before_call = [](std::int64_t) { throw DataError("before anything was saved"); };
+  });
+  EXPECT_THAT(output_, HasSubstr("set_aside/step_00000004; what"));
+  const auto lines_of_future = [&](const char* name) {
+    std::ifstream metrics(aside / name);
+    return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');
+  };
+  EXPECT_EQ(lines_of_future("metrics_of_step_00000009.jsonl"), 9);
+  EXPECT_EQ(lines_of_future("metrics_of_step_00000004.jsonl"), 5);
 
   run.run.resume = "true";
   failure(1, run, fails_in_step_6);
-  EXPECT_THAT(output_, HasSubstr("going on after step 4"));
+  EXPECT_THAT(output_, HasSubstr("going on after step 2"));
   EXPECT_TRUE(fs::exists(aside / "step_00000009"));
   EXPECT_EQ(fit(1, run).steps, 9);
   EXPECT_FALSE(fs::exists(aside));
