@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "reigen/checkpoint/saver.h"
 #include "reigen/reigen.h"
-#include "reigen/tensor/pieces.h"
 
 namespace {
 
@@ -40,12 +38,6 @@ struct Net : torch::nn::Module {
   std::vector<reigen::nn::Unit> parts;
 };
 
-// Of what ranks divide each gives its part to a checkpoint; of the rest rank 0 gives all.
-std::vector<reigen::tensor::NamedTensor> own(std::vector<reigen::tensor::NamedTensor> tensors, int rank) {
-  std::erase_if(tensors, [&](const auto& item) { return rank > 0 && !item.is_divided(); });
-  return tensors;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -60,12 +52,11 @@ int main(int argc, char** argv) try {
 
   Net model;
   reigen::nn::initialize(model, 0);
-  const auto found = reigen::checkpoint::find_newest(argv[1]);
-  if (found.newest) reigen::tensor::read_into(*found.newest, "model", reigen::tensor::tensors_of(model));
-
   // The blocks are gathered one by one; stem and head, which are small, with the first forward.
   auto parallel = reigen::data_parallel(
       model, world, {.shard = reigen::Shard::kParameters, .units = reigen::nn::units_of_type<BlockImpl>(model.parts)});
+  const auto found = reigen::checkpoint::find_newest(argv[1]);
+  if (found.newest) parallel.load(*found.newest);
   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-3});
   std::int64_t step = 0;
   std::int64_t epoch = 0;
@@ -91,8 +82,8 @@ int main(int argc, char** argv) try {
         world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
         if (world.rank() == 0) fmt::print("step {} loss {:.4f}\n", step, sum / static_cast<double>(batch.global_count));
         // A copy is written while the next steps are made.
-        const reigen::tensor::Pieces weights(own(reigen::tensor::tensors_of(model, parallel.weights()), world.rank()));
-        const reigen::tensor::Pieces states(own(optimizer.state(), world.rank()));
+        const reigen::tensor::Pieces weights(parallel.own_weights());
+        const reigen::tensor::Pieces states(parallel.own(optimizer.state()));
         saver.save({.step = step,
                     .epoch = epoch,
                     .position = batch.position,

@@ -64,6 +64,14 @@ int reshard(const Arguments& arguments) {
   app.add_option("DIRECTORY", to, "where step_N comes to lie")->required();
   app.add_option("--ranks", ranks, "1 to 100000")->required()->check(CLI::Range(1, 100000));
   if (!parse(app, arguments)) return 0;
+  if (std::filesystem::exists(std::filesystem::path(to) / "config.toml")) {
+    throw InvalidArgument(
+        Report{.what = fmt::format("{} is the directory of a run", to),
+               .got = "config.toml in it",
+               .expected = "a directory of checkpoints, or a new one",
+               .fix = fmt::format("reigen checkpoint reshard {} {}-on-{}-ranks --ranks {}", from, to, ranks, ranks)},
+        ExitCode::kOutputLocked);
+  }
   const ck::Checkpoint checkpoint = ck::find_checkpoint(from);
   checkpoint.verify();
   fmt::print("{}\n", ck::reshard(checkpoint, to, ranks).string());

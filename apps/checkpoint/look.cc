@@ -56,7 +56,7 @@ std::vector<fs::path> checkpoints_of(const fs::path& path) {
     std::vector<fs::path> found = ck::list(directory);
     if (!found.empty()) return found;
   }
-  return {path};  // which says that it is none
+  return {ck::find_checkpoint(path).path()};  // which says that there is none
 }
 
 // Prints what is wrong with it. True: nothing.
@@ -70,6 +70,8 @@ bool is_whole(const fs::path& path) {
       return true;
     }
   } catch (const DataError& error) {
+    damage.emplace_back(error.what());
+  } catch (const IoError& error) {
     damage.emplace_back(error.what());
   }
   for (const std::string& line : damage) fmt::print("{}\n", line);
@@ -115,11 +117,18 @@ int verify(const Arguments& arguments) {
                "reigen checkpoint verify");
   app.add_option("PATH", paths, "checkpoints, or directories of them or of runs: all in them")->required();
   if (!parse(app, arguments)) return 0;
-  bool all = true;
+  auto code = ExitCode::kOk;
   for (const std::string& path : paths) {
-    for (const fs::path& checkpoint : checkpoints_of(path)) all = is_whole(checkpoint) && all;
+    try {
+      for (const fs::path& checkpoint : checkpoints_of(path)) {
+        if (!is_whole(checkpoint)) code = ExitCode::kBadData;
+      }
+    } catch (const Error& error) {
+      fmt::print("{}\n", error.what());
+      if (code == ExitCode::kOk) code = error.exit_code();
+    }
   }
-  return static_cast<int>(all ? ExitCode::kOk : ExitCode::kBadData);
+  return static_cast<int>(code);
 }
 
 }  // namespace reigen::apps::checkpoint

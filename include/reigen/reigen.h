@@ -11,6 +11,7 @@
 #pragma once
 
 #include "reigen/base/error.h"
+#include "reigen/checkpoint/saver.h"
 #include "reigen/comm/byte_strings.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/comm/process_set.h"
@@ -41,4 +42,5 @@
 #include "reigen/parallel/verify.h"
 #include "reigen/runtime/init.h"
 #include "reigen/tensor/collectives.h"
+#include "reigen/tensor/pieces.h"
 #include "reigen/train/timeline.h"

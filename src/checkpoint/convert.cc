@@ -22,6 +22,14 @@ std::string renamed(const std::string& name, const Renaming& rules) {
 }
 
 void write_whole(const Weights& from, const fs::path& path, const Renaming& rules) {
+  std::error_code ignored;
+  REIGEN_CHECK(!fs::equivalent(path, from.path(), ignored), "{} would take the place of what is read", path.string());
+  for (const auto& rule : rules) {
+    const auto fits = [&](const TensorInfo& tensor) { return tensor.name.starts_with(rule.first); };
+    REIGEN_CHECK(std::any_of(from.tensors().begin(), from.tensors().end(), fits),
+                 "no name begins with \"{}\", which is to become \"{}\"\n  got: {}", rule.first, rule.second,
+                 from.tensors().empty() ? "no tensors" : from.tensors().front().name + ", ...");
+  }
   std::map<std::string, std::string> old_names;
   std::vector<format::TensorEntry> entries;
   for (const TensorInfo& tensor : from.tensors()) {

@@ -97,13 +97,14 @@ void require_room(const fs::path& directory, std::uint64_t bytes) {
   const std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
   if (free >= bytes) return;
   std::error_code ignored;
-  throw IoError(Report{.what = fmt::format("no room for a checkpoint in {}", directory.string()),
-                       .got = fmt::format("{} bytes free", free),
-                       .expected = fmt::format("{} bytes", bytes),
-                       .fix = fs::exists(set_aside_path(directory), ignored)
-                                  ? fmt::format("free space: newer checkpoints, which the run gave up, are in {}",
-                                                set_aside_path(directory).string())
-                                  : "free space, keep fewer checkpoints, or write elsewhere"});
+  throw IoError(
+      Report{.what = fmt::format("no room for a checkpoint in {}", directory.string()),
+             .got = fmt::format("{} bytes free", free),
+             .expected = fmt::format("{} bytes, with 16 MiB for headers and what the file system needs", bytes),
+             .fix = fs::exists(set_aside_path(directory), ignored)
+                        ? fmt::format("free space: newer checkpoints, which the run gave up, are in {}",
+                                      set_aside_path(directory).string())
+                        : "free space, keep fewer checkpoints, or write elsewhere"});
 }
 
 void publish(const fs::path& hidden, const fs::path& target) {
@@ -190,7 +191,16 @@ std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t st
   return moved;
 }
 
-void drop_set_aside(const fs::path& directory) { remove_checkpoint(set_aside_path(directory)); }
+void drop_set_aside(const fs::path& directory, std::int64_t step) {
+  const fs::path aside = set_aside_path(directory);
+  std::error_code ignored;
+  if (!fs::exists(aside, ignored)) return;
+  const std::vector<fs::path> all = list(aside);
+  if (all.empty() || step_of(all.front()).value_or(step) <= step) return remove_checkpoint(aside);
+  for (const fs::path& path : all) {
+    if (step_of(path).value_or(step) <= step) remove_checkpoint(path);
+  }
+}
 
 DirectoryLock::DirectoryLock(const fs::path& directory) {
   make_directories(directory);

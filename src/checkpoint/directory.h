@@ -16,8 +16,8 @@ std::filesystem::path hidden_path_of(const std::filesystem::path& directory, std
 
 // With those above it; new ones are on the disk when it returns.
 void make_directories(const std::filesystem::path& path);
-// Deletes what set_aside_after() set aside.
-void drop_set_aside(const std::filesystem::path& directory);
+// Deletes what set_aside_after() set aside of steps up to `step`.
+void drop_set_aside(const std::filesystem::path& directory, std::int64_t step);
 // Left by writers that were killed.
 void remove_unfinished(const std::filesystem::path& directory);
 // Throws IoError naming the room there is, when it is less than `bytes`.

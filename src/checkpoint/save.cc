@@ -71,7 +71,7 @@ std::vector<std::string> together(const Outcome& mine, const Communicator& world
     own.text = fmt::format("rank {} of {} ({}): {}", world.rank(), world.size(), base::host_name(), own.text);
   }
   std::vector<std::string> texts;
-  for (const std::string& text : comm::all_gather_bytes(encode(own), world)) {
+  for (const std::string& text : comm::all_gather_bytes(encode(own), world, "a checkpoint")) {
     const Outcome outcome = decode(text);
     throw_failure(outcome);
     texts.push_back(outcome.text);
@@ -81,7 +81,7 @@ std::vector<std::string> together(const Outcome& mine, const Communicator& world
 
 // rank 0's text on all ranks, or its error.
 std::string from_first(const Outcome& outcome, const Communicator& world) {
-  const Outcome shared = decode(comm::broadcast_bytes(encode(outcome), 0, world));
+  const Outcome shared = decode(comm::broadcast_bytes(encode(outcome), 0, world, "a checkpoint"));
   throw_failure(shared);
   return shared.text;
 }
@@ -212,7 +212,7 @@ fs::path finish(const fs::path& directory, const Manifest& manifest, const std::
   publish(hidden, target);
   try {
     retain(directory, keep, target);
-    drop_set_aside(directory);
+    drop_set_aside(directory, manifest.step);
   } catch (const std::exception& error) {
     base::log_warning("an old checkpoint stays: {}", error.what());  // the new one is whole
   }

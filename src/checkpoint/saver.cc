@@ -41,7 +41,7 @@ std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Commu
     code = static_cast<char>(ExitCode::kIo);
     failure = error.what();
   }
-  const std::string shared = comm::broadcast_bytes(code + failure, 0, world);
+  const std::string shared = comm::broadcast_bytes(code + failure, 0, world, "a saver's lock");
   if (shared[0] != static_cast<char>(ExitCode::kOk)) {
     throw IoError(shared.substr(1), static_cast<ExitCode>(shared[0]));
   }

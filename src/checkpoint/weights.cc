@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "checkpoint/directory.h"
 #include "format/input_file.h"
 #include "reigen/format/pt_file.h"
@@ -68,12 +69,22 @@ bool is_checkpoint(const fs::path& path) { return is_there(path / kManifestName)
 
 Checkpoint find_checkpoint(const fs::path& path) {
   if (is_checkpoint(path)) return Checkpoint(path);
+  std::vector<std::string> damaged;
+  std::optional<Checkpoint> newest;
   for (const fs::path& directory : {path, path / "checkpoints"}) {
-    if (!is_there(directory) || list(directory).empty()) continue;
+    if (!is_there(directory)) continue;
     Search search = find_newest(directory);
-    if (search.newest) return std::move(*search.newest);
-    throw DataError(Report{.what = fmt::format("no checkpoint in {} is whole", directory.string()),
-                           .got = search.damaged.front(),
+    damaged.insert(damaged.end(), search.damaged.begin(), search.damaged.end());
+    const bool is_newer = search.newest && (!newest || search.newest->manifest().step > newest->manifest().step);
+    if (is_newer) newest = std::move(search.newest);
+  }
+  if (newest) {
+    for (const std::string& text : damaged) base::log_warning("passed over a damaged checkpoint: {}", text);
+    return std::move(*newest);
+  }
+  if (!damaged.empty()) {
+    throw DataError(Report{.what = fmt::format("no checkpoint in {} is whole", path.string()),
+                           .got = damaged.front(),
                            .fix = "reigen checkpoint verify names all damage"});
   }
   throw IoError(Report{.what = fmt::format("there is no checkpoint in {}", path.string()),

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -55,18 +56,18 @@ bool kill_carriers(const std::string& identity) {
   return found;
 }
 
-[[noreturn]] void guard(int pipe, const std::string& identity) {
+[[noreturn]] void guard(int line, const std::string& identity) {
   ::setsid();
   ::prctl(PR_SET_NAME, "reigen-guardian");
   sigset_t all;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
   hide_outer_job();
-  close_all_but(pipe);
+  close_all_but(line);
   std::vector<pid_t> groups;
   for (;;) {
     pid_t group = 0;
-    const ssize_t got = ::read(pipe, &group, sizeof group);
+    const ssize_t got = ::read(line, &group, sizeof group);
     if (got < 0 && errno == EINTR) continue;
     if (got != static_cast<ssize_t>(sizeof group)) break;
     if (group == kDismissed) ::_exit(0);
@@ -82,12 +83,13 @@ bool kill_carriers(const std::string& identity) {
 
 Guardian::Guardian(const std::string& identity) {
   std::array<int, 2> ends{};
-  REIGEN_SYSCALL(::pipe2(ends.data(), O_CLOEXEC));
+  // A socket and no pipe: to write to a guardian that somebody killed shall not end this process.
+  REIGEN_SYSCALL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()));
   const UniqueFd reader(ends[0]);
-  pipe_ = UniqueFd(ends[1]);
+  line_ = UniqueFd(ends[1]);
   pid_ = ::fork();
   if (pid_ == 0) {
-    pipe_.reset();
+    line_.reset();
     guard(reader.get(), identity);
   }
   if (pid_ < 0) {
@@ -99,16 +101,17 @@ Guardian::Guardian(const std::string& identity) {
 
 Guardian::~Guardian() {
   constexpr pid_t kMessage = kDismissed;
-  const bool told = ::write(pipe_.get(), &kMessage, sizeof kMessage) == static_cast<ssize_t>(sizeof kMessage);
+  const bool told =
+      ::send(line_.get(), &kMessage, sizeof kMessage, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof kMessage);
   if (!told) ::kill(pid_, SIGKILL);  // somebody ended it already
-  pipe_.reset();
+  line_.reset();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
 void Guardian::protect(pid_t group) {
   // A guardian that was killed leaves the kernel's parent-death signal to do its work.
-  [[maybe_unused]] const auto written = ::write(pipe_.get(), &group, sizeof group);
+  [[maybe_unused]] const auto written = ::send(line_.get(), &group, sizeof group, MSG_NOSIGNAL);
 }
 
 }  // namespace reigen::launch

@@ -23,6 +23,14 @@ const std::vector<ParameterRange>& DataParallelBase::parameters() const { return
 
 std::vector<ParameterRange> DataParallelBase::weights() const { return reducer_->all_ranges(); }
 
+std::vector<tensor::NamedTensor> DataParallelBase::own_weights() const { return reducer_->own_weights(); }
+
+std::vector<tensor::NamedTensor> DataParallelBase::own(std::vector<tensor::NamedTensor> tensors) const {
+  return reducer_->own(std::move(tensors));
+}
+
+void DataParallelBase::load(const checkpoint::Checkpoint& from, std::string_view group) { reducer_->load(from, group); }
+
 NoSync DataParallelBase::no_sync() { return NoSync(reducer_); }
 
 void DataParallelBase::synchronize() { reducer_->synchronize(); }

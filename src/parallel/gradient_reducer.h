@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,9 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   const std::vector<ParameterRange>& ranges() const { return flat_->ranges(); }
   // And those of frozen parameters that ranks divide.
   std::vector<ParameterRange> all_ranges() const;
+  std::vector<tensor::NamedTensor> own_weights() const;
+  std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
+  void load(const checkpoint::Checkpoint& from, std::string_view group);
   std::size_t bucket_count() const { return buckets_.size(); }
   Shard shard() const { return distributed() ? options_.shard : Shard::kNone; }
   std::chrono::duration<double> exposed() const { return exposed_; }

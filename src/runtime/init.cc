@@ -5,6 +5,9 @@
 
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
 
 #include "base/check.h"
 #include "base/environment.h"
@@ -52,7 +55,29 @@ void keep_freed_memory() {
 
 }  // namespace
 
+namespace {
+
+std::terminate_handler before = nullptr;
+
+// An error that nobody catches ends the program with its own code, as an error that a program of ours catches does.
+[[noreturn]] void end_with_code_of_error() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    std::fflush(nullptr);
+    std::_Exit(static_cast<int>(error.exit_code()));
+  } catch (...) {  // not ours
+  }
+  if (before != nullptr) before();
+  std::abort();
+}
+
+}  // namespace
+
 Communicator init(const InitOptions& options) {
+  static std::once_flag once;
+  std::call_once(once, [] { before = std::set_terminate(&end_with_code_of_error); });
   // Behind a pipe a program's lines would wait until it ends; a rank that is killed would take them along.
   if (base::environment::store() && ::isatty(STDOUT_FILENO) == 0) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   if (options.keep_memory && base::environment::keep_memory().value_or("1") != "0") keep_freed_memory();

@@ -8,7 +8,9 @@
 #include <span>
 
 #include "base/check.h"
+#include "tensor/away_memory.h"
 #include "tensor/stored_type.h"
+#include "tensor/transient_flat.h"
 
 namespace reigen::tensor {
 
@@ -31,6 +33,12 @@ std::span<std::byte> held_bytes(const NamedTensor& item) {
   const auto size = static_cast<std::size_t>(item.tensor.element_size());
   return all.subspan(static_cast<std::size_t>(item.first) * size,
                      static_cast<std::size_t>(item.last - item.first) * size);
+}
+
+InvalidArgument of_divided_weights(const std::string& name, const char* what, const char* fix) {
+  return InvalidArgument(Report{.what = fmt::format("[checkpoint] {} {}", name, what),
+                                .got = "a weight of which this rank holds its share only (shard parameters)",
+                                .fix = fix});
 }
 
 void read_one(const checkpoint::Checkpoint& from, std::string_view group, const NamedTensor& contiguous) {
@@ -80,6 +88,10 @@ void require_same_tensors(const checkpoint::Checkpoint& from, std::string_view g
 Pieces::Pieces(const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& item : tensors) {
     if (item.is_divided() && item.first >= item.last) continue;
+    if (is_away(item.tensor)) {
+      throw of_divided_weights(item.name, "is not there to be saved",
+                               "give data_parallel's own_weights(), or call gather_weights() on all ranks before");
+    }
     NamedTensor contiguous = item;
     contiguous.tensor = kept_.emplace_back(item.tensor.detach().contiguous());
     pieces_.push_back({.name = item.name,
@@ -92,6 +104,11 @@ Pieces::Pieces(const std::vector<NamedTensor>& tensors) {
 
 void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors) {
   require_same_tensors(from, group, tensors);
+  for (const NamedTensor& item : tensors) {
+    const bool skipped = item.is_divided() && item.first >= item.last;
+    if (skipped || (!is_away(item.tensor) && !is_transient(item.tensor))) continue;
+    throw of_divided_weights(item.name, "cannot be read into", "use data_parallel's load()");
+  }
   const at::NoGradGuard no_grad;
   for (const NamedTensor& item : tensors) {
     const at::Tensor target = item.tensor.detach();

@@ -9,6 +9,23 @@
 
 namespace reigen::tensor {
 
+namespace {
+
+// Its address tells memory that comes and goes from other.
+struct Lent {
+  std::shared_ptr<void> memory;
+  std::weak_ptr<void> owner;
+};
+void end_memory(void* held) { delete static_cast<Lent*>(held); }
+
+}  // namespace
+
+bool is_transient(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return false;
+  const c10::DataPtr& data = tensor.storage().data_ptr();
+  return data.get_deleter() == &end_memory && !static_cast<const Lent*>(data.get_context())->owner.expired();
+}
+
 TransientFlat::TransientFlat(std::int64_t count, at::ScalarType type)
     : flat_(at::empty({count}, at::TensorOptions().dtype(type))), away_(away_memory(flat_.nbytes())) {
   point_to(away_data(away_));
@@ -18,8 +35,7 @@ void TransientFlat::put(std::shared_ptr<void> memory) {
   forgotten_.reset();
   memory_ = std::move(memory);
   void* const data = memory_.get();
-  point_to({data, new std::shared_ptr<void>(memory_),
-            [](void* held) { delete static_cast<std::shared_ptr<void>*>(held); }, at::kCPU});
+  point_to({data, new Lent{memory_, away_}, &end_memory, at::kCPU});
 }
 
 std::shared_ptr<void> TransientFlat::take() {

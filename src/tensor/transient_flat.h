@@ -14,6 +14,9 @@
 
 namespace reigen::tensor {
 
+// Whether a tensor is a view of memory that a TransientFlat has at the moment: what is written there is lost.
+bool is_transient(const at::Tensor& tensor);
+
 class TransientFlat {
  public:
   // One-dimensional; away.

@@ -112,8 +112,9 @@ void add_rest(Config& config, std::vector<Field>& table) {
        "saved",
        0, kLargest});
   table.push_back({"checkpoint", "keep", &config.checkpoint.keep, "whole checkpoints to keep", 1, 1e6});
-  table.push_back({"checkpoint", "asynchronous", &config.checkpoint.asynchronous,
-                   "copy the state and write it while training goes on; takes as much memory again on rank 0"});
+  table.push_back(
+      {"checkpoint", "asynchronous", &config.checkpoint.asynchronous,
+       "copy the state and write it while training goes on; takes as much memory again as each rank gives"});
 }
 
 struct ToText {

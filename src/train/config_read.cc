@@ -357,6 +357,10 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
     // `--epochs` means train.epochs, `--data` data.path: half a name is near, but less so than a typing error.
     if (dot != std::string::npos) distance = std::min(distance, edit_distance(name, candidate.substr(dot + 1)) + 1);
     if (dot != std::string::npos && name == candidate.substr(0, dot)) distance = std::min<std::size_t>(distance, 2);
+    // A beginning, with a part of the last word.
+    if (dot != std::string::npos && name.size() > dot + 2 && candidate.starts_with(name)) {
+      distance = std::min<std::size_t>(distance, 1);
+    }
     if (distance < least) {
       least = distance;
       best = candidate;

@@ -100,7 +100,7 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
                                0, kLargest));
   table.push_back(
       strategy_row("reshard_to", &p.reshard_to,
-                   "between both, groups of so many ranks, as those of one machine, keep a unit among them: "
+                   "in place of all ranks or none, groups of so many, as those of one machine, keep a unit among them: "
                    "its weights come again from these; 0: from all",
                    0, 1e6));
   table.push_back(strategy_choice("gather_type", &p.gather_type,

@@ -58,6 +58,12 @@ ResumePoint newest_of(const fs::path& run_directory) {
     throw DataError(Report{.what = fmt::format("no whole checkpoint in {}; the newest: {}", run_directory.string(),
                                                search.damaged.front()),
                            .fix = "start anew in another --run.dir" + others});
+  } else if (fs::exists(run_directory / "model.safetensors", ignored)) {
+    throw IoError(Report{.what = fmt::format("cannot resume: {} holds a run that has ended, and no checkpoint of it",
+                                             run_directory.string()),
+                         .got = "model.safetensors, which a start at step 1 would replace",
+                         .fix = "start anew in another --run.dir" + others},
+                  ExitCode::kInputMissing);
   } else {
     point.notes.push_back(fmt::format("no checkpoint in {}: starting at step 1{}", run_directory.string(), others));
   }
@@ -83,15 +89,24 @@ ResumePoint find_resume_point(const Config& config) {
   }
   ResumePoint point;
   const bool is_checkpoint = fs::exists(source / "manifest.json", ignored);
+  const bool is_run = fs::exists(source / "config.toml", ignored) || fs::exists(source / "checkpoints", ignored);
+  const fs::path place = fs::absolute(source / ".").lexically_normal().parent_path();
   if (is_checkpoint) {
     point.checkpoint = verified(source).path();
-    const fs::path parent = fs::absolute(source).lexically_normal().parent_path();
-    if (parent.filename() == "checkpoints") point.run_directory = parent.parent_path();
+    if (place.parent_path().filename() == "checkpoints") point.run_directory = place.parent_path().parent_path();
+  } else if (!is_run && !checkpoint::list(source).empty()) {
+    // Of a run, or of its own, as `reigen checkpoint reshard` makes one.
+    if (place.filename() == "checkpoints") {
+      point = newest_of(place.parent_path());
+    } else {
+      const checkpoint::Search search = checkpoint::find_newest(source);
+      if (!search.newest) throw DataError(fmt::format("no checkpoint in {} is whole", source.string()));
+      point.checkpoint = search.newest->path();
+    }
   } else {
-    const bool is_run = fs::exists(source / "config.toml", ignored) || fs::exists(source / "checkpoints", ignored);
     if (!is_run) {
       throw IoError(Report{.what = fmt::format("cannot resume: {} holds no run", source.string()),
-                           .got = "neither config.toml nor checkpoints/",
+                           .got = "neither config.toml nor checkpoints/ nor step_N",
                            .fix = "give the directory of a run, or of one of its checkpoints"},
                     ExitCode::kInputMissing);
     }

@@ -122,7 +122,6 @@ struct Trainer::Impl {
   void prepare_saving();
   void save_checkpoint();
   std::filesystem::path last_checkpoint() const;
-  std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
   Saved prepare_to_save();
   void require_finite(const Saved& state) const;
   void note_nan_at_start();

@@ -67,8 +67,7 @@ void Trainer::Impl::require_finite(const Saved& state) const {
 }
 
 Trainer::Impl::Saved Trainer::Impl::to_save() const {
-  return {.model = tensor::Pieces(own(tensor::tensors_of(task.module(), parallel->weights()))),
-          .optimizer = tensor::Pieces(own(state()))};
+  return {.model = tensor::Pieces(parallel->own_weights()), .optimizer = tensor::Pieces(parallel->own(state()))};
 }
 
 void Trainer::Impl::open_saver() {
@@ -115,14 +114,6 @@ void Trainer::Impl::save_checkpoint() {
     throw CommonError(ExitCode::kIo,
                       fmt::format("{} checkpoints in a row could not be written; {}", failed_saves, why_not_saved));
   }
-}
-
-// What this rank gives to a checkpoint: its part of what ranks divide; rank 0 all that every rank has.
-std::vector<tensor::NamedTensor> Trainer::Impl::own(std::vector<tensor::NamedTensor> tensors) const {
-  std::erase_if(tensors, [&](const tensor::NamedTensor& item) {
-    return item.is_divided() ? parallel->replicas().rank() != 0 : !is_first();
-  });
-  return tensors;
 }
 
 // The newest whole one: this run's, or that from which it went on.

@@ -231,12 +231,20 @@ void Trainer::Impl::prepare_files() {
 void Trainer::Impl::set_future_aside() {
   const fs::path checkpoints = directory / "checkpoints";
   const std::vector<fs::path> all = checkpoint::list(checkpoints);
-  if (all.empty() || checkpoint::step_of(all.front()).value_or(done) <= done) return;
   const fs::path place = checkpoint::set_aside_path(checkpoints);
+  std::error_code error;
+  const auto tell = [&](const std::string& what) {
+    say(fmt::format(
+        "note: {} {}; they are deleted when this run has come as far (docs/checkpoints.md: how to go back to one)",
+        what, place.string()));
+  };
+  if (all.empty() || checkpoint::step_of(all.front()).value_or(done) <= done) {
+    if (fs::exists(place, error)) tell("checkpoints that this run gave up are in");
+    return;
+  }
   checkpoint::make_directories(place);
   const fs::path lines = place / fmt::format("metrics_of_{}.jsonl", all.front().filename().string());
   const fs::path source = directory / "metrics.jsonl";
-  std::error_code error;
   if (fs::exists(source, error) && !fs::exists(lines, error)) {
     const fs::path begun = lines.string() + ".begun";
     fs::copy_file(source, begun, fs::copy_options::overwrite_existing, error);
@@ -252,10 +260,8 @@ void Trainer::Impl::set_future_aside() {
   for (const fs::path& path : checkpoint::set_aside_after(checkpoints, done, unreadable)) {
     moved.push_back(fs::relative(path, checkpoints).string());
   }
-  say(
-      fmt::format("note: the run goes on after step {}, so newer checkpoints are moved within {}: {}; what is in {} is "
-                  "deleted when the first new one is whole",
-                  done, checkpoints.string(), fmt::join(moved, ", "), place.filename().string()));
+  tell(fmt::format("the run goes on after step {}, so newer checkpoints ({}) are moved to", done,
+                   fmt::join(moved, ", ")));
 }
 
 // What the steps before a resume drew: the order is a function of seed, epoch and position.

@@ -1,6 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include <stdexcept>
+
+#include <csignal>
+
 #include <atomic>
 
 #include "reigen/base/error.h"
@@ -72,6 +78,18 @@ TEST(Init, ABadTimeoutIsRefused) {
     EXPECT_THROW(init(), InvalidArgument) << bad;
   }
   ::unsetenv("REIGEN_TIMEOUT");
+}
+
+TEST(InitDeathTest, AnErrorThatNobodyCatchesEndsWithItsCode) {
+  const auto throw_uncaught = [](const auto& error) {
+    const auto world = init();
+    std::thread([&] { throw error; }).join();
+  };
+  EXPECT_EXIT(throw_uncaught(DataError("torn")), ::testing::ExitedWithCode(static_cast<int>(ExitCode::kBadData)),
+              "error: torn");
+  EXPECT_EXIT(throw_uncaught(InvalidArgument("no such thing")),
+              ::testing::ExitedWithCode(static_cast<int>(ExitCode::kConfiguration)), "error: no such thing");
+  EXPECT_EXIT(throw_uncaught(std::runtime_error("of others")), ::testing::KilledBySignal(SIGABRT), "of others");
 }
 
 }  // namespace

@@ -209,7 +209,8 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOn
   };
   run.run.resume = (checkpoints / "step_00000004").string();
   failure(1, run, fails_in_step_6);
-  EXPECT_THAT(output_, HasSubstr("set_aside/step_00000009, set_aside/step_00000008, set_aside/step_00000006; what"));
+  EXPECT_THAT(output_,
+              HasSubstr("(set_aside/step_00000009, set_aside/step_00000008, set_aside/step_00000006) are moved to"));
   for (const char* name : {"step_00000006", "step_00000008", "step_00000009"}) {
     EXPECT_FALSE(fs::exists(checkpoints / name)) << name;
     EXPECT_NO_THROW(checkpoint::Checkpoint(aside / name).verify()) << name;
@@ -219,7 +220,7 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOn
   failure(1, run, [](int, SmallTask& task, TrainerOptions&) {
     task.before_call = [](std::int64_t) { throw DataError("before anything was saved"); };
   });
-  EXPECT_THAT(output_, HasSubstr("set_aside/step_00000004; what"));
+  EXPECT_THAT(output_, HasSubstr("(set_aside/step_00000004) are moved to"));
   const auto lines_of_future = [&](const char* name) {
     std::ifstream metrics(aside / name);
     return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');
@@ -231,11 +232,48 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOn
   failure(1, run, fails_in_step_6);
   EXPECT_THAT(output_, HasSubstr("going on after step 2"));
   EXPECT_TRUE(fs::exists(aside / "step_00000009"));
+  EXPECT_THAT(output_, HasSubstr("checkpoints that this run gave up are in"));
+  // A stop is no step forward.
+  run.train.max_steps = 5;
+  EXPECT_EQ(fit(1, run).steps, 5);
+  EXPECT_FALSE(fs::exists(aside / "step_00000004")) << "which the run has come up with";
+  EXPECT_TRUE(fs::exists(aside / "step_00000006"));
+  run.train.max_steps = 0;
   EXPECT_EQ(fit(1, run).steps, 9);
   EXPECT_FALSE(fs::exists(aside));
-  EXPECT_EQ(checkpoint::list(checkpoints).size(), 5U);
+  EXPECT_EQ(checkpoint::list(checkpoints).size(), 6U);  // of steps 2, 4, 5, 6, 8, 9
   EXPECT_EQ(model("run"), whole);
   EXPECT_EQ(losses("run"), all_losses);
+}
+
+TEST_F(TrainerTest, ADirectoryOfCheckpointsGoesOn) {
+  fit(1, config("whole"));
+  Config run = config("run");
+  run.train.max_steps = 4;
+  fit(1, run);
+  run.train.max_steps = 0;
+  // Of the run, which goes on then; or elsewhere, for a new one.
+  fs::copy(root_ / "run" / "checkpoints", root_ / "elsewhere", fs::copy_options::recursive);
+  run.run.dir = "";
+  run.run.resume = (root_ / "run" / "checkpoints").string();
+  EXPECT_EQ(fit(1, run).steps, 9);
+  EXPECT_EQ(model("run"), model("whole"));
+  run.run.dir = (root_ / "new").string();
+  run.run.resume = (root_ / "elsewhere").string();
+  EXPECT_EQ(fit(1, run).steps, 9);
+  EXPECT_EQ(model("new"), model("whole"));
+}
+
+TEST_F(TrainerTest, ARunThatEndedDoesNotBeginAnewWithoutItsCheckpoints) {
+  fit(1, config("run"));
+  const std::string before = model("run");
+  fs::remove_all(root_ / "run" / "checkpoints");
+  Config again = config("run");
+  again.run.resume = "true";
+  EXPECT_EQ(failure(1, again), ExitCode::kInputMissing);
+  EXPECT_THAT(failure_text_, HasSubstr("holds a run that has ended, and no checkpoint of it"));
+  EXPECT_EQ(model("run"), before);
+  EXPECT_EQ(losses("run").size(), 9U);
 }
 
 TEST_F(TrainerTest, AnotherRunsCheckpointIsRefused) {

@@ -33,21 +33,21 @@ namespace reigen::checkpoint {
 using Contents = std::map<std::string, std::vector<Piece>>;
 
 // Writes checkpoints/step_N under `directory`, replacing a checkpoint of the same step, then keeps it and the newest
-// whole ones beside it, `keep` in all (of those, sizes are checked, not hashes), and deletes the others and what was
-// set aside. Returns its path. Of `manifest` what save() does not set itself counts, as rank 0 gives it. Collective and
-// blocking, three exchanges of a few bytes and the manifest's. Throws on every rank alike: IoError (also before
-// anything is written, when the disk lacks the room), InvalidArgument naming a tensor of which ranks gave an element
-// twice or not at all; what was there stays. Cost: one pass over the pieces, and for each file an fsync of it and of
-// its directory.
+// whole ones beside it, `keep` in all (of those, sizes are checked, not hashes),and deletes the others, and of what was
+// set aside what is not later. Returns its path. Of `manifest` what save() does not set itself counts, as rank 0 gives
+// it. Collective and blocking, three exchanges of a few bytes and the manifest's. Throws on every rank alike: IoError
+// (also before anything is written, when the disk lacks the room), InvalidArgument naming a tensor of which ranks gave
+// an element twice or not at all; what was there stays. Cost: one pass over the pieces, and for each file an fsync of
+// it and of its directory.
 std::filesystem::path save(const std::filesystem::path& directory, const Manifest& manifest, const Contents& contents,
                            std::int64_t keep, Communicator world = Communicator());
 
 std::string name_of(std::int64_t step);  // "step_00000100"
 
 // A run that goes on from an older checkpoint gives up the future that was: moves checkpoints of steps after `step`,
-// whole or not, to where no search sees them, and returns where they are, newest first. They come into
-// directory/set_aside, which the next save() that completes deletes; `unreadable` ones (Search), which may be as good
-// as ever some day, into directory/unreadable, which stays. Throws IoError where one cannot be moved.
+// whole or not, to where no search sees them, and returns where they are, newest first.They come into
+// directory/set_aside, where save() deletes those that it has caught up with; `unreadable` ones (Search), which may be
+// as good as ever some day, into directory/unreadable, which stays. Throws IoError where one cannot be moved.
 std::vector<std::filesystem::path> set_aside_after(const std::filesystem::path& directory, std::int64_t step,
                                                    const std::vector<std::filesystem::path>& unreadable = {});
 std::filesystem::path set_aside_path(const std::filesystem::path& directory);

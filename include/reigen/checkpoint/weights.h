@@ -63,7 +63,8 @@ class Weights {
   std::vector<std::function<void(std::span<std::byte>)>> readers_;  // of tensors_
 };
 
-// The checkpoint that a path means: itself, the newest whole one of a directory of them, or of a run's. Throws IoError
+// The checkpoint that a path means: itself, the newest whole one of a directory of them, or of a run's; what is passed
+// over is logged as a warning. Throws IoError
 // (66), DataError when none is whole.
 Checkpoint find_checkpoint(const std::filesystem::path& path);
 bool is_checkpoint(const std::filesystem::path& path);

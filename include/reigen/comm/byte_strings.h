@@ -16,10 +16,11 @@
 namespace reigen::comm {
 
 // On every rank: the root's bytes. The others' are not looked at.
-std::string broadcast_bytes(std::string bytes, int root, Communicator world);
+std::string broadcast_bytes(std::string bytes, int root, Communicator world, const std::string& tag = "bytes");
 
 // On every rank: result[q] = the bytes of rank q.
-std::vector<std::string> all_gather_bytes(const std::string& bytes, Communicator world);
+std::vector<std::string> all_gather_bytes(const std::string& bytes, Communicator world,
+                                          const std::string& tag = "bytes");
 
 }  // namespace reigen::comm
 

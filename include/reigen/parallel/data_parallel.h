@@ -34,9 +34,11 @@
 #include <utility>
 #include <vector>
 
+#include "reigen/checkpoint/checkpoint.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/parallel/data_parallel_options.h"
 #include "reigen/tensor/parameter_range.h"
+#include "reigen/tensor/tensor_files.h"
 
 namespace torch::nn {
 class Module;
@@ -85,6 +87,15 @@ class DataParallelBase {
   // The same and those of frozen parameters that ranks divide (kParameters), for checkpoints of the model.
   std::vector<ParameterRange> weights() const;
 
+  // What this rank gives to a checkpoint: of what ranks divide its part, which the first replica has; of the rest rank
+  // 0 all. Of the model, and of states that an optimizer or an average names. Handles, not copies.
+  //   Pieces model(parallel.own_weights()), states(parallel.own(optimizer.state()));
+  std::vector<tensor::NamedTensor> own_weights() const;
+  std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
+  // The weights and buffers of a checkpoint, into what each rank holds, whatever ranks wrote it. An optimizer's state
+  // is loaded behind it. Collective and blocking; throws on every rank alike: DataError naming what does not fit.
+  void load(const checkpoint::Checkpoint& from, std::string_view group = "model");
+
   // auto guard = parallel.no_sync();
   [[nodiscard]] NoSync no_sync();
 
@@ -131,8 +142,9 @@ class DataParallelBase {
 
   // Whether weights come and go with units: kParameters over a network. Then every rank makes the same forwards.
   bool gathers() const;
-  // Where they do, all come and stay until the next prepare_forward() or step, for what is no forward of all ranks: to
-  // write them, to try the model on one rank, to keep it when this object is gone. Memory: the model. Collective; else
+  // Where they do, all come and stay until the next prepare_forward() or step, to be read by what is no forward of all
+  // ranks: to copy them, to try the model on one rank, to keep it when this object is gone. What is written there is
+  // lost; load() is for that. Memory: the model. Collective; else
   // it does nothing.
   void gather_weights();
 

@@ -26,7 +26,8 @@ struct InitOptions {
 };
 
 // Blocks until all ranks of the job are there (at most a minute). Call it once; what it returns is a value like any
-// other. Throws Timeout naming the missing ranks, InvalidArgument when the launcher's variables contradict each other.
+// other. From then on an Error that nobody catches is printed and ends the program with its exit code.
+// Throws Timeout naming the missing ranks, InvalidArgument when the launcher's variables contradict each other.
 Communicator init(const InitOptions& options = {});
 
 using RankFunction = std::function<void(Communicator& world)>;

@@ -21,7 +21,7 @@ namespace reigen::tensor {
 
 // Tensors as a rank gives them: whole, or what it has of them. Borrows the memory of contiguous ones, which must not
 // change until the checkpoint is written or copied; copies others. Throws InvalidArgument for an element type that
-// files do not know.
+// files do not know, and for weights that ranks divide and have not gathered.
 class Pieces {
  public:
   explicit Pieces(const std::vector<NamedTensor>& tensors);
@@ -33,7 +33,8 @@ class Pieces {
 };
 
 // tensors[i] = the tensor of that name in the group, or what this rank has of it, in place. Throws DataError naming the
-// first tensor that is missing, unknown or of another shape or type; nothing is changed then.
+// first tensor that is missing, unknown or of another shape or type, and InvalidArgument for weights that ranks divide
+// (data_parallel's load() is for those); nothing is changed then.
 void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors);
 
 // All tensors of a group, whole, in the order of the manifest. Empty when there is no such group. What this rank has a

@@ -1,0 +1,57 @@
+// The reducer's part in checkpoints: what each rank gives, and takes back.
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "parallel/gradient_reducer.h"
+#include "reigen/base/error.h"
+#include "reigen/comm/byte_strings.h"
+#include "reigen/tensor/pieces.h"
+
+namespace reigen::parallel {
+
+std::vector<tensor::NamedTensor> GradientReducer::own(std::vector<tensor::NamedTensor> tensors) const {
+  std::erase_if(tensors, [&](const tensor::NamedTensor& item) {
+    return item.is_divided() ? replicas_.rank() != 0 : world_.rank() != 0;
+  });
+  return tensors;
+}
+
+std::vector<tensor::NamedTensor> GradientReducer::own_weights() const {
+  return own(tensor::tensors_of(module_, all_ranges()));
+}
+
+// One memory of all is written by the first of them.
+void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view group) {
+  std::set<const at::TensorImpl*> of_others;
+  for (const ParameterRange& range : all_ranges()) {
+    if (!range.is_common() || sharers_.rank() == 0) continue;
+    for (const tensor::Segment& segment : range.segments()) of_others.insert(segment.parameter.unsafeGetTensorImpl());
+  }
+  std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module_, all_ranges());
+  for (tensor::NamedTensor& item : tensors) {
+    if (of_others.contains(item.tensor.unsafeGetTensorImpl())) item.first = item.last = 0;
+  }
+  world_.barrier({.tag = "before weights of a checkpoint"});  // nobody computes with what there was
+  std::string failure;
+  try {
+    tensor::read_into(from, group, tensors);
+  } catch (const std::exception& error) {
+    failure = error.what();
+    if (failure.empty()) failure = "unknown";
+  }
+  for (const std::string& text : comm::all_gather_bytes(failure, world_)) {
+    if (!text.empty()) throw DataError(text);
+  }
+  for (const ParameterRange& range : all_ranges()) {
+    range.give_share("weights of a checkpoint");
+    range.meet("weights of a checkpoint");
+    range.note_change();
+  }
+}
+
+}  // namespace reigen::parallel
