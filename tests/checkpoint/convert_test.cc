@@ -155,6 +155,25 @@ TEST_F(ConvertTest, NamesAreReplacedAtTheirBegin) {
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("fc.weight"));
   }
+  EXPECT_THROW(write_whole(from, root_ / "none.safetensors", {{"nothing.", "x"}}), InvalidArgument);
+  EXPECT_FALSE(fs::exists(root_ / "none.safetensors"));
+  const std::string before = tests::content_of(root_ / "new.safetensors");
+  EXPECT_THROW(write_whole(to, root_ / "new.safetensors"), InvalidArgument);
+  EXPECT_EQ(tests::content_of(root_ / "new.safetensors"), before);
+}
+
+TEST_F(ConvertTest, TheNewestOfARunIsFoundWhereverItLies) {
+  const auto save_at = [&](const char* directory, std::int64_t step) {
+    const auto held = hold(some_tensors(), Layout::kFirst, 0, 1, static_cast<std::uint64_t>(step));
+    return save(root_ / directory, {.step = step}, held.contents, 9);
+  };
+  save_at("run/checkpoints", 3);
+  save_at("run", 2);
+  EXPECT_EQ(find_checkpoint(root_ / "run").manifest().step, 3);
+  const fs::path newest = save_at("run", 4);
+  EXPECT_EQ(find_checkpoint(root_ / "run").manifest().step, 4);
+  fs::resize_file(newest / "model.safetensors", 10);
+  EXPECT_EQ(find_checkpoint(root_ / "run").manifest().step, 3);
 }
 
 }  // namespace
