@@ -64,10 +64,14 @@ int reshard(const Arguments& arguments) {
   app.add_option("DIRECTORY", to, "where step_N comes to lie")->required();
   app.add_option("--ranks", ranks, "1 to 100000")->required()->check(CLI::Range(1, 100000));
   if (!parse(app, arguments)) return 0;
-  if (std::filesystem::exists(std::filesystem::path(to) / "config.toml")) {
+  const auto target = std::filesystem::weakly_canonical(to);
+  const bool is_run =
+      std::filesystem::exists(target / "config.toml") ||
+      (target.filename() == "checkpoints" && std::filesystem::exists(target.parent_path() / "config.toml"));
+  if (is_run) {
     throw InvalidArgument(
         Report{.what = fmt::format("{} is the directory of a run", to),
-               .got = "config.toml in it",
+               .got = "config.toml in it, or beside it",
                .expected = "a directory of checkpoints, or a new one",
                .fix = fmt::format("reigen checkpoint reshard {} {}-on-{}-ranks --ranks {}", from, to, ranks, ranks)},
         ExitCode::kOutputLocked);

@@ -38,6 +38,17 @@ bool looks_whole(const fs::path& path) {
   }
 }
 
+// False: the disk does not give it now.
+bool can_be_looked_at(const fs::path& path) {
+  try {
+    const Checkpoint checkpoint(path);
+  } catch (const IoError&) {
+    return false;
+  } catch (const Error&) {  // damaged
+  }
+  return true;
+}
+
 // Renamed first, so that nobody takes one that is half deleted for a damaged one.
 void remove_checkpoint(const fs::path& path) {
   const fs::path hidden = path.parent_path() / (kHidden + path.filename().string());
@@ -178,11 +189,17 @@ std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t st
   std::vector<fs::path> moved;
   for (const fs::path& path : list(directory)) {
     if (step_of(path).value_or(step) <= step) break;
-    const bool stays = std::find(unreadable.begin(), unreadable.end(), path) != unreadable.end();
+    const bool stays =
+        std::find(unreadable.begin(), unreadable.end(), path) != unreadable.end() || !can_be_looked_at(path);
     const fs::path folder = stays ? directory / kUnreadable : set_aside_path(directory);
     make_directories(folder);
-    const fs::path place = folder / path.filename();
-    remove_checkpoint(place);  // of a future before that
+    fs::path place = folder / path.filename();
+    if (stays) {
+      for (int i = 2; fs::exists(fs::symlink_status(place)); ++i)
+        place = folder / fmt::format("{}_{}", path.filename().string(), i);
+    } else {
+      remove_checkpoint(place);  // of a future before that
+    }
     REIGEN_SYSCALL(::rename(path.c_str(), place.c_str()));
     sync_directory(folder);
     moved.push_back(place);

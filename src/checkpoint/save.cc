@@ -212,7 +212,6 @@ fs::path finish(const fs::path& directory, const Manifest& manifest, const std::
   publish(hidden, target);
   try {
     retain(directory, keep, target);
-    drop_set_aside(directory, manifest.step);
   } catch (const std::exception& error) {
     base::log_warning("an old checkpoint stays: {}", error.what());  // the new one is whole
   }
@@ -266,7 +265,9 @@ fs::path save(const fs::path& directory, const Manifest& manifest, const Content
       together(outcome_of([&] { return write_own(hidden, contents, givers, world.rank(), world.size()); }), world);
   return from_first(outcome_of([&] {
                       if (!is_first) return std::string();
-                      return finish(directory, manifest, texts, keep).string();
+                      std::string path = finish(directory, manifest, texts, keep).string();
+                      drop_set_aside(directory, manifest.step);
+                      return path;
                     }),
                     world);
 }

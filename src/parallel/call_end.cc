@@ -31,9 +31,29 @@ class CallEnd : public torch::autograd::Node {
   std::function<void()> comes_;
 };
 
+at::Tensor base_of(const at::Tensor& tensor) { return tensor.is_view() ? at::Tensor(tensor._base()) : tensor; }
+
+// Whether anybody outside of the call may have the same memory.
+bool is_shared(const at::Tensor& tensor, std::size_t place, const nn::Carry& input, const nn::Carry& output) {
+  const auto has_its_memory = [&](const at::Tensor& other) { return other.defined() && other.is_alias_of(tensor); };
+  if (base_of(tensor).is_leaf() || std::any_of(input.begin(), input.end(), has_its_memory)) return true;
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    if (i != place && has_its_memory(output[i])) return true;
+  }
+  return false;
+}
+
+// A tensor of the same memory and with the same count of what is written there, that may not be written to.
+at::Tensor read_only(const at::Tensor& tensor) {
+  using torch::autograd::CreationMeta;
+  return torch::autograd::make_variable_differentiable_view(
+      tensor.variable_data(), torch::autograd::ViewInfo(base_of(tensor), nullptr, nullptr), std::nullopt,
+      /*shared_view_info=*/false, CreationMeta::IN_CUSTOM_FUNCTION);
+}
+
 }  // namespace
 
-nn::Carry with_end(nn::Carry output, std::function<void()> comes) {
+nn::Carry with_end(const nn::Carry& input, nn::Carry output, std::function<void()> comes) {
   if (!at::GradMode::is_enabled()) return output;
   const auto wants_gradient = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
   variable_list inner;
@@ -41,12 +61,13 @@ nn::Carry with_end(nn::Carry output, std::function<void()> comes) {
   if (inner.empty()) return output;
   const std::shared_ptr<CallEnd> node(new CallEnd(torch::autograd::collect_next_edges(inner), std::move(comes)),
                                       torch::autograd::deleteNode);
-  for (at::Tensor& tensor : output) {
-    if (!wants_gradient(tensor)) continue;
-    tensor = tensor.detach();  // the same memory, and the same count of what is written into it
-    torch::autograd::set_history(tensor, node);
+  nn::Carry result = output;
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    if (!wants_gradient(output[i])) continue;
+    result[i] = is_shared(output[i], i, input, output) ? read_only(output[i]) : output[i].detach();
+    torch::autograd::set_history(result[i], node);
   }
-  return output;
+  return result;
 }
 
 }  // namespace reigen::parallel

@@ -12,7 +12,8 @@
 namespace reigen::parallel {
 
 // The same values with one more node behind them, which all their gradients pass. It calls `comes` first. Where no
-// gradient is wanted: as it is.
-nn::Carry with_end(nn::Carry output, std::function<void()> comes);
+// gradient is wanted: as it is. What others hold too (an input or a leaf that was handed through, a view of one, one
+// tensor twice) may not be written to from then on: LibTorch refuses it, as for outputs of custom functions.
+nn::Carry with_end(const nn::Carry& input, nn::Carry output, std::function<void()> comes);
 
 }  // namespace reigen::parallel

@@ -78,6 +78,7 @@ void GradientReducer::queue_callback() {
 void GradientReducer::on_gradient(std::size_t index) {
   Parameter& parameter = parameters_[index];
   const ParameterRange& range = ranges()[parameter.range];
+  if (gatherer_) gatherer_->require_there(parameter.range, range.segments()[parameter.segment].name);
   for (const ParameterRange& one : ranges()) one.set_awaits_average(false);  // of the last reduction, after its step
   make_room(range);
   if (no_sync_depth_ > 0) {
@@ -93,7 +94,8 @@ void GradientReducer::on_gradient(std::size_t index) {
         Report{.what = fmt::format("[data_parallel] parameter {} got a second gradient after its bucket was sent",
                                    range.segments()[parameter.segment].name),
                .expected = "one gradient in a backward",
-               .fix = "parameters used in several checkpointed parts need DataParallelOptions{.overlap = false}"});
+               .fix = "parameters used in several checkpointed parts, or by forwards of several backwards ago, need "
+                      "DataParallelOptions{.overlap = false}"});
   }
   queue_callback();
   range.take_gradient(parameter.segment);

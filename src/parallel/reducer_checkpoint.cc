@@ -1,4 +1,5 @@
 // The reducer's part in checkpoints: what each rank gives, and takes back.
+#include <fmt/format.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -38,14 +39,23 @@ void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view 
   }
   world_.barrier({.tag = "before weights of a checkpoint"});  // nobody computes with what there was
   std::string failure;
+  auto code = ExitCode::kBadData;
   try {
     tensor::read_into(from, group, tensors);
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
+    code = error.exit_code();
     failure = error.what();
-    if (failure.empty()) failure = "unknown";
+  } catch (const std::exception& error) {
+    code = ExitCode::kIo;
+    failure = error.what();
   }
-  for (const std::string& text : comm::all_gather_bytes(failure, world_)) {
-    if (!text.empty()) throw DataError(text);
+  if (!failure.empty()) failure = static_cast<char>(code) + failure;
+  const std::vector<std::string> failures = comm::all_gather_bytes(failure, world_, "weights of a checkpoint");
+  for (std::size_t rank = 0; rank < failures.size(); ++rank) {
+    const std::string& text = failures[rank];
+    if (text.empty()) continue;
+    throw Error(static_cast<ExitCode>(text.front()),
+                fmt::format("rank {} of {}: {}", rank, failures.size(), text.substr(1)));
   }
   for (const ParameterRange& range : all_ranges()) {
     range.give_share("weights of a checkpoint");

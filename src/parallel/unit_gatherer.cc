@@ -103,7 +103,7 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
     if (trains_) keep(parts_[unit]);
     release(parts_[unit]);
   }
-  return with_end(std::move(output), [weak = weak_from_this(), unit, end] {
+  return with_end(input, std::move(output), [weak = weak_from_this(), unit, end] {
     const auto self = weak.lock();
     if (!self) return;
     if (at::GradMode::is_enabled()) refuse_graph_of_gradients(self->parts_[unit].name);
@@ -226,8 +226,17 @@ void UnitGatherer::give_back(std::size_t range) {
   pool_.give_back(whole.take(), whole.bytes());
 }
 
+void UnitGatherer::require_there(std::size_t range, const std::string& parameter) const {
+  if (ranges_[range].share().whole->is_there()) return;
+  throw InvalidArgument(Report{
+      .what = fmt::format("[data_parallel] {} got a gradient while its weights were away", parameter),
+      .got = fmt::format("a backward that does not come through what unit {} returned", parts_[unit_of_[range]].name),
+      .expected = "a loss of what units return",
+      .fix = "let the unit return what the loss reads too (nn::Carry), or use shard kGradients"});
+}
+
 void UnitGatherer::release_units() {
-  order_.leave();
+  order_.end_backward();
   for (std::size_t i = 0; i < units_.size(); ++i) {
     drop(parts_[i]);
     release(parts_[i]);

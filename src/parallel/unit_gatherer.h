@@ -54,6 +54,8 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   void gather_all();
   // Whether the backward that runs is done with the range, on all ranks alike.
   bool is_behind(std::size_t range) const { return order_.is_behind(unit_of_[range]); }
+  // Throws InvalidArgument where a gradient of the range came while its values were away, which it was made of.
+  void require_there(std::size_t range, const std::string& parameter) const;
   // A backward is over: no unit reads its weights.
   void release_units();
 

@@ -4,8 +4,9 @@
 // behind that end is over. That follows from the order of calls alone, which is the same on all ranks, and not from
 // which weights a rank's loss reaches.
 //
-// Calls are counted until a backward has run and the next forward begins: several forwards may share a backward, or
-// have one each. Thread rule: one thread at a time, the one that runs forward and backward.
+// Calls are counted until a backward that adds gradients to all weights has ended and the next forward begins: several
+// forwards may share a backward, or have one each, which then knows less of what is behind it.
+// Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +21,10 @@ class UnitOrder {
   explicit UnitOrder(std::size_t units) : units_(units), calls_(std::make_shared<Calls>(units)) {}
 
   void begin_forward() {
+    constexpr std::size_t kMost = 1 << 20;  // of forwards that no backward ends
     entered_ = {};
-    if (has_entered_) calls_ = std::make_shared<Calls>(units_);
-    has_entered_ = false;
+    if (has_ended_ || calls_->count > kMost) calls_ = std::make_shared<Calls>(units_);
+    has_ended_ = false;
   }
 
   struct Call {  // begins and ends are numbered from 1
@@ -50,11 +52,11 @@ class UnitOrder {
   }
 
   // Backward is at the end of that call.
-  void enter(const End& end) {
-    entered_ = end;
-    has_entered_ = true;
+  void enter(const End& end) { entered_ = end; }
+  void end_backward() {
+    entered_ = {};
+    has_ended_ = true;
   }
-  void leave() { entered_ = {}; }
 
   // All of its calls are: no gradient of it is still to come.
   bool is_behind(std::size_t unit) const {
@@ -84,7 +86,7 @@ class UnitOrder {
   std::size_t units_;
   std::shared_ptr<Calls> calls_;
   End entered_;
-  bool has_entered_ = false;  // since calls_ began
+  bool has_ended_ = false;  // a backward, since calls_ began
 };
 
 }  // namespace reigen::parallel

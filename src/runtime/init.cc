@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <string>
 
 #include "base/check.h"
 #include "base/environment.h"
@@ -64,8 +65,10 @@ std::terminate_handler before = nullptr;
   try {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
   } catch (const Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    std::fflush(nullptr);
+    // No lock is waited for: a thread that reads a terminal has one, and this process must end.
+    const std::string text = std::string("error: ") + error.what() + "\n";
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+    if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
     std::_Exit(static_cast<int>(error.exit_code()));
   } catch (...) {  // not ours
   }

@@ -41,32 +41,40 @@ checkpoint::Checkpoint verified(const fs::path& path) {
   return checkpoint;
 }
 
-ResumePoint newest_of(const fs::path& run_directory) {
-  ResumePoint point{.run_directory = run_directory};
-  const fs::path checkpoints = run_directory / "checkpoints";
+// Nothing found: there is none at all.
+ResumePoint newest_in(const fs::path& checkpoints, const std::string& others) {
+  ResumePoint point;
   const checkpoint::Search search = checkpoint::find_newest(checkpoints);
   point.unreadable = search.unreadable;
-  std::error_code ignored;
-  const fs::path aside = checkpoint::set_aside_path(checkpoints);
-  const std::string others =
-      fs::exists(aside, ignored) ? fmt::format("; {} holds checkpoints that the run gave up", aside.string()) : "";
   for (const std::string& damaged : search.damaged)
     point.notes.push_back("passed over a damaged checkpoint: " + damaged);
   if (search.newest) {
     point.checkpoint = search.newest->path();
   } else if (!search.damaged.empty()) {
-    throw DataError(Report{.what = fmt::format("no whole checkpoint in {}; the newest: {}", run_directory.string(),
-                                               search.damaged.front()),
-                           .fix = "start anew in another --run.dir" + others});
-  } else if (fs::exists(run_directory / "model.safetensors", ignored)) {
+    throw DataError(Report{
+        .what = fmt::format("no whole checkpoint in {}; the newest: {}", checkpoints.string(), search.damaged.front()),
+        .fix = "start anew in another --run.dir" + others});
+  }
+  return point;
+}
+
+ResumePoint newest_of(const fs::path& run_directory) {
+  const fs::path checkpoints = run_directory / "checkpoints";
+  std::error_code ignored;
+  const fs::path aside = checkpoint::set_aside_path(checkpoints);
+  const std::string others =
+      fs::exists(aside, ignored) ? fmt::format("; {} holds checkpoints that the run gave up", aside.string()) : "";
+  ResumePoint point = newest_in(checkpoints, others);
+  point.run_directory = run_directory;
+  if (!point.checkpoint.empty()) return point;
+  if (fs::exists(run_directory / "model.safetensors", ignored)) {
     throw IoError(Report{.what = fmt::format("cannot resume: {} holds a run that has ended, and no checkpoint of it",
                                              run_directory.string()),
                          .got = "model.safetensors, which a start at step 1 would replace",
                          .fix = "start anew in another --run.dir" + others},
                   ExitCode::kInputMissing);
-  } else {
-    point.notes.push_back(fmt::format("no checkpoint in {}: starting at step 1{}", run_directory.string(), others));
   }
+  point.notes.push_back(fmt::format("no checkpoint in {}: starting at step 1{}", run_directory.string(), others));
   return point;
 }
 
@@ -96,12 +104,10 @@ ResumePoint find_resume_point(const Config& config) {
     if (place.parent_path().filename() == "checkpoints") point.run_directory = place.parent_path().parent_path();
   } else if (!is_run && !checkpoint::list(source).empty()) {
     // Of a run, or of its own, as `reigen checkpoint reshard` makes one.
-    if (place.filename() == "checkpoints") {
+    if (place.filename() == "checkpoints" && fs::exists(place.parent_path() / "config.toml", ignored)) {
       point = newest_of(place.parent_path());
     } else {
-      const checkpoint::Search search = checkpoint::find_newest(source);
-      if (!search.newest) throw DataError(fmt::format("no checkpoint in {} is whole", source.string()));
-      point.checkpoint = search.newest->path();
+      point = newest_in(source, "");
     }
   } else {
     if (!is_run) {

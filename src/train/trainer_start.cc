@@ -3,6 +3,9 @@
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "checkpoint/directory.h"
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
@@ -227,7 +230,7 @@ void Trainer::Impl::prepare_files() {
 }
 
 // An older checkpoint that goes on replaces the future that was: a later resume must not come back to it. It is there
-// to be taken back until the first new checkpoint is whole, with the lines of its steps.
+// to be taken back until the run has come as far, with the lines of its steps.
 void Trainer::Impl::set_future_aside() {
   const fs::path checkpoints = directory / "checkpoints";
   const std::vector<fs::path> all = checkpoint::list(checkpoints);
@@ -239,27 +242,28 @@ void Trainer::Impl::set_future_aside() {
         what, place.string()));
   };
   if (all.empty() || checkpoint::step_of(all.front()).value_or(done) <= done) {
-    if (fs::exists(place, error)) tell("checkpoints that this run gave up are in");
+    if (!checkpoint::list(place).empty()) tell("checkpoints that this run gave up are in");
     return;
   }
   checkpoint::make_directories(place);
-  const fs::path lines = place / fmt::format("metrics_of_{}.jsonl", all.front().filename().string());
-  const fs::path source = directory / "metrics.jsonl";
-  if (fs::exists(source, error) && !fs::exists(lines, error)) {
-    const fs::path begun = lines.string() + ".begun";
-    fs::copy_file(source, begun, fs::copy_options::overwrite_existing, error);
-    if (!error) fs::rename(begun, lines, error);
-    if (error) {
-      throw IoError(Report{.what = fmt::format("cannot copy {} to {}", source.string(), lines.string()),
-                           .got = error.message(),
-                           .expected = "a copy of it, before the run goes on from an older checkpoint",
-                           .fix = "free space, or go on in another --run.dir"});
-    }
+  const std::string name = fmt::format("metrics_of_{}.jsonl", all.front().filename().string());
+  std::string lines;
+  if (fs::exists(directory / "metrics.jsonl", error)) {
+    std::ifstream in(directory / "metrics.jsonl");
+    lines.assign(std::istreambuf_iterator<char>(in), {});
+    if (!fs::exists(place / name, error)) format::write_file_atomically(place / name, std::string_view(lines));
   }
   std::vector<std::string> moved;
+  std::vector<std::string> kept;
   for (const fs::path& path : checkpoint::set_aside_after(checkpoints, done, unreadable)) {
-    moved.push_back(fs::relative(path, checkpoints).string());
+    (path.parent_path() == place ? moved : kept).push_back(path.filename().string());
+    if (path.parent_path() != place) format::write_file_atomically(path.parent_path() / name, std::string_view(lines));
   }
+  if (!kept.empty()) {
+    say(fmt::format("note: checkpoints that cannot be read ({}) are moved to {}", fmt::join(kept, ", "),
+                    (checkpoints / "unreadable").string()));
+  }
+  if (moved.empty()) return;
   tell(fmt::format("the run goes on after step {}, so newer checkpoints ({}) are moved to", done,
                    fmt::join(moved, ", ")));
 }

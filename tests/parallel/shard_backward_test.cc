@@ -22,6 +22,7 @@ struct Part : torch::nn::Module {
     if (hands_through) return input;
     const at::Tensor& x = input.front();
     at::Tensor y = torch::tanh(linear(x));
+    kept = y;
     if (stops) y = torch::matmul(x, linear->weight.detach().t()) + linear(x.detach());
     if (!leaves_out) y = y * extra;
     if (input.size() == 1) return {y};
@@ -29,6 +30,7 @@ struct Part : torch::nn::Module {
   }
   torch::nn::Linear linear{nullptr};
   at::Tensor extra;
+  at::Tensor kept;             // past what it returns
   bool leaves_out = false;     // its weight `extra`
   bool stops = false;          // reads its weight once more without a graph, when all its gradients are there
   bool adds_second = false;    // of two tensors
@@ -376,6 +378,81 @@ TEST(UnusualBackwards, OfGradientsAreRefusedWhereWeightsComeAndGo) {
       EXPECT_THAT(error.what(), testing::HasSubstr("create_graph"));
       EXPECT_THAT(error.what(), testing::HasSubstr("segment1.part1"));
     }
+    return {torch::zeros(1)};
+  });
+}
+
+TEST_P(UnusualBackward, AnotherForwardSharesItWhoseGradientWasAskedFor) {
+  if (recomputes()) GTEST_SKIP() << "refused: what is computed again adds to all weights";
+  expect_as_with_all([](Training t) {
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      const at::Tensor x = input_of(step, t.world).requires_grad_();
+      const at::Tensor loss = t.parallel(x).square().mean();
+      const at::Tensor gradient = torch::autograd::grad({loss}, {x}, {}, /*retain_graph=*/true).front();
+      (loss + t.parallel(x.detach() + 0.1 * gradient.sign()).square().mean()).backward();
+      t.step();
+    }
+  });
+}
+
+// Written to behind the call: what is the call's own.
+TEST_P(UnusualBackward, OutputsMayBeWrittenTo) {
+  expect_as_with_all([](Training t) {
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      t.parallel.prepare_forward();
+      nn::Carry carry{t.model.first(input_of(step, t.world))};
+      for (const nn::Unit& segment : t.model.segments) {
+        carry = nn::call(segment, carry);
+        carry.front().mul_(2).add_(carry.front().detach());
+      }
+      (carry.front() * t.model.scale).square().mean().backward();
+      t.step();
+    }
+  });
+}
+
+TEST(UnusualBackwards, WhatOthersHoldTooMayNotBeWrittenTo) {
+  agreed_over("tcp", 2, [](Communicator& world) -> Tensors {
+    Chain model;
+    auto parallel = data_parallel(model, world, {.shard = Shard::kParameters});
+    parallel.prepare_forward();
+    model.parts[1]->hands_through = true;
+    const at::Tensor x = model.first(input_of(1, world));
+    const at::Tensor leaf = input_of(2, world).requires_grad_();
+    const auto expect_refusal = [](at::Tensor tensor) {
+      try {
+        tensor.mul_(2);
+        ADD_FAILURE() << "no error";
+      } catch (const c10::Error& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr("inplace"));
+      }
+    };
+    expect_refusal(nn::call(model.list[1], nn::Carry{x}).front());
+    expect_refusal(nn::call(model.list[1], nn::Carry{x.view({-1})}).front());
+    expect_refusal(nn::call(model.list[1], nn::Carry{leaf}).front());
+    expect_refusal(nn::call(model.list[0], nn::Carry{x, leaf})[1]);
+    nn::call(model.list[0], nn::Carry{x}).front().mul_(2);
+    return {torch::zeros(1)};
+  });
+}
+
+TEST(UnusualBackwards, PastWhatUnitsReturnAreRefused) {
+  agreed_over("tcp", 2, [](Communicator& world) -> Tensors {
+    Chain model;
+    auto parallel = data_parallel(model, world, {.shard = Shard::kParameters});
+    const auto loss_of_kept = [&] {
+      const at::Tensor output = parallel(input_of(1, world));
+      return std::pair(output.square().mean(), model.parts[1]->kept.square().mean());
+    };
+    try {
+      loss_of_kept().second.backward();
+      ADD_FAILURE() << "no error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("segment0.part1"));
+      EXPECT_THAT(error.what(), testing::HasSubstr("got a gradient while its weights were away"));
+    }
+    const auto [main, auxiliary] = loss_of_kept();
+    (main + auxiliary).backward();  // which comes through the outputs
     return {torch::zeros(1)};
   });
 }

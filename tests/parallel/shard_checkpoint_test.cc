@@ -133,7 +133,9 @@ TEST(ShardCheckpoint, WhatDoesNotFitIsRefusedOnEveryRank) {
       try {
         parallel.load(*found.newest);
         ADD_FAILURE() << "no error";
-      } catch (const DataError& error) {
+      } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::kBadData);
+        EXPECT_THAT(error.what(), HasSubstr("rank 0 of "));
         EXPECT_THAT(error.what(), HasSubstr("has no tensor"));
       }
       return end_of(model, parallel);

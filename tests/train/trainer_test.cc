@@ -209,8 +209,7 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOn
   };
   run.run.resume = (checkpoints / "step_00000004").string();
   failure(1, run, fails_in_step_6);
-  EXPECT_THAT(output_,
-              HasSubstr("(set_aside/step_00000009, set_aside/step_00000008, set_aside/step_00000006) are moved to"));
+  EXPECT_THAT(output_, HasSubstr("newer checkpoints (step_00000009, step_00000008, step_00000006) are moved to"));
   for (const char* name : {"step_00000006", "step_00000008", "step_00000009"}) {
     EXPECT_FALSE(fs::exists(checkpoints / name)) << name;
     EXPECT_NO_THROW(checkpoint::Checkpoint(aside / name).verify()) << name;
@@ -220,7 +219,7 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOn
   failure(1, run, [](int, SmallTask& task, TrainerOptions&) {
     task.before_call = [](std::int64_t) { throw DataError("before anything was saved"); };
   });
-  EXPECT_THAT(output_, HasSubstr("(set_aside/step_00000004) are moved to"));
+  EXPECT_THAT(output_, HasSubstr("(step_00000004) are moved to"));
   const auto lines_of_future = [&](const char* name) {
     std::ifstream metrics(aside / name);
     return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');

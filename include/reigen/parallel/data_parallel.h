@@ -93,7 +93,8 @@ class DataParallelBase {
   std::vector<tensor::NamedTensor> own_weights() const;
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
   // The weights and buffers of a checkpoint, into what each rank holds, whatever ranks wrote it. An optimizer's state
-  // is loaded behind it. Collective and blocking; throws on every rank alike: DataError naming what does not fit.
+  // is// loaded behind it. Collective and blocking; throws on every rank alike an Error with the code of the first rank
+  // that failed and what did not fit or could not be read; weights are undefined then, until a load() that succeeds.
   void load(const checkpoint::Checkpoint& from, std::string_view group = "model");
 
   // auto guard = parallel.no_sync();
