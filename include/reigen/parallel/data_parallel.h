@@ -14,8 +14,9 @@
 // A parameter that a backward reaches on some ranks only counts as zero on the others; one that it reaches on no rank
 // keeps its .grad as it was (undefined: optimizers skip it). No option is needed and nothing hangs. What must be equal
 // on all ranks is the number of synchronised backwards; a rank whose backward reaches no parameter at all, or that has
-// nothing to compute, calls synchronize(). If a backward throws, catch it on every rank, call zero_grad() and go on
-// with the next forward.
+// nothing to compute, calls synchronize(). Where weights come and go (kParameters over a network) backwards also come
+// through the same units on all ranks (docs/sharding.md). If a backward throws, catch it on every rank, call
+// zero_grad() and go on with the next forward.
 //
 // Not seen: torch::autograd::grad (it runs no accumulation). backward(create_graph = true) works, but .grad has no
 // graph. A parameter must not be used both inside and outside of a reentrant checkpoint unless overlap is off.
