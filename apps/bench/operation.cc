@@ -60,6 +60,12 @@ std::size_t largest_output(const Problem& problem) {
   return root.output_count() * comm::size_of(problem.type);
 }
 
+constexpr std::array kMockUps = {
+    MockUp{"reduce+broadcast", Operation::kAllReduce, Operation::kReduce, Operation::kBroadcast},
+    MockUp{"reduce_scatter+all_gather", Operation::kAllReduce, Operation::kReduceScatter, Operation::kAllGather},
+    MockUp{"gather+broadcast", Operation::kAllGather, Operation::kGather, Operation::kBroadcast},
+};
+
 }  // namespace
 
 const OperationTraits* find_operation(const std::string& name) {
@@ -76,6 +82,21 @@ const OperationTraits& traits_of(Operation operation) {
 std::vector<std::string> operation_names() {
   std::vector<std::string> names;
   for (const OperationTraits& traits : operations()) names.emplace_back(traits.name);
+  return names;
+}
+
+const MockUp* find_mock_up(Operation operation, const std::string& name) {
+  const auto* found = std::find_if(kMockUps.begin(), kMockUps.end(), [&](const MockUp& known) {
+    return known.operation == operation && known.name == name;
+  });
+  return found == kMockUps.end() ? nullptr : found;
+}
+
+std::vector<std::string> mock_up_names(Operation operation) {
+  std::vector<std::string> names;
+  for (const MockUp& known : kMockUps) {
+    if (known.operation == operation) names.emplace_back(known.name);
+  }
   return names;
 }
 
@@ -171,9 +192,32 @@ void call_uneven(Communicator& world, const Problem& problem, const Place& place
   }
 }
 
+// The second takes what the first has left in the output.
+void call_mock_up(Communicator& world, const Problem& problem, const Place& place) {
+  const int root = problem.root;
+  const auto ranks = static_cast<std::size_t>(problem.ranks);
+  std::byte* const at_root = problem.rank == root ? place.output : nullptr;
+  switch (problem.as->first) {
+    case Operation::kReduce:
+      world.reduce(place.input, at_root, problem.count, problem.type, problem.op, root);
+      world.broadcast(place.output, problem.count, problem.type, root);
+      return;
+    case Operation::kGather:
+      world.gather(place.input, at_root, problem.count, problem.type, root);
+      world.broadcast(place.output, problem.count * ranks, problem.type, root);
+      return;
+    default: break;
+  }
+  const std::size_t block = problem.count / ranks;
+  std::byte* const own = place.output + static_cast<std::size_t>(problem.rank) * block * comm::size_of(problem.type);
+  world.reduce_scatter(place.input, own, block, problem.type, problem.op);
+  world.all_gather(own, place.output, block, problem.type);
+}
+
 }  // namespace
 
 void call(Communicator& world, const Problem& problem, const Place& place) {
+  if (problem.as != nullptr) return call_mock_up(world, problem, place);
   const std::size_t count = problem.count;
   const comm::DataType type = problem.type;
   switch (problem.operation) {

@@ -30,6 +30,17 @@ std::vector<std::string> operation_names();
 // busbw = algbw x this (nccl-tests' definition).
 double bus_factor(Operation operation, int ranks);
 
+// Two operations that do the work of another, one after the other on its buffers (Hunold and Carpen-Amarie, "Tuning MPI
+// Collectives by Verifying Performance Guidelines", HPC Asia 2018, section 3: mock-ups).
+struct MockUp {
+  const char* name;
+  Operation operation;  // whose work they do
+  Operation first;
+  Operation second;
+};
+const MockUp* find_mock_up(Operation operation, const std::string& name);  // null when there is none of this name
+std::vector<std::string> mock_up_names(Operation operation);
+
 // One operation of one size on this rank.
 struct Problem {
   Operation operation = Operation::kAllReduce;
@@ -39,7 +50,8 @@ struct Problem {
   bool in_place = false;
   comm::DataType type = comm::DataType::kFloat32;
   comm::ReduceOp op = comm::ReduceOp::kSum;
-  std::size_t count = 0;  // elements as the call counts them: a block for operations on blocks, else the buffer
+  std::size_t count = 0;       // elements as the call counts them: a block for operations on blocks, else the buffer
+  const MockUp* as = nullptr;  // what is called in its place; null: itself
 
   std::size_t whole() const { return traits_of(operation).blocks ? count * static_cast<std::size_t>(ranks) : count; }
   std::size_t bytes() const { return whole() * comm::size_of(type); }  // the `size` column

@@ -41,10 +41,11 @@ constexpr std::array kOps = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, R
 const std::vector<std::string> kFlags = {"-n",      "-b",          "-e",         "-f",     "-d",        "-o",
                                          "-r",      "--iters",     "--warmup",   "--json", "--backend", "--machines",
                                          "--check", "--cold",      "--in-place", "--help", "--foreign", "--shared",
-                                         "--late",  "--algorithm", "--segments", "-h",     "--explain"};
+                                         "--late",  "--algorithm", "--segments", "-h",     "--explain", "--as"};
 
 struct Words {
   std::string operation;
+  std::string as;
   std::string ranks;
   std::string smallest = "4";
   std::string largest = "64M";
@@ -85,6 +86,10 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
   app.add_option("--iters", options.iterations, "timed iterations (default: half a second, 5 to 20000)")
       ->type_name("K");
   app.add_option("--warmup", options.warmup, "iterations before (default 5)")->type_name("K");
+  app.add_option("--as", words.as,
+                 "time two operations that do its work: all_reduce as reduce+broadcast or reduce_scatter+all_gather, "
+                 "all_gather as gather+broadcast")
+      ->type_name("TWO");
   app.add_option("--json", options.json, "write the rows to FILE too")->type_name("FILE");
   app.add_option("--backend", options.backend, "auto, self, shared_memory, tcp, mpi, nccl, hierarchical (default auto)")
       ->type_name("B");
@@ -137,10 +142,35 @@ ReduceOp parse_op(const std::string& text) {
   refuse_word("unknown reduction", text, names);
 }
 
+void read_mock_up(const std::string& name, BenchOptions& options) {
+  const std::vector<std::string> known = mock_up_names(options.operation);
+  if (known.empty()) {
+    refuse({.what = fmt::format("no two operations do the work of {}", traits_of(options.operation).name),
+            .got = "--as " + name,
+            .expected = "all_reduce or all_gather",
+            .fix = "leave it out"});
+  }
+  options.as = find_mock_up(options.operation, name);
+  if (options.as == nullptr) {
+    refuse_word(fmt::format("not two operations that do the work of {}", traits_of(options.operation).name), name,
+                known);
+  }
+  const char* const other = options.explain              ? "--explain"
+                            : options.shared             ? "--shared"
+                            : !options.algorithm.empty() ? "--algorithm"
+                                                         : nullptr;
+  if (other == nullptr) return;
+  refuse({.what = fmt::format("{} is about {} itself, which --as replaces", other, traits_of(options.operation).name),
+          .got = fmt::format("--as {} {}", name, other),
+          .expected = "one of them",
+          .fix = fmt::format("leave {} out", other)});
+}
+
 void read_words(const Words& words, BenchOptions& options) {
   const OperationTraits* traits = find_operation(words.operation);
   if (traits == nullptr) refuse_word("unknown operation", words.operation, operation_names());
   options.operation = traits->operation;
+  if (!words.as.empty()) read_mock_up(words.as, options);
   if (!words.ranks.empty()) options.ranks = parse_ranks(words.ranks);
   options.smallest = parse_size("-b", words.smallest);
   options.largest = parse_size("-e", words.largest);
@@ -269,12 +299,16 @@ std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int ran
                   .root = traits_of(options.operation).rooted ? options.root : 0,
                   .in_place = options.in_place || options.shared || options.operation == Operation::kBroadcast,
                   .type = options.type,
-                  .op = options.op};
+                  .op = options.op,
+                  .as = options.as};
   if (options.operation == Operation::kBarrier) return {problem};
   const auto blocks = static_cast<std::size_t>(traits_of(options.operation).blocks ? ranks : 1);
+  const bool in_parts = options.as != nullptr && options.as->first == Operation::kReduceScatter;
+  const auto parts = static_cast<std::size_t>(in_parts ? ranks : 1);  // all of one size
   std::vector<Problem> problems;
   for (std::size_t size = options.smallest;; size *= options.factor) {
-    problem.count = std::max<std::size_t>(1, size / (blocks * comm::size_of(options.type)));
+    const std::size_t elements = size / (blocks * comm::size_of(options.type));
+    problem.count = std::max<std::size_t>(1, elements / parts) * parts;
     if (problems.empty() || problems.back().count != problem.count) problems.push_back(problem);
     if (size > options.largest / options.factor) return problems;
   }

@@ -13,7 +13,8 @@ namespace reigen::apps::bench {
 
 struct BenchOptions {
   Operation operation = Operation::kAllReduce;
-  std::optional<int> ranks;  // -n, if given
+  const MockUp* as = nullptr;  // what is called in its place
+  std::optional<int> ranks;    // -n, if given
   std::size_t smallest = 4;
   std::size_t largest = 0;
   std::size_t factor = 4;

@@ -32,8 +32,8 @@ std::string wrong_text(const Row& row) { return row.wrong ? fmt::format("{}", *r
 
 void print_header(const Communicator& world, const BenchOptions& options, const std::vector<std::string>& ranks) {
   const std::string iterations = options.iterations > 0 ? fmt::format("{}", options.iterations) : "auto";
-  fmt::print("# reigen bench version " REIGEN_VERSION "\n# Collective test starting: {}\n",
-             traits_of(options.operation).name);
+  fmt::print("# reigen bench version " REIGEN_VERSION "\n# Collective test starting: {}{}\n",
+             traits_of(options.operation).name, options.as != nullptr ? fmt::format(" as {}", options.as->name) : "");
   fmt::print("# nRanks {} minBytes {} maxBytes {} step: {}(factor) warmup iters: {} iters: {} validation: {}\n",
              world.size(), options.smallest, options.largest, options.factor, options.warmup, iterations,
              options.check ? 1 : 0);
@@ -86,6 +86,7 @@ std::string to_json(const std::vector<Row>& rows, const std::string& backend) {
   for (const Row& row : rows) {
     nlohmann::ordered_json object;
     object["op"] = traits_of(row.problem.operation).name;
+    if (row.problem.as != nullptr) object["as"] = row.problem.as->name;
     object["ranks"] = row.problem.ranks;
     object["bytes"] = row.problem.bytes();
     object["dtype"] = comm::name_of(row.problem.type);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launch/child_program.h"
@@ -76,6 +77,17 @@ TEST_P(Bench, MemoryOfTheProcessAndInPlace) {
     std::vector<std::string> words = {operation, "-n", GetParam(), "-b", "1000", "-e", "1M", "-f", "1000", "--foreign"};
     if (operation.find("all_to_all") != 0 && operation != "send_recv") words.push_back("--in-place");
     expect_right(quick(words));
+  }
+}
+
+TEST_P(Bench, TwoOperationsDoTheWorkOfOne) {
+  const std::vector<std::pair<std::string, std::string>> cases = {{"all_reduce", "reduce+broadcast"},
+                                                                  {"all_reduce", "reduce_scatter+all_gather"},
+                                                                  {"all_gather", "gather+broadcast"}};
+  for (const auto& [operation, two] : cases) {
+    const Ran ran = quick({operation, "--as", two, "-n", GetParam(), "-b", "4", "-e", "1M", "-f", "64"});
+    expect_right(ran);
+    EXPECT_THAT(ran.out, HasSubstr("starting: " + operation + " as " + two + "\n"));
   }
 }
 
@@ -243,6 +255,9 @@ TEST(BenchCommandLine, WhatIsWrongIsSaidOnceBeforeARankIsStarted) {
       {{"send_recv", "-n", "1"}, "somebody to send to"},
       {{"all_reduce", "--shared"}, "--shared is for all_gather"},
       {{"all_reduce", "--late", "-5"}, "--late is out of range"},
+      {{"reduce", "--as", "gather+broadcast"}, "expected: all_reduce or all_gather"},
+      {{"all_gather", "--as", "gather+brodcast"}, "did you mean gather+broadcast?"},
+      {{"all_gather", "--as", "gather+broadcast", "--algorithm", "fused"}, "fix: leave --algorithm out"},
       {{"all_reduce", "--algorithm", "magic"}, "one_shot, fused, two_shot (shared_memory)"},
       {{"all_reduce", "--backend", "tcp", "--algorithm", "two_shot"}, "expected: direct, flat"},
   };

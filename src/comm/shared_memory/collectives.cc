@@ -251,13 +251,18 @@ void Collective::read_announced() {
   }
 }
 
-// An operation may begin while others still work on earlier ones only if no rank's buffers meet: what this one reads
-// may be what a slower rank has yet to write.
-bool Collective::may_begin() {
+// Whether nobody works on an earlier operation any more.
+bool Collective::is_first_under_way() {
   std::erase_if(pipeline_.passed_on, [&](const Pipeline::PassedOn& earlier) {
     return group_.met({&RankPage::finished, earlier.finished});
   });
-  if (pipeline_.passed_on.empty()) return true;
+  return pipeline_.passed_on.empty();
+}
+
+// An operation may begin while others still work on earlier ones only if no rank's buffers meet: what this one reads
+// may be what a slower rank has yet to write.
+bool Collective::may_begin() {
+  if (is_first_under_way()) return true;
   need_ = {&RankPage::finished, pipeline_.passed_on.back().finished};
   if (call_.kind != OperationKind::kAllReduce || path_ != Way::kFused) return false;
   for (int q = 0; q < group_.size(); ++q) {
@@ -265,6 +270,7 @@ bool Collective::may_begin() {
     if (!d.input.is_reachable() || !d.output.is_reachable()) return false;
     const auto first = 2 * static_cast<std::size_t>(q);
     for (const auto& earlier : pipeline_.passed_on) {
+      if (earlier.buffers.empty()) return false;
       for (const Location& a : {d.input, d.output}) {
         for (const Location& b : {earlier.buffers[first], earlier.buffers[first + 1]}) {
           if (a.visible == b.visible && a.segment == b.segment && a.offset < b.offset + earlier.bytes &&
@@ -305,31 +311,58 @@ bool Collective::is_in_common() const {
   });
 }
 
+// What a root gives concerns it and who takes it: where its input is visible, a rank takes it though others are yet to
+// come, and leaves though others are yet to take it. Ranks that share a core need a turn less so, most of them two.
+bool Collective::comes_from_root() const {
+  return path_ == Way::kFused && (kind_ == OperationKind::kBroadcast || kind_ == OperationKind::kScatter);
+}
+
+// Ranks that called something else are found out when all have posted.
+void Collective::go_ahead() {
+  if (is_ahead_ || !comes_from_root() || largest_block() == 0) return;
+  const RankPage& root = group_.page_of(call_.root);
+  if (root.ring[slot()].posted.load() != sequence_ + 1 || root.verified.load() < sequence_) return;
+  const Descriptor& d = descriptor_of(call_.root);
+  if (!same_call(descriptor_of(group_.rank()), d) || !is_first_under_way()) return;
+  if (d.input.visible != Visible::kInHeap || writes_common_here()) return;
+  buffers_.assign(static_cast<std::size_t>(group_.size()), {});
+  resolve_buffers_of(call_.root);
+  chunk_ = largest_block();
+  work_as_measured();
+  is_ahead_ = true;
+  group_.throw_if_aborted();
+  group_.advance(&RankPage::finished, base_ + 1);
+}
+
 void Collective::pass_on() {
   if (passed_on_) return;
   passed_on_ = true;
   Pipeline::PassedOn entry{.finished = need_.value, .bytes = call_.bytes(), .buffers = {}};
-  for (const Buffers& buffers : buffers_) {
-    entry.buffers.push_back(buffers.input_at);
-    entry.buffers.push_back(buffers.output_at);
+  if (kind_ == OperationKind::kAllReduce) {  // no other tells all ranks every buffer that it touches
+    for (const Buffers& buffers : buffers_) {
+      entry.buffers.push_back(buffers.input_at);
+      entry.buffers.push_back(buffers.output_at);
+    }
   }
   pipeline_.passed_on.push_back(std::move(entry));
 }
 
 void Collective::resolve_buffers() {
   buffers_.resize(static_cast<std::size_t>(group_.size()));
-  for (int q = 0; q < group_.size(); ++q) {
-    const Descriptor& d = descriptor_of(q);
-    auto& buffers = buffers_[static_cast<std::size_t>(q)];
-    buffers.input_at = d.input;
-    buffers.output_at = d.output;
-    try {
-      if (d.input.is_reachable()) buffers.input = group_.resolve(q, d.input);
-      if (d.output.is_reachable()) buffers.output = group_.resolve(q, d.output);
-    } catch (const IoError& error) {
-      if (error.exit_code() == ExitCode::kOsResource) throw;  // of this rank: no memory, no descriptors
-      group_.throw_unreachable(q, error.what(), describe());
-    }
+  for (int q = 0; q < group_.size(); ++q) resolve_buffers_of(q);
+}
+
+void Collective::resolve_buffers_of(int rank) {
+  const Descriptor& d = descriptor_of(rank);
+  auto& buffers = buffers_[static_cast<std::size_t>(rank)];
+  buffers.input_at = d.input;
+  buffers.output_at = d.output;
+  try {
+    if (d.input.is_reachable()) buffers.input = group_.resolve(rank, d.input);
+    if (d.output.is_reachable()) buffers.output = group_.resolve(rank, d.output);
+  } catch (const IoError& error) {
+    if (error.exit_code() == ExitCode::kOsResource) throw;  // of this rank: no memory, no descriptors
+    group_.throw_unreachable(rank, error.what(), describe());
   }
 }
 
@@ -456,7 +489,10 @@ Step Collective::advance() {
       return Step::kMoved;
     case Phase::kPosted:
       need_ = {&RankPage::posted, sequence_ + 1};
-      if (!all_have_posted()) return Step::kBlocked;
+      if (!all_have_posted()) {
+        go_ahead();
+        return Step::kBlocked;
+      }
       compare_descriptors();
       read_announced();
       if (!may_begin()) return Step::kBlocked;
@@ -474,7 +510,7 @@ Step Collective::advance() {
       return Step::kMoved;
     case Phase::kArriving:
       if (!group_.met(need_)) return Step::kBlocked;
-      work_as_measured();
+      if (!is_ahead_) work_as_measured();
       // A rank that has given up may have changed its buffers meanwhile: what was read is not to be trusted.
       group_.throw_if_aborted();
       group_.advance(&RankPage::finished, base_ + round_ + 1);
@@ -483,11 +519,12 @@ Step Collective::advance() {
       return Step::kMoved;
     case Phase::kFinished:
       if (!group_.met(need_)) {
-        // Only an all_reduce tells all ranks every buffer that it touches, so only after one may a next call begin.
         // Ranks that meet in common memory are told apart by no address.
-        if (path_ == Way::kTwoShot || call_.kind != OperationKind::kAllReduce || is_in_common()) return Step::kBlocked;
+        if (path_ == Way::kTwoShot || is_in_common() || writes_common_) return Step::kBlocked;
+        const bool leaves = comes_from_root() && group_.rank() != call_.root;
+        if (!leaves && call_.kind != OperationKind::kAllReduce) return Step::kBlocked;
         pass_on();
-        return Step::kPassedOn;
+        return leaves ? complete() : Step::kPassedOn;
       }
       unstage_output();
       if (++round_ < rounds_) {

@@ -11,7 +11,8 @@
 //   all_gather           every rank copies from every input: P·N read, P·N written; in place in common memory nothing
 //   is
 //                        left to do when all have posted
-//   broadcast, scatter   from the root's buffer: N read, N written
+//   broadcast, scatter   from the root's buffer: N read, N written, once the root has posted; only the root waits
+//                        until all have finished, the others until all have posted
 //   gather               every rank writes into the root's output: N read, N written
 //   all_to_all           every rank copies its block of every input: P·N read, P·N written
 //   The uneven ones are the same with blocks of their own sizes. What all_to_all_v sends whom is told beside the call's
@@ -39,7 +40,7 @@ struct Pipeline {
   struct PassedOn {
     std::uint64_t finished;  // every rank's counter when it is complete
     std::size_t bytes;
-    std::vector<Location> buffers;  // input and output of every rank
+    std::vector<Location> buffers;  // input and output of every rank; empty: not known, no call may begin
   };
   std::uint64_t rounds = 0;              // of all operations so far
   std::uint64_t completed = 0;           // operations complete on this rank
@@ -81,7 +82,10 @@ class Collective : public CheckedOperation {
   std::string describe() const;
   void tell(Descriptor& d) const;  // this rank's call, without its buffers
   void compare_descriptors() const;
+  bool is_first_under_way();
   bool may_begin();
+  bool comes_from_root() const;
+  void go_ahead();
   void pass_on();
   void announce_buffers(Descriptor& d) const;
   bool all_have_posted() const;
@@ -100,6 +104,7 @@ class Collective : public CheckedOperation {
   std::size_t largest_input() const;  // elements
   void read_announced();
   void resolve_buffers();
+  void resolve_buffers_of(int rank);
   void plan_rounds();
   void begin_round();
   void stage_input();
@@ -153,6 +158,7 @@ class Collective : public CheckedOperation {
   std::size_t rounds_ = 1;
   std::size_t round_ = 0;
   bool passed_on_ = false;
+  bool is_ahead_ = false;       // this rank's work is done, others have not posted
   bool past_caches_ = false;    // this rank's work writes there
   bool writes_common_ = false;  // some rank
   std::uint64_t base_ = 0;      // rounds of earlier operations

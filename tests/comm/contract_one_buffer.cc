@@ -1,0 +1,119 @@
+// The part of the contract on calls under way at once that touch the same memory: each finds what the one before left.
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "comm/contract.h"
+
+namespace reigen::testing {
+
+// The second call reads what the first one writes: it must not begin on a rank whose part of the first is done.
+TEST_P(CommunicatorContract, CallsOnOneBufferRunOneAfterTheOther) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 60000;
+    const auto p = static_cast<std::size_t>(r.size());
+    TestBuffer<float> x(world, kCount, false);
+    TestBuffer<float> gathered(world, kCount * p, false);
+    for (int round = 0; round < 30; ++round) {
+      for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(r.rank() + 1);
+      std::vector<Work> works;
+      const comm::CallOptions async{.async = true, .progress = comm::Progress::kCaller};
+      works.push_back(world.all_reduce(x.data(), x.data(), kCount, DataType::kFloat32, ReduceOp::kSum, async));
+      works.push_back(world.all_reduce(x.data(), x.data(), kCount / 3, DataType::kFloat32, ReduceOp::kSum, async));
+      works.push_back(world.all_gather(x.data(), gathered.data(), kCount, DataType::kFloat32, async));
+      works.push_back(world.broadcast(x.data(), kCount, DataType::kFloat32, r.size() - 1, async));
+      for (const auto& work : works) work.wait();
+      const auto sum = static_cast<float>(p * (p + 1) / 2);
+      const auto expected = [&](std::size_t i) { return i < kCount / 3 ? sum * static_cast<float>(p) : sum; };
+      ASSERT_TRUE(elements_are(x, kCount, expected));
+      ASSERT_TRUE(elements_are(gathered.data() + (p - 1) * kCount, kCount, expected));
+    }
+  });
+}
+
+// A rank that has what a root gave may be through while another has yet to copy it: what it does next waits for that.
+// The rank behind the root announces its calls first, and copies when the next one has gone on as far as it can.
+TEST_P(CommunicatorContract, WhatOthersStillCopyFromARootIsNotOverwritten) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 400000;
+    const auto p = static_cast<std::size_t>(r.size());
+    TestBuffer<float> x(world, kCount, false);
+    TestBuffer<float> y(world, kCount, false);
+    TestBuffer<float> blocks(world, kCount * p, false);
+    for (int round = 0; round < 5; ++round) {
+      const int root = round % r.size();
+      const int place = (r.rank() - root + r.size()) % r.size();
+      const comm::CallOptions options{.async = place < 2, .progress = comm::Progress::kCaller};
+      const auto given = static_cast<float>(round);
+      for (std::size_t i = 0; i < kCount; ++i) x[i] = y[i] = place == 0 ? given : -1.0F;
+      for (std::size_t i = 0; i < kCount * p; ++i) blocks[i] = given;
+      if (place == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::vector<Work> works;
+      works.push_back(world.broadcast(x.data(), kCount, DataType::kFloat32, root, options));
+      works.push_back(world.all_reduce(x.data(), x.data(), kCount, DataType::kFloat32, ReduceOp::kSum, options));
+      const float* const input = place == 0 ? blocks.data() : nullptr;
+      works.push_back(world.scatter(input, y.data(), kCount, DataType::kFloat32, root, options));
+      works.push_back(world.all_reduce(y.data(), y.data(), kCount, DataType::kFloat32, ReduceOp::kSum, options));
+      if (place == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (const auto& work : works) work.wait();
+      ASSERT_TRUE(elements_are(x, kCount, static_cast<float>(p) * given)) << "round " << round;
+      ASSERT_TRUE(elements_are(y, kCount, static_cast<float>(p) * given)) << "round " << round;
+    }
+  });
+}
+
+// Another rank may still gather what the sum of a quick rank reads.
+TEST_P(CommunicatorContract, ASumOfWhatWasGatheredWaitsForTheGather) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 100000;
+    const auto p = static_cast<std::size_t>(r.size());
+    TestBuffer<float> x(world, kCount, false);
+    TestBuffer<float> gathered(world, kCount * p, false);
+    for (int round = 0; round < 30; ++round) {
+      for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(round + r.rank());
+      const comm::CallOptions async{.async = true, .progress = comm::Progress::kCaller};
+      const Work gather = world.all_gather(x.data(), gathered.data(), kCount, DataType::kFloat32, async);
+      world.all_reduce(gathered.data(), gathered.data(), kCount * p, DataType::kFloat32, ReduceOp::kSum);
+      ASSERT_TRUE(gather.is_completed());
+      for (std::size_t q = 0; q < p; ++q) {
+        const auto expected = static_cast<float>(p) * (static_cast<float>(round) + static_cast<float>(q));
+        for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(gathered[q * kCount + i], expected) << q << " " << i;
+      }
+    }
+  });
+}
+
+// The sum of a foreign input comes through the staging area and is copied out at the end, when others may be done.
+TEST_P(CommunicatorContract, WhatIsCopiedOutLateIsNotReadEarly) {
+  run_ranks(options(), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 70001;
+    const auto p = static_cast<std::size_t>(r.size());
+    const bool foreign = r.rank() == r.size() - 1;
+    const int root = r.size() - 1;
+    TestBuffer<float> x(world, kCount, foreign);
+    TestBuffer<float> sum(world, kCount, false);
+    TestBuffer<float> gathered(world, kCount * p, false);
+    TestBuffer<float> sent(world, kCount, false);
+    for (int round = 0; round < 30; ++round) {
+      for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(round + r.rank());
+      std::vector<Work> works;
+      const comm::CallOptions async{.async = foreign, .progress = comm::Progress::kCaller};
+      works.push_back(world.all_reduce(x.data(), sum.data(), kCount, DataType::kFloat32, ReduceOp::kSum, async));
+      works.push_back(world.all_gather(sum.data(), gathered.data(), kCount, DataType::kFloat32, async));
+      works.push_back(world.reduce(x.data(), r.rank() == root ? sent.data() : nullptr, kCount, DataType::kFloat32,
+                                   ReduceOp::kMax, root, async));
+      works.push_back(world.broadcast(sent.data(), kCount, DataType::kFloat32, root, async));
+      for (const auto& work : works) work.wait();
+      const auto ranks = static_cast<int>(p);
+      const auto expected = static_cast<float>(ranks * round + ranks * (ranks - 1) / 2);
+      ASSERT_TRUE(elements_are(gathered.data() + (p - 1) * kCount, kCount, expected)) << "round " << round;
+      ASSERT_TRUE(elements_are(sent, kCount, static_cast<float>(round + ranks - 1))) << "round " << round;
+    }
+  });
+}
+
+}  // namespace reigen::testing
