@@ -116,6 +116,8 @@ double bus_factor(Operation operation, int ranks) {
   }
 }
 
+bool Problem::has_root() const { return traits_of(as != nullptr ? as->second : operation).rooted; }
+
 // A broadcast has one buffer, which counts as the input of every rank.
 std::size_t Problem::input_count() const {
   return operation == Operation::kBroadcast ? count : extent_of(*this).input * count;

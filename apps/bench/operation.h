@@ -17,7 +17,7 @@ struct OperationTraits {
   Operation operation;
   const char* name;
   bool reduces;   // has a redop
-  bool rooted;    // has a root; ranks may leave early, so iterations are kept apart by barriers
+  bool rooted;    // has a root
   bool blocks;    // its size is that of P blocks, one a rank
   bool in_place;  // input and output may be the same memory
 };
@@ -52,6 +52,8 @@ struct Problem {
   comm::ReduceOp op = comm::ReduceOp::kSum;
   std::size_t count = 0;       // elements as the call counts them: a block for operations on blocks, else the buffer
   const MockUp* as = nullptr;  // what is called in its place; null: itself
+
+  bool has_root() const;  // then ranks may leave early, so iterations are kept apart by barriers
 
   std::size_t whole() const { return traits_of(operation).blocks ? count * static_cast<std::size_t>(ranks) : count; }
   std::size_t bytes() const { return whole() * comm::size_of(type); }  // the `size` column

@@ -45,7 +45,7 @@ const std::vector<std::string> kFlags = {"-n",      "-b",          "-e",        
 
 struct Words {
   std::string operation;
-  std::string as;
+  std::optional<std::string> as;
   std::string ranks;
   std::string smallest = "4";
   std::string largest = "64M";
@@ -170,7 +170,7 @@ void read_words(const Words& words, BenchOptions& options) {
   const OperationTraits* traits = find_operation(words.operation);
   if (traits == nullptr) refuse_word("unknown operation", words.operation, operation_names());
   options.operation = traits->operation;
-  if (!words.as.empty()) read_mock_up(words.as, options);
+  if (words.as) read_mock_up(*words.as, options);
   if (!words.ranks.empty()) options.ranks = parse_ranks(words.ranks);
   options.smallest = parse_size("-b", words.smallest);
   options.largest = parse_size("-e", words.largest);
@@ -281,7 +281,15 @@ std::string rules_of(const BenchOptions& options) {
 }
 
 std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int rank) {
-  if (traits_of(options.operation).rooted && (options.root < 0 || options.root >= ranks)) {
+  Problem problem{.operation = options.operation,
+                  .ranks = ranks,
+                  .rank = rank,
+                  .in_place = options.in_place || options.shared || options.operation == Operation::kBroadcast,
+                  .type = options.type,
+                  .op = options.op,
+                  .as = options.as};
+  if (problem.has_root()) problem.root = options.root;
+  if (problem.root < 0 || problem.root >= ranks) {
     refuse({.what = "there is no such root",
             .got = fmt::format("-r {}", options.root),
             .expected = fmt::format("0 to {}", ranks - 1),
@@ -293,14 +301,6 @@ std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int ran
             .expected = "at least two ranks",
             .fix = "-n 2"});
   }
-  Problem problem{.operation = options.operation,
-                  .ranks = ranks,
-                  .rank = rank,
-                  .root = traits_of(options.operation).rooted ? options.root : 0,
-                  .in_place = options.in_place || options.shared || options.operation == Operation::kBroadcast,
-                  .type = options.type,
-                  .op = options.op,
-                  .as = options.as};
   if (options.operation == Operation::kBarrier) return {problem};
   const auto blocks = static_cast<std::size_t>(traits_of(options.operation).blocks ? ranks : 1);
   const bool in_parts = options.as != nullptr && options.as->first == Operation::kReduceScatter;

@@ -26,14 +26,19 @@ std::string in_width(double value, int width) {
 
 std::string microseconds(double seconds) { return in_width(seconds * 1e6, 7); }
 
+std::string what_is_called(Operation operation, const MockUp* as) {
+  const std::string name = traits_of(operation).name;
+  return as == nullptr ? name : name + " as " + as->name;
+}
+
 std::string wrong_text(const Row& row) { return row.wrong ? fmt::format("{}", *row.wrong) : "N/A"; }
 
 }  // namespace
 
 void print_header(const Communicator& world, const BenchOptions& options, const std::vector<std::string>& ranks) {
   const std::string iterations = options.iterations > 0 ? fmt::format("{}", options.iterations) : "auto";
-  fmt::print("# reigen bench version " REIGEN_VERSION "\n# Collective test starting: {}{}\n",
-             traits_of(options.operation).name, options.as != nullptr ? fmt::format(" as {}", options.as->name) : "");
+  fmt::print("# reigen bench version " REIGEN_VERSION "\n# Collective test starting: {}\n",
+             what_is_called(options.operation, options.as));
   fmt::print("# nRanks {} minBytes {} maxBytes {} step: {}(factor) warmup iters: {} iters: {} validation: {}\n",
              world.size(), options.smallest, options.largest, options.factor, options.warmup, iterations,
              options.check ? 1 : 0);
@@ -60,7 +65,7 @@ void print_row(const Row& row) {
   const std::string bound = row.bound ? fmt::format("{:.1f}", 100 * *row.bound / row.p50) : "N/A";
   fmt::print("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>7}  {:>7}  {:>6}\n",
              problem.bytes(), problem.count, nccl_name_of(problem.type),
-             traits.reduces ? comm::name_of(problem.op) : "none", traits.rooted ? problem.root : -1,
+             traits.reduces ? comm::name_of(problem.op) : "none", problem.has_root() ? problem.root : -1,
              microseconds(row.p50), in_width(algorithm_bandwidth(row), 6), in_width(bus_bandwidth(row), 6),
              wrong_text(row), microseconds(row.p50), microseconds(row.p99), microseconds(row.least), bound);
   if (row.waiting_cpu) fmt::print("# rank 0 used {:.2f} % of a core while it waited\n", 100 * *row.waiting_cpu);
@@ -77,7 +82,8 @@ void print_footer(const std::vector<Row>& rows) {
   fmt::print(
       "# Out of bounds values : {} {}\n# Avg bus bandwidth    : {:g}\n#\n"
       "# Collective test concluded: {}\n",
-      wrong, wrong == 0 ? "OK" : "FAILED", bandwidth, traits_of(rows.front().problem.operation).name);
+      wrong, wrong == 0 ? "OK" : "FAILED", bandwidth,
+      what_is_called(rows.front().problem.operation, rows.front().problem.as));
   std::fflush(stdout);
 }
 

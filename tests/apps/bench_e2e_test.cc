@@ -85,7 +85,7 @@ TEST_P(Bench, TwoOperationsDoTheWorkOfOne) {
                                                                   {"all_reduce", "reduce_scatter+all_gather"},
                                                                   {"all_gather", "gather+broadcast"}};
   for (const auto& [operation, two] : cases) {
-    const Ran ran = quick({operation, "--as", two, "-n", GetParam(), "-b", "4", "-e", "1M", "-f", "64"});
+    const Ran ran = quick({operation, "--as", two, "-n", GetParam(), "-r", "1", "-b", "4", "-e", "1M", "-f", "64"});
     expect_right(ran);
     EXPECT_THAT(ran.out, HasSubstr("starting: " + operation + " as " + two + "\n"));
   }
@@ -256,6 +256,8 @@ TEST(BenchCommandLine, WhatIsWrongIsSaidOnceBeforeARankIsStarted) {
       {{"all_reduce", "--shared"}, "--shared is for all_gather"},
       {{"all_reduce", "--late", "-5"}, "--late is out of range"},
       {{"reduce", "--as", "gather+broadcast"}, "expected: all_reduce or all_gather"},
+      {{"all_reduce", "--as", ""}, "not two operations that do the work of all_reduce"},
+      {{"all_reduce", "-n", "2", "-r", "2", "--as", "reduce+broadcast"}, "expected: 0 to 1"},
       {{"all_gather", "--as", "gather+brodcast"}, "did you mean gather+broadcast?"},
       {{"all_gather", "--as", "gather+broadcast", "--algorithm", "fused"}, "fix: leave --algorithm out"},
       {{"all_reduce", "--algorithm", "magic"}, "one_shot, fused, two_shot (shared_memory)"},

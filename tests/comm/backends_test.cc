@@ -2,10 +2,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -85,52 +83,6 @@ TEST(Ways, LargeCallsGiveTheSameBitsHoweverTheyAreWritten) {
       world.all_gather(input.data(), output.data(), kBlock, DataType::kFloat32);
       ASSERT_TRUE(same(gathered.data(), whole)) << "all_gather " << call;
     }
-  });
-}
-
-// Rank 2 has announced its calls and moves on only when rank 1 is through: one that waited for it would wait for ever.
-TEST(Ways, WhoHasWhatTheRootGaveLeaves) {
-  constexpr std::size_t kCount = 60000;
-  const auto through = std::make_shared<std::atomic<int>>(0);
-  run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
-    auto& world = r.world();
-    TestBuffer<float> x(world, kCount, false);
-    TestBuffer<float> blocks(world, 3 * kCount, false);
-    const comm::CallOptions options{.async = r.rank() == 2, .progress = comm::Progress::kCaller};
-    const auto wait_in_turn = [&](const Work& work, int call) {
-      if (r.rank() == 1) through->store(call);
-      while (r.rank() == 2 && through->load() < call) std::this_thread::yield();
-      work.wait();
-    };
-    for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(r.rank() + 5);
-    wait_in_turn(world.broadcast(x.data(), kCount, DataType::kFloat32, 0, options), 1);
-    ASSERT_TRUE(elements_are(x, kCount, 5.0F));
-    for (std::size_t i = 0; i < 3 * kCount; ++i) blocks[i] = static_cast<float>(i / kCount);
-    const float* const input = r.rank() == 0 ? blocks.data() : nullptr;
-    wait_in_turn(world.scatter(input, x.data(), kCount, DataType::kFloat32, 0, options), 2);
-    ASSERT_TRUE(elements_are(x, kCount, static_cast<float>(r.rank())));
-  });
-}
-
-// Rank 2 comes when rank 1 has what the root gave.
-TEST(Ways, WhatTheRootGaveIsTakenBeforeAllHaveCome) {
-  constexpr std::size_t kCount = 60000;
-  const auto taken = std::make_shared<std::atomic<bool>>(false);
-  run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
-    TestBuffer<float> x(r.world(), kCount, false);
-    for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(r.rank() + 5);
-    while (r.rank() == 2 && !taken->load()) std::this_thread::yield();
-    const Work work = r.world().broadcast(x.data(), kCount, DataType::kFloat32, 0,
-                                          {.async = true, .progress = comm::Progress::kCaller});
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    if (r.rank() == 1) {
-      while (x[kCount - 1] != 5.0F && std::chrono::steady_clock::now() < deadline) r.world().poll();
-      EXPECT_TRUE(elements_are(x, kCount, 5.0F));
-      EXPECT_FALSE(work.is_completed());
-      taken->store(true);
-    }
-    work.wait();
-    ASSERT_TRUE(elements_are(x, kCount, 5.0F));
   });
 }
 

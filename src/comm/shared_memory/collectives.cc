@@ -66,8 +66,12 @@ Need Collective::last_need() const {
   return {&RankPage::finished, known ? base_ + rounds_ : UINT64_MAX};
 }
 
+// A rank that took its part of what the root gave may be through: an abort of it that comes later concerns the next
+// call.
+Need Collective::done_by_others() const { return comes_from_root() ? Need{&RankPage::finished, base_ + 1} : kNever; }
+
 void Collective::check_peers(std::chrono::nanoseconds waited) const {
-  group_.check(need_, last_need(), describe(), waited);
+  group_.check(need_, last_need(), phase_ == Phase::kFinished ? done_by_others() : kNever, describe(), waited);
 }
 
 bool Collective::gives(int rank) const {
@@ -188,9 +192,7 @@ bool Collective::try_post() {
 // What this rank writes later than others return may be what they have written since.
 bool Collective::writes_common_here() const {
   const Heap& heap = group_.heap();
-  if (extent_.output == 0 || !heap.has_common()) return false;
-  const Location at = heap.locate(call_.output, extent_.output * element_, group_.options().name);
-  return at.visible == Visible::kInCommon;
+  return extent_.output > 0 && heap.has_common() && heap.is_common(call_.output, extent_.output * element_);
 }
 
 void Collective::announce_buffers(Descriptor& d) const {
@@ -318,20 +320,25 @@ bool Collective::comes_from_root() const {
 }
 
 // Ranks that called something else are found out when all have posted.
-void Collective::go_ahead() {
-  if (is_ahead_ || !comes_from_root() || largest_block() == 0) return;
+bool Collective::go_ahead() {
+  if (is_ahead_ || !comes_from_root() || largest_block() == 0) return false;
   const RankPage& root = group_.page_of(call_.root);
-  if (root.ring[slot()].posted.load() != sequence_ + 1 || root.verified.load() < sequence_) return;
+  if (root.ring[slot()].posted.load() != sequence_ + 1 || root.verified.load() < sequence_) return false;
   const Descriptor& d = descriptor_of(call_.root);
-  if (!same_call(descriptor_of(group_.rank()), d) || !is_first_under_way()) return;
-  if (d.input.visible != Visible::kInHeap || writes_common_here()) return;
+  if (!same_call(descriptor_of(group_.rank()), d) || !is_first_under_way()) return false;
+  if (d.input.visible != Visible::kInHeap || writes_common_here()) return false;
   buffers_.assign(static_cast<std::size_t>(group_.size()), {});
   resolve_buffers_of(call_.root);
   chunk_ = largest_block();
+  take_part();
+  return is_ahead_ = true;
+}
+
+void Collective::take_part() {
   work_as_measured();
-  is_ahead_ = true;
-  group_.throw_if_aborted();
-  group_.advance(&RankPage::finished, base_ + 1);
+  // A rank that has given up may have changed its buffers meanwhile: what was read is not to be trusted.
+  group_.throw_if_aborted(done_by_others(), call_.root);
+  group_.advance(&RankPage::finished, base_ + round_ + 1);
 }
 
 void Collective::pass_on() {
@@ -460,7 +467,7 @@ Step Collective::finish_at_once() {
     chunk_ = largest_block();
     work();
   }
-  group_.throw_if_aborted(sequence_ + 1);
+  group_.throw_if_aborted({&RankPage::verified, sequence_ + 1});
   group_.advance(&RankPage::verified, sequence_ + 1);
   return has_work && writes_common_ ? meet_again(base_ + 1) : complete();
 }
@@ -489,10 +496,7 @@ Step Collective::advance() {
       return Step::kMoved;
     case Phase::kPosted:
       need_ = {&RankPage::posted, sequence_ + 1};
-      if (!all_have_posted()) {
-        go_ahead();
-        return Step::kBlocked;
-      }
+      if (!all_have_posted()) return go_ahead() ? Step::kMoved : Step::kBlocked;
       compare_descriptors();
       read_announced();
       if (!may_begin()) return Step::kBlocked;
@@ -510,10 +514,7 @@ Step Collective::advance() {
       return Step::kMoved;
     case Phase::kArriving:
       if (!group_.met(need_)) return Step::kBlocked;
-      if (!is_ahead_) work_as_measured();
-      // A rank that has given up may have changed its buffers meanwhile: what was read is not to be trusted.
-      group_.throw_if_aborted();
-      group_.advance(&RankPage::finished, base_ + round_ + 1);
+      if (!is_ahead_) take_part();
       need_ = {&RankPage::finished, base_ + round_ + 1};
       phase_ = Phase::kFinished;
       return Step::kMoved;

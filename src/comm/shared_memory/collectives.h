@@ -9,8 +9,7 @@
 //                        each input byte is read once, each output byte written once
 //   reduce_scatter       rank r adds block r of every input: P·N read, N written
 //   all_gather           every rank copies from every input: P·N read, P·N written; in place in common memory nothing
-//   is
-//                        left to do when all have posted
+//                        is left to do when all have posted
 //   broadcast, scatter   from the root's buffer: N read, N written, once the root has posted; only the root waits
 //                        until all have finished, the others until all have posted
 //   gather               every rank writes into the root's output: N read, N written
@@ -79,13 +78,15 @@ class Collective : public CheckedOperation {
 
   // What every rank must reach before it may leave.
   Need last_need() const;
+  Need done_by_others() const;
   std::string describe() const;
   void tell(Descriptor& d) const;  // this rank's call, without its buffers
   void compare_descriptors() const;
   bool is_first_under_way();
   bool may_begin();
   bool comes_from_root() const;
-  void go_ahead();
+  bool go_ahead();
+  void take_part();
   void pass_on();
   void announce_buffers(Descriptor& d) const;
   bool all_have_posted() const;

@@ -194,8 +194,7 @@ std::byte* Group::resolve(int rank, const Location& location) {
 }
 
 bool Group::met(const Need& need) const {
-  return std::all_of(peers_.begin(), peers_.end(),
-                     [&](const Peer& peer) { return (peer.page->*need.counter).load() >= need.value; });
+  return std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) { return need.met_by(*peer.page); });
 }
 
 std::uint64_t Group::least(std::atomic<std::uint64_t> RankPage::*counter) const {
@@ -290,11 +289,12 @@ void Group::check_patience(const std::vector<int>& missing, const std::string& w
   }
 }
 
-void Group::throw_if_aborted(std::uint64_t enough) const {
+void Group::throw_if_aborted(const Need& done, int source) const {
   std::atomic_thread_fence(std::memory_order_acquire);  // what was read before was read before this look
-  for (const auto& peer : peers_) {
-    if (peer.page->state.load() != RankState::kAborted || peer.page->verified.load() >= enough) continue;
-    throw_cause({static_cast<AbortCause::Kind>(peer.page->cause_kind), peer.page->cause_rank, peer.page->cause});
+  for (int q = 0; q < size(); ++q) {
+    const RankPage& page = *peers_[static_cast<std::size_t>(q)].page;
+    if (page.state.load() != RankState::kAborted || (q != source && done.met_by(page))) continue;
+    throw_cause({static_cast<AbortCause::Kind>(page.cause_kind), page.cause_rank, page.cause});
   }
 }
 
@@ -303,13 +303,14 @@ void Group::throw_unreachable(int rank, const std::string& why, const std::strin
   throw_lost(rank, fmt::format("died ({})", why), what);
 }
 
-void Group::check(const Need& need, const Need& last, const std::string& what, std::chrono::nanoseconds waited) {
-  throw_if_aborted();
+void Group::check(const Need& need, const Need& last, const Need& done, const std::string& what,
+                  std::chrono::nanoseconds waited) {
+  throw_if_aborted(done);
   std::vector<int> missing;
   for (int q = 0; q < size(); ++q) {
     if (q == rank()) continue;
-    if ((page_of(q).*last.counter).load() < last.value) check_alive(q, what);
-    if ((page_of(q).*need.counter).load() < need.value) missing.push_back(q);
+    if (!last.met_by(page_of(q))) check_alive(q, what);
+    if (!need.met_by(page_of(q))) missing.push_back(q);
   }
   if (missing.empty()) return;
   for (const int q : missing) check_heartbeat(q, what, waited);

@@ -21,7 +21,11 @@ namespace reigen::comm::shared_memory {
 struct Need {
   std::atomic<std::uint64_t> RankPage::*counter = nullptr;
   std::uint64_t value = 0;
+
+  bool met_by(const RankPage& page) const { return (page.*counter).load() >= value; }
 };
+
+inline constexpr Need kNever{&RankPage::verified, UINT64_MAX};
 
 class Group;
 
@@ -66,12 +70,14 @@ class Group {
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
 
   // Throws when one of the ranks that have not met `need` is dead, stopped or gone, or when the wait has lasted too
-  // long. `what` names the waiting operation.
-  void check(const Need& need, const Need& last, const std::string& what, std::chrono::nanoseconds waited);
+  // long; when one that has not met `last` has gone; when one that has not met `done` has aborted. `what` names the
+  // waiting operation.
+  void check(const Need& need, const Need& last, const Need& done, const std::string& what,
+             std::chrono::nanoseconds waited);
   // The same for one rank that `what` waits for.
   void check(int rank, const std::string& what, std::chrono::nanoseconds waited);
-  // Throws what another rank aborted with, if one has that had not verified `enough` calls before.
-  void throw_if_aborted(std::uint64_t enough = UINT64_MAX) const;
+  // Throws what another rank aborted with, if one has that had not met `done` before, or that is `source`.
+  void throw_if_aborted(const Need& done = kNever, int source = -1) const;
   // A rank's memory cannot be mapped: it ended, or another rank ended the group.
   [[noreturn]] void throw_unreachable(int rank, const std::string& why, const std::string& what) const;
   void leave();

@@ -112,6 +112,15 @@ Location Heap::locate(const void* pointer, std::size_t bytes, const std::string&
   return {};
 }
 
+bool Heap::is_common(const void* pointer, std::size_t bytes) const {
+  const auto* data = static_cast<const std::byte*>(pointer);
+  std::lock_guard lock(mutex_);
+  const auto after = common_.lower_bound(data + bytes);
+  if (after == common_.begin()) return false;
+  const auto& [begin, common] = *std::prev(after);
+  return data < begin + common.address.size;
+}
+
 std::shared_ptr<void> Heap::add_common(std::shared_ptr<Segment> segment, const std::string& group) {
   std::byte* const data = segment->data();
   std::lock_guard lock(mutex_);

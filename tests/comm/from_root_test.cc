@@ -1,0 +1,184 @@
+// Broadcast and scatter in shared memory: a rank takes what the root gives before others have come, and leaves before
+// others have taken it. Ranks go on in steps that they count in common.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "comm/contract.h"
+#include "reigen/base/error.h"
+
+namespace reigen::testing {
+namespace {
+
+constexpr std::size_t kCount = 60000;
+constexpr comm::CallOptions kLazy{.async = true, .progress = comm::Progress::kCaller};
+
+class Steps {
+ public:
+  void reach(int step) { at_->store(step); }
+  void await(int step) const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (at_->load() < step && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_GE(at_->load(), step);
+  }
+
+ private:
+  std::shared_ptr<std::atomic<int>> at_ = std::make_shared<std::atomic<int>>(0);
+};
+
+void fill(TestBuffer<float>& x, std::size_t count, int rank) {
+  for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<float>(rank + 5);
+}
+
+}  // namespace
+
+// Rank 2 has announced its calls and moves on only when rank 1 is through.
+TEST(FromRoot, WhoHasItLeaves) {
+  Steps steps;
+  run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, kCount, false);
+    TestBuffer<float> blocks(world, 3 * kCount, false);
+    const comm::CallOptions options = r.rank() == 2 ? kLazy : comm::CallOptions{};
+    const auto wait_in_turn = [&](const Work& work, int call) {
+      if (r.rank() == 1) steps.reach(call);
+      if (r.rank() == 2) steps.await(call);
+      work.wait();
+    };
+    fill(x, kCount, r.rank());
+    wait_in_turn(world.broadcast(x.data(), kCount, DataType::kFloat32, 0, options), 1);
+    ASSERT_TRUE(elements_are(x, kCount, 5.0F));
+    for (std::size_t i = 0; i < 3 * kCount; ++i) blocks[i] = static_cast<float>(i / kCount);
+    const float* const input = r.rank() == 0 ? blocks.data() : nullptr;
+    wait_in_turn(world.scatter(input, x.data(), kCount, DataType::kFloat32, 0, options), 2);
+    ASSERT_TRUE(elements_are(x, kCount, static_cast<float>(r.rank())));
+  });
+}
+
+// Rank 2 comes when rank 1 has it.
+TEST(FromRoot, ItIsTakenBeforeAllHaveCome) {
+  Steps steps;
+  run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
+    TestBuffer<float> x(r.world(), kCount, false);
+    fill(x, kCount, r.rank());
+    if (r.rank() == 2) steps.await(1);
+    const Work work = r.world().broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    if (r.rank() == 1) {
+      while (x[kCount - 1] != 5.0F && std::chrono::steady_clock::now() < deadline) r.world().poll();
+      EXPECT_TRUE(elements_are(x, kCount, 5.0F));
+      EXPECT_FALSE(work.is_completed());
+      steps.reach(1);
+    }
+    work.wait();
+    ASSERT_TRUE(elements_are(x, kCount, 5.0F));
+  });
+}
+
+// Whichever way a call of the size takes.
+TEST(FromRoot, AnAbortOfWhoHasLeftIsOfTheNextCall) {
+  for (const std::size_t count : {std::size_t{100}, kCount}) {
+    Steps steps;
+    run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
+      auto& world = r.world();
+      TestBuffer<float> x(world, count, false);
+      fill(x, count, r.rank());
+      if (r.rank() == 1) steps.await(1);
+      const Work work =
+          world.broadcast(x.data(), count, DataType::kFloat32, 0, r.rank() == 2 ? kLazy : comm::CallOptions{});
+      if (r.rank() == 2) {
+        steps.reach(1);
+        steps.await(2);
+      }
+      EXPECT_NO_THROW(work.wait()) << "rank " << r.rank();
+      EXPECT_TRUE(elements_are(x, count, 5.0F));
+      if (r.rank() == 1) {
+        world.abort("enough");
+        steps.reach(2);
+      } else {
+        EXPECT_THROW(world.barrier(), Aborted);
+      }
+    });
+  }
+}
+
+// Rank 1 has it, then rank 2 comes, and the root is through and gives up before rank 1 looks again.
+TEST(FromRoot, AnAbortOfTheRootIsOfTheNextCallForWhoHasIt) {
+  Steps steps;
+  run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, kCount, false);
+    fill(x, kCount, r.rank());
+    if (r.rank() > 0) steps.await(r.rank());
+    const Work work = world.broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    if (r.rank() == 0) steps.reach(1);
+    if (r.rank() == 1) {
+      EXPECT_TRUE(elements_are(x, kCount, 5.0F));
+      steps.reach(2);
+      steps.await(3);
+    }
+    EXPECT_NO_THROW(work.wait()) << "rank " << r.rank();
+    EXPECT_TRUE(elements_are(x, kCount, 5.0F));
+    if (r.rank() != 0) return;
+    world.abort("enough");
+    steps.reach(3);
+  });
+}
+
+// The first call is the same on all ranks, the second is not.
+TEST(FromRoot, ADifferenceIsOfTheCallThatDiffers) {
+  Steps steps;
+  run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, kCount, false);
+    TestBuffer<float> y(world, kCount, false);
+    fill(x, kCount, r.rank());
+    if (r.rank() > 0) steps.await(3 - r.rank());  // rank 0, 2, 1
+    const Work first = world.broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work second = r.rank() == 1
+                            ? world.all_reduce(y.data(), y.data(), 10, DataType::kFloat32, ReduceOp::kSum, kLazy)
+                            : world.barrier(kLazy);
+    if (r.rank() == 0) steps.reach(1);
+    if (r.rank() == 2) {
+      steps.reach(2);
+      steps.await(3);
+    }
+    EXPECT_NO_THROW(first.wait()) << "rank " << r.rank();
+    EXPECT_TRUE(elements_are(x, kCount, 5.0F));
+    EXPECT_THROW(second.wait(), CollectiveMismatch) << "rank " << r.rank();
+    if (r.rank() == 1) steps.reach(3);
+  });
+}
+
+// In memory of all ranks everything is there when the call returns, also where another group's ranks have it in common.
+TEST(FromRoot, InCommonMemoryAllIsThereWhenTheCallReturns) {
+  for (const bool of_child : {false, true}) {
+    Steps steps;
+    run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
+      auto& world = r.world();
+      auto child = world.split(0);
+      ASSERT_TRUE(child.has_value());
+      const auto memory = (of_child ? *child : world).allocate_shared(3 * kCount * sizeof(float));
+      auto* const shared = static_cast<float*>(memory.get());
+      TestBuffer<float> blocks(world, 3 * kCount, false);
+      fill(blocks, 3 * kCount, 2);
+      if (r.rank() != 2) steps.await(1);
+      const float* const input = r.rank() == 0 ? blocks.data() : nullptr;
+      float* const own = shared + static_cast<std::size_t>(r.rank()) * kCount;
+      const Work work = world.scatter(input, own, kCount, DataType::kFloat32, 0, kLazy);
+      if (r.rank() == 2) {
+        steps.reach(1);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      work.wait();
+      EXPECT_TRUE(elements_are(shared, 3 * kCount, 7.0F)) << "rank " << r.rank();
+      world.barrier();
+    });
+  }
+}
+
+}  // namespace reigen::testing
