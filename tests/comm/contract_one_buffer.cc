@@ -42,13 +42,13 @@ TEST_P(CommunicatorContract, WhatOthersStillCopyFromARootIsNotOverwritten) {
     TestBuffer<float> x(world, kCount, false);
     TestBuffer<float> y(world, kCount, false);
     TestBuffer<float> blocks(world, kCount * p, false);
-    for (int round = 0; round < 5; ++round) {
+    for (int round = 0; round < 3; ++round) {
       const int root = round % r.size();
       const int place = (r.rank() - root + r.size()) % r.size();
       const comm::CallOptions options{.async = place < 2, .progress = comm::Progress::kCaller};
       const auto given = static_cast<float>(round);
       for (std::size_t i = 0; i < kCount; ++i) x[i] = y[i] = place == 0 ? given : -1.0F;
-      for (std::size_t i = 0; i < kCount * p; ++i) blocks[i] = given;
+      for (std::size_t i = 0; place == 0 && i < kCount * p; ++i) blocks[i] = given;
       if (place == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::vector<Work> works;
       works.push_back(world.broadcast(x.data(), kCount, DataType::kFloat32, root, options));
