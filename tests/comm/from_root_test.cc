@@ -129,6 +129,52 @@ TEST(FromRoot, AnAbortOfTheRootIsOfTheNextCallForWhoHasIt) {
   });
 }
 
+// Rank 1 has it and gives up before rank 2 has come.
+TEST(FromRoot, AnAbortOfWhoHasNotLeftIsOfThisCall) {
+  Steps steps;
+  run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, kCount, false);
+    fill(x, kCount, r.rank());
+    steps.await(r.rank());
+    if (r.rank() == 2) {
+      EXPECT_THROW(world.broadcast(x.data(), kCount, DataType::kFloat32, 0), Aborted);
+      return;
+    }
+    const Work work = world.broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    if (r.rank() == 0) steps.reach(1);
+    if (r.rank() == 1) {
+      EXPECT_TRUE(elements_are(x, kCount, 5.0F));
+      world.abort("enough");
+      steps.reach(2);
+    }
+    EXPECT_THROW(work.wait(), Aborted) << "rank " << r.rank();
+  });
+}
+
+// Out of memory of all ranks: rank 1 has its block, and gives up before rank 2 has its own.
+TEST(FromRoot, InCommonMemoryAnAbortIsOfThisCallUntilAllHaveIt) {
+  Steps steps;
+  run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
+    auto& world = r.world();
+    const auto memory = world.allocate_shared(3 * kCount * sizeof(float));
+    const auto* const input = r.rank() == 0 ? static_cast<float*>(memory.get()) : nullptr;
+    TestBuffer<float> x(world, kCount, false);
+    fill(x, kCount, r.rank());
+    steps.await((3 - r.rank()) % 3);  // rank 0, 2, 1
+    const Work work = world.scatter(input, x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    if (r.rank() != 1) {
+      steps.reach(r.rank() == 0 ? 1 : 2);
+      steps.await(3);
+    } else {
+      EXPECT_TRUE(elements_are(x, kCount, 0.0F));
+      world.abort("enough");
+      steps.reach(3);
+    }
+    EXPECT_THROW(work.wait(), Aborted) << "rank " << r.rank();
+  });
+}
+
 // The first call is the same on all ranks, the second is not.
 TEST(FromRoot, ADifferenceIsOfTheCallThatDiffers) {
   Steps steps;

@@ -66,12 +66,13 @@ Need Collective::last_need() const {
   return {&RankPage::finished, known ? base_ + rounds_ : UINT64_MAX};
 }
 
-// A rank that took its part of what the root gave may be through: an abort of it that comes later concerns the next
-// call.
-Need Collective::done_by_others() const { return comes_from_root() ? Need{&RankPage::finished, base_ + 1} : kNever; }
+// Of the ranks that do not wait for the others at the end.
+Through Collective::through() const {
+  return comes_from_root() && !meets_at_end() ? Through{.verified = sequence_ + 1, .finished = base_ + 1} : Through{};
+}
 
 void Collective::check_peers(std::chrono::nanoseconds waited) const {
-  group_.check(need_, last_need(), phase_ == Phase::kFinished ? done_by_others() : kNever, describe(), waited);
+  group_.check(need_, last_need(), phase_ == Phase::kFinished ? through() : Through{}, describe(), waited);
 }
 
 bool Collective::gives(int rank) const {
@@ -319,6 +320,9 @@ bool Collective::comes_from_root() const {
   return path_ == Way::kFused && (kind_ == OperationKind::kBroadcast || kind_ == OperationKind::kScatter);
 }
 
+// Ranks that meet in common memory are told apart by no address.
+bool Collective::meets_at_end() const { return path_ == Way::kTwoShot || is_in_common() || writes_common_; }
+
 // Ranks that called something else are found out when all have posted.
 bool Collective::go_ahead() {
   if (is_ahead_ || !comes_from_root() || largest_block() == 0) return false;
@@ -337,7 +341,7 @@ bool Collective::go_ahead() {
 void Collective::take_part() {
   work_as_measured();
   // A rank that has given up may have changed its buffers meanwhile: what was read is not to be trusted.
-  group_.throw_if_aborted(done_by_others(), call_.root);
+  group_.throw_if_aborted(through(), call_.root);
   group_.advance(&RankPage::finished, base_ + round_ + 1);
 }
 
@@ -467,7 +471,7 @@ Step Collective::finish_at_once() {
     chunk_ = largest_block();
     work();
   }
-  group_.throw_if_aborted({&RankPage::verified, sequence_ + 1});
+  group_.throw_if_aborted({.verified = sequence_ + 1});
   group_.advance(&RankPage::verified, sequence_ + 1);
   return has_work && writes_common_ ? meet_again(base_ + 1) : complete();
 }
@@ -520,8 +524,7 @@ Step Collective::advance() {
       return Step::kMoved;
     case Phase::kFinished:
       if (!group_.met(need_)) {
-        // Ranks that meet in common memory are told apart by no address.
-        if (path_ == Way::kTwoShot || is_in_common() || writes_common_) return Step::kBlocked;
+        if (meets_at_end()) return Step::kBlocked;
         const bool leaves = comes_from_root() && group_.rank() != call_.root;
         if (!leaves && call_.kind != OperationKind::kAllReduce) return Step::kBlocked;
         pass_on();

@@ -78,13 +78,14 @@ class Collective : public CheckedOperation {
 
   // What every rank must reach before it may leave.
   Need last_need() const;
-  Need done_by_others() const;
+  Through through() const;
   std::string describe() const;
   void tell(Descriptor& d) const;  // this rank's call, without its buffers
   void compare_descriptors() const;
   bool is_first_under_way();
   bool may_begin();
   bool comes_from_root() const;
+  bool meets_at_end() const;
   bool go_ahead();
   void take_part();
   void pass_on();

@@ -289,11 +289,11 @@ void Group::check_patience(const std::vector<int>& missing, const std::string& w
   }
 }
 
-void Group::throw_if_aborted(const Need& done, int source) const {
+void Group::throw_if_aborted(const Through& through, int source) const {
   std::atomic_thread_fence(std::memory_order_acquire);  // what was read before was read before this look
   for (int q = 0; q < size(); ++q) {
     const RankPage& page = *peers_[static_cast<std::size_t>(q)].page;
-    if (page.state.load() != RankState::kAborted || (q != source && done.met_by(page))) continue;
+    if (page.state.load() != RankState::kAborted || (q != source && through.holds_for(page))) continue;
     throw_cause({static_cast<AbortCause::Kind>(page.cause_kind), page.cause_rank, page.cause});
   }
 }
@@ -303,9 +303,9 @@ void Group::throw_unreachable(int rank, const std::string& why, const std::strin
   throw_lost(rank, fmt::format("died ({})", why), what);
 }
 
-void Group::check(const Need& need, const Need& last, const Need& done, const std::string& what,
+void Group::check(const Need& need, const Need& last, const Through& through, const std::string& what,
                   std::chrono::nanoseconds waited) {
-  throw_if_aborted(done);
+  throw_if_aborted(through);
   std::vector<int> missing;
   for (int q = 0; q < size(); ++q) {
     if (q == rank()) continue;

@@ -25,7 +25,15 @@ struct Need {
   bool met_by(const RankPage& page) const { return (page.*counter).load() >= value; }
 };
 
-inline constexpr Need kNever{&RankPage::verified, UINT64_MAX};
+// What a rank has counted that is through with a call: if it aborts then, that is of a later one. As it is: nobody is.
+struct Through {
+  std::uint64_t verified = UINT64_MAX;
+  std::uint64_t finished = 0;
+
+  bool holds_for(const RankPage& page) const {
+    return page.verified.load() >= verified && page.finished.load() >= finished;
+  }
+};
 
 class Group;
 
@@ -70,14 +78,14 @@ class Group {
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
 
   // Throws when one of the ranks that have not met `need` is dead, stopped or gone, or when the wait has lasted too
-  // long; when one that has not met `last` has gone; when one that has not met `done` has aborted. `what` names the
+  // long; when one that has not met `last` has gone; when one that is not `through` has aborted. `what` names the
   // waiting operation.
-  void check(const Need& need, const Need& last, const Need& done, const std::string& what,
+  void check(const Need& need, const Need& last, const Through& through, const std::string& what,
              std::chrono::nanoseconds waited);
   // The same for one rank that `what` waits for.
   void check(int rank, const std::string& what, std::chrono::nanoseconds waited);
-  // Throws what another rank aborted with, if one has that had not met `done` before, or that is `source`.
-  void throw_if_aborted(const Need& done = kNever, int source = -1) const;
+  // Throws what another rank aborted with, if one has that is not `through`, or that is `source`.
+  void throw_if_aborted(const Through& through = {}, int source = -1) const;
   // A rank's memory cannot be mapped: it ended, or another rank ended the group.
   [[noreturn]] void throw_unreachable(int rank, const std::string& why, const std::string& what) const;
   void leave();

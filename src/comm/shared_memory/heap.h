@@ -51,7 +51,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
   Location locate(const void* pointer, std::size_t bytes, const std::string& group = {}) const;
   // Common memory: a segment that all ranks of a group map. It is known here as long as what this returns lives.
   std::shared_ptr<void> add_common(std::shared_ptr<Segment> segment, const std::string& group);
-  // Whether any of [pointer, pointer + bytes) is common memory, of whatever group.
+  // Whether any of [pointer, pointer + bytes) is common memory, of any group that has this heap.
   bool is_common(const void* pointer, std::size_t bytes) const;
   bool has_common() const { return has_common_.load(std::memory_order_relaxed); }  // or had some
   // Null when this rank has dropped it.

@@ -111,7 +111,8 @@ std::vector<net::Socket> Join::try_address(const net::Address& address, bool loc
     net::ConnectAttempt attempt = net::try_connect(address, deadline, local ? kLocalCongestion : "");
     if (!attempt.socket) {
       refusal.why = base::errno_text(attempt.error);
-      refusal.at_once = attempt.error == ECONNREFUSED;
+      // Reset: it ended while the connection was made.
+      refusal.at_once = attempt.error == ECONNREFUSED || attempt.error == ECONNRESET;
       return {};
     }
     try {
