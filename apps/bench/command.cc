@@ -11,12 +11,14 @@
 
 #include "base/check.h"
 #include "base/host_name.h"
+#include "base/log.h"
 #include "bench/explain.h"
 #include "bench/measure.h"
 #include "bench/memory.h"
 #include "bench/options.h"
 #include "bench/ranks.h"
 #include "bench/report.h"
+#include "comm/algorithm_choice.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"
@@ -55,6 +57,16 @@ std::string machine_of_this_rank(int machines) {
   return fmt::format("bench{}", environment.rank * machines / environment.world_size);
 }
 
+// A rule for a level that the group does not have is none: who gave it should know what was timed.
+void warn_if_not_taken(const BenchOptions& options, const std::vector<Row>& rows) {
+  if (options.algorithm.empty() || options.algorithm == comm::kTuned) return;
+  const std::string word = options.algorithm.substr(0, options.algorithm.find('@'));
+  const auto took = [&](const Row& row) { return row.algorithm.find(word) != std::string::npos; };
+  if (std::any_of(rows.begin(), rows.end(), took)) return;
+  base::log_warning("no size took --algorithm {}: {} took {}; --explain says why", options.algorithm, options.backend,
+                    rows.back().algorithm);
+}
+
 int be_rank(const BenchOptions& options) {
   InitOptions init_options{.backend = options.backend, .algorithms = rules_of(options), .segments = options.segments};
   if (options.machines > 0) init_options.machine_id = machine_of_this_rank(options.machines);
@@ -73,6 +85,7 @@ int be_rank(const BenchOptions& options) {
   }
   if (!prints) return 0;  // one rank tells the result: a second failure would end the first while it prints
   print_footer(rows);
+  warn_if_not_taken(options, rows);
   if (json) {
     const std::string text = to_json(rows, world.backend());
     json->write(std::as_bytes(std::span(text)));

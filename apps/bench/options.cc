@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "comm/algorithm_choice.h"
+#include "comm/backends.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 
@@ -197,6 +198,55 @@ void read_words(const Words& words, BenchOptions& options) {
   }
 }
 
+void check_backend(const BenchOptions& options, bool machines_given) {
+  std::vector<std::string> names{"auto", "self"};
+  for (const comm::BackendEntry& entry : comm::backends()) names.push_back(entry.name);
+  const std::string& backend = options.backend;
+  if (std::find(names.begin(), names.end(), backend) == names.end()) refuse_word("unknown backend", backend, names);
+  if (machines_given && options.machines < 1) {
+    refuse({.what = "--machines is out of range",
+            .got = fmt::format("--machines {}", options.machines),
+            .expected = "at least 1",
+            .fix = "leave it out: ranks are where they are"});
+  }
+  if (machines_given && backend != "auto" && backend != "hierarchical") {
+    refuse({.what = "only a hierarchical group knows machines",
+            .got = fmt::format("--machines {} --backend {}", options.machines, backend),
+            .expected = "--backend auto or hierarchical",
+            .fix = "leave --machines out"});
+  }
+  if (options.segments > 0 && backend != "auto" && backend != "hierarchical" && backend != "tcp") {
+    refuse({.what = "only a network's algorithms cut what they send",
+            .got = fmt::format("--segments {} --backend {}", options.segments, backend),
+            .expected = "--backend tcp, hierarchical or auto",
+            .fix = "leave --segments out"});
+  }
+}
+
+// Without the operation in front, which is the one that is timed.
+void check_algorithm(const BenchOptions& options) {
+  if (options.algorithm.empty() || options.algorithm == comm::kTuned) return;
+  const std::string word = options.algorithm.substr(0, options.algorithm.find('@'));
+  std::vector<std::string> known;
+  std::vector<std::string> by_backend;
+  for (const comm::Family family : {comm::Family::kSharedMemory, comm::Family::kTcp}) {
+    const std::string other =
+        comm::name_of(family == comm::Family::kTcp ? comm::Family::kSharedMemory : comm::Family::kTcp);
+    if (options.backend == other) continue;
+    const auto names = comm::algorithm_names(family, comm::even_kind(options.operation));
+    if (names.empty()) continue;
+    known.insert(known.end(), names.begin(), names.end());
+    by_backend.push_back(fmt::format("{} ({})", fmt::join(names, ", "), comm::name_of(family)));
+  }
+  if (std::find(known.begin(), known.end(), word) != known.end()) return;
+  const std::string meant = nearest(word.substr(word.find(':') + 1), known);
+  refuse({.what = fmt::format("{} has no such algorithm", traits_of(options.operation).name),
+          .got = "--algorithm " + options.algorithm,
+          .expected = by_backend.empty() ? "none to choose from" : fmt::format("{}", fmt::join(by_backend, "; ")),
+          .fix = meant.empty() ? "leave it out, or write one of them, with a size if need be: ring@>1M"
+                               : "--algorithm " + meant});
+}
+
 void check_counts(const BenchOptions& options, bool iterations_given) {
   if (iterations_given && options.iterations < 1) {
     refuse({.what = "--iters is out of range",
@@ -263,6 +313,8 @@ std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
   }
   read_words(words, options);
   check_counts(options, app.count("--iters") > 0);
+  check_backend(options, app.count("--machines") > 0);
+  check_algorithm(options);
   try {
     comm::check_algorithms(rules_of(options), options.backend);
   } catch (const InvalidArgument& error) {
@@ -294,6 +346,12 @@ std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int ran
             .got = fmt::format("-r {}", options.root),
             .expected = fmt::format("0 to {}", ranks - 1),
             .fix = "-r 0"});
+  }
+  if (options.machines > ranks) {
+    refuse({.what = "there are more machines than ranks",
+            .got = fmt::format("--machines {} -n {}", options.machines, ranks),
+            .expected = "at most as many as ranks",
+            .fix = fmt::format("--machines {}", ranks)});
   }
   if (options.operation == Operation::kSend && ranks < 2) {
     refuse({.what = "send_recv needs somebody to send to",

@@ -175,6 +175,12 @@ TEST(BenchJson, HasARowForEachSize) {
   EXPECT_EQ(bench({"barrier", "--iters", "3", "--json", file}).code, 74);
 }
 
+TEST(BenchAlgorithm, OneThatNoSizeTookIsWarnedOf) {
+  const Ran ran = bench({"all_reduce", "-b", "64K", "-e", "64K", "--iters", "3", "--algorithm", "ring"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("no size took --algorithm ring: auto took fused"));
+}
+
 TEST(BenchJson, NamesTheAlgorithmThatRan) {
   std::string folder = testing::TempDir() + "reigen_bench_XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
@@ -260,6 +266,13 @@ TEST(BenchCommandLine, WhatIsWrongIsSaidOnceBeforeARankIsStarted) {
       {{"all_reduce", "-n", "2", "-r", "2", "--as", "reduce+broadcast"}, "expected: 0 to 1"},
       {{"all_gather", "--as", "gather+brodcast"}, "did you mean gather+broadcast?"},
       {{"all_gather", "--as", "gather+broadcast", "--algorithm", "fused"}, "fix: leave --algorithm out"},
+      {{"all_reduce", "--algorithm", "rnig"}, "fix: --algorithm ring"},
+      {{"all_reduce", "--algorithm", "all_reduce:ring"}, "fix: --algorithm ring"},
+      {{"all_reduce", "--backend", "tpc"}, "did you mean tcp?"},
+      {{"all_reduce", "--machines", "0"}, "--machines is out of range"},
+      {{"all_reduce", "-n", "2", "--machines", "3"}, "more machines than ranks"},
+      {{"all_reduce", "--machines", "2", "--backend", "shared_memory"}, "fix: leave --machines out"},
+      {{"all_reduce", "--segments", "4", "--backend", "shared_memory"}, "fix: leave --segments out"},
       {{"all_reduce", "--algorithm", "magic"}, "one_shot, fused, two_shot (shared_memory)"},
       {{"all_reduce", "--backend", "tcp", "--algorithm", "two_shot"}, "expected: direct, flat"},
   };
