@@ -18,7 +18,6 @@
 #include "bench/options.h"
 #include "bench/ranks.h"
 #include "bench/report.h"
-#include "comm/algorithm_choice.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"
@@ -59,8 +58,8 @@ std::string machine_of_this_rank(int machines) {
 
 // A rule for a level that the group does not have is none: who gave it should know what was timed.
 void warn_if_not_taken(const BenchOptions& options, const std::vector<Row>& rows) {
-  if (options.algorithm.empty() || options.algorithm == comm::kTuned) return;
-  const std::string word = options.algorithm.substr(0, options.algorithm.find('@'));
+  const std::string word = named_algorithm(options);
+  if (word.empty()) return;
   const auto took = [&](const Row& row) { return row.algorithm.find(word) != std::string::npos; };
   if (std::any_of(rows.begin(), rows.end(), took)) return;
   base::log_warning("no size took --algorithm {}: {} took {}; --explain says why", options.algorithm, options.backend,

@@ -199,8 +199,7 @@ void read_words(const Words& words, BenchOptions& options) {
 }
 
 void check_backend(const BenchOptions& options, bool machines_given) {
-  std::vector<std::string> names{"auto", "self"};
-  for (const comm::BackendEntry& entry : comm::backends()) names.push_back(entry.name);
+  const std::vector<std::string> names = comm::backend_names();
   const std::string& backend = options.backend;
   if (std::find(names.begin(), names.end(), backend) == names.end()) refuse_word("unknown backend", backend, names);
   if (machines_given && options.machines < 1) {
@@ -225,14 +224,11 @@ void check_backend(const BenchOptions& options, bool machines_given) {
 
 // Without the operation in front, which is the one that is timed.
 void check_algorithm(const BenchOptions& options) {
-  if (options.algorithm.empty() || options.algorithm == comm::kTuned) return;
-  const std::string word = options.algorithm.substr(0, options.algorithm.find('@'));
+  const std::string word = named_algorithm(options);
+  if (word.empty()) return;
   std::vector<std::string> known;
   std::vector<std::string> by_backend;
-  for (const comm::Family family : {comm::Family::kSharedMemory, comm::Family::kTcp}) {
-    const std::string other =
-        comm::name_of(family == comm::Family::kTcp ? comm::Family::kSharedMemory : comm::Family::kTcp);
-    if (options.backend == other) continue;
+  for (const comm::Family family : comm::families_of(options.backend)) {
     const auto names = comm::algorithm_names(family, comm::even_kind(options.operation));
     if (names.empty()) continue;
     known.insert(known.end(), names.begin(), names.end());
@@ -325,6 +321,10 @@ std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
     if (app.count("--warmup") == 0) options.warmup = 1;
   }
   return options;
+}
+
+std::string named_algorithm(const BenchOptions& options) {
+  return options.algorithm == comm::kTuned ? "" : options.algorithm.substr(0, options.algorithm.find('@'));
 }
 
 std::string rules_of(const BenchOptions& options) {

@@ -49,6 +49,9 @@ std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int ran
 // As GroupOptions::algorithms: those of the operation are --algorithm's.
 std::string rules_of(const BenchOptions& options);
 
+// --algorithm without its sizes; empty: it names none.
+std::string named_algorithm(const BenchOptions& options);
+
 // nccl-tests' name of the type: float, double, half, and ours for the others.
 const char* nccl_name_of(comm::DataType type);
 

@@ -99,6 +99,13 @@ void check(const std::vector<Written>& rules, std::span<const Family> families) 
 
 const char* name_of(Family family) { return family == Family::kTcp ? "tcp" : "shared_memory"; }
 
+std::span<const Family> families_of(const std::string& backend) {
+  const auto* const own =
+      std::find_if(kFamilies.begin(), kFamilies.end(), [&](Family family) { return backend == name_of(family); });
+  const std::span<const Family> all(kFamilies);
+  return own == kFamilies.end() ? all : std::span<const Family>(own, 1);
+}
+
 std::vector<std::string> algorithm_names(Family family, OperationKind kind) {
   if (family == Family::kSharedMemory) return shared_memory::way_names(kind);
   std::vector<std::string> names;
@@ -108,10 +115,7 @@ std::vector<std::string> algorithm_names(Family family, OperationKind kind) {
 
 void check_algorithms(const std::string& rules, const std::string& backend) {
   if (rules == kTuned) return;
-  const auto* const own =
-      std::find_if(kFamilies.begin(), kFamilies.end(), [&](Family family) { return backend == name_of(family); });
-  const std::span<const Family> all(kFamilies);
-  check(parse_all(rules), own == kFamilies.end() ? all : std::span<const Family>(own, 1));
+  check(parse_all(rules), families_of(backend));
 }
 
 std::size_t whole_bytes(const Call& call, int ranks) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace reigen::comm {
 enum class Family : std::uint8_t { kTcp, kSharedMemory };
 
 const char* name_of(Family family);  // the backend's
+// Whose algorithms a rule for a group of this backend may name: its own, or those of all levels that it may have.
+std::span<const Family> families_of(const std::string& backend);
 
 // Those of a group with collectives, in the order in which they are told; uneven ones take the rules of even ones.
 inline constexpr std::array kRuledKinds = {

@@ -37,9 +37,9 @@ const std::vector<BackendEntry>& backends() {
   return kBackends;
 }
 
-std::string backend_names() {
-  std::string names = "auto, " + self::backend_name();
-  for (const BackendEntry& entry : backends()) names += ", " + entry.name;
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names{"auto", self::backend_name()};
+  for (const BackendEntry& entry : backends()) names.push_back(entry.name);
   return names;
 }
 
@@ -48,7 +48,8 @@ const BackendEntry& find_backend(const std::string& name) {
   if (name == kAutomatic.name) return kAutomatic;
   const auto found =
       std::find_if(backends().begin(), backends().end(), [&](const BackendEntry& entry) { return entry.name == name; });
-  REIGEN_CHECK(found != backends().end(), "unknown backend\n  got: \"{}\"   expected: {}", name, backend_names());
+  REIGEN_CHECK(found != backends().end(), "unknown backend\n  got: \"{}\"   expected: {}", name,
+               fmt::join(backend_names(), ", "));
   return *found;
 }
 

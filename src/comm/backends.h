@@ -18,8 +18,8 @@ struct BackendEntry {
 
 const std::vector<BackendEntry>& backends();
 
-// "auto, self, shared_memory": for messages.
-std::string backend_names();
+// What GroupOptions::backend may say: "auto", "self" and the others.
+std::vector<std::string> backend_names();
 
 // The entry of options.backend; "auto" looks at where the ranks are. Throws InvalidArgument for a name that is none.
 const BackendEntry& find_backend(const std::string& name);
