@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "data/picture_kind.h"
 #include "format/input_file.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
@@ -55,11 +56,10 @@ std::vector<Weight> weights(std::size_t from, std::size_t to) {
 
 }  // namespace
 
-void refuse_picture(const std::string& name, const std::string& got, const std::string& expected) {
-  throw DataError(Report{.what = fmt::format("cannot decode the picture '{}'", name),
-                         .got = got,
-                         .expected = expected,
-                         .fix = "fetch the file again, or remove it"});
+void refuse_picture(const std::string& name, const std::string& got, const std::string& expected,
+                    const std::string& fix) {
+  throw DataError(Report{
+      .what = fmt::format("cannot decode the picture '{}'", name), .got = got, .expected = expected, .fix = fix});
 }
 
 Picture read_picture(const std::filesystem::path& path, std::size_t side) {
@@ -69,7 +69,8 @@ Picture read_picture(const std::filesystem::path& path, std::size_t side) {
   bytes.resize(file.read_at(0, bytes));
   if (begins_with(bytes, "\xFF\xD8\xFF")) return decode_jpeg(bytes, file.path(), side);
   if (begins_with(bytes, "\x89PNG\r\n\x1A\n")) return decode_png(bytes, file.path());
-  refuse_picture(file.path(), bytes.empty() ? "an empty file" : "a file of another kind", "a JPEG or PNG file");
+  const PictureKind kind = kind_of_picture(bytes);
+  refuse_picture(file.path(), kind.name, "a JPEG or PNG file", kind.fix);
 }
 
 void square(const Picture& picture, std::size_t side, std::span<std::uint8_t> out) {

@@ -17,9 +17,11 @@ struct Picture {
   std::vector<std::uint8_t> pixels;  // row by row, red green blue
 };
 
-// JPEG (baseline and progressive; grey and CMYK become RGB) or PNG (any kind; transparent parts over black), told by
-// the content. A JPEG may come smaller than it is, by a power of two, but with both sides at least `side`. Throws
-// IoError as format::InputFile, and DataError naming the file: neither of the two, damaged, cut, larger than 100
+// JPEG or PNG, told by the content, with the values that Pillow's Image.open(path).convert("RGB") gives, so those that
+// torchvision trains on: no gamma, profile or turn by EXIF is applied, opacity is left out, of 16 bits the high byte is
+// taken (of grey too, which Pillow clips at 255). Damage is refused where it loses pixels, also where Pillow makes them
+// up (docs/files.md). A JPEG may come smaller than it is, by a power of two, but with both sides at least `side`.
+// Throws IoError as format::InputFile, and DataError naming the file: neither of the two, damaged, cut, larger than 100
 // million pixels.
 Picture read_picture(const std::filesystem::path& path, std::size_t side);
 
@@ -34,6 +36,7 @@ void square(const Picture& picture, std::size_t side, std::span<std::uint8_t> ou
 inline constexpr std::size_t kMostPixels = 100'000'000;
 
 // DataError for read_picture and its halves.
-[[noreturn]] void refuse_picture(const std::string& name, const std::string& got, const std::string& expected);
+[[noreturn]] void refuse_picture(const std::string& name, const std::string& got, const std::string& expected,
+                                 const std::string& fix = "fetch the file again, or remove it");
 
 }  // namespace reigen::data

@@ -55,7 +55,7 @@ TEST(Picture, PngOfEveryKindBecomesRedGreenBlue) {
   EXPECT_EQ(picture.height, 4U);
   EXPECT_EQ(picture.pixels, pixels);
   expect_colour(decode_png(bytes_of(png_of(3, 3, 1, flat(3, 3, {77}))), "grey"), {77, 77, 77}, 0);
-  expect_colour(decode_png(bytes_of(png_of(3, 3, 4, flat(3, 3, {200, 100, 50, 0}))), "clear"), {0, 0, 0}, 0);
+  expect_colour(decode_png(bytes_of(png_of(3, 3, 4, flat(3, 3, {200, 100, 50, 0}))), "clear"), {200, 100, 50}, 0);
   expect_colour(decode_png(bytes_of(png_of(3, 3, 4, flat(3, 3, {200, 100, 50, 255}))), "full"), {200, 100, 50}, 0);
 }
 
