@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "data/folder.h"
 #include "data/picture.h"
 #include "data/picture_dataset.h"
 #include "reigen/base/error.h"
@@ -43,66 +43,80 @@ class Folder final : public PictureDataset {
   std::vector<File> files_;
 };
 
-bool is_picture(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+WalkOptions walk_of_pictures() {
+  const auto is_picture = [](const fs::path& path) {
+    const std::string ending = lower(path.extension().string());
+    return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+  };
+  return {.wanted = is_picture, .fix = kForm, .loose = "in no class"};
 }
 
-// Names in a folder, sorted by bytes, those with a dot first left out.
-std::vector<fs::path> list(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
-    if (!at->path().filename().string().starts_with('.')) entries.push_back(at->path());
-  }
-  if (error) {
-    throw IoError(Report{.what = fmt::format("cannot read the folder '{}'", folder.string()),
-                         .got = error.message(),
-                         .expected = "a folder of pictures",
-                         .fix = kForm},
-                  base::exit_code_of_errno(error.value()));
-  }
-  std::sort(entries.begin(), entries.end());
-  return entries;
+std::vector<std::string> names_of(const std::vector<fs::path>& folders) {
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders) names.push_back(folder.filename().string());
+  return names;
 }
 
-std::vector<std::string> classes_in(const fs::path& folder) {
-  std::vector<std::string> classes;
-  for (const fs::path& entry : list(folder)) {
-    std::error_code ignored;  // what cannot be looked at is no folder
-    if (fs::is_directory(entry, ignored)) classes.push_back(entry.filename().string());
-  }
-  if (classes.size() < 2) {
-    throw DataError(Report{.what = fmt::format("'{}' holds no classes of pictures", folder.string()),
-                           .got = classes.empty() ? "no folder in it" : fmt::format("only '{}'", classes[0]),
-                           .expected = "at least two folders, one for each class",
-                           .fix = kForm});
-  }
-  return classes;
+void require_classes(const fs::path& folder, const std::vector<std::string>& classes) {
+  if (classes.size() >= 2) return;
+  throw DataError(Report{.what = fmt::format("'{}' holds no classes of pictures", folder.string()),
+                         .got = classes.empty() ? "no folder in it" : fmt::format("only '{}'", classes[0]),
+                         .expected = "at least two folders, one for each class",
+                         .fix = kForm});
 }
 
-std::vector<File> files_in(const fs::path& folder, const std::vector<std::string>& classes) {
+std::vector<File> files_in(const fs::path& folder, const std::vector<std::string>& classes, Taken& taken) {
   std::vector<File> files;
   for (std::size_t i = 0; i < classes.size(); ++i) {
-    const std::size_t before = files.size();
-    for (const fs::path& entry : list(folder / classes[i])) {
-      if (is_picture(entry)) files.push_back({entry, static_cast<std::int64_t>(i)});
+    Taken here;
+    const auto found = walk(folder / classes[i], walk_of_pictures(), here);
+    if (found.empty()) {
+      throw DataError(Report{.what = fmt::format("no pictures in '{}'", (folder / classes[i]).string()),
+                             .got = "no file named *.jpg, *.jpeg or *.png: " + here.text(),
+                             .expected = "at least one picture in each class",
+                             .fix = kForm});
     }
-    if (files.size() > before) continue;
-    throw DataError(Report{.what = fmt::format("no pictures in '{}'", (folder / classes[i]).string()),
-                           .got = "no file named *.jpg, *.jpeg or *.png",
-                           .expected = "at least one picture in each class",
-                           .fix = kForm});
+    for (const fs::path& path : found) files.push_back({path, static_cast<std::int64_t>(i)});
+    taken.add(here);
   }
+  taken.files += static_cast<std::int64_t>(files.size());
   return files;
 }
 
+// Folders that are for testing by their names are no classes.
+void require_training(const fs::path& folder, const std::vector<fs::path>& folders) {
+  const bool only_splits = std::all_of(folders.begin(), folders.end(), [](const fs::path& path) {
+    return split_word(path.filename().string()).has_value();
+  });
+  if (folders.empty() || !only_splits) return;
+  throw DataError(Report{.what = fmt::format("nothing to train with in '{}'", folder.string()),
+                         .got = fmt::format("'{}' and no train/", folders[0].filename().string()),
+                         .expected = "a folder train/ beside it",
+                         .fix = kForm});
+}
+
+// The first folder for testing that holds classes: test/ may hold pictures that nobody has sorted.
+fs::path test_folder(const fs::path& folder, const SplitFolders& splits) {
+  if (splits.test.empty()) {
+    throw IoError(Report{.what = fmt::format("nothing to test with in '{}'", folder.string()),
+                         .got = fmt::format("'{}' alone", splits.train.filename().string()),
+                         .expected = "a folder test/ or val/ beside it",
+                         .fix = kForm},
+                  ExitCode::kInputMissing);
+  }
+  for (const fs::path& candidate : splits.test) {
+    Taken ignored;
+    if (!folders_in(candidate, walk_of_pictures(), ignored).empty()) return candidate;
+  }
+  return splits.test[0];
+}
+
 // The classes of train/, whose numbers the labels are, with the folders of test/.
-std::vector<File> test_files(const fs::path& folder, const std::vector<std::string>& classes) {
+std::vector<File> test_files(const fs::path& folder, const std::vector<std::string>& classes, Taken& taken) {
   std::vector<File> files;
-  for (const std::string& name : classes_in(folder)) {
+  const auto present = names_of(folders_in(folder, walk_of_pictures(), taken));
+  require_classes(folder, present);
+  for (const std::string& name : present) {
     const auto found = std::lower_bound(classes.begin(), classes.end(), name);
     if (found == classes.end() || *found != name) {
       throw DataError(
@@ -111,7 +125,7 @@ std::vector<File> test_files(const fs::path& folder, const std::vector<std::stri
                  .expected = "only classes of train/",
                  .fix = kForm});
     }
-    for (File& file : files_in(folder, {name})) {
+    for (File& file : files_in(folder, {name}, taken)) {
       files.push_back({std::move(file.path), found - classes.begin()});
     }
   }
@@ -145,17 +159,27 @@ ImageFolder image_folder(const fs::path& folder, const ImageFolderOptions& optio
                   ExitCode::kInputMissing);
   }
   const std::string name = fmt::format("'{}' {}", folder.string(), to_string(options.split));
-  const bool two = fs::is_directory(folder / "train", error);
   ImageFolder result;
-  result.classes = classes_in(two ? folder / "train" : folder);
+  const auto folders = folders_in(folder, walk_of_pictures(), result.taken);
+  const SplitFolders splits = split_folders(folders);
+  const bool two = !splits.train.empty();
+  for (const fs::path& other : folders) {
+    const std::string other_name = other.filename().string();
+    if (two && !split_word(other_name)) result.taken.pass_over("beside train/", other_name);
+  }
+  const fs::path& place = two ? splits.train : folder;
+  Taken of_training;
+  result.classes = names_of(two ? folders_in(place, walk_of_pictures(), of_training) : folders);
+  require_classes(place, result.classes);
   std::vector<File> files;
   if (!two) {
-    files = part_of(files_in(folder, result.classes), options.split, folder);
+    require_training(folder, folders);
+    files = part_of(files_in(folder, result.classes, result.taken), options.split, folder);
   } else if (options.split == Split::kTrain) {
-    files = files_in(folder / "train", result.classes);
+    result.taken.add(of_training);
+    files = files_in(place, result.classes, result.taken);
   } else {
-    const bool val = !fs::is_directory(folder / "test", error) && fs::is_directory(folder / "val", error);
-    files = test_files(folder / (val ? "val" : "test"), result.classes);
+    files = test_files(test_folder(folder, splits), result.classes, result.taken);
   }
   result.data = std::make_shared<Folder>(name, options, std::move(files));
   return result;

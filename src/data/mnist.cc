@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
+#include "data/folder.h"
 #include "data/image_dataset.h"
 #include "reigen/base/error.h"
 #include "reigen/format/idx.h"
@@ -36,17 +39,78 @@ class Mnist : public ImageDataset {
   format::IdxArray labels_;
 };
 
+constexpr const char* kFix = "give the folder with the four original MNIST files";
+constexpr int kFolders = 3;        // deep: MNIST/raw of a folder of data sets, and one more
+constexpr std::size_t kShown = 5;  // names of what is there
+
+// "train-images.idx3-ubyte.gz" -> "train-images-idx3-ubyte".
+std::string spelled(const fs::path& path) {
+  std::string name = lower(path.filename().string());
+  if (name.ends_with(".gz")) name.resize(name.size() - 3);
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '.' || c == '_' || c == ' '; }, '-');
+  return name.starts_with("test-") ? "t10k" + name.substr(4) : name;
+}
+
+std::ptrdiff_t depth_of(const fs::path& path) { return std::distance(path.begin(), path.end()); }
+
+// Nearer ones first, then by folder, then plain before packed, then the original name before others.
+bool comes_before(const fs::path& a, const fs::path& b, const std::string& name) {
+  const auto rank = [&](const fs::path& path) {
+    const bool packed = lower(path.extension().string()) == ".gz";
+    const bool other = !path.filename().string().starts_with(name);
+    return std::tuple(depth_of(path), path.parent_path(), packed, other, path);
+  };
+  return rank(a) < rank(b);
+}
+
+// What is in the folder, for a message.
+std::string present_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
+    std::error_code ignored;
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with('.')) names.push_back(at->is_directory(ignored) ? "a folder " + name : name);
+  }
+  if (names.empty()) return "no such file: the folder is empty";
+  std::sort(names.begin(), names.end());
+  const std::size_t shown = std::min(names.size(), kShown);
+  const bool more = shown < names.size();
+  names.resize(shown);
+  return fmt::format("no such file; there: {}{}", fmt::join(names, ", "), more ? ", ..." : "");
+}
+
 fs::path find(const fs::path& folder, const std::string& name) {
-  const fs::path plain = folder / name;
-  const fs::path packed = folder / (name + ".gz");
-  std::error_code error;  // a folder that cannot be searched is reported when the file is opened
-  if (fs::exists(plain, error) || error) return plain;
-  if (fs::exists(packed, error) || error) return packed;
-  throw IoError(Report{.what = fmt::format("no MNIST file '{}' in '{}'", name, folder.string()),
-                       .got = "no such file",
-                       .expected = fmt::format("'{}' or '{}'", plain.string(), packed.string()),
-                       .fix = "give the folder with the four original MNIST files"},
-                ExitCode::kInputMissing);
+  Taken ignored;
+  std::vector<fs::path> found;
+  for (const int depth : {0, kFolders}) {
+    if (!found.empty()) break;
+    found = walk(folder,
+                 {.wanted = [&](const fs::path& path) { return spelled(path) == name; },
+                  .depth = depth,
+                  .pass_over_unreadable = true,
+                  .fix = kFix},
+                 ignored);
+  }
+  if (found.empty()) {
+    throw IoError(Report{.what = fmt::format("no MNIST file '{}' in '{}'", name, folder.string()),
+                         .got = present_in(folder),
+                         .expected = fmt::format("'{}' or '{}.gz'", (folder / name).string(), name),
+                         .fix = kFix},
+                  ExitCode::kInputMissing);
+  }
+  std::sort(found.begin(), found.end(), [&](const fs::path& a, const fs::path& b) { return comes_before(a, b, name); });
+  const auto other = std::find_if(found.begin(), found.end(), [&](const fs::path& path) {
+    return depth_of(path) == depth_of(found[0]) && path.parent_path() != found[0].parent_path();
+  });
+  if (other != found.end()) {
+    throw DataError(Report{.what = fmt::format("two files are '{}' in '{}'", name, folder.string()),
+                           .got = fmt::format("'{}' and '{}'", found[0].string(), other->string()),
+                           .expected = "one",
+                           .fix = "give the folder of the one that is meant"});
+  }
+  return found[0];
 }
 
 format::IdxArray read(const fs::path& path, const std::vector<std::int64_t>& sample, const char* what) {
@@ -59,25 +123,28 @@ format::IdxArray read(const fs::path& path, const std::vector<std::int64_t>& sam
         .got = fmt::format("[{}] of IDX type {:#04x}", fmt::join(array.dims, ", "), static_cast<unsigned>(array.type)),
         .expected = sample.empty() ? std::string("[N] bytes, N at least 1")
                                    : fmt::format("[N, {}] bytes, N at least 1", fmt::join(sample, ", ")),
-        .fix = "give the folder with the four original MNIST files"});
+        .fix = kFix});
   }
   return array;
 }
 
 }  // namespace
 
-DatasetPtr mnist(const fs::path& folder, Split split, c10::ScalarType type) {
+MnistFiles mnist_files(const fs::path& folder, Split split) {
   std::error_code error;
   if (!fs::is_directory(folder, error) && (!error || error == std::errc::no_such_file_or_directory)) {
     throw IoError(Report{.what = fmt::format("no MNIST folder '{}'", folder.string()),
                          .got = fs::exists(folder, error) ? "not a folder" : "no such folder",
                          .expected = "a folder with train-images-idx3-ubyte.gz and its three companions",
-                         .fix = "give the folder with the four original MNIST files"},
+                         .fix = kFix},
                   ExitCode::kInputMissing);
   }
   const std::string prefix = split == Split::kTrain ? "train" : "t10k";
-  const fs::path images_path = find(folder, prefix + "-images-idx3-ubyte");
-  const fs::path labels_path = find(folder, prefix + "-labels-idx1-ubyte");
+  return {find(folder, prefix + "-images-idx3-ubyte"), find(folder, prefix + "-labels-idx1-ubyte")};
+}
+
+DatasetPtr mnist(const fs::path& folder, Split split, c10::ScalarType type) {
+  const auto [images_path, labels_path] = mnist_files(folder, split);
   auto labels = read(labels_path, {}, "labels");
   auto images = read(images_path, {28, 28}, "images of 28x28 pixels");
   if (images.dims[0] != labels.dims[0]) {

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
 #include "data/documents.h"
+#include "data/folder.h"
 #include "format/byte_stream.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
@@ -42,41 +43,106 @@ void append_file(const fs::path& path, std::string& text) {
   }
 }
 
-bool is_text(fs::path path) {
-  const auto ending_of = [](const fs::path& name) {
-    std::string ending = name.extension().string();
-    std::transform(ending.begin(), ending.end(), ending.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return ending;
-  };
-  if (path.filename().string().starts_with('.')) return false;
-  if (ending_of(path) == ".gz") path.replace_extension();
-  return ending_of(path) == ".txt" || ending_of(path) == ".md";
+void require_text(const std::string& name, std::string_view text) {
+  const auto zero = text.find('\0');
+  if (zero == std::string_view::npos) return;
+  throw DataError(Report{.what = fmt::format("{} is no text", name),
+                         .got = fmt::format("a zero byte at byte {}", zero),
+                         .expected = "text, e.g. UTF-8",
+                         .fix = "give a text file, plain or gzipped"});
 }
 
-std::vector<fs::path> texts_below(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, error); !error && at != fs::recursive_directory_iterator();
-       at.increment(error)) {
-    std::error_code ignored;
-    if (at->is_regular_file(ignored) && is_text(at->path())) files.push_back(at->path());
+bool has_text_ending(const fs::path& path) {
+  const bool packed = lower(path.extension().string()) == ".gz";
+  const std::string ending = lower((packed ? path.stem() : path).extension().string());
+  return ending == ".txt" || ending == ".md";
+}
+
+// The name without the endings that has_text_ending() knows.
+std::string bare_name(const fs::path& path) {
+  const bool packed = lower(path.extension().string()) == ".gz";
+  return (packed ? path.stem() : path).stem().string();
+}
+
+struct Texts {
+  std::vector<fs::path> training;
+  std::vector<fs::path> testing;  // none: a part of the others
+  Taken taken;
+};
+
+constexpr const char* kFixOfTexts = "give a folder of text files, or one file of any name";
+
+constexpr const char* kInNeither = "in neither split";
+
+WalkOptions walk_of_texts() { return {.wanted = has_text_ending, .fix = kFixOfTexts, .loose = kInNeither}; }
+
+[[noreturn]] void fail_without_texts(const fs::path& folder, const Taken& taken) {
+  throw DataError(Report{.what = fmt::format("no text in the folder '{}'", folder.string()),
+                         .got = "no file named *.txt or *.md, plain or .gz: " + taken.text(),
+                         .expected = "at least one",
+                         .fix = kFixOfTexts});
+}
+
+// Folders train/ and test/; what lies beside them is in neither.
+Texts texts_of_splits(const std::vector<fs::path>& folders, const SplitFolders& splits, Taken taken) {
+  Texts texts{.training = {}, .testing = {}, .taken = std::move(taken)};
+  texts.training = walk(splits.train, walk_of_texts(), texts.taken);
+  if (texts.training.empty()) fail_without_texts(splits.train, texts.taken);
+  fs::path tested;
+  for (const fs::path& place : splits.test) {
+    if (!texts.testing.empty()) break;
+    tested = place;
+    texts.testing = walk(place, walk_of_texts(), texts.taken);
   }
-  if (error) {
-    throw IoError(Report{.what = fmt::format("cannot read the folder '{}'", folder.string()),
-                         .got = error.message(),
-                         .expected = "a folder of text files",
-                         .fix = "check the path and its permissions"},
-                  base::exit_code_of_errno(error.value()));
+  if (texts.testing.empty()) fail_without_texts(splits.test[0], texts.taken);
+  for (const fs::path& other : folders) {
+    if (other != splits.train && other != tested) texts.taken.pass_over(kInNeither, other.filename().string());
   }
-  if (files.empty()) {
-    throw DataError(Report{.what = fmt::format("no text in the folder '{}'", folder.string()),
-                           .got = "no file named *.txt or *.md, plain or .gz",
-                           .expected = "at least one",
-                           .fix = "give a folder of text files, or one file of any name"});
+  return texts;
+}
+
+// Files right in the folder whose names say so: train.txt and test.txt or valid.txt, with what there is beside.
+void divide_by_names(const fs::path& folder, Texts& texts) {
+  std::array<std::vector<fs::path>, 4> parts;  // train, test, val, others
+  for (const fs::path& path : texts.training) {
+    const auto word = path.parent_path() == folder ? split_in_last_word(bare_name(path)) : std::nullopt;
+    const int part = !word ? 3 : word->split == Split::kTrain ? 0 : 1 + word->preference;
+    parts[static_cast<std::size_t>(part)].push_back(path);
   }
-  std::sort(files.begin(), files.end());
-  return files;
+  if (parts[0].empty() || (parts[1].empty() && parts[2].empty())) return;
+  const std::size_t test = parts[1].empty() ? 2 : 1;
+  for (const std::size_t unused : {3 - test, std::size_t{3}}) {
+    for (const fs::path& path : parts[unused]) texts.taken.pass_over(kInNeither, path.filename().string());
+  }
+  texts.training = parts[0];
+  texts.testing = parts[test];
+}
+
+Texts texts_below(const fs::path& folder) {
+  Texts texts;
+  Taken beside;
+  const std::vector<fs::path> folders = folders_in(folder, walk_of_texts(), beside);
+  const SplitFolders splits = split_folders(folders);
+  if (!splits.train.empty() && !splits.test.empty()) {
+    texts = texts_of_splits(folders, splits, std::move(beside));
+  } else {
+    texts.training = walk(folder, walk_of_texts(), texts.taken);
+    if (texts.training.empty()) fail_without_texts(folder, texts.taken);
+    divide_by_names(folder, texts);
+  }
+  texts.taken.files = static_cast<std::int64_t>(texts.training.size() + texts.testing.size());
+  return texts;
+}
+
+std::string joined(const std::vector<fs::path>& files) {
+  std::string text;
+  for (const fs::path& file : files) {
+    if (!text.empty()) text += "\n\n";
+    const std::size_t before = text.size();
+    append_file(file, text);
+    require_text(fmt::format("'{}'", file.string()), std::string_view(text).substr(before));
+  }
+  return text;
 }
 
 class TextWindows final : public Dataset {
@@ -119,36 +185,39 @@ class TextWindows final : public Dataset {
 
 }  // namespace
 
-Corpus::Corpus(std::string name, const std::string& text) : name_(std::move(name)) {
-  if (text.size() < kLeastBytes) {
+Corpus::Corpus(std::string name, const std::string& text, const std::string& testing, Taken taken)
+    : name_(std::move(name)), taken_(std::move(taken)) {
+  const std::size_t size = text.size() + testing.size();
+  const std::size_t test = testing.empty() ? size / 10 : testing.size();
+  if (size < kLeastBytes || test < 2 || size - test < 2) {
     throw DataError(Report{.what = fmt::format("{} is too short a text", name_),
-                           .got = fmt::format("{} bytes", text.size()),
-                           .expected = fmt::format("at least {}", kLeastBytes),
+                           .got = testing.empty() ? fmt::format("{} bytes", size)
+                                                  : fmt::format("{} bytes, {} of them for testing", size, test),
+                           .expected = fmt::format("at least {}, and 2 for training and for testing", kLeastBytes),
                            .fix = "give a longer text"});
   }
-  const auto zero = text.find('\0');
-  if (zero != std::string::npos) {
-    throw DataError(Report{.what = fmt::format("{} is no text", name_),
-                           .got = fmt::format("a zero byte at byte {}", zero),
-                           .expected = "text, e.g. UTF-8",
-                           .fix = "give a text file, plain or gzipped"});
-  }
+  require_text(name_, text);
+  require_text(name_, testing);
   std::array<bool, 256> seen{};
-  for (const char c : text) seen[static_cast<unsigned char>(c)] = true;
+  for (const std::string* part : {&text, &testing}) {
+    for (const char c : *part) seen[static_cast<unsigned char>(c)] = true;
+  }
   std::array<std::uint8_t, 256> token_of{};
   for (std::size_t byte = 0; byte < seen.size(); ++byte) {
     if (!seen[byte]) continue;
     token_of[byte] = static_cast<std::uint8_t>(vocabulary_.size());
     vocabulary_ += static_cast<char>(byte);
   }
-  tokens_.reserve(text.size());
-  for (const char c : text) tokens_.push_back(token_of[static_cast<unsigned char>(c)]);
+  tokens_.reserve(size);
+  for (const std::string* part : {&text, &testing}) {
+    for (const char c : *part) tokens_.push_back(token_of[static_cast<unsigned char>(c)]);
+  }
+  training_ = size - test;
 }
 
 std::span<const std::uint8_t> Corpus::tokens(Split split) const {
   const std::span<const std::uint8_t> all(tokens_);
-  const std::size_t test = all.size() / 10;
-  return split == Split::kTrain ? all.first(all.size() - test) : all.last(test);
+  return split == Split::kTrain ? all.first(training_) : all.subspan(training_);
 }
 
 std::string Corpus::text(std::span<const std::int64_t> tokens) const {
@@ -162,17 +231,22 @@ std::string Corpus::text(std::span<const std::int64_t> tokens) const {
 }
 
 Corpus read_corpus(const fs::path& path) {
-  std::string text;
+  const std::string name = fmt::format("'{}'", path.string());
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
-    append_file(path, text);
-  } else {
-    for (const fs::path& file : texts_below(path)) {
-      if (!text.empty()) text += "\n\n";
-      append_file(file, text);
+  if (fs::is_directory(path, ignored)) {
+    const Texts texts = texts_below(path);
+    const std::string testing = joined(texts.testing);
+    if (testing.empty() && !texts.testing.empty()) {
+      throw DataError(Report{.what = fmt::format("nothing to test with in {}", name),
+                             .got = fmt::format("'{}' without a character", texts.testing[0].string()),
+                             .expected = "a text",
+                             .fix = "write it again, or move it away: then the last tenth of the text is for testing"});
     }
+    return {name, joined(texts.training), testing, texts.taken};
   }
-  return {fmt::format("'{}'", path.string()), text};
+  std::string text;
+  append_file(path, text);
+  return {name, text};
 }
 
 Corpus own_documents() { return {"Reigen's documents", std::string(documents())}; }

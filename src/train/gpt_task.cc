@@ -71,8 +71,11 @@ data::DatasetPtr GptTask::test_data() {
 }
 
 std::string GptTask::kind_of_samples() const {
-  return fmt::format("windows of {} characters from {}", options_.model.context,
-                     options_.path.empty() ? "Reigen's documents" : options_.path);
+  if (options_.path.empty())
+    return fmt::format("windows of {} characters from Reigen's documents", options_.model.context);
+  const bool folder = corpus_ && corpus_->taken().files > 0;
+  return fmt::format("windows of {} characters from {}{}", options_.model.context, options_.path,
+                     folder ? fmt::format(" ({})", corpus_->taken().text()) : "");
 }
 
 at::Tensor GptTask::loss(const at::Tensor& input, const at::Tensor& target) {

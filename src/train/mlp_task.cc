@@ -5,6 +5,7 @@
 #include "reigen/data/digits.h"
 #include "reigen/data/mnist.h"
 #include "train/classification.h"
+#include "train/digits_from.h"
 #include "train/make_model.h"
 
 namespace reigen::train {
@@ -46,7 +47,7 @@ data::DatasetPtr MlpTask::test_data() {
 }
 
 std::string MlpTask::kind_of_samples() const {
-  return options_.path.empty() ? "drawn digits" : "digits from " + options_.path;
+  return options_.path.empty() ? "drawn digits" : digits_from(options_.path);
 }
 
 at::Tensor MlpTask::loss(const at::Tensor& input, const at::Tensor& target) {

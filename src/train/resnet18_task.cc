@@ -35,6 +35,7 @@ data::DatasetPtr ResNet18Task::training_data() {
     data::ImageFolder folder = data::image_folder(options_.path, {.augment = true, .type = options_.type});
     classes_ = static_cast<std::int64_t>(folder.classes.size());
     training_ = folder.data;
+    taken_ = folder.taken.text();
   }
   return training_;
 }
@@ -48,7 +49,7 @@ data::DatasetPtr ResNet18Task::test_data() {
 }
 
 std::string ResNet18Task::kind_of_samples() const {
-  return options_.path.empty() ? "drawn pictures" : fmt::format("pictures from {}", options_.path);
+  return options_.path.empty() ? "drawn pictures" : fmt::format("pictures from {} ({})", options_.path, taken_);
 }
 
 at::Tensor ResNet18Task::loss(const at::Tensor& input, const at::Tensor& target) {

@@ -117,6 +117,56 @@ TEST(Mnist, WrongFoldersAreNamed) {
   }
 }
 
+// The files of a split under these names; which images were read is told by their number.
+void write_split(const TemporaryFolder& folder, const std::string& image_name, const std::string& label_name,
+                 std::uint32_t count = 2) {
+  for (const auto& [name, content] :
+       {std::pair{image_name, images(count)}, std::pair{label_name, idx({count}, std::string(count, '\x01'))}}) {
+    std::filesystem::create_directories((folder.path() / name).parent_path());
+    folder.write(name, name.ends_with(".gz") ? tests::gzip(content) : content);
+  }
+}
+
+TEST(Mnist, NamesThatAreAbout) {
+  const std::vector<std::pair<std::string, std::string>> spellings = {
+      {"t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte"},
+      {"t10k-images.idx3-ubyte.gz", "t10k-labels.idx1-ubyte.gz"},
+      {"T10K-IMAGES-IDX3-UBYTE", "t10k_labels_idx1_ubyte"},
+      {"test-images-idx3-ubyte", "test-labels-idx1-ubyte"},
+      {"MNIST/raw/t10k-images-idx3-ubyte", "MNIST/raw/t10k-labels-idx1-ubyte"},
+      {"t10k-images-idx3-ubyte/t10k-images-idx3-ubyte", "t10k-labels.idx1-ubyte/t10k-labels.idx1-ubyte"},
+  };
+  for (const auto& [image_name, label_name] : spellings) {
+    SCOPED_TRACE(image_name);
+    const TemporaryFolder folder;
+    write_split(folder, image_name, label_name);
+    EXPECT_EQ(mnist(folder.path(), Split::kTest)->size(), 2);
+    EXPECT_EQ(mnist_files(folder.path(), Split::kTest).images, folder.path() / image_name);
+  }
+}
+
+TEST(Mnist, TheNearestFilesAreMeant) {
+  const TemporaryFolder folder;
+  write_split(folder, "MNIST/raw/train-images-idx3-ubyte", "MNIST/raw/train-labels-idx1-ubyte", 3);
+  write_split(folder, "MNIST/raw/train-images-idx3-ubyte.gz", "MNIST/raw/train-labels-idx1-ubyte.gz", 4);
+  write_split(folder, ".old/train-images-idx3-ubyte", ".old/train-labels-idx1-ubyte", 5);
+  EXPECT_EQ(mnist(folder.path())->size(), 3);
+  write_split(folder, "FashionMNIST/raw/train-images-idx3-ubyte", "FashionMNIST/raw/train-labels-idx1-ubyte", 6);
+  EXPECT_THAT([&] { mnist(folder.path()); }, testing::ThrowsMessage<DataError>(HasSubstr("FashionMNIST/raw/train-im")));
+  EXPECT_EQ(mnist(folder.path() / "MNIST")->size(), 3);
+  write_split(folder, "train-images.idx3-ubyte", "train-labels.idx1-ubyte", 7);
+  EXPECT_EQ(mnist(folder.path())->size(), 7);
+}
+
+TEST(Mnist, WhatIsThereInsteadIsNamed) {
+  const TemporaryFolder folder;
+  folder.write("mnist_train.csv", "5,0,0");
+  std::filesystem::create_directory(folder.path() / "training");
+  EXPECT_THAT([&] { mnist(folder.path()); },
+              testing::ThrowsMessage<IoError>(testing::AllOf(HasSubstr("there: a folder training, mnist_train.csv"),
+                                                             HasSubstr("train-images-idx3-ubyte"))));
+}
+
 TEST(Mnist, MissingFolderAndFileInItsPlace) {
   const TemporaryFolder folder;
   for (const auto& path : {folder.path() / "absent", folder.write("file", "x"), folder.path() / "file" / "below"}) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "reigen/data/dataset.h"
+#include "reigen/data/taken.h"
 
 namespace reigen::data {
 
@@ -34,16 +35,19 @@ struct ImageFolderOptions {
 struct ImageFolder {
   DatasetPtr data;
   std::vector<std::string> classes;  // class i is the folder of this name
+  Taken taken;                       // of this split; of both where every tenth picture is for testing
 };
 
-// One folder a class, in order of their names, with files *.jpg, *.jpeg and *.png (any case; others, and names that
-// begin with a dot, are passed over). Two forms:
+// One folder a class, in order of their names, with files *.jpg, *.jpeg and *.png (any case) in it or in folders below
+// it. Which names are passed over, and that links are followed, is the rule of docs/files.md; `taken` has what was. Two
+// forms:
 //   folder/train/<class>/...  and folder/test/<class>/...  (or val/ for test/); the classes are those of train/
 //   folder/<class>/...        every tenth picture, counted over all in order, is for testing
-// Only names are read here; a picture is decoded when it is asked for, its middle square brought to 32x32. Throws
-// IoError (66: no such folder; 77: not readable), DataError (no class or only one, a class without pictures, a class
-// in test/ that train/ has not, nothing left for testing). gather() throws DataError naming a file that is damaged or
-// of another kind, and IoError.
+// Only names are read here; a picture is decoded when it is asked for, to the values that Pillow gives (docs/files.md),
+// its middle square brought to 32x32. Throws IoError (66: no such folder, or a link that leads nowhere; 77: not
+// readable), DataError (no class or only one, a class without pictures, a class in test/ that train/ has not, nothing
+// left for testing, train/ and training/). gather() throws DataError naming a file that is damaged or of another kind,
+// and IoError.
 ImageFolder image_folder(const std::filesystem::path& folder, const ImageFolderOptions& options = {});
 
 // ---- drawn

@@ -40,6 +40,7 @@ class ResNet18Task final : public Task {
  private:
   ResNet18TaskOptions options_;
   std::int64_t classes_ = 0;  // known when the training data are
+  std::string taken_;         // of the folder, likewise
   std::unique_ptr<models::ResNet18> model_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;

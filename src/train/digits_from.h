@@ -1,0 +1,17 @@
+// Where the tasks that learn MNIST have found it, for a run's first line.
+// Thread rule: a pure function of the file system.
+#pragma once
+
+#include <string>
+
+#include "reigen/data/mnist.h"
+
+namespace reigen::train {
+
+// "digits from data/MNIST/raw" where the files lie in a folder below the given one. Throws as data::mnist.
+inline std::string digits_from(const std::string& folder) {
+  const auto found = data::mnist_files(folder).images.parent_path();
+  return "digits from " + (found == std::filesystem::path(folder) ? folder : found.string());
+}
+
+}  // namespace reigen::train

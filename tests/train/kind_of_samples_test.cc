@@ -1,0 +1,53 @@
+// A run's first line says what was taken of a folder, and what was passed over.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "format/temporary_folder.h"
+#include "reigen/train/gpt_task.h"
+#include "reigen/train/mnist_task.h"
+#include "reigen/train/resnet18_task.h"
+
+namespace reigen::train {
+namespace {
+
+using tests::TemporaryFolder;
+namespace fs = std::filesystem;
+
+void put(const TemporaryFolder& folder, const std::string& name, const std::string& content) {
+  fs::create_directories((folder.path() / name).parent_path());
+  folder.write(name, content);
+}
+
+TEST(KindOfSamples, TellsHowManyTexts) {
+  const TemporaryFolder folder;
+  put(folder, "a.txt", "a text of more than twenty bytes");
+  put(folder, ".git/description.txt", "not this");
+  GptTask task({.path = folder.path().string()});
+  task.training_data();
+  EXPECT_EQ(task.kind_of_samples(),
+            "windows of 256 characters from " + folder.path().string() + " (1 file; passed over 1 hidden: .git)");
+  GptTask of_a_file({.path = (folder.path() / "a.txt").string()});
+  of_a_file.training_data();
+  EXPECT_EQ(of_a_file.kind_of_samples(), "windows of 256 characters from " + (folder.path() / "a.txt").string());
+}
+
+TEST(KindOfSamples, TellsHowManyPictures) {
+  const TemporaryFolder folder;  // names alone are read
+  for (const char* name : {"train/cat/a.png", "train/dog/a.jpg", "train/dog/b.gif"}) put(folder, name, "x");
+  ResNet18Task task({.path = folder.path().string()});
+  task.training_data();
+  EXPECT_EQ(task.kind_of_samples(),
+            "pictures from " + folder.path().string() + " (2 files; passed over 1 of another ending: .gif)");
+}
+
+TEST(KindOfSamples, TellsWhereTheDigitsWereFound) {
+  const TemporaryFolder folder;
+  put(folder, "MNIST/raw/train-images-idx3-ubyte", "x");
+  put(folder, "MNIST/raw/train-labels-idx1-ubyte", "x");
+  const MnistTask task({.path = folder.path().string()});
+  EXPECT_EQ(task.kind_of_samples(), "digits from " + (folder.path() / "MNIST/raw").string());
+}
+
+}  // namespace
+}  // namespace reigen::train
