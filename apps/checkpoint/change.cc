@@ -16,6 +16,7 @@ namespace {
 int write_weights(const ck::Weights& weights, const std::string& to, const ck::Renaming& rules = {}) {
   ck::write_whole(weights, to, rules);
   fmt::print("{}: {} tensors of {} ({})\n", to, weights.tensors().size(), weights.path().string(), weights.kind());
+  for (const ck::Unread& object : weights.objects()) fmt::print("  left out: {}\n", unread_row(object));
   return 0;
 }
 
@@ -88,12 +89,17 @@ int import(const Arguments& arguments) {
   std::vector<std::string> rules;
   CLI::App app("Writes weights that others saved into a safetensors file. Nothing in them is run.",
                "reigen checkpoint import");
-  app.add_option("PATH", from, "a .pt of a state dict, a folder of Hugging Face, a .safetensors, a checkpoint")
+  ck::Selection selection;
+  app.add_option("PATH", from,
+                 "a file of torch.save or of C++'s torch::save, a folder of Hugging Face, a .safetensors, a checkpoint")
       ->required();
   app.add_option("OUT", to, "the file")->required();
   app.add_option("--rename", rules, "FROM=TO: another beginning of names; the first rule that fits counts");
+  add_selection(app, selection);
   if (!parse(app, arguments)) return 0;
-  return write_weights(ck::Weights(from), to, parse_rules(rules));
+  ck::Weights weights(from);
+  select_from({&weights}, selection);
+  return write_weights(weights, to, parse_rules(rules));
 }
 
 }  // namespace reigen::apps::checkpoint

@@ -49,6 +49,27 @@ void print_checkpoint(const ck::Checkpoint& checkpoint, bool with_tensors) {
   }
 }
 
+void print_weights(const std::string& path, const ck::Weights& weights, bool with_tensors) {
+  std::uint64_t bytes = 0;
+  std::uint64_t elements = 0;
+  for (const ck::TensorInfo& tensor : weights.tensors()) {
+    bytes += tensor.bytes();
+    elements += tensor.elements();
+  }
+  fmt::print("{}: {}, {} tensors, {} elements, {}\n", path, weights.kind(), weights.tensors().size(), elements,
+             bytes_text(bytes));
+  if (const std::size_t count = weights.unreadable().size(); count > 0) {
+    fmt::print("  {} {} cannot be read\n", count, count == 1 ? "tensor" : "tensors");
+  }
+  if (const std::size_t count = weights.objects().size(); count > 0) {
+    fmt::print("  {} {} not read\n", count, count == 1 ? "object is" : "objects are");
+  }
+  if (!with_tensors) return;
+  for (const ck::TensorInfo& tensor : weights.tensors()) print_row(tensor.name, tensor.type, tensor.shape);
+  for (const ck::Unread& tensor : weights.unreadable()) fmt::print("  {}\n", unread_row(tensor));
+  for (const ck::Unread& object : weights.objects()) fmt::print("  {}\n", unread_row(object));
+}
+
 // Every checkpoint that a path means.
 std::vector<fs::path> checkpoints_of(const fs::path& path) {
   if (ck::is_checkpoint(path)) return {path};
@@ -57,6 +78,16 @@ std::vector<fs::path> checkpoints_of(const fs::path& path) {
     if (!found.empty()) return found;
   }
   return {ck::find_checkpoint(path).path()};  // which says that there is none
+}
+
+// Files of weights of others have no hashes, so that it says what was looked at.
+void verify_weights(const std::string& path) {
+  const ck::Weights weights(path);
+  weights.verify();
+  std::uint64_t bytes = 0;
+  for (const ck::TensorInfo& tensor : weights.tensors()) bytes += tensor.bytes();
+  fmt::print("{}: whole, {} tensors, {} ({})\n", path, weights.tensors().size(), bytes_text(bytes),
+             weights.kind() == "a safetensors file" ? "its form; safetensors files have no checksums" : weights.kind());
 }
 
 // Prints what is wrong with it. True: nothing.
@@ -97,29 +128,29 @@ int inspect(const Arguments& arguments) {
     print_checkpoint(ck::Checkpoint(weights.path()), with_tensors);
     return 0;
   }
-  std::uint64_t bytes = 0;
-  std::int64_t elements = 0;
-  for (const ck::TensorInfo& tensor : weights.tensors()) {
-    bytes += tensor.bytes();
-    elements += ck::numel(tensor.shape);
-  }
-  fmt::print("{}: {}, {} tensors, {} elements, {}\n", path, weights.kind(), weights.tensors().size(), elements,
-             bytes_text(bytes));
-  for (const ck::TensorInfo& tensor : weights.tensors()) {
-    if (with_tensors) print_row(tensor.name, tensor.type, tensor.shape);
-  }
+  print_weights(path, weights, with_tensors);
   return 0;
 }
 
 int verify(const Arguments& arguments) {
   std::vector<std::string> paths;
-  CLI::App app("Reads every byte of checkpoints and names what is damaged. Exit code 65 when something is.",
-               "reigen checkpoint verify");
-  app.add_option("PATH", paths, "checkpoints, or directories of them or of runs: all in them")->required();
+  CLI::App app(
+      "Reads every byte of checkpoints, and of files of weights, and names what is damaged. Exit code 65 when "
+      "something is.",
+      "reigen checkpoint verify");
+  app.add_option("PATH", paths,
+                 "checkpoints, or directories of them or of runs: all in them; a .safetensors, a folder of Hugging "
+                 "Face, a .pt")
+      ->required();
   if (!parse(app, arguments)) return 0;
   auto code = ExitCode::kOk;
   for (const std::string& path : paths) {
     try {
+      std::error_code ignored;
+      if (fs::is_regular_file(path, ignored) || (!ck::is_checkpoint(path) && ck::is_model_folder(path))) {
+        verify_weights(path);
+        continue;
+      }
       for (const fs::path& checkpoint : checkpoints_of(path)) {
         if (!is_whole(checkpoint)) code = ExitCode::kBadData;
       }

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "reigen/base/error.h"
+#include "reigen/checkpoint/weights.h"
 #include "reigen_commands.h"
 
 namespace reigen::apps::checkpoint {
@@ -25,6 +28,34 @@ inline bool parse(CLI::App& app, const Arguments& arguments) {
         ExitCode::kUsage);
   }
   return true;
+}
+
+// "best_acc   numpy._core.multiarray.scalar (not read)"
+inline std::string unread_row(const reigen::checkpoint::Unread& item) {
+  return fmt::format("{:<48} {} (not read)", item.name, item.what);
+}
+
+// --only and --skip, each as often as wanted.
+inline void add_selection(CLI::App& app, reigen::checkpoint::Selection& selection) {
+  app.add_option("--only", selection.only, "takes what begins with it alone, for example model.");
+  app.add_option("--skip", selection.skip, "leaves out what begins with it");
+}
+
+// Selects from all of them. Throws InvalidArgument for a beginning that no name of any of them has.
+inline void select_from(const std::vector<reigen::checkpoint::Weights*>& all,
+                        const reigen::checkpoint::Selection& selection) {
+  for (const auto* beginnings : {&selection.only, &selection.skip}) {
+    for (const std::string& begin : *beginnings) {
+      const auto lacks = [&](const auto* weights) { return !weights->unmatched({.only = {begin}}).empty(); };
+      if (!std::all_of(all.begin(), all.end(), lacks)) continue;
+      const auto& tensors = all.front()->tensors();
+      throw InvalidArgument(Report{.what = fmt::format("no name begins with \"{}\"", begin),
+                                   .got = tensors.empty() ? "no tensors" : tensors.front().name + ", ...",
+                                   .fix = fmt::format("`reigen checkpoint inspect {} --tensors` lists the names",
+                                                      all.front()->path().string())});
+    }
+  }
+  for (auto* weights : all) weights->select(selection);
 }
 
 }  // namespace reigen::apps::checkpoint

@@ -24,6 +24,7 @@ std::string renamed(const std::string& name, const Renaming& rules) {
 void write_whole(const Weights& from, const fs::path& path, const Renaming& rules) {
   std::error_code ignored;
   REIGEN_CHECK(!fs::equivalent(path, from.path(), ignored), "{} would take the place of what is read", path.string());
+  from.require_readable();
   for (const auto& rule : rules) {
     const auto fits = [&](const TensorInfo& tensor) { return tensor.name.starts_with(rule.first); };
     REIGEN_CHECK(std::any_of(from.tensors().begin(), from.tensors().end(), fits),

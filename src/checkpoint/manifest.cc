@@ -134,6 +134,8 @@ StoredTensor tensor_from(const json& value, const std::vector<StoredFile>& files
   const auto& type_text = value.at("type").get_ref<const std::string&>();
   const auto type = format::tensor_type_of(type_text);
   if (!type) throw Damage(fmt::format("{} has the unknown type {}", tensor.name, type_text));
+  // Pieces hold whole elements, and begin at a byte.
+  if (!format::has_whole_bytes(*type)) throw Damage(fmt::format("{} has the packed type {}", tensor.name, type_text));
   tensor.type = *type;
   numel(tensor.shape);  // throws where it overflows
   for (const json& given : value.at("pieces")) {

@@ -113,6 +113,10 @@ NotFinite not_finite_among(std::span<const std::byte> bytes, Bits exponent) {
   return {.has_nan = nan != 0, .has_infinity = infinite != 0};
 }
 
+bool has_byte(std::span<const std::byte> bytes, unsigned value) {
+  return std::find(bytes.begin(), bytes.end(), static_cast<std::byte>(value)) != bytes.end();
+}
+
 }  // namespace
 
 NotFinite not_finite_in(const Piece& piece) {
@@ -121,6 +125,12 @@ NotFinite not_finite_in(const Piece& piece) {
     case format::TensorType::kF32: return not_finite_among<std::uint32_t>(piece.bytes, 0x7F80'0000U);
     case format::TensorType::kF16: return not_finite_among<std::uint16_t>(piece.bytes, 0x7C00U);
     case format::TensorType::kBF16: return not_finite_among<std::uint16_t>(piece.bytes, 0x7F80U);
+    case format::TensorType::kC64: return not_finite_among<std::uint32_t>(piece.bytes, 0x7F80'0000U);
+    case format::TensorType::kF8E5M2: return not_finite_among<std::uint8_t>(piece.bytes, 0x7CU);
+    case format::TensorType::kF8E4M3: return {.has_nan = has_byte(piece.bytes, 0x7F) || has_byte(piece.bytes, 0xFF)};
+    case format::TensorType::kF8E4M3Fnuz:
+    case format::TensorType::kF8E5M2Fnuz: return {.has_nan = has_byte(piece.bytes, 0x80)};
+    case format::TensorType::kF8E8M0: return {.has_nan = has_byte(piece.bytes, 0xFF)};
     default: return {};
   }
 }

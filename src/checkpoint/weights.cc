@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "checkpoint/directory.h"
+#include "format/file_kind.h"
 #include "format/input_file.h"
 #include "reigen/format/pt_file.h"
 
@@ -26,6 +26,7 @@ namespace {
 
 constexpr const char* kIndexes[] = {"model.safetensors.index.json", "pytorch_model.bin.index.json"};
 constexpr const char* kModel = "model.safetensors";
+constexpr const char* kPtModel = "pytorch_model.bin";
 constexpr std::string_view kAverage = ".ema";  // behind the name of what it is of
 constexpr std::uint64_t kIndexMax = std::uint64_t{256} << 20;
 
@@ -34,11 +35,57 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Zip archives, as PyTorch writes them since 1.6.
-bool begins_as_zip(const fs::path& path) {
-  const format::InputFile file(path);
-  std::array<std::byte, 4> begin{};
-  return file.read_at(0, begin) == 4 && begin[0] == std::byte{'P'} && begin[1] == std::byte{'K'};
+// Names of torch.save's files.
+bool is_pt_name(const fs::path& path) {
+  for (const char* ending : {".pt", ".pth", ".bin", ".ckpt", ".tar", ".pkl"}) {
+    if (path.extension() == ending) return true;
+  }
+  return false;
+}
+
+struct FolderKind {
+  const char* file;  // that is in it
+  const char* what;
+  const char* fix;
+};
+constexpr FolderKind kFolders[] = {
+    {"data.pkl", "an unpacked file of PyTorch", "pack it again: cd FOLDER/.. && zip -r -0 new.pt FOLDER"},
+    {".metadata", "a checkpoint of torch.distributed.checkpoint",
+     "in Python: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER new.pt"},
+    {"saved_model.pb", "a SavedModel of TensorFlow", "write its tensors with safetensors in Python"},
+    {"tf_model.h5", "a model of TensorFlow", "fetch model.safetensors or pytorch_model.bin of the same model"},
+    {"flax_model.msgpack", "a model of Flax", "fetch model.safetensors or pytorch_model.bin of the same model"},
+    {"zero_to_fp32.py", "a checkpoint of DeepSpeed", "python FOLDER/zero_to_fp32.py FOLDER new.bin"},
+    {"model_index.json", "a pipeline of several models", "give the path of one of the folders in it"},
+    {"snapshots", "an entry of Hugging Face's cache", "give the path of a folder in its snapshots/"},
+};
+
+// What a folder without weights is, and files in it that may be meant.
+IoError of_folder_without_weights(const fs::path& path) {
+  std::string got;
+  std::string fix = "give the path of a file, of a folder of Hugging Face, or of a run";
+  for (const FolderKind& kind : kFolders) {
+    if (!is_there(path / kind.file)) continue;
+    got = fmt::format("{} ('{}')", kind.what, kind.file);
+    fix = kind.fix;
+    break;
+  }
+  std::set<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end && names.size() < 1000; it.increment(error)) {
+    if (it->path().extension() == ".safetensors" || is_pt_name(it->path()))
+      names.insert(it->path().filename().string());
+  }
+  if (got.empty() && !names.empty()) {
+    got = fmt::format("{}{}", *names.begin(), names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "");
+    fix = fmt::format("give the path of one file: {}", (path / *names.begin()).string());
+  }
+  return IoError(Report{.what = fmt::format("{} holds no weights", path.string()),
+                        .got = got,
+                        .expected = fmt::format("{}, {}, their parts with {} or {}, or checkpoints", kModel, kPtModel,
+                                                kIndexes[0], kIndexes[1]),
+                        .fix = fix},
+                 ExitCode::kInputMissing);
 }
 
 std::map<std::string, std::string> files_of_index(const fs::path& path) {
@@ -66,6 +113,13 @@ std::map<std::string, std::string> files_of_index(const fs::path& path) {
 }  // namespace
 
 bool is_checkpoint(const fs::path& path) { return is_there(path / kManifestName); }
+
+bool is_model_folder(const fs::path& path) {
+  for (const char* name : {kIndexes[0], kIndexes[1], kModel, kPtModel}) {
+    if (is_there(path / name)) return true;
+  }
+  return false;
+}
 
 Checkpoint find_checkpoint(const fs::path& path) {
   if (is_checkpoint(path)) return Checkpoint(path);
@@ -115,25 +169,15 @@ Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
       take_safetensors(path / kModel);
     } else if (is_there(path / kIndexes[1])) {
       take_index(path / kIndexes[1]);
-    } else if (is_there(path / "pytorch_model.bin")) {
-      take_pt(path / "pytorch_model.bin");
+    } else if (is_there(path / kPtModel)) {
+      take_pt(path / kPtModel);
     } else {
-      throw IoError(Report{.what = fmt::format("{} holds no weights", path.string()),
-                           .expected = fmt::format("{}, pytorch_model.bin, their parts with {} or {}, or checkpoints",
-                                                   kModel, kIndexes[0], kIndexes[1]),
-                           .fix = "give the path of a file, of a folder of Hugging Face, or of a run"},
-                    ExitCode::kInputMissing);
+      throw of_folder_without_weights(path);
     }
-  } else if (begins_as_zip(path)) {
-    take_pt(path);
   } else if (path.filename().string().ends_with(".index.json")) {
     take_index(path);
-  } else if (path.extension() == ".safetensors") {
-    take_safetensors(path);
-  } else if (path.extension() == ".pt" || path.extension() == ".pth" || path.extension() == ".bin") {
-    take_pt(path);  // which says what is wrong with it
   } else {
-    take_safetensors(path);
+    take_file(path);
   }
   sort();
 }
@@ -152,6 +196,14 @@ void Weights::sort() {
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return tensors_[a].name < tensors_[b].name; });
+  take_out(order);
+  const auto by_name = [](const Unread& a, const Unread& b) { return a.name < b.name; };
+  std::stable_sort(unreadable_.begin(), unreadable_.end(), by_name);
+  std::stable_sort(objects_.begin(), objects_.end(), by_name);
+}
+
+// tensors_ = those of these numbers, in this order.
+void Weights::take_out(const std::vector<std::size_t>& order) {
   std::vector<TensorInfo> tensors;
   decltype(readers_) readers;
   for (const std::size_t i : order) {
@@ -160,6 +212,53 @@ void Weights::sort() {
   }
   tensors_ = std::move(tensors);
   readers_ = std::move(readers);
+}
+
+std::vector<std::string> Weights::unmatched(const Selection& selection) const {
+  std::vector<std::string> result;
+  for (const auto* beginnings : {&selection.only, &selection.skip}) {
+    for (const std::string& begin : *beginnings) {
+      const auto fits = [&](const auto& item) { return item.name.starts_with(begin); };
+      const bool any = std::any_of(tensors_.begin(), tensors_.end(), fits) ||
+                       std::any_of(unreadable_.begin(), unreadable_.end(), fits) ||
+                       std::any_of(objects_.begin(), objects_.end(), fits);
+      if (!any) result.push_back(begin);
+    }
+  }
+  return result;
+}
+
+void Weights::select(const Selection& selection) {
+  const auto is_left_out = [&](const auto& item) {
+    const auto fits = [&](const std::string& begin) { return item.name.starts_with(begin); };
+    const bool wanted = selection.only.empty() || std::any_of(selection.only.begin(), selection.only.end(), fits);
+    return !wanted || std::any_of(selection.skip.begin(), selection.skip.end(), fits);
+  };
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!is_left_out(tensors_[i])) kept.push_back(i);
+  }
+  take_out(kept);
+  std::erase_if(unreadable_, is_left_out);
+  std::erase_if(objects_, is_left_out);
+}
+
+void Weights::require_readable() const {
+  if (unreadable_.empty()) return;
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> names;
+  for (const Unread& tensor : unreadable_) {
+    if (names.size() == kShown) break;
+    names.push_back(tensor.name);
+  }
+  throw DataError(Report{
+      .what = fmt::format("{}: {}{} cannot be read", path_.string(), fmt::join(names, ", "),
+                          unreadable_.size() > kShown ? fmt::format(" and {} more", unreadable_.size() - kShown) : ""),
+      .got = unreadable_.front().what,
+      .expected = "tensors of types that safetensors files know",
+      .fix = fmt::format("leave it out (--skip {}), or convert it where it was made before it is saved: "
+                         "tensor.to(torch.float32), in C++ tensor.to(torch::kFloat32)",
+                         unreadable_.front().name)});
 }
 
 const TensorInfo* Weights::find(std::string_view name) const {
@@ -171,9 +270,31 @@ const TensorInfo* Weights::find(std::string_view name) const {
 
 void Weights::read(const std::string& name, std::span<std::byte> into) const {
   const TensorInfo* tensor = find(name);
+  for (const Unread& other : unreadable_) {
+    if (tensor == nullptr && other.name == name) {
+      throw DataError(Report{.what = fmt::format("{}: {} cannot be read", path_.string(), name), .got = other.what});
+    }
+  }
   if (tensor == nullptr) throw DataError(fmt::format("{} has no tensor {}", path_.string(), name));
   REIGEN_CHECK(into.size() == tensor->bytes(), "{} has {} bytes, not {}", name, tensor->bytes(), into.size());
   readers_[static_cast<std::size_t>(tensor - tensors_.data())](into);
+}
+
+void Weights::verify() const {
+  for (const auto& verify : verifiers_) verify();
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    bytes.resize(static_cast<std::size_t>(tensors_[i].bytes()));
+    readers_[i](bytes);
+  }
+}
+
+// What it is, its beginning says. Where it is none of the two, the reader that the name asks for says what it is.
+void Weights::take_file(const fs::path& path) {
+  const format::InputFile file(path);
+  if (format::begins_as_zip(file) || format::begins_as_pickle(file)) return take_pt(path);
+  if (format::begins_as_safetensors(file) || !is_pt_name(path)) return take_safetensors(path);
+  take_pt(path);
 }
 
 void Weights::take_safetensors(const fs::path& path) {
@@ -211,12 +332,15 @@ void Weights::take_pt_parts(const fs::path& path, const std::map<std::string, st
   std::map<std::string, std::string> found;
   for (const std::string& name : names) {
     const std::size_t first = tensors_.size();
+    const std::size_t first_unreadable = unreadable_.size();
     take_pt(path.parent_path() / name);
-    for (std::size_t i = first; i < tensors_.size(); ++i) {
-      const auto [place, is_new] = found.emplace(tensors_[i].name, name);
-      if (is_new) continue;
-      throw DataError(fmt::format("{}: {} is in {} and in {}", path.string(), tensors_[i].name, place->second, name));
-    }
+    const auto note = [&](const std::string& tensor) {
+      const auto [place, is_new] = found.emplace(tensor, name);
+      if (is_new) return;
+      throw DataError(fmt::format("{}: {} is in {} and in {}", path.string(), tensor, place->second, name));
+    };
+    for (std::size_t i = first; i < tensors_.size(); ++i) note(tensors_[i].name);
+    for (std::size_t i = first_unreadable; i < unreadable_.size(); ++i) note(unreadable_[i].name);
   }
   for (const auto& [tensor, name] : index) {
     const auto place = found.find(tensor);
@@ -266,15 +390,11 @@ void Weights::take_averages(const std::shared_ptr<Checkpoint>& from) {
 }
 
 void Weights::take_pt(const fs::path& path) {
-  kind_ = "a PyTorch file";
   const auto file = std::make_shared<format::PtFile>(path);
-  if (!file->unreadable().empty()) {
-    const format::PtUnreadable& first = file->unreadable().front();
-    throw DataError(Report{.what = fmt::format("{}: {} cannot be read", path.string(), first.name),
-                           .got = first.reason,
-                           .expected = "tensors of types that safetensors files know",
-                           .fix = "convert it in Python before it is saved"});
-  }
+  kind_ = file->is_script() ? "a file of C++'s torch::save or of TorchScript" : "a PyTorch file";
+  for (const format::PtUnreadable& tensor : file->unreadable()) unreadable_.push_back({tensor.name, tensor.reason});
+  for (const format::PtObject& object : file->objects()) objects_.push_back({object.name, object.type});
+  verifiers_.emplace_back([file] { file->verify(); });
   for (const format::PtTensor& tensor : file->tensors()) {
     tensors_.push_back({tensor.name, tensor.type, tensor.shape});
     readers_.emplace_back([file, &tensor](std::span<std::byte> into) { file->read(tensor, into); });

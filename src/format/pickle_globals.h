@@ -1,5 +1,5 @@
-// The names that a pickle may use, and what each is good for. Nothing behind a name is ever called: a name that is not
-// here ends the reading. Thread rule: constants.
+// The names of a pickle that are known, and what each is good for. Nothing behind a name is ever called: an object of a
+// name that is not here is not read, and one that serves to run programs ends the reading. Thread rule: constants.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,8 @@ enum class PickleRole : std::uint8_t {
   kRebuildTyped,  // the same, and the element type is an argument
   kRebuildParameter,
   kRebuildSubclass,
+  kRebuildOther,  // a tensor whose values do not lie in a storage, row by row; `reason` says what it is
+  kFirstArgument,
   kStorageClass,
   kElementType
 };
@@ -31,10 +33,14 @@ struct PickleGlobal {
   std::string_view module;
   std::string_view name;
   PickleRole role = PickleRole::kType;
-  std::optional<TensorType> type = {};  // of storages and element types; none: format/ does not have it
+  std::optional<TensorType> type = {};  // of storages and element types; none: safetensors files have none
+  const char* reason = "";
 };
 
 std::optional<std::uint32_t> find_pickle_global(std::string_view module, std::string_view name);  // its number
 const PickleGlobal& pickle_global(std::uint32_t number);
+
+// Is the name good for nothing in a file of weights but to run a program when Python loads it?
+bool runs_programs(std::string_view module, std::string_view name);
 
 }  // namespace reigen::format

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "format/utf8.h"
 #include "reigen/base/error.h"
 
 namespace reigen::format {
@@ -18,8 +19,11 @@ namespace {
 constexpr std::size_t kContainersPerEntry = 16;
 constexpr std::size_t kValuesPerEntry = 32;
 constexpr std::size_t kShown = 80;  // bytes of a name in a message
-constexpr const char* kFetchAgain = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
-constexpr const char* kSaveData = "in Python, save data alone: torch.save(model.state_dict(), path)";
+constexpr const char* kFetchPickle = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
+constexpr const char* kSaveData =
+    "save data alone, in Python: torch.save(model.state_dict(), path); in C++: torch::save(model, path)";
+constexpr const char* kDoNotTrust =
+    "do not load this file in Python, and take the weights from another source, best as safetensors";
 
 enum Op : std::uint8_t {
   kMark = '(',
@@ -66,9 +70,11 @@ enum Op : std::uint8_t {
   kEmptySet = 0x8F,
   kAddItems = 0x90,
   kFrozenSet = 0x91,
+  kNewObjEx = 0x92,
   kStackGlobal = 0x93,
   kMemoize = 0x94,
-  kFrame = 0x95
+  kFrame = 0x95,
+  kByteArray8 = 0x96
 };
 
 std::string printable(std::string_view text) {
@@ -76,30 +82,6 @@ std::string printable(std::string_view text) {
   std::replace_if(
       shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return text.size() > kShown ? shown + "..." : shown;
-}
-
-// Bytes of the UTF-8 character at the beginning of `text`, as RFC 3629 has them; 0: it is none.
-std::size_t character_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const std::size_t bytes = byte(0) < 0x80 ? 1 : byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : 4;
-  if (bytes == 0 || bytes > text.size() || byte(0) > 0xF4) return 0;
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  if (byte(0) == 0xE0 && byte(1) < 0xA0) return 0;  // longer than needed
-  if (byte(0) == 0xED && byte(1) > 0x9F) return 0;  // half of a surrogate pair
-  if (byte(0) == 0xF0 && byte(1) < 0x90) return 0;
-  if (byte(0) == 0xF4 && byte(1) > 0x8F) return 0;  // beyond U+10FFFF
-  return bytes;
-}
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t bytes = character_bytes(text);
-    if (bytes == 0) return false;
-    text.remove_prefix(bytes);
-  }
-  return true;
 }
 
 std::size_t characters_of(std::string_view text) {
@@ -138,7 +120,7 @@ class PickleMachine {
   }
 
  private:
-  [[noreturn]] void fail(std::string got, std::string expected, const char* fix = kFetchAgain) const {
+  [[noreturn]] void fail(std::string got, std::string expected, const char* fix = kFetchPickle) const {
     throw DataError(Report{.what = fmt::format("'{}' cannot be read: byte {} ({} of record '{}')", source_.path,
                                                source_.offset + op_at_, op_at_, source_.record),
                            .got = std::move(got),
@@ -157,6 +139,7 @@ class PickleMachine {
       case kStackGlobal: return global_of_stack();
       case kReduce:
       case kNewObj: return call();
+      case kNewObjEx: return call_with_names();
       case kBuild: return build();
       case kBinPersId: return storage();
       default: fail(fmt::format("instruction {:#04x}", op), "those that torch.save writes for data", kSaveData);
@@ -274,6 +257,7 @@ class PickleMachine {
       case kBinUnicode8: push_string(PickleKind::kText, take_number<std::uint64_t>()); return true;
       case kShortBinBytes: push_string(PickleKind::kBytes, take()); return true;
       case kBinBytes: push_string(PickleKind::kBytes, take_number<std::uint32_t>()); return true;
+      case kByteArray8:
       case kBinBytes8: push_string(PickleKind::kBytes, take_number<std::uint64_t>()); return true;
       default: return false;
     }
@@ -343,6 +327,11 @@ class PickleMachine {
   }
 
   void add(PickleKind kind, std::span<const PickleValue> added) {
+    if (top().kind == PickleKind::kObject) {
+      const PickleValue part = container(kind, {added.begin(), added.end()});
+      pickle_.items_[top().bits].push_back(part);
+      return;
+    }
     if (top().kind != kind) fail("another value", kind == PickleKind::kDict ? "a dict to add to" : "a list to add to");
     if (kind == PickleKind::kDict && added.size() % 2 != 0) fail("a key without a value", "keys with values");
     auto& items = pickle_.items_[top().bits];
@@ -365,14 +354,21 @@ class PickleMachine {
     }
   }
 
-  // The only place where a name becomes a value: whatever is not in the table ends here.
+  // The only place where a name becomes a value. Both texts lie in the pickle.
   void push_global(std::string_view module, std::string_view name) {
-    const auto index = find_pickle_global(module, name);
-    if (!index) {
+    if (const auto index = find_pickle_global(module, name)) return push({PickleKind::kGlobal, *index, 0});
+    if (runs_programs(module, name)) {
       fail(fmt::format("{}.{}, which would run code", printable(module), printable(name)),
-           "tensors, containers, numbers and text", kSaveData);
+           "tensors, containers, numbers and text", kDoNotTrust);
     }
-    push({PickleKind::kGlobal, *index, 0});
+    const auto place = [&](std::string_view text) {
+      return static_cast<std::uint32_t>(text.data() - pickle_.bytes_.data());
+    };
+    push({PickleKind::kName, static_cast<std::uint32_t>(pickle_.names_.size()), 0});
+    pickle_.names_.push_back({.module_at = place(module),
+                              .module_size = static_cast<std::uint32_t>(module.size()),
+                              .name_at = place(name),
+                              .name_size = static_cast<std::uint32_t>(name.size())});
   }
   std::string_view take_line() {
     const std::size_t end = pickle_.bytes_.find('\n', at_);
@@ -395,13 +391,42 @@ class PickleMachine {
   void call() {
     const PickleValue arguments = pop();
     const PickleValue callee = pop();
-    if (callee.kind != PickleKind::kGlobal) fail("a call of a value", "a call of a name", kSaveData);
-    if (arguments.kind != PickleKind::kTuple) fail_call(callee);
-    push(result_of(callee, arguments));
+    push(called(callee, arguments));
   }
+
+  void call_with_names() {
+    const PickleValue named = pop();
+    const PickleValue arguments = pop();
+    const PickleValue callee = pop();
+    if (named.kind != PickleKind::kDict) fail("another value", "a dict of arguments");
+    const PickleValue result = called(callee, arguments);
+    if (result.kind == PickleKind::kObject) {
+      pickle_.items_[result.bits].push_back(named);
+    } else if (!pickle_.items(named).empty()) {
+      fail_call(callee);
+    }
+    push(result);
+  }
+
+  PickleValue called(const PickleValue& callee, const PickleValue& arguments) {
+    const bool known = callee.kind == PickleKind::kGlobal;
+    if (!known && callee.kind != PickleKind::kName && callee.kind != PickleKind::kObject) {
+      fail("a call of a value", "a call of a name", kSaveData);
+    }
+    if (arguments.kind != PickleKind::kTuple) fail_call(callee);
+    return known ? result_of(callee, arguments) : object_of(callee, arguments);
+  }
+
+  PickleValue object_of(const PickleValue& callee, const PickleValue& arguments) {
+    const PickleValue object = container(PickleKind::kObject, {arguments});
+    return {PickleKind::kObject, callee.size, object.bits};
+  }
+
   [[noreturn]] void fail_call(const PickleValue& callee) const {
-    const PickleGlobal& name = Pickle::global(callee);
-    fail(fmt::format("{}.{} with other arguments", name.module, name.name), "those that torch.save writes", kSaveData);
+    const std::string name = callee.kind == PickleKind::kGlobal
+                                 ? fmt::format("{}.{}", Pickle::global(callee).module, Pickle::global(callee).name)
+                                 : pickle_.name(callee);
+    fail(fmt::format("{} with other arguments", name), "those that torch.save writes", kSaveData);
   }
 
   PickleValue result_of(const PickleValue& callee, const PickleValue& arguments) {
@@ -413,7 +438,8 @@ class PickleMachine {
         if (items.empty()) return container(PickleKind::kDict);
         break;
       case PickleRole::kDefaultDict:
-        if (items.empty() || first_is(PickleKind::kGlobal) || first_is(PickleKind::kNone)) {
+        if (items.empty() || first_is(PickleKind::kGlobal) || first_is(PickleKind::kName) ||
+            first_is(PickleKind::kObject) || first_is(PickleKind::kNone)) {
           return container(PickleKind::kDict);
         }
         break;
@@ -429,9 +455,13 @@ class PickleMachine {
         break;
       case PickleRole::kBytes: return bytes_of(callee, items);
       case PickleRole::kRebuildTensor:
-      case PickleRole::kRebuildTyped: return {PickleKind::kTensor, callee.size, arguments.bits};
+      case PickleRole::kRebuildTyped:
+      case PickleRole::kRebuildOther: return {PickleKind::kTensor, callee.size, arguments.bits};
       case PickleRole::kRebuildParameter:  // (tensor, requires_grad, hooks) or with its attributes
-        if (items.size() >= 3 && items.size() <= 4 && items[0].kind == PickleKind::kTensor) return items[0];
+        if (items.size() >= 3 && items.size() <= 4 && is_tensor(items[0])) return items[0];
+        break;
+      case PickleRole::kFirstArgument:
+        if (!items.empty()) return items[0];
         break;
       case PickleRole::kRebuildSubclass: return rebuilt(callee, items);
       case PickleRole::kType:
@@ -447,14 +477,20 @@ class PickleMachine {
            items[0].kind == PickleKind::kText;
   }
 
-  // (function, class, its arguments, attributes): the class must add nothing to a tensor.
+  static bool is_tensor(const PickleValue& value) {
+    return value.kind == PickleKind::kTensor || value.kind == PickleKind::kObject;
+  }
+
+  // (function, class, its arguments, attributes): a class of tensors has the values of the tensor that it is made of.
   PickleValue rebuilt(const PickleValue& callee, std::span<const PickleValue> items) {
-    if (items.size() != 4 || items[0].kind != PickleKind::kGlobal || is(items[0], PickleRole::kRebuildSubclass) ||
-        !is(items[1], PickleRole::kTensorClass) || items[2].kind != PickleKind::kTuple) {
-      fail_call(callee);
-    }
-    const PickleValue result = result_of(items[0], items[2]);
-    if (result.kind != PickleKind::kTensor) fail_call(callee);
+    const bool good = items.size() == 4 &&
+                      (items[0].kind == PickleKind::kGlobal || items[0].kind == PickleKind::kName) &&
+                      !is(items[0], PickleRole::kRebuildSubclass) &&
+                      (is(items[1], PickleRole::kTensorClass) || items[1].kind == PickleKind::kName) &&
+                      items[2].kind == PickleKind::kTuple;
+    if (!good) fail_call(callee);
+    const PickleValue result = called(items[0], items[2]);
+    if (!is_tensor(result)) fail_call(callee);
     return result;
   }
 
@@ -470,8 +506,11 @@ class PickleMachine {
 
   // Attributes (of an OrderedDict: _metadata; of a parameter: its Python ones) say nothing about the values.
   void build() {
-    pop();
-    if (top().kind != PickleKind::kDict && top().kind != PickleKind::kTensor) {
+    const PickleValue state = pop();
+    const PickleValue target = top();
+    if (target.kind == PickleKind::kObject) {
+      pickle_.items_[target.bits].push_back(state);
+    } else if (target.kind != PickleKind::kDict && target.kind != PickleKind::kTensor) {
       fail("attributes of another value", "attributes of a dict or a tensor", kSaveData);
     }
   }
@@ -480,8 +519,9 @@ class PickleMachine {
     const PickleValue id = pop();
     const auto items = id.kind == PickleKind::kTuple ? pickle_.items(id) : std::span<const PickleValue>();
     if (items.size() != 5 || items[0].kind != PickleKind::kText || pickle_.text(items[0]) != "storage" ||
-        !is(items[1], PickleRole::kStorageClass) || items[2].kind != PickleKind::kText ||
-        items[3].kind != PickleKind::kText || items[4].kind != PickleKind::kInt || Pickle::integer(items[4]) < 0) {
+        (!is(items[1], PickleRole::kStorageClass) && items[1].kind != PickleKind::kName) ||
+        items[2].kind != PickleKind::kText || items[3].kind != PickleKind::kText || items[4].kind != PickleKind::kInt ||
+        Pickle::integer(items[4]) < 0) {
       fail("another reference", "('storage', its class, key, location, number of elements)");
     }
     push({PickleKind::kStorage, 0, id.bits});
@@ -508,6 +548,16 @@ std::string_view Pickle::text(const PickleValue& value) const {
 }
 std::span<const PickleValue> Pickle::items(const PickleValue& value) const { return items_[value.bits]; }
 const PickleGlobal& Pickle::global(const PickleValue& value) { return pickle_global(value.size); }
+std::string_view Pickle::module(const PickleValue& value) const {
+  const Name& name = names_[value.size];
+  return std::string_view(bytes_).substr(name.module_at, name.module_size);
+}
+std::string Pickle::name(const PickleValue& value) const {
+  const Name& name = names_[value.size];
+  const std::string_view module = this->module(value);
+  return fmt::format("{}.{}", module == "__builtin__" ? "builtins" : printable(module),
+                     printable(std::string_view(bytes_).substr(name.name_at, name.name_size)));
+}
 bool Pickle::has_items(const PickleValue& value) {
   return value.kind == PickleKind::kTuple || value.kind == PickleKind::kList || value.kind == PickleKind::kDict ||
          value.kind == PickleKind::kSet;

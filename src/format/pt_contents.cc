@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
@@ -14,31 +15,29 @@
 namespace reigen::format {
 namespace {
 
-constexpr std::uint64_t kMaxOffset = std::numeric_limits<std::int64_t>::max();
+constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kMaxDepth = 256;  // Python's pickler gives up before
 constexpr std::size_t kMaxName = 4096;
 constexpr std::size_t kMaxRank = 64;  // PyTorch's own
 // Names, shapes and texts are written out for every entry, so that a small pickle can ask for much by repeating.
 constexpr std::size_t kListBytes = 64 * kMiB;
 constexpr std::size_t kListBytesPerByte = 4;
-constexpr const char* kFix = "write the file again with torch.save(model.state_dict(), path)";
+constexpr const char* kFixContents =
+    "write the file again, in Python with torch.save(model.state_dict(), path), in C++ with torch::save(model, path)";
+constexpr std::size_t kShownKey = 200;  // bytes of a key that is no text
 constexpr const char* kRaiseEntries = "raise PtOptions::max_entries if you trust the file";
 
 // value *= factor, unless that passes 2^63.
 bool multiply(std::uint64_t& value, std::uint64_t factor) {
-  if (factor != 0 && value > kMaxOffset / factor) return false;
+  if (factor != 0 && value > kMaxBytes / factor) return false;
   value *= factor;
   return true;
 }
 
-// Bytes of a tensor's elements; nothing where they pass 2^63.
-std::optional<std::uint64_t> bytes_of(TensorType type, std::span<const std::int64_t> shape) {
-  std::uint64_t bytes = size_of(type);
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
-  for (const std::int64_t dim : shape) {
-    if (dim < 0 || !multiply(bytes, static_cast<std::uint64_t>(dim))) return std::nullopt;
-  }
-  return bytes;
+// Bytes of a tensor's elements; nothing where they pass 2^63. A size of zero makes good for any others.
+std::optional<std::uint64_t> elements_bytes(TensorType type, std::span<const std::int64_t> shape) {
+  const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+  return empty ? 0 : bytes_of(type, shape);
 }
 
 std::string float_text(double value) {
@@ -54,20 +53,26 @@ std::string big_int_text(std::string_view bytes) {
   return fmt::format("{}", value);
 }
 
-// Walks through the containers and writes down what they hold.
+// Walks through the containers and objects and writes down what they hold.
 class Lister {
  public:
   Lister(const Pickle& pickle, const ZipArchive& archive, const std::string& folder, const PtOptions& options)
-      : pickle_(pickle), archive_(archive), folder_(folder), options_(options), open_(pickle.containers(), false) {}
+      : pickle_(pickle),
+        archive_(archive),
+        folder_(folder),
+        options_(options),
+        open_(pickle.containers(), false),
+        seen_(pickle.containers(), false) {}
 
   PtContents list() {
+    find_parameter_numbers();
     visit(pickle_.root());
     return std::move(contents_);
   }
 
  private:
   [[noreturn]] void fail(const std::string& where, std::string got, std::string expected,
-                         const char* fix = kFix) const {
+                         const char* fix = kFixContents) const {
     throw DataError(Report{.what = fmt::format("'{}' cannot be read: {}", archive_.file().path(), where),
                            .got = std::move(got),
                            .expected = std::move(expected),
@@ -90,24 +95,166 @@ class Lister {
     }
     if (value.kind == PickleKind::kTensor) return tensor(value);
     if (value.kind == PickleKind::kStorage) return whole_storage(value);
+    if (value.kind == PickleKind::kObject) return object(value);
     if (Pickle::has_items(value)) return container(value);
+    if (inside_ > 0) return;  // of an object that is not read only tensors are of use
     PtValue& entry = contents_.values.emplace_back(PtValue{name_or("value"), text_of(value)});
     charge(entry.name.size() + entry.text.size());
   }
 
-  void container(const PickleValue& value) {
+  // Of what hangs on an object that is not read each part is looked at once, and may hold what it hangs on.
+  bool is_known(const PickleValue& value) {
+    if (inside_ == 0) return false;
+    if (open_[value.bits] || seen_[value.bits]) return true;
+    seen_[value.bits] = true;
+    return false;
+  }
+
+  // False: it is too deep inside of an object that is not read.
+  bool open(const PickleValue& value) {
     if (open_[value.bits]) fail(fmt::format("container '{}'", name_), "it inside itself", "containers without cycles");
-    if (depth_ == kMaxDepth) fail(fmt::format("container '{}'", name_), "more depth", fmt::format("{}", kMaxDepth));
+    if (depth_ == kMaxDepth && inside_ == 0) {
+      fail(fmt::format("container '{}'", name_), "more depth", fmt::format("{}", kMaxDepth));
+    }
+    if (depth_ == kMaxDepth) {
+      add_object("what lies deeper than 256 containers");
+      return false;
+    }
     open_[value.bits] = true;
     ++depth_;
-    const auto items = pickle_.items(value);
-    if (value.kind == PickleKind::kDict) {
-      for (std::size_t i = 0; i + 1 < items.size(); i += 2) child(key_of(items[i]), items[i + 1]);
-    } else {
-      for (std::size_t i = 0; i < items.size(); ++i) child(fmt::format("{}", i), items[i]);
-    }
+    return true;
+  }
+  void close(const PickleValue& value) {
     --depth_;
     open_[value.bits] = false;
+  }
+
+  void container(const PickleValue& value) {
+    if (is_known(value) || !open(value)) return;
+    if (value.kind == PickleKind::kDict) {
+      items_of(value);
+    } else {
+      elements_of(value);
+    }
+    close(value);
+  }
+
+  void items_of(const PickleValue& dict) {
+    const auto items = pickle_.items(dict);
+    const bool module = is_module(dict);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      const std::string key = key_of(items[i], i / 2);
+      if (module && items[i + 1].kind == PickleKind::kDict && key == "_buffers") {
+        buffers_of(dict, items[i + 1]);
+      } else if (module && items[i + 1].kind == PickleKind::kDict && (key == "_parameters" || key == "_modules")) {
+        items_of(items[i + 1]);
+      } else {
+        child(key, items[i + 1]);
+      }
+    }
+  }
+  void elements_of(const PickleValue& value, std::size_t first = 0) {
+    for (const PickleValue& item : pickle_.items(value)) child(fmt::format("{}", first++), item);
+  }
+
+  const PickleValue* find_item(const PickleValue& dict, std::string_view key) const {
+    if (dict.kind != PickleKind::kDict) return nullptr;
+    const auto items = pickle_.items(dict);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      if (items[i].kind == PickleKind::kText && pickle_.text(items[i]) == key) return &items[i + 1];
+    }
+    return nullptr;
+  }
+
+  // The state of a torch.nn.Module, whose tensors get the names that its state_dict() gives them.
+  bool is_module(const PickleValue& dict) const {
+    if (inside_ == 0) return false;
+    const PickleValue* parameters = find_item(dict, "_parameters");
+    const PickleValue* modules = find_item(dict, "_modules");
+    return parameters != nullptr && modules != nullptr && parameters->kind == PickleKind::kDict &&
+           modules->kind == PickleKind::kDict;
+  }
+  void buffers_of(const PickleValue& module, const PickleValue& buffers) {
+    const PickleValue* passing = find_item(module, "_non_persistent_buffers_set");
+    const auto items = pickle_.items(buffers);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      const auto is_it = [&](const PickleValue& name) {
+        return name.kind == PickleKind::kText && items[i].kind == PickleKind::kText &&
+               pickle_.text(name) == pickle_.text(items[i]);
+      };
+      const auto names = passing != nullptr && passing->kind == PickleKind::kSet ? pickle_.items(*passing)
+                                                                                 : std::span<const PickleValue>();
+      if (std::none_of(names.begin(), names.end(), is_it)) child(key_of(items[i], i / 2), items[i + 1]);
+    }
+  }
+
+  void add_object(std::string type) {
+    PtObject& entry = contents_.objects.emplace_back(PtObject{name_or("object"), std::move(type)});
+    charge(entry.name.size() + entry.type.size());
+  }
+
+  // A module of TorchScript and of C++'s archives is a container of what it holds. Of any other object that is made by
+  // a name that is not known its tensors alone are listed, under the names of what they hang on.
+  void object(const PickleValue& value) {
+    const std::string_view module = pickle_.module(value);
+    const bool script = module == "__torch__" || module.starts_with("__torch__.");
+    if (!script && inside_ == 0) add_object(pickle_.name(value));
+    if (!script) ++inside_;
+    if (!is_known(value) && open(value)) {
+      parts_of(value);
+      close(value);
+    }
+    if (!script) --inside_;
+  }
+
+  void parts_of(const PickleValue& object) {
+    const auto parts = pickle_.items(object);
+    std::size_t position = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto items = Pickle::has_items(parts[i]) ? pickle_.items(parts[i]) : std::span<const PickleValue>();
+      // (attributes, attributes in slots)
+      const bool slots =
+          i > 0 && parts[i].kind == PickleKind::kTuple && items.size() == 2 && items[1].kind == PickleKind::kDict;
+      if (parts[i].kind == PickleKind::kDict) {
+        items_of(parts[i]);
+      } else if (slots) {
+        if (items[0].kind == PickleKind::kDict) items_of(items[0]);
+        items_of(items[1]);
+      } else if (Pickle::has_items(parts[i])) {
+        elements_of(parts[i], position);
+        position += items.size();
+      } else {
+        child(fmt::format("{}", position++), parts[i]);
+      }
+    }
+  }
+
+  // C++'s optimizers name the state of a parameter by where it lay in memory, and say in the groups which it was. Here
+  // it gets its number over all groups, as in Python.
+  void find_parameter_numbers() {
+    const PickleValue* groups = find_in_script(pickle_.root(), "param_groups");
+    if (groups == nullptr || find_in_script(pickle_.root(), "state") == nullptr) return;
+    for (std::size_t g = 0;; ++g) {
+      const PickleValue* group = find_in_script(*groups, fmt::format("param_groups/{}", g));
+      if (group == nullptr) return;
+      const PickleValue state = state_of_script(*group);
+      const auto items = state.kind == PickleKind::kDict ? pickle_.items(state) : std::span<const PickleValue>();
+      for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+        if (items[i].kind != PickleKind::kText || items[i + 1].kind != PickleKind::kText) continue;
+        if (!pickle_.text(items[i]).starts_with("params/")) continue;
+        parameter_numbers_.emplace(pickle_.text(items[i + 1]), parameter_numbers_.size());
+      }
+    }
+  }
+  PickleValue state_of_script(const PickleValue& value) const {
+    if (value.kind != PickleKind::kObject) return {};
+    const std::string_view module = pickle_.module(value);
+    if (module != "__torch__" && !module.starts_with("__torch__.")) return {};
+    const auto parts = pickle_.items(value);
+    return parts.size() < 2 ? PickleValue() : parts[1];
+  }
+  const PickleValue* find_in_script(const PickleValue& value, std::string_view key) const {
+    return find_item(state_of_script(value), key);
   }
 
   void child(const std::string& key, const PickleValue& value) {
@@ -122,18 +269,51 @@ class Lister {
     name_.resize(length);
   }
 
-  std::string key_of(const PickleValue& key) const {
+  std::string key_of(const PickleValue& key, std::size_t position) const {
     switch (key.kind) {
       case PickleKind::kNone:
       case PickleKind::kBool:
       case PickleKind::kInt:
       case PickleKind::kBigInt:
-      case PickleKind::kFloat: return text_of(key);
-      // The copy is made before the name's length is looked at, so that a long key must not get that far.
-      case PickleKind::kText: return std::string(pickle_.text(key).substr(0, kMaxName + 1));
-      default: break;
+      case PickleKind::kFloat:
+      case PickleKind::kGlobal:
+      case PickleKind::kName:
+      case PickleKind::kDevice: return text_of(key);
+      case PickleKind::kText: return text_key(pickle_.text(key));
+      case PickleKind::kTuple: return tuple_key(pickle_.items(key), position);
+      case PickleKind::kBytes: return fmt::format("<bytes {}>", position);
+      case PickleKind::kSet: return fmt::format("<set {}>", position);
+      case PickleKind::kStorage: return fmt::format("<storage {}>", position);
+      case PickleKind::kTensor: return fmt::format("<tensor {}>", position);
+      case PickleKind::kObject: return fmt::format("<{} {}>", pickle_.name(key), position);
+      case PickleKind::kList:
+      case PickleKind::kDict: break;
     }
     fail(fmt::format("container '{}'", name_), "a key that is neither text nor a number", "texts and numbers");
+  }
+
+  std::string text_key(std::string_view text) const {
+    if (depth_ == 2 && name_ == "state") {
+      const auto number = parameter_numbers_.find(text);
+      if (number != parameter_numbers_.end()) return fmt::format("{}", number->second);
+    }
+    // The copy is made before the name's length is looked at, so that a long key must not get that far.
+    return std::string(text.substr(0, kMaxName + 1));
+  }
+
+  // As Python prints it, where it has texts and numbers.
+  std::string tuple_key(std::span<const PickleValue> items, std::size_t position) const {
+    std::string text = "(";
+    for (const PickleValue& item : items) {
+      const bool plain = item.kind == PickleKind::kText || item.kind == PickleKind::kInt ||
+                         item.kind == PickleKind::kBool || item.kind == PickleKind::kFloat ||
+                         item.kind == PickleKind::kNone;
+      const bool short_enough = item.kind != PickleKind::kText || item.size <= kShownKey;
+      if (!plain || !short_enough || text.size() > kShownKey) return fmt::format("<tuple {}>", position);
+      if (text.size() > 1) text += ", ";
+      text += item.kind == PickleKind::kText ? fmt::format("'{}'", pickle_.text(item)) : text_of(item);
+    }
+    return text + (items.size() == 1 ? ",)" : ")");
   }
 
   std::string text_of(const PickleValue& value) const {
@@ -146,6 +326,7 @@ class Lister {
       case PickleKind::kText: return std::string(pickle_.text(value));
       case PickleKind::kBytes: return fmt::format("{} bytes", value.size);
       case PickleKind::kGlobal: return fmt::format("{}.{}", Pickle::global(value).module, Pickle::global(value).name);
+      case PickleKind::kName: return pickle_.name(value);
       case PickleKind::kDevice: {
         const auto items = pickle_.items(value);
         const std::string device(pickle_.text(items[0]));
@@ -156,23 +337,36 @@ class Lister {
       case PickleKind::kDict:
       case PickleKind::kSet:
       case PickleKind::kStorage:
-      case PickleKind::kTensor: break;
+      case PickleKind::kTensor:
+      case PickleKind::kObject: break;
     }
     REIGEN_ASSERT(false, "a value of kind {}", static_cast<int>(value.kind));
     return {};
   }
 
-  void refuse(std::string reason) {
-    PtUnreadable& entry = contents_.unreadable.emplace_back(PtUnreadable{name_or("tensor"), std::move(reason)});
-    charge(entry.name.size() + entry.reason.size());
-  }
-  void refuse_type(const PickleGlobal& type) {
-    refuse(fmt::format("elements of {}.{}, which there is no type for here", type.module, type.name));
+  // Inside of an object that is not read two tensors may have one name: a position and a key that looks like it.
+  std::string tensor_name() {
+    std::string name = name_or("tensor");
+    if (inside_ == 0) return name;
+    const std::size_t before = names_inside_[name]++;
+    return before == 0 ? name : fmt::format("{}#{}", name, before + 1);
   }
 
-  PtTensor entry_of(TensorType type) const {
+  void refuse(std::string reason) {
+    PtUnreadable& entry = contents_.unreadable.emplace_back(PtUnreadable{tensor_name(), std::move(reason)});
+    charge(entry.name.size() + entry.reason.size());
+  }
+  void refuse_type(const PickleValue& type) {
+    refuse(fmt::format("elements of {}, which safetensors files have no type for", text_of(type)));
+  }
+  // Of a storage's class or an element type.
+  static std::optional<TensorType> type_of(const PickleValue& type) {
+    return type.kind == PickleKind::kGlobal ? Pickle::global(type).type : std::nullopt;
+  }
+
+  PtTensor entry_of(TensorType type) {
     PtTensor entry;
-    entry.name = name_or("tensor");
+    entry.name = tensor_name();
     entry.type = type;
     return entry;
   }
@@ -184,21 +378,25 @@ class Lister {
   // (storage, first element, shape, strides, requires_grad, hooks, [element type], [bits of a view])
   void tensor(const PickleValue& value) {
     const auto items = pickle_.items(value);
+    if (Pickle::global(value).role == PickleRole::kRebuildOther) return refuse(Pickle::global(value).reason);
     const bool typed = Pickle::global(value).role == PickleRole::kRebuildTyped;
     const std::size_t least = typed ? 7 : 6;
     const bool good =
         (items.size() == least || items.size() == least + 1) && items[0].kind == PickleKind::kStorage &&
         items[1].kind == PickleKind::kInt && items[2].kind == PickleKind::kTuple &&
         items[3].kind == PickleKind::kTuple &&
-        (!typed || (items[6].kind == PickleKind::kGlobal && Pickle::global(items[6]).role == PickleRole::kElementType));
+        (!typed || items[6].kind == PickleKind::kName ||
+         (items[6].kind == PickleKind::kGlobal && Pickle::global(items[6]).role == PickleRole::kElementType));
     if (!good) fail_tensor("other arguments", "storage, first element, shape and strides");
-    const PickleGlobal& type = Pickle::global(typed ? items[6] : pickle_.items(items[0])[1]);
-    if (!type.type) return refuse_type(type);
+    const PickleValue& element = typed ? items[6] : pickle_.items(items[0])[1];
+    const auto type = type_of(element);
+    if (!type) return refuse_type(element);
+    if (!type_of(pickle_.items(items[0])[1])) return refuse_type(pickle_.items(items[0])[1]);
     if (items.size() == least + 1 && items[least].kind != PickleKind::kNone &&
         (items[least].kind != PickleKind::kDict || !pickle_.items(items[least]).empty())) {
       return refuse("a conjugated or negated view: save tensor.resolve_conj().resolve_neg()");
     }
-    PtTensor entry = entry_of(*type.type);
+    PtTensor entry = entry_of(*type);
     entry.shape = numbers_of(items[2]);
     entry.strides = numbers_of(items[3]);
     entry.first = number_of(items[1]);
@@ -207,9 +405,9 @@ class Lister {
 
   // A storage that was saved by itself: a tensor of one dimension.
   void whole_storage(const PickleValue& value) {
-    const PickleGlobal& type = Pickle::global(pickle_.items(value)[1]);
-    if (!type.type) return refuse_type(type);
-    PtTensor entry = entry_of(*type.type);
+    const auto type = type_of(pickle_.items(value)[1]);
+    if (!type) return refuse_type(pickle_.items(value)[1]);
+    PtTensor entry = entry_of(*type);
     entry.shape = {Pickle::integer(pickle_.items(value)[4])};
     entry.strides = {1};
     place(std::move(entry), value);
@@ -234,13 +432,13 @@ class Lister {
 
   void place(PtTensor entry, const PickleValue& storage) {
     const auto items = pickle_.items(storage);
-    const auto type = Pickle::global(items[1]).type;
-    if (!type) return refuse_type(Pickle::global(items[1]));
+    const auto type = type_of(items[1]);
+    REIGEN_ASSERT(type, "a storage of {}", text_of(items[1]));
     const std::string name = fmt::format("{}data/{}", folder_, pickle_.text(items[2]).substr(0, kMaxName));
     const ZipRecord* record = archive_.find(name);
     if (record == nullptr) fail_tensor("no record for its storage", fmt::format("'{}'", name));
     const std::int64_t declared = Pickle::integer(items[4]);
-    const auto bytes = bytes_of(*type, std::span(&declared, 1));
+    const auto bytes = elements_bytes(*type, std::span(&declared, 1));
     if (!bytes || record->size < *bytes || record->size - *bytes >= size_of(*type)) {
       fail_tensor(fmt::format("{} bytes in record '{}' at byte {}", record->size, name, record->offset),
                   fmt::format("{} elements of {}", declared, name_of(*type)));
@@ -248,7 +446,7 @@ class Lister {
     entry.storage = static_cast<std::size_t>(record - archive_.records().data());
     entry.storage_offset = record->offset;
     entry.storage_bytes = *bytes;
-    entry.bytes = bytes_of(entry.type, entry.shape).value_or(~std::uint64_t{0});
+    entry.bytes = elements_bytes(entry.type, entry.shape).value_or(~std::uint64_t{0});
     if (!lies_in_storage(entry)) {
       fail_tensor(fmt::format("shape [{}], strides [{}], first element {}", fmt::join(entry.shape, ", "),
                               fmt::join(entry.strides, ", "), entry.first),
@@ -263,7 +461,7 @@ class Lister {
   // Expanded and shared tensors can hold any multiple of the file; whoever unpacks them all must know a limit.
   void check_repeated(const PtTensor& entry) {
     const std::uint64_t size = archive_.file().size();
-    const std::uint64_t most = size + std::min(options_.max_repeated_bytes, kMaxOffset - size);
+    const std::uint64_t most = size + std::min(options_.max_repeated_bytes, kMaxBytes - size);
     if (entry.bytes <= most - tensor_bytes_) {
       tensor_bytes_ += entry.bytes;
       return;
@@ -279,7 +477,11 @@ class Lister {
   const std::string& folder_;
   const PtOptions& options_;
   PtContents contents_;
-  std::vector<bool> open_;  // the containers on the way to this one
+  std::vector<bool> open_;                                               // the containers on the way to this one
+  std::vector<bool> seen_;                                               // those inside of objects that are not read
+  std::unordered_map<std::string, std::size_t> names_inside_;            // of tensors there, with how many have it
+  std::unordered_map<std::string_view, std::size_t> parameter_numbers_;  // by the name in C++'s optimizers
+  std::size_t inside_ = 0;                                               // objects on the way that are not read
   std::string name_;
   std::size_t depth_ = 0;
   std::size_t visited_ = 0;
@@ -295,7 +497,8 @@ PtContents contents_of(const Pickle& pickle, const ZipArchive& archive, const st
 }
 
 bool lies_in_storage(const PtTensor& tensor) {
-  if (tensor.shape.size() != tensor.strides.size() || bytes_of(tensor.type, tensor.shape) != tensor.bytes) return false;
+  if (tensor.shape.size() != tensor.strides.size() || elements_bytes(tensor.type, tensor.shape) != tensor.bytes)
+    return false;
   if (tensor.bytes == 0) return true;
   const std::uint64_t elements = tensor.storage_bytes / size_of(tensor.type);
   if (tensor.first >= elements) return false;

@@ -16,6 +16,7 @@ struct PtContents {
   std::vector<PtTensor> tensors;
   std::vector<PtUnreadable> unreadable;
   std::vector<PtValue> values;
+  std::vector<PtObject> objects;
 };
 
 // `folder`: what the archive's records are named after, "archive/". Throws DataError as PtFile says.

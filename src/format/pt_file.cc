@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "format/file_kind.h"
 #include "format/input_file.h"
 #include "format/pickle_reader.h"
 #include "format/pt_contents.h"
@@ -26,44 +27,34 @@ constexpr std::uint64_t kMaxByteOrder = 16;     // "little" or "big"
 constexpr std::uint64_t kDirectRow = 4 * kKiB;  // rows from this on are read where they belong
 constexpr std::string_view kZipMark = "PK\x03\x04";
 constexpr std::size_t kTarMarkAt = 257;
-constexpr const char* kFetchAgain = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
-constexpr const char* kWriteAgain =
-    "in Python, with PyTorch >= 1.6: torch.save(torch.load(path, map_location='cpu'), new_path)";
-constexpr const char* kWriteTarAgain =
-    "in Python, if you trust the file: torch.save(torch.load(path, map_location='cpu', weights_only=False), new_path)";
-constexpr const char* kWriteScriptAgain =
-    "in Python: torch.save(torch.jit.load(path, map_location='cpu').state_dict(), new_path)";
+constexpr const char* kFetchRecords = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
+constexpr const char* kStoreAgain =
+    "unpack it and pack it again without compression: unzip FILE -d folder && cd folder && zip -r -0 ../new.pt *";
 
 [[noreturn]] void fail_pt(const std::string& path, const std::string& where, std::string got, std::string expected,
-                          std::string fix = kFetchAgain) {
+                          std::string fix = kFetchRecords) {
   throw DataError(Report{.what = fmt::format("'{}' is not a checkpoint that can be read: {}", path, where),
                          .got = std::move(got),
                          .expected = std::move(expected),
                          .fix = std::move(fix)});
 }
 
-// Names what else people have under these endings, and how to make a checkpoint of it.
-void refuse_other_kinds(const InputFile& file) {
-  std::array<char, 512> buffer{};
-  const std::size_t got = file.read_at(0, std::as_writable_bytes(std::span(buffer)));
-  const std::string_view begin(buffer.data(), got);
-  if (begin.starts_with(kZipMark)) return;
-  if (begin.size() > kTarMarkAt && begin.substr(kTarMarkAt).starts_with("ustar")) {
-    fail_pt(file.path(), "an old form", "a tar file, as PyTorch before 0.1.10 wrote it", "a zip archive",
-            kWriteTarAgain);
-  }
-  if (begin.starts_with('\x80')) {
-    fail_pt(file.path(), "an old form", "a bare pickle, as PyTorch before 1.6 wrote it", "a zip archive", kWriteAgain);
-  }
-  std::vector<unsigned> shown;
-  for (const char c : begin.substr(0, 4)) shown.push_back(static_cast<unsigned char>(c));
-  fail_pt(file.path(), "its beginning", fmt::format("{:02x}", fmt::join(shown, " ")), "50 4b 03 04, a zip archive",
-          "check that this is the right file, or fetch it again");
+// Names what else people have under these endings, and what to do.
+void refuse_no_archive(const InputFile& file) {
+  if (begins_as_zip(file)) return;
+  std::array<unsigned char, 4> begin{};
+  const std::size_t got = file.read_at(0, std::as_writable_bytes(std::span(begin)));
+  const std::string bytes = fmt::format("{:02x}", fmt::join(std::span(begin).first(got), " "));
+  const auto kind = kind_of_file(file);
+  const std::string name = begins_as_safetensors(file) ? "a safetensors file" : kind ? kind->name : "";
+  fail_pt(file.path(), kind && begins_as_pickle(file) ? "an old form" : "its beginning",
+          name.empty() ? bytes : fmt::format("{} ({})", name, bytes), "50 4b 03 04, a zip archive",
+          kind ? kind->fix : "check that this is the right file, or fetch it again");
 }
 
 InputFile open_checkpoint(const std::filesystem::path& path) {
   InputFile file(path);
-  refuse_other_kinds(file);
+  refuse_no_archive(file);
   return file;
 }
 
@@ -89,14 +80,11 @@ struct PtFile::Impl {
     if (archive.records().empty()) fail_pt(path(), "its zip directory", "no records", "archive/data.pkl and others");
     const std::string& first = archive.records().front().name;
     const std::string folder = first.substr(0, first.find('/') + 1);
-    refuse_scripts(folder);
-    refuse_packed();
-    check_byte_order(folder);
     const ZipRecord* record = archive.find(folder + "data.pkl");
-    if (folder.empty() || record == nullptr) {
-      fail_pt(path(), "its records", fmt::format("'{}' and others, but no '{}data.pkl'", first, folder),
-              "what torch.save writes");
-    }
+    if (folder.empty() || record == nullptr) refuse_other_archive(folder);
+    refuse_packed(folder);
+    check_byte_order(folder);
+    is_script = archive.find(folder + "constants.pkl") != nullptr;
     if (record->size > kMaxPickle) {
       fail_pt(path(), fmt::format("record '{}' at byte {}", record->name, record->offset),
               fmt::format("{} bytes", record->size), fmt::format("at most {}", kMaxPickle));
@@ -116,19 +104,21 @@ struct PtFile::Impl {
             "write the file again with keys that differ when they are joined by dots");
   }
 
-  void refuse_scripts(const std::string& folder) const {
-    const auto& records = archive.records();
-    const bool code = std::any_of(records.begin(), records.end(), [&](const ZipRecord& record) {
-      return record.name == folder + "constants.pkl" || record.name.starts_with(folder + "code/");
-    });
-    if (code) fail_pt(path(), "its records", "a TorchScript program", "a checkpoint", kWriteScriptAgain);
+  [[noreturn]] void refuse_other_archive(const std::string& folder) const {
+    const auto kind = kind_of_archive(archive.records());
+    const std::string& first = archive.records().front().name;
+    if (kind) fail_pt(path(), "its records", kind->name, "what torch.save writes", kind->fix);
+    fail_pt(path(), "its records", fmt::format("'{}' and others, but no '{}data.pkl'", first, folder),
+            "what torch.save writes");
   }
 
-  void refuse_packed() const {
+  // TorchScript packs its code, which is of no use here.
+  void refuse_packed(const std::string& folder) const {
     for (const ZipRecord& record : archive.records()) {
-      if (record.method == 0) continue;
+      if (record.method == 0 || record.name.starts_with(folder + "code/")) continue;
       fail_pt(path(), fmt::format("record '{}' at byte {}", record.name, record.offset),
-              fmt::format("packed by method {}", record.method), "stored, as torch.save writes it");
+              fmt::format("packed by method {}{}", record.method, record.method == 8 ? " (deflate)" : ""),
+              "stored, as torch.save writes it", kStoreAgain);
     }
   }
 
@@ -170,8 +160,8 @@ struct PtFile::Impl {
                         tensor.empty() ? "" : fmt::format("tensor '{}': ", tensor), record.name, record.offset,
                         record.offset + record.size),
             fmt::format("CRC-32 {:08x}", crc), fmt::format("{:08x}", record.crc),
-            record.crc == 0 ? fmt::format("{}; PtOptions::checksums = false if it was written without", kFetchAgain)
-                            : kFetchAgain);
+            record.crc == 0 ? fmt::format("{}; PtOptions::checksums = false if it was written without", kFetchRecords)
+                            : kFetchRecords);
   }
 
   std::size_t number_of(const ZipRecord& record) const {
@@ -211,6 +201,7 @@ struct PtFile::Impl {
   ZipArchive archive;
   std::unique_ptr<std::atomic<bool>[]> checked;  // records whose CRC-32 was found right
   PtContents contents;
+  bool is_script = false;
   std::unordered_map<std::string_view, std::size_t> index;  // into the names of the tensors, which stay where they are
 };
 
@@ -225,6 +216,8 @@ PtFile& PtFile::operator=(PtFile&&) noexcept = default;
 const std::vector<PtTensor>& PtFile::tensors() const { return impl_->contents.tensors; }
 const std::vector<PtUnreadable>& PtFile::unreadable() const { return impl_->contents.unreadable; }
 const std::vector<PtValue>& PtFile::values() const { return impl_->contents.values; }
+const std::vector<PtObject>& PtFile::objects() const { return impl_->contents.objects; }
+bool PtFile::is_script() const { return impl_->is_script; }
 const std::string& PtFile::path() const { return impl_->path(); }
 
 const PtTensor* PtFile::find(std::string_view name) const {
@@ -236,8 +229,8 @@ const PtTensor& PtFile::at(std::string_view name) const {
   if (const PtTensor* tensor = find(name)) return *tensor;
   for (const PtUnreadable& tensor : unreadable()) {
     if (tensor.name != name) continue;
-    fail_pt(path(), fmt::format("tensor '{}'", name), tensor.reason,
-            "F64, F32, F16, BF16, I64, I32, I16, I8, U8 or BOOL", "convert the tensor in Python and save it again");
+    fail_pt(path(), fmt::format("tensor '{}'", name), tensor.reason, names_of_tensor_types(),
+            "convert the tensor where it was made and save it again: tensor.to(torch.float32), in C++ torch::kFloat32");
   }
   std::vector<std::string_view> names;
   for (const PtTensor& tensor : tensors()) {
@@ -269,6 +262,7 @@ void PtFile::verify() const {
   std::unordered_map<std::size_t, const std::string*> users;
   for (const PtTensor& tensor : tensors()) users.emplace(tensor.storage, &tensor.name);
   for (std::size_t i = 0; i < records.size(); ++i) {
+    if (records[i].method != 0) continue;
     const auto user = users.find(i);
     impl_->check(records[i], user == users.end() ? std::string() : *user->second);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "format/file_kind.h"
 #include "format/input_file.h"
 #include "reigen/base/error.h"
 #include "reigen/format/safetensors.h"
@@ -16,13 +17,17 @@ namespace reigen::format {
 namespace {
 
 constexpr std::uint64_t kMaxOffset = std::numeric_limits<std::int64_t>::max();
+constexpr std::size_t kShown = 40;  // bytes of a text in a message
 constexpr const char* kFix = "write the file again, or fetch it again";
+constexpr const char* kFixType =
+    "convert the tensor in Python and save it again with safetensors.torch.save_file, or write the type's right name";
 
-[[noreturn]] void fail(const std::string& path, const std::string& where, std::string got, std::string expected) {
+[[noreturn]] void fail(const std::string& path, const std::string& where, std::string got, std::string expected,
+                       const char* fix = kFix) {
   throw DataError(Report{.what = fmt::format("'{}' is not a valid safetensors file: {}", path, where),
                          .got = std::move(got),
                          .expected = std::move(expected),
-                         .fix = kFix});
+                         .fix = fix});
 }
 
 // Takes the header's JSON apart as it is parsed: no tree is built, so that a header can only cost what it says, and
@@ -34,7 +39,12 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   std::vector<TensorEntry> tensors;  // offset: from the start of the data
   Metadata metadata;
 
-  bool null() override { return unexpected("null"); }
+  bool null() override {
+    // As the reference reader has it: no metadata.
+    if (state_ != State::kRoot || name_ != "__metadata__") unexpected("null");
+    if (std::exchange(metadata_seen_, true)) bad("it twice", "it once");
+    return true;
+  }
   bool boolean(bool) override { return unexpected("true or false"); }
   bool number_integer(std::int64_t value) override { return unexpected(fmt::format("{}", value)); }
   bool number_float(double, const std::string& text) override { return unexpected(text); }
@@ -52,7 +62,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
       if (!metadata.emplace(key_, text).second) bad("a key twice", "each key once");
     } else if (state_ == State::kTensor && key_ == "dtype") {
       const auto type = tensor_type_of(text);
-      if (!type) bad("dtype '" + text + "'", "F64, F32, F16, BF16, I64, I32, I16, I8, U8 or BOOL");
+      if (!type) bad("dtype '" + text.substr(0, kShown) + "'", names_of_tensor_types(), kFixType);
       tensors.back().type = *type;
     } else {
       unexpected("'" + text + "'");
@@ -126,9 +136,9 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
  private:
   enum class State { kStart, kRoot, kMetadata, kTensor, kShape, kOffsets, kDone };
 
-  [[noreturn]] void bad(std::string got, std::string expected) const {
+  [[noreturn]] void bad(std::string got, std::string expected, const char* fix = kFix) const {
     const auto where = state_ == State::kStart ? "its header" : fmt::format("header entry '{}'", name_);
-    fail(path_, where, std::move(got), std::move(expected));
+    fail(path_, where, std::move(got), std::move(expected), fix);
   }
   [[noreturn]] bool unexpected(std::string got) const {
     switch (state_) {
@@ -155,18 +165,12 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
 std::string describe(const TensorEntry& tensor) { return format::describe(tensor.type, tensor.shape); }
 
 void check_shape(const std::string& path, const TensorEntry& tensor) {
-  std::uint64_t bytes = size_of(tensor.type);
-  bool overflow = false;
-  for (const std::int64_t dim : tensor.shape) {
-    const auto size = static_cast<std::uint64_t>(dim);
-    overflow = overflow || (size != 0 && bytes > kMaxOffset / size);
-    if (!overflow) bytes *= size;
-  }
-  if (overflow || bytes != tensor.bytes) {
-    fail(path, fmt::format("tensor '{}' at byte {} does not fit its shape", tensor.name, tensor.offset),
-         fmt::format("{} bytes", tensor.bytes),
-         fmt::format("{} bytes for {}", overflow ? "more than 2^63" : std::to_string(bytes), describe(tensor)));
-  }
+  const auto bytes = bytes_of(tensor.type, tensor.shape);
+  if (bytes == tensor.bytes) return;
+  std::string expected = fmt::format("{} bytes", bytes.value_or(0));
+  if (!bytes) expected = has_whole_bytes(tensor.type) ? "more than 2^63 bytes" : "elements that fill whole bytes";
+  fail(path, fmt::format("tensor '{}' at byte {} does not fit its shape", tensor.name, tensor.offset),
+       fmt::format("{} bytes", tensor.bytes), fmt::format("{} for {}", expected, describe(tensor)));
 }
 
 // The tensors must tile the data: no overlap, no hole, nothing after the last.
@@ -193,12 +197,24 @@ void check_tiling(const std::string& path, const std::vector<TensorEntry>& tenso
   }
 }
 
+// A file of another kind is told by what it is, and not by what its first bytes would mean.
+void refuse_no_safetensors(const InputFile& file) {
+  auto kind = kind_of_file(file);
+  if (begins_as_zip(file)) kind = FileKind{"a zip file, as torch.save writes it", "give it a name that ends with .pt"};
+  if (!kind) return;
+  throw DataError(Report{.what = fmt::format("'{}' is no safetensors file", file.path()),
+                         .got = kind->name,
+                         .expected = "eight bytes of header length, a JSON header, the tensors' bytes",
+                         .fix = kind->fix});
+}
+
 }  // namespace
 
 struct SafetensorsFile::Impl {
   explicit Impl(const std::filesystem::path& path) : file(path) {}
 
   std::string read_header() const {
+    refuse_no_safetensors(file);
     std::uint64_t length = 0;
     if (file.read_at(0, std::as_writable_bytes(std::span(&length, 1))) != 8) {
       fail(file.path(), "no header length at byte 0", fmt::format("a file of {} bytes", file.size()),

@@ -20,19 +20,31 @@ namespace {
 struct TypeRow {
   TensorType type;
   std::string_view name;
-  std::size_t size;
+  unsigned bits;
 };
 
-constexpr std::array<TypeRow, 10> kTypes = {{{TensorType::kF64, "F64", 8},
-                                             {TensorType::kF32, "F32", 4},
-                                             {TensorType::kF16, "F16", 2},
-                                             {TensorType::kBF16, "BF16", 2},
-                                             {TensorType::kI64, "I64", 8},
-                                             {TensorType::kI32, "I32", 4},
-                                             {TensorType::kI16, "I16", 2},
-                                             {TensorType::kI8, "I8", 1},
-                                             {TensorType::kU8, "U8", 1},
-                                             {TensorType::kBool, "BOOL", 1}}};
+constexpr std::array<TypeRow, 22> kTypes = {{{TensorType::kF64, "F64", 64},
+                                             {TensorType::kF32, "F32", 32},
+                                             {TensorType::kF16, "F16", 16},
+                                             {TensorType::kBF16, "BF16", 16},
+                                             {TensorType::kI64, "I64", 64},
+                                             {TensorType::kI32, "I32", 32},
+                                             {TensorType::kI16, "I16", 16},
+                                             {TensorType::kI8, "I8", 8},
+                                             {TensorType::kU8, "U8", 8},
+                                             {TensorType::kBool, "BOOL", 8},
+                                             {TensorType::kU64, "U64", 64},
+                                             {TensorType::kU32, "U32", 32},
+                                             {TensorType::kU16, "U16", 16},
+                                             {TensorType::kC64, "C64", 64},
+                                             {TensorType::kF8E4M3, "F8_E4M3", 8},
+                                             {TensorType::kF8E5M2, "F8_E5M2", 8},
+                                             {TensorType::kF8E4M3Fnuz, "F8_E4M3FNUZ", 8},
+                                             {TensorType::kF8E5M2Fnuz, "F8_E5M2FNUZ", 8},
+                                             {TensorType::kF8E8M0, "F8_E8M0", 8},
+                                             {TensorType::kF6E2M3, "F6_E2M3", 6},
+                                             {TensorType::kF6E3M2, "F6_E3M2", 6},
+                                             {TensorType::kF4, "F4", 4}}};
 
 const TypeRow& row_of(TensorType type) {
   const auto index = static_cast<std::size_t>(type);
@@ -55,19 +67,18 @@ void lay_out(std::vector<TensorEntry>& tensors) {
     REIGEN_CHECK(tensor.name != "__metadata__",
                  "a tensor must not be named '__metadata__': the name is the format's own");
     REIGEN_CHECK(names.insert(tensor.name).second, "two tensors are named '{}'", tensor.name);
-    tensor.bytes = size_of(tensor.type);
-    for (const std::int64_t dim : tensor.shape) {
-      REIGEN_CHECK(dim >= 0, "tensor '{}' has a negative size: [{}]", tensor.name, fmt::join(tensor.shape, ", "));
-      const auto size = static_cast<std::uint64_t>(dim);
-      REIGEN_CHECK(size == 0 || tensor.bytes <= std::numeric_limits<std::int64_t>::max() / size,
-                   "tensor '{}' is too large: [{}]", tensor.name, fmt::join(tensor.shape, ", "));
-      tensor.bytes *= size;
-    }
+    const auto negative = std::find_if(tensor.shape.begin(), tensor.shape.end(), [](auto dim) { return dim < 0; });
+    REIGEN_CHECK(negative == tensor.shape.end(), "tensor '{}' has a negative size: [{}]", tensor.name,
+                 fmt::join(tensor.shape, ", "));
+    const auto bytes = bytes_of(tensor.type, tensor.shape);
+    REIGEN_CHECK(bytes, "tensor '{}' is too large, or ends inside a byte: {}", tensor.name,
+                 describe(tensor.type, tensor.shape));
+    tensor.bytes = *bytes;
   }
   std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
-    const auto size_a = size_of(a.type);
-    const auto size_b = size_of(b.type);
-    return size_a != size_b ? size_a > size_b : a.name < b.name;
+    const auto bits_a = bits_of(a.type);
+    const auto bits_b = bits_of(b.type);
+    return bits_a != bits_b ? bits_a > bits_b : a.name < b.name;
   });
 }
 
@@ -93,7 +104,14 @@ std::string header_text(const std::vector<TensorEntry>& tensors, const Metadata&
 
 }  // namespace
 
-std::size_t size_of(TensorType type) { return row_of(type).size; }
+unsigned bits_of(TensorType type) { return row_of(type).bits; }
+
+bool has_whole_bytes(TensorType type) { return bits_of(type) % 8 == 0; }
+
+std::size_t size_of(TensorType type) {
+  REIGEN_CHECK(has_whole_bytes(type), "elements of {} have {} bits, and are packed", name_of(type), bits_of(type));
+  return bits_of(type) / 8;
+}
 
 std::string_view name_of(TensorType type) { return row_of(type).name; }
 
@@ -105,6 +123,36 @@ std::optional<TensorType> tensor_type_of(std::string_view name) {
   const auto found = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& row) { return row.name == name; });
   if (found == kTypes.end()) return std::nullopt;
   return found->type;
+}
+
+const std::string& names_of_tensor_types() {
+  static const std::string names = [] {
+    std::string text;
+    for (const TypeRow& row : kTypes) {
+      if (!text.empty()) text += row.type == kTypes.back().type ? " or " : ", ";
+      text += row.name;
+    }
+    return text;
+  }();
+  return names;
+}
+
+std::optional<std::uint64_t> bytes_of(TensorType type, std::span<const std::int64_t> shape) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  // Eight packed elements are some whole bytes, so that bytes are counted where bits could pass 2^64.
+  const bool packed = !has_whole_bytes(type);
+  const std::uint64_t unit = packed ? 1 : bits_of(type) / 8;
+  std::uint64_t count = unit;
+  for (const std::int64_t dim : shape) {
+    if (dim < 0) return std::nullopt;
+    const auto size = static_cast<std::uint64_t>(dim);
+    if (size != 0 && count > kMost / size) return std::nullopt;
+    count *= size;
+  }
+  if (!packed) return count;
+  const std::uint64_t rest_bits = count % 8 * bits_of(type);
+  if (rest_bits % 8 != 0) return std::nullopt;
+  return count / 8 * bits_of(type) + rest_bits / 8;
 }
 
 struct SafetensorsWriter::Impl {

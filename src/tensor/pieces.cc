@@ -134,7 +134,8 @@ std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::str
     if (found != divided.end()) {
       result.push_back(*found->second);
     } else {
-      result.push_back({stored.name, at::empty(stored.shape, at::TensorOptions().dtype(scalar_type_of(stored.type)))});
+      const at::ScalarType type = scalar_type_of(stored.name, stored.type);
+      result.push_back({stored.name, at::empty(stored.shape, at::TensorOptions().dtype(type))});
     }
     read_one(from, group, result.back());
   }

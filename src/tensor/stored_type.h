@@ -11,6 +11,7 @@ namespace reigen::tensor {
 
 // Throws InvalidArgument naming the tensor when files know no such type.
 format::TensorType stored_type(const std::string& name, at::ScalarType type);
-at::ScalarType scalar_type_of(format::TensorType type);
+// Throws DataError naming the tensor when LibTorch has no such type: of packed elements, of 4 and 6 bits.
+at::ScalarType scalar_type_of(const std::string& name, format::TensorType type);
 
 }  // namespace reigen::tensor

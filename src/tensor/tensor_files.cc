@@ -63,7 +63,8 @@ std::vector<NamedTensor> read_tensors(const std::filesystem::path& path) {
   const format::SafetensorsFile file(path);
   std::vector<NamedTensor> tensors;
   for (const format::TensorEntry& entry : file.tensors()) {
-    tensors.push_back({entry.name, at::empty(entry.shape, at::TensorOptions().dtype(scalar_type_of(entry.type)))});
+    const at::ScalarType type = scalar_type_of(entry.name, entry.type);
+    tensors.push_back({entry.name, at::empty(entry.shape, at::TensorOptions().dtype(type))});
     read_into(file, entry, tensors.back().tensor);
   }
   return tensors;
@@ -71,16 +72,16 @@ std::vector<NamedTensor> read_tensors(const std::filesystem::path& path) {
 
 void read_tensors_into(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors) {
   const format::SafetensorsFile file(path);
-  const auto describe = [](at::ScalarType type, at::IntArrayRef shape) {
-    return fmt::format("{} [{}]", at::toString(type), fmt::join(shape, ", "));
+  const auto describe = [](const NamedTensor& item) {
+    return format::describe(stored_type(item.name, item.tensor.scalar_type()), item.tensor.sizes());
   };
   for (const NamedTensor& item : tensors) {
     const format::TensorEntry& entry = file.at(item.name);
     if (at::IntArrayRef(entry.shape) != item.tensor.sizes() ||
-        scalar_type_of(entry.type) != item.tensor.scalar_type()) {
+        stored_type(item.name, item.tensor.scalar_type()) != entry.type) {
       throw DataError(Report{.what = fmt::format("{}: {} does not fit the model", path.string(), item.name),
-                             .got = describe(scalar_type_of(entry.type), entry.shape),
-                             .expected = describe(item.tensor.scalar_type(), item.tensor.sizes())});
+                             .got = format::describe(entry.type, entry.shape),
+                             .expected = describe(item)});
     }
   }
   if (file.tensors().size() != tensors.size()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/layouts.h"
+#include "format/pt_writer.h"
 #include "format/temporary_folder.h"
 #include "launch/child_program.h"
 #include "reigen/checkpoint/convert.h"
@@ -90,6 +91,50 @@ TEST_F(CheckpointCommand, WritesOneFileAndAnyNumberOfShares) {
   EXPECT_EQ(reigen({"import", root_ / "three", root_ / "new.safetensors", "--rename", "conv.=features.0."}).code, 0);
   EXPECT_NE(checkpoint::Weights(root_ / "new.safetensors").find("features.0.weight"), nullptr);
   EXPECT_EQ(reigen({"reshard", root_ / "run", root_ / "none", "--ranks", "0"}).code, 2);
+}
+
+// {'model': {'w': ..., 'z': of complex doubles}, 'best': a number of NumPy}
+std::string mixed_checkpoint(const std::string& values) {
+  namespace pickled = tests::pickled;
+  const std::string state = pickled::ordered(
+      {{"w", pickled::typed_tensor(pickled::storage("UntypedStorage", "0", 4), {4}, {1}, "float8_e4m3fn")},
+       {"z", pickled::tensor(pickled::storage("ComplexDoubleStorage", "1", 1), {1}, {1})}});
+  const std::string number = pickled::object("numpy._core.multiarray", "scalar", {"K\1"});
+  return tests::checkpoint(pickled::whole(pickled::dict({{"model", state}, {"best", number}})),
+                           {values, std::string(16, 'x')});
+}
+
+TEST_F(CheckpointCommand, ReadsWhatLiesBesideWhatItCannotRead) {
+  const fs::path a = folder_.write("a.pt", mixed_checkpoint("\x38\x38\x38\x38"));
+  const fs::path b = folder_.write("b.pt", mixed_checkpoint("\x38\x40\x38\x38"));  // 1 and 2 of fp8
+  const Ran shown = reigen({"inspect", a, "--tensors"});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("F8_E4M3 [4]"), HasSubstr("numpy._core.multiarray.scalar (not read)"),
+                               HasSubstr("torch.ComplexDoubleStorage"), HasSubstr("1 tensor cannot be read")));
+  const Ran refused = reigen({"diff", a, b});
+  EXPECT_EQ(refused.code, 65);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("model.z cannot be read"), HasSubstr("--skip model.z")));
+  const Ran different = reigen({"diff", a, b, "--skip", "model.z"});
+  EXPECT_EQ(different.code, 1) << different.err;
+  EXPECT_THAT(different.out, HasSubstr("1 of 4 elements, by 1 at most"));
+  EXPECT_EQ(reigen({"import", a, root_ / "no.safetensors"}).code, 65);
+  const Ran imported = reigen({"import", a, root_ / "new.safetensors", "--skip", "model.z"});
+  EXPECT_EQ(imported.code, 0) << imported.err;
+  EXPECT_THAT(imported.out, HasSubstr("left out: best"));
+  EXPECT_EQ(reigen({"diff", a, root_ / "new.safetensors", "--only", "model.w"}).code, 0);
+  EXPECT_EQ(reigen({"verify", a, root_ / "new.safetensors"}).code, 0);
+  EXPECT_EQ(reigen({"import", a, root_ / "no.safetensors", "--only", "nothing"}).code, 78);
+  std::string damaged = mixed_checkpoint("\x38\x38\x38\x38");
+  damaged[damaged.find("8888")] = '9';
+  EXPECT_EQ(reigen({"verify", folder_.write("damaged.pt", damaged)}).code, 65);
+}
+
+TEST_F(CheckpointCommand, SaysWhatIsNoFileOfWeights) {
+  const fs::path pointer =
+      folder_.write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n");
+  const Ran ran = reigen({"inspect", pointer});
+  EXPECT_EQ(ran.code, 65);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("a pointer of Git LFS"), HasSubstr("git lfs pull")));
 }
 
 TEST_F(CheckpointCommand, WritesTheAverageOfTheWeights) {

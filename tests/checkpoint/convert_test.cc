@@ -141,6 +141,97 @@ TEST_F(ConvertTest, AFolderOfPyTorchFilesIsOneModel) {
   EXPECT_THAT(refusal(), HasSubstr("a is in pytorch_model-1.bin and in pytorch_model-2.bin"));
 }
 
+TEST_F(ConvertTest, WhatCannotBeReadIsNamedAndCanBeLeftOut) {
+  namespace pickled = tests::pickled;
+  const std::string short_tensor = pickled::tensor(pickled::storage("ShortStorage", "0", 2), {2}, {1});
+  const std::string state = pickled::ordered(
+      {{"w", short_tensor}, {"z", pickled::tensor(pickled::storage("ComplexDoubleStorage", "0", 0), {0}, {1})}});
+  const fs::path path = folder_.write(
+      "x.pt",
+      tests::checkpoint(
+          pickled::whole(pickled::dict({{"model", state}, {"best", pickled::object("numpy", "float64", {"K\1"})}})),
+          {"abcd"}));
+  Weights weights(path);
+  ASSERT_THAT(weights.tensors(), SizeIs(1));
+  ASSERT_THAT(weights.unreadable(), SizeIs(1));
+  ASSERT_THAT(weights.objects(), SizeIs(1));
+  EXPECT_EQ(weights.objects()[0].what, "numpy.float64");
+  weights.verify();
+  std::vector<std::byte> bytes(4);
+  weights.read("model.w", bytes);
+  EXPECT_EQ(bytes[3], std::byte{'d'});
+  const auto refusal = [](const auto& call) {
+    try {
+      call();
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refusal([&] { weights.read("model.z", bytes); }), HasSubstr("torch.ComplexDoubleStorage"));
+  EXPECT_THAT(refusal([&] { write_whole(weights, root_ / "new.safetensors"); }),
+              ::testing::AllOf(HasSubstr("model.z cannot be read"), HasSubstr("torch.ComplexDoubleStorage"),
+                               HasSubstr("--skip model.z")));
+  EXPECT_FALSE(fs::exists(root_ / "new.safetensors"));
+  EXPECT_EQ(weights.unmatched({.only = {"model."}, .skip = {"nothing"}}), std::vector<std::string>{"nothing"});
+  weights.select({.only = {"model."}, .skip = {"model.z"}});
+  EXPECT_THAT(weights.unreadable(), SizeIs(0));
+  EXPECT_THAT(weights.objects(), SizeIs(0));
+  write_whole(weights, root_ / "new.safetensors");
+  EXPECT_NE(Weights(root_ / "new.safetensors").find("model.w"), nullptr);
+}
+
+TEST_F(ConvertTest, AFileIsWhatItsContentSays) {
+  namespace pickled = tests::pickled;
+  const std::string tensor = pickled::tensor(pickled::storage("ShortStorage", "0", 2), {2}, {1});
+  const std::string script = tests::script_archive(pickled::whole(pickled::script_module({{"w", tensor}})), {"abcd"});
+  for (const char* name : {"a.pt", "a.safetensors", "a.ckpt", "a.pth.tar", "a"}) {
+    EXPECT_EQ(Weights(folder_.write(name, script)).kind(), "a file of C++'s torch::save or of TorchScript") << name;
+  }
+  format::write_safetensors(root_ / "b.bin", {});
+  EXPECT_EQ(Weights(root_ / "b.bin").kind(), "a safetensors file");
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n";
+  for (const char* name : {"c.pt", "c.safetensors", "c"}) {
+    try {
+      const Weights refused(folder_.write(name, pointer));
+      ADD_FAILURE() << name;
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("Git LFS")) << name;
+    }
+  }
+}
+
+TEST_F(ConvertTest, AFolderWithoutWeightsSaysWhatItIs) {
+  const auto refusal = [&](const char* name, const char* file) {
+    fs::create_directory(root_ / name);
+    folder_.write(std::string(name) + "/" + file, "x");
+    try {
+      const Weights refused(root_ / name);
+    } catch (const IoError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refusal("one", "saved_model.pb"), HasSubstr("a SavedModel of TensorFlow"));
+  EXPECT_THAT(refusal("two", ".metadata"), HasSubstr("dcp_to_torch"));
+  EXPECT_THAT(refusal("three", "adapter.safetensors"), HasSubstr("adapter.safetensors"));
+  EXPECT_THAT(refusal("four", "data.pkl"), HasSubstr("zip -r -0"));
+}
+
+TEST_F(ConvertTest, EveryTypeIsWrittenAsItWas) {
+  std::vector<format::TensorSource> sources;
+  const std::string data(64, '\x5a');
+  for (int i = 0; i < 22; ++i) {
+    const auto type = static_cast<format::TensorType>(i);
+    const Shape shape = {8};
+    const auto bytes = std::as_bytes(std::span(data.data(), static_cast<std::size_t>(*format::bytes_of(type, shape))));
+    sources.push_back({std::string(format::name_of(type)), type, shape, bytes});
+  }
+  format::write_safetensors(root_ / "a.safetensors", sources, {{"format", "pt"}});
+  write_whole(Weights(root_ / "a.safetensors"), root_ / "b.safetensors");
+  EXPECT_EQ(tests::content_of(root_ / "a.safetensors"), tests::content_of(root_ / "b.safetensors"));
+}
+
 TEST_F(ConvertTest, NamesAreReplacedAtTheirBegin) {
   const Weights from(save_step(3));
   write_whole(from, root_ / "new.safetensors", {{"conv.", "features.0."}, {"fc.", ""}});

@@ -69,15 +69,31 @@ std::string everything_in(const PtFile& file) {
   }
   for (const auto& value : file.values()) all += value.name + "=" + value.text + "\n";
   for (const auto& tensor : file.unreadable()) all += tensor.name + "!" + tensor.reason + "\n";
+  for (const auto& object : file.objects()) all += object.name + "?" + object.type + "\n";
   return all;
 }
 
 TEST(PtFile, EveryTypeOfPyTorch) {
-  const std::vector<std::pair<std::string, TensorType>> types = {
-      {"DoubleStorage", TensorType::kF64},    {"FloatStorage", TensorType::kF32}, {"HalfStorage", TensorType::kF16},
-      {"BFloat16Storage", TensorType::kBF16}, {"LongStorage", TensorType::kI64},  {"IntStorage", TensorType::kI32},
-      {"ShortStorage", TensorType::kI16},     {"CharStorage", TensorType::kI8},   {"ByteStorage", TensorType::kU8},
-      {"BoolStorage", TensorType::kBool},     {"UntypedStorage", TensorType::kU8}};
+  const std::vector<std::pair<std::string, TensorType>> types = {{"DoubleStorage", TensorType::kF64},
+                                                                 {"FloatStorage", TensorType::kF32},
+                                                                 {"HalfStorage", TensorType::kF16},
+                                                                 {"BFloat16Storage", TensorType::kBF16},
+                                                                 {"LongStorage", TensorType::kI64},
+                                                                 {"IntStorage", TensorType::kI32},
+                                                                 {"ShortStorage", TensorType::kI16},
+                                                                 {"CharStorage", TensorType::kI8},
+                                                                 {"ByteStorage", TensorType::kU8},
+                                                                 {"BoolStorage", TensorType::kBool},
+                                                                 {"UntypedStorage", TensorType::kU8},
+                                                                 {"ComplexFloatStorage", TensorType::kC64},
+                                                                 {"UInt16Storage", TensorType::kU16},
+                                                                 {"UInt32Storage", TensorType::kU32},
+                                                                 {"UInt64Storage", TensorType::kU64},
+                                                                 {"Float8_e4m3fnStorage", TensorType::kF8E4M3},
+                                                                 {"Float8_e5m2Storage", TensorType::kF8E5M2},
+                                                                 {"Float8_e4m3fnuzStorage", TensorType::kF8E4M3Fnuz},
+                                                                 {"Float8_e5m2fnuzStorage", TensorType::kF8E5M2Fnuz},
+                                                                 {"Float8_e8m0fnuStorage", TensorType::kF8E8M0}};
   std::vector<std::pair<std::string, std::string>> items;
   std::vector<std::string> storages;
   for (std::size_t i = 0; i < types.size(); ++i) {
@@ -235,29 +251,71 @@ TEST(PtFile, LongRowsWithGaps) {
             all.substr(10, 2 * (kRow - 10)) + all.substr(4 * kRow + 10, 2 * (kRow - 10)));
 }
 
+TEST(PtFile, ElementTypesOfTheirOwn) {
+  const std::vector<std::pair<std::string, TensorType>> types = {{"int16", TensorType::kI16},
+                                                                 {"uint16", TensorType::kU16},
+                                                                 {"uint32", TensorType::kU32},
+                                                                 {"uint64", TensorType::kU64},
+                                                                 {"complex64", TensorType::kC64},
+                                                                 {"float8_e4m3fn", TensorType::kF8E4M3},
+                                                                 {"float8_e5m2", TensorType::kF8E5M2},
+                                                                 {"float8_e4m3fnuz", TensorType::kF8E4M3Fnuz},
+                                                                 {"float8_e5m2fnuz", TensorType::kF8E5M2Fnuz},
+                                                                 {"float8_e8m0fnu", TensorType::kF8E8M0}};
+  std::vector<std::pair<std::string, std::string>> items;
+  for (const auto& [name, type] : types) {
+    const auto count = static_cast<std::int64_t>(16 / size_of(type));
+    items.emplace_back(name, pickled::typed_tensor(pickled::storage("UntypedStorage", "0", 16), {count}, {1}, name));
+  }
+  const std::string content = checkpoint(pickled::whole(pickled::dict(items)), {counting(8)});
+  const MemoryFile memory(content.data(), content.size());
+  const PtFile file(memory.path());
+  for (const auto& [name, type] : types) {
+    EXPECT_EQ(file.at(name).type, type) << name;
+    EXPECT_EQ(bytes_of(file, file.at(name)), counting(8)) << name;
+  }
+  EXPECT_THAT(file.unreadable(), IsEmpty());
+}
+
+// One tensor that cannot be read does not keep the others from being read.
 TEST(PtFile, WhatHasNoTypeIsListedWithItsReason) {
   const std::string negated = pickled::dict({{"neg", "\x88"}});
-  const std::string root = pickled::dict(
-      {{"complex", pickled::tensor(pickled::storage("ComplexFloatStorage", "0", 1), {1}, {1})},
-       {"float8", pickled::typed_tensor(pickled::storage("UntypedStorage", "0", 8), {8}, {1}, "float8_e4m3fn")},
-       {"negated", pickled::tensor(pickled::storage("ShortStorage", "0", 4), {4}, {1}, 0, negated)},
-       {"typed", pickled::typed_tensor(pickled::storage("UntypedStorage", "0", 8), {4}, {1}, "int16")},
-       {"plain", pickled::tensor(pickled::storage("ShortStorage", "0", 4), {4}, {1}, 0, "}")}});
+  const auto rebuilt = [](const std::string& name) {
+    return pickled::call(pickled::global("torch._utils", name), {pickled::storage("QInt8Storage", "0", 8), "N"});
+  };
+  const std::string untyped = pickled::storage("UntypedStorage", "0", 8);
+  const std::string root =
+      pickled::dict({{"complex", pickled::tensor(pickled::storage("ComplexDoubleStorage", "0", 0), {0}, {1})},
+                     {"float4", pickled::typed_tensor(untyped, {8}, {1}, "float4_e2m1fn_x2")},
+                     {"future", pickled::typed_tensor(untyped, {8}, {1}, "float2_e1m0")},
+                     {"strange", pickled::tensor(pickled::storage("StrangeStorage", "0", 8), {8}, {1})},
+                     {"negated", pickled::tensor(pickled::storage("ShortStorage", "0", 4), {4}, {1}, 0, negated)},
+                     {"quantized", pickled::parameter(rebuilt("_rebuild_qtensor"))},
+                     {"sparse", rebuilt("_rebuild_sparse_tensor")},
+                     {"meta", rebuilt("_rebuild_meta_tensor_no_storage")},
+                     {"plain", pickled::tensor(pickled::storage("ShortStorage", "0", 4), {4}, {1}, 0, "}")}});
   const std::string content = checkpoint(pickled::whole(root), {counting(4)});
   const MemoryFile memory(content.data(), content.size());
   const PtFile file(memory.path());
-  EXPECT_THAT(names_of(file), ElementsAre("typed", "plain"));
-  EXPECT_EQ(bytes_of(file, file.at("typed")), counting(4));
-  ASSERT_EQ(file.unreadable().size(), 3u);
-  EXPECT_EQ(file.unreadable()[0].name, "complex");
-  EXPECT_THAT(file.unreadable()[0].reason, HasSubstr("torch.ComplexFloatStorage"));
-  EXPECT_THAT(file.unreadable()[1].reason, HasSubstr("torch.float8_e4m3fn"));
-  EXPECT_THAT(file.unreadable()[2].reason, HasSubstr("resolve_neg"));
+  EXPECT_THAT(names_of(file), ElementsAre("plain"));
+  const std::vector<std::pair<std::string, std::string>> expected = {{"complex", "torch.ComplexDoubleStorage"},
+                                                                     {"float4", "torch.float4_e2m1fn_x2"},
+                                                                     {"future", "torch.float2_e1m0"},
+                                                                     {"strange", "torch.StrangeStorage"},
+                                                                     {"negated", "resolve_neg"},
+                                                                     {"quantized", "dequantize"},
+                                                                     {"sparse", "to_dense"},
+                                                                     {"meta", "without values"}};
+  ASSERT_EQ(file.unreadable().size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(file.unreadable()[i].name, expected[i].first);
+    EXPECT_THAT(file.unreadable()[i].reason, HasSubstr(expected[i].second));
+  }
   try {
-    file.at("float8");
+    file.at("float4");
     ADD_FAILURE() << "given away";
   } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("torch.float8_e4m3fn"));
+    EXPECT_THAT(error.what(), HasSubstr("torch.float4_e2m1fn_x2"));
   }
 }
 

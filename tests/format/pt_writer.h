@@ -86,6 +86,16 @@ inline std::string parameter(const std::string& tensor) {
   return call(global("torch._utils", "_rebuild_parameter"), {tensor, "\x88", ordered({})});
 }
 
+// An object of a class or function that readers do not know, with the state that is set in it.
+inline std::string object(const std::string& module, const std::string& name, const std::vector<std::string>& arguments,
+                          const std::string& state = {}) {
+  return global(module, name) + tuple(arguments) + (state.empty() ? "R" : "\x81" + state + "b");
+}
+// What C++ writes of a module: an object without arguments, whose state has its parts.
+inline std::string script_module(const std::vector<std::pair<std::string, std::string>>& items) {
+  return global("__torch__", "Module") + ")\x81" + dict(items) + "b";
+}
+
 inline std::string whole(const std::string& value) { return "\x80\x02" + value + "."; }
 
 }  // namespace pickled
@@ -170,6 +180,18 @@ inline std::string checkpoint(const std::string& pickle, const std::vector<std::
   zip.add("archive/byteorder", order);
   for (std::size_t i = 0; i < storages.size(); ++i) zip.add("archive/data/" + std::to_string(i), storages[i]);
   zip.add("archive/version", "3\n");
+  return zip.finish();
+}
+
+// The file of C++'s torch::save for this pickle and these storages.
+inline std::string script_archive(const std::string& pickle, const std::vector<std::string>& storages = {}) {
+  ZipWriter zip;
+  for (std::size_t i = 0; i < storages.size(); ++i) zip.add("m/data/" + std::to_string(i), storages[i]);
+  zip.add("m/data.pkl", pickle);
+  zip.add("m/code/__torch__.py", "class Module(Module):\n  __parameters__ = []\n");
+  zip.add("m/constants.pkl", pickled::whole(")"));
+  zip.add("m/version", "3\n");
+  zip.add("m/byteorder", "little");
   return zip.finish();
 }
 

@@ -38,12 +38,14 @@ TEST(Safetensors, RoundTripOfEveryType) {
   const std::string data = "0123456789abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQR";
   std::vector<TensorSource> tensors;
   std::vector<std::string> contents;
-  contents.reserve(10);
-  for (int i = 0; i < 10; ++i) {
+  contents.reserve(22);
+  for (int i = 0; i < 22; ++i) {
     const auto type = static_cast<TensorType>(i);
-    contents.push_back(data.substr(static_cast<std::size_t>(i), 6 * size_of(type)));
+    const std::vector<std::int64_t> shape =
+        has_whole_bytes(type) ? std::vector<std::int64_t>{2, 3} : std::vector<std::int64_t>{2, 4};
+    contents.push_back(data.substr(static_cast<std::size_t>(i % 10), *format::bytes_of(type, shape)));
     tensors.push_back(
-        {.name = "t." + std::string(name_of(type)), .type = type, .shape = {2, 3}, .bytes = bytes_of(contents.back())});
+        {.name = "t." + std::string(name_of(type)), .type = type, .shape = shape, .bytes = bytes_of(contents.back())});
     EXPECT_EQ(tensor_type_of(name_of(type)), type);
   }
   tensors.push_back(
@@ -64,12 +66,47 @@ TEST(Safetensors, RoundTripOfEveryType) {
     const TensorEntry& entry = file.at(tensor.name);
     EXPECT_EQ(entry.type, tensor.type);
     EXPECT_EQ(entry.shape, tensor.shape);
-    EXPECT_EQ(entry.offset % size_of(entry.type), 0u) << "aligned " << entry.name;
+    EXPECT_EQ(entry.offset % std::max(1u, bits_of(entry.type) / 8), 0u) << "aligned " << entry.name;
     const std::string text = read_text(file, tensor.name);
     EXPECT_TRUE(std::ranges::equal(bytes_of(text), tensor.bytes)) << tensor.name;
   }
   EXPECT_EQ(file.find("absent"), nullptr);
   EXPECT_THROW(file.at("absent"), DataError);
+}
+
+TEST(Safetensors, BytesOfPackedTypes) {
+  EXPECT_EQ(format::bytes_of(TensorType::kF4, std::vector<std::int64_t>{3, 2}), 3u);
+  EXPECT_EQ(format::bytes_of(TensorType::kF4, std::vector<std::int64_t>{3}), std::nullopt);
+  EXPECT_EQ(format::bytes_of(TensorType::kF4, std::vector<std::int64_t>{}), std::nullopt);
+  EXPECT_EQ(format::bytes_of(TensorType::kF4, std::vector<std::int64_t>{0}), 0u);
+  EXPECT_EQ(format::bytes_of(TensorType::kF6E2M3, std::vector<std::int64_t>{4, 3}), 9u);
+  EXPECT_EQ(format::bytes_of(TensorType::kF6E3M2, std::vector<std::int64_t>{2}), std::nullopt);
+  EXPECT_EQ(format::bytes_of(TensorType::kF32, std::vector<std::int64_t>{1LL << 60, 2}), std::nullopt);
+  EXPECT_EQ(format::bytes_of(TensorType::kF32, std::vector<std::int64_t>{-1}), std::nullopt);
+  EXPECT_THROW(size_of(TensorType::kF4), InvalidArgument);
+}
+
+// What the reference reader takes, this one takes.
+TEST(Safetensors, OddFilesThatAreWhole) {
+  const tests::TemporaryFolder folder;
+  const auto read = [&](const std::string& header, const std::string& data) {
+    const SafetensorsFile file(folder.write("x.safetensors", file_of(header, data)));
+    std::string all;
+    for (const auto& tensor : file.tensors()) all += tensor.name + "=" + read_text(file, tensor.name) + ";";
+    return all;
+  };
+  const std::string one = R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+  EXPECT_EQ(read(R"({"__metadata__":null,)" + one, "xy"), "a=xy;");
+  EXPECT_EQ(read(R"({"__metadata__":{},)" + one, "xy"), "a=xy;");
+  EXPECT_EQ(read("{" + one + "\n\t  ", "xy"), "a=xy;");
+  EXPECT_EQ(read(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                 R"("a":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})",
+                 "12345"),
+            "b=1;a=2345;")
+      << "not aligned";
+  EXPECT_EQ(read(R"({"a":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}})", "xyz"), "a=xyz;");
+  EXPECT_EQ(read(R"({"a":{"dtype":"C64","shape":[],"data_offsets":[0,8]}})", "12345678"), "a=12345678;");
+  EXPECT_EQ(read(R"({"a":{"dtype":"F32","shape":[0,4611686018427387904,4],"data_offsets":[0,0]}})", ""), "a=;");
 }
 
 TEST(Safetensors, SameTensorsInAnyOrderGiveTheSameBytes) {
@@ -201,6 +238,11 @@ std::vector<Wrong> wrong_headers() {
       {"metadata a number", file_of(R"({"__metadata__":{"k":1}})", ""), "1 for 'k'"},
       {"metadata key twice", file_of(R"({"__metadata__":{"k":"1","k":"2"}})", ""), "twice"},
       {"metadata twice", file_of(R"({"__metadata__":{},"__metadata__":{}})", ""), "twice"},
+      {"metadata null twice", file_of(R"({"__metadata__":null,"__metadata__":{}})", ""), "twice"},
+      {"null in the metadata", file_of(R"({"__metadata__":{"k":null}})", ""), "null for 'k'"},
+      {"null for a shape", file_of(entry(R"({"dtype":"F32","shape":null,"data_offsets":[0,8]})"), data), "null"},
+      {"packed elements that end in a byte",
+       file_of(entry(R"({"dtype":"F4","shape":[3],"data_offsets":[0,2]})"), data.substr(6)), "fill whole bytes"},
       {"metadata an array", file_of(R"({"__metadata__":[]})", ""), "an array"},
       {"metadata nested", file_of(R"({"__metadata__":{"k":{}}})", ""), "an object"},
       {"deep", file_of("{\"a\":" + std::string(100'000, '['), ""), "an array"},

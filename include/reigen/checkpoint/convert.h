@@ -18,7 +18,8 @@ using Renaming = std::vector<std::pair<std::string, std::string>>;  // "module."
 std::string renamed(const std::string& name, const Renaming& rules);
 
 // Writes all tensors into one safetensors file, whole or not at all. Memory: the largest tensor. Throws IoError,
-// DataError, and InvalidArgument when two tensors get one name, a rule fits none, or the file is what is read.
+// DataError (also where a tensor cannot be read: Weights::select leaves it out), and InvalidArgument when two tensors
+// get one name, a rule fits none, or the file is what is read.
 void write_whole(const Weights& from, const std::filesystem::path& path, const Renaming& rules = {});
 
 // Writes the same state once more under `directory`, as `ranks` ranks would that hold equal flat shares of every

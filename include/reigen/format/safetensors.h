@@ -19,12 +19,43 @@
 
 namespace reigen::format {
 
-enum class TensorType : std::uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool };
+// All types of the format (safetensors 0.8). kC64: two F32. kF4 and kF6*: elements of 4 and 6 bits, packed; a tensor of
+// them fills whole bytes.
+enum class TensorType : std::uint8_t {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU8,
+  kBool,
+  kU64,
+  kU32,
+  kU16,
+  kC64,
+  kF8E4M3,
+  kF8E5M2,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
+  kF8E8M0,
+  kF6E2M3,
+  kF6E3M2,
+  kF4
+};
 
-std::size_t size_of(TensorType type);
-std::string_view name_of(TensorType type);                                   // "F32", as in the file
+unsigned bits_of(TensorType type);          // of an element
+bool has_whole_bytes(TensorType type);      // false: elements are packed, and no part of a tensor can be read alone
+std::size_t size_of(TensorType type);       // bytes of an element; throws InvalidArgument where they are packed
+std::string_view name_of(TensorType type);  // "F32", as in the file
 std::string describe(TensorType type, std::span<const std::int64_t> shape);  // "F32 [2, 3]", for messages
 std::optional<TensorType> tensor_type_of(std::string_view name);
+const std::string& names_of_tensor_types();  // "F64, F32, ... or F4", for messages
+// Bytes of a tensor; nothing where they pass 2^63 - 1, where a size is negative, or where packed elements end inside a
+// byte.
+std::optional<std::uint64_t> bytes_of(TensorType type, std::span<const std::int64_t> shape);
 
 // What to write. `bytes` is borrowed: elements in row-major order, little-endian.
 struct TensorSource {
@@ -88,7 +119,8 @@ class SafetensorsWriter {
 class SafetensorsFile {
  public:
   // Reads and checks the header. Throws IoError (66 missing, 77 not readable) and DataError naming file and offset:
-  // header length, JSON, types, shapes, names twice, ranges that overlap, leave holes or do not end with the file.
+  // header length, JSON, types, shapes, names twice, ranges that overlap, leave holes or do not end with the file; of
+  // what is another kind of file (a pointer of Git LFS, a web page, an archive) its kind, and what to do.
   explicit SafetensorsFile(const std::filesystem::path& path);
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;

@@ -40,7 +40,8 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::
 format::FileHash write_tensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 
-// All tensors of the file, in its order.
+// All tensors of the file, in its order. Throws IoError, and DataError: also for one of a type that LibTorch does not
+// have (packed elements of 4 and 6 bits).
 std::vector<NamedTensor> read_tensors(const std::filesystem::path& path);
 
 // tensors[i] = the file's tensor of that name, in place. Throws DataError naming the first tensor that is missing,
