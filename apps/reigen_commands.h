@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/nearest.h"
+
 namespace reigen::apps {
 
 using Arguments = std::vector<std::string>;
@@ -18,8 +20,7 @@ int help_command(const Arguments& arguments);
 int version_command();
 std::string overview();  // `reigen --help`
 
-// The known word that `word` most probably means, empty if none is near.
-std::string nearest(const std::string& word, const std::vector<std::string>& known);
+using base::nearest;
 
 // Throws InvalidArgument (2) for the first word that looks like a flag of `reigen COMMAND` and is none.
 void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::string>& known, const std::string& command);

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstdio>
 #include <limits>
-#include <numeric>
 
 #include "base/environment.h"
 #include "launch/resources.h"
@@ -16,21 +15,6 @@
 namespace reigen::apps {
 
 namespace {
-
-// Levenshtein's: insertions, deletions and replacements that turn one word into the other.
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
 
 void print_environment() {
   fmt::print("Variables that Reigen reads:\n");
@@ -49,18 +33,6 @@ void print_environment() {
 }
 
 }  // namespace
-
-std::string nearest(const std::string& word, const std::vector<std::string>& known) {
-  std::string best;
-  std::size_t least = word.size() / 3 + 1;  // farther away it would be a guess
-  for (const std::string& candidate : known) {
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance > least || (distance == least && !best.empty())) continue;
-    least = distance;
-    best = candidate;
-  }
-  return best;
-}
 
 void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::string>& known,
                          const std::string& command) {

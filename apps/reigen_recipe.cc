@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/environment.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
+#include "reigen/launch/environment.h"
 #include "reigen/launch/job.h"
 #include "reigen_commands.h"
 
@@ -73,6 +75,26 @@ std::string path_of_train_program() {
                       .fix = "build it with LibTorch: scripts/build"});
 }
 
+[[noreturn]] void become(std::vector<std::string>& command) {
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  ::execv(words.front(), words.data());
+  throw IoError(fmt::format("cannot run {}: {}", command.front(), base::errno_text(errno)),
+                base::exit_code_of_errno(errno));
+}
+
+// srun, mpirun, torchrun or `reigen run` has started several of these: each is one rank of that job, not a job of one
+// rank. Half of a launcher's variables are none to those who say with -n that they want a job of their own.
+bool is_rank_of_other_job(const TrainLine& line) {
+  try {
+    return launch::detect_environment().world_size > 1;
+  } catch (const InvalidArgument&) {
+    if (line.ranks) return false;
+    throw;
+  }
+}
+
 }  // namespace
 
 int train_command(const Arguments& arguments) {
@@ -83,12 +105,12 @@ int train_command(const Arguments& arguments) {
   launch::JobOptions job;
   job.command = {program};
   job.command.insert(job.command.end(), line.passed.begin(), line.passed.end());
-  if (line.asks || line.passed.empty()) {
-    std::vector<char*> words;
-    for (std::string& word : job.command) words.push_back(word.data());
-    words.push_back(nullptr);
-    ::execv(program.c_str(), words.data());
-    throw IoError(fmt::format("cannot run {}: {}", program, base::errno_text(errno)), base::exit_code_of_errno(errno));
+  if (line.asks || line.passed.empty()) become(job.command);
+  if (is_rank_of_other_job(line)) {
+    // What -n says is refused there if it is not the number of ranks that were started.
+    if (line.ranks) job.command.insert(job.command.begin() + 2, {"-n", *line.ranks});
+    ::setenv("REIGEN_COMMAND", program_invocation_name, 1);
+    become(job.command);
   }
   if (line.threads) {
     job.command.insert(job.command.begin() + 2, {"-n", std::to_string(ranks)});  // behind the recipe's name

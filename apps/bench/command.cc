@@ -67,7 +67,9 @@ void warn_if_not_taken(const BenchOptions& options, const std::vector<Row>& rows
 }
 
 int be_rank(const BenchOptions& options) {
-  InitOptions init_options{.backend = options.backend, .algorithms = rules_of(options), .segments = options.segments};
+  InitOptions init_options{.backend = options.backend == "auto" ? "" : options.backend,
+                           .algorithms = rules_of(options),
+                           .segments = options.segments};
   if (options.machines > 0) init_options.machine_id = machine_of_this_rank(options.machines);
   Communicator world = init(init_options);
   const bool prints = world.rank() == 0;

@@ -15,6 +15,7 @@
 #include "comm/shared_memory/ways.h"
 #include "reigen/base/bytes.h"
 #include "reigen/launch/environment.h"
+#include "runtime/group_options.h"
 
 namespace reigen::apps::tune {
 
@@ -30,18 +31,16 @@ constexpr std::array kSizes = {std::size_t{256}, 2 * kKiB, 16 * kKiB, 128 * kKiB
 // A machine that is busy for a moment spoils one pass; of a pass the fastest tenth counts.
 constexpr int kPasses = 5;
 constexpr double kFraction = 0.1;
-constexpr auto kJoinTimeout = std::chrono::seconds(60);
 
 // Ranks of one group for every place in the lists of algorithms: there each operation takes the one of that place.
 class Groups {
  public:
   Groups(Family family, const std::vector<Problem>& problems) {
     const launch::Environment environment = launch::detect_environment();
-    comm::GroupOptions options{.rank = environment.rank,
-                               .size = environment.world_size,
-                               .store = launch::join_job(environment, Deadline::after(kJoinTimeout)),
-                               .backend = comm::name_of(family)};
-    options.join_timeout = kJoinTimeout;
+    comm::GroupOptions options = group_options({.backend = comm::name_of(family)});
+    options.rank = environment.rank;
+    options.size = environment.world_size;
+    options.store = launch::join_job(environment, Deadline::after(options.join_timeout), options.heartbeat_timeout);
     for (std::size_t place = 0;; ++place) {
       options.algorithms = rules_of_place(family, place);
       if (options.algorithms.empty()) return;

@@ -27,6 +27,20 @@ const std::vector<Variable>& table() {
       {"REIGEN_SPAWN", "which call of spawn() this process was started for; set by spawn()", "a number"},
       {"REIGEN_KEEP_MEMORY", "keep freed memory in the process instead of giving it back at every step",
        "1 (default), 0"},
+      {"REIGEN_COMM_BACKEND", "through what the ranks talk, where the program does not say it",
+       "auto (default), shared_memory, tcp, mpi, nccl, hierarchical"},
+      {"REIGEN_COMM_ALGORITHMS", "which algorithm runs what, where the program does not say it",
+       "e.g. all_reduce:ring@>1M (default: by size)"},
+      {"REIGEN_COMM_NETWORK", "through what machines talk, where the program does not say it", "tcp (default), mpi"},
+      {"REIGEN_COMM_JOIN_TIMEOUT", "how long the ranks of a job wait for each other at its start",
+       "seconds (default 60)"},
+      {"REIGEN_COMM_HEARTBEAT_TIMEOUT",
+       "how long a rank may give no sign of life (stopped, in a debugger, frozen with its machine) before it is lost",
+       "seconds (default 10)"},
+      {"REIGEN_COMM_REPORT_AFTER", "when a warning names live ranks for which a collective waits",
+       "seconds (default 30)"},
+      {"REIGEN_COMM_TIMEOUT", "REIGEN_TIMEOUT, named as the option comm.timeout of recipes; wins over it",
+       "seconds (default 600)"},
       {"REIGEN_COMM_MACHINE_ID", "ranks with another word count as ranks of other machines: one that plays several",
        "any text (default: what ranks can open of each other's memory decides)"},
       {"REIGEN_TCP_INTERFACE", "the network interface through which ranks of backend tcp reach each other",
@@ -44,6 +58,13 @@ std::optional<std::string> flight() { return get_environment("REIGEN_FLIGHT"); }
 std::optional<std::string> timeout() { return get_environment("REIGEN_TIMEOUT"); }
 std::optional<std::string> spawn() { return get_environment("REIGEN_SPAWN"); }
 std::optional<std::string> keep_memory() { return get_environment("REIGEN_KEEP_MEMORY"); }
+std::optional<std::string> comm_backend() { return get_environment("REIGEN_COMM_BACKEND"); }
+std::optional<std::string> comm_algorithms() { return get_environment("REIGEN_COMM_ALGORITHMS"); }
+std::optional<std::string> comm_network() { return get_environment("REIGEN_COMM_NETWORK"); }
+std::optional<std::string> comm_join_timeout() { return get_environment("REIGEN_COMM_JOIN_TIMEOUT"); }
+std::optional<std::string> comm_heartbeat_timeout() { return get_environment("REIGEN_COMM_HEARTBEAT_TIMEOUT"); }
+std::optional<std::string> comm_report_after() { return get_environment("REIGEN_COMM_REPORT_AFTER"); }
+std::optional<std::string> comm_timeout() { return get_environment("REIGEN_COMM_TIMEOUT"); }
 std::optional<std::string> comm_machine_id() { return get_environment("REIGEN_COMM_MACHINE_ID"); }
 std::optional<std::string> tcp_interface() { return get_environment("REIGEN_TCP_INTERFACE"); }
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::string_view kTcp = "tcp://";
 
-// The store at tcp://host:port. The group's name is a part of the job's identity: two groups at one port are two
-// servers, and each rank finds its own.
+// The store at tcp://host:port, which rank 0 serves there and nowhere else. The group's name is a part of the job's
+// identity: whoever means another group at that port is told so.
 std::shared_ptr<store::Store> meet_at(std::string_view url, const comm::GroupOptions& group) {
   const std::string_view place = url.substr(kTcp.size());
   const std::size_t colon = place.rfind(':');
@@ -29,9 +29,10 @@ std::shared_ptr<store::Store> meet_at(std::string_view url, const comm::GroupOpt
   environment.rank = group.rank;
   environment.world_size = group.size;
   environment.source = "reigen_comm_create";
+  environment.port_origin = "its store";
   environment.master_address = std::string(place.substr(0, colon));
   environment.job = fmt::format("c/{}/{}", url, group.name);
-  return launch::join_job(environment, Deadline::after(group.join_timeout));
+  return launch::join_job(environment, Deadline::after(group.join_timeout), group.heartbeat_timeout);
 }
 
 Communicator create(const reigen_comm_options& options) {

@@ -94,7 +94,9 @@ void Forming::check_not_stopped(const std::vector<int>& missing) const {
                                                            q, base::host_name(), pid, options_.name),
                                        .got = fmt::format("no word of it for {} s", quiet),
                                        .expected = fmt::format("{} ranks", options_.size),
-                                       .fix = fmt::format("kill -CONT {} before the others lose patience", pid)}));
+                                       .fix = fmt::format("kill -CONT {} before the others lose patience "
+                                                          "(REIGEN_COMM_HEARTBEAT_TIMEOUT=seconds)",
+                                                          pid)}));
   }
 }
 

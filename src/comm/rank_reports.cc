@@ -28,8 +28,10 @@ Report lost_rank(const std::string& who, const std::string& how, const std::stri
 }
 
 std::string silent_for(std::chrono::nanoseconds silence) {
-  return fmt::format("has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach",
-                     seconds_of(silence));
+  return fmt::format(
+      "has given no sign of life for {} s: stopped (SIGSTOP, a debugger) or out of reach "
+      "(REIGEN_COMM_HEARTBEAT_TIMEOUT=seconds has more patience)",
+      seconds_of(silence));
 }
 
 Report absent_ranks(const std::string& what, std::chrono::nanoseconds waited, const std::vector<int>& absent,
@@ -42,8 +44,10 @@ Report absent_ranks(const std::string& what, std::chrono::nanoseconds waited, co
 
 void warn_of_absent(const std::string& what, std::chrono::nanoseconds waited, const std::vector<int>& absent,
                     const std::string& who, const std::string& last_call, std::chrono::nanoseconds timeout) {
-  base::log_warning("{}: waiting for {} s for ranks {}; {} {}; giving up after {} s", what, seconds_of(waited),
-                    fmt::join(absent, ", "), who, last_call, seconds_of(timeout));
+  base::log_warning(
+      "{}: waiting for {} s for ranks {}; {} {}; giving up after {} s (REIGEN_TIMEOUT; "
+      "REIGEN_COMM_REPORT_AFTER=seconds says this later)",
+      what, seconds_of(waited), fmt::join(absent, ", "), who, last_call, seconds_of(timeout));
 }
 
 std::string died_while_forming(const std::string& who, const GroupOptions& options) {
@@ -62,7 +66,9 @@ Report incomplete_group(const GroupOptions& options, const std::vector<int>& mis
                               options.name, seconds_of(options.join_timeout)),
           .got = fmt::format("{} ranks", options.size - static_cast<int>(missing.size())),
           .expected = fmt::format("{} ranks; missing: {}", options.size, fmt::join(missing, ", ")),
-          .fix = "see what the missing ranks printed; every rank must create its groups in the same order"};
+          .fix =
+              "see what the missing ranks printed; every rank must create its groups in the same order; "
+              "REIGEN_COMM_JOIN_TIMEOUT=seconds waits longer"};
 }
 
 void check_same_version(const std::string& what, int rank, std::uint32_t version, std::uint32_t expected) {

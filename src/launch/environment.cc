@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <fstream>
@@ -11,6 +12,8 @@
 #include "base/check.h"
 #include "base/environment.h"
 #include "base/host_name.h"
+#include "base/variables.h"
+#include "launch/listening.h"
 #include "launch/node_list.h"
 #include "reigen/base/error.h"
 
@@ -67,18 +70,30 @@ class Reader {
   std::string source_;
 };
 
-bool is_this_host(const std::string& name) {
-  const auto short_name = [](const std::string& host) { return host.substr(0, host.find('.')); };
-  return name == "localhost" || name == "::1" || name.starts_with("127.") ||
-         short_name(name) == short_name(base::host_name());
-}
-
 // The same on every node of a job, another one for other jobs and users (FNV-1a).
 std::uint16_t port_of_job(const std::string& job) {
   std::uint64_t hash = 14695981039346656037ULL;
   for (const char c : fmt::format("{}/{}", job, ::geteuid()))
     hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return static_cast<std::uint16_t>(20000 + hash % 20000);
+  return static_cast<std::uint16_t>(20000 + hash % 9000);
+}
+
+// Kubernetes sets MASTER_PORT=tcp://10.0.0.1:80 in every pod where a service is called master: nobody gave a port.
+std::optional<std::uint16_t> given_port(const Reader& reader) {
+  const auto text = get_environment("MASTER_PORT");
+  if (text && base::is_kubernetes_service("MASTER_PORT", *text)) return std::nullopt;
+  const auto port = reader.number("MASTER_PORT", 1, 65535);
+  return port ? std::optional(static_cast<std::uint16_t>(*port)) : std::nullopt;
+}
+
+// "12000-12001": ports that Slurm keeps for this step (srun --resv-ports).
+std::optional<std::uint16_t> reserved_port() {
+  const auto text = get_environment("SLURM_STEP_RESV_PORTS");
+  std::uint16_t port = 0;
+  if (!text || std::from_chars(text->data(), text->data() + text->size(), port).ec != std::errc() || port == 0) {
+    return std::nullopt;
+  }
+  return port;
 }
 
 void set_ranks(Environment& e, const Reader& reader, const char* rank, const char* size) {
@@ -91,11 +106,16 @@ int node_of(const Environment& e) { return e.rank / e.local_world_size; }
 
 void set_torch_ranks(Environment& e, const Reader& reader) {
   set_ranks(e, reader, "RANK", "WORLD_SIZE");
-  // A plain RANK/WORLD_SIZE job on one machine often leaves these out.
-  const bool one_host = e.world_size == 1 || is_this_host(get_environment("MASTER_ADDR").value_or(""));
-  e.local_world_size = reader.number("LOCAL_WORLD_SIZE", 1, e.world_size).value_or(one_host ? e.world_size : 1);
-  e.local_rank = reader.number("LOCAL_RANK", 0, e.local_world_size - 1).value_or(e.rank % e.local_world_size);
+  // A plain RANK/WORLD_SIZE job often leaves these out. The name of this machine says nothing about the other ranks:
+  // rank 0 of a job on many machines has it too.
+  const auto local_size = reader.number("LOCAL_WORLD_SIZE", 1, e.world_size);
+  const bool one_host = e.world_size == 1 || means_one_host(get_environment("MASTER_ADDR").value_or(""));
+  e.local_world_size = local_size.value_or(one_host ? e.world_size : 1);
+  const auto local_rank = reader.number("LOCAL_RANK", 0, (local_size ? e.local_world_size : e.world_size) - 1);
+  e.local_world_size = std::max(e.local_world_size, local_rank.value_or(0) + 1);
+  e.local_rank = local_rank.value_or(e.rank % e.local_world_size);
   e.node_rank = reader.number("GROUP_RANK", 0, e.world_size - 1).value_or(node_of(e));
+  e.one_host = local_size && e.local_world_size == e.world_size;
 }
 
 Environment from_reigen() {
@@ -106,6 +126,7 @@ Environment from_reigen() {
   e.store = *base::environment::store();
   e.job = reader.needed_text("REIGEN_JOB", "start the program with reigen run, which sets it");
   e.master_address = get_environment("MASTER_ADDR").value_or("127.0.0.1");
+  e.one_host = e.local_world_size == e.world_size;
   return e;
 }
 
@@ -132,11 +153,19 @@ Environment from_torchrun() {
   if (!run) check_against_mpi(e);
   if (e.world_size == 1) return e;
   e.master_address = reader.needed_text("MASTER_ADDR", "the host of rank 0; torchrun sets it");
-  const int port = reader.needed("MASTER_PORT", 1, 65534);
-  e.job = fmt::format("torchrun:{}:{}:{}", run.value_or(""), e.master_address, port);
-  // The agent listens on MASTER_PORT itself, with a protocol of its own.
-  const bool agent_store = get_environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-  e.master_port = static_cast<std::uint16_t>(agent_store ? port + 1 : port);
+  const auto port = given_port(reader);
+  if (!port) {
+    refuse(
+        e.source, "MASTER_PORT is not set", get_environment("MASTER_PORT").value_or("nothing"),
+        "a number from 1 to 65535",
+        "the port at which rank 0 serves the store, the same on all ranks; reigen run, torchrun, mpirun and srun need "
+        "none");
+  }
+  // Not the address: ranks may be told several names of one machine.
+  e.job = fmt::format("torchrun:{}:{}", run.value_or(""), *port);
+  e.master_port = *port;
+  e.port_origin = "MASTER_PORT";
+  e.agent_store = get_environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
   return e;
 }
 
@@ -144,7 +173,10 @@ Environment from_torchrun() {
 void set_meeting_point(Environment& e, const Reader& reader, const std::string& job, const std::string& first_host,
                        bool one_host) {
   e.job = job;
+  e.one_host = one_host;
   if (e.world_size == 1) return;
+  e.on_first_node =
+      !first_host.empty() && get_environment("SLURMD_NODENAME") == first_host && !get_environment("MASTER_ADDR");
   if (const auto address = get_environment("MASTER_ADDR")) {
     e.master_address = *address;
   } else if (one_host) {
@@ -155,8 +187,14 @@ void set_meeting_point(Environment& e, const Reader& reader, const std::string& 
     e.master_address = reader.needed_text(
         "MASTER_ADDR", "set it to the host of rank 0 (mpirun -x MASTER_ADDR=host, mpiexec -genv MASTER_ADDR host)");
   }
-  const auto port = reader.number("MASTER_PORT", 1, 65535);
-  e.master_port = port ? static_cast<std::uint16_t>(*port) : port_of_job(job);
+  if (const auto port = given_port(reader)) {
+    e.master_port = *port;
+    e.port_origin = "MASTER_PORT";
+  } else if (!one_host) {
+    const auto reserved = reserved_port();
+    e.master_port = reserved.value_or(port_of_job(job));
+    e.port_origin = reserved ? "SLURM_STEP_RESV_PORTS" : "which follows from the job's number";
+  }
 }
 
 std::string first_slurm_host() {
@@ -179,6 +217,7 @@ Environment from_open_mpi() {
     if (const auto value = get_environment(name)) job += ":" + *value;
   }
   const bool one_host = e.local_world_size == e.world_size;
+  if (job.empty() && one_host) job = fmt::format(":parent {}", ::getppid());  // the daemon that started all of them
   set_meeting_point(e, reader, "openmpi" + job, first_slurm_host(), one_host);
   return e;
 }
@@ -213,12 +252,11 @@ Environment from_mpich() {
   }
   e.node_rank = node_of(e);
   const bool one_host = e.local_world_size == e.world_size;
-  set_meeting_point(e, reader, {}, first_slurm_host(), one_host);
-  e.job = one_host ? fmt::format("mpich:{}:{}", base::host_name(), hydra_proxy())
-                   : fmt::format("mpich:{}:{}:{}", get_environment("SLURM_JOB_ID").value_or(""),
-                                 get_environment("MASTER_ADDR").value_or(first_slurm_host()),
-                                 get_environment("MASTER_PORT").value_or(""));
-  if (e.world_size > 1 && !get_environment("MASTER_PORT")) e.master_port = port_of_job(e.job);
+  const std::string job = one_host ? fmt::format("mpich:{}:{}", base::host_name(), hydra_proxy())
+                                   : fmt::format("mpich:{}:{}:{}", get_environment("SLURM_JOB_ID").value_or(""),
+                                                 get_environment("MASTER_ADDR").value_or(first_slurm_host()),
+                                                 get_environment("MASTER_PORT").value_or(""));
+  set_meeting_point(e, reader, job, first_slurm_host(), one_host);
   return e;
 }
 

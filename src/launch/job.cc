@@ -1,8 +1,6 @@
 #include "reigen/launch/job.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -24,6 +22,8 @@
 #include "launch/resources.h"
 #include "launch/signals.h"
 #include "launch/supervisor.h"
+#include "net/address.h"
+#include "net/interfaces.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 #include "reigen/store/tcp_store.h"
@@ -73,14 +73,13 @@ std::string random_identity() {
 // for any port soon after; held until the ranks are about to start.
 class ReservedPort {
  public:
-  ReservedPort() : socket_(REIGEN_SYSCALL(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  explicit ReservedPort(const net::Address& any_port)
+      : socket_(REIGEN_SYSCALL(::socket(any_port.family(), SOCK_STREAM | SOCK_CLOEXEC, 0))) {
+    REIGEN_SYSCALL(::bind(socket_.get(), any_port.get(), any_port.size()));
+    sockaddr_storage address{};
     socklen_t size = sizeof address;
-    REIGEN_SYSCALL(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size));
     REIGEN_SYSCALL(::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size));
-    port_ = ntohs(address.sin_port);
+    port_ = net::Address(reinterpret_cast<const sockaddr*>(&address), size).port();
   }
   std::uint16_t port() const { return port_; }
   void release() { socket_.reset(); }
@@ -125,7 +124,7 @@ Variables inherited_variables() {
 }
 
 // What all ranks have in common.
-Variables job_variables(const JobOptions& options, const std::string& job, std::uint16_t store_port,
+Variables job_variables(const JobOptions& options, const std::string& job, const store::TcpStoreOptions& store,
                         std::uint16_t master_port, const Console& console) {
   Variables variables = inherited_variables();
   const std::string ranks = std::to_string(options.ranks);
@@ -137,13 +136,13 @@ Variables job_variables(const JobOptions& options, const std::string& job, std::
   variables["GROUP_WORLD_SIZE"] = "1";
   variables["ROLE_NAME"] = "default";
   variables["ROLE_WORLD_SIZE"] = ranks;
-  variables["MASTER_ADDR"] = "127.0.0.1";
+  variables["MASTER_ADDR"] = store.host;
   variables["MASTER_PORT"] = std::to_string(master_port);
   variables["TORCHELASTIC_RESTART_COUNT"] = "0";
   variables["TORCHELASTIC_MAX_RESTARTS"] = "0";
   variables["TORCHELASTIC_RUN_ID"] = job;
   variables.erase("TORCHELASTIC_USE_AGENT_STORE");  // an outer torchrun's agent is not ours
-  variables["REIGEN_STORE"] = fmt::format("tcp://127.0.0.1:{}", store_port);
+  variables["REIGEN_STORE"] = "tcp://" + net::endpoint_text(store.host, store.port);
   variables["REIGEN_JOB"] = job;
   variables.erase("REIGEN_FLIGHT");
   variables.erase("REIGEN_CONSOLE");
@@ -196,10 +195,12 @@ JobResult run_job(const JobOptions& options) {
   Guardian guardian(identity);
   SignalScope signals;
   const SubreaperScope subreaper;
-  const store::TcpStoreServer store({.host = "127.0.0.1", .port = 0, .job = job});
-  ReservedPort master;
+  const std::string here = net::loopback_address();
+  const store::TcpStoreServer store({.host = here, .port = 0, .job = job});
+  const store::TcpStoreOptions address{.host = here, .port = store.port(), .job = job};
+  ReservedPort master(net::resolve(here, 0).front());
   Console console(STDOUT_FILENO, STDERR_FILENO);
-  const Variables variables = job_variables(options, job, store.port(), master.port(), console);
+  const Variables variables = job_variables(options, job, address, master.port(), console);
   const FlightRecords records(options.ranks, job);
   if (!options.flight_file.empty()) records.save(options.flight_file);  // a file that cannot be written is said now
   Supervisor supervisor(options, {identity, open_files, signals, guardian, console, records});
@@ -208,7 +209,7 @@ JobResult run_job(const JobOptions& options) {
     supervisor.start(program, rank_variables(variables, rank, records.descriptor(rank)));
   }
   supervisor.check_started();
-  if (options.ranks > 1) tell_processes(supervisor, options.ranks, {.port = store.port(), .job = job});
+  if (options.ranks > 1) tell_processes(supervisor, options.ranks, address);
   return supervisor.watch();
 }
 

@@ -1,12 +1,18 @@
 // How the ranks of a job meet in one store.
-#include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <exception>
+#include <thread>
+#include <vector>
 
 #include "base/check.h"
+#include "launch/agent_meeting.h"
+#include "launch/listening.h"
+#include "launch/served_store.h"
 #include "reigen/base/error.h"
 #include "reigen/launch/environment.h"
 #include "reigen/store/tcp_store.h"
+#include "store/tcp_connection.h"
 
 namespace reigen::launch {
 
@@ -14,90 +20,98 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kPorts = 8;  // rank 0 takes the first free one
+constexpr auto kPause = milliseconds(50);
 
-// The server and rank 0's own connection to it.
-class ServedStore : public store::Store {
- public:
-  ServedStore(std::unique_ptr<store::TcpStoreServer> server, std::shared_ptr<store::Store> client)
-      : server_(std::move(server)), client_(std::move(client)) {}
-
-  void set(const std::string& key, const std::string& value) override { client_->set(key, value); }
-  std::string get(const std::string& key, const Deadline& deadline) override { return client_->get(key, deadline); }
-  std::optional<std::string> try_get(const std::string& key) override { return client_->try_get(key); }
-  std::int64_t add(const std::string& key, std::int64_t delta) override { return client_->add(key, delta); }
-  std::string compare_and_set(const std::string& key, const std::optional<std::string>& expected,
-                              const std::string& desired) override {
-    return client_->compare_and_set(key, expected, desired);
-  }
-  bool erase(const std::string& key) override { return client_->erase(key); }
-
- private:
-  std::unique_ptr<store::TcpStoreServer> server_;
-  std::shared_ptr<store::Store> client_;  // goes first
-};
-
-std::uint16_t candidate_port(const Environment& environment, int attempt) {
-  const int port = environment.master_port + attempt;
-  return static_cast<std::uint16_t>(port <= 65535 ? port : port - 65535 + 1023);
+std::string place_text(const Environment& environment) {
+  return fmt::format("{}, port {} ({}; {})", environment.master_address, environment.master_port,
+                     environment.port_origin, environment.source);
 }
 
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
-
-std::shared_ptr<store::Store> serve(const Environment& environment, bool one_host, const Deadline& deadline) {
-  const std::string everywhere = environment.master_address.find(':') == std::string::npos ? "0.0.0.0" : "::";
-  std::string last;
-  for (int attempt = 0; attempt < kPorts; ++attempt) {
-    const std::uint16_t port = candidate_port(environment, attempt);
-    std::unique_ptr<store::TcpStoreServer> server;
-    try {
-      server = std::make_unique<store::TcpStoreServer>(store::TcpStoreServerOptions{
-          .host = one_host ? "127.0.0.1" : everywhere, .port = port, .job = environment.job});
-    } catch (const BackendError& error) {
-      last = error.what();
-      continue;
-    }
-    auto client = store::connect_tcp_store(
-        {.host = "127.0.0.1", .port = port, .job = environment.job, .connect_deadline = deadline});
-    return std::make_shared<ServedStore>(std::move(server), std::move(client));
+std::shared_ptr<store::Store> serve_at_port(const Environment& environment, const Deadline& deadline,
+                                            milliseconds heartbeat_timeout) {
+  const std::vector<std::string> places = places_to_listen(environment);
+  store::TcpStoreServerOptions options{.host = places.front(), .port = environment.master_port, .job = environment.job};
+  options.also.assign(places.begin() + 1, places.end());
+  try {
+    return std::make_shared<ServedStore>(options, deadline, heartbeat_timeout);
+  } catch (const BackendError& error) {
+    throw BackendError({.what = fmt::format("rank 0 cannot serve the job's store at port {} ({})",
+                                            environment.master_port, environment.port_origin),
+                        .got = error.what(),
+                        .expected = "a port that nobody else uses",
+                        .fix = "set MASTER_PORT to a free one, the same on all ranks"},
+                       error.exit_code());
   }
-  throw BackendError({.what = fmt::format("rank 0 found no free port for the store ({})", environment.source),
-                      .got = fmt::format("ports {} to {} are taken; the last one: {}", environment.master_port,
-                                         candidate_port(environment, kPorts - 1), last),
-                      .expected = "a free port",
-                      .fix = "set MASTER_PORT to a free one on all ranks"});
 }
 
-std::shared_ptr<store::Store> find_rank_0(const Environment& environment, const Deadline& deadline) {
-  std::string last = "nobody listens there";
-  // The first port is where rank 0 almost always is; the others are looked at quickly, then all of them with more
-  // patience.
-  milliseconds patience(400);
-  while (!deadline.expired()) {
-    for (int attempt = 0; attempt < kPorts && !deadline.expired(); ++attempt) {
-      const milliseconds part = attempt == 0 ? patience : patience / 4;
-      try {
-        return store::connect_tcp_store({.host = environment.master_address,
-                                         .port = candidate_port(environment, attempt),
-                                         .job = environment.job,
-                                         .connect_deadline = Deadline::after(deadline.remaining(part))});
-      } catch (const Timeout&) {
-      } catch (const BackendError& error) {
-        if (error.exit_code() != ExitCode::kJobMismatch) throw;
-        last = fmt::format("port {}: {}", candidate_port(environment, attempt), error.what());
-      }
-    }
-    patience = std::min(patience * 2, milliseconds(4000));
-  }
+[[noreturn]] void throw_not_found(const Environment& environment, const store::NoAnswer& error, bool by_name) {
   throw Timeout(
       {.what = fmt::format("rank {} of {} cannot reach the store of rank 0", environment.rank, environment.world_size),
-       .got = last,
-       .expected = fmt::format("rank 0 at {}, port {} or one of the next {} ({})", environment.master_address,
-                               environment.master_port, kPorts - 1, environment.source),
-       .fix = "is rank 0 running? can this host reach that address? MASTER_ADDR and MASTER_PORT choose others"});
+       .got = error.reason,
+       .expected = by_name ? fmt::format("rank 0 on this machine ({})", environment.source)
+                           : "rank 0 at " + place_text(environment),
+       .fix = error.unknown_host
+                  ? "is that name right, and does the name service of this machine know it? MASTER_ADDR takes another "
+                    "name or a number; REIGEN_COMM_JOIN_TIMEOUT=seconds waits longer"
+                  : "is rank 0 running? can this host reach that address? MASTER_ADDR and MASTER_PORT choose others; "
+                    "REIGEN_COMM_JOIN_TIMEOUT=seconds waits longer"});
 }
 
-std::shared_ptr<store::Store> connect_to_launcher(const Environment& environment, const Deadline& deadline) {
+// A rank 0 that has not come yet may leave its port to the job before it for a moment.
+std::shared_ptr<store::Store> find_rank_0(const Environment& environment, store::TcpStoreOptions options,
+                                          const Deadline& deadline) {
+  options.connect_deadline = deadline;
+  options.job = environment.job;
+  std::exception_ptr other_job = nullptr;
+  for (;;) {
+    try {
+      return store::connect_tcp_store(options);
+    } catch (const store::NoAnswer& error) {
+      if (other_job) std::rethrow_exception(other_job);  // at the end nobody had time to say it again
+      throw_not_found(environment, error, !options.socket.empty());
+    } catch (const BackendError& error) {
+      if (error.exit_code() != ExitCode::kJobMismatch || deadline.expired()) throw;
+      other_job = std::current_exception();
+    }
+    std::this_thread::sleep_for(deadline.remaining(kPause));
+  }
+}
+
+std::shared_ptr<store::Store> meet_at_port(const Environment& environment, const Deadline& deadline,
+                                           milliseconds heartbeat_timeout) {
+  if (environment.rank == 0) return serve_at_port(environment, deadline, heartbeat_timeout);
+  std::vector<std::string> places = places_to_look(environment);
+  return find_rank_0(environment,
+                     {.host = places.front(),
+                      .port = environment.master_port,
+                      .also = {places.begin() + 1, places.end()},
+                      .heartbeat_timeout = heartbeat_timeout},
+                     deadline);
+}
+
+// All ranks are on this machine and know the name of their job, which is all that they need.
+std::shared_ptr<store::Store> meet_by_name(const Environment& environment, const Deadline& deadline,
+                                           milliseconds heartbeat_timeout) {
+  const std::string socket = socket_of_job(environment.job);
+  if (environment.rank != 0) {
+    return find_rank_0(environment, {.socket = socket, .heartbeat_timeout = heartbeat_timeout}, deadline);
+  }
+  try {
+    return std::make_shared<ServedStore>(store::TcpStoreServerOptions{.job = environment.job, .socket = socket},
+                                         deadline, heartbeat_timeout);
+  } catch (const BackendError& error) {
+    throw BackendError(
+        {.what = fmt::format("another program on this machine is rank 0 of the same job ({})", environment.source),
+         .got = error.what(),
+         .expected = "one rank 0 a job",
+         .fix = "end the other one, or give each job a word of its own (REIGEN_JOB) or a port "
+                "(MASTER_PORT)"},
+        error.exit_code());
+  }
+}
+
+std::shared_ptr<store::Store> connect_to_launcher(const Environment& environment, const Deadline& deadline,
+                                                  milliseconds heartbeat_timeout) {
   const std::string& url = environment.store;
   const std::string scheme = "tcp://";
   const std::size_t colon = url.rfind(':');
@@ -117,20 +131,23 @@ std::shared_ptr<store::Store> connect_to_launcher(const Environment& environment
   return store::connect_tcp_store({.host = url.substr(scheme.size(), colon - scheme.size()),
                                    .port = port,
                                    .job = environment.job,
-                                   .connect_deadline = deadline});
+                                   .connect_deadline = deadline,
+                                   .heartbeat_timeout = heartbeat_timeout});
 }
 
 }  // namespace
 
-std::shared_ptr<store::Store> join_job(const Environment& environment, const Deadline& deadline) {
-  if (!environment.store.empty()) return connect_to_launcher(environment, deadline);
+std::shared_ptr<store::Store> join_job(const Environment& environment, const Deadline& deadline,
+                                       milliseconds heartbeat_timeout) {
+  if (!environment.store.empty()) return connect_to_launcher(environment, deadline, heartbeat_timeout);
   if (environment.world_size == 1) return store::make_memory_store();
+  if (environment.one_host && (environment.master_port == 0 || environment.agent_store)) {
+    return meet_by_name(environment, deadline, heartbeat_timeout);
+  }
   REIGEN_CHECK(environment.master_port != 0 && !environment.master_address.empty(),
                "rank {} of {} does not know where rank 0 is", environment.rank, environment.world_size);
-  if (environment.rank != 0) return find_rank_0(environment, deadline);
-  const bool one_host =
-      environment.local_world_size == environment.world_size || is_loopback(environment.master_address);
-  return serve(environment, one_host, deadline);
+  if (environment.agent_store) return meet_at_agent(environment, deadline, heartbeat_timeout);
+  return meet_at_port(environment, deadline, heartbeat_timeout);
 }
 
 }  // namespace reigen::launch

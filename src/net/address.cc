@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 #include <netdb.h>
+#include <sys/un.h>
 
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/check.h"
 #include "reigen/base/error.h"
@@ -17,6 +20,12 @@ namespace {
 std::string without_brackets(const std::string& host) {
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') return host.substr(1, host.size() - 2);
   return host;
+}
+
+// Empty for a socket without a name.
+std::string name_of(const sockaddr_un* address, socklen_t size) {
+  constexpr std::size_t kStart = offsetof(sockaddr_un, sun_path) + 1;
+  return size > kStart ? std::string(address->sun_path + 1, size - kStart) : "";
 }
 
 }  // namespace
@@ -33,12 +42,29 @@ std::uint16_t Address::port() const {
 }
 
 std::string Address::to_string() const {
-  std::array<char, NI_MAXHOST> host{};
-  if (::getnameinfo(get(), size_, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "(no address)";
-  return endpoint_text(host.data(), port());
+  if (family() == AF_UNIX) return "socket " + name_of(reinterpret_cast<const sockaddr_un*>(&storage_), size_);
+  return endpoint_text(host(), port());
 }
 
-std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
+std::string Address::host() const {
+  std::array<char, NI_MAXHOST> host{};
+  if (::getnameinfo(get(), size_, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "(no address)";
+  return host.data();
+}
+
+bool Address::is_loopback() const {
+  if (family() == AF_INET) {
+    return ntohl(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
+}
+
+bool Address::is_unspecified() const {
+  if (family() == AF_INET) return reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr == INADDR_ANY;
+  return family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
+}
+
+Resolution try_resolve(const std::string& host, std::uint16_t port) {
   REIGEN_CHECK(!host.empty(), "a host name is missing\n  expected: a name, an IPv4 or an IPv6 address");
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -46,18 +72,30 @@ std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(without_brackets(host).c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) {
-    const std::string reason = error == EAI_SYSTEM ? base::errno_text(errno) : ::gai_strerror(error);
-    throw BackendError(Report{.what = fmt::format("cannot find the address of host '{}'", host),
-                              .got = reason,
-                              .fix = "check the spelling, /etc/hosts and the name service, or give a numeric address"});
-  }
+  if (error != 0) return {.problem = error == EAI_SYSTEM ? base::errno_text(errno) : ::gai_strerror(error)};
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  std::vector<Address> addresses;
+  Resolution resolution;
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-    addresses.emplace_back(entry->ai_addr, entry->ai_addrlen);
+    resolution.addresses.emplace_back(entry->ai_addr, entry->ai_addrlen);
   }
-  return addresses;
+  return resolution;
+}
+
+std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
+  Resolution resolution = try_resolve(host, port);
+  if (resolution.problem.empty()) return std::move(resolution.addresses);
+  throw BackendError(Report{.what = fmt::format("cannot find the address of host '{}'", host),
+                            .got = resolution.problem,
+                            .fix = "check the spelling, /etc/hosts and the name service, or give a numeric address"});
+}
+
+Address machine_address(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  REIGEN_ASSERT(!name.empty() && name.size() + 1 < sizeof(address.sun_path), "socket name of {} bytes", name.size());
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the zero in front: no file
+  return Address(reinterpret_cast<const sockaddr*>(&address),
+                 static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()));
 }
 
 std::string endpoint_text(const std::string& host, std::uint16_t port) {

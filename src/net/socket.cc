@@ -28,6 +28,13 @@ int poll_timeout(const Deadline& deadline) {
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
 }
 
+int family_of(int fd) {
+  int family = AF_UNSPEC;
+  socklen_t size = sizeof(family);
+  REIGEN_SYSCALL(::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size));
+  return family;
+}
+
 Address address_of(int fd, int (*ask)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
@@ -39,7 +46,7 @@ Address address_of(int fd, int (*ask)(int, sockaddr*, socklen_t*)) {
 int try_listen(const UniqueFd& fd, const Address& address) {
   // A port whose last owner has just ended is free again at once; a port that is being listened on stays taken.
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);  // matters to "::" only
   if (::bind(fd.get(), address.get(), address.size()) != 0) return errno;
   if (::listen(fd.get(), SOMAXCONN) != 0) return errno;
   return 0;
@@ -56,6 +63,13 @@ std::string fix_of_bind(int error) {
     return "give an address of this machine, or 0.0.0.0 for all of them";
   if (error == EACCES || error == EPERM) return "ports below 1024 are reserved: choose a larger one";
   return "";
+}
+
+[[noreturn]] void throw_cannot_listen(const std::string& where, int error) {
+  throw BackendError(
+      Report{
+          .what = fmt::format("cannot listen on {}", where), .got = base::errno_text(error), .fix = fix_of_bind(error)},
+      exit_code_of_bind(error));
 }
 
 }  // namespace
@@ -80,6 +94,7 @@ bool wait_ready(int fd, short events, const Deadline& deadline) {
 }
 
 Socket::Socket(UniqueFd fd) : fd_(std::move(fd)) {
+  if (family_of(fd_.get()) == AF_UNIX) return;  // neither delay nor network
   set_option(fd_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
 }
@@ -142,7 +157,7 @@ ConnectAttempt try_connect(const Address& address, const Deadline& deadline, con
     if (error != 0) return {.error = error};
   }
   // A port in the kernel's own range on which nobody listens can connect to itself, and would then keep the server out.
-  if (address_of(fd.get(), &::getsockname) == address) return {.error = ECONNREFUSED};
+  if (address.family() != AF_UNIX && address_of(fd.get(), &::getsockname) == address) return {.error = ECONNREFUSED};
   return {.socket = Socket(std::move(fd))};
 }
 
@@ -156,10 +171,30 @@ Listener::Listener(const std::string& host, std::uint16_t port) {
     fd_ = std::move(fd);
     return;
   }
-  throw BackendError(Report{.what = fmt::format("cannot listen on {}", endpoint_text(host, port)),
-                            .got = base::errno_text(error),
-                            .fix = fix_of_bind(error)},
-                     exit_code_of_bind(error));
+  throw_cannot_listen(endpoint_text(host, port), error);
+}
+
+Listener::Listener(const Address& address) {
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int error = fd ? try_listen(fd, address) : errno;
+  if (error != 0) throw_cannot_listen(address.to_string(), error);
+  address_ = address_of(fd.get(), &::getsockname);
+  fd_ = std::move(fd);
+}
+
+bool is_of_this_machine(const Address& address) {
+  if (address.family() == AF_UNIX) return true;
+  const UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return false;
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);  // else a port in use would be in the way of the next who wants it
+  return ::bind(fd.get(), address.get(), address.size()) == 0 || (errno != EADDRNOTAVAIL && errno != EINVAL);
+}
+
+bool is_of_this_user(const Socket& socket) {
+  if (family_of(socket.fd()) != AF_UNIX) return true;
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  return ::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
 }
 
 Accepted Listener::accept() {

@@ -78,6 +78,12 @@ void keep_alive(int fd, std::chrono::seconds idle);
 // system's usual one.
 ConnectAttempt try_connect(const Address& address, const Deadline& deadline, const std::string& congestion = {});
 
+// Whether a socket of this machine can have the address (its port does not matter).
+bool is_of_this_machine(const Address& address);
+
+// Of a connection inside of this machine: whether a process of the same user made it. True for every other one.
+bool is_of_this_user(const Socket& socket);
+
 struct Accepted {
   std::optional<Socket> socket = {};
   bool exhausted = false;  // out of descriptors or memory: the listener stays ready, so pause before the next try
@@ -88,6 +94,7 @@ class Listener {
   // Listens on the first address of `host` that can be bound. "::" also takes IPv4. Port 0: the kernel picks one.
   // Throws BackendError (69) when the port is taken or no interface has the address, 77 when it is reserved.
   Listener(const std::string& host, std::uint16_t port);
+  explicit Listener(const Address& address);  // this one alone; throws as above
 
   int fd() const { return fd_.get(); }
   const Address& address() const { return address_; }

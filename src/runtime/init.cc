@@ -10,33 +10,17 @@
 #include <mutex>
 #include <string>
 
-#include "base/check.h"
 #include "base/environment.h"
 #include "base/log.h"
 #include "comm/flight_log.h"
 #include "reigen/base/bytes.h"
+#include "reigen/base/error.h"
 #include "reigen/launch/environment.h"
+#include "runtime/group_options.h"
 
 namespace reigen {
 
 namespace {
-
-constexpr auto kJoinTimeout = std::chrono::seconds(60);
-
-std::chrono::milliseconds timeout_of(const InitOptions& options) {
-  if (options.timeout.count() > 0) return options.timeout;
-  const auto text = base::environment::timeout();
-  if (!text) return std::chrono::minutes(10);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc{} || end != text->data() + text->size() || !(value > 0) || value > 1e9) {
-    throw InvalidArgument(Report{.what = "REIGEN_TIMEOUT is not a time",
-                                 .got = "'" + *text + "'",
-                                 .expected = "seconds, more than 0",
-                                 .fix = "export REIGEN_TIMEOUT=600"});
-  }
-  return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
-}
 
 // Of a launcher of ours; -1: none. Whether it is one is the recorder's to see.
 int inherited_record() {
@@ -85,17 +69,13 @@ Communicator init(const InitOptions& options) {
   if (base::environment::store() && ::isatty(STDOUT_FILENO) == 0) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   if (options.keep_memory && base::environment::keep_memory().value_or("1") != "0") keep_freed_memory();
   const launch::Environment environment = launch::detect_environment();
-  comm::GroupOptions group{
-      .rank = environment.rank, .size = environment.world_size, .name = options.name, .backend = options.backend};
-  group.algorithms = options.algorithms;
-  group.segments = options.segments;
-  group.network = options.network;
-  group.machine_id =
-      options.machine_id.empty() ? base::environment::comm_machine_id().value_or("") : options.machine_id;
-  group.timeout = timeout_of(options);
-  group.join_timeout = kJoinTimeout;
+  if (environment.rank == 0) warn_of_unknown_variables();
+  comm::GroupOptions group = group_options(options);
+  group.rank = environment.rank;
+  group.size = environment.world_size;
   group.recorder = comm::open_recorder(environment.rank, environment.world_size, environment.job, inherited_record());
-  group.store = launch::join_job(environment, Deadline::after(kJoinTimeout));  // alone: one of this process
+  // Alone: a store of this process.
+  group.store = launch::join_job(environment, Deadline::after(group.join_timeout), group.heartbeat_timeout);
   Communicator world(group);
   base::log_info("rank {} of {} by {}, backend {}", world.rank(), world.size(), environment.source, world.backend());
   return world;

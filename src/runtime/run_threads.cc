@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "reigen/runtime/init.h"
+#include "runtime/group_options.h"
 
 namespace reigen {
 
@@ -69,17 +70,15 @@ std::string text_of(const std::exception_ptr& error) {
 
 void run_threads(int ranks, const RankFunction& function, const InitOptions& options) {
   REIGEN_CHECK(ranks >= 1, "run_threads needs at least one rank\n  got: {}", ranks);
+  const comm::GroupOptions settings = group_options(options);
   const auto store = store::make_memory_store();
   FirstFailure failure;
   const auto run_rank = [&](int rank) {
     try {
-      comm::GroupOptions group{
-          .rank = rank, .size = ranks, .store = store, .name = options.name, .backend = options.backend};
-      group.algorithms = options.algorithms;
-      group.segments = options.segments;
-      group.network = options.network;
-      group.machine_id = options.machine_id;
-      if (options.timeout.count() > 0) group.timeout = options.timeout;
+      comm::GroupOptions group = settings;
+      group.rank = rank;
+      group.size = ranks;
+      group.store = store;
       Communicator world(group);
       try {
         function(world);

@@ -23,8 +23,10 @@ using namespace std::chrono_literals;
 // connection.
 class TcpStore final : public Store {
  public:
-  explicit TcpStore(const TcpStoreOptions& options) : endpoint_{options.host, options.port, options.job} {
-    give_back(Connection::open(endpoint_, options.connect_deadline, Connection::Absent::kRetry));
+  explicit TcpStore(const TcpStoreOptions& options) : endpoint_(endpoint_of(options)) {
+    Connection first = Connection::open(endpoint_, options.connect_deadline, Connection::Absent::kRetry);
+    endpoint_.hosts = {first.host()};  // later ones go where the server was found
+    give_back(std::move(first));
   }
 
   void set(const std::string& key, const std::string& value) override {
@@ -122,7 +124,17 @@ class TcpStore final : public Store {
     throw PeerLost(0, lost_);
   }
 
-  const Endpoint endpoint_;
+  static Endpoint endpoint_of(const TcpStoreOptions& options) {
+    Endpoint endpoint{.hosts = {options.host},
+                      .port = options.port,
+                      .socket = options.socket,
+                      .job = options.job,
+                      .heartbeat_timeout = options.heartbeat_timeout};
+    if (options.socket.empty()) endpoint.hosts.insert(endpoint.hosts.end(), options.also.begin(), options.also.end());
+    return endpoint;
+  }
+
+  Endpoint endpoint_;  // does not change any more once this is made
   std::mutex mutex_;
   std::vector<Connection> idle_;
   std::string lost_;  // not empty: the server has gone, and how
@@ -132,7 +144,7 @@ class TcpStore final : public Store {
 
 std::shared_ptr<Store> connect_tcp_store(const TcpStoreOptions& options) {
   check_job(options.job);
-  REIGEN_CHECK(options.port != 0,
+  REIGEN_CHECK(options.port != 0 || !options.socket.empty(),
                "the store's port is missing\n  got: {}:0\n  fix: give the port that the server listens on",
                options.host);
   return std::make_shared<TcpStore>(options);

@@ -1,9 +1,11 @@
 #include "store/tcp_connection.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -26,7 +28,7 @@ constexpr std::chrono::nanoseconds kConnectTry = 2s;        // of one address: p
 constexpr std::chrono::nanoseconds kFirstGreeting = 500ms;  // of one try; doubles, so that a busy server is not flooded
 constexpr std::chrono::nanoseconds kLastGreeting = 4s;
 constexpr std::chrono::nanoseconds kQuiet = 2s;  // without a word from the server before it is asked for a sign of life
-constexpr std::chrono::nanoseconds kPongWait = 8s;  // for that sign
+constexpr std::chrono::nanoseconds kLeastPongWait = 1s;  // for that sign
 constexpr std::chrono::nanoseconds kSendWait = 10s;
 constexpr std::chrono::nanoseconds kCancelWait = 1s;
 
@@ -71,6 +73,11 @@ Greeted greet(net::Socket& socket, const Endpoint& endpoint, const Deadline& dea
   }
 }
 
+// The server is asked for a sign of life after kQuiet, and has the rest of the time for it.
+std::chrono::nanoseconds pong_wait(std::chrono::nanoseconds heartbeat_timeout) {
+  return std::max<std::chrono::nanoseconds>(heartbeat_timeout - kQuiet, kLeastPongWait);
+}
+
 Deadline sooner(const Deadline& deadline, std::chrono::nanoseconds limit) {
   return Deadline::at(std::min(deadline.when(), Deadline::after(limit).when()));
 }
@@ -79,37 +86,61 @@ Deadline sooner(const Deadline& deadline, std::chrono::nanoseconds limit) {
 
 struct Connection::Round {
   std::optional<Connection> connection = {};
-  std::string reason = {};      // why there is none
-  bool unknown_host = false;    // the name has no address (yet)
-  bool nobody_listens = false;  // every address refused
-  bool unanswered = false;      // somebody accepted, but did not shake hands
+  std::vector<std::string> reasons = {};  // why there is none
+  std::exception_ptr refusal = nullptr;   // of a server of another job or version
+  bool unknown_host = false;              // a name has no address (yet)
+  bool nobody_listens = true;             // every address refused
+  bool unanswered = false;                // somebody accepted, but did not shake hands
+  bool reached = false;                   // a machine answered, one way or the other
 };
 
-Connection::Round Connection::try_all(const Endpoint& endpoint, const Deadline& deadline,
-                                      std::chrono::nanoseconds greeting) {
-  std::vector<net::Address> addresses;
-  try {
-    addresses = net::resolve(endpoint.host, endpoint.port);
-  } catch (const BackendError& unknown) {
-    return {.reason = unknown.what(), .unknown_host = true};
+void Connection::try_host(const Endpoint& endpoint, const std::string& host, const Deadline& deadline,
+                          std::chrono::nanoseconds greeting, Round& round) {
+  const bool named = !endpoint.socket.empty();
+  const net::Resolution found = named ? net::Resolution{.addresses = {net::machine_address(endpoint.socket)}}
+                                      : net::try_resolve(host, endpoint.port);
+  if (!found.problem.empty()) {
+    round.unknown_host = true;
+    round.nobody_listens = false;
+    round.reasons.push_back(fmt::format("host '{}' has no address: {}", host, found.problem));
   }
-  Round round{.nobody_listens = true};
-  for (const net::Address& address : addresses) {
+  for (const net::Address& address : found.addresses) {
     net::ConnectAttempt attempt = net::try_connect(address, sooner(deadline, kConnectTry));
     if (!attempt.socket) {
-      round.reason = fmt::format("{}: {}", address.to_string(), base::errno_text(attempt.error));
+      round.reasons.push_back(fmt::format("{}: {}", address.to_string(), base::errno_text(attempt.error)));
       round.nobody_listens = round.nobody_listens && attempt.error == ECONNREFUSED;
+      round.reached = round.reached || attempt.error == ECONNREFUSED;
       continue;
     }
     round.nobody_listens = false;
-    Greeted greeted = greet(*attempt.socket, endpoint, sooner(deadline, greeting));
-    if (auto* reader = std::get_if<net::FrameReader>(&greeted)) {
-      round.connection = Connection(*std::move(attempt.socket), std::move(*reader));
-      return round;
+    round.reached = true;
+    if (!net::is_of_this_user(*attempt.socket)) {
+      round.reasons.push_back(address.to_string() + ": another user's program has this name");
+      continue;
     }
-    round.reason = std::get<std::string>(greeted);
-    round.unanswered = true;
+    try {
+      Greeted greeted = greet(*attempt.socket, endpoint, sooner(deadline, greeting));
+      if (auto* reader = std::get_if<net::FrameReader>(&greeted)) {
+        round.connection =
+            Connection(*std::move(attempt.socket), std::move(*reader), host, pong_wait(endpoint.heartbeat_timeout));
+        return;
+      }
+      round.reasons.push_back(std::get<std::string>(greeted));
+      round.unanswered = true;
+    } catch (const BackendError&) {
+      if (!round.refusal) round.refusal = std::current_exception();
+    }
   }
+}
+
+Connection::Round Connection::try_all(const Endpoint& endpoint, const Deadline& deadline,
+                                      std::chrono::nanoseconds greeting) {
+  Round round;
+  for (const std::string& host : endpoint.hosts) {
+    try_host(endpoint, host, deadline, greeting, round);
+    if (round.connection) return round;
+  }
+  if (round.refusal) std::rethrow_exception(round.refusal);
   return round;
 }
 
@@ -121,15 +152,17 @@ Connection Connection::open(const Endpoint& endpoint, const Deadline& deadline, 
     Round round = try_all(endpoint, deadline, greeting);
     if (round.connection) return *std::move(round.connection);
     if (round.unanswered) greeting = std::min(2 * greeting, kLastGreeting);
+    const std::string reason = fmt::format("{}", fmt::join(round.reasons, "; "));
     // On clusters the name of a machine may appear after its first client; a typing error should show at once.
-    if (round.unknown_host && !std::exchange(warned, true)) base::log_warning("{}\n  still trying", round.reason);
+    if (round.unknown_host && !std::exchange(warned, true)) base::log_warning("{}; still trying", reason);
     if (deadline.expired() || (absent == Absent::kFail && round.nobody_listens)) {
       const std::chrono::duration<double> tried = Deadline::Clock::now() - since;
-      throw Timeout(
+      throw NoAnswer(
           Report{.what = fmt::format("no store answers at {} (tried for {:.1f} s)", endpoint.text(), tried.count()),
-                 .got = round.reason,
+                 .got = reason,
                  .fix = "check that the launcher or rank 0 runs there, that host and port are right, and that no "
-                        "firewall is between"});
+                        "firewall is between"},
+          reason, round.unknown_host && !round.reached);
     }
     std::this_thread::sleep_for(deadline.remaining(round.unknown_host ? kLastPause : pause));
   }
@@ -142,7 +175,7 @@ std::optional<Reply> Connection::call(const Request& request, const Deadline& de
 
 void Connection::send(const Request& request) {
   try {
-    net::write_frame(socket_, encode(request), Deadline::after(kSendWait));
+    net::write_frame(socket_, encode(request), Deadline::after(std::max(kSendWait, kQuiet + pong_wait_)));
   } catch (const Timeout& late) {
     throw net::ConnectionClosed(late.what());
   }
@@ -165,9 +198,9 @@ std::optional<Reply> Connection::wait(const Deadline& deadline) {
       continue;
     }
     if (deadline.expired()) return std::nullopt;
-    if (pong_due_) throw net::ConnectionClosed(fmt::format("no sign of life for {} s", (kQuiet + kPongWait) / 1s));
+    if (pong_due_) throw net::ConnectionClosed(fmt::format("no sign of life for {} s", (kQuiet + pong_wait_) / 1s));
     send({.operation = Operation::kPing});
-    pong_due_ = Deadline::after(kPongWait);
+    pong_due_ = Deadline::after(pong_wait_);
   }
 }
 

@@ -8,19 +8,32 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "net/frame.h"
 #include "net/socket.h"
 #include "reigen/base/deadline.h"
+#include "reigen/base/error.h"
 #include "store/tcp_protocol.h"
 
 namespace reigen::store {
 
 struct Endpoint {
-  std::string host;
-  std::uint16_t port;
-  std::string job;
-  std::string text() const { return net::endpoint_text(host, port); }
+  std::vector<std::string> hosts;  // tried in this order
+  std::uint16_t port = 0;
+  std::string socket = {};  // not empty: in place of hosts and port
+  std::string job = {};
+  std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);  // no sign of life: the server is lost
+
+  std::string text() const { return socket.empty() ? net::endpoint_text(hosts.front(), port) : "socket " + socket; }
+};
+
+// Nobody answered in time.
+struct NoAnswer : Timeout {
+  NoAnswer(const Report& report, std::string why, bool has_no_address)
+      : Timeout(report), reason(std::move(why)), unknown_host(has_no_address) {}
+  std::string reason;
+  bool unknown_host;  // a name has no address, and nothing else was reached
 };
 
 class Connection {
@@ -28,8 +41,8 @@ class Connection {
   // When nobody listens: the server may start later, or was there before and has ended.
   enum class Absent { kRetry, kFail };
 
-  // Tries again and again until the deadline. Throws Timeout with the last reason, BackendError (76) when another job
-  // or version answers.
+  // Tries again and again until the deadline. Throws NoAnswer with the last reasons, BackendError (76) when another job
+  // or version answers, and nobody of ours at another of the endpoint's hosts.
   static Connection open(const Endpoint& endpoint, const Deadline& deadline, Absent absent);
 
   // Sends the request and waits for its reply; nullopt when the deadline passed first. While it waits it makes sure
@@ -40,15 +53,22 @@ class Connection {
   // answer in time, and the connection is of no more use. Throws as call().
   std::optional<Reply> cancel();
 
+  const std::string& host() const { return host_; }  // of the endpoint's, the one that answered
+
  private:
   struct Round;  // one try of every address
   static Round try_all(const Endpoint& endpoint, const Deadline& deadline, std::chrono::nanoseconds greeting);
-  Connection(net::Socket socket, net::FrameReader reader) : socket_(std::move(socket)), reader_(std::move(reader)) {}
+  static void try_host(const Endpoint& endpoint, const std::string& host, const Deadline& deadline,
+                       std::chrono::nanoseconds greeting, Round& round);
+  Connection(net::Socket socket, net::FrameReader reader, std::string host, std::chrono::nanoseconds pong_wait)
+      : socket_(std::move(socket)), reader_(std::move(reader)), host_(std::move(host)), pong_wait_(pong_wait) {}
   void send(const Request& request);
   std::optional<Reply> wait(const Deadline& deadline);
 
   net::Socket socket_;
   net::FrameReader reader_;
+  std::string host_;
+  std::chrono::nanoseconds pong_wait_;
   std::optional<Deadline> pong_due_ = {};  // set while a ping is on its way
 };
 

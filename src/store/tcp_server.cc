@@ -59,13 +59,36 @@ bool same_secret(const std::string& left, const std::string& right) {
   return difference == 0;
 }
 
+// All at one port. That the kernel picked for the first address may be taken at another: then it picks again.
+std::vector<net::Listener> listen_on(const TcpStoreServerOptions& options) {
+  std::vector<net::Listener> listeners;
+  if (!options.socket.empty()) {
+    listeners.emplace_back(net::machine_address(options.socket));
+    return listeners;
+  }
+  constexpr int kPicks = 16;
+  for (int pick = 1;; ++pick) {
+    listeners.clear();
+    try {
+      listeners.emplace_back(options.host, options.port);
+      const std::uint16_t port = listeners.front().address().port();
+      for (const std::string& host : options.also) listeners.emplace_back(host, port);
+      return listeners;
+    } catch (const BackendError&) {
+      if (options.port != 0 || pick == kPicks || listeners.empty()) throw;
+    }
+  }
+}
+
 class Server {
  public:
-  explicit Server(const TcpStoreServerOptions& options) : job_(options.job), listener_(options.host, options.port) {
-    loop_.watch(listener_.fd(), POLLIN, [this](short) { accept_all(); });
+  explicit Server(const TcpStoreServerOptions& options) : job_(options.job), listeners_(listen_on(options)) {
+    for (net::Listener& listener : listeners_) {
+      loop_.watch(listener.fd(), POLLIN, [this, &listener](short) { accept_all(listener); });
+    }
   }
 
-  std::uint16_t port() const { return listener_.address().port(); }
+  std::uint16_t port() const { return listeners_.front().address().port(); }
   void stop() {
     stop_ = true;
     loop_.wake();
@@ -85,7 +108,7 @@ class Server {
 
  private:
   Deadline next_deadline() const;
-  void accept_all();
+  void accept_all(net::Listener& listener);
   void resume_accepting();
   void drop_late_strangers();
   void drop_doomed();
@@ -104,7 +127,7 @@ class Server {
   const std::string job_;
   std::atomic<bool> stop_ = false;
   net::EventLoop loop_;
-  net::Listener listener_;
+  std::vector<net::Listener> listeners_;  // none is added later
   std::optional<Deadline> accept_again_;  // set while accepting is paused
   bool warned_ = false;                   // that it had to be
   std::unordered_map<int, Peer> peers_;
@@ -122,19 +145,20 @@ Deadline Server::next_deadline() const {
   return next;
 }
 
-void Server::accept_all() {
+void Server::accept_all(net::Listener& listener) {
   for (;;) {
-    net::Accepted accepted = listener_.accept();
+    net::Accepted accepted = listener.accept();
     if (accepted.exhausted) {
       if (!std::exchange(warned_, true)) {
         base::log_warning(
             "the store cannot accept all connections at once: out of descriptors or memory (see ulimit -n)");
       }
-      loop_.change(listener_.fd(), 0);
+      for (const net::Listener& each : listeners_) loop_.change(each.fd(), 0);
       accept_again_ = Deadline::after(kExhaustedPause);
       return;
     }
     if (!accepted.socket) return;
+    if (!net::is_of_this_user(*accepted.socket)) continue;
     const int fd = accepted.socket->fd();
     peers_.emplace(fd, Peer(*std::move(accepted.socket)));
     strangers_.push_back(fd);
@@ -149,7 +173,7 @@ void Server::accept_all() {
 void Server::resume_accepting() {
   if (!accept_again_ || !accept_again_->expired()) return;
   accept_again_.reset();
-  loop_.change(listener_.fd(), POLLIN);
+  for (const net::Listener& listener : listeners_) loop_.change(listener.fd(), POLLIN);
 }
 
 void Server::drop_late_strangers() {

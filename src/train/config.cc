@@ -83,6 +83,21 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
       {"train", "log_every", &train.log_every, "steps between two lines when the output is no terminal", 1, 1e9});
 }
 
+void add_times(CommConfig& comm, std::vector<Field>& table) {
+  constexpr double kLongest = 1e9;
+  const auto add = [&](const char* key, double* value, const char* meaning, bool above_zero) {
+    Field field{"comm", key, value, meaning, 0, kLongest};
+    field.above_low = above_zero;
+    table.push_back(field);
+  };
+  add("join_timeout", &comm.join_timeout, "seconds that ranks wait for each other at the start", true);
+  add("heartbeat_timeout", &comm.heartbeat_timeout,
+      "seconds without a sign of life after which a rank is lost: stopped, in a debugger, its machine frozen", true);
+  add("report_after", &comm.report_after, "seconds after which a warning names the ranks for which others wait", true);
+  add("timeout", &comm.timeout,
+      "seconds that ranks wait for one that lives but does not come; 0: REIGEN_TIMEOUT, else 600", false);
+}
+
 void add_rest(Config& config, std::vector<Field>& table) {
   table.push_back({"data", "path", &config.data.path,
                    "folder or file of the data, in the recipe's forms; empty: data of the program's own"});
@@ -102,10 +117,17 @@ void add_rest(Config& config, std::vector<Field>& table) {
   table.push_back(backend);
   table.push_back({"comm", "algorithms", &config.comm.algorithms,
                    "which algorithm runs what, e.g. all_reduce:ring@>1M; tuned: by reigen tune; empty: by size"});
+  Field network{"comm", "network", &config.comm.network, "through what machines talk"};
+  network.choices = {"tcp", "mpi"};
+  table.push_back(network);
   Field machine{"comm", "machine_id", &config.comm.machine_id,
                 "ranks with another word count as ranks of other machines; empty: what they can open decides"};
   machine.may_differ = true;
   table.push_back(machine);
+  table.push_back({"comm", "machines", &config.comm.machines,
+                   "let this machine play so many, with equal shares of the ranks; 0: comm.machine_id decides", 0,
+                   1e6});
+  add_times(config.comm, table);
   table.push_back(
       {"checkpoint", "every_steps", &config.checkpoint.every_steps,
        "steps between two checkpoints; 0: only at the end and when stopped. A killed run loses what was not "

@@ -14,6 +14,8 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/nearest.h"
+#include "base/variables.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 #include "reigen/train/config.h"
@@ -220,7 +222,8 @@ void read_environment(const Environment& environment, std::vector<Field>& table)
       if (value.empty()) continue;  // an empty variable counts as not set, as everywhere
       set_from_text(table[static_cast<std::size_t>(found - variables.begin())], value, "environment variable " + name);
     } else if (std::any_of(prefixes.begin(), prefixes.end(),
-                           [&name = name](const std::string& p) { return name.rfind(p, 0) == 0; })) {
+                           [&name = name](const std::string& p) { return name.rfind(p, 0) == 0; }) &&
+               !base::is_kubernetes_service(name, value)) {
       throw InvalidArgument(
           Report{.what = fmt::format("unknown environment variable {}", name), .fix = suggestion(name, variables, "")});
     }
@@ -330,21 +333,6 @@ class FlagReader {
   std::optional<std::string> inline_value_;
 };
 
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0U : 1U)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 std::string nearest(const std::string& name, const std::vector<std::string>& known) {
@@ -353,9 +341,10 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
   if (name.size() > 128) return best;
   for (const std::string& candidate : known) {
     const auto dot = candidate.find('.');
-    std::size_t distance = edit_distance(name, candidate);
+    std::size_t distance = base::edit_distance(name, candidate);
     // `--epochs` means train.epochs, `--data` data.path: half a name is near, but less so than a typing error.
-    if (dot != std::string::npos) distance = std::min(distance, edit_distance(name, candidate.substr(dot + 1)) + 1);
+    if (dot != std::string::npos)
+      distance = std::min(distance, base::edit_distance(name, candidate.substr(dot + 1)) + 1);
     if (dot != std::string::npos && name == candidate.substr(0, dot)) distance = std::min<std::size_t>(distance, 2);
     // A beginning, with a part of the last word.
     if (dot != std::string::npos && name.size() > dot + 2 && candidate.starts_with(name)) {

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
@@ -28,6 +30,7 @@
 #include "train/config_text.h"
 #include "train/ddp_bench.h"
 #include "train/failure.h"
+#include "train/launcher_prefix.h"
 #include "train/progress.h"
 #include "train/recipes.h"
 #include "train/report.h"
@@ -129,7 +132,23 @@ int train_rank(const Job& job, Communicator& world) {
 }
 
 InitOptions init_options(const CommConfig& config) {
-  return {.backend = config.backend, .algorithms = config.algorithms, .machine_id = config.machine_id};
+  const auto time = [](double seconds) { return std::chrono::milliseconds(std::llround(seconds * 1000)); };
+  return {.backend = config.backend,
+          .algorithms = config.algorithms,
+          .network = config.network,
+          .machine_id = config.machine_id,
+          .timeout = time(config.timeout),
+          .join_timeout = time(config.join_timeout),
+          .heartbeat_timeout = time(config.heartbeat_timeout),
+          .report_after = time(config.report_after)};
+}
+
+// Of a process; one machine plays several.
+InitOptions init_options(const CommConfig& config, const launch::Environment& environment) {
+  InitOptions options = init_options(config);
+  if (config.machines == 0) return options;
+  options.machine_id = fmt::format("machine{}", environment.rank * config.machines / environment.world_size);
+  return options;
 }
 
 // Ranks that are threads share what the launcher gave to this one process.
@@ -138,6 +157,13 @@ void share_out_threads(Config& config, int ranks, const launch::Environment& env
     throw InvalidArgument(Report{.what = "run.ranks = threads: this is one of several processes already",
                                  .got = fmt::format("{} processes from {}", environment.world_size, environment.source),
                                  .fix = "start one process: reigen train RECIPE -n N --run.ranks threads"});
+  }
+  if (config.comm.machines > 0) {
+    throw InvalidArgument(Report{.what = "comm.machines: ranks that are threads share one memory",
+                                 .got = fmt::format("{}", config.comm.machines),
+                                 .expected = "0",
+                                 .fix = "leave it out, or run.ranks = processes"},
+                          ExitCode::kUsage);
   }
   if (config.train.threads == 0) config.train.threads = std::max(1, at::get_num_threads() / ranks);
 }
@@ -180,8 +206,9 @@ int run_recipe(const Recipe& recipe, const Arguments& options, const launch::Env
   }
   const bool threads = line.config.run.ranks == "threads";
   const int ranks = line.ranks.value_or(environment.world_size);
-  Job job{
-      .recipe = recipe, .config = line.config, .resume = resume_command(recipe, options, ranks, environment.source)};
+  Job job{.recipe = recipe,
+          .config = line.config,
+          .resume = launcher_prefix(environment) + resume_command(recipe, options, ranks, environment.source)};
   if (threads) return run_as_threads(std::move(job), ranks, environment);
   if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(recipe, options, ranks);
   if (line.ranks && ranks != environment.world_size) {
@@ -190,7 +217,7 @@ int run_recipe(const Recipe& recipe, const Arguments& options, const launch::Env
                .fix = "say the number of ranks to the launcher only"},
         ExitCode::kUsage);
   }
-  Communicator world = init(init_options(line.config.comm));
+  Communicator world = init(init_options(line.config.comm, environment));
   install_stop_handlers();
   return train_rank(job, world);
 }
@@ -246,7 +273,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
     run_threads(ranks, bench, init_options(line.config.comm));
     return 0;
   }
-  Communicator world = init(init_options(line.config.comm));
+  Communicator world = init(init_options(line.config.comm, environment));
   bench(world);
   return 0;
 }

@@ -5,8 +5,8 @@
 
 #include "comm/tcp/acceptor.h"
 #include "comm/tcp/header.h"
-#include "comm/tcp/interfaces.h"
 #include "harness/ranks.h"
+#include "net/interfaces.h"
 #include "reigen/base/error.h"
 
 namespace reigen::testing {
@@ -53,11 +53,11 @@ TEST(TcpJoin, StrangersAreRefusedAndHoldNobodyUp) {
 }
 
 TEST(TcpJoin, AnInterfaceIsChosenByItsName) {
-  const auto addresses = comm::tcp::interface_addresses("lo");
+  const auto addresses = net::interface_addresses("lo");
   ASSERT_FALSE(addresses.empty());
   for (const auto& address : addresses) EXPECT_TRUE(address.loopback) << address.host;
   try {
-    comm::tcp::interface_addresses("eth99");
+    net::interface_addresses("eth99");
     FAIL() << "there is no eth99";
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("eth99"));

@@ -161,8 +161,9 @@ TEST(DetectEnvironment, WhereTheStoreIs) {
 
   EXPECT_EQ(detect(kTorchrun).master_address, "node1");
   EXPECT_EQ(detect(kTorchrun).master_port, 29500);
-  EXPECT_EQ(detect(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})).master_port, 29501);
-  EXPECT_EQ(detect(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).master_port, 29500);
+  EXPECT_TRUE(detect(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})).agent_store);
+  EXPECT_EQ(detect(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})).master_port, 29500);
+  EXPECT_FALSE(detect(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).agent_store);
 
   EXPECT_EQ(detect(kSlurm).master_address, "gpu07");
   EXPECT_EQ(detect(with(kSlurm, {{"MASTER_ADDR", "10.0.0.1"}})).master_address, "10.0.0.1");
@@ -171,6 +172,8 @@ TEST(DetectEnvironment, WhereTheStoreIs) {
           .master_address,
       "127.0.0.1");
   EXPECT_EQ(detect(kOpenMpi).master_address, "127.0.0.1");
+  EXPECT_EQ(detect(kOpenMpi).master_port, 0);  // all are here: no port is given, and none is needed
+  EXPECT_EQ(detect(with(kSlurm, {{"SLURM_STEP_RESV_PORTS", "12000-12001"}})).master_port, 12000);
   EXPECT_EQ(detect(with(kOpenMpi, {{"MASTER_PORT", "4000"}})).master_port, 4000);
   EXPECT_EQ(detect(kHydra).master_address, "127.0.0.1");
 }
@@ -182,7 +185,7 @@ TEST(DetectEnvironment, AllRanksFindTheSamePortAndJob) {
   EXPECT_EQ(first.job, third.job);
   EXPECT_EQ(first.master_port, third.master_port);
   EXPECT_GE(first.master_port, 20000);
-  EXPECT_LT(first.master_port, 40000);
+  EXPECT_LT(first.master_port, 29000);  // ports from 32768 on are the kernel's, from 30000 on those of Kubernetes
   EXPECT_NE(detect(with(kSlurm, {{"SLURM_STEP_ID", "3"}})).job, third.job);
   EXPECT_NE(detect(with(kSlurm, {{"SLURM_JOB_ID", "78"}})).master_port, third.master_port);
   EXPECT_NE(detect(with(kOpenMpi, {{"PMIX_NAMESPACE", "124"}})).job, detect(kOpenMpi).job);
@@ -236,11 +239,44 @@ TEST(DetectEnvironment, ComplaintsNameTheVariableAndItsValue) {
   }
 }
 
-TEST(DetectEnvironment, ThisHostsNameMeansOneHost) {
-  const Environment e =
-      detect({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", this_host()}, {"MASTER_PORT", "1234"}});
-  EXPECT_EQ(e.local_rank, 1);
-  EXPECT_EQ(e.local_world_size, 2);
+// Rank 0 of a job on many machines is told the name of its machine too: only a launcher's count says that all are here.
+TEST(DetectEnvironment, ThisHostsNameSaysNothingAboutTheOtherRanks) {
+  const Variables four = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", this_host()}, {"MASTER_PORT", "1234"}};
+  EXPECT_EQ(detect(four).local_world_size, 1);
+  EXPECT_FALSE(detect(four).one_host);
+  EXPECT_EQ(detect(with(four, {{"RANK", "1"}, {"LOCAL_RANK", "1"}})).local_rank, 1);
+  EXPECT_FALSE(detect(with(four, {{"MASTER_ADDR", "127.0.0.1"}})).one_host);
+  EXPECT_EQ(detect(with(four, {{"MASTER_ADDR", "127.0.0.1"}})).local_world_size, 2);
+  EXPECT_EQ(detect(with(four, {{"MASTER_ADDR", "localhost"}})).local_world_size, 2);
+  ::setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);  // where operators tell it to the pod of rank 0
+  EXPECT_EQ(detect(with(four, {{"MASTER_ADDR", "localhost"}})).local_world_size, 1);
+  ::unsetenv("KUBERNETES_SERVICE_HOST");
+  EXPECT_TRUE(detect(with(four, {{"LOCAL_WORLD_SIZE", "2"}})).one_host);
+}
+
+TEST(DetectEnvironment, OneNameOfRankZeroIsAsGoodAsAnother) {
+  const Variables here = with(kTorchrun, {{"MASTER_ADDR", "localhost"}, {"RANK", "0"}, {"LOCAL_RANK", "0"}});
+  EXPECT_EQ(detect(here).job, detect(kTorchrun).job);
+}
+
+TEST(DetectEnvironment, SlurmSaysWhetherRankZeroIsOnThisNode) {
+  EXPECT_FALSE(detect(with(kSlurm, {{"SLURMD_NODENAME", "gpu08"}})).on_first_node);
+  EXPECT_TRUE(detect(with(kSlurm, {{"SLURMD_NODENAME", "gpu07"}})).on_first_node);
+  EXPECT_FALSE(detect(with(kSlurm, {{"SLURMD_NODENAME", "gpu07"}, {"MASTER_ADDR", "gpu08"}})).on_first_node);
+}
+
+// Every pod gets it where a service is called master.
+TEST(DetectEnvironment, APortOfKubernetesIsNone) {
+  const Variables service = {{"MASTER_PORT", "tcp://10.3.2.1:80"}};
+  EXPECT_EQ(detect(with(kSlurm, service)).master_port, detect(kSlurm).master_port);
+  EXPECT_EQ(detect(with(kOpenMpi, service)).master_port, 0);
+  try {
+    detect(with(kTorchrun, service));
+    FAIL() << "took a URL for a port";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("MASTER_PORT is not set"));
+    EXPECT_THAT(error.what(), HasSubstr("tcp://10.3.2.1:80"));
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,7 +23,7 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-// A port that was free, and the one after it too most of the time; listens on it while `socket` is open.
+// A port that was free; listens on it while `socket` is open.
 struct Listener {
   Listener() : socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
@@ -46,6 +47,7 @@ Environment rank_of(int rank, int world, std::uint16_t port, const std::string& 
   e.source = "torchrun";
   e.master_address = "127.0.0.1";
   e.master_port = port;
+  e.port_origin = "MASTER_PORT";
   e.job = job;
   return e;
 }
@@ -80,15 +82,75 @@ TEST(JoinJob, RankZeroServes) { meet(3, free_port()); }
 
 TEST(JoinJob, RankZeroMayComeLast) { meet(2, free_port(), "job-a", seconds(1)); }
 
-TEST(JoinJob, APortTakenByASilentStrangerIsPassedOver) {
+std::string message_of_join(const Environment& e, seconds limit) {
+  try {
+    join_job(e, Deadline::after(limit));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// No other port was given to the job: whoever listens elsewhere takes it from somebody.
+TEST(JoinJob, APortTakenByAStrangerIsAnErrorThatNamesIt) {
   const Listener stranger;
-  meet(2, stranger.port);
+  const std::string text = message_of_join(rank_of(0, 2, stranger.port), seconds(10));
+  EXPECT_THAT(text, HasSubstr("port " + std::to_string(stranger.port) + " (MASTER_PORT)"));
+  EXPECT_THAT(text, HasSubstr("Address already in use"));
+  EXPECT_THAT(text, HasSubstr("set MASTER_PORT to a free one"));
 }
 
 TEST(JoinJob, TwoJobsOnOnePortDoNotMix) {
   const std::uint16_t port = free_port();
   const store::TcpStoreServer other({.host = "127.0.0.1", .port = port, .job = "job-b"});
-  meet(2, port, "job-a");
+  EXPECT_THAT(message_of_join(rank_of(0, 2, port, "job-a"), seconds(10)), HasSubstr("Address already in use"));
+  EXPECT_THAT(message_of_join(rank_of(1, 2, port, "job-a"), seconds(1)), HasSubstr("belongs to another job"));
+}
+
+// The job that had the port before may end a moment later than its launcher.
+TEST(JoinJob, ARankWaitsUntilAnotherJobLeavesThePort) {
+  const std::uint16_t port = free_port();
+  auto other = std::make_unique<store::TcpStoreServer>(
+      store::TcpStoreServerOptions{.host = "127.0.0.1", .port = port, .job = "job-b"});
+  auto late =
+      std::async(std::launch::async, [&] { return join_job(rank_of(1, 2, port), Deadline::after(seconds(30))); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  other.reset();
+  const auto first = join_job(rank_of(0, 2, port), Deadline::after(seconds(30)));
+  first->set("x", "1");
+  EXPECT_EQ(late.get()->try_get("x"), "1");
+}
+
+// What Debian's /etc/hosts says of the machine's own name, and ranks that were told other names of one machine.
+TEST(JoinJob, RankZeroListensWhereItsAddressPoints) {
+  for (const char* address : {"127.0.1.1", "127.0.0.1"}) {
+    for (const bool one_host : {false, true}) {
+      Environment first = rank_of(0, 2, free_port());
+      first.one_host = one_host;
+      first.master_address = address;
+      Environment second = first;
+      second.rank = 1;
+      const auto server = join_job(first, Deadline::after(seconds(30)));
+      server->set("x", "1");
+      EXPECT_EQ(join_job(second, Deadline::after(seconds(30)))->try_get("x"), "1");
+      second.one_host = !one_host;  // it was told less than the other, or more
+      EXPECT_EQ(join_job(second, Deadline::after(seconds(30)))->try_get("x"), "1");
+    }
+  }
+}
+
+TEST(JoinJob, WithoutAPortRanksOfOneMachineMeetByTheNameOfTheirJob) {
+  const std::string job = "by name " + std::to_string(::getpid());
+  Environment e = rank_of(0, 2, 0, job);
+  e.one_host = true;
+  e.port_origin = {};
+  const auto server = join_job(e, Deadline::after(seconds(10)));
+  EXPECT_THAT(message_of_join(e, seconds(5)), HasSubstr("rank 0 of the same job"));
+  e.rank = 1;
+  const auto client = join_job(e, Deadline::after(seconds(10)));
+  client->set("x", "1");
+  EXPECT_EQ(server->get("x", Deadline::after(seconds(10))), "1");
+  EXPECT_THAT(message_of_join(rank_of(1, 2, 0, job + "b"), seconds(1)), HasSubstr("does not know where rank 0 is"));
 }
 
 TEST(JoinJob, TheLaunchersStore) {
@@ -125,22 +187,18 @@ TEST(JoinJob, AMissingRankZeroIsATimeoutThatSaysWhereItWasLookedFor) {
   }
 }
 
-TEST(JoinJob, NoFreePortForRankZero) {
-  // Eight neighbours that are all taken, by us or by somebody else.
-  const std::uint16_t base = 21000;
-  std::vector<UniqueFd> taken;
-  for (std::uint16_t port = base; port < base + 8; ++port) {
-    UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
-      ASSERT_EQ(::listen(socket.get(), 1), 0);
-    }
-    taken.push_back(std::move(socket));
-  }
-  EXPECT_THROW(join_job(rank_of(0, 2, base), Deadline::after(seconds(5))), BackendError);
+// Once warned of, and still known at the end: not "nobody listens there".
+TEST(JoinJob, ANameWithoutAddressIsWarnedOfOnceAndTheReasonAtTheEnd) {
+  Environment e = rank_of(1, 2, 29511);
+  e.master_address = "job-master-0.invalid";
+  testing::internal::CaptureStderr();
+  const std::string text = message_of_join(e, seconds(1));
+  const std::string warnings = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr("host 'job-master-0.invalid' has no address"));
+  EXPECT_THAT(text, HasSubstr("MASTER_ADDR"));
+  const auto first = warnings.find("job-master-0.invalid");
+  EXPECT_NE(first, std::string::npos);
+  EXPECT_EQ(warnings.find("job-master-0.invalid", first + 1), std::string::npos);
 }
 
 }  // namespace

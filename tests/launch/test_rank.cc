@@ -1,13 +1,23 @@
 // A rank for the tests: does what its first word says.
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "reigen/base/error.h"
 #include "reigen/launch/environment.h"
@@ -66,14 +76,51 @@ int grow() {
   return 1;
 }
 
+// Of /proc/net/tcp and tcp6: words of four bytes, each in this machine's order.
+std::string address_of(const std::string& digits) {
+  std::array<std::uint32_t, 4> words{};
+  for (std::size_t i = 0; i * 8 < digits.size(); ++i) {
+    words[i] = static_cast<std::uint32_t>(std::stoul(digits.substr(i * 8, 8), nullptr, 16));
+  }
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  ::inet_ntop(digits.size() == 8 ? AF_INET : AF_INET6, words.data(), text.data(), text.size());
+  return text.data();
+}
+
+// Every address and port on which this process accepts connections.
+std::vector<std::string> listening() {
+  std::set<std::string> own;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    own.insert(std::filesystem::read_symlink(entry.path(), error).string());
+  }
+  std::vector<std::string> places;
+  for (const char* path : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    while (std::getline(file, line)) {
+      std::istringstream in(line);
+      std::vector<std::string> words;
+      for (std::string word; in >> word;) words.push_back(word);
+      if (words.size() < 10 || words[3] != "0A" || !own.contains("socket:[" + words[9] + "]")) continue;
+      const std::size_t colon = words[1].find(':');
+      places.push_back(address_of(words[1].substr(0, colon)) + "/" +
+                       std::to_string(std::stoul(words[1].substr(colon + 1), nullptr, 16)));
+    }
+  }
+  return places;
+}
+
 // Meets the other ranks in the job's store; rank 0 waits until all have seen each other.
-int join() {
+int join(bool lists) {
   using reigen::Deadline;
   const auto environment = reigen::launch::detect_environment();
   const auto limit = Deadline::after(std::chrono::seconds(30));
   const auto store = reigen::launch::join_job(environment, limit);
   store->set("rank/" + std::to_string(environment.rank), environment.source);
   for (int peer = 0; peer < environment.world_size; ++peer) store->get("rank/" + std::to_string(peer), limit);
+  if (lists) say(fmt::format("listens: {}\n", fmt::join(listening(), " ")));
   say(environment.source + ": rank " + std::to_string(environment.rank) + " of " +
       std::to_string(environment.world_size) + " met all\n");
   if (store->add("left", 1) == environment.world_size) store->set("all left", "1");
@@ -91,7 +138,7 @@ int main(int argc, char** argv) {
   if (what == "catch-int") return wait_for_signal(SIGINT, number);
   if (what == "catch-usr1") return wait_for_signal(SIGUSR1, number);
   if (what == "join") try {
-      return join();
+      return join(argc > 2);
     } catch (const reigen::Error& error) {
       std::fprintf(stderr, "%s\n", error.what());
       return static_cast<int>(error.exit_code());

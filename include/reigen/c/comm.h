@@ -98,7 +98,7 @@ int reigen_error_rank(void);  // the lost rank of REIGEN_ERROR_PEER_LOST, else -
 typedef struct reigen_init_options {
   size_t struct_size;
   const char* name;     // "world"
-  const char* backend;  // "auto", "self", "shared_memory"
+  const char* backend;  // "auto", "self", "shared_memory"; NULL: REIGEN_COMM_BACKEND, else "auto"
   int64_t timeout_ms;   // 0: REIGEN_TIMEOUT, else 10 minutes
   int keep_memory;      // 1: freed memory stays in the process (reigen/runtime/init.h)
 } reigen_init_options;
@@ -108,8 +108,8 @@ typedef struct reigen_comm_options {
   int rank;             // 0
   int size;             // 1
   const char* store;    // where the ranks meet, in a job of one: NULL. The path of a file that all can reach, new for
-                        // each job, or tcp://host:port: rank 0 serves there, or at one of the 7 ports that follow
-  const char* name;     // "world"; two groups that meet in one store need two names
+                        // each job, or tcp://host:port, where rank 0 serves: one group at a time has that port
+  const char* name;     // "world"; two groups that meet in one file need two names
   const char* backend;  // as above
   int64_t join_timeout_ms;       // 60 s, for all ranks to come
   int64_t report_after_ms;       // 30 s: a live rank keeps the others waiting, say so

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "reigen/base/deadline.h"
 #include "reigen/store/store.h"
@@ -15,9 +16,13 @@
 namespace reigen::store {
 
 struct TcpStoreServerOptions {
-  std::string host = "127.0.0.1";  // the interface to listen on; "0.0.0.0" or "::" for every one
-  std::uint16_t port = 0;          // 0: the kernel picks a free one, which is never taken by somebody else
-  std::string job = {};            // identity of the job; clients must send the same
+  std::string host = "127.0.0.1";      // the interface to listen on; "0.0.0.0" or "::" for every one
+  std::uint16_t port = 0;              // 0: the kernel picks a free one, which is never taken by somebody else
+  std::string job = {};                // identity of the job; clients must send the same
+  std::vector<std::string> also = {};  // more addresses of this machine to listen on, all on the same port
+  // Not empty: no address and no port, but a socket of this machine with that name, which only processes of the same
+  // user reach. At most 100 bytes.
+  std::string socket = {};
 };
 
 // Serves from a thread of its own until it is destroyed. Throws BackendError (69) when the port is taken, naming it.
@@ -28,7 +33,7 @@ class TcpStoreServer {
   TcpStoreServer(const TcpStoreServer&) = delete;  // a listening socket has one owner
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
-  std::uint16_t port() const;
+  std::uint16_t port() const;  // 0 where it has a name
 
  private:
   struct Impl;
@@ -41,6 +46,9 @@ struct TcpStoreOptions {
   std::string job = {};
   Deadline connect_deadline =
       Deadline::after(std::chrono::seconds(60));  // retries until then: the server may start later
+  std::vector<std::string> also = {};             // other places where the server may be, tried in this order
+  std::string socket = {};                        // as there: in place of host and port
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // no sign of life: the server is lost
 };
 
 // Throws Timeout (nobody listens there), or BackendError with exit code 76 when another job or version answers.

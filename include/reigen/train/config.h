@@ -139,7 +139,13 @@ struct ParallelConfig {
 struct CommConfig {
   std::string backend = "auto";
   std::string algorithms = {};  // as GroupOptions::algorithms
+  std::string network = "tcp";  // as GroupOptions::network
   std::string machine_id = {};  // of this rank alone; as GroupOptions::machine_id
+  std::int64_t machines = 0;    // this machine plays so many; 0: machine_id and what ranks can open decide
+  double join_timeout = 60;     // seconds; as GroupOptions
+  double heartbeat_timeout = 10;
+  double report_after = 30;
+  double timeout = 0;  // 0: REIGEN_TIMEOUT, else GroupOptions' value
 };
 
 struct CheckpointConfig {

@@ -45,11 +45,12 @@ std::string to_bytes(const Greeting& greeting) {
   return bytes;
 }
 
-Acceptor::Acceptor(std::string secret, std::string answer, int first, int size, int connections)
+Acceptor::Acceptor(std::string secret, std::string answer, int first, int size, int connections,
+                   const std::string& host)
     : secret_(std::move(secret)),
       answer_(std::move(answer)),
       first_(first),
-      listener_(listen_everywhere()),
+      listener_(host.empty() ? listen_everywhere() : net::Listener(host, 0)),
       accepted_(static_cast<std::size_t>(size)) {
   for (auto& sockets : accepted_) sockets.resize(static_cast<std::size_t>(connections));
   // Connections begin with what the listener has; those of other machines get the usual one back.

@@ -36,8 +36,9 @@ bool in_one_machine(const net::Socket& socket);
 
 class Acceptor {
  public:
-  // `first`: the lowest rank that calls, `size`: one more than the highest.
-  Acceptor(std::string secret, std::string answer, int first, int size, int connections);
+  // `first`: the lowest rank that calls, `size`: one more than the highest. `host`: the one address to listen on;
+  // empty: every one.
+  Acceptor(std::string secret, std::string answer, int first, int size, int connections, const std::string& host = {});
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;  // a thread belongs to it
   Acceptor& operator=(const Acceptor&) = delete;

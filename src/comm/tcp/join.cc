@@ -16,7 +16,7 @@
 #include "comm/rank_reports.h"
 #include "comm/tcp/acceptor.h"
 #include "comm/tcp/header.h"
-#include "comm/tcp/interfaces.h"
+#include "net/interfaces.h"
 
 namespace reigen::comm::tcp {
 
@@ -39,7 +39,7 @@ struct Announcement {
   std::uint16_t port = 0;
   int connections = 1;
   int size = 0;  // of the group
-  std::vector<InterfaceAddress> addresses;
+  std::vector<net::InterfaceAddress> addresses;
 };
 
 // Why an address does not lead to a rank.
@@ -65,7 +65,7 @@ Announcement parse(int rank, const std::string& text) {
   std::istringstream in(text);
   in >> a.version >> a.host >> a.pid >> a.machine >> a.secret >> a.answer >> a.port >> a.connections >> a.size;
   check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);
-  InterfaceAddress address;
+  net::InterfaceAddress address;
   while (in >> address.host >> address.loopback) a.addresses.push_back(address);
   return a;
 }
@@ -88,6 +88,7 @@ class Join {
   [[noreturn]] void throw_unreachable(int rank, const Announcement& own, const Announcement& other,
                                       const std::vector<Refusal>& refusals) const;
   void wait_for_callers(Acceptor& acceptor);
+  bool all_in_one_network();
 
   const GroupOptions& options_;
   const CheckComing& check_coming_;
@@ -135,7 +136,7 @@ std::vector<net::Socket> Join::try_address(const net::Address& address, bool loc
 }
 
 void Join::call(int rank, const Announcement& own, const Announcement& other, Neighbour& neighbour) {
-  std::vector<InterfaceAddress> addresses = other.addresses;
+  std::vector<net::InterfaceAddress> addresses = other.addresses;
   if (own.machine == other.machine) {
     std::stable_partition(addresses.begin(), addresses.end(), [](const auto& a) { return a.loopback; });
   } else {
@@ -190,17 +191,32 @@ void Join::wait_for_callers(Acceptor& acceptor) {
   }
 }
 
+// Then nobody need listen where other machines could call. A few calls of the store a rank, however many there are.
+bool Join::all_in_one_network() {
+  const std::string own = net::network_identity();
+  store::Store& store = forming_.store();
+  if (store.compare_and_set("network", std::nullopt, own) != own) store.set("networks differ", "");
+  store.set(fmt::format("network/{}", options_.rank), "");
+  if (store.add("networks", 1) == options_.size) store.set("networks known", "");
+  forming_.wait_for("networks known", "network");
+  return !store.try_get("networks differ").has_value();
+}
+
 std::vector<Neighbour> Join::run() {
   Announcement own{.host = base::host_name(),
                    .pid = ::getpid(),
-                   .machine = machine_identity(),
+                   .machine = net::machine_identity(),
                    .secret = random_word(),
                    .answer = random_word(),
                    .connections = options_.connections,
                    .size = options_.size,
-                   .addresses = interface_addresses(base::environment::tcp_interface())};
+                   .addresses = net::interface_addresses(base::environment::tcp_interface())};
   forming_.enter();
-  Acceptor acceptor(own.secret, own.answer, options_.rank + 1, options_.size, connections_);
+  // Who names an interface wants the ranks to go through it.
+  const bool through_loopback = all_in_one_network() && !base::environment::tcp_interface();
+  if (through_loopback) own.addresses = {{.interface = "lo", .host = net::loopback_address(), .loopback = true}};
+  Acceptor acceptor(own.secret, own.answer, options_.rank + 1, options_.size, connections_,
+                    through_loopback ? own.addresses.front().host : "");
   own.port = acceptor.port();
   forming_.store().set(fmt::format("rank/{}", options_.rank), to_text(own));
   std::vector<Neighbour> neighbours(static_cast<std::size_t>(options_.size));

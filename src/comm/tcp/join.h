@@ -1,8 +1,9 @@
 // How the ranks of a group find and call each other.
 //
 // Every rank listens on a port that the kernel picks and writes into the group's store where it can be reached: the
-// addresses of all its interfaces. Of each pair the higher rank calls: loopback first when both are on one machine,
-// then one address after the other, until one answers with the word that only the right process knows.
+// addresses of all its interfaces, or the loopback alone where all ranks share it. Of each pair the higher rank calls:
+// loopback first when both are on one machine, then one address after the other, until one answers with the word that
+// only the right process knows.
 #pragma once
 
 #include <sys/types.h>

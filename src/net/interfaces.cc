@@ -1,4 +1,4 @@
-#include "comm/tcp/interfaces.h"
+#include "net/interfaces.h"
 
 #include <fmt/format.h>
 #include <ifaddrs.h>
@@ -9,13 +9,16 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/host_name.h"
+#include "net/socket.h"
 
-namespace reigen::comm::tcp {
+namespace reigen::net {
 
 namespace {
 
@@ -65,10 +68,21 @@ std::vector<InterfaceAddress> interface_addresses(const std::optional<std::strin
   return chosen;
 }
 
+std::string loopback_address() {
+  const auto is_here = [](const char* host) { return is_of_this_machine(resolve(host, 0).front()); };
+  return !is_here("127.0.0.1") && is_here("::1") ? "::1" : "127.0.0.1";
+}
+
 std::string machine_identity() {
   std::string identity;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> identity;
   return identity.empty() ? base::host_name() : identity;
 }
 
-}  // namespace reigen::comm::tcp
+std::string network_identity() {
+  std::error_code error;
+  const std::filesystem::path space = std::filesystem::read_symlink("/proc/self/ns/net", error);
+  return machine_identity() + (error ? "" : "/" + space.string());  // "net:[4026531840]"
+}
+
+}  // namespace reigen::net

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace reigen::comm::tcp {
+namespace reigen::net {
 
 struct InterfaceAddress {
   std::string interface;  // "eth0"
@@ -17,7 +17,13 @@ struct InterfaceAddress {
 // those of one interface, by its name. Throws InvalidArgument, listing what there is, when there is none of it.
 std::vector<InterfaceAddress> interface_addresses(const std::optional<std::string>& wanted);
 
+// 127.0.0.1, or ::1 on a machine without it.
+std::string loopback_address();
+
 // The same for all processes of one machine, containers on it too.
 std::string machine_identity();
 
-}  // namespace reigen::comm::tcp
+// The same for all processes that reach each other through the loopback: one machine, and one network namespace on it.
+std::string network_identity();
+
+}  // namespace reigen::net

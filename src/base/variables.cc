@@ -1,0 +1,72 @@
+#include "base/variables.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/environment.h"
+#include "base/nearest.h"
+
+namespace reigen::base {
+
+namespace {
+
+// Sections of the recipes' options, which train/ reads and checks, and what the build and its tests read.
+constexpr std::array kOthers = {"REIGEN_RUN_",   "REIGEN_TRAIN_",    "REIGEN_OPTIM_",      "REIGEN_DATA_",
+                                "REIGEN_MODEL_", "REIGEN_PARALLEL_", "REIGEN_CHECKPOINT_", "REIGEN_TEST_",
+                                "REIGEN_FILES_", "REIGEN_TORCH",     "REIGEN_NCCL",        "REIGEN_MPI"};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// "PORT_80_TCP", "PORT_80_TCP_ADDR".
+bool is_port_of_service(std::string_view tail) {
+  constexpr std::string_view kStart = "PORT_";
+  if (!tail.starts_with(kStart)) return false;
+  tail.remove_prefix(kStart.size());
+  const auto digits = static_cast<std::size_t>(std::find_if_not(tail.begin(), tail.end(), is_digit) - tail.begin());
+  if (digits == 0) return false;
+  tail.remove_prefix(digits);
+  for (const std::string_view protocol : {"_TCP", "_UDP", "_SCTP"}) {
+    if (!tail.starts_with(protocol)) continue;
+    const std::string_view rest = tail.substr(protocol.size());
+    return rest.empty() || rest == "_PROTO" || rest == "_PORT" || rest == "_ADDR";
+  }
+  return false;
+}
+
+bool is_url_of_service(std::string_view value) {
+  return value.starts_with("tcp://") || value.starts_with("udp://") || value.starts_with("sctp://");
+}
+
+}  // namespace
+
+bool is_kubernetes_service(std::string_view name, std::string_view value) {
+  if (name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT")) return true;
+  if (name.find("_SERVICE_PORT_") != std::string_view::npos) return true;
+  if (name.ends_with("_PORT") && is_url_of_service(value)) return true;
+  for (std::size_t at = name.find("_PORT_"); at != std::string_view::npos; at = name.find("_PORT_", at + 1)) {
+    if (is_port_of_service(name.substr(at + 1))) return true;
+  }
+  return false;
+}
+
+std::vector<UnknownVariable> unknown_variables() {
+  std::vector<std::string> known;
+  for (const auto& variable : environment::table()) known.emplace_back(variable.name);
+  std::vector<UnknownVariable> unknown;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = std::min(text.find('='), text.size());
+    const std::string name(text.substr(0, equals));
+    if (!name.starts_with("REIGEN_") || equals + 1 >= text.size()) continue;  // an empty one counts as not set
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (is_kubernetes_service(name, text.substr(equals + 1))) continue;
+    const auto is_prefix = [&](const char* other) { return name.starts_with(other); };
+    if (std::any_of(kOthers.begin(), kOthers.end(), is_prefix)) continue;
+    unknown.push_back({.name = name, .meant = nearest(name, known)});
+  }
+  return unknown;
+}
+
+}  // namespace reigen::base

@@ -1,0 +1,24 @@
+// Variables with our prefix that are not ours.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace reigen::base {
+
+// Whether Kubernetes set it: for a service called reigen-train every pod of the namespace gets
+// REIGEN_TRAIN_SERVICE_HOST, REIGEN_TRAIN_SERVICE_PORT[_NAME], REIGEN_TRAIN_PORT=tcp://... and
+// REIGEN_TRAIN_PORT_80_TCP[_PROTO, _PORT, _ADDR].
+bool is_kubernetes_service(std::string_view name, std::string_view value);
+
+struct UnknownVariable {
+  std::string name = {};
+  std::string meant = {};  // the variable that it probably should be; empty: none is near
+};
+
+// Variables of this process that begin with REIGEN_ and that nobody reads. Those of recipes (REIGEN_TRAIN_EPOCHS), of
+// the build and of Kubernetes are none.
+std::vector<UnknownVariable> unknown_variables();
+
+}  // namespace reigen::base

@@ -1,0 +1,179 @@
+// What rank 0 and the others conclude from what they were told, and what torchrun's agent is asked.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "agent_server.h"
+#include "launch/agent_store.h"
+#include "launch/listening.h"
+#include "launch/slurm_node.h"
+#include "reigen/base/error.h"
+#include "reigen/launch/environment.h"
+
+namespace reigen::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::AnyOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+Environment told(const std::string& address, bool one_host = false) {
+  Environment e;
+  e.world_size = 2;
+  e.local_world_size = one_host ? 2 : 1;
+  e.one_host = one_host;
+  e.source = "torchrun";
+  e.master_address = address;
+  e.master_port = 29500;
+  e.port_origin = "MASTER_PORT";
+  e.job = "job";
+  return e;
+}
+
+TEST(PlacesToListen, AreOfTheLoopbackAloneWhereTheAddressMeansTheLoopbackForAll) {
+  EXPECT_THAT(places_to_listen(told("127.0.0.1")), ElementsAre("127.0.0.1"));
+  EXPECT_THAT(places_to_listen(told("127.0.1.1")), ElementsAre("127.0.1.1"));
+  EXPECT_THAT(places_to_listen(told("localhost")), Each(AnyOf("127.0.0.1", "::1")));
+}
+
+TEST(PlacesToListen, AreWhereTheAddressPointsAndTheLoopbackWhereAllAreHere) {
+  EXPECT_THAT(places_to_listen(told("127.0.1.1", true)), ElementsAre("127.0.0.1", "127.0.1.1"));
+  EXPECT_THAT(places_to_listen(told("no-such-host.invalid", true)), ElementsAre("127.0.0.1"));
+}
+
+TEST(PlacesToListen, AreAllOfThisMachineWhereTheOthersMayBeElsewhere) {
+  const std::vector<std::string> own = addresses_of_this_machine();
+  for (const char* name : {"no-such-host.invalid", "192.0.2.1"}) {
+    const std::vector<std::string> places = places_to_listen(told(name));
+    EXPECT_THAT(places, Contains("127.0.0.1"));
+    for (const std::string& address : own) EXPECT_THAT(places, Contains(address));
+    EXPECT_THAT(places, Each(Not(AnyOf("0.0.0.0", "::"))));
+  }
+}
+
+// pytorch-operator tells the pod of rank 0 `localhost`, and the others the pod's name.
+TEST(PlacesToListen, InKubernetesLocalhostIsNotTheLoopbackForAll) {
+  ::setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
+  const std::vector<std::string> places = places_to_listen(told("localhost"));
+  ::unsetenv("KUBERNETES_SERVICE_HOST");
+  for (const std::string& address : addresses_of_this_machine()) EXPECT_THAT(places, Contains(address));
+}
+
+TEST(PlacesToListen, AreEverywhereOnlyWhereThatWasGiven) {
+  EXPECT_THAT(places_to_listen(told("0.0.0.0")), ElementsAre("0.0.0.0"));
+}
+
+TEST(PlacesToLook, BeginWithTheLoopbackWhereRankZeroIsHere) {
+  EXPECT_THAT(places_to_look(told("node1")), ElementsAre("node1"));
+  EXPECT_THAT(places_to_look(told("node1", true)), ElementsAre("127.0.0.1", "::1", "node1"));
+  Environment e = told("node1");
+  e.source = "srun in an allocation without names";
+  e.on_first_node = true;
+  EXPECT_THAT(places_to_look(e), ElementsAre("127.0.0.1", "::1", "node1"));
+}
+
+TEST(SlurmNode, ItsAddressIsReadFromWhatScontrolPrints) {
+  EXPECT_EQ(
+      parse_node_address("NodeName=n1 Arch=x86_64 CoresPerSocket=4 NodeAddr=10.0.0.7 NodeHostName=vm Port=17001\n"),
+      "10.0.0.7");
+  EXPECT_EQ(parse_node_address("NodeName=n1 NodeAddr=vm"), "vm");
+  EXPECT_EQ(parse_node_address("Node n9 not found\n"), "");
+  EXPECT_EQ(slurm_node_address("n1; touch /tmp/x"), "");
+  EXPECT_EQ(slurm_node_address("--help"), "");
+}
+
+TEST(SocketOfJob, IsAnotherOneForOtherJobs) {
+  EXPECT_EQ(socket_of_job("a"), socket_of_job("a"));
+  EXPECT_NE(socket_of_job("a"), socket_of_job("b"));
+  EXPECT_LE(socket_of_job(std::string(1000, 'x')).size(), 100u);
+}
+
+TEST(AgentStore, KeepsValues) {
+  AgentServer server;
+  AgentStore agent("127.0.0.1", server.port(), Deadline::after(seconds(10)));
+  EXPECT_FALSE(agent.has("a"));
+  agent.set("a", "first");
+  agent.set("a", std::string("b\0c", 3));
+  EXPECT_TRUE(agent.has("a"));
+  EXPECT_EQ(agent.get("a"), std::string("b\0c", 3));
+  EXPECT_TRUE(agent.wait({"a"}, Deadline::after(seconds(10))));
+  agent.erase("a");
+  EXPECT_FALSE(agent.has("a"));
+  EXPECT_FALSE(agent.wait({"a", "b"}, Deadline::after(milliseconds(50))));
+}
+
+TEST(AgentStore, SaysWhatListensThereInstead) {
+  const AgentServer silent(false);
+  try {
+    AgentStore("127.0.0.1", silent.port(), Deadline::after(milliseconds(200)));
+    FAIL() << "took it for an agent";
+  } catch (const Timeout& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no store of PyTorch 2.1 or newer"));
+    EXPECT_THAT(error.what(), HasSubstr("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"));
+  }
+}
+
+// Two nodes that are one machine: each rank alone on its node.
+std::vector<std::shared_ptr<store::Store>> meet_at(const AgentServer& agent, int ranks, const Deadline& deadline) {
+  std::vector<std::future<std::shared_ptr<store::Store>>> waits;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Environment e = told("127.0.0.1");
+    e.rank = e.node_rank = rank;
+    e.world_size = ranks;
+    e.master_port = agent.port();
+    e.agent_store = true;
+    waits.push_back(std::async(std::launch::async, [e, deadline] { return join_job(e, deadline); }));
+  }
+  std::vector<std::shared_ptr<store::Store>> stores;
+  for (auto& wait : waits) stores.push_back(wait.get());
+  return stores;
+}
+
+TEST(AgentMeeting, RankZeroTellsWhereItListens) {
+  AgentServer agent;
+  const auto stores = meet_at(agent, 3, Deadline::after(seconds(30)));
+  stores[1]->set("x", "1");
+  EXPECT_EQ(stores[2]->get("x", Deadline::after(seconds(10))), "1");
+  const auto table = agent.table();
+  EXPECT_THAT(table.at("reigen/address"), testing::EndsWith(" 127.0.0.1"));  // all are on this machine
+  EXPECT_EQ(table.size(), 1u);                                               // nothing else is left
+}
+
+TEST(AgentMeeting, AnAddressOfAnEarlierAttemptIsPassedOver) {
+  AgentServer agent;
+  const AgentServer other;  // a stranger has its port by now
+  agent.set("reigen/address", "0123 net:[1] " + std::to_string(other.port()) + " 127.0.0.1");
+  const auto stores = meet_at(agent, 2, Deadline::after(seconds(30)));
+  stores[0]->set("x", "1");
+  EXPECT_EQ(stores[1]->get("x", Deadline::after(seconds(10))), "1");
+}
+
+TEST(AgentMeeting, NamesWhoIsMissing) {
+  AgentServer agent;
+  Environment e = told("127.0.0.1");
+  e.world_size = 3;
+  e.master_port = agent.port();
+  e.agent_store = true;
+  agent.set("reigen/place/2", "here");
+  try {
+    join_job(e, Deadline::after(milliseconds(300)));
+    FAIL() << "met nobody";
+  } catch (const Timeout& error) {
+    EXPECT_THAT(error.what(), HasSubstr("got: 2 ranks"));
+    EXPECT_THAT(error.what(), HasSubstr("missing: 1"));
+  }
+}
+
+}  // namespace
+}  // namespace reigen::launch
