@@ -1,5 +1,6 @@
-# NCCL and the CUDA runtime for the backend "nccl"; no CUDA compiler is needed. REIGEN_NCCL: auto (what is there), ON (must be
-# there), OFF. Where they lie: NCCL_ROOT and CUDA_ROOT (variables of CMake or of the environment). Sets REIGEN_HAVE_NCCL, and
+# The headers of NCCL and of the CUDA runtime for the backend "nccl"; no CUDA compiler is needed, and neither library is linked: the
+# backend opens both when it is first asked for. REIGEN_NCCL: auto (what is there), ON (must be there), OFF. Where they lie:
+# NCCL_ROOT and CUDA_ROOT (variables of CMake or of the environment). Sets REIGEN_HAVE_NCCL, and
 # REIGEN_HAVE_NCCL_HEADERS, with which the backend's logic can be tested: also under sanitizers, which do not understand NCCL.
 set(REIGEN_NCCL auto CACHE STRING "Build the backend nccl: auto, ON or OFF")
 set(REIGEN_HAVE_NCCL OFF CACHE INTERNAL "")
@@ -15,18 +16,20 @@ endif()
 set(_nccl_places "${NCCL_ROOT}" "$ENV{NCCL_ROOT}")
 set(_cuda_places "${CUDA_ROOT}" "$ENV{CUDA_ROOT}" "$ENV{CUDA_HOME}" /usr/local/cuda)
 find_path(REIGEN_NCCL_INCLUDE nccl.h HINTS ${_nccl_places} PATH_SUFFIXES include)
-find_library(REIGEN_NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${_nccl_places} PATH_SUFFIXES lib lib64)
 find_path(REIGEN_CUDA_INCLUDE cuda_runtime_api.h HINTS ${_cuda_places} PATH_SUFFIXES include)
-find_library(REIGEN_CUDART_LIBRARY NAMES cudart libcudart.so.13 libcudart.so.12 libcudart.so.11.0 NAMES_PER_DIR
+# Only where the program looks last, if they are here at all.
+find_library(REIGEN_NCCL_LIBRARY NAMES libnccl.so.2 nccl NAMES_PER_DIR HINTS ${_nccl_places} PATH_SUFFIXES lib lib64)
+find_library(REIGEN_CUDART_LIBRARY NAMES libcudart.so.13 libcudart.so.12 libcudart.so.11.0 cudart NAMES_PER_DIR
   HINTS ${_cuda_places} PATH_SUFFIXES lib64 lib)
+mark_as_advanced(REIGEN_NCCL_LIBRARY REIGEN_CUDART_LIBRARY)
 set(_missing "")
-foreach(_part REIGEN_NCCL_INCLUDE REIGEN_NCCL_LIBRARY REIGEN_CUDA_INCLUDE REIGEN_CUDART_LIBRARY)
+foreach(_part REIGEN_NCCL_INCLUDE REIGEN_CUDA_INCLUDE)
   mark_as_advanced(${_part})
   if(NOT ${_part})
     list(APPEND _missing ${_part})
   endif()
 endforeach()
-if(REIGEN_NCCL_INCLUDE AND REIGEN_CUDA_INCLUDE)
+if(NOT _missing)
   set(REIGEN_HAVE_NCCL_HEADERS ON CACHE INTERNAL "")
 endif()
 if(REIGEN_NCCL STREQUAL "auto" AND REIGEN_SANITIZE)
@@ -40,9 +43,17 @@ elseif(_missing)
   return()
 endif()
 set(REIGEN_HAVE_NCCL ON CACHE INTERNAL "")
-message(STATUS "NCCL: ${REIGEN_NCCL_LIBRARY}, ${REIGEN_CUDART_LIBRARY}")
+message(STATUS "NCCL: ${REIGEN_NCCL_INCLUDE}, ${REIGEN_CUDA_INCLUDE}; opened when the backend nccl is asked for")
 
-function(reigen_use_nccl target)
+# `opener`: the source that opens the libraries; the folders of this machine are where it looks last.
+function(reigen_use_nccl target opener)
   reigen_use_nccl_headers(${target})
-  target_link_libraries(${target} PRIVATE "${REIGEN_NCCL_LIBRARY}" "${REIGEN_CUDART_LIBRARY}")
+  foreach(_library NCCL CUDART)
+    set(_folder "")
+    if(REIGEN_${_library}_LIBRARY)
+      cmake_path(GET REIGEN_${_library}_LIBRARY PARENT_PATH _folder)
+    endif()
+    set_property(SOURCE ${opener} APPEND PROPERTY COMPILE_DEFINITIONS "REIGEN_${_library}_FOLDER=\"${_folder}\"")
+  endforeach()
+  target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
 endfunction()

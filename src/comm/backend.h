@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -49,6 +50,11 @@ struct AbortCause {
 [[noreturn]] void throw_cause(const AbortCause& cause);
 AbortCause cause_of(std::exception_ptr error);
 
+// Of memory that is not there when there are no bytes.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -84,6 +90,11 @@ class Backend {
   virtual void publish_abort(const AbortCause& cause) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  // Whether this process may read and write memory of allocate() by itself; where not, these two carry it, and return
+  // when that is done. Either side may be memory of the host all the same.
+  virtual bool memory_is_of_host() const { return true; }
+  virtual void copy_in(void* to, const void* from, std::size_t bytes) { copy_bytes(to, from, bytes); }
+  virtual void copy_out(void* to, const void* from, std::size_t bytes) { copy_bytes(to, from, bytes); }
   // The block of allocate() in which `pointer` lies, kept as long as the result; null for other memory.
   virtual std::shared_ptr<void> hold([[maybe_unused]] const void* pointer) { return nullptr; }
 

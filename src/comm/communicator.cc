@@ -328,6 +328,18 @@ std::shared_ptr<void> Communicator::allocate(std::size_t bytes) {
   return impl_->engine ? impl_->engine->backend().allocate(bytes) : self::allocate(bytes);
 }
 
+bool Communicator::memory_is_of_host() const { return !impl_->engine || impl_->engine->backend().memory_is_of_host(); }
+
+void Communicator::copy_in(void* to, const void* from, std::size_t bytes) {
+  if (!impl_->engine) return copy_bytes(to, from, bytes);
+  impl_->engine->backend().copy_in(to, from, bytes);
+}
+
+void Communicator::copy_out(void* to, const void* from, std::size_t bytes) {
+  if (!impl_->engine) return copy_bytes(to, from, bytes);
+  impl_->engine->backend().copy_out(to, from, bytes);
+}
+
 std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) {
   if (!impl_->engine) return self::allocate(bytes);
   REIGEN_CHECK(!impl_->collecting,

@@ -324,6 +324,58 @@ TEST(NcclStandIn, FactorsOfCallsInFlight) {
   });
 }
 
+// Modulo those that are visible: a scheduler may show each rank one, by the number 0.
+TEST(NcclStandIn, ADeviceThatIsAskedForIsTaken) {
+  stand_in::use_device_of(5);
+  Communicator world(
+      {.rank = 0, .size = 1, .store = store::make_memory_store(), .backend = "nccl", .device = stand_in::kDevices + 2});
+  cudaPointerAttributes attributes{};
+  const auto block = world.allocate(8);
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, block.get()), cudaSuccess);
+  EXPECT_EQ(attributes.device, 2);
+  EXPECT_EQ(stand_in::device_now(), 5);
+}
+
+// Of any length; memory of the host may stand on the device's side.
+TEST(NcclStandIn, CopiesReachTheDevice) {
+  run_ranks(ranks(1), [](Rank& r) {
+    auto& world = r.world();
+    EXPECT_FALSE(world.memory_is_of_host());
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{3'000'000}}) {
+      std::vector<float> out(count, 1.5F);
+      std::vector<float> in(count, -1);
+      const auto block = world.allocate(count * sizeof(float));
+      world.copy_in(block.get(), out.data(), count * sizeof(float));
+      world.copy_out(in.data(), block.get(), count * sizeof(float));
+      EXPECT_EQ(in, out);
+    }
+    float host = 0;
+    const float one = 1;
+    world.copy_in(&host, &one, sizeof(float));
+    EXPECT_EQ(host, 1);
+  });
+}
+
+TEST(NcclStandIn, ACopyComesAfterWhatTheDefaultStreamHasToDo) {
+  run_ranks(ranks(1), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 10, false);
+    fill(x, -1);
+    float seen = 0;
+    {
+      BusyDevice device;
+      device.then([&] { fill(x, 7); });
+      std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        device.finish();
+      });
+      world.copy_out(&seen, x.data(), sizeof(float));
+      later.join();
+    }
+    EXPECT_EQ(seen, 7);
+  });
+}
+
 TEST(NcclStandIn, RanksOnOneDeviceAreNamed) {
   run_ranks({.ranks = 2, .backend = "nccl", .prepare = [](int) { stand_in::use_device_of(3); }}, [](Rank& r) {
     try {

@@ -112,6 +112,13 @@ class Communicator {
   // IoError (71) when there is no more.
   std::shared_ptr<void> allocate(std::size_t bytes);
 
+  // Whether this process may read and write memory of allocate() by itself. Over the backend nccl it may not: copy_in
+  // carries bytes of this process there and copy_out back. Local calls that return when the copy is done, after what
+  // the device's default stream has to do; elsewhere a memcpy.
+  bool memory_is_of_host() const;
+  void copy_in(void* to, const void* from, std::size_t bytes);
+  void copy_out(void* to, const void* from, std::size_t bytes);
+
   // The same memory for all ranks of the group: what one writes the others see after the next operation of both.
   // Collective and blocking; zeroed, aligned to a page; every rank keeps it until the last call that uses it. An
   // all_gather in place in it moves nothing and costs a barrier. Throws BackendError where ranks share no memory.

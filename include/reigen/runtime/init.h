@@ -22,6 +22,7 @@ struct InitOptions {
   int segments = 0;
   std::string network = {};                          // REIGEN_COMM_NETWORK, else tcp
   std::string machine_id = {};                       // REIGEN_COMM_MACHINE_ID
+  int device = -1;                                   // for backends of GPUs
   std::chrono::milliseconds timeout = {};            // REIGEN_TIMEOUT, else 10 minutes: for ranks that live
   std::chrono::milliseconds join_timeout = {};       // REIGEN_COMM_JOIN_TIMEOUT, else 60 s: for all ranks to come
   std::chrono::milliseconds heartbeat_timeout = {};  // REIGEN_COMM_HEARTBEAT_TIMEOUT, else 10 s: no sign of life

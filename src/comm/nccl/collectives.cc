@@ -163,10 +163,10 @@ void Collective::scale() {
   ncclComm_t alone = group_.alone.get();
   auto factor = in_type(call_.factor, call_.type);
   ncclRedOp_t op = ncclSum;
-  check(ncclRedOpCreatePreMulSum(&op, factor.data(), type, ncclScalarHostImmediate, alone), "ncclRedOpCreatePreMulSum",
-        alone);
-  const ncclResult_t code = ncclAllReduce(input_, into, extent_.input, type, op, alone, group_.stream->get());
-  (void)ncclRedOpDestroy(op, alone);  // the call above has a copy of it
+  check(api().nccl_red_op_create_pre_mul_sum(&op, factor.data(), type, ncclScalarHostImmediate, alone),
+        "ncclRedOpCreatePreMulSum", alone);
+  const ncclResult_t code = api().nccl_all_reduce(input_, into, extent_.input, type, op, alone, group_.stream->get());
+  (void)api().nccl_red_op_destroy(op, alone);  // the call above has a copy of it
   check(code, "ncclAllReduce", alone);
   input_ = into;
 }
@@ -181,13 +181,14 @@ void Collective::bring_in() {
   if (!host_input_) return;
   const std::size_t bytes = extent_.input * size_of(call_.type);
   std::memcpy(pinned(0), call_.input, bytes);
-  check(cudaMemcpyAsync(scratch, pinned(0), bytes, cudaMemcpyHostToDevice, group_.stream->get()), "cudaMemcpyAsync");
+  check(api().cuda_memcpy_async(scratch, pinned(0), bytes, cudaMemcpyHostToDevice, group_.stream->get()),
+        "cudaMemcpyAsync");
 }
 
 void Collective::bring_out() {
   if (!host_output_) return;
-  check(cudaMemcpyAsync(pinned(kHostBytes), output_, extent_.output * size_of(call_.type), cudaMemcpyDeviceToHost,
-                        group_.stream->get()),
+  check(api().cuda_memcpy_async(pinned(kHostBytes), output_, extent_.output * size_of(call_.type),
+                                cudaMemcpyDeviceToHost, group_.stream->get()),
         "cudaMemcpyAsync");
 }
 
@@ -198,9 +199,9 @@ void Collective::hand_over() {
 
 void Collective::enqueue() {
   if (call_.count == 0 && !is_uneven(call_.kind) && call_.kind != OperationKind::kBarrier) return;
-  check(ncclGroupStart(), "ncclGroupStart");
+  check(api().nccl_group_start(), "ncclGroupStart");
   const ncclResult_t code = enqueue_call();
-  const ncclResult_t end = ncclGroupEnd();  // also after a failure: groups nest
+  const ncclResult_t end = api().nccl_group_end();  // also after a failure: groups nest
   check(code, name_of(call_.kind), group_.communicator.get());
   check(end, name_of(call_.kind), group_.communicator.get());
 }
@@ -212,19 +213,22 @@ ncclResult_t Collective::enqueue_call() {
   const std::size_t bytes = call_.bytes();
   ncclComm_t to = group_.communicator.get();
   switch (call_.kind) {
-    case OperationKind::kAllReduce: return ncclAllReduce(input_, output_, count, type, op, to, group_.stream->get());
+    case OperationKind::kAllReduce:
+      return api().nccl_all_reduce(input_, output_, count, type, op, to, group_.stream->get());
     case OperationKind::kReduceScatter:
-      return ncclReduceScatter(input_, output_, count, type, op, to, group_.stream->get());
+      return api().nccl_reduce_scatter(input_, output_, count, type, op, to, group_.stream->get());
     case OperationKind::kReduce:
-      return ncclReduce(input_, output_, count, type, op, call_.root, to, group_.stream->get());
-    case OperationKind::kAllGather: return ncclAllGather(input_, output_, bytes, ncclUint8, to, group_.stream->get());
+      return api().nccl_reduce(input_, output_, count, type, op, call_.root, to, group_.stream->get());
+    case OperationKind::kAllGather:
+      return api().nccl_all_gather(input_, output_, bytes, ncclUint8, to, group_.stream->get());
     case OperationKind::kBroadcast: {
       const std::byte* input = group_.rank == call_.root ? input_ : output_;
       std::byte* output = group_.rank == call_.root ? const_cast<std::byte*>(input_) : output_;
-      return ncclBroadcast(input, output, bytes, ncclUint8, call_.root, to, group_.stream->get());
+      return api().nccl_broadcast(input, output, bytes, ncclUint8, call_.root, to, group_.stream->get());
     }
     case OperationKind::kBarrier:
-      return ncclAllReduce(group_.scratch.get(), group_.scratch.get(), 1, ncclUint8, ncclMax, to, group_.stream->get());
+      return api().nccl_all_reduce(group_.scratch.get(), group_.scratch.get(), 1, ncclUint8, ncclMax, to,
+                                   group_.stream->get());
     case OperationKind::kGather:
     case OperationKind::kScatter:
     case OperationKind::kAllToAll:
@@ -270,12 +274,12 @@ ncclResult_t Collective::enqueue_by_messages() {
     const Block given = sent_to(q);
     const Block taken = received_from(q);
     if (sends && given.count > 0) {
-      result = ncclSend(input_ + given.begin * element, given.count * element, ncclUint8, q, group_.communicator.get(),
-                        group_.stream->get());
+      result = api().nccl_send(input_ + given.begin * element, given.count * element, ncclUint8, q,
+                               group_.communicator.get(), group_.stream->get());
     }
     if (receives && taken.count > 0 && result == ncclSuccess) {
-      result = ncclRecv(output_ + taken.begin * element, taken.count * element, ncclUint8, q, group_.communicator.get(),
-                        group_.stream->get());
+      result = api().nccl_recv(output_ + taken.begin * element, taken.count * element, ncclUint8, q,
+                               group_.communicator.get(), group_.stream->get());
     }
   }
   return result;
@@ -289,8 +293,8 @@ ncclResult_t Collective::enqueue_by_reductions() {
   for (int q = 0; q < group_.size && result == ncclSuccess; ++q) {
     const Block given = block(call_.counts, q);
     if (given.count == 0) continue;
-    result = ncclReduce(input_ + given.begin * size_of(call_.type), output_, given.count, type, op, q,
-                        group_.communicator.get(), group_.stream->get());
+    result = api().nccl_reduce(input_ + given.begin * size_of(call_.type), output_, given.count, type, op, q,
+                               group_.communicator.get(), group_.stream->get());
   }
   return result;
 }

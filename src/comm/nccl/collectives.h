@@ -9,12 +9,11 @@
 // memory.
 #pragma once
 
-#include <nccl.h>
-
 #include <memory>
 #include <vector>
 
 #include "comm/checked_operation.h"
+#include "comm/nccl/api.h"
 #include "comm/nccl/group.h"
 
 namespace reigen::comm::nccl {

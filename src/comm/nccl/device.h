@@ -2,12 +2,11 @@
 // Thread rule: any thread; CUDA's current device belongs to a thread.
 #pragma once
 
-#include <cuda_runtime_api.h>
-#include <nccl.h>
-
 #include <cstddef>
 #include <memory>
 #include <string>
+
+#include "comm/nccl/api.h"
 
 namespace reigen::comm::nccl {
 
@@ -15,8 +14,9 @@ namespace reigen::comm::nccl {
 void check(cudaError_t code, const char* function);
 void check(ncclResult_t code, const char* function, ncclComm_t communicator = nullptr);
 
-// The caller's current device. Throws BackendError (69) when none is visible.
-int current_device();
+// `wanted` modulo those that are visible (a scheduler may show each rank one), or the caller's current device when it
+// is negative. Throws BackendError (69) when none is visible, or when NCCL or CUDA is not installed.
+int choose_device(int wanted);
 // "host a, GPU 0000:3b:00.0".
 std::string place_of(int device);
 
@@ -59,7 +59,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   cudaStream_t get() const { return stream_; }
-  bool is_idle() const { return cudaStreamQuery(stream_) != cudaErrorNotReady; }
+  bool is_idle() const { return api().cuda_stream_query(stream_) != cudaErrorNotReady; }
 
  private:
   cudaStream_t stream_ = nullptr;
@@ -69,6 +69,26 @@ class Stream {
 std::shared_ptr<void> allocate(int device, std::size_t bytes);
 // Memory of the host that the device copies to and from by itself.
 std::shared_ptr<void> allocate_pinned(std::size_t bytes);
+
+// Copies between memory of the host, of any kind, and of a device, a piece at a time through pinned memory.
+// Thread rule: one caller at a time.
+class Carrier {
+ public:
+  explicit Carrier(int device) : device_(device) {}
+
+  // After what the caller's default stream has to do until now; returns when the copy is done. Memory of the host may
+  // stand on the device's side: small buffers of a program lie anywhere.
+  void to_device(void* to, const void* from, std::size_t bytes);
+  void to_host(void* to, const void* from, std::size_t bytes);
+
+ private:
+  static constexpr std::size_t kPiece = std::size_t{4} << 20;
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind);
+
+  const int device_;
+  std::unique_ptr<Stream> stream_;  // made by the first copy
+  std::shared_ptr<void> piece_;
+};
 
 enum class Place { kDevice, kHost, kOtherDevice };
 Place place_of(const void* data, int device);

@@ -30,7 +30,7 @@ ncclUniqueId from_hex(const std::string& text) {
 
 std::string new_identity() {
   ncclUniqueId id{};
-  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  check(api().nccl_get_unique_id(&id), "ncclGetUniqueId");
   std::string text;
   for (const char c : id.internal) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
   return text;
@@ -40,12 +40,13 @@ void Handle::begin(const std::string& identity, int size, int rank, int most_blo
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   if (most_blocks > 0) config.maxCTAs = most_blocks;
-  check(ncclCommInitRankConfig(&communicator_, size, from_hex(identity), rank, &config), "ncclCommInitRankConfig");
+  check(api().nccl_comm_init_rank_config(&communicator_, size, from_hex(identity), rank, &config),
+        "ncclCommInitRankConfig");
 }
 
 bool Handle::settled(const char* what) const {
   ncclResult_t state = ncclSuccess;
-  check(ncclCommGetAsyncError(communicator_, &state), "ncclCommGetAsyncError", communicator_);
+  check(api().nccl_comm_get_async_error(communicator_, &state), "ncclCommGetAsyncError", communicator_);
   check(state, what, communicator_);
   return state == ncclSuccess;
 }
@@ -55,7 +56,7 @@ Handle::~Handle() { abort({this}, Deadline::after(kAbortWithin)); }
 bool Handle::abort(const std::vector<Handle*>& handles, const Deadline& deadline) {
   std::vector<Ending> endings;
   for (Handle* handle : handles) {
-    if (handle->exists()) endings.push_back({std::exchange(handle->communicator_, nullptr), &ncclCommAbort});
+    if (handle->exists()) endings.push_back({std::exchange(handle->communicator_, nullptr), api().nccl_comm_abort});
   }
   return end_at_once(endings, deadline);
 }
@@ -86,7 +87,7 @@ bool Handle::end_at_once(const std::vector<Ending>& endings, const Deadline& dea
 
 bool Handle::is_ending() const {
   ncclResult_t state = ncclSuccess;
-  return exists() && ncclCommGetAsyncError(communicator_, &state) == ncclSuccess && state == ncclInProgress;
+  return exists() && api().nccl_comm_get_async_error(communicator_, &state) == ncclSuccess && state == ncclInProgress;
 }
 
 void Handle::end(const std::vector<Handle*>& handles, const Deadline& deadline) {
@@ -95,8 +96,9 @@ void Handle::end(const std::vector<Handle*>& handles, const Deadline& deadline) 
     ncclResult_t state = ncclSuccess;
     if (!handle->exists()) continue;
     // What is not settled now never came to be, or waits for a rank that is gone.
-    const bool usable = ncclCommGetAsyncError(handle->communicator_, &state) == ncclSuccess && state == ncclSuccess;
-    const ncclResult_t code = usable ? ncclCommFinalize(handle->communicator_) : ncclInternalError;
+    const bool usable =
+        api().nccl_comm_get_async_error(handle->communicator_, &state) == ncclSuccess && state == ncclSuccess;
+    const ncclResult_t code = usable ? api().nccl_comm_finalize(handle->communicator_) : ncclInternalError;
     if (code != ncclSuccess && code != ncclInProgress) unusable.push_back(handle);
   }
   (void)abort(unusable, deadline);
@@ -105,7 +107,7 @@ void Handle::end(const std::vector<Handle*>& handles, const Deadline& deadline) 
   std::vector<Ending> endings;
   for (Handle* handle : handles) {
     if (!handle->exists()) continue;
-    const Last last = handle->is_ending() ? &ncclCommAbort : &ncclCommDestroy;
+    const Last last = handle->is_ending() ? api().nccl_comm_abort : api().nccl_comm_destroy;
     endings.push_back({std::exchange(handle->communicator_, nullptr), last});
   }
   (void)end_at_once(endings, Deadline::after(kAbortWithin));

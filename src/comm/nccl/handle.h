@@ -3,11 +3,10 @@
 // Thread rule: one owner at a time.
 #pragma once
 
-#include <nccl.h>
-
 #include <string>
 #include <vector>
 
+#include "comm/nccl/api.h"
 #include "reigen/base/deadline.h"
 
 namespace reigen::comm::nccl {

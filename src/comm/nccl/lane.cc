@@ -52,8 +52,9 @@ bool Lane::advance() {
     return true;
   }
   if (!sends_ && transfer.pinned != nullptr) {
-    check(cudaMemcpyAsync(transfer.pinned, transfer.data, transfer.bytes, cudaMemcpyDeviceToHost, stream_.get()),
-          "cudaMemcpyAsync");
+    check(
+        api().cuda_memcpy_async(transfer.pinned, transfer.data, transfer.bytes, cudaMemcpyDeviceToHost, stream_.get()),
+        "cudaMemcpyAsync");
   }
   transfer.done.record(stream_.get());
   transfer.is_enqueued.store(true);
@@ -65,15 +66,17 @@ bool Lane::advance() {
 void Lane::enqueue(Transfer& transfer) {
   if (transfer.after) transfer.after->precede(stream_.get());
   if (!sends_) {
-    check(ncclRecv(transfer.data, transfer.bytes, ncclUint8, 0, handle_.get(), stream_.get()), "ncclRecv",
+    check(api().nccl_recv(transfer.data, transfer.bytes, ncclUint8, 0, handle_.get(), stream_.get()), "ncclRecv",
           handle_.get());
     return;
   }
   if (transfer.pinned != nullptr) {
-    check(cudaMemcpyAsync(transfer.data, transfer.pinned, transfer.bytes, cudaMemcpyHostToDevice, stream_.get()),
-          "cudaMemcpyAsync");
+    check(
+        api().cuda_memcpy_async(transfer.data, transfer.pinned, transfer.bytes, cudaMemcpyHostToDevice, stream_.get()),
+        "cudaMemcpyAsync");
   }
-  check(ncclSend(transfer.data, transfer.bytes, ncclUint8, 1, handle_.get(), stream_.get()), "ncclSend", handle_.get());
+  check(api().nccl_send(transfer.data, transfer.bytes, ncclUint8, 1, handle_.get(), stream_.get()), "ncclSend",
+        handle_.get());
 }
 
 Lane::Slot Lane::slot(std::uint64_t number) {

@@ -57,11 +57,12 @@ bool Send::begin() {
   if (on_host_) std::memcpy(stages ? staging.pinned : slot.pinned->data, call_.input, call_.bytes());
   const bool copies = is_short() && !on_host_ && call_.count > 0;
   cudaStream_t stream = messages_.copies.get();
-  check(cudaMemcpyAsync(slot.device, slot.pinned, sizeof(Frame), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  check(api().cuda_memcpy_async(slot.device, slot.pinned, sizeof(Frame), cudaMemcpyHostToDevice, stream),
+        "cudaMemcpyAsync");
   if (copies) {
     ready_->precede(stream);
-    check(cudaMemcpyAsync(slot.device + offsetof(Frame, data), call_.input, call_.bytes(), cudaMemcpyDeviceToDevice,
-                          stream),
+    check(api().cuda_memcpy_async(slot.device + offsetof(Frame, data), call_.input, call_.bytes(),
+                                  cudaMemcpyDeviceToDevice, stream),
           "cudaMemcpyAsync");
   }
   filled_ = std::make_shared<Event>(messages_.group.device);
@@ -112,8 +113,8 @@ Step Recv::take_short() {
   if (on_host_ || call_.count == 0) return finish();
   cudaStream_t stream = messages_.copies.get();
   ready_->precede(stream);
-  check(cudaMemcpyAsync(call_.output, slot.device + offsetof(Frame, data), call_.bytes(), cudaMemcpyDeviceToDevice,
-                        stream),
+  check(api().cuda_memcpy_async(call_.output, slot.device + offsetof(Frame, data), call_.bytes(),
+                                cudaMemcpyDeviceToDevice, stream),
         "cudaMemcpyAsync");
   copied_.record(stream);
   phase_ = Phase::kCopying;

@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr auto kPoll = milliseconds(1);
+constexpr auto kJoinPoll = milliseconds(1);
 constexpr auto kEndWithin = std::chrono::seconds(2);
 
 // Each announcement is a place, and on rank 0 a second line: the group's identity.
@@ -27,11 +27,11 @@ void check_places(const std::vector<std::string>& places) {
   for (std::size_t q = 0; q < places.size(); ++q) {
     for (std::size_t p = 0; p < q; ++p) {
       if (places[p] != places[q]) continue;
-      throw BackendError(
-          Report{.what = fmt::format("ranks {} and {} use the same GPU", p, q),
-                 .got = places[p],
-                 .expected = "a GPU for each rank",
-                 .fix = "call cudaSetDevice(LOCAL_RANK) before the group is made, or start fewer ranks"});
+      throw BackendError(Report{.what = fmt::format("ranks {} and {} use the same GPU", p, q),
+                                .got = places[p],
+                                .expected = "a GPU for each rank",
+                                .fix = "call cudaSetDevice(LOCAL_RANK) before the group is made (or "
+                                       "GroupOptions::device), or start fewer ranks"});
     }
   }
 }
@@ -69,6 +69,9 @@ class NcclBackend : public Backend {
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     return blocks_->add(nccl::allocate(group_.device, bytes), bytes);
   }
+  bool memory_is_of_host() const override { return false; }
+  void copy_in(void* to, const void* from, std::size_t bytes) override { carrier_.to_device(to, from, bytes); }
+  void copy_out(void* to, const void* from, std::size_t bytes) override { carrier_.to_host(to, from, bytes); }
   std::shared_ptr<void> hold(const void* pointer) override { return blocks_->hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
     const OnDevice on(group_.device);
@@ -84,12 +87,13 @@ class NcclBackend : public Backend {
 
   const std::string name_ = "nccl";
   const GroupOptions options_;
-  const int device_ = current_device();
+  const int device_ = choose_device(options_.device);
   const std::shared_ptr<BlockTable> blocks_;  // of this group and those split off it
   Group group_;
   control::Sleeper sleeper_;
   Courier courier_{options_, device_, [this] { sleeper_.wake(); }};
   Messages messages_{group_, options_, courier_, Stream(device_)};
+  Carrier carrier_{device_};
   bool aborted_ = false;
 };
 
@@ -126,7 +130,7 @@ void NcclBackend::join() {
 bool NcclBackend::wait_until_connected(const Deadline& deadline) const {
   while (!group_.communicator.settled("ncclCommInitRankConfig")) {
     if (deadline.expired()) return false;
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kJoinPoll);
   }
   return true;
 }
@@ -164,7 +168,7 @@ void NcclBackend::publish_abort(const AbortCause& cause) {
       base::log_warning("group \"{}\": the device still works on an operation that was ended", options_.name);
       return;
     }
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kJoinPoll);
   }
 }
 

@@ -75,7 +75,7 @@ void reduce(const Clique::Meeting& meeting, std::size_t begin, const Task& task,
 }
 
 void write_result(const Clique::Meeting& meeting, const Task& task, const Member& member) {
-  auto* const output = static_cast<std::byte*>(task.output);
+  auto* const output = reach(task.output);
   const std::size_t bytes = task.count * size_of(task.type);
   switch (task.kind) {
     case Kind::kReduce:
@@ -96,7 +96,7 @@ void write_result(const Clique::Meeting& meeting, const Task& task, const Member
 }
 
 std::vector<std::byte> copy_of(const void* data, std::size_t bytes) {
-  const auto* begin = static_cast<const std::byte*>(data);
+  const auto* begin = reach(data);
   return {begin, begin + bytes};
 }
 
@@ -160,7 +160,7 @@ bool run_messages(Member& member, const std::vector<Task>& tasks) {
     const std::size_t bytes = task.count * size_of(task.type);
     if (letter->data.size() != bytes) return wait_until(member, lock, [] { return false; });
     letters.pop_front();
-    std::memcpy(task.output, letter->data.data(), bytes);
+    std::memcpy(reach(task.output), letter->data.data(), bytes);
     letter->taken = true;
     clique.changed.notify_all();
   }

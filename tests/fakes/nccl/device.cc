@@ -1,6 +1,8 @@
 #include "fakes/nccl/device.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "fakes/nccl/stand_in.h"
+#include "reigen/base/unique_fd.h"
 
 namespace reigen::testing::stand_in {
 
@@ -22,12 +25,15 @@ thread_local int current_device = 0;
 
 struct Block {
   std::size_t bytes;
-  int device;  // or kPinned
+  int device;                    // or kPinned
+  std::byte* inside;             // where kernels reach it; the block's own begin, unless it is hidden
+  std::shared_ptr<void> memory;  // of both
 };
 
 // Never destroyed: threads of streams may outlive main().
 struct Machine {
   std::mutex mutex;
+  bool hides_memory = false;
   std::map<const std::byte*, Block> blocks;
   std::array<std::shared_ptr<Queue>, kDevices> defaults;
   std::map<CUstream_st*, std::shared_ptr<Queue>> streams;
@@ -48,13 +54,36 @@ std::pair<const Block*, std::size_t> block_at(const void* data) {
   return {&block, static_cast<std::size_t>(begin + block.bytes - at)};
 }
 
+// The same memory twice: at the begin, where nobody may touch it, and where kernels do.
+Block make_hidden(std::byte*& begin, std::size_t size) {
+  const reigen::UniqueFd file(::memfd_create("stand-in", MFD_CLOEXEC));
+  if (file.get() < 0 || ::ftruncate(file.get(), static_cast<off_t>(size)) != 0) die("no memory");
+  void* const outside = ::mmap(nullptr, size, PROT_NONE, MAP_SHARED, file.get(), 0);
+  void* const inside = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (outside == MAP_FAILED || inside == MAP_FAILED) die("no memory");
+  begin = static_cast<std::byte*>(outside);
+  return {0, 0, static_cast<std::byte*>(inside), {inside, [outside, size](void* pointer) {
+                                                    ::munmap(pointer, size);
+                                                    ::munmap(outside, size);
+                                                  }}};
+}
+
+Block make_open(std::byte*& begin, std::size_t size) {
+  begin = static_cast<std::byte*>(std::aligned_alloc(256, size));
+  if (begin == nullptr) die("no memory");
+  return {0, 0, begin, {begin, [](void* pointer) { std::free(pointer); }}};
+}
+
 cudaError_t make_block(void** data, std::size_t bytes, int device) {
   const std::size_t size = (bytes + 255) / 256 * 256;
-  auto* const begin = static_cast<std::byte*>(std::aligned_alloc(256, size));
-  if (begin == nullptr) return cudaErrorMemoryAllocation;
-  std::memset(begin, 0xa5, size);
   std::lock_guard lock(machine().mutex);
-  machine().blocks[begin] = {bytes, device};
+  std::byte* begin = nullptr;
+  const bool hides = machine().hides_memory && device != kPinned;
+  Block block = hides ? make_hidden(begin, size) : make_open(begin, size);
+  block.bytes = bytes;
+  block.device = device;
+  std::memset(block.inside, 0xa5, size);
+  machine().blocks[begin] = std::move(block);
   living().blocks += 1;
   *data = begin;
   return cudaSuccess;
@@ -73,7 +102,6 @@ cudaError_t free_block(void* data) {
   std::lock_guard lock(machine().mutex);
   machine().blocks.erase(static_cast<std::byte*>(data));
   living().blocks -= 1;
-  std::free(data);
   return cudaSuccess;
 }
 
@@ -122,6 +150,18 @@ void wait_until_idle(int device) {
     if (const auto& queue = machine().defaults[static_cast<std::size_t>(device)]) queues.push_back(queue);
   }
   for (const auto& queue : queues) queue->wait_until_idle();
+}
+
+void hide_memory() {
+  std::lock_guard lock(machine().mutex);
+  machine().hides_memory = true;
+}
+
+std::byte* reach(const void* data) {
+  std::lock_guard lock(machine().mutex);
+  const auto [block, left] = block_at(data);
+  auto* const at = const_cast<std::byte*>(static_cast<const std::byte*>(data));
+  return block == nullptr ? at : block->inside + block->bytes - left;
 }
 
 void require_memory(const void* data, std::size_t bytes, int device, const char* what) {
@@ -246,7 +286,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
   stand_in::require_memory(data, bytes, queue_of(stream).device(), "cudaMemset");
-  queue_of(stream).push([=] { std::memset(data, value, bytes); });
+  queue_of(stream).push([=] { std::memset(stand_in::reach(data), value, bytes); });
   return cudaSuccess;
 }
 
@@ -261,7 +301,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   require();
   queue.push([=] {
     require();  // still
-    std::memcpy(to, from, bytes);
+    std::memcpy(stand_in::reach(to), stand_in::reach(from), bytes);
   });
   return cudaSuccess;
 }

@@ -60,6 +60,9 @@ int device_now();
 // What cudaFree does, and all that frees memory: waits until the device has nothing to do.
 void wait_until_idle(int device);
 
+// Where a kernel finds what lies at `data`: elsewhere when memory is hidden from the host.
+std::byte* reach(const void* data);
+
 // Dies unless all of it is memory of the device (-1: pinned memory of the host) that is not freed.
 void require_memory(const void* data, std::size_t bytes, int device, const char* what);
 

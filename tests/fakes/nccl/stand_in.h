@@ -1,6 +1,6 @@
 // A stand-in for NCCL and the CUDA runtime, for tests of the backend's logic where there is no GPU: it defines the
-// functions that src/comm/nccl/ calls, over ordinary memory and threads. Eight devices; ranks are threads of one
-// process.
+// functions that src/comm/nccl/ calls, over ordinary memory (see hide_memory) and threads. Eight devices; ranks are
+// threads of one process.
 //
 // Where CUDA and NCCL leave a choice it takes the one that forgives least:
 // - What is enqueued on a communicator is on its stream only when ncclCommGetAsyncError has said ncclSuccess, which it
@@ -31,6 +31,9 @@ void enqueue(cudaStream_t stream, std::function<void()> kernel);
 
 // From now on no communicator comes to be, or again.
 void connect(bool works);
+
+// From now on new memory of a device is out of the host's reach, as a GPU's is: touching it is SIGSEGV.
+void hide_memory();
 
 // What is not freed: "communicators 0, streams 0, events 0, blocks 0".
 std::string what_lives();

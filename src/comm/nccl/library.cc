@@ -1,0 +1,108 @@
+#include "comm/nccl/library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <link.h>
+
+#include <algorithm>
+#include <string_view>
+#include <system_error>
+
+#include "reigen/base/error.h"
+
+namespace reigen::comm::nccl {
+
+namespace {
+
+// Local: a program's own NCCL or CUDA keeps its functions, and we ours.
+constexpr int kHow = RTLD_NOW | RTLD_LOCAL;
+
+std::string last_error() {
+  const char* const text = ::dlerror();
+  return text != nullptr ? text : "no reason is known";
+}
+
+std::string path_of(void* handle, const std::string& otherwise) {
+  link_map* map = nullptr;
+  const bool known = ::dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && map->l_name[0] != '\0';
+  return known ? map->l_name : otherwise;
+}
+
+// Two names of one folder are one.
+void add_folder(std::vector<std::string>& folders, const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) return;
+  const std::string path = std::filesystem::weakly_canonical(folder, ignored).string();
+  if (std::find(folders.begin(), folders.end(), path) == folders.end()) folders.push_back(path);
+}
+
+}  // namespace
+
+Library::Library(const LibrarySearch& search) : search_(search) {
+  const auto open = [&](const std::string& file, int how) {
+    handle_ = ::dlopen(file.c_str(), how);
+    if (handle_ != nullptr) path_ = path_of(handle_, file);
+    return handle_ != nullptr;
+  };
+  for (const std::string& file : search.files) {
+    if (open(file, kHow | RTLD_NOLOAD)) return;
+  }
+  std::vector<std::string> reasons;
+  for (const std::string& file : search.files) {
+    if (open(file, kHow)) return;
+    reasons.push_back(last_error());
+  }
+  for (const std::string& folder : search.folders) {
+    for (const std::string& file : search.files) {
+      const std::filesystem::path path = std::filesystem::path(folder) / file;
+      std::error_code ignored;
+      if (!std::filesystem::exists(path, ignored)) continue;
+      if (open(path.string(), kHow)) return;
+      reasons.push_back(last_error());  // it is there and cannot be used: that says more than all before
+    }
+  }
+  throw BackendError(
+      Report{.what = fmt::format("the backend \"nccl\" needs {}, which could not be opened", search.name),
+             .got = reasons.size() > search.files.size() ? reasons.back() : fmt::format("{}", fmt::join(reasons, "; ")),
+             .expected = fmt::format("{} where the dynamic linker looks{}{}", fmt::join(search.files, " or "),
+                                     search.folders.empty() ? "" : ", or in ", fmt::join(search.folders, ", ")),
+             .fix = search.fix});
+}
+
+void* Library::address_of(const char* symbol) const {
+  void* const address = ::dlsym(handle_, symbol);
+  if (address != nullptr) return address;
+  throw BackendError(Report{.what = fmt::format("this {} is too old for the backend \"nccl\"", search_.name),
+                            .got = fmt::format("{}, which has no function {}", path_, symbol),
+                            .expected = {},
+                            .fix = search_.fix});
+}
+
+std::vector<std::string> folders_beside(const std::filesystem::path& library) {
+  std::vector<std::string> folders;
+  add_folder(folders, library.parent_path());
+  std::error_code none;
+  const std::filesystem::path vendor = library.parent_path().parent_path().parent_path() / "nvidia";
+  std::vector<std::filesystem::path> parts;
+  for (std::filesystem::directory_iterator at(vendor, none), end; !none && at != end; at.increment(none)) {
+    parts.push_back(at->path() / "lib");
+  }
+  std::sort(parts.begin(), parts.end());  // a folder is read in any order
+  for (const auto& part : parts) add_folder(folders, part);
+  return folders;
+}
+
+std::vector<std::string> folders_beside_torch() {
+  std::string library;
+  const auto look = [](dl_phdr_info* info, std::size_t, void* found) {
+    const std::string_view name = info->dlpi_name;
+    if (!name.ends_with("/libtorch_cpu.so")) return 0;
+    *static_cast<std::string*>(found) = name;
+    return 1;
+  };
+  ::dl_iterate_phdr(look, &library);
+  return library.empty() ? std::vector<std::string>() : folders_beside(library);
+}
+
+}  // namespace reigen::comm::nccl
