@@ -119,39 +119,65 @@ bool holds(DataType type, std::int64_t value, const std::byte* at) {
   return std::memcmp(wanted.data(), at, comm::size_of(type)) == 0;
 }
 
+constexpr std::size_t kPiece = std::size_t{1} << 16;  // elements that are made, or looked at, together
+
+// Elements that `make(begin, count, piece, size)` puts into memory of the host, a piece at a time.
+template <typename Make>
+void write(Communicator& world, DataType type, std::byte* to, std::size_t count, const Make& make) {
+  const std::size_t size = comm::size_of(type);
+  std::vector<std::byte> piece(std::min(count, kPiece) * size);
+  for (std::size_t begin = 0; begin < count; begin += kPiece) {
+    const std::size_t some = std::min(kPiece, count - begin);
+    make(begin, some, piece.data(), size);
+    world.copy_in(to + begin * size, piece.data(), some * size);
+  }
+}
+
+// How many elements are not what `value(index)` says.
+template <typename Value>
+std::size_t count_others(Communicator& world, DataType type, const std::byte* from, std::size_t count,
+                         const Value& value) {
+  const std::size_t size = comm::size_of(type);
+  std::vector<std::byte> piece(std::min(count, kPiece) * size);
+  std::size_t others = 0;
+  for (std::size_t begin = 0; begin < count; begin += kPiece) {
+    const std::size_t some = std::min(kPiece, count - begin);
+    world.copy_out(piece.data(), from + begin * size, some * size);
+    for (std::size_t i = 0; i < some; ++i) {
+      if (!holds(type, value(begin + i), piece.data() + i * size)) ++others;
+    }
+  }
+  return others;
+}
+
 bool is_receiver_of_broadcast(const Problem& problem) {
   return problem.operation == Operation::kBroadcast && problem.rank != problem.root;
 }
 
 }  // namespace
 
-void fill(const Problem& problem, const Place& place) {
-  const std::size_t size = comm::size_of(problem.type);
-  if (place.output != nullptr) std::memset(place.output, 0xa5, problem.output_count() * size);
-  if (is_receiver_of_broadcast(problem)) {
-    std::memset(place.input, 0xa5, problem.count * size);
-    return;
-  }
-  for (std::size_t i = 0; i < problem.input_count(); ++i) {
-    encode(problem.type, input_value(problem, problem.rank, i), place.input + i * size);
-  }
+void fill(Communicator& world, const Problem& problem, const Place& place) {
+  const auto nonsense = [](std::size_t, std::size_t count, std::byte* piece, std::size_t size) {
+    std::memset(piece, 0xa5, count * size);
+  };
+  if (place.output != nullptr) write(world, problem.type, place.output, problem.output_count(), nonsense);
+  if (is_receiver_of_broadcast(problem)) return write(world, problem.type, place.input, problem.count, nonsense);
+  write(world, problem.type, place.input, problem.input_count(),
+        [&](std::size_t begin, std::size_t count, std::byte* piece, std::size_t size) {
+          for (std::size_t i = 0; i < count; ++i) {
+            encode(problem.type, input_value(problem, problem.rank, begin + i), piece + i * size);
+          }
+        });
 }
 
-std::size_t count_wrong(const Problem& problem, const Place& place) {
-  const std::size_t size = comm::size_of(problem.type);
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < problem.output_count(); ++i) {
-    if (!holds(problem.type, output_value(problem, i), place.output + i * size)) ++wrong;
-  }
+std::size_t count_wrong(Communicator& world, const Problem& problem, const Place& place) {
+  const auto output = [&](std::size_t index) { return output_value(problem, index); };
+  const auto input = [&](std::size_t index) { return input_value(problem, problem.rank, index); };
+  std::size_t wrong = count_others(world, problem.type, place.output, problem.output_count(), output);
   if (is_receiver_of_broadcast(problem)) {
-    for (std::size_t i = 0; i < problem.count; ++i) {
-      if (!holds(problem.type, output_value(problem, i), place.input + i * size)) ++wrong;
-    }
-    return wrong;
-  }
-  if (problem.in_place) return wrong;
-  for (std::size_t i = 0; i < problem.input_count(); ++i) {
-    if (!holds(problem.type, input_value(problem, problem.rank, i), place.input + i * size)) ++wrong;
+    wrong += count_others(world, problem.type, place.input, problem.count, output);
+  } else if (!problem.in_place) {
+    wrong += count_others(world, problem.type, place.input, problem.input_count(), input);
   }
   return wrong;
 }

@@ -34,7 +34,7 @@ class Caller {
     for (std::size_t i = 0; i < slots; ++i) places_.push_back(place_at(problem, memory + i * stride));
     // Shared, the output of one rank is the input of the others.
     for (const Place& place : places_) {
-      if (options.fill) fill(problem, {place.input, options.shared ? nullptr : place.output});
+      if (options.fill) fill(world, problem, {place.input, options.shared ? nullptr : place.output});
     }
     world.barrier();
   }
@@ -45,7 +45,7 @@ class Caller {
       mine = count_wrong_barrier(world_);
     } else {
       call(world_, problem_, places_.front());
-      mine = count_wrong(problem_, places_.front());
+      mine = count_wrong(world_, problem_, places_.front());
     }
     const auto wrong = static_cast<std::int64_t>(mine);
     std::int64_t all = 0;
@@ -159,7 +159,7 @@ Row measure(Communicator& world, const Problem& problem, const BenchOptions& opt
   row.p50 = quantile(times.slowest, 0.5);
   row.p99 = quantile(times.slowest, 0.99);
   row.least = quantile(times.slowest, 0);
-  row.bound = measure_bound(world, problem, options.cold);
+  if (world.memory_is_of_host()) row.bound = measure_bound(world, problem, options.cold);
   return row;
 }
 

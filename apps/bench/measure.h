@@ -11,6 +11,7 @@
 namespace reigen::apps::bench {
 
 // Memory for the largest of the problems, of the communicator or (--foreign) of the process; all sizes use its front.
+// The communicator's may be a device's.
 std::shared_ptr<std::byte> allocate_for(Communicator& world, const std::vector<Problem>& problems,
                                         const BenchOptions& options);
 

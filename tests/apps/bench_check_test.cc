@@ -22,15 +22,15 @@ void expect_found(Communicator& world, Problem problem) {
   const Place place = place_at(problem, memory.data());
   SCOPED_TRACE(std::string(traits_of(problem.operation).name) + " " + comm::name_of(problem.type) + " " +
                comm::name_of(problem.op));
-  fill(problem, place);
+  fill(world, problem, place);
   call(world, problem, place);
-  EXPECT_EQ(count_wrong(problem, place), 0U);
+  EXPECT_EQ(count_wrong(world, problem, place), 0U);
   const bool is_broadcast = problem.operation == Operation::kBroadcast;
   std::byte* const result = is_broadcast ? place.input : place.output;
   const std::size_t count = is_broadcast ? problem.count : problem.output_count();
   if (count == 0 || (is_broadcast && problem.rank == problem.root)) return;
   result[(count - 1) * comm::size_of(problem.type)] ^= std::byte{4};
-  EXPECT_EQ(count_wrong(problem, place), 1U);
+  EXPECT_EQ(count_wrong(world, problem, place), 1U);
 }
 
 class BenchCheck : public testing::TestWithParam<int> {};
@@ -63,10 +63,10 @@ TEST_P(BenchCheck, FindsWhatAnOperationDidToItsInput) {
     const Problem problem{.ranks = world.size(), .rank = world.rank(), .count = kCount};
     std::vector<std::byte> memory(place_bytes(problem));
     const Place place = place_at(problem, memory.data());
-    fill(problem, place);
+    fill(world, problem, place);
     call(world, problem, place);
     place.input[0] ^= std::byte{4};
-    EXPECT_EQ(count_wrong(problem, place), 1U);
+    EXPECT_EQ(count_wrong(world, problem, place), 1U);
     EXPECT_EQ(count_wrong_barrier(world), 0U);
   });
 }

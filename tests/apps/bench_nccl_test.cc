@@ -1,0 +1,95 @@
+// reigen bench on devices whose memory the host cannot touch: over the stand-in for NCCL and CUDA, where that is
+// SIGSEGV.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/check.h"
+#include "bench/measure.h"
+#include "bench/options.h"
+#include "fakes/nccl/stand_in.h"
+#include "harness/ranks.h"
+
+namespace reigen::apps::bench {
+namespace {
+
+using reigen::testing::Rank;
+using reigen::testing::run_ranks;
+
+// Before any memory is made.
+const bool kHidden = [] {
+  reigen::testing::stand_in::hide_memory();
+  return true;
+}();
+
+reigen::testing::RankOptions ranks(int count) {
+  return {.ranks = count, .backend = "nccl", .prepare = &reigen::testing::stand_in::use_device_of};
+}
+
+Problem problem_of(Communicator& world, const OperationTraits& traits, bool in_place, comm::DataType type) {
+  return {.operation = traits.operation,
+          .ranks = world.size(),
+          .rank = world.rank(),
+          .root = world.size() - 1,
+          .in_place = in_place || traits.operation == Operation::kBroadcast,
+          .type = type,
+          .count = 100'003};
+}
+
+// The last element of what the operation has written, with one bit turned.
+void spoil(Communicator& world, const Problem& problem, const Place& place) {
+  const bool is_broadcast = problem.operation == Operation::kBroadcast;
+  const std::size_t count = is_broadcast ? problem.count : problem.output_count();
+  std::byte* const result = (is_broadcast ? place.input : place.output) + (count - 1) * comm::size_of(problem.type);
+  std::byte one{};
+  world.copy_out(&one, result, 1);
+  one ^= std::byte{4};
+  world.copy_in(result, &one, 1);
+}
+
+void expect_found(Communicator& world, const Problem& problem) {
+  SCOPED_TRACE(std::string(traits_of(problem.operation).name) + " " + comm::name_of(problem.type));
+  const auto memory = std::static_pointer_cast<std::byte>(world.allocate(place_bytes(problem)));
+  const Place place = place_at(problem, memory.get());
+  fill(world, problem, place);
+  call(world, problem, place);
+  EXPECT_EQ(count_wrong(world, problem, place), 0U);
+  const bool is_broadcast = problem.operation == Operation::kBroadcast;
+  if (is_broadcast ? problem.rank == problem.root : problem.output_count() == 0) return;
+  spoil(world, problem, place);
+  EXPECT_EQ(count_wrong(world, problem, place), 1U);
+}
+
+TEST(BenchOnDevices, EveryOperationIsFilledCalledAndCompared) {
+  ASSERT_TRUE(kHidden);
+  for (const int count : {1, 3}) {
+    run_ranks(ranks(count), [](Rank& r) {
+      for (const std::string& name : operation_names()) {
+        const OperationTraits& traits = *find_operation(name);
+        if (traits.operation == Operation::kBarrier || (traits.operation == Operation::kSend && r.size() == 1))
+          continue;
+        expect_found(r.world(), problem_of(r.world(), traits, false, comm::DataType::kFloat32));
+        if (traits.in_place) expect_found(r.world(), problem_of(r.world(), traits, true, comm::DataType::kBfloat16));
+      }
+    });
+  }
+}
+
+// With more iterations than a backend carries of the host's memory.
+TEST(BenchOnDevices, ASizeIsTimedAndHasNoBoundOfProcessors) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    BenchOptions options{.iterations = 9000, .warmup = 1, .check = true};
+    Problem problem = problem_of(world, traits_of(Operation::kAllReduce), false, comm::DataType::kFloat32);
+    problem.count = 16;
+    const auto memory = allocate_for(world, {problem}, options);
+    const Row row = measure(world, problem, options, memory.get());
+    EXPECT_EQ(row.wrong, 0U);
+    EXPECT_GT(row.p50, 0);
+    EXPECT_FALSE(row.bound.has_value());
+  });
+}
+
+}  // namespace
+}  // namespace reigen::apps::bench
