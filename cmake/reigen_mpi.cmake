@@ -6,6 +6,17 @@ if(NOT REIGEN_MPI OR (REIGEN_MPI STREQUAL "auto" AND REIGEN_SANITIZE))  # saniti
   return()
 endif()
 if(REIGEN_MPI STREQUAL "auto")
+  # A machine that only runs MPI programs has mpicc all the same, without mpi.h; find_package stops there with an error.
+  find_program(_reigen_mpicc NAMES ${MPI_C_COMPILER} mpicc NAMES_PER_DIR HINTS "${MPI_HOME}" PATH_SUFFIXES bin NO_CACHE)
+  if(_reigen_mpicc)
+    file(WRITE "${CMAKE_BINARY_DIR}/CMakeFiles/reigen_mpi_probe.c" "#include <mpi.h>\n")
+    execute_process(COMMAND "${_reigen_mpicc}" -E "${CMAKE_BINARY_DIR}/CMakeFiles/reigen_mpi_probe.c"
+                    RESULT_VARIABLE _reigen_mpi_probe OUTPUT_QUIET ERROR_QUIET)
+    if(NOT _reigen_mpi_probe EQUAL 0)
+      message(STATUS "MPI: ${_reigen_mpicc} finds no mpi.h: no backend mpi (libopenmpi-dev or libmpich-dev has it)")
+      return()
+    endif()
+  endif()
   find_package(MPI 3.0 QUIET COMPONENTS C)
 else()
   find_package(MPI 3.0 REQUIRED COMPONENTS C)
