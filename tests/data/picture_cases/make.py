@@ -477,6 +477,9 @@ def jpeg_ends_and_damage():
     add('jpeg a restart marker lost', lost, strict=pillow(lost) is not None)
     wrong = with_scan(restart, lambda scan: scan.replace(b'\xff\xd2', b'\xff\xd5', 1))
     add('jpeg a wrong restart marker', wrong, strict=pillow(wrong) is not None)
+    for count in (1, 3, 20):
+        filled = with_scan(restart, lambda scan: scan.replace(b'\xff\xd2', bytes(count) + b'\xff\xd2', 1))
+        add(f'jpeg {count} zeros before a restart marker', filled)
     longer = with_scan(restart, lambda scan: scan.replace(b'\xff\xd2', scan[:9] + b'\xff\xd2', 1))
     add('jpeg data left before a restart marker', longer, strict=pillow(longer) is not None)
     progressive = jpeg(progressive=True)
