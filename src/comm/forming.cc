@@ -14,6 +14,9 @@ namespace reigen::comm {
 
 namespace {
 
+constexpr auto kStoodStill = std::chrono::seconds(3);    // a wait that ends so late: this process did not run
+constexpr auto kStaysStopped = std::chrono::seconds(2);  // then a rank is stopped and will not just go on
+
 // An exit code, the rank that is lost, a text.
 std::string verdict_of(const Error& error) {
   const auto* lost = dynamic_cast<const PeerLost*>(&error);
@@ -50,9 +53,11 @@ void Forming::enter() {
 
 std::string Forming::wait_for(const std::string& key, const std::string& sign) {
   for (;;) {
+    const Deadline until = Deadline::after(deadline_.remaining(slice_));
     try {
-      return store_->get(key, Deadline::after(deadline_.remaining(slice_)));
+      return store_->get(key, until);
     } catch (const Timeout&) {
+      woke(until);
       std::vector<int> missing;
       for (int q = 0; q < options_.size; ++q) {
         if (!store_->try_get(fmt::format("{}/{}", sign, q))) missing.push_back(q);
@@ -66,6 +71,14 @@ std::string Forming::wait_for(const std::string& key, const std::string& sign) {
       }
     }
   }
+}
+
+void Forming::woke(const Deadline& until) {
+  const auto late = Deadline::Clock::now() - until.when();
+  if (late < kStoodStill) return;
+  if (!deadline_.is_never()) deadline_ = Deadline::at(deadline_.when() + late);
+  since_ += late;
+  stopped_.clear();
 }
 
 void Forming::check(const std::vector<int>& missing) {
@@ -87,7 +100,13 @@ void Forming::check_not_stopped(const std::vector<int>& missing) const {
   for (const int q : missing) {
     const auto text = options_.store->try_get(fmt::format("process/{}", q));
     const pid_t pid = text ? static_cast<pid_t>(std::stol(*text)) : 0;
-    if (pid == 0 || base::find_stopped(pid) == 0) continue;
+    if (pid == 0 || base::find_stopped(pid) == 0) {
+      stopped_.erase(q);
+      continue;
+    }
+    // A suspended job goes on one process after the other.
+    const auto now = Deadline::Clock::now();
+    if (now - stopped_.try_emplace(q, now).first->second < kStaysStopped) continue;
     const auto quiet = std::chrono::duration_cast<std::chrono::seconds>(options_.heartbeat_timeout).count();
     throw PeerLost(q, to_string(Report{.what = fmt::format("rank {} (host {}, pid {}) is stopped (SIGSTOP) and has not "
                                                            "joined group \"{}\"",

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,9 @@ class Forming {
   std::string wait_for(const std::string& key, const std::string& sign);
   // What every wait looks at, for waits that are not for a key.
   void check(const std::vector<int>& missing);
+  // A wait that was to end at `until` has ended. Where that is far too late this process was stopped, and that time is
+  // held against nobody: the deadline moves.
+  void woke(const Deadline& until);
   // This rank has what it needs: returns when all have.
   void complete();
   // The first error stands and is thrown here, and by all that wait.
@@ -44,8 +48,9 @@ class Forming {
   const std::chrono::milliseconds slice_;
   const Look look_;
   const std::shared_ptr<store::Store> store_;
-  const Deadline deadline_;
-  const Deadline::Clock::time_point since_ = Deadline::Clock::now();
+  Deadline deadline_;
+  Deadline::Clock::time_point since_ = Deadline::Clock::now();
+  mutable std::map<int, Deadline::Clock::time_point> stopped_;  // ranks that are, since when that is known
 };
 
 // Runs `action`; a PeerLost of it has its rank's place in `ranks`, or -1 where it is not among them: what a group says

@@ -31,8 +31,7 @@ bool same_file(int a, int b) {
 
 Console::Console(int output, int error)
     : descriptors_{output, error},
-      terminal_(::isatty(output) == 1),
-      error_on_terminal_(::isatty(error) == 1),
+      terminals_{::isatty(output) == 1, ::isatty(error) == 1},
       one_place_(same_file(output, error)) {}
 
 int Console::columns() const {
@@ -41,7 +40,7 @@ int Console::columns() const {
   return size.ws_col;
 }
 
-bool Console::shares_terminal(Stream stream) const { return stream == Stream::kOutput || error_on_terminal_; }
+bool Console::shares_terminal(Stream stream) const { return stream == Stream::kOutput || terminals_[1]; }
 
 std::uint64_t Console::line(Stream stream, std::string_view prefix, std::string_view text) {
   if (shares_terminal(stream)) clear_progress();
@@ -59,7 +58,7 @@ void Console::part(Stream stream, std::string_view text) {
 }
 
 void Console::progress(std::string_view prefix, std::string_view text) {
-  if (!terminal_) return;
+  if (!terminals_[0]) return;
   std::string bytes(kClearLine);
   bytes += kNoWrap;
   bytes += prefix;
@@ -98,10 +97,12 @@ void Console::write_some() {
   if (done < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (done < 0) {
     // Nobody can be told there; the other stream goes on. Ranks whose reader is gone are told so, as without a
-    // launcher; those whose output finds no room go on without it.
-    const bool gone = errno == EPIPE || errno == EIO;  // EIO: of a terminal that hung up
-    (gone ? closed_ : lost_)[static_cast<std::size_t>(chunk.stream)] = true;
-    if (!gone) write_error_ = errno;
+    // launcher; those whose output finds no room go on without it, and so do those whose terminal hung up: they are to
+    // save what they have, and may not expect that their next line ends them.
+    const auto stream = static_cast<std::size_t>(chunk.stream);
+    const bool hung_up = errno == EIO && terminals_[stream];
+    (errno == EPIPE ? closed_ : lost_)[stream] = true;
+    if (errno != EPIPE && !hung_up) write_error_ = errno;
   }
   written_ += done < 0 ? chunk.bytes.size() - written_ : static_cast<std::size_t>(done);
   if (written_ < chunk.bytes.size()) return;

@@ -21,7 +21,7 @@ class Console {
  public:
   Console(int output, int error);
 
-  bool is_terminal() const { return terminal_; }
+  bool is_terminal() const { return terminals_[0]; }
   int columns() const;  // of the terminal, 80 if it does not say
 
   // The line's number among those that stand where stderr goes; 0: it stands elsewhere.
@@ -34,7 +34,8 @@ class Console {
   void clear_progress();
 
   bool is_closed(Stream stream) const { return closed_[static_cast<std::size_t>(stream)]; }  // its reader is gone
-  // What is lost because it cannot be written, to a full disk say: the system's number for it; 0: nothing.
+  // What is lost because it cannot be written, to a full disk say: the system's number for it; 0: nothing. What a
+  // terminal that hung up would have shown is not missed.
   int write_error() const { return write_error_; }
   bool is_full() const { return queued_ >= kMaxQueued; }  // stop reading from ranks
   bool is_empty() const { return queue_.empty(); }
@@ -53,11 +54,10 @@ class Console {
   bool shares_terminal(Stream stream) const;
 
   std::array<int, 2> descriptors_;
+  std::array<bool, 2> terminals_;
   std::array<bool, 2> closed_ = {false, false};
   std::array<bool, 2> lost_ = {false, false};
   int write_error_ = 0;
-  bool terminal_ = false;
-  bool error_on_terminal_ = false;
   bool progress_shown_ = false;
   bool one_place_ = false;  // both streams go there
   std::uint64_t lines_with_errors_ = 0;

@@ -12,7 +12,7 @@ namespace reigen::launch {
 
 namespace {
 
-constexpr std::array kHeard = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP};
+constexpr std::array kHeard = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGTSTP, SIGCONT};
 
 bool is_ignored(int signal) {
   struct sigaction action {};

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kCauseWindow{200};    // a better cause than "peer lost" may follow
 constexpr milliseconds kWithoutPidfd{20};    // how often to look for ended ranks on old kernels
 constexpr milliseconds kReapInterval{2000};  // orphans of ranks become our children and must not pile up
-constexpr milliseconds kOneWish{500};        // `timeout` and session managers send one wish to stop twice
+constexpr milliseconds kOneWish{250};        // `timeout` sends one wish to stop twice
 constexpr milliseconds kDrainLimit{500};     // somebody outside of the job may hold a rank's pipe open
 
 char* const* pointers_to(const std::vector<std::string>& strings, std::vector<char*>& pointers) {
@@ -32,6 +32,8 @@ char* const* pointers_to(const std::vector<std::string>& strings, std::vector<ch
   pointers.push_back(nullptr);
   return pointers.data();
 }
+
+bool asks_to_end(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGQUIT; }
 
 // What a peer's loss or a signal to everybody looks like: the cause may become visible a moment later.
 bool may_be_consequence(const Ending& ending) {
@@ -119,6 +121,7 @@ void Supervisor::check_started() {
 JobResult Supervisor::watch() {
   while (running_ > 0) {
     wait_round();
+    note_standstill();
     handle_signals();
     collect_endings();
     check_deadlines();
@@ -208,9 +211,10 @@ void Supervisor::handle_signals() {
 
 void Supervisor::handle_signal(int signal) {
   if (signal == SIGTSTP) return pause_with_ranks();
-  const bool stops = signal == SIGINT || signal == SIGTERM || signal == SIGQUIT;
-  if (!stops) return signal_all(signal);
-  if (asked_to_stop_ && Clock::now() - asked_at_ < kOneWish) return;
+  if (signal == SIGCONT) return signal_all(SIGCONT);  // whoever stopped the ranks as well goes on with all of them
+  if (!asks_to_end(signal)) return pass_on(signal);
+  // A person who will not wait types Ctrl-C again. Schedulers send TERM more than once, and kill when they mean it.
+  if (asked_to_stop_ && (signal == SIGTERM || Clock::now() - asked_at_ < kOneWish)) return;
   if (phase_ == Phase::kFailing || asked_to_stop_) return kill_all();
   asked_to_stop_ = true;
   asked_at_ = Clock::now();
@@ -221,8 +225,19 @@ void Supervisor::handle_signal(int signal) {
   signal_all(signal);
   console_.line(
       Stream::kError, {},
-      fmt::format("reigen: {} passed on to {} rank{}; {:g} s to end, once more to kill", signal_name(signal),
-                  ranks_.size(), ranks_.size() == 1 ? "" : "s", std::chrono::duration<double>(options_.grace).count()));
+      fmt::format("reigen: {} passed on to {} rank{}; {:g} s to end, Ctrl-C{} to kill", signal_name(signal),
+                  ranks_.size(), ranks_.size() == 1 ? "" : "s", std::chrono::duration<double>(options_.grace).count(),
+                  signal == SIGINT ? " once more" : ""));
+}
+
+// A terminal that is gone, a warning before the end of the time, or what a program means by it: ranks that know the
+// signal have all the time that they need, the others end by it.
+void Supervisor::pass_on(int signal) {
+  signal_all(signal);
+  if (!passed_on_.insert(signal).second) return;
+  console_.line(Stream::kError, {},
+                fmt::format("reigen: {} passed on to {} rank{}", signal_name(signal), ranks_.size(),
+                            ranks_.size() == 1 ? "" : "s"));
 }
 
 // Ctrl-Z: the ranks have process groups of their own, the terminal does not reach them.
@@ -230,6 +245,14 @@ void Supervisor::pause_with_ranks() {
   signal_all(SIGSTOP);
   ::raise(SIGSTOP);
   signal_all(SIGCONT);
+}
+
+// That was nobody's time to end.
+void Supervisor::note_standstill() {
+  const auto lost = standstill_.look();
+  for (auto* const at : {&end_at_, &kill_at_}) {
+    if (*at) **at += lost;
+  }
 }
 
 void Supervisor::collect_endings() {
@@ -258,10 +281,11 @@ void Supervisor::react(const std::vector<Ending>& fresh) {
   if (phase_ == Phase::kStopping) return;
   for (const Ending& ending : fresh) {
     if (ending.ok() || ending.consequence) continue;
-    if (phase_ == Phase::kRunning && ending.code() == static_cast<int>(ExitCode::kStopped)) {
+    const bool agreed = ending.code() == static_cast<int>(ExitCode::kStopped);
+    if (phase_ == Phase::kRunning && (agreed || passed_on_.contains(ending.signal))) {
       // The ranks agreed to stop (a signal that reached only them, SIGUSR1): the others may still be saving.
       phase_ = Phase::kStopping;
-      stop_signal_ = SIGTERM;
+      stop_signal_ = agreed ? SIGTERM : ending.signal;
       kill_at_ = Clock::now() + options_.grace;
       return;
     }

@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/standstill.h"
 #include "launch/console.h"
 #include "launch/ending.h"
 #include "launch/flight_records.h"
@@ -62,10 +64,12 @@ class Supervisor {
   void close_stream(Rank& rank, Stream stream);
   void handle_signals();
   void handle_signal(int signal);
+  void pass_on(int signal);
   void pause_with_ranks();
   void collect_endings();
   void react(const std::vector<Ending>& fresh);
   void check_deadlines();
+  void note_standstill();
   int poll_timeout() const;
   void begin_ending();
   void kill_all();
@@ -95,12 +99,14 @@ class Supervisor {
   int stop_signal_ = 0;
   bool asked_to_stop_ = false;
   Clock::time_point asked_at_ = {};
-  bool ending_ = false;  // SIGTERM was sent because a rank failed
+  std::set<int> passed_on_;  // signals that ask nobody to end, and may do so nevertheless
+  bool ending_ = false;      // SIGTERM was sent because a rank failed
   bool killed_ = false;
   Stopped stopped_;
   std::optional<Clock::time_point> end_at_;
   std::optional<Clock::time_point> kill_at_;
   Clock::time_point reap_at_;
+  base::Standstill standstill_{std::chrono::seconds(4)};  // a round takes two
 };
 
 }  // namespace reigen::launch

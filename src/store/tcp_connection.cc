@@ -29,6 +29,7 @@ constexpr std::chrono::nanoseconds kFirstGreeting = 500ms;  // of one try; doubl
 constexpr std::chrono::nanoseconds kLastGreeting = 4s;
 constexpr std::chrono::nanoseconds kQuiet = 2s;  // without a word from the server before it is asked for a sign of life
 constexpr std::chrono::nanoseconds kLeastPongWait = 1s;  // for that sign
+constexpr std::chrono::nanoseconds kStoodStill = 2s;     // a wait that ends so late: this process did not run
 constexpr std::chrono::nanoseconds kSendWait = 10s;
 constexpr std::chrono::nanoseconds kCancelWait = 1s;
 
@@ -186,7 +187,8 @@ std::optional<Reply> Connection::cancel() {
 }
 
 // A closed connection is seen at once. A server that is stopped, or a network that lost it, is not: it is asked for a
-// sign of life. The time counts from that question, so that it does not matter if this process was stopped itself.
+// sign of life. The time counts from that question, and anew when this process was stopped itself, with the server
+// perhaps.
 std::optional<Reply> Connection::wait(const Deadline& deadline) {
   for (;;) {
     const Deadline next_look = pong_due_ ? *pong_due_ : Deadline::after(kQuiet);
@@ -198,6 +200,10 @@ std::optional<Reply> Connection::wait(const Deadline& deadline) {
       continue;
     }
     if (deadline.expired()) return std::nullopt;
+    if (pong_due_ && Deadline::Clock::now() - until.when() > kStoodStill) {
+      pong_due_ = Deadline::after(pong_wait_);
+      continue;
+    }
     if (pong_due_) throw net::ConnectionClosed(fmt::format("no sign of life for {} s", (kQuiet + pong_wait_) / 1s));
     send({.operation = Operation::kPing});
     pong_due_ = Deadline::after(pong_wait_);

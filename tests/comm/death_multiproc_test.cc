@@ -1,9 +1,11 @@
 // Ranks that die or stop in the middle: the others say who, soon, and nobody hangs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -166,6 +168,68 @@ TEST(Death, ARankThatIsStoppedInASplitIsNamed) {
               } catch (const PeerLost& error) {
                 EXPECT_EQ(error.rank(), 1) << error.what();
                 EXPECT_THAT(error.what(), HasSubstr("no sign of life"));
+              }
+            });
+}
+
+std::vector<std::int64_t> processes_of(Communicator& world) {
+  const std::int64_t mine = ::getpid();
+  std::vector<std::int64_t> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(&mine, all.data(), 1, DataType::kInt64);
+  return all;
+}
+
+// As a suspended job: all are stopped, the caller too, and go on one after the other in this order. The shell is none
+// of them.
+void suspend(const std::vector<std::int64_t>& processes, const std::string& seconds) {
+  std::string list;
+  for (const std::int64_t process : processes) list += " " + std::to_string(process);
+  const std::string script = "sleep 0.4; kill -STOP" + list + "; sleep " + seconds + "; for p in" + list +
+                             "; do kill -CONT $p; sleep 0.3; done";
+  EXPECT_EQ(std::system(script.c_str()), 0);
+}
+
+TEST(Death, ASuspendedJobGoesOn) {
+  run_ranks({.ranks = 3, .kind = RankKind::kProcesses, .heartbeat_timeout = std::chrono::seconds(2)}, [](Rank& r) {
+    auto& world = r.world();
+    const auto processes = processes_of(world);
+    std::thread other;
+    if (r.rank() == 0) other = std::thread([&] { suspend(processes, "3.5"); });
+    std::vector<float> x(50000, 1.0f);
+    // The first ones wait for a late rank while they are stopped.
+    for (int step = 0; step < 5; ++step) {
+      if (r.rank() == step % 3) std::this_thread::sleep_for(std::chrono::milliseconds(800));
+      world.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kAvg);
+    }
+    if (other.joinable()) other.join();
+    world.barrier();
+    EXPECT_EQ(x[0], 1.0f);
+  });
+}
+
+// Rank 1 has said what it wishes, as split() does first, is stopped together with the others, and ends later: its end
+// is what they tell, not the silence of a time in which nobody ran.
+TEST(Death, ASuspendedJobBlamesNobodyInASplit) {
+  run_ranks({.ranks = 3,
+             .kind = RankKind::kProcesses,
+             .fault = exit_with(rank(1), 3).at_step(0),
+             .heartbeat_timeout = std::chrono::seconds(3)},
+            [](Rank& r) {
+              auto& world = r.world();
+              const auto processes = processes_of(world);
+              if (r.rank() == 1) {
+                const std::int64_t wish[2] = {0, 0};
+                std::int64_t wishes[6];
+                world.all_gather(wish, wishes, 2, DataType::kInt64, {.tag = "split"});
+                suspend({processes[0], processes[2], processes[1]}, "4");
+                r.step(0);
+              }
+              try {
+                world.split(0);
+                ADD_FAILURE() << "a group without rank 1 is complete";
+              } catch (const PeerLost& error) {
+                EXPECT_EQ(error.rank(), 1) << error.what();
+                EXPECT_THAT(error.what(), HasSubstr("died"));
               }
             });
 }

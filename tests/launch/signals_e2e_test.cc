@@ -1,10 +1,15 @@
 // Signals to the launcher.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <thread>
 
+#include "base/process_state.h"
 #include "child_program.h"
 
 namespace reigen::launch {
@@ -90,6 +95,120 @@ TEST(Signals, TheSecondOneKillsAtOnce) {
   job.signal(SIGINT);
   EXPECT_EQ(job.wait(), 130);
   for (const pid_t pid : pids_after("ready", job.out())) EXPECT_TRUE(disappears(pid));
+}
+
+std::vector<std::string> shell_ranks(const std::string& script, const std::vector<std::string>& options = {}) {
+  std::vector<std::string> all = {"-n", "2"};
+  all.insert(all.end(), options.begin(), options.end());
+  all.insert(all.end(), {"sh", "-c", script + "; echo ready $$; while :; do sleep 0.02; done"});
+  return reigen_run(all);
+}
+
+TEST(Signals, AHangUpAndASchedulersWarningMayEndInACheckpoint) {
+  const std::vector<std::pair<int, std::string>> cases = {
+      {SIGHUP, "HUP"}, {SIGUSR1, "USR1"}, {SIGUSR2, "USR2"}, {SIGXCPU, "XCPU"}};
+  for (const auto& [signal, name] : cases) {
+    SCOPED_TRACE(name);
+    ChildProgram job(shell_ranks("trap 'echo saved; exit 75' " + name));
+    ASSERT_TRUE(job.wait_for_text("ready", 2));
+    job.signal(signal);
+    EXPECT_EQ(job.wait(), 75);
+    EXPECT_THAT(job.out(), AllOf(HasSubstr("[0] saved"), HasSubstr("[1] saved")));
+    EXPECT_THAT(job.err(), AllOf(HasSubstr("SIG" + name + " passed on to 2 ranks"), Not(HasSubstr("failed"))));
+  }
+}
+
+TEST(Signals, RanksThatDoNotKnowAWarningDieOfItAsWithoutALauncher) {
+  for (const int signal : {SIGHUP, SIGUSR1, SIGUSR2}) {
+    ChildProgram job(shell_ranks("true"));
+    ASSERT_TRUE(job.wait_for_text("ready", 2));
+    job.signal(signal);
+    EXPECT_EQ(job.wait(), 128 + signal);
+    EXPECT_THAT(job.err(), Not(HasSubstr("failed")));
+  }
+}
+
+// Slurm sends TERM twice, systemd TERM and HUP, and both kill when they mean it.
+TEST(Signals, TermMayComeAgain) {
+  ChildProgram job(shell_ranks("trap 'sleep 1; exit 75' TERM; trap '' HUP"));
+  ASSERT_TRUE(job.wait_for_text("ready", 2));
+  job.signal(SIGTERM);
+  ASSERT_TRUE(job.wait_for_text("Ctrl-C to kill"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  job.signal(SIGTERM);
+  job.signal(SIGHUP);
+  EXPECT_EQ(job.wait(), 75);
+}
+
+TEST(Signals, CtrlCAfterTermKillsAtOnce) {
+  ChildProgram job(test_rank("2", {"ignore"}, {"--grace", "1000"}));
+  ASSERT_TRUE(job.wait_for_text("ready", 2));
+  job.signal(SIGTERM);
+  ASSERT_TRUE(job.wait_for_text("passed on"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait(), 143);
+}
+
+// What ranks print while they save goes nowhere, and must not end them.
+TEST(Signals, ATerminalThatHangsUpLeavesRanksTheTimeToSave) {
+  int master = -1;
+  const pid_t pid = ::forkpty(&master, nullptr, nullptr, nullptr);
+  if (pid == 0) {
+    std::vector<std::string> command =
+        shell_ranks("trap 'for i in 1 2 3 4 5 6; do echo line; echo line >&2; sleep 0.1; done; exit 75' HUP");
+    std::vector<char*> words;
+    for (std::string& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    ::execv(words[0], words.data());
+    ::_exit(126);
+  }
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (pids_after("ready", text).size() < 2) {
+    const ssize_t got = ::read(master, buffer.data(), buffer.size());
+    if (got <= 0) break;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  ::close(master);  // the kernel sends SIGHUP to the session's leader, which is the launcher
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 75) << text;
+}
+
+// The clock goes on while a job is suspended; its ranks have had no time to save.
+TEST(Signals, TimeInWhichTheJobIsSuspendedIsNoGrace) {
+  ChildProgram job(shell_ranks("trap 'sleep 0.5; exit 75' TERM", {"--grace", "2"}));
+  ASSERT_TRUE(job.wait_for_text("ready", 2));
+  const std::vector<pid_t> ranks = pids_after("ready", job.out());
+  job.signal(SIGTERM);
+  ASSERT_TRUE(job.wait_for_text("passed on"));
+  for (const pid_t rank : ranks) ::kill(-rank, SIGSTOP);
+  job.signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  job.signal(SIGCONT);  // it lets its ranks go on
+  EXPECT_EQ(job.wait(), 75);
+}
+
+TEST(Signals, CtrlZStopsTheRanksAndTheyGoOnWithTheLauncher) {
+  ChildProgram job(test_rank("2", {"catch-term", "0"}));
+  ASSERT_TRUE(job.wait_for_text("ready", 2));
+  const std::vector<pid_t> ranks = pids_after("ready", job.out());
+  const auto state_becomes = [](pid_t pid, bool stopped) {
+    for (int i = 0; i < 2000; ++i) {
+      if ((base::state_of(pid) == 'T') == stopped) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  };
+  job.signal(SIGTSTP);
+  for (const pid_t rank : ranks) EXPECT_TRUE(state_becomes(rank, true));
+  EXPECT_TRUE(state_becomes(job.pid(), true));
+  job.signal(SIGCONT);
+  for (const pid_t rank : ranks) EXPECT_TRUE(state_becomes(rank, false));
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait(), 0);
 }
 
 // `timeout` signals its child, then the whole process group.

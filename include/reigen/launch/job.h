@@ -46,9 +46,11 @@ struct JobResult {
 // A failing rank ends the others: SIGTERM, then SIGKILL after `failure_grace`; stderr says once which rank, why, and
 // its last lines. A failure with code 79 (a peer was lost) is a consequence: for 200 ms a better cause is waited for.
 //
-// SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2 go to all ranks; after the first three SIGKILL follows after
-// `grace`, or at once when one comes again. Exit code 75 of a rank (stopped, resumable) is no failure: the others have
-// `grace` to end too, and it is passed on. SIGTSTP (Ctrl-Z) pauses the job.
+// SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU go to all ranks. After the first three SIGKILL follows
+// after `grace`, or at once when SIGINT or SIGQUIT comes again; the others hurry nobody. A rank that ends by a signal
+// that was passed on, or with exit code 75 (stopped, resumable), is no failure: the other ranks have `grace` to end
+// too, and the code is passed on. SIGTSTP (Ctrl-Z) pauses the job, SIGCONT lets it go on; time in which this process
+// itself was stopped is no part of `grace`.
 //
 // Nothing outlives the job: what ranks started is killed at its end, and also when this process is killed with -9 (a
 // small guardian process sees to it).

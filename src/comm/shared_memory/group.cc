@@ -141,6 +141,7 @@ void Group::check_coming(const Parent& parent, const std::vector<int>& missing) 
   parent.group->throw_if_aborted();
   const std::string what = fmt::format("[split] group \"{}\"", options_.name);
   const auto now = std::chrono::steady_clock::now();
+  if (standstill_.look(now).count() > 0) joining_since_ = now;  // what was seen before says nothing any more
   for (const int q : missing) {
     const int there = parent.members[static_cast<std::size_t>(q)];
     parent.group->check_alive(there, what);

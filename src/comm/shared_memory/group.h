@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/cores.h"
+#include "base/standstill.h"
 #include "comm/algorithm_choice.h"
 #include "comm/backend.h"
 #include "comm/shared_memory/page.h"
@@ -137,6 +138,7 @@ class Group {
   std::shared_ptr<Heap> heap_;
   std::vector<Peer> peers_;
   std::chrono::steady_clock::time_point joining_since_ = std::chrono::steady_clock::now();
+  base::Standstill standstill_{std::chrono::seconds(2)};  // while it forms
   int ranks_here_ = 1;
   std::size_t inline_bytes_ = SIZE_MAX;
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last told

@@ -178,7 +178,10 @@ void Join::throw_unreachable(int rank, const Announcement& own, const Announceme
 }
 
 void Join::wait_for_callers(Acceptor& acceptor) {
-  while (!acceptor.wait(Deadline::after(forming_.deadline().remaining(kJoinSlice)))) {
+  for (;;) {
+    const Deadline until = Deadline::after(forming_.deadline().remaining(kJoinSlice));
+    if (acceptor.wait(until)) return;
+    forming_.woke(until);
     const std::vector<int> missing = acceptor.missing();
     forming_.check(missing);
     if (!forming_.deadline().expired()) continue;

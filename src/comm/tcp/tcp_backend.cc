@@ -1,5 +1,6 @@
 #include "comm/tcp/tcp_backend.h"
 
+#include "base/standstill.h"
 #include "comm/block_table.h"
 #include "comm/forming.h"
 #include "comm/self/self_backend.h"
@@ -41,8 +42,10 @@ class TcpBackend : public Backend {
   std::shared_ptr<void> allocate(std::size_t bytes) override { return blocks_->add(self::allocate(bytes), bytes); }
   std::shared_ptr<void> hold(const void* pointer) override { return blocks_->hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override {
-    const auto since = Deadline::Clock::now();
-    return std::make_unique<TcpBackend>(options, blocks_, [&, since](const std::vector<int>& missing) {
+    auto since = Deadline::Clock::now();
+    base::Standstill standstill(std::chrono::seconds(2));
+    return std::make_unique<TcpBackend>(options, blocks_, [&](const std::vector<int>& missing) {
+      if (standstill.look().count() > 0) since = Deadline::Clock::now();
       std::vector<int> here;
       for (const int q : missing) here.push_back(members[static_cast<std::size_t>(q)]);
       in_numbers_of(members, [&] { group_.check_coming(here, options.name, since); });
