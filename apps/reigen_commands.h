@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "reigen/base/error.h"
 
 namespace reigen::apps {
 
@@ -25,7 +26,7 @@ using base::nearest;
 // Throws InvalidArgument (2) for the first word that looks like a flag of `reigen COMMAND` and is none.
 void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::string>& known, const std::string& command);
 
-// N of `-n N`: 1 or more. Throws InvalidArgument: no number (2), out of range (78). "cpu" and "auto" are all cores.
-int parse_ranks(const std::string& text);
+// N of `-n N`: 1 or more. Throws InvalidArgument: no number (2), out of range. "cpu" and "auto" are all cores.
+int parse_ranks(const std::string& text, ExitCode out_of_range = ExitCode::kConfiguration);
 
 }  // namespace reigen::apps

@@ -12,6 +12,7 @@
 #include "flight/summary.h"
 #include "reigen/base/error.h"
 #include "reigen_commands.h"
+#include "usage.h"
 
 namespace reigen::apps {
 
@@ -89,8 +90,7 @@ int flight_command(const Arguments& arguments) {
     fmt::print("{}", app.help());
     return 0;
   } catch (const CLI::ParseError& error) {
-    throw InvalidArgument(Report{.what = error.what(), .fix = "`reigen flight --help` lists the options"},
-                          ExitCode::kUsage);
+    throw usage_error(error, "`reigen flight --help` lists the options");
   }
   const flight::LiveJob job = pid.empty() ? only_job() : flight::find_job(parse_pid(pid));
   if (json.empty()) {

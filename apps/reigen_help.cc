@@ -16,6 +16,12 @@ namespace reigen::apps {
 
 namespace {
 
+// mpirun's, which a short option with its value in the same word looks like.
+[[noreturn]] void refuse_np() {
+  throw InvalidArgument(Report{.what = "unknown option `-np`", .fix = "the number of ranks is -n N, as in -n 2"},
+                        ExitCode::kUsage);
+}
+
 void print_environment() {
   fmt::print("Variables that Reigen reads:\n");
   std::size_t width = 0;
@@ -38,6 +44,7 @@ void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::stri
                          const std::string& command) {
   for (const std::string& word : arguments) {
     const std::string flag = word.substr(0, word.find('='));
+    if (flag == "-np") refuse_np();
     const bool negative = flag.size() > 1 && flag[0] == '-' && std::isdigit(static_cast<unsigned char>(flag[1])) != 0;
     if (!flag.starts_with("-") || negative) continue;
     const bool with_value = !flag.starts_with("--") && flag.size() > 2;  // -n4
@@ -51,21 +58,25 @@ void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::stri
   }
 }
 
-int parse_ranks(const std::string& text) {
+int parse_ranks(const std::string& text, ExitCode out_of_range) {
   if (text == "cpu" || text == "auto") return launch::usable_cores();
   long long value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (text == "p") refuse_np();
   if (stop != end || error == std::errc::invalid_argument) {
-    throw InvalidArgument(
-        {.what = "-n is not a number", .got = "-n " + text, .expected = "-n N with N at least 1, or cpu"},
-        ExitCode::kUsage);
+    throw InvalidArgument({.what = "-n is not a number",
+                           .got = "-n " + text,
+                           .expected = "-n N with N at least 1, or cpu",
+                           .fix = "-n 2 starts two processes"},
+                          ExitCode::kUsage);
   }
   if (error != std::errc() || value < 1 || value > std::numeric_limits<int>::max()) {
     throw InvalidArgument({.what = "the number of ranks is out of range",
                            .got = "-n " + text,
                            .expected = "at least 1",
-                           .fix = "-n 2 starts two processes"});
+                           .fix = "-n 2 starts two processes"},
+                          out_of_range);
   }
   return static_cast<int>(value);
 }

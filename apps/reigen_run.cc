@@ -15,6 +15,7 @@
 #include "reigen/launch/environment.h"
 #include "reigen/launch/job.h"
 #include "reigen_commands.h"
+#include "usage.h"
 
 namespace reigen::apps {
 
@@ -123,7 +124,7 @@ int run_command(const Arguments& arguments) {
     fmt::print("{}", app.help());
     return 0;
   } catch (const CLI::ParseError& error) {
-    refuse_usage(error.what(), "`reigen run --help` lists the options");
+    throw usage_error(error, "`reigen run --help` lists the options");
   }
 
   launch::JobOptions job;

@@ -18,6 +18,7 @@
 #include "bench/options.h"
 #include "bench/ranks.h"
 #include "bench/report.h"
+#include "comm/tuning/table.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"
@@ -97,6 +98,17 @@ int be_rank(const BenchOptions& options) {
   return wrong ? 1 : 0;
 }
 
+// A damaged file of `reigen tune` is told once.
+void check_tuned(const BenchOptions& options, int ranks) {
+  if (options.algorithm != comm::kTuned || ranks < 2) return;
+  const bool one_machine = options.backend == "auto" && options.machines <= 1;
+  if (options.backend == "shared_memory" || one_machine) {
+    comm::tuning::read_cache(comm::Family::kSharedMemory, ranks);
+  } else if (options.backend == "tcp") {
+    comm::tuning::read_cache(comm::Family::kTcp, ranks);
+  }
+}
+
 int run_bench(const Arguments& arguments) {
   const std::optional<BenchOptions> options = parse_bench_options(arguments);
   if (!options) return 0;
@@ -107,6 +119,7 @@ int run_bench(const Arguments& arguments) {
     return 0;
   }
   if (!ranks.started && ranks.count > 1) {
+    check_tuned(*options, ranks.count);
     return start_ranks("bench", arguments, ranks.count, memory_of_rank(problems, options->cold));
   }
   return be_rank(*options);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <ctime>
 #include <limits>
+#include <numeric>
 #include <thread>
 
 #include "bench/bound.h"
@@ -157,6 +158,8 @@ Row measure(Communicator& world, const Problem& problem, const BenchOptions& opt
   const Times times = time_size(world, problem, options, memory);
   Row row{.problem = problem, .algorithm = times.algorithm, .wrong = times.wrong, .waiting_cpu = times.waiting_cpu};
   row.p50 = quantile(times.slowest, 0.5);
+  row.mean =
+      std::accumulate(times.slowest.begin(), times.slowest.end(), 0.0) / static_cast<double>(times.slowest.size());
   row.p99 = quantile(times.slowest, 0.99);
   row.least = quantile(times.slowest, 0);
   if (world.memory_is_of_host()) row.bound = measure_bound(world, problem, options.cold);

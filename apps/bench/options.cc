@@ -12,6 +12,7 @@
 #include "comm/backends.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
+#include "usage.h"
 
 namespace reigen::apps::bench {
 
@@ -172,7 +173,7 @@ void read_words(const Words& words, BenchOptions& options) {
   if (traits == nullptr) refuse_word("unknown operation", words.operation, operation_names());
   options.operation = traits->operation;
   if (words.as) read_mock_up(*words.as, options);
-  if (!words.ranks.empty()) options.ranks = parse_ranks(words.ranks);
+  if (!words.ranks.empty()) options.ranks = parse_ranks(words.ranks, ExitCode::kUsage);
   options.smallest = parse_size("-b", words.smallest);
   options.largest = parse_size("-e", words.largest);
   if (options.smallest > options.largest) {
@@ -305,7 +306,7 @@ std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
     fmt::print("{}", app.help());
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    refuse({.what = error.what(), .fix = "reigen bench all_reduce -n 2; `reigen bench --help` lists the options"});
+    throw usage_error(error, "reigen bench all_reduce -n 2; `reigen bench --help` lists the options");
   }
   read_words(words, options);
   check_counts(options, app.count("--iters") > 0);
@@ -352,6 +353,12 @@ std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int ran
             .got = fmt::format("--machines {} -n {}", options.machines, ranks),
             .expected = "at most as many as ranks",
             .fix = fmt::format("--machines {}", ranks)});
+  }
+  if (options.backend == "self" && ranks > 1) {
+    refuse({.what = "the backend self is one rank alone",
+            .got = fmt::format("--backend self -n {}", ranks),
+            .expected = "-n 1, or another backend",
+            .fix = "leave --backend out"});
   }
   if (options.operation == Operation::kSend && ranks < 2) {
     refuse({.what = "send_recv needs somebody to send to",

@@ -54,8 +54,8 @@ void print_header(const Communicator& world, const BenchOptions& options, const 
       "#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>7}  {:>7}  {:>6}\n"
       "#{:>11}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>7}  {:>7}  {:>6}\n",
       options.in_place || options.shared || options.operation == Operation::kBroadcast ? "in-place" : "out-of-place",
-      "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "p50", "p99", "min", "bound", "(B)",
-      "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", "(%)");
+      "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "mean", "p99", "min", "bound",
+      "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", "(%)");
   std::fflush(stdout);
 }
 
@@ -67,7 +67,7 @@ void print_row(const Row& row) {
              problem.bytes(), problem.count, nccl_name_of(problem.type),
              traits.reduces ? comm::name_of(problem.op) : "none", problem.has_root() ? problem.root : -1,
              microseconds(row.p50), in_width(algorithm_bandwidth(row), 6), in_width(bus_bandwidth(row), 6),
-             wrong_text(row), microseconds(row.p50), microseconds(row.p99), microseconds(row.least), bound);
+             wrong_text(row), microseconds(row.mean), microseconds(row.p99), microseconds(row.least), bound);
   if (row.waiting_cpu) fmt::print("# rank 0 used {:.2f} % of a core while it waited\n", 100 * *row.waiting_cpu);
   std::fflush(stdout);
 }

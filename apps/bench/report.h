@@ -15,6 +15,7 @@ struct Row {
   Problem problem;
   std::string algorithm = {};  // that was taken
   double p50 = 0;
+  double mean = 0;
   double p99 = 0;
   double least = 0;
   std::optional<double> bound = std::nullopt;        // seconds, see measure_bound

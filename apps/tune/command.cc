@@ -2,8 +2,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
 #include <system_error>
 
+#include "base/check.h"
 #include "base/host_name.h"
 #include "bench/ranks.h"
 #include "comm/tuning/table.h"
@@ -35,15 +39,30 @@ void explain(const TuneOptions& options, int ranks) {
   }
 }
 
-int be_rank(const TuneOptions& options, const std::filesystem::path& path) {
-  const tuning::Table table = probe(options);
-  if (launch::detect_environment().rank != 0) return 0;
-  fmt::print("# reigen tune: backend {}, {} ranks, host {}\n", comm::name_of(table.family), table.ranks, table.host);
-  print_table(table);
+void make_folder_of(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
-  if (error) throw IoError(fmt::format("cannot make {}: {}", path.parent_path().string(), error.message()));
-  format::write_file_atomically(path, tuning::to_text(table));
+  if (!error) return;
+  throw IoError(Report{.what = fmt::format("cannot make the folder {}", path.parent_path().string()),
+                       .got = error.message(),
+                       .fix = "set XDG_CACHE_HOME to a folder that can be written"},
+                base::exit_code_of_errno(error.value()));
+}
+
+int be_rank(const TuneOptions& options, const std::filesystem::path& path) {
+  const bool keeps = launch::detect_environment().rank == 0;
+  std::optional<format::AtomicFile> file;  // before the work: one that cannot be written should not cost a run
+  if (keeps) {
+    make_folder_of(path);
+    file.emplace(path);
+  }
+  const tuning::Table table = probe(options);
+  if (!keeps) return 0;
+  fmt::print("# reigen tune: backend {}, {} ranks, host {}\n", comm::name_of(table.family), table.ranks, table.host);
+  print_table(table);
+  const std::string text = tuning::to_text(table);
+  file->write(std::as_bytes(std::span(text)));
+  file->commit();
   fmt::print("# written to {}; taken by groups with the algorithms \"{}\"\n", path.string(), comm::kTuned);
   return 0;
 }
@@ -64,7 +83,11 @@ int run_tune(const Arguments& arguments) {
     return 0;
   }
   const std::filesystem::path path = tuning::cache_path(options->family, ranks.count);
-  if (!ranks.started) return bench::start_ranks("tune", arguments, ranks.count, memory_of_probe());
+  if (!ranks.started) {
+    make_folder_of(path);
+    { const format::AtomicFile file(path); }  // refuses before any rank is started; rank 0 opens it again
+    return bench::start_ranks("tune", arguments, ranks.count, memory_of_probe());
+  }
   return be_rank(*options, path);
 }
 

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "reigen/base/error.h"
+#include "usage.h"
 
 namespace reigen::apps::tune {
 
@@ -48,12 +49,10 @@ std::optional<TuneOptions> parse_tune_options(const Arguments& arguments) {
     fmt::print("{}", app.help());
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    throw InvalidArgument(
-        Report{.what = error.what(), .fix = "reigen tune -n 2; `reigen tune --help` lists the options"},
-        ExitCode::kUsage);
+    throw usage_error(error, "reigen tune -n 2; `reigen tune --help` lists the options");
   }
   options.family = parse_family(backend);
-  if (!ranks.empty()) options.ranks = parse_ranks(ranks);
+  if (!ranks.empty()) options.ranks = parse_ranks(ranks, ExitCode::kUsage);
   if (!(options.seconds >= 0.01 && options.seconds <= 3600)) {
     throw InvalidArgument({.what = "--seconds is out of range",
                            .got = fmt::format("--seconds {}", options.seconds),

@@ -2,18 +2,26 @@
 
 #include <unistd.h>
 
+#include <optional>
+
 #include "base/environment.h"
 
 namespace reigen::base {
 
 namespace {
 
-LogLevel level_from_environment() {
-  const std::string name = environment::log().value_or("warning");
+constexpr const char* kDefault = "warning";
+
+std::optional<LogLevel> level_named(const std::string& name) {
   if (name == "error") return LogLevel::kError;
+  if (name == "warning") return LogLevel::kWarning;
   if (name == "info") return LogLevel::kInfo;
   if (name == "debug") return LogLevel::kDebug;
-  return LogLevel::kWarning;
+  return std::nullopt;
+}
+
+LogLevel level_from_environment() {
+  return level_named(environment::log().value_or(kDefault)).value_or(LogLevel::kWarning);
 }
 
 const char* name_of(LogLevel level) {
@@ -31,6 +39,14 @@ const char* name_of(LogLevel level) {
 bool log_enabled(LogLevel level) {
   static const LogLevel shown = level_from_environment();
   return level <= shown;
+}
+
+void check_log_variable() {
+  const std::string name = environment::log().value_or(kDefault);
+  if (level_named(name)) return;
+  log_line(
+      LogLevel::kWarning,
+      fmt::format("REIGEN_LOG={} is no level: taken for {}; it may be error, warning, info or debug", name, kDefault));
 }
 
 void log_line(LogLevel level, const std::string& text) {

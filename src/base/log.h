@@ -12,6 +12,8 @@ namespace reigen::base {
 enum class LogLevel { kError, kWarning, kInfo, kDebug };
 
 bool log_enabled(LogLevel level);
+// Says it when REIGEN_LOG is none of its values. For the process that speaks for a job: its launcher, or rank 0.
+void check_log_variable();
 void log_line(LogLevel level, const std::string& text);
 
 template <typename... Args>

@@ -176,6 +176,7 @@ void tell_processes(const Supervisor& supervisor, int ranks, const store::TcpSto
 }  // namespace
 
 JobResult run_job(const JobOptions& options) {
+  base::check_log_variable();
   check_options(options);
   const std::string program = find_program(options.command.front());
   check_memory(options.ranks, options.memory_per_rank > 0 ? options.memory_per_rank : kDefaultMemory,

@@ -24,13 +24,19 @@ int usable_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+namespace {
+
+std::string who_needs(int ranks) { return fmt::format("{} {}", ranks, ranks == 1 ? "rank needs" : "ranks need"); }
+
+}  // namespace
+
 void check_memory(int ranks, std::size_t memory_per_rank, const AvailableMemory& available) {
   if (available.source.empty()) return;
   const auto count = static_cast<std::uint64_t>(ranks);
   if (count <= available.bytes / std::max<std::size_t>(1, memory_per_rank)) return;
   const std::uint64_t fit = available.bytes / memory_per_rank;
   throw IoError(
-      {.what = fmt::format("{} ranks need more memory than there is", ranks),
+      {.what = fmt::format("{} more memory than there is", who_needs(ranks)),
        .got = fmt::format("{} x {} = {}", ranks, format_bytes(memory_per_rank), format_bytes(count * memory_per_rank)),
        .expected = fmt::format("at most {} ({})", format_bytes(available.bytes), available.source),
        .fix = fit > 0 ? fmt::format("at most -n {} on this machine now", fit) : "free memory, or use a larger machine"},
@@ -42,8 +48,8 @@ rlimit check_limits(int ranks) {
   rlimit processes{};
   REIGEN_SYSCALL(::getrlimit(RLIMIT_NPROC, &processes));
   if (::geteuid() != 0 && processes.rlim_cur != RLIM_INFINITY && processes.rlim_cur < count + 2) {
-    throw IoError({.what = fmt::format("{} ranks are more processes than this user may have", ranks),
-                   .got = fmt::format("{} ranks + 2", ranks),
+    throw IoError({.what = fmt::format("{} more processes than this user may have", who_needs(ranks)),
+                   .got = fmt::format("{} and 2 more", ranks),
                    .expected = fmt::format("at most {} (RLIMIT_NPROC)", processes.rlim_cur),
                    .fix = "fewer ranks, or raise the limit: ulimit -u"},
                   ExitCode::kOsResource);
@@ -59,7 +65,7 @@ rlimit check_limits(int ranks) {
     REIGEN_SYSCALL(::setrlimit(RLIMIT_NOFILE, &raised));
     return files;
   }
-  throw IoError({.what = fmt::format("{} ranks need more open files than this process may have", ranks),
+  throw IoError({.what = fmt::format("{} more open files than this process may have", who_needs(ranks)),
                  .got = fmt::format("{} x {} + {} = {}", ranks, kPerRank, kOwn, needed),
                  .expected = fmt::format("at most {} (RLIMIT_NOFILE)", files.rlim_max),
                  .fix = "fewer ranks, or raise the limit: ulimit -Hn"},

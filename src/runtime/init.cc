@@ -69,6 +69,7 @@ Communicator init(const InitOptions& options) {
   if (base::environment::store() && ::isatty(STDOUT_FILENO) == 0) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   if (options.keep_memory && base::environment::keep_memory().value_or("1") != "0") keep_freed_memory();
   const launch::Environment environment = launch::detect_environment();
+  if (environment.rank == 0 && !base::environment::store()) base::check_log_variable();  // else the launcher did
   if (environment.rank == 0) warn_of_unknown_variables();
   comm::GroupOptions group = group_options(options);
   group.rank = environment.rank;

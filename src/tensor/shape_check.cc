@@ -91,7 +91,9 @@ void check_has_rows(const char* operation, const at::Tensor& tensor) {
 
 std::string shapes_tag(const std::vector<at::Tensor>& tensors) {
   std::string shapes;
-  for (const at::Tensor& tensor : tensors) shapes += fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
+  for (const at::Tensor& tensor : tensors) {
+    shapes += tensor.dim() == 0 ? "[scalar]" : fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
+  }
   const char* gradient = wants_gradient(tensors) ? " with gradient" : "";
   if (shapes.size() + std::string(gradient).size() <= kLongestTag) return shapes + gradient;
   std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
