@@ -26,6 +26,11 @@ void add_run(RunConfig& run, std::vector<Field>& table) {
                    .value = &run.ranks,
                    .meaning = "what a rank is: a process of the launcher, or (with -n N) a thread of this one",
                    .choices = {"processes", "threads"}});
+  table.push_back(
+      {"run", "stop_signals", &run.stop_signals,
+       "signals that save a checkpoint and end the run with 75; the others end it as ever; none: no signal"});
+  table.push_back({"run", "stop_after", &run.stop_after,
+                   "stop so long after the start, as these signals do: 90 (seconds), 45m, 3h50m; empty: never"});
 }
 
 void add_train(TrainConfig& train, std::vector<Field>& table) {

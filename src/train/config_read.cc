@@ -19,6 +19,7 @@
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 #include "reigen/train/config.h"
+#include "reigen/train/stop.h"
 #include "train/config_text.h"
 #include "train/optimization_config.h"
 #include "train/parallel_config.h"
@@ -395,6 +396,8 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
   if (optim.warmup_steps == kNotSet) optim.warmup_steps = warms_up ? 0 : defaults.optim.warmup_steps;
   require_known_optimization(result.config);
   require_known_strategy(result.config);
+  parse_stop_signals(result.config.run.stop_signals);
+  parse_stop_time(result.config.run.stop_after);
   return result;
 }
 

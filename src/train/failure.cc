@@ -10,8 +10,8 @@
 
 #include "base/host_name.h"
 #include "reigen/base/error.h"
+#include "reigen/train/stop.h"
 #include "train/agree.h"
-#include "train/stop.h"
 
 namespace reigen::train {
 

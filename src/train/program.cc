@@ -19,12 +19,14 @@
 
 #include "base/environment.h"
 #include "base/host_name.h"
+#include "base/log.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/launch/environment.h"
 #include "reigen/launch/job.h"
 #include "reigen/runtime/init.h"
 #include "reigen/train/config.h"
+#include "reigen/train/stop.h"
 #include "reigen/train/trainer.h"
 #include "train/agree.h"
 #include "train/config_text.h"
@@ -34,7 +36,6 @@
 #include "train/progress.h"
 #include "train/recipes.h"
 #include "train/report.h"
-#include "train/stop.h"
 
 namespace reigen::train {
 
@@ -131,6 +132,18 @@ int train_rank(const Job& job, Communicator& world) {
   }
 }
 
+// Of a job one rank says that the wish was heard, unless a launcher of ours does.
+void listen(const RunConfig& run, const launch::Environment& environment) {
+  const bool tells = environment.rank == 0 && environment.source != "reigen";
+  install_stop_handlers(
+      {.signals = parse_stop_signals(run.stop_signals), .after = parse_stop_time(run.stop_after), .tells = tells});
+  const auto end = base::get_environment("SLURM_JOB_END_TIME");
+  if (!end || !run.stop_after.empty() || environment.rank != 0) return;
+  base::log_info(
+      "the job's time ends at {} (SLURM_JOB_END_TIME): sbatch --signal=USR1@120 or --run.stop_after saves before",
+      *end);
+}
+
 InitOptions init_options(const CommConfig& config) {
   const auto time = [](double seconds) { return std::chrono::milliseconds(std::llround(seconds * 1000)); };
   return {.backend = config.backend,
@@ -170,7 +183,7 @@ void share_out_threads(Config& config, int ranks, const launch::Environment& env
 
 int run_as_threads(Job job, int ranks, const launch::Environment& environment) {
   share_out_threads(job.config, ranks, environment);
-  install_stop_handlers();
+  listen(job.config.run, environment);
   std::vector<int> codes(static_cast<std::size_t>(ranks));
   run_threads(
       ranks, [&](Communicator& world) { codes[static_cast<std::size_t>(world.rank())] = train_rank(job, world); },
@@ -218,7 +231,7 @@ int run_recipe(const Recipe& recipe, const Arguments& options, const launch::Env
         ExitCode::kUsage);
   }
   Communicator world = init(init_options(line.config.comm, environment));
-  install_stop_handlers();
+  listen(line.config.run, environment);
   return train_rank(job, world);
 }
 

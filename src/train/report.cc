@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "reigen/base/bytes.h"
 #include "train/progress.h"
@@ -113,21 +110,6 @@ std::int64_t peak_memory_bytes() {
     return kib * static_cast<std::int64_t>(kKiB);
   }
   return 0;
-}
-
-double process_age_seconds() {
-  std::ifstream in("/proc/self/stat");
-  const std::string line((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  const auto name_end = line.rfind(')');  // the name may hold spaces
-  if (name_end == std::string::npos) return 0;
-  std::istringstream rest(line.substr(name_end + 1));
-  std::string word;
-  constexpr int kStartTime = 20;  // field 22 of proc(5), the third comes first here
-  for (int field = 0; field < kStartTime; ++field) rest >> word;
-  struct timespec now = {};
-  if (::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
-  const double started = std::strtod(word.c_str(), nullptr) / static_cast<double>(::sysconf(_SC_CLK_TCK));
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) - started;
 }
 
 }  // namespace reigen::train

@@ -51,7 +51,4 @@ std::string to_text(const Summary& summary);
 // VmHWM of this process. 0 where the kernel does not say.
 std::int64_t peak_memory_bytes();
 
-// Since the kernel started this process; to a hundredth of a second.
-double process_age_seconds();
-
 }  // namespace reigen::train

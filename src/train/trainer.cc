@@ -12,6 +12,7 @@
 #include "tensor/counted_bytes.h"
 #include "train/agree.h"
 #include "train/precision.h"
+#include "train/process_age.h"
 #include "train/resume.h"
 #include "train/trainer_impl.h"
 

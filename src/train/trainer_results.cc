@@ -11,6 +11,7 @@
 #include "reigen/tensor/tensor_files.h"
 #include "train/agree.h"
 #include "train/precision.h"
+#include "train/process_age.h"
 #include "train/trainer_impl.h"
 
 namespace reigen::train {

@@ -145,6 +145,8 @@ TEST_F(ConfigTest, ValuesOutOfRangeAreRefusedWithTheirOrigin) {
       {{"--optim.lr", "inf"}, "optim.lr = inf: must be"},
       {{"--train.precision", "fp8"}, "train.precision = fp8: must be fp32, fp64"},
       {{"--optim.momentum", "0.9"}, "adamw has no momentum"},
+      {{"--run.stop_signals", "int,usr3"}, "run.stop_signals = int,usr3: usr3 can be no wish to stop"},
+      {{"--run.stop_after", "soon"}, "run.stop_after = soon: this is no time"},
       {{"-n", "0"}, "-n 0: must be"},
   };
   for (const auto& c : kCases) {

@@ -24,6 +24,8 @@ struct RunConfig {
   bool save_initial = false;        // write initial.safetensors
   std::string trace = {};           // "10:15": a timeline of these steps of all ranks in trace.json; empty: none
   std::string ranks = "processes";  // processes (of a launcher) or threads (of this process)
+  std::string stop_signals = "int,term,hup,usr1,usr2,xcpu";  // a wish to stop: save, end with 75; or none
+  std::string stop_after = {};  // a time since the start, as 3h50m: stop as if a signal had come; empty: never
 };
 
 struct TrainConfig {
