@@ -1,4 +1,6 @@
-// Everything that a training loop needs, in one line. Each part has a header of its own, cheaper to include.
+// Everything that a training loop needs, in one line. Each part has a header of its own, cheaper to include. Two are
+// not here, because they bring more with them: reigen/nn/sync_batch_norm.h (a module of torch::nn) and
+// reigen/train/program.h (a program from a task, with flags, checkpoints and a clean stop).
 //
 //   #include <reigen/reigen.h>
 //   auto world = reigen::init();
@@ -19,7 +21,7 @@
 #include "reigen/data/loader.h"
 #include "reigen/data/mnist.h"
 #include "reigen/nn/init.h"
-#include "reigen/nn/sync_batch_norm.h"
+#include "reigen/nn/stand_in.h"
 #include "reigen/nn/unit_policy.h"
 #include "reigen/nn/without_memory.h"
 #include "reigen/optim/adagrad.h"

@@ -1,24 +1,34 @@
 #include "reigen/data/dataset.h"
 
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
+#include <cstddef>
 #include <cstring>
+#include <sstream>
 #include <utility>
 
 #include "base/check.h"
+#include "data/complete.h"
+#include "reigen/base/error.h"
 
 namespace reigen::data {
 namespace {
 
+using Tensors = std::vector<at::Tensor>;
+
 class InMemory : public Dataset {
  public:
-  InMemory(const at::Tensor& input, const at::Tensor& target, std::string name)
-      : input_(input.contiguous()), target_(target.contiguous()), name_(std::move(name)) {}
+  InMemory(Tensors inputs, Tensors targets, std::string name)
+      : inputs_(std::move(inputs)), targets_(std::move(targets)), name_(std::move(name)) {}
 
-  std::int64_t size() const override { return input_.size(0); }
+  std::int64_t size() const override { return inputs_.front().size(0); }
   const std::string& name() const override { return name_; }
   Samples gather(std::span<const std::int64_t> indices) const override {
-    return {rows(input_, indices), rows(target_, indices)};
+    Samples samples;
+    for (const at::Tensor& input : inputs_) samples.inputs.push_back(rows(input, indices));
+    for (const at::Tensor& target : targets_) samples.targets.push_back(rows(target, indices));
+    return complete(std::move(samples), *this, static_cast<std::int64_t>(indices.size()));
   }
 
  private:
@@ -36,10 +46,48 @@ class InMemory : public Dataset {
     return result;
   }
 
-  at::Tensor input_;
-  at::Tensor target_;
+  Tensors inputs_;
+  Tensors targets_;
   std::string name_;
 };
+
+std::string number(const char* what, std::size_t index, std::size_t of) {
+  return of == 1 ? what : fmt::format("{}s[{}]", what, index);
+}
+
+// Of one kind: rows in the CPU's memory, as many in each.
+Tensors checked(const Tensors& tensors, const char* what, std::int64_t samples) {
+  Tensors result;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i];
+    const std::string name = number(what, i, tensors.size());
+    REIGEN_CHECK(tensor.defined() && tensor.dim() >= 1, "{} must be a tensor with a first dimension, the samples",
+                 name);
+    REIGEN_CHECK(tensor.device().is_cpu(), "{} must lie in the CPU's memory", name);
+    REIGEN_CHECK(tensor.size(0) == samples, "input has {} samples, {} {}", samples, name, tensor.size(0));
+    result.push_back(tensor.detach().contiguous());
+  }
+  return result;
+}
+
+void require_rows(const Tensors& tensors, const char* what, const Dataset& from, std::int64_t count) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i];
+    if (tensor.defined() && tensor.dim() >= 1 && tensor.size(0) == count) continue;
+    std::ostringstream shape;
+    if (tensor.defined()) shape << tensor.sizes();
+    throw InvalidArgument(Report{.what = fmt::format("the dataset '{}' gave {} samples' {} without a row for each",
+                                                     from.name(), count, number(what, i, tensors.size())),
+                                 .got = tensor.defined() ? "shape " + shape.str() : "an undefined tensor",
+                                 .expected = fmt::format("a first dimension of {}", count),
+                                 .fix = "gather() gives one row for each index, in every tensor"});
+  }
+}
+
+void complete(at::Tensor& first, Tensors& all) {
+  if (all.empty() && first.defined()) all = {first};
+  if (!all.empty()) first = all.front();
+}
 
 }  // namespace
 
@@ -49,13 +97,28 @@ std::int64_t Dataset::terms(std::int64_t) const { return 1; }
 
 const char* to_string(Split split) { return split == Split::kTrain ? "train" : "test"; }
 
+Samples complete(Samples samples, const Dataset& from, std::int64_t count) {
+  complete(samples.input, samples.inputs);
+  complete(samples.target, samples.targets);
+  REIGEN_CHECK(!samples.inputs.empty(), "the dataset '{}' gave no input\n  fix: set Samples::input or ::inputs",
+               from.name());
+  require_rows(samples.inputs, "input", from, count);
+  require_rows(samples.targets, "target", from, count);
+  return samples;
+}
+
 DatasetPtr in_memory(const at::Tensor& input, const at::Tensor& target, std::string name) {
-  REIGEN_CHECK(input.defined() && target.defined() && input.dim() >= 1 && target.dim() >= 1,
-               "input and target must be tensors with a first dimension, the samples");
-  REIGEN_CHECK(input.device().is_cpu() && target.device().is_cpu(), "input and target must lie in the CPU's memory");
-  REIGEN_CHECK(input.size(0) == target.size(0), "input has {} samples, target {}", input.size(0), target.size(0));
-  REIGEN_CHECK(input.size(0) > 0, "input and target have no samples");
-  return std::make_shared<InMemory>(input.detach(), target.detach(), std::move(name));
+  return in_memory(Tensors{input}, Tensors{target}, std::move(name));
+}
+
+DatasetPtr in_memory(const Tensors& inputs, const Tensors& targets, std::string name) {
+  REIGEN_CHECK(!inputs.empty(), "a dataset in memory needs an input");
+  const at::Tensor& first = inputs.front();
+  const std::int64_t samples = first.defined() && first.dim() >= 1 ? first.size(0) : 0;
+  Tensors own_inputs = checked(inputs, "input", samples);
+  Tensors own_targets = checked(targets, "target", samples);
+  REIGEN_CHECK(samples > 0, "input and target have no samples");
+  return std::make_shared<InMemory>(std::move(own_inputs), std::move(own_targets), std::move(name));
 }
 
 }  // namespace reigen::data

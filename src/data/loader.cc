@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "data/complete.h"
 #include "data/prefetcher.h"
 #include "reigen/base/error.h"
 #include "reigen/data/sampler.h"
@@ -83,10 +84,13 @@ struct Loader::State {
     batch.weight = static_cast<double>(batch.terms * world_size) / static_cast<double>(batch.global_terms);
     const std::int64_t stand_in = order[global.begin];
     const std::span<const std::int64_t> indices(batch.indices);
-    Samples samples =
-        data->gather_in({.seed = options.seed, .epoch = epoch}, indices.empty() ? std::span(&stand_in, 1) : indices);
+    const auto shown = indices.empty() ? std::span(&stand_in, 1) : indices;
+    Samples samples = complete(data->gather_in({.seed = options.seed, .epoch = epoch}, shown), *data,
+                               static_cast<std::int64_t>(shown.size()));
     batch.input = std::move(samples.input);
     batch.target = std::move(samples.target);
+    batch.inputs = std::move(samples.inputs);
+    batch.targets = std::move(samples.targets);
     cut(batch);
     return batch;
   }
@@ -101,8 +105,15 @@ struct Loader::State {
       MicroBatch part{.count = range.count()};
       const std::int64_t shown = std::max<std::int64_t>(part.count, 1);
       const std::int64_t first = std::min(range.begin, batch.input.size(0) - shown);
-      part.input = parts == 1 ? batch.input : batch.input.narrow(0, first, shown);
-      part.target = parts == 1 ? batch.target : batch.target.narrow(0, first, shown);
+      const auto views = [&](const std::vector<at::Tensor>& whole) {
+        std::vector<at::Tensor> result = whole;
+        for (at::Tensor& one : result) one = parts == 1 ? one : one.narrow(0, first, shown);
+        return result;
+      };
+      part.inputs = views(batch.inputs);
+      part.targets = views(batch.targets);
+      part.input = part.inputs.front();
+      if (!part.targets.empty()) part.target = part.targets.front();
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         part.terms += data->terms(batch.indices[static_cast<std::size_t>(k)]);
       }
@@ -151,7 +162,8 @@ Batch* Epoch::next() {
   return impl_->current ? &*impl_->current : nullptr;
 }
 
-Loader::Loader(DatasetPtr data, const LoaderOptions& options, int rank, int world_size) {
+Loader::Loader(DatasetPtr data, const LoaderOptions& options, const Member& member) {
+  const auto [rank, world_size] = std::pair(member.rank, member.size);
   REIGEN_CHECK(data != nullptr, "a loader needs a dataset");
   REIGEN_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank {} is outside of a group of {}", rank,
                world_size);

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 #include <string>
 
 #include "base/check.h"
 #include "base/philox.h"
+#include "nn/init_rules.h"
 #include "nn/normal_quantile.h"
 #include "nn/skip_writes.h"
 #include "tensor/away_memory.h"
@@ -76,32 +78,48 @@ void fill_normal(const at::Tensor& tensor, std::string_view name, std::uint64_t 
               [deviation](double u) { return deviation * normal_quantile(u + 0x1p-33); });
 }
 
-void initialize(torch::nn::Module& module, std::uint64_t seed) {
-  const auto parameters = module.named_parameters();
+namespace {
+
+std::string shape_text(const at::Tensor& tensor) {
+  std::ostringstream shape;
+  shape << tensor.sizes();
+  return shape.str();
+}
+
+// A weight and its bias, in a module of any type: a linear layer's, a convolution's, a normalisation's.
+void initialize_by_names(const torch::nn::Module& module, const std::string& prefix, std::uint64_t seed) {
+  const auto parameters = module.named_parameters(false);
   for (const auto& item : parameters) {
     const std::string& name = item.key();
     const at::Tensor& parameter = item.value();
-    const auto dot = name.rfind('.');
-    const std::string parent = dot == std::string::npos ? "" : name.substr(0, dot + 1);
-    const at::Tensor* weight = parameters.find(parent + "weight");
-    const bool known =
-        weight != nullptr && weight->dim() >= 1 && (name == parent + "weight" || name == parent + "bias");
+    const at::Tensor* weight = parameters.find("weight");
+    const bool known = weight != nullptr && weight->dim() >= 1 && (name == "weight" || name == "bias");
     if (!known) {
-      std::ostringstream shape;
-      shape << parameter.sizes();
-      throw InvalidArgument(Report{.what = fmt::format("no rule for the initial values of {}", name),
-                                   .got = fmt::format("shape {}", shape.str()),
-                                   .expected = "a parameter called weight, or the bias beside one",
-                                   .fix = "set it yourself with fill_uniform or fill_normal"});
+      throw InvalidArgument(
+          Report{.what = fmt::format("no rule for the initial values of {}", prefix + name),
+                 .got = fmt::format("shape {}, in a module of type {}", shape_text(parameter), module.name()),
+                 .expected = "a parameter of LibTorch's own modules, or one called weight, or the "
+                             "bias beside one",
+                 .fix = "set the model's values yourself with fill_uniform or fill_normal (in a task: "
+                        "override initialize)"});
     }
     if (weight->dim() == 1) {
-      parameter.detach().fill_(name == parent + "weight" ? 1.0 : 0.0);
+      parameter.detach().fill_(name == "weight" ? 1.0 : 0.0);
       continue;
     }
     const auto fan_in =
         static_cast<double>(weight->numel()) / static_cast<double>(std::max<std::int64_t>(1, weight->size(0)));
-    fill_uniform(parameter.detach(), name, seed, fan_in > 0 ? 1.0 / std::sqrt(fan_in) : 0.0);
+    fill_uniform(parameter.detach(), prefix + name, seed, fan_in > 0 ? 1.0 / std::sqrt(fan_in) : 0.0);
   }
 }
+
+void initialize_tree(torch::nn::Module& module, const std::string& prefix, std::uint64_t seed) {
+  for (const auto& child : module.named_children()) initialize_tree(*child.value(), prefix + child.key() + '.', seed);
+  if (!initialize_by_type(module, prefix, seed)) initialize_by_names(module, prefix, seed);
+}
+
+}  // namespace
+
+void initialize(torch::nn::Module& module, std::uint64_t seed) { initialize_tree(module, "", seed); }
 
 }  // namespace reigen::nn

@@ -126,7 +126,15 @@ void compare(const Snapshot& alone, const Snapshot& in_parallel, int step, doubl
   }
 }
 
-void check_batch(Communicator& world, const at::Tensor& input, const at::Tensor& target) {
+std::int64_t rows_of(const at::Tensor& tensor) { return tensor.dim() < 1 ? 0 : tensor.size(0); }
+
+Tensors rows(const Tensors& tensors, std::int64_t begin, std::int64_t count) {
+  Tensors result;
+  for (const at::Tensor& tensor : tensors) result.push_back(tensor.narrow(0, begin, count));
+  return result;
+}
+
+void check_batch(Communicator& world, const Tensors& inputs, const Tensors& targets) {
   const auto refuse = [](const std::string& what, const std::string& got, const std::string& expected) {
     throw InvalidArgument(Report{.what = "[verify] " + what,
                                  .got = got,
@@ -134,12 +142,15 @@ void check_batch(Communicator& world, const at::Tensor& input, const at::Tensor&
                                  .fix = "give every rank the same whole batch, not its share"});
   };
   std::uint64_t mine[2] = {0, 0};
-  for (const at::Tensor& tensor : {input, target}) {
+  Tensors both = inputs;
+  both.insert(both.end(), targets.begin(), targets.end());
+  for (const at::Tensor& tensor : both) {
     if (tensor.dim() < 1 || !tensor.device().is_cpu()) continue;
     const at::Tensor dense = tensor.contiguous();
     mine[0] = mine[0] * 31 + format::hash64(dense.const_data_ptr(), dense.nbytes());
   }
-  mine[1] = input.dim() < 1 ? 0 : static_cast<std::uint64_t>(input.size(0));
+  const std::int64_t samples = inputs.empty() ? 0 : rows_of(inputs.front());
+  mine[1] = static_cast<std::uint64_t>(samples);
   std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(world.size()));
   world.all_gather(mine, all.data(), 2, DataType::kInt64, {.tag = "batches to verify with"});
   for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
@@ -148,20 +159,24 @@ void check_batch(Communicator& world, const at::Tensor& input, const at::Tensor&
              "the same batch");
     }
   }
-  if (input.dim() < 1 || target.dim() < 1 || input.size(0) != target.size(0) || input.size(0) < world.size()) {
-    refuse("the batch cannot be shared out",
-           fmt::format("{} samples with {} targets", input.dim() < 1 ? 0 : input.size(0),
-                       target.dim() < 1 ? 0 : target.size(0)),
+  if (samples < world.size()) {
+    refuse("the batch cannot be shared out", fmt::format("{} samples", samples),
+           fmt::format("at least {}", world.size()));
+  }
+  for (const at::Tensor& tensor : both) {
+    if (rows_of(tensor) == samples) continue;
+    refuse("the batch cannot be shared out", fmt::format("{} samples with {} targets", samples, rows_of(tensor)),
            fmt::format("as many targets as samples, and at least {}", world.size()));
   }
 }
 
 // The loss, before any rank runs backward from it: where one rank's forward throws nobody may wait for its gradients.
-at::Tensor agreed_loss(Communicator& world, const VerifyLoss& loss, const at::Tensor& input, const at::Tensor& target) {
+at::Tensor agreed_loss(Communicator& world, const VerifyLossOfSeveral& loss, const Tensors& inputs,
+                       const Tensors& targets) {
   at::Tensor result;
   std::exception_ptr own;
   try {
-    result = loss(input, target);
+    result = loss(inputs, targets);
   } catch (...) {
     own = std::current_exception();
   }
@@ -186,6 +201,12 @@ std::string text_of(const VerifyReport& report, int steps) {
 
 VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, const VerifyLoss& loss,
                     const at::Tensor& input, const at::Tensor& target, const VerifyOptions& options) {
+  const auto of_two = [&](const Tensors& inputs, const Tensors& targets) { return loss(inputs[0], targets[0]); };
+  return verify(model, communicator, of_two, Tensors{input}, Tensors{target}, options);
+}
+
+VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, const VerifyLossOfSeveral& loss,
+                    const Tensors& inputs, const Tensors& targets, const VerifyOptions& options) {
   Communicator world = communicator;
   if (options.steps < 1 || !(options.lr > 0) || !(options.tolerance >= 0)) {
     throw InvalidArgument(
@@ -193,7 +214,7 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
                .got = fmt::format("steps {}, lr {}, tolerance {}", options.steps, options.lr, options.tolerance),
                .expected = "steps at least 1, lr above 0, tolerance at least 0"});
   }
-  check_batch(world, input, target);
+  check_batch(world, inputs, targets);
   if (options.parallel.shard != Shard::kNone) {
     throw InvalidArgument(Report{.what = "[verify] ranks that share weights (shard) cannot each train alone",
                                  .got = fmt::format("shard {}", to_text(options.parallel.shard)),
@@ -212,20 +233,21 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
   {
     const auto without_others = parallel.no_sync();
     for (int i = 0; i < options.steps; ++i) {
-      agreed_loss(world, loss, input, target).backward();
+      agreed_loss(world, loss, inputs, targets).backward();
       alone.push_back(step(parameters, options.lr));
     }
   }
   start.restore();
   Finding mine;
   const std::int64_t size = world.size();
-  const std::int64_t begin = input.size(0) * world.rank() / size;
-  const std::int64_t count = input.size(0) * (world.rank() + 1) / size - begin;
+  const std::int64_t samples = inputs.front().size(0);
+  const std::int64_t begin = samples * world.rank() / size;
+  const std::int64_t count = samples * (world.rank() + 1) / size - begin;
   for (int i = 0; i < options.steps; ++i) {
     parallel.prepare_forward();
     // The mean over all samples is the mean over ranks of means that count as their samples do.
-    const double weight = static_cast<double>(count * size) / static_cast<double>(input.size(0));
-    const at::Tensor mean = agreed_loss(world, loss, input.narrow(0, begin, count), target.narrow(0, begin, count));
+    const double weight = static_cast<double>(count * size) / static_cast<double>(samples);
+    const at::Tensor mean = agreed_loss(world, loss, rows(inputs, begin, count), rows(targets, begin, count));
     (mean * weight).backward();
     const Snapshot now = step(parameters, options.lr);
     parallel.after_step();

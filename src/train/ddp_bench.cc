@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "data/complete.h"
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
 #include "reigen/parallel/data_parallel.h"
@@ -90,8 +91,10 @@ class Bench {
     data::Loader loader(task_->training_data(), choice, world);
     auto epoch = loader.epoch(0);
     const data::Batch& batch = *epoch.next();
-    input_ = batch.input.clone();
-    target_ = batch.target.clone();
+    batch_ = {.inputs = batch.inputs, .targets = batch.targets};
+    for (at::Tensor& one : batch_.inputs) one = one.clone();
+    for (at::Tensor& one : batch_.targets) one = one.clone();
+    batch_ = data::complete(std::move(batch_), *task_->training_data(), batch_.inputs.front().size(0));
   }
 
   void measure(double bucket_mb, std::int64_t steps, Samples& samples) {
@@ -135,7 +138,7 @@ class Bench {
 
   at::Tensor loss() {
     const auto autocast = compute_type(config_.train.precision);
-    return task_->loss(input_, target_);
+    return task_->loss_of(batch_);
   }
 
   void clear() {
@@ -160,8 +163,7 @@ class Bench {
   Communicator& world_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<nn::ActivationCheckpoint> activations_;
-  at::Tensor input_;
-  at::Tensor target_;
+  data::Samples batch_;
 };
 
 }  // namespace

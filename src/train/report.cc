@@ -33,32 +33,33 @@ nlohmann::ordered_json to_json(const MemoryReport& memory) {
 
 std::string to_json(const Summary& s) {
   const auto peak = s.peak_rss_bytes.empty() ? 0 : *std::max_element(s.peak_rss_bytes.begin(), s.peak_rss_bytes.end());
-  nlohmann::ordered_json json = {{"task", s.task},
-                                 {"test_accuracy", s.test.accuracy()},
-                                 {"test_loss", s.test.loss()},
-                                 {"test_samples", s.test.count},
-                                 {"samples_per_s", s.samples_per_s},
-                                 {"samples_per_s_overall", s.samples_per_s_overall},
-                                 {"world_size", s.world_size},
-                                 {"backend", s.backend},
-                                 {"strategy", s.strategy},
-                                 {"shard", s.shard},
-                                 {"bytes_given", s.bytes_given},
-                                 {"precision", s.precision},
-                                 {"steps", s.steps},
-                                 {"epochs", s.epochs},
-                                 {"global_batch", s.global_batch},
-                                 {"step_ms", s.mean.step * 1e3},
-                                 {"data_ms", s.mean.data * 1e3},
-                                 {"forward_ms", s.mean.forward * 1e3},
-                                 {"backward_ms", s.mean.backward * 1e3},
-                                 {"comm_exposed_ms", s.mean.exposed * 1e3},
-                                 {"optimizer_ms", s.mean.optimizer * 1e3},
-                                 {"peak_rss_bytes", peak},
-                                 {"peak_rss_bytes_by_rank", s.peak_rss_bytes},
-                                 {"memory_bytes", to_json(s.memory)},
-                                 {"first_step_s", s.first_step_s},
-                                 {"wall_s", s.wall_s}};
+  nlohmann::ordered_json json = {{"task", s.task}};
+  if (const auto accuracy = s.test.accuracy()) json["test_accuracy"] = *accuracy;
+  const nlohmann::ordered_json rest = {{"test_loss", s.test.loss()},
+                                       {"test_samples", s.test.count},
+                                       {"samples_per_s", s.samples_per_s},
+                                       {"samples_per_s_overall", s.samples_per_s_overall},
+                                       {"world_size", s.world_size},
+                                       {"backend", s.backend},
+                                       {"strategy", s.strategy},
+                                       {"shard", s.shard},
+                                       {"bytes_given", s.bytes_given},
+                                       {"precision", s.precision},
+                                       {"steps", s.steps},
+                                       {"epochs", s.epochs},
+                                       {"global_batch", s.global_batch},
+                                       {"step_ms", s.mean.step * 1e3},
+                                       {"data_ms", s.mean.data * 1e3},
+                                       {"forward_ms", s.mean.forward * 1e3},
+                                       {"backward_ms", s.mean.backward * 1e3},
+                                       {"comm_exposed_ms", s.mean.exposed * 1e3},
+                                       {"optimizer_ms", s.mean.optimizer * 1e3},
+                                       {"peak_rss_bytes", peak},
+                                       {"peak_rss_bytes_by_rank", s.peak_rss_bytes},
+                                       {"memory_bytes", to_json(s.memory)},
+                                       {"first_step_s", s.first_step_s},
+                                       {"wall_s", s.wall_s}};
+  json.update(rest);
   for (const auto& [key, value] : s.test_figures) json[key] = value;
   return json.dump(2) + '\n';
 }

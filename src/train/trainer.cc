@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "base/philox.h"
-#include "reigen/nn/sync_batch_norm.h"
+#include "reigen/nn/stand_in.h"
 #include "tensor/counted_bytes.h"
 #include "train/agree.h"
 #include "train/precision.h"
@@ -231,7 +231,7 @@ at::Tensor Trainer::Impl::loss_of(const data::MicroBatch& part) {
   const auto autocast = compute_type(config.train.precision);
   std::optional<nn::StandIn> stand_in;
   if (part.count == 0) stand_in.emplace();
-  return task.loss(part.input, part.target);
+  return task.loss_of({part.input, part.target, part.inputs, part.targets});
 }
 
 void Trainer::Impl::backward(const at::Tensor& mean, const data::MicroBatch& part) {

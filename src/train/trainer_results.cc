@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "data/complete.h"
 #include "reigen/checkpoint/convert.h"
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
@@ -41,22 +42,27 @@ Scores Trainer::Impl::validate() {
     for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
     const Scores scores = score(indices);
     sum.loss_sum += scores.loss_sum;
-    sum.correct += scores.correct;
+    if (scores.correct) sum.correct = sum.correct.value_or(0) + *scores.correct;
     sum.count += scores.count;
   }
   // The others gather weights in as many forwards as the one with the most samples.
   for (const std::int64_t all = gathers ? score_calls() : 0; calls < all; ++calls) score({0});
   task.module().train(was_training);
   if (averaged) averaged->end();
-  double sums[3] = {sum.loss_sum, static_cast<double>(sum.correct), static_cast<double>(sum.count)};
-  world.all_reduce(sums, sums, 3, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"}).wait();
-  return {.loss_sum = sums[0], .correct = std::llround(sums[1]), .count = std::llround(sums[2])};
+  // A rank without a sample does not know whether there is an accuracy.
+  double sums[4] = {sum.loss_sum, static_cast<double>(sum.correct.value_or(0)), static_cast<double>(sum.count),
+                    sum.correct ? 1.0 : 0.0};
+  world.all_reduce(sums, sums, 4, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"}).wait();
+  Scores all{.loss_sum = sums[0], .count = std::llround(sums[2])};
+  if (sums[3] > 0) all.correct = std::llround(sums[1]);
+  return all;
 }
 
 Scores Trainer::Impl::score(const std::vector<std::int64_t>& indices) {
-  const data::Samples samples = test_data->gather(indices);
+  const data::Samples samples =
+      data::complete(test_data->gather(indices), *test_data, static_cast<std::int64_t>(indices.size()));
   const auto autocast = compute_type(config.train.precision);
-  return task.score(samples.input, samples.target);
+  return task.score_of(samples);
 }
 
 // Of the rank with the most.

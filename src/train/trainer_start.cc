@@ -95,6 +95,20 @@ bool is_without_memory(const torch::nn::Module& module) {
   return std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory);
 }
 
+// The model is the task's, and so is the type of its weights: fp32 in place of fp64 would pass unseen.
+void require_precision(const torch::nn::Module& module, const std::string& precision) {
+  if (precision != "fp64") return;
+  for (const auto& item : module.named_parameters()) {
+    const at::ScalarType type = item.value().scalar_type();
+    if (type == at::kDouble || !item.value().is_floating_point()) continue;
+    throw InvalidArgument(Report{.what = "train.precision fp64: the task's model is of another type",
+                                 .got = fmt::format("{} is {}", item.key(), at::toString(type)),
+                                 .expected = "Double",
+                                 .fix = "where config.train.precision is fp64, module().to(at::kDouble) and data of "
+                                        "doubles in the task; or leave train.precision out"});
+  }
+}
+
 // What fails on one rank is not every rank's error.
 std::function<void()> alone(std::function<void()> body) {
   return [body = std::move(body)] {
@@ -126,6 +140,7 @@ void Trainer::Impl::prepare_model() {
   };
   bool without_memory = false;
   together(world, "model", [&] {
+    require_precision(task.module(), config.train.precision);
     without_memory = is_without_memory(task.module());
     if (!without_memory) set_values();
   });

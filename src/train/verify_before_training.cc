@@ -1,10 +1,12 @@
 #include "train/verify_before_training.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
 #include <vector>
 
+#include "data/complete.h"
 #include "reigen/base/error.h"
 #include "reigen/parallel/verify.h"
 #include "train/agree.h"
@@ -33,13 +35,18 @@ std::string verify_before_training(Task& task, const Config& config, std::int64_
   std::vector<std::int64_t> indices;
   for (std::int64_t i = 0; i < samples; ++i) indices.push_back(i);
   data::Samples batch;
-  together(world, "training data", [&] { batch = task.training_data()->gather(indices); });
+  together(world, "training data", [&] {
+    const data::DatasetPtr training = task.training_data();
+    batch = data::complete(training->gather(indices), *training, samples);
+  });
   task.module().train();
-  const auto loss = [&](const at::Tensor& input, const at::Tensor& target) { return task.loss(input, target); };
+  const auto loss = [&](const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets) {
+    return task.loss_of({inputs.front(), targets.empty() ? at::Tensor() : targets.front(), inputs, targets});
+  };
   parallel::VerifyOptions how{.steps = static_cast<int>(config.train.verify)};
   how.parallel.bucket_mb = config.parallel.bucket_mb;
   how.parallel.overlap = config.parallel.overlap;
-  const parallel::VerifyReport report = parallel::verify(task.module(), world, loss, batch.input, batch.target, how);
+  const parallel::VerifyReport report = parallel::verify(task.module(), world, loss, batch.inputs, batch.targets, how);
   if (report.same) {
     return fmt::format("verified on {} rank{} with {} samples{}: {}", world.size(), world.size() == 1 ? "" : "s",
                        samples, left_out(config, world), report.text);

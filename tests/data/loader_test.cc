@@ -80,7 +80,7 @@ std::vector<Indices> steps_of(const DatasetPtr& data, LoaderOptions options, int
                               std::int64_t start = 0) {
   std::vector<Indices> steps;
   for (int rank = 0; rank < ranks; ++rank) {
-    const Loader loader(data, options, rank, ranks);
+    const Loader loader(data, options, {rank, ranks});
     std::size_t step = 0;
     std::int64_t position = start;
     for (auto& batch : loader.epoch(epoch, start)) {
@@ -138,7 +138,7 @@ TEST(Loader, GoesOnFromAnyPositionWithAnyNumberOfRanks) {
 }
 
 TEST(Loader, BatchSizeIsPerRank) {
-  const Loader loader(numbers(100), {.batch_size = 8, .workers = 0}, 1, 3);
+  const Loader loader(numbers(100), {.batch_size = 8, .workers = 0}, {1, 3});
   EXPECT_EQ(loader.global_batch(), 24);
   EXPECT_EQ(loader.steps(), 5);
   auto epoch = loader.epoch(0);
@@ -153,7 +153,7 @@ TEST(Loader, LastBatchOfOneSampleOnThreeRanks) {
   double weights = 0;
   int counted = 0;
   for (int rank = 0; rank < 3; ++rank) {
-    const Loader loader(data, {.batch_size = 2}, rank, 3);
+    const Loader loader(data, {.batch_size = 2}, {rank, 3});
     auto epoch = loader.epoch(0);
     ASSERT_NE(epoch.next(), nullptr);
     const Batch* last = epoch.next();
@@ -179,7 +179,7 @@ TEST(Loader, WeightedAverageIsTheGlobalMean) {
     std::vector<double> averages;
     for (int rank = 0; rank < ranks; ++rank) {
       std::size_t step = 0;
-      const Loader loader(data, {.global_batch = 7, .shuffle = true}, rank, ranks);
+      const Loader loader(data, {.global_batch = 7, .shuffle = true}, {rank, ranks});
       for (auto& batch : loader.epoch(0)) {
         averages.resize(std::max(averages.size(), ++step));
         averages[step - 1] += batch.weight * batch.input.to(torch::kDouble).mean().item<double>() / ranks;
@@ -223,7 +223,7 @@ TEST(Loader, PartsAddUpToTheGlobalMeanWhateverTheirTerms) {
       std::vector<std::size_t> parts;
       for (int rank = 0; rank < ranks; ++rank) {
         std::size_t step = 0;
-        const Loader loader(data, {.global_batch = 7, .shuffle = true, .micro_batch = micro}, rank, ranks);
+        const Loader loader(data, {.global_batch = 7, .shuffle = true, .micro_batch = micro}, {rank, ranks});
         for (auto& batch : loader.epoch(0)) {
           if (rank == 0) {
             averages.push_back(0);
@@ -364,7 +364,7 @@ TEST(Loader, TakesRankAndSizeFromAGroup) {
 TEST(Loader, RefusesWhatMakesNoSense) {
   const auto data = numbers(10);
   const auto make = [&](const LoaderOptions& options, int rank = 0, int ranks = 1) {
-    Loader(data, options, rank, ranks);
+    Loader(data, options, {rank, ranks});
   };
   EXPECT_THROW(make({}), InvalidArgument);
   EXPECT_THROW(make({.batch_size = 0}), InvalidArgument);
@@ -391,12 +391,94 @@ TEST(Loader, RefusesWhatMakesNoSense) {
   }
 }
 
+// Sample i: inputs i and [i, -i], targets 10 i and i².
+DatasetPtr several(std::int64_t size) {
+  const auto i = torch::arange(size, torch::kLong);
+  return in_memory({i, torch::stack({i, -i}, 1)}, {10 * i, i * i}, "several");
+}
+
+TEST(Loader, SamplesOfSeveralTensorsStayTogether) {
+  for (const int ranks : {1, 2, 3}) {
+    Indices seen;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Loader loader(several(20), {.global_batch = 7, .shuffle = true, .micro_batch = 2}, {rank, ranks});
+      for (auto& batch : loader.epoch(3)) {
+        ASSERT_EQ(batch.inputs.size(), 2U);
+        ASSERT_EQ(batch.targets.size(), 2U);
+        EXPECT_TRUE(batch.input.is_same(batch.inputs[0]));
+        EXPECT_TRUE(batch.target.is_same(batch.targets[0]));
+        std::vector<at::Tensor> firsts;
+        for (const MicroBatch& part : batch.parts) {
+          EXPECT_TRUE(part.input.is_same(part.inputs[0]));
+          EXPECT_TRUE(part.target.is_same(part.targets[0]));
+          EXPECT_TRUE(at::equal(part.inputs[1].select(1, 0), part.input));
+          EXPECT_TRUE(at::equal(part.inputs[1].select(1, 1), -part.input));
+          EXPECT_TRUE(at::equal(part.target, 10 * part.input));
+          EXPECT_TRUE(at::equal(part.targets[1], part.input * part.input));
+          if (part.count > 0) firsts.push_back(part.input);
+        }
+        if (batch.count == 0) continue;
+        const Indices ids = to_vector(torch::cat(firsts));
+        EXPECT_EQ(ids, batch.indices);
+        seen.insert(seen.end(), ids.begin(), ids.end());
+      }
+    }
+    std::sort(seen.begin(), seen.end());
+    EXPECT_EQ(seen, to_vector(torch::arange(20, torch::kLong))) << ranks << " ranks";
+  }
+}
+
+TEST(Loader, OneTensorIsAListOfOne) {
+  const Loader loader(numbers(4), {.batch_size = 2});
+  auto epoch = loader.epoch(0);
+  const Batch& batch = *epoch.next();
+  ASSERT_EQ(batch.inputs.size(), 1U);
+  EXPECT_TRUE(batch.inputs[0].is_same(batch.input));
+  ASSERT_EQ(batch.parts[0].targets.size(), 1U);
+  EXPECT_TRUE(batch.parts[0].targets[0].is_same(batch.target));
+}
+
+// What a dataset of somebody else's may give.
+class Given : public Dataset {
+ public:
+  explicit Given(Samples samples) : samples_(std::move(samples)) {}
+  std::int64_t size() const override { return 2; }
+  const std::string& name() const override { return name_; }
+  Samples gather(std::span<const std::int64_t>) const override { return samples_; }
+
+ private:
+  Samples samples_;
+  std::string name_ = "given";
+};
+
+TEST(Loader, RefusesSamplesWithoutARowForEachIndex) {
+  const auto rows = [](std::int64_t count) { return torch::zeros({count, 3}); };
+  const auto text_of = [](const Samples& samples) -> std::string {
+    try {
+      Loader(std::make_shared<Given>(samples), {.batch_size = 2, .workers = 0}).epoch(0).next();
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(text_of({.input = rows(2)}), "");  // what is only looked at has no target
+  EXPECT_EQ(text_of({.inputs = {rows(2), rows(2)}, .targets = {rows(2)}}), "");
+  EXPECT_THAT(text_of({}), HasSubstr("the dataset 'given' gave no input"));
+  EXPECT_THAT(text_of({rows(2), rows(1)}), HasSubstr("gave 2 samples' target without a row for each"));
+  EXPECT_THAT(text_of({.inputs = {rows(2), rows(3)}}),
+              HasSubstr("inputs[1] without a row for each\n  got: shape [3, 3]"));
+  EXPECT_THAT(text_of({.inputs = {rows(2), at::Tensor()}}), HasSubstr("an undefined tensor"));
+}
+
 TEST(InMemory, RefusesWhatDoesNotFit) {
   const auto three = torch::zeros({3, 2});
   EXPECT_THROW(in_memory(three, torch::zeros({4})), InvalidArgument);
   EXPECT_THROW(in_memory(three, at::Tensor()), InvalidArgument);
   EXPECT_THROW(in_memory(torch::zeros({}), torch::zeros({})), InvalidArgument);
   EXPECT_THROW(in_memory(torch::zeros({0, 2}), torch::zeros({0})), InvalidArgument);
+  EXPECT_THROW(in_memory(std::vector<at::Tensor>{}, {three}), InvalidArgument);
+  EXPECT_THROW(in_memory({three, torch::zeros({4})}, {three}), InvalidArgument);
+  EXPECT_THROW(in_memory({three, three}, {three, torch::zeros({})}), InvalidArgument);
 }
 
 TEST(InMemory, TakesNonContiguousTensorsAndRowsOfNothing) {

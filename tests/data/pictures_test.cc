@@ -259,7 +259,7 @@ TEST(ImageFolder, ADamagedPictureIsNamedWhenItIsAskedFor) {
   const std::vector<std::int64_t> good = {0};
   const std::vector<std::int64_t> bad = {0, 1};
   EXPECT_NO_THROW(data->gather(good));
-  Loader loader(data, {.batch_size = 4, .workers = 2}, 0, 1);
+  Loader loader(data, {.batch_size = 4, .workers = 2}, {0, 1});
   const auto named =
       testing::Throws<DataError>(testing::Property(&std::exception::what, HasSubstr("train/cat/101.png")));
   EXPECT_THAT([&] { data->gather(bad); }, named);
@@ -287,7 +287,7 @@ std::map<std::int64_t, at::Tensor> samples_of(const DatasetPtr& data, int ranks,
                                               std::int64_t epoch = 0, std::uint64_t seed = 0) {
   std::map<std::int64_t, at::Tensor> samples;
   for (int rank = 0; rank < ranks; ++rank) {
-    Loader loader(data, {.global_batch = batch, .shuffle = true, .seed = seed, .workers = workers}, rank, ranks);
+    Loader loader(data, {.global_batch = batch, .shuffle = true, .seed = seed, .workers = workers}, {rank, ranks});
     for (Batch& part : loader.epoch(epoch)) {
       for (std::size_t i = 0; i < part.indices.size(); ++i) {
         samples[part.indices[i]] = part.input[static_cast<std::int64_t>(i)].clone();

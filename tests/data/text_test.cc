@@ -81,7 +81,7 @@ TEST(TextWindows, ABatchIsWeighedByItsValidTokens) {
     std::vector<double> sums(6);
     std::vector<std::int64_t> totals(6);
     for (int rank = 0; rank < ranks; ++rank) {
-      Loader loader(windows, {.global_batch = 5, .shuffle = true}, rank, ranks);
+      Loader loader(windows, {.global_batch = 5, .shuffle = true}, {rank, ranks});
       std::size_t step = 0;
       for (Batch& batch : loader.epoch(0)) {
         std::int64_t valid = 0;

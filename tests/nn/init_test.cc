@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
-#include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules.h>
 
 #include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/philox.h"
 #include "nn/normal_quantile.h"
@@ -116,6 +118,124 @@ TEST(InitTest, NormalValues) {
   const at::Tensor narrow = at::empty({1000});
   fill_normal(narrow, "x.weight", 3, 0.5);
   EXPECT_TRUE(at::equal(values.narrow(0, 0, 1000).to(at::kFloat), narrow));
+}
+
+// A module as LibTorch's constructor leaves it, and a name.
+struct Built {
+  std::string name;
+  std::shared_ptr<torch::nn::Module> module;
+};
+
+template <class Module>
+Built built(const std::string& name, Module module) {
+  return {name, module.ptr()};
+}
+
+std::vector<Built> modules_of_libtorch() {
+  using namespace torch::nn;
+  return {built("Linear", Linear(40, 60)),
+          built("Bilinear", Bilinear(30, 20, 10)),
+          built("Conv1d", Conv1d(Conv1dOptions(16, 24, 5).groups(2))),
+          built("Conv2d", Conv2d(16, 24, 3)),
+          built("Conv3d", Conv3d(8, 12, 3)),
+          built("ConvTranspose1d", ConvTranspose1d(16, 24, 5)),
+          built("ConvTranspose2d", ConvTranspose2d(ConvTranspose2dOptions(16, 24, 3).groups(2))),
+          built("ConvTranspose3d", ConvTranspose3d(8, 12, 3)),
+          built("Embedding", Embedding(EmbeddingOptions(60, 40).padding_idx(3))),
+          built("EmbeddingBag", EmbeddingBag(EmbeddingBagOptions(60, 40).padding_idx(5))),
+          built("RNN", RNN(RNNOptions(20, 30).num_layers(2))),
+          built("LSTM", LSTM(LSTMOptions(20, 30).num_layers(2).bidirectional(true).proj_size(12))),
+          built("GRU", GRU(GRUOptions(20, 30).bias(false))),
+          built("RNNCell", RNNCell(20, 40)),
+          built("LSTMCell", LSTMCell(20, 30)),
+          built("GRUCell", GRUCell(20, 30)),
+          built("MultiheadAttention", MultiheadAttention(MultiheadAttentionOptions(48, 4).add_bias_kv(true))),
+          built("MultiheadAttention of other sizes",
+                MultiheadAttention(MultiheadAttentionOptions(48, 4).kdim(32).vdim(24))),
+          built("TransformerEncoderLayer",
+                TransformerEncoderLayer(TransformerEncoderLayerOptions(32, 4).dim_feedforward(64))),
+          built("TransformerDecoderLayer",
+                TransformerDecoderLayer(TransformerDecoderLayerOptions(32, 4).dim_feedforward(64))),
+          built("TransformerEncoder", TransformerEncoder(TransformerEncoderOptions(
+                                          TransformerEncoderLayerOptions(32, 4).dim_feedforward(64), 2))),
+          built("Transformer",
+                Transformer(TransformerOptions(32, 4).num_encoder_layers(1).num_decoder_layers(1).dim_feedforward(64))),
+          built("BatchNorm1d", BatchNorm1d(9)),
+          built("BatchNorm3d", BatchNorm3d(9)),
+          built("InstanceNorm2d", InstanceNorm2d(InstanceNorm2dOptions(9).affine(true))),
+          built("GroupNorm", GroupNorm(3, 9)),
+          built("LayerNorm of two dimensions", LayerNorm(LayerNormOptions({5, 7}))),
+          built("PReLU", PReLU(PReLUOptions().num_parameters(6).init(0.4))),
+          built("AdaptiveLogSoftmaxWithLoss",
+                AdaptiveLogSoftmaxWithLoss(AdaptiveLogSoftmaxWithLossOptions(32, 60, {20, 40}).div_value(2.0)))};
+}
+
+// The same distributions as LibTorch draws from: where it sets a number ours is that number; else mean, deviation and
+// the largest magnitude agree as those of two samples do.
+void expect_alike(const at::Tensor& ours, const at::Tensor& theirs, const std::string& name) {
+  ASSERT_EQ(ours.sizes(), theirs.sizes()) << name;
+  const at::Tensor a = ours.detach().to(at::kDouble).flatten();
+  const at::Tensor b = theirs.detach().to(at::kDouble).flatten();
+  const double deviation = b.std(false).item<double>();
+  if (deviation == 0) {
+    EXPECT_TRUE(at::equal(a, b)) << name;
+    return;
+  }
+  EXPECT_FALSE(at::equal(a, b)) << name;
+  const double n = static_cast<double>(a.numel());
+  // Of n values: five standard errors of a mean, and of a deviation (larger for normal values).
+  EXPECT_NEAR(a.mean().item<double>(), b.mean().item<double>(), 5 * deviation * std::sqrt(2 / n)) << name;
+  EXPECT_NEAR(a.std(false).item<double>() / deviation, 1, 5 / std::sqrt(n)) << name;
+  // Normal values reach beyond two deviations, uniform ones end at 1.73.
+  const auto reach = [](const at::Tensor& x) { return x.abs().max().item<double>() / x.std(false).item<double>(); };
+  if (a.numel() > 1000) {
+    EXPECT_EQ(reach(a) > 2.2, reach(b) > 2.2) << name;
+  }
+}
+
+TEST(InitTest, EveryModuleOfLibTorchStartsByItsOwnRule) {
+  at::manual_seed(5);
+  for (const Built& one : modules_of_libtorch()) {
+    std::vector<std::pair<std::string, at::Tensor>> theirs;
+    for (const auto& item : one.module->named_parameters()) {
+      theirs.emplace_back(item.key(), item.value().detach().clone());
+      item.value().detach().fill_(77);  // left alone it would show
+    }
+    EXPECT_FALSE(theirs.empty()) << one.name;
+    ASSERT_NO_THROW(initialize(*one.module, 3)) << one.name;
+    const auto ours = one.module->named_parameters();
+    for (const auto& [name, values] : theirs) expect_alike(ours[name], values, one.name + ": " + name);
+  }
+}
+
+TEST(InitTest, PaddingIsZeroAndGivenWeightsStay) {
+  torch::nn::Embedding padded(torch::nn::EmbeddingOptions(6, 4).padding_idx(3));
+  initialize(*padded, 1);
+  EXPECT_TRUE(at::equal(padded->weight[3], at::zeros({4})));
+  EXPECT_GT(padded->weight[2].abs().min().item<double>(), 0);
+  const at::Tensor given = at::arange(12, at::kFloat).view({3, 4});
+  auto embedding = torch::nn::Embedding::from_pretrained(given);
+  initialize(*embedding, 1);
+  EXPECT_TRUE(at::equal(embedding->weight, given));
+}
+
+TEST(InitTest, ValuesOfLibTorchsModulesDependOnTheirNamesInTheWholeModel) {
+  struct Model : torch::nn::Module {
+    explicit Model(bool more) {
+      if (more) register_module("more", torch::nn::GRU(4, 4));
+      attention = register_module("attention", torch::nn::MultiheadAttention(16, 2));
+      recurrent = register_module("recurrent", torch::nn::LSTM(8, 8));
+    }
+    torch::nn::MultiheadAttention attention{nullptr};
+    torch::nn::LSTM recurrent{nullptr};
+  } a(false), b(true);
+  initialize(a, 2);
+  initialize(b, 2);
+  EXPECT_TRUE(at::equal(a.attention->in_proj_weight, b.attention->in_proj_weight));
+  const auto of_a = a.recurrent->named_parameters();
+  const auto of_b = b.recurrent->named_parameters();
+  EXPECT_TRUE(at::equal(of_a["weight_hh_l0"], of_b["weight_hh_l0"]));
+  EXPECT_FALSE(at::equal(of_a["weight_hh_l0"], of_a["weight_ih_l0"]));
 }
 
 TEST(InitTest, WhatHasNoRuleIsRefusedByName) {

@@ -9,12 +9,18 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace reigen::data {
 
+// A dataset sets `input` and `target`, or, for samples of several tensors, `inputs` and `targets`. Whoever takes
+// samples from a loader finds all four set: `input` is inputs[0], `target` is targets[0] (undefined where there are no
+// targets).
 struct Samples {
-  at::Tensor input;   // [B, ...]
-  at::Tensor target;  // [B, ...]
+  at::Tensor input = {};                 // [B, ...]
+  at::Tensor target = {};                // [B, ...]
+  std::vector<at::Tensor> inputs = {};   // [B, ...] each: a table and a picture, tokens and their mask
+  std::vector<at::Tensor> targets = {};  // the same
 };
 
 // One pass of a loader over a dataset.
@@ -51,7 +57,9 @@ enum class Split { kTrain, kTest };
 
 const char* to_string(Split split);  // "train", "test"
 
-// Rows of two CPU tensors with the same first size. Throws InvalidArgument.
+// Rows of CPU tensors with the same first size. Throws InvalidArgument.
 DatasetPtr in_memory(const at::Tensor& input, const at::Tensor& target, std::string name = "in memory");
+DatasetPtr in_memory(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets,
+                     std::string name = "in memory");
 
 }  // namespace reigen::data

@@ -48,6 +48,8 @@ struct LoaderOptions {
 struct MicroBatch {
   at::Tensor input = {};  // [max(count, 1), ...], a view of the batch's
   at::Tensor target = {};
+  std::vector<at::Tensor> inputs = {};  // all tensors of the samples, the first of them `input`
+  std::vector<at::Tensor> targets = {};
   std::int64_t count = 0;
   std::int64_t terms = 0;
   double weight = 1;  // terms · P / global_terms of the batch; 0 without a sample
@@ -56,6 +58,8 @@ struct MicroBatch {
 struct Batch {
   at::Tensor input;  // [max(count, 1), ...]
   at::Tensor target;
+  std::vector<at::Tensor> inputs;  // all tensors of the samples, the first of them `input`
+  std::vector<at::Tensor> targets;
   std::vector<std::int64_t> indices;  // dataset index of each real sample: count of them
   std::int64_t count = 0;             // real samples of this rank
   std::int64_t global_count = 0;      // ... of all ranks
@@ -121,14 +125,24 @@ concept Group = requires(const T& group) {
   { group.size() } -> std::convertible_to<int>;
 };
 
+// Whose batches a loader makes: those of one rank of `size`.
+struct Member {
+  Member() = default;
+  Member(int its_rank, int its_size) : rank(its_rank), size(its_size) {}
+  template <Group G>
+  Member(const G& group) : rank(group.rank()), size(group.size()) {}  // as a Communicator is passed
+
+  int rank = 0;
+  int size = 1;
+};
+
 class Loader {
  public:
   // Throws InvalidArgument (78: sizes below 1, both or neither of batch_size and global_batch, rank outside the group)
   // and DataError (65: an empty dataset, or drop_last leaves no batch).
-  Loader(DatasetPtr data, const LoaderOptions& options, int rank = 0, int world_size = 1);
-  template <Group G>
-  Loader(DatasetPtr data, const LoaderOptions& options, const G& group)
-      : Loader(std::move(data), options, group.rank(), group.size()) {}
+  // One constructor, so that a compiler's message on a wrong option shows the next line and no list of others.
+  Loader(DatasetPtr data, const LoaderOptions& options,  // which option is wrong? write LoaderOptions{...}: it is named
+         const Member& member = {});
 
   // From the start, or from a position saved from a batch. Throws InvalidArgument, IoError (71: no thread).
   Epoch epoch(std::int64_t epoch, std::int64_t start_position = 0) const;

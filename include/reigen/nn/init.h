@@ -25,9 +25,12 @@ void fill_uniform(const at::Tensor& tensor, std::string_view name, std::uint64_t
 void fill_normal(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double deviation,
                  std::int64_t first = 0);
 
-// LibTorch's defaults for convolutions and linear layers: weight and bias uniform in ±1/sqrt(fan_in), fan_in = elements
-// of the weight per output; and for normalisations, whose weight has one dimension: weight 1, bias 0. Throws
-// InvalidArgument naming a parameter that is neither a weight nor the bias beside one.
+// LibTorch's own defaults: every module of torch::nn gets the distributions of its reset_parameters(): convolutions and
+// linear layers uniform in ±1/sqrt(fan_in), fan_in = elements of the weight per output; normalisations weight 1, bias
+// 0; RNN, LSTM, GRU and their cells uniform in ±1/sqrt(hidden); embeddings normal, their padding 0; MultiheadAttention
+// and Transformer as Glorot and Bengio. Embeddings that were made from given weights keep them. In a module of your own
+// a parameter called weight, and the bias beside it, are taken for a linear layer's, or a normalisation's where the
+// weight has one dimension. Throws InvalidArgument naming any other parameter of your own.
 void initialize(torch::nn::Module& module, std::uint64_t seed);
 
 }  // namespace reigen::nn

@@ -18,6 +18,9 @@
 // derivative of what it gave throws InvalidArgument (gradient penalties take torch::nn::BatchNorm). In evaluation they
 // are LibTorch's.
 //
+// Not in reigen.h: a module of torch::nn takes the headers of all modules, 20 s of compiling that a program which
+// includes <torch/torch.h> has paid already and others need not.
+//
 // After Ioffe and Szegedy, https://arxiv.org/abs/1502.03167; the combination of Chan et al., 1979.
 // Thread rule: one thread at a time.
 #pragma once
@@ -29,6 +32,7 @@
 #include <optional>
 
 #include "reigen/comm/communicator.h"
+#include "reigen/nn/stand_in.h"
 
 namespace reigen::nn {
 
@@ -38,16 +42,6 @@ struct SyncBatchNormOptions {
   std::optional<double> momentum = 0.1;  // in [0, 1]; none: the running statistics are the plain average
   bool affine = true;                    // weight and bias
   bool track_running_stats = true;
-};
-
-// While one lives, what this thread puts through the layers counts in no statistics: a sample that a rank without one
-// of its own computes with, so that all ranks make the same calls (reigen::data::Batch with weight 0).
-class StandIn {
- public:
-  StandIn();
-  ~StandIn();
-  StandIn(const StandIn&) = delete;  // ends with its scope
-  StandIn& operator=(const StandIn&) = delete;
 };
 
 class SyncBatchNormImpl : public torch::nn::Module {

@@ -22,6 +22,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "reigen/comm/communicator.h"
 #include "reigen/parallel/data_parallel.h"
@@ -54,6 +55,14 @@ using VerifyLoss = std::function<at::Tensor(const at::Tensor& input, const at::T
 
 VerifyReport verify(torch::nn::Module& model, const Communicator& world, const VerifyLoss& loss,
                     const at::Tensor& input, const at::Tensor& target, const VerifyOptions& options = {});
+
+// The same for samples of several tensors, each with B rows.
+using VerifyLossOfSeveral =
+    std::function<at::Tensor(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets)>;
+
+VerifyReport verify(torch::nn::Module& model, const Communicator& world, const VerifyLossOfSeveral& loss,
+                    const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets,
+                    const VerifyOptions& options = {});
 
 }  // namespace reigen::parallel
 
