@@ -5,6 +5,7 @@
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,13 @@ class FlatOptimizer final : public Optimizer {
   // Throws InvalidArgument for options out of range, for no parameters, and for parameters that are not fp32, fp64,
   // bf16 or fp16. Memory: the states that the options' header names, zero until they are used.
   explicit FlatOptimizer(std::vector<ParameterRange> parameters, const Options& options = {});
+  // A module's own parameters(): the compiler says what to pass.
+  template <std::same_as<std::vector<at::Tensor>> Tensors>
+  explicit FlatOptimizer(const Tensors&, const Options& = {}) : FlatOptimizer(std::vector<ParameterRange>()) {
+    static_assert(sizeof(Tensors) == 0,
+                  "an optimizer of reigen takes the parameters of the wrapped model: auto parallel = "
+                  "reigen::data_parallel(model, world); then pass parallel.parameters()");
+  }
   FlatOptimizer(FlatOptimizer&&) noexcept;
   FlatOptimizer& operator=(FlatOptimizer&&) noexcept;
   ~FlatOptimizer() override;
