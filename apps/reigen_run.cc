@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -139,6 +140,7 @@ int run_command(const Arguments& arguments) {
   job.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(split + (marked ? 1 : 0)), arguments.end());
   if (job.command.empty()) refuse_usage("no program given", "reigen run -n 2 ./program");
   warn_inside_other_job();
+  job.environment.emplace_back("REIGEN_COMMAND", program_invocation_name);
   return launch::run_job(job).exit_code;
 }
 

@@ -13,6 +13,46 @@ namespace reigen::train {
 
 namespace {
 
+// "dim": model.dim; "loss.rate": a section of the recipe's own.
+std::pair<std::string, std::string> own_name(const ModelOption& option) {
+  const auto dot = option.key.find('.');
+  if (dot == std::string::npos) return {"model", option.key};
+  return {option.key.substr(0, dot), option.key.substr(dot + 1)};
+}
+
+void add_own(ModelConfig& own, std::vector<Field>& table) {
+  constexpr double kMostOfWhole = 1'000'000;
+  const std::size_t first = table.size();
+  for (ModelOption& option : own.options) {
+    const auto [section, key] = own_name(option);
+    Field field{.section = section, .key = key, .value = static_cast<bool*>(nullptr), .meaning = option.meaning};
+    std::visit([&](auto& value) { field.value = &value; }, option.value);
+    const bool whole = std::holds_alternative<std::int64_t>(option.value);
+    field.low = option.low.value_or(whole ? 1 : -kHugeNumber);
+    field.high = option.high.value_or(whole ? kMostOfWhole : kHugeNumber);
+    field.choices = option.choices;
+    table.push_back(std::move(field));
+  }
+  // A section stands in a file once.
+  std::stable_sort(table.begin() + static_cast<std::ptrdiff_t>(first), table.end(), [](const Field& a, const Field& b) {
+    return std::pair(a.section != "model", a.section) < std::pair(b.section != "model", b.section);
+  });
+}
+
+bool is_word(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+}
+
+template <class Value>
+const Value& own_value(const ModelConfig& own, const std::string& key) {
+  const auto found =
+      std::find_if(own.options.begin(), own.options.end(), [&](const auto& option) { return option.key == key; });
+  REIGEN_ASSERT(found != own.options.end(), "this recipe has no option {}", key);
+  const Value* value = std::get_if<Value>(&found->value);
+  REIGEN_ASSERT(value != nullptr, "the recipe's option {} is of another kind", key);
+  return *value;
+}
+
 void add_run(RunConfig& run, std::vector<Field>& table) {
   table.push_back({"run", "dir", &run.dir, "directory of the run's files; empty: runs/<recipe>-<date-time>"});
   table.push_back({"run", "resume", &run.resume,
@@ -104,18 +144,17 @@ void add_times(CommConfig& comm, std::vector<Field>& table) {
 }
 
 void add_rest(Config& config, std::vector<Field>& table) {
-  table.push_back({"data", "path", &config.data.path,
-                   "folder or file of the data, in the recipe's forms; empty: data of the program's own"});
+  if (config.data.takes_path) {
+    table.push_back({"data", "path", &config.data.path,
+                     "folder or file of the data, in the recipe's forms; empty: data of the program's own"});
+  }
   table.push_back({"data", "workers", &config.data.workers,
                    "threads that prepare batches ahead of their use; 0: when they are asked for", 0, 64});
   table.push_back({"data", "dump_order", &config.data.dump_order,
                    "file for the sample indices of every step, a line a step, in global batch order"});
   table.push_back(
       {"data", "limit", &config.data.limit, "use only the first so many training samples; 0: all", 0, kLargest});
-  for (ModelOption& option : config.model.options) {
-    table.push_back({"model", option.key, &option.value, option.meaning, static_cast<double>(option.low),
-                     static_cast<double>(option.high)});
-  }
+  add_own(config.model, table);
   add_parallel(config.parallel, table);
   Field backend{"comm", "backend", &config.comm.backend, "through what the ranks talk"};
   backend.choices = {"auto", "shared_memory", "tcp", "mpi", "nccl", "hierarchical"};
@@ -200,11 +239,28 @@ std::string toml_value(const Field& field) {
 
 }  // namespace
 
-std::int64_t ModelConfig::operator[](const std::string& key) const {
-  const auto found =
-      std::find_if(options.begin(), options.end(), [&](const auto& option) { return option.key == key; });
-  REIGEN_ASSERT(found != options.end(), "this recipe has no option model.{}", key);
-  return found->value;
+std::int64_t ModelConfig::operator[](const std::string& key) const { return own_value<std::int64_t>(*this, key); }
+double ModelConfig::real(const std::string& key) const { return own_value<double>(*this, key); }
+const std::string& ModelConfig::text(const std::string& key) const { return own_value<std::string>(*this, key); }
+bool ModelConfig::flag(const std::string& key) const { return own_value<bool>(*this, key); }
+
+void require_own_options(const ModelConfig& own) {
+  Config without;
+  std::vector<std::string> sections;
+  for (const Field& field : fields(without)) sections.push_back(field.section);
+  std::vector<std::string> seen;
+  for (const ModelOption& option : own.options) {
+    const auto [section, key] = own_name(option);
+    const auto refuse = [&](const char* why, const char* fix) {
+      throw InvalidArgument(Report{.what = fmt::format("the recipe's option '{}' {}", option.key, why), .fix = fix});
+    };
+    if (!is_word(section) || !is_word(key))
+      refuse("has no name for a flag", "lower case letters, digits and _; one dot at most: \"dim\", \"loss.rate\"");
+    if (std::find(sections.begin(), sections.end(), section) != sections.end())
+      refuse("is in a section of Reigen's", "leave the section out, or take another");
+    if (std::find(seen.begin(), seen.end(), section + "." + key) != seen.end()) refuse("stands twice", "leave one out");
+    seen.push_back(section + "." + key);
+  }
 }
 
 std::vector<Field> fields(Config& config) {
@@ -226,7 +282,7 @@ std::string expected_text(const Field& field) {
   const bool real =
       std::holds_alternative<double*>(field.value) || std::holds_alternative<std::optional<double>*>(field.value);
   std::string text = real ? "a number" : "a whole number";
-  text += fmt::format(" {} {}", field.above_low ? "above" : "of at least", field.low);
+  if (field.low > -kHugeNumber) text += fmt::format(" {} {}", field.above_low ? "above" : "of at least", field.low);
   if (field.high < (real ? kHugeNumber : kLargest)) text += fmt::format(" and at most {}", field.high);
   return text;
 }

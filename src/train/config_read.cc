@@ -371,6 +371,7 @@ Environment process_environment() {
 
 CommandLine read_command_line(const Config& defaults, const std::vector<std::string>& arguments,
                               const Environment& environment) {
+  require_own_options(defaults.model);
   CommandLine result{.config = defaults};
   std::vector<Field> table = fields(result.config);
   FlagReader flags(arguments, table);

@@ -17,6 +17,9 @@ void add_parallel(ParallelConfig& parallel, std::vector<Field>& table);
 // The rows of the section optim.
 void add_optim(OptimConfig& optim, std::vector<Field>& table);
 
+// Throws InvalidArgument (78) for names of a recipe's own options that cannot be flags or are taken.
+void require_own_options(const ModelConfig& own);
+
 std::string quote_toml(const std::string& text);
 
 // "a whole number of at least 1", "fp32, fp64": what a field takes.

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/environment.h"
@@ -54,12 +55,43 @@ std::string overview() {
   return text + "\nreigen-train RECIPE --help lists its options\n";
 }
 
-std::string recipe_help(const Recipe& recipe) {
-  return fmt::format(
-      "{}: {}\n\n  reigen train {} -n 2 [options]     two ranks\n  reigen train {} --print-config     the options as a "
-      "file\n\ndata.path: {}\nbatch: {} samples a rank, unless train.global_batch says how many together\n\n{}",
-      recipe.name, recipe.summary, recipe.name, recipe.name, recipe.data, recipe.batch_per_rank,
-      help_text(recipe.defaults));
+std::string quote_shell(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%") ==
+                                          std::string::npos;
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// A recipe as it was called: a built-in one by its name, another one by its program.
+struct Program {
+  const Recipe& recipe;
+  Arguments options;      // behind the recipe's name
+  bool built_in = false;  // in reigen-train
+
+  // In front of the options, as a person writes it.
+  std::string call() const {
+    const auto front = base::environment::command();
+    if (built_in) return (front ? quote_shell(*front) + " train " : own_name() + " ") + recipe.name;
+    return own_name();
+  }
+  static std::string own_name() { return quote_shell(program_invocation_name); }
+};
+
+std::string program_help(const Program& program) {
+  const Recipe& recipe = program.recipe;
+  const std::string call = program.built_in ? "reigen train " + recipe.name : program.call();
+  const std::size_t width = call.size() + 19;
+  const auto example = [&](const std::string& options, const std::string& what) {
+    return fmt::format("  {:<{}} {}\n", call + options, width, what);
+  };
+  std::string text = recipe.summary.empty() ? recipe.name : fmt::format("{}: {}", recipe.name, recipe.summary);
+  text += "\n\n" + example(" -n 2 [options]", "two ranks") + example(" --print-config", "the options as a file") + "\n";
+  if (!recipe.data.empty()) text += fmt::format("data.path: {}\n", recipe.data);
+  return text + fmt::format("batch: {} samples a rank, unless train.global_batch says how many together\n\n{}",
+                            recipe.batch_per_rank, help_text(recipe.defaults));
 }
 
 const Recipe& find_recipe(const std::string& name) {
@@ -76,22 +108,15 @@ const Recipe& find_recipe(const std::string& name) {
       ExitCode::kUsage);
 }
 
-std::string quote_shell(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%") ==
-                                          std::string::npos;
-  if (plain) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 // The program as it was called, and the user's own words without the run's directory and resume, which are said anew.
-std::string resume_command(const Recipe& recipe, const Arguments& options, int ranks, const std::string& launcher) {
+std::string resume_command(const Program& program, int ranks, const std::string& launcher) {
+  const Arguments& options = program.options;
+  std::string command = program.call();
   const auto front = base::environment::command();
-  std::string command = front ? quote_shell(*front) + " train" : quote_shell(program_invocation_name);
-  command += ' ' + recipe.name;
-  if (launcher == "reigen" || launcher == "none") command += fmt::format(" -n {}", ranks);
+  if (!program.built_in && front)  // `reigen run`
+    command = fmt::format("{} run -n {} {}", quote_shell(*front), ranks, command);
+  else if (launcher == "reigen" || launcher == "none")
+    command += fmt::format(" -n {}", ranks);
   for (std::size_t i = 0; i < options.size(); ++i) {
     const std::string& word = options[i];
     if (word == "--run.dir" || word == "--run.resume" || word == "-n")
@@ -165,11 +190,11 @@ InitOptions init_options(const CommConfig& config, const launch::Environment& en
 }
 
 // Ranks that are threads share what the launcher gave to this one process.
-void share_out_threads(Config& config, int ranks, const launch::Environment& environment) {
+void share_out_threads(Config& config, int ranks, const launch::Environment& environment, const std::string& call) {
   if (environment.world_size > 1) {
     throw InvalidArgument(Report{.what = "run.ranks = threads: this is one of several processes already",
                                  .got = fmt::format("{} processes from {}", environment.world_size, environment.source),
-                                 .fix = "start one process: reigen train RECIPE -n N --run.ranks threads"});
+                                 .fix = fmt::format("start one process: {} -n N --run.ranks threads", call)});
   }
   if (config.comm.machines > 0) {
     throw InvalidArgument(Report{.what = "comm.machines: ranks that are threads share one memory",
@@ -181,8 +206,8 @@ void share_out_threads(Config& config, int ranks, const launch::Environment& env
   if (config.train.threads == 0) config.train.threads = std::max(1, at::get_num_threads() / ranks);
 }
 
-int run_as_threads(Job job, int ranks, const launch::Environment& environment) {
-  share_out_threads(job.config, ranks, environment);
+int run_as_threads(Job job, int ranks, const launch::Environment& environment, const std::string& call) {
+  share_out_threads(job.config, ranks, environment, call);
   listen(job.config.run, environment);
   std::vector<int> codes(static_cast<std::size_t>(ranks));
   run_threads(
@@ -191,11 +216,20 @@ int run_as_threads(Job job, int ranks, const launch::Environment& environment) {
   return codes[0];
 }
 
+// The words that start this program: the user's own, for the command that goes on, where they name it by a path.
+std::string path_of_program() {
+  const std::string self = "/proc/self/exe";
+  const std::string called = program_invocation_name;
+  std::error_code error;
+  if (called.find('/') != std::string::npos && std::filesystem::equivalent(called, self, error)) return called;
+  return std::filesystem::read_symlink(self).string();
+}
+
 // `reigen-train mnist -n 2` without a launcher: be the launcher.
-int run_launcher(const Recipe& recipe, const Arguments& options, int ranks) {
-  launch::JobOptions job{.command = {std::filesystem::read_symlink("/proc/self/exe").string(), recipe.name},
-                         .ranks = ranks,
-                         .prefix = "none"};
+int run_launcher(const Program& program, int ranks) {
+  const Arguments& options = program.options;
+  launch::JobOptions job{.command = {path_of_program()}, .ranks = ranks, .prefix = "none"};
+  if (program.built_in) job.command.push_back(program.recipe.name);
   for (std::size_t i = 0; i < options.size(); ++i) {
     if (options[i] == "-n")
       ++i;
@@ -205,25 +239,31 @@ int run_launcher(const Recipe& recipe, const Arguments& options, int ranks) {
   return launch::run_job(job).exit_code;
 }
 
-int run_recipe(const Recipe& recipe, const Arguments& options, const launch::Environment& environment) {
+// Where a recipe has no word for data, there is no option.
+Config defaults_of(const Recipe& recipe) {
+  Config defaults = recipe.defaults;
+  defaults.data.takes_path = !recipe.data.empty();
+  return defaults;
+}
+
+int run_recipe(const Program& program, const launch::Environment& environment) {
+  const Recipe& recipe = program.recipe;
   const CommandLine line = [&] {
     try {
-      return read_command_line(recipe.defaults, options, process_environment());
+      return read_command_line(defaults_of(recipe), program.options, process_environment());
     } catch (const Error& error) {
       throw CommonError(error.exit_code(), error.what());  // every rank was given the same words
     }
   }();
   if (line.help || line.print_config) {
-    if (environment.rank == 0) fmt::print("{}", line.help ? recipe_help(recipe) : to_toml(line.config));
+    if (environment.rank == 0) fmt::print("{}", line.help ? program_help(program) : to_toml(line.config));
     return 0;
   }
   const bool threads = line.config.run.ranks == "threads";
   const int ranks = line.ranks.value_or(environment.world_size);
-  Job job{.recipe = recipe,
-          .config = line.config,
-          .resume = launcher_prefix(environment) + resume_command(recipe, options, ranks, environment.source)};
-  if (threads) return run_as_threads(std::move(job), ranks, environment);
-  if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(recipe, options, ranks);
+  Job job{.recipe = recipe, .config = line.config, .resume = launcher_prefix(environment) + resume_command(program, ranks, environment.source)};
+  if (threads) return run_as_threads(std::move(job), ranks, environment, program.call());
+  if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(program, ranks);
   if (line.ranks && ranks != environment.world_size) {
     throw InvalidArgument(
         Report{.what = fmt::format("-n {}: {} started {} ranks", ranks, environment.source, environment.world_size),
@@ -282,7 +322,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
   const auto bench = [&](Communicator& world) { bench_rank(options, *recipe, line.config, world); };
   if (line.config.run.ranks == "threads") {
     const int ranks = line.ranks.value_or(1);
-    share_out_threads(line.config, ranks, environment);
+    share_out_threads(line.config, ranks, environment, "reigen bench ddp");
     run_threads(ranks, bench, init_options(line.config.comm));
     return 0;
   }
@@ -293,11 +333,32 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
 
 }  // namespace
 
-int run_program(int argc, char** argv) {
+namespace {
+
+// What `body` returns, or the code of its error, told once for the whole job.
+template <class Body>
+int told(const Body& body) {
   launch::Environment environment;
   try {
-    const Arguments arguments(argv + 1, argv + argc);
     environment = launch::detect_environment();
+    return body(environment);
+  } catch (...) {
+    return report(failure_of(std::current_exception()), environment.rank, environment.world_size);
+  }
+}
+
+}  // namespace
+
+int run(int argc, char** argv, const Recipe& recipe) {
+  return told([&](const launch::Environment& environment) {
+    if (!recipe.make) throw InvalidArgument("train::run: the recipe does not say how to make its task (Recipe::make)");
+    return run_recipe({.recipe = recipe, .options = Arguments(argv + std::min(argc, 1), argv + argc)}, environment);
+  });
+}
+
+int run_program(int argc, char** argv) {
+  return told([&](const launch::Environment& environment) {
+    const Arguments arguments(argv + std::min(argc, 1), argv + argc);
     if (arguments.empty()) {
       fmt::print(stderr, "{}", overview());
       return static_cast<int>(ExitCode::kUsage);
@@ -310,13 +371,10 @@ int run_program(int argc, char** argv) {
       fmt::print("reigen-train {}\n", REIGEN_VERSION);
       return 0;
     }
-    if (arguments[0] == kDdpBench) {
-      return run_ddp_bench(Arguments(arguments.begin() + 1, arguments.end()), environment);
-    }
-    return run_recipe(find_recipe(arguments[0]), Arguments(arguments.begin() + 1, arguments.end()), environment);
-  } catch (...) {
-    return report(failure_of(std::current_exception()), environment.rank, environment.world_size);
-  }
+    const Arguments options(arguments.begin() + 1, arguments.end());
+    if (arguments[0] == kDdpBench) return run_ddp_bench(options, environment);
+    return run_recipe({.recipe = find_recipe(arguments[0]), .options = options, .built_in = true}, environment);
+  });
 }
 
 }  // namespace reigen::train

@@ -206,6 +206,56 @@ TEST_F(ConfigTest, AModelsSizesAreOptionsOfItsRecipeOnly) {
   EXPECT_THROW(read_model({"--model.layers", "0"}), InvalidArgument);
 }
 
+TEST_F(ConfigTest, ARecipesOwnOptionsAreOfEveryKindAndMayHaveASectionOfTheirOwn) {
+  Config defaults;
+  defaults.model.options = {{.key = "rate", .value = 0.5, .meaning = "a share", .low = 0, .high = 1},
+                            {.key = "loss.kind", .value = "mean", .meaning = "of the loss", .choices = {"mean", "sum"}},
+                            {.key = "deep", .value = false, .meaning = "a switch"},
+                            {.key = "loss.shift", .value = -2.0, .meaning = "added"}};
+  const auto read_own = [&](const std::vector<std::string>& arguments, const Environment& environment = {}) {
+    return read_command_line(defaults, arguments, environment).config;
+  };
+  EXPECT_EQ(read_own({}).model.real("rate"), 0.5);
+  EXPECT_EQ(read_own({"--model.rate", "1"}).model.real("rate"), 1.0);
+  EXPECT_EQ(read_own({"--loss.kind", "sum"}).model.text("loss.kind"), "sum");
+  EXPECT_EQ(read_own({}, {{"REIGEN_LOSS_SHIFT", "1e3"}}).model.real("loss.shift"), 1000.0);
+  EXPECT_TRUE(read_own({"--model.deep"}).model.flag("deep"));
+  const Config config = read_own({"--config", write("[model]\ndeep = true\n[loss]\nkind = 'sum'\nshift = 3\n")});
+  EXPECT_TRUE(config.model.flag("deep"));
+  EXPECT_EQ(config.model.real("loss.shift"), 3.0);
+  EXPECT_EQ(to_toml(read_own({"--config", write(to_toml(config))})), to_toml(config));
+  EXPECT_THAT(help_text(defaults), HasSubstr("--loss.kind mean|sum"));
+  EXPECT_THROW(read_own({"--model.rate", "1.5"}), InvalidArgument);
+  EXPECT_THROW(read_own({"--loss.kind", "max"}), InvalidArgument);
+  EXPECT_THROW(config.model["rate"], InternalError);  // of another kind
+  try {
+    read_own({"--loss.kidn", "sum"});
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean --loss.kind?"));
+  }
+}
+
+TEST_F(ConfigTest, NamesOfOwnOptionsThatAreNoFlagsOrAreTakenAreRefused) {
+  for (const char* key : {"", "a b", "Rate", "a.b.c", ".a", "train.rate", "optim.lr"}) {
+    Config defaults;
+    defaults.model.options = {{.key = key, .value = 1.0}};
+    EXPECT_THROW(read_command_line(defaults, {}, {}), InvalidArgument) << key;
+  }
+  Config twice;
+  twice.model.options = {{.key = "rate"}, {.key = "model.rate"}};
+  EXPECT_THROW(read_command_line(twice, {}, {}), InvalidArgument);
+  twice.model.options = {{.key = "rate"}, {.key = "rate"}};
+  EXPECT_THROW(read_command_line(twice, {}, {}), InvalidArgument);
+}
+
+TEST_F(ConfigTest, AProgramThatReadsNoFileHasNoPath) {
+  Config defaults;
+  defaults.data.takes_path = false;
+  EXPECT_THAT(help_text(defaults), ::testing::Not(HasSubstr("--data.path")));
+  EXPECT_THROW(read_command_line(defaults, {"--data.path", "x"}, {}), InvalidArgument);
+}
+
 TEST_F(ConfigTest, BadFilesAreRefused) {
   EXPECT_EQ(failure_of({"--config", (directory_ / "absent.toml").string()}).code, ExitCode::kInputMissing);
   EXPECT_EQ(failure_of({"--config", directory_.string()}).code, ExitCode::kBadData);

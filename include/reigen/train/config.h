@@ -90,25 +90,33 @@ struct OptimConfig {
 };
 
 struct DataConfig {
-  std::string path = {};  // empty: the recipe's own data, which need no file
+  bool takes_path = true;  // whether there is an option data.path
+  std::string path = {};   // empty: the recipe's own data, which need no file
   std::int64_t workers = 1;
   std::string dump_order = {};  // file for the sample indices of every step
   std::int64_t limit = 0;       // 0: all training samples
 };
 
-// A size of the recipe's model, in the model's own word. Which there are is the recipe's: only those are options.
+// An option of a recipe's own, such as a size of its model. Its value, the default, decides what it takes: a whole
+// number, a number (0.5), text ("mean") or a switch (false).
 struct ModelOption {
-  std::string key;
-  std::int64_t value = 0;
-  std::string meaning;
-  std::int64_t low = 1;  // smallest value
-  std::int64_t high = 1'000'000;
+  std::string key = {};  // "dim" is the option model.dim; "loss.rate" the option loss.rate, of a section of your own
+  std::variant<std::int64_t, double, std::string, bool> value = std::int64_t{0};
+  std::string meaning = {};               // for --help
+  std::optional<double> low = {};         // smallest value; not set: 1 for whole numbers, none for others
+  std::optional<double> high = {};        // largest value; not set: 1,000,000 for whole numbers, none for others
+  std::vector<std::string> choices = {};  // of text; empty: any
 };
 
 struct ModelConfig {
   std::vector<ModelOption> options = {};
 
-  std::int64_t operator[](const std::string& key) const;  // throws InternalError for a key that is not there
+  // What was chosen for the option with this key. Throw InternalError for a key that is not there, or is of another
+  // kind.
+  std::int64_t operator[](const std::string& key) const;
+  double real(const std::string& key) const;
+  const std::string& text(const std::string& key) const;
+  bool flag(const std::string& key) const;
 };
 
 // What is not set is the strategy's own default (reigen/parallel/strategies.h). What a strategy does not have is
@@ -157,14 +165,14 @@ struct CheckpointConfig {
 };
 
 struct Config {
-  RunConfig run;
-  TrainConfig train;
-  OptimConfig optim;
-  DataConfig data;
-  ModelConfig model;
-  ParallelConfig parallel;
-  CommConfig comm;
-  CheckpointConfig checkpoint;
+  RunConfig run = {};
+  TrainConfig train = {};
+  OptimConfig optim = {};
+  DataConfig data = {};
+  ModelConfig model = {};
+  ParallelConfig parallel = {};
+  CommConfig comm = {};
+  CheckpointConfig checkpoint = {};
 };
 
 // One row of the table; `value` points into the Config it was made from.

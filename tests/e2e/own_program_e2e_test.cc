@@ -1,0 +1,143 @@
+// A program made of a task and train::run has what `reigen train mnist` has, by whatever launcher.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "format/temporary_folder.h"
+#include "launch/child_program.h"
+
+namespace reigen {
+namespace {
+
+namespace fs = std::filesystem;
+using launch::ChildProgram;
+using launch::Ran;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Words = std::vector<std::string>;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::vector<double> losses_in(const fs::path& directory) {
+  std::vector<double> losses;
+  std::ifstream in(directory / "metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json.contains("loss")) losses.push_back(json["loss"]);
+  }
+  return losses;
+}
+
+int errors_in(const std::string& text) {
+  int found = 0;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) found += line.find("error: ") != std::string::npos ? 1 : 0;
+  return found;
+}
+
+// Quoting is not needed for what these tests are called with.
+Words words_of(const std::string& command) {
+  std::istringstream in(command);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+class OwnProgram : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  static Ran run(const Words& words) { return launch::run(words); }
+  const tests::TemporaryFolder folder_;
+};
+
+TEST_F(OwnProgram, HelpNamesTheProgramAndItsOwnOptions) {
+  const Ran ran = run({OWN_PROGRAM, "--help"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out,
+              AllOf(HasSubstr("own: what only this program trains\n"), HasSubstr(OWN_PROGRAM " -n 2 [options]"),
+                    HasSubstr("--model.dim"), HasSubstr("--slow.step_ms"), HasSubstr("--train.epochs"),
+                    Not(HasSubstr("--data.path")), Not(HasSubstr("reigen train"))));
+}
+
+TEST_F(OwnProgram, AWrongOptionIsToldOnceWithTheNearestName) {
+  for (const Words& launcher : {Words{OWN_PROGRAM}, Words{REIGEN_PROGRAM, "run", "-n", "2", OWN_PROGRAM}}) {
+    const Ran ran = run(launcher + Words{"--model.pwoer", "3"});
+    EXPECT_EQ(ran.code, 2) << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("did you mean --model.power?"));
+    EXPECT_EQ(errors_in(ran.err), 1) << ran.err;
+  }
+  EXPECT_EQ(run({OWN_PROGRAM, "--model.power", "0.5"}).code, 78);
+}
+
+TEST_F(OwnProgram, TrainsTheSameByItselfAndByALauncher) {
+  const auto train = [&](const std::string& name, Words words) {
+    const Ran ran = run(std::move(words) + Words{"--run.dir", path(name), "--model.dim", "5"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_THAT(ran.out, AllOf(HasSubstr("own: "), HasSubstr("test loss"), Not(HasSubstr("accuracy")))) << name;
+    EXPECT_THAT(read_file(path(name) + "/config.toml"), HasSubstr("dim = 5")) << name;
+    return losses_in(path(name));
+  };
+  const auto alone = train("alone", {OWN_PROGRAM});
+  ASSERT_EQ(alone.size(), 20U);
+  EXPECT_LT(alone.back(), alone.front());
+  for (const auto& losses : {train("two", {OWN_PROGRAM, "-n", "2"}), train("three", {OWN_PROGRAM, "-n", "3"}),
+                             train("run", {REIGEN_PROGRAM, "run", "-n", "2", OWN_PROGRAM}),
+                             train("threads", {OWN_PROGRAM, "-n", "2", "--run.ranks", "threads"})}) {
+    ASSERT_EQ(losses.size(), alone.size());
+    for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], alone[i], 1e-5 * alone[i]) << i;
+  }
+}
+
+// Somewhere in the middle of a run; the whole sweep of a release is REIGEN_TEST_STOPS=20.
+TEST_F(OwnProgram, AWishToStopSavesAndThePrintedCommandGoesOnBitwise) {
+  const char* times = std::getenv("REIGEN_TEST_STOPS");
+  const int count = times != nullptr ? std::atoi(times) : 1;
+  std::mt19937 random(std::random_device{}());
+  const Words slow = {"--slow.step_ms", "20", "--train.log_every", "1", "--train.epochs", "8"};
+  const Ran whole = run(Words{OWN_PROGRAM, "-n", "2", "--run.dir", path("whole")} + slow);
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  int number = 0;
+  for (int i = 0; i < count; ++i) {
+    for (const int signal : {SIGINT, SIGTERM}) {
+      const Words start = number % 2 == 0 ? Words{OWN_PROGRAM, "-n", "2"}
+                                          : Words{REIGEN_PROGRAM, "run", "-n", "2", "--prefix", "none", OWN_PROGRAM};
+      const std::string directory = path("stopped_" + std::to_string(number++));
+      ChildProgram program(start + Words{"--run.dir", directory} + slow);
+      const auto step = std::uniform_int_distribution<int>(1, 15)(random);
+      ASSERT_TRUE(program.wait_for_text("step " + std::to_string(step) + "/80")) << program.out() << program.err();
+      std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution<int>(0, 19)(random)));
+      program.signal(signal);
+      ASSERT_EQ(program.wait(), 75) << strsignal(signal) << " at step " << step << program.out() << program.err();
+      const std::string mark = "go on with: ";
+      const auto at = program.out().find(mark);
+      ASSERT_NE(at, std::string::npos) << program.out();
+      const auto end = program.out().find('\n', at);
+      const std::string command = program.out().substr(at + mark.size(), end - at - mark.size());
+      const Ran rest = run(words_of(command));
+      ASSERT_EQ(rest.code, 0) << command << rest.err;
+      EXPECT_EQ(losses_in(directory), losses_in(path("whole"))) << command;
+      EXPECT_EQ(read_file(directory + "/model.safetensors"), read_file(path("whole") + "/model.safetensors"))
+          << command;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace reigen
