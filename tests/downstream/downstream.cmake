@@ -77,6 +77,21 @@ function(require_c_interface)
   endif()
 endfunction()
 
+# The programs of docs/your_program.md, as somebody builds them who copies the folder.
+function(require_your_program)
+  file(REMOVE_RECURSE "${work}/your_program/runs")
+  file(MAKE_DIRECTORY "${work}/your_program/runs")
+  set(programs "${SOURCE}/examples/your_program")
+  run("configuring examples/your_program" ${CMAKE_COMMAND} -S "${programs}" -B "${work}/your_program" -G "${CMAKE_GENERATOR}"
+      -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_C_COMPILER=${C_COMPILER} "-DCMAKE_PREFIX_PATH=${work}/moved" "-DREIGEN_TORCH=${TORCH}")
+  run("building examples/your_program" ${CMAKE_COMMAND} --build "${work}/your_program" --parallel 2)
+  file(GLOB_RECURSE library "${work}/moved/*/libreigen_c.so")
+  find_program(python NAMES python3 REQUIRED)
+  run("your_program.py" ${python} "${CMAKE_CURRENT_LIST_DIR}/your_program.py" "${work}/your_program" "${work}/moved/bin/reigen" "${library}"
+      "${programs}" "${work}/your_program/runs")
+  message(STATUS "${output}")
+endfunction()
+
 if(WAY STREQUAL install)
   run("cmake --install" ${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
   require_relocatable()
@@ -101,4 +116,5 @@ if(WAY STREQUAL install AND WITH_TORCH)
   if(NOT output MATCHES "slope 3\\.0")
     message(FATAL_ERROR "train_line printed: ${output}")
   endif()
+  require_your_program()
 endif()

@@ -392,8 +392,23 @@ def rule_documented(tree):
                 yield Finding(path, text[:match.start()].count("\n") + 1, "documented", f"{match.group(1)} is not in {page}", "a row there")
 
 
+def rule_quoted(tree):
+    """A block ```cpp file=examples/x.cc in a document is that file, whole."""
+    for path in tree.paths:
+        if not path.startswith("docs/") or not path.endswith(".md"):
+            continue
+        text = tree.read(path)
+        for match in re.finditer(r"^```\w+ file=(\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            line = text[:match.start()].count("\n") + 1
+            name, quoted = match.groups()
+            if not (tree.root / name).is_file():
+                yield Finding(path, line, "quoted", f"{name} does not exist", "a path that exists")
+            elif tree.read(name) != quoted:
+                yield Finding(path, line, "quoted", f"not what {name} is", "the file's text, whole")
+
+
 RULES = [rule_floor, rule_cmake_floor, rule_torch, rule_engine, rule_size, rule_header, rule_conditional, rule_banned, rule_path, rule_marker,
-         rule_line, rule_name, rule_listed, rule_link, rule_documented]
+         rule_line, rule_name, rule_listed, rule_link, rule_documented, rule_quoted]
 
 
 def check(root):

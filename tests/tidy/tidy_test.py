@@ -189,6 +189,12 @@ class TidyTest(unittest.TestCase):
         self.planted("link", "docs/errors.md", "see `src/base/gone.cc`")
         self.accepted("docs/errors.md", "[x](https://example.org/a) [y](../src/base/thing.cc)")
 
+    def test_a_quoted_file_is_that_file(self):
+        whole = CLEAN["src/base/thing.cc"]
+        self.accepted("docs/errors.md", f"```cpp file=src/base/thing.cc\n{whole}```")
+        self.planted("quoted", "docs/errors.md", f"```cpp file=src/base/thing.cc\n{whole[1:]}```")
+        self.planted("quoted", "docs/errors.md", "```cpp file=src/base/gone.cc\nint x;\n```")
+
     def test_variables_and_exit_codes_are_documented(self):
         self.planted("documented", "src/base/environment.cc", 'X x = {"REIGEN_NEW", "new"};')
         self.planted("documented", "include/reigen/base/error.h", "enum class Y { kNew = 99, };")

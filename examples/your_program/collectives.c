@@ -1,0 +1,32 @@
+/* Collectives from C: every rank brings an array, all get the mean.
+ *
+ *   reigen run -n 2 build/collectives
+ */
+#include <reigen/c/comm.h>
+#include <stdio.h>
+
+enum { COUNT = 6 };
+
+static int failed(reigen_status status) {
+  fprintf(stderr, "error: %s\n", reigen_error_message());
+  return status; /* the exit code by which the launcher knows what happened */
+}
+
+int main(void) {
+  reigen_comm* world = NULL;
+  reigen_status status = reigen_init(NULL, &world);
+  if (status != REIGEN_OK) return failed(status);
+
+  double values[COUNT];
+  for (int i = 0; i < COUNT; ++i) values[i] = reigen_rank(world) + i;
+  status = reigen_all_reduce(world, values, values, COUNT, REIGEN_FLOAT64, REIGEN_AVG, NULL);
+  if (status != REIGEN_OK) return failed(status);
+
+  /* Rank 0's word for all. */
+  double last = values[COUNT - 1];
+  status = reigen_broadcast(world, &last, 1, REIGEN_FLOAT64, 0, NULL);
+  if (status != REIGEN_OK) return failed(status);
+  if (reigen_rank(world) == 0) printf("%d ranks: the last mean is %g\n", reigen_size(world), last);
+  reigen_comm_release(world);
+  return 0;
+}

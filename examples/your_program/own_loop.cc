@@ -1,0 +1,126 @@
+// A data set and a training loop of your own: rows of a CSV file, the last column is what is learnt. It saves, goes on
+// from what it saved, and stops in time when it is asked to.
+//
+//   reigen run -n 2 build/own_loop table.csv runs/own_loop
+#include <reigen/reigen.h>
+#include <reigen/train/stop.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+class Table : public reigen::data::Dataset {
+ public:
+  explicit Table(const std::string& path) : name_(path) {
+    std::ifstream in(path);
+    if (!in) throw reigen::IoError("cannot read the table " + path, reigen::ExitCode::kInputMissing);
+    for (std::string line; std::getline(in, line); ++rows_) {
+      std::istringstream cells(line);
+      for (std::string cell; std::getline(cells, cell, ',');) numbers_.push_back(std::stof(cell));
+    }
+    columns_ = static_cast<std::int64_t>(numbers_.size()) / std::max<std::int64_t>(rows_, 1);
+  }
+
+  std::int64_t size() const override { return rows_; }
+  const std::string& name() const override { return name_; }
+  std::int64_t columns() const { return columns_; }
+
+  // Called from the loader's threads.
+  reigen::data::Samples gather(std::span<const std::int64_t> indices) const override {
+    const auto count = static_cast<std::int64_t>(indices.size());
+    const auto rows = torch::empty({count, columns_});
+    auto* out = rows.data_ptr<float>();
+    for (const std::int64_t index : indices) out = std::copy_n(numbers_.data() + index * columns_, columns_, out);
+    return {rows.narrow(1, 0, columns_ - 1), rows.narrow(1, columns_ - 1, 1)};
+  }
+
+ private:
+  std::string name_;
+  std::int64_t rows_ = 0;
+  std::int64_t columns_ = 0;
+  std::vector<float> numbers_;
+};
+
+// The mean over all rows, each counted once: every rank takes its share.
+double evaluate(torch::nn::Sequential& model, const Table& table, reigen::Communicator& world) {
+  const torch::NoGradGuard no_grad;
+  const auto share = reigen::data::share_of({0, table.size()}, world.rank(), world.size());
+  std::vector<std::int64_t> indices;
+  for (auto i = share.begin; i < share.end; ++i) indices.push_back(i);
+  double sum = 0;
+  if (!indices.empty()) {
+    const auto rows = table.gather(indices);
+    sum = torch::mse_loss(model->forward(rows.input), rows.target, torch::kSum).item<double>();
+  }
+  world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
+  return sum / static_cast<double>(table.size());
+}
+
+int main(int argc, char** argv) try {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: own_loop TABLE.csv DIRECTORY\n");
+    return 2;
+  }
+  auto world = reigen::init();
+  reigen::train::install_stop_handlers();
+  const auto table = std::make_shared<Table>(argv[1]);
+  auto loader = reigen::data::Loader(table, {.global_batch = 24, .shuffle = true}, world);
+
+  torch::nn::Sequential model(torch::nn::Linear(table->columns() - 1, 32), torch::nn::Tanh(), torch::nn::Linear(32, 1));
+  reigen::nn::initialize(*model, 0);
+  auto parallel = reigen::data_parallel(model, world);
+  auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-2});
+
+  reigen::checkpoint::Manifest at;  // step, epoch, position: where the training is
+  const auto found = reigen::checkpoint::find_newest(argv[2]);
+  if (found.newest) {
+    at = found.newest->manifest();
+    parallel.load(*found.newest);
+    optimizer.load_state(reigen::tensor::read_group(*found.newest, "optimizer", optimizer.state()), at.step);
+    if (world.rank() == 0) std::printf("going on after step %ld\n", static_cast<long>(at.step));
+  }
+  reigen::checkpoint::Saver saver(argv[2], world, {.keep = 2});
+  const auto save = [&] {
+    const reigen::tensor::Pieces weights(parallel.own_weights());
+    const reigen::tensor::Pieces states(parallel.own(optimizer.state()));
+    saver.save(at, {{"model", weights.pieces()}, {"optimizer", states.pieces()}});
+  };
+  at.global_batch = loader.global_batch();
+  at.world_size = world.size();
+
+  for (; at.epoch < 4; ++at.epoch, at.position = 0) {
+    for (auto& batch : loader.epoch(at.epoch, at.position)) {
+      const auto loss = torch::mse_loss(parallel(batch.input), batch.target);
+      (loss * batch.weight).backward();  // the weight: shares of the last batch may be uneven
+      optimizer.step();
+      optimizer.zero_grad();
+      at.optimizer_steps = ++at.step;
+      at.position = batch.position;
+
+      double sum = loss.item<double>() * static_cast<double>(batch.count);
+      world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
+      if (world.rank() == 0 && at.step % 5 == 0) {
+        std::printf("step %ld loss %.7f\n", static_cast<long>(at.step), sum / static_cast<double>(batch.global_count));
+      }
+      if (reigen::train::any_stop_requested(world)) {  // Ctrl-C, TERM, ...: the same answer on every rank
+        save();
+        saver.wait();
+        return static_cast<int>(reigen::ExitCode::kStopped);
+      }
+    }
+    const double mean = evaluate(model, *table, world);
+    if (world.rank() == 0) std::printf("epoch %ld mean %.7f\n", static_cast<long>(at.epoch + 1), mean);
+  }
+  if (!found.newest || at.step > found.newest->manifest().step) save();
+  saver.wait();
+  return 0;
+} catch (const reigen::Error& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return static_cast<int>(error.exit_code());
+}
