@@ -31,6 +31,7 @@ void add_own(ModelConfig& own, std::vector<Field>& table) {
     field.low = option.low.value_or(whole ? 1 : -kHugeNumber);
     field.high = option.high.value_or(whole ? kMostOfWhole : kHugeNumber);
     field.choices = option.choices;
+    field.own_section = section != "model";
     table.push_back(std::move(field));
   }
   // A section stands in a file once.

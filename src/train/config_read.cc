@@ -204,7 +204,8 @@ void read_file(const std::string& path, std::vector<Field>& table) {
 // ---- environment
 
 std::string variable_of(const Field& field) {
-  std::string name = "REIGEN_" + field.section + "_" + field.key;
+  // Of a program's own sections nobody else knows: their variables stand with those of its model.
+  std::string name = (field.own_section ? "REIGEN_model_" : "REIGEN_") + field.section + "_" + field.key;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   return name;
@@ -215,7 +216,8 @@ void read_environment(const Environment& environment, std::vector<Field>& table)
   std::vector<std::string> prefixes = {"REIGEN_MODEL_"};  // also where the recipe's model has no options
   for (const Field& field : table) {
     variables.push_back(variable_of(field));
-    prefixes.push_back(variables.back().substr(0, std::string("REIGEN_").size() + field.section.size() + 1));
+    if (!field.own_section)
+      prefixes.push_back(variables.back().substr(0, std::string("REIGEN_").size() + field.section.size() + 1));
   }
   for (const auto& [name, value] : environment) {
     const auto found = std::find(variables.begin(), variables.end(), name);

@@ -105,7 +105,7 @@ TEST_F(OwnProgram, TrainsTheSameByItselfAndByALauncher) {
   }
 }
 
-// Somewhere in the middle of a run; the whole sweep of a release is REIGEN_TEST_STOPS=20.
+// Somewhere in the middle of a run, once a signal; REIGEN_TEST_STOPS=20 for so many times (docs/testing.md).
 TEST_F(OwnProgram, AWishToStopSavesAndThePrintedCommandGoesOnBitwise) {
   const char* times = std::getenv("REIGEN_TEST_STOPS");
   const int count = times != nullptr ? std::atoi(times) : 1;

@@ -218,7 +218,7 @@ TEST_F(ConfigTest, ARecipesOwnOptionsAreOfEveryKindAndMayHaveASectionOfTheirOwn)
   EXPECT_EQ(read_own({}).model.real("rate"), 0.5);
   EXPECT_EQ(read_own({"--model.rate", "1"}).model.real("rate"), 1.0);
   EXPECT_EQ(read_own({"--loss.kind", "sum"}).model.text("loss.kind"), "sum");
-  EXPECT_EQ(read_own({}, {{"REIGEN_LOSS_SHIFT", "1e3"}}).model.real("loss.shift"), 1000.0);
+  EXPECT_EQ(read_own({}, {{"REIGEN_MODEL_LOSS_SHIFT", "1e3"}}).model.real("loss.shift"), 1000.0);
   EXPECT_TRUE(read_own({"--model.deep"}).model.flag("deep"));
   const Config config = read_own({"--config", write("[model]\ndeep = true\n[loss]\nkind = 'sum'\nshift = 3\n")});
   EXPECT_TRUE(config.model.flag("deep"));

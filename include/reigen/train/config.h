@@ -185,7 +185,8 @@ struct Field {
   double high = 0;         // numbers: largest value
   bool above_low = false;  // the smallest value itself is not allowed
   std::vector<std::string> choices = {};
-  bool may_differ = false;  // between ranks
+  bool may_differ = false;   // between ranks
+  bool own_section = false;  // of a recipe's own: its variable is REIGEN_MODEL_SECTION_KEY
 
   std::string name() const { return section + "." + key; }
 };
