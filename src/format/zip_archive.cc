@@ -30,13 +30,13 @@ constexpr std::uint64_t kMax32 = 0xFFFFFFFF;
 constexpr unsigned kSizesFollow = 0x0008;  // the header has zeros where sizes and CRC belong; they follow the content
 constexpr unsigned kUtf8 = 0x0800;
 constexpr std::uint16_t kZip64Field = 0x0001;
-constexpr const char* kFix = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
+constexpr const char* kArchiveFix = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
 
 [[noreturn]] void fail_zip(const std::string& path, const std::string& where, std::string got, std::string expected) {
   throw DataError(Report{.what = fmt::format("'{}' is not a valid checkpoint file: {}", path, where),
                          .got = std::move(got),
                          .expected = std::move(expected),
-                         .fix = kFix});
+                         .fix = kArchiveFix});
 }
 
 template <typename T>
