@@ -199,5 +199,40 @@ TEST(PtScripts, StatesOfOptimizersHaveTheParametersNumber) {
                              HasSubstr("state.0.exp_avg=abcdef\n")));
 }
 
+std::vector<std::string> names_in(const std::string& file_name, std::string* objects = nullptr) {
+  const PtFile file(REIGEN_TEST_FILES + file_name);
+  file.verify();
+  std::vector<std::string> names;
+  for (const auto& entry : file.tensors()) names.push_back(entry.name);
+  for (const auto& object : file.objects()) {
+    if (objects != nullptr) *objects += object.name + "?" + object.type + ";";
+  }
+  EXPECT_TRUE(file.unreadable().empty());
+  return names;
+}
+
+// What PyTorch itself wrote.
+TEST(PtScripts, FilesOfPyTorch) {
+  EXPECT_THAT(names_in("module_sequential.pt"),
+              testing::ElementsAre("0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",
+                                   "1.num_batches_tracked", "2.weight", "2.bias"));
+  const auto states = names_in("optimizer_adam.pt");
+  for (const char* name : {"state.0.exp_avg", "state.1.exp_avg_sq", "state.2.max_exp_avg_sq", "state.3.exp_avg"}) {
+    EXPECT_THAT(states, testing::Contains(name));
+  }
+  std::string objects;
+  EXPECT_THAT(names_in("numpy_scalar.pt", &objects), testing::Contains("model.conv.weight"));
+  EXPECT_EQ(objects, "best?numpy._core.multiarray.scalar;n?numpy._core.multiarray.scalar;");
+  objects.clear();
+  EXPECT_THAT(names_in("module.pt", &objects),
+              testing::UnorderedElementsAre("scale", "conv.weight", "conv.bias", "blocks.0.0.weight", "blocks.0.0.bias",
+                                            "blocks.0.1.weight", "blocks.0.1.bias", "blocks.0.1.running_mean",
+                                            "blocks.0.1.running_var", "blocks.0.1.num_batches_tracked",
+                                            "blocks.1.0.weight", "blocks.1.0.bias", "blocks.1.1.weight",
+                                            "blocks.1.1.bias", "blocks.1.1.running_mean", "blocks.1.1.running_var",
+                                            "blocks.1.1.num_batches_tracked"));
+  EXPECT_EQ(objects, "object?__main__.Net;");
+}
+
 }  // namespace
 }  // namespace reigen::format
