@@ -1,13 +1,13 @@
 // reigen tune: measures the algorithms of a backend and keeps which is taken from which size on.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 #include <system_error>
 
-#include "base/check.h"
 #include "base/host_name.h"
 #include "bench/ranks.h"
 #include "comm/tuning/table.h"
@@ -46,7 +46,7 @@ void make_folder_of(const std::filesystem::path& path) {
   throw IoError(Report{.what = fmt::format("cannot make the folder {}", path.parent_path().string()),
                        .got = error.message(),
                        .fix = "set XDG_CACHE_HOME to a folder that can be written"},
-                base::exit_code_of_errno(error.value()));
+                error.value() == EACCES ? ExitCode::kPermission : ExitCode::kIo);
 }
 
 int be_rank(const TuneOptions& options, const std::filesystem::path& path) {

@@ -135,9 +135,9 @@ TEST(BenchRanks, OneIsEnoughAndALauncherMayStartThem) {
 TEST(BenchTable, HasTheColumnsOfNcclTests) {
   const Ran ran = bench({"reduce_scatter", "-b", "1K", "-e", "1K", "--iters", "5", "-d", "half", "-o", "max"});
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.out,
-              AllOf(HasSubstr("# Collective test starting: reduce_scatter\n"), HasSubstr("out-of-place"),
-                    HasSubstr("#       size         count      type   redop    root     time   algbw   busbw")));
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("# Collective test starting: reduce_scatter\n"), HasSubstr("out-of-place"),
+                             HasSubstr("#       size         count      type   redop    root     time   algbw   busbw"),
+                             HasSubstr("mean      p99      min   bound")));
   const auto rows = rows_of(ran.out);
   ASSERT_EQ(rows.size(), 1U);
   const std::vector<std::string> begin(rows[0].begin(), rows[0].begin() + 5);
@@ -252,6 +252,10 @@ TEST(BenchCommandLine, WhatIsWrongIsSaidOnceBeforeARankIsStarted) {
       {{"all_reduce", "-e", "big"}, "got: -e big"},
       {{"all_reduce", "-b", "0"}, "got: -b 0"},
       {{"all_reduce", "-n", "two"}, "got: -n two"},
+      {{"all_reduce", "-n", "0"}, "got: -n 0   expected: at least 1"},
+      {{"all_reduce", "-np", "2"}, "the number of ranks is -n N"},
+      {{"all_reduce", "--late", "x"}, "got: --late x   expected: a number"},
+      {{"all_reduce", "--backend", "self"}, "self is one rank alone"},
       {{"all_reduce", "--iters", "0"}, "--iters"},
       {{"all_reduce", "--warmup", "-1"}, "--warmup"},
       {{"all_reduce", "--chek"}, "did you mean `--check`?"},

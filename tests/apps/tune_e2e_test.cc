@@ -92,12 +92,21 @@ TEST_F(Tune, WithoutAFileItIsSaidHowToGetOne) {
   EXPECT_THAT(shown.out, AllOf(HasSubstr("# built in"), HasSubstr("up to 16K"), HasSubstr("above 16K")));
 }
 
+TEST_F(Tune, AFileThatCannotBeWrittenIsSaidBeforeAnythingIsMeasured) {
+  std::ofstream(folder_ / "reigen") << "in the way";
+  const Ran ran = reigen({"tune", "-n", "2", "--seconds", "3600"});
+  EXPECT_EQ(ran.code, 74);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("cannot make the folder"), HasSubstr("fix: set XDG_CACHE_HOME")));
+  EXPECT_EQ(ran.out, "");
+}
+
 TEST_F(Tune, ADamagedFileIsNamedWithItsLine) {
   write("tcp", "rules all_reduce:flop\nend\n");
   const std::string place = cache("tcp").string() + ":5: ";
   const Ran ran = reigen({"bench", "all_reduce", "--backend", "tcp", "--algorithm", "tuned"});
   EXPECT_EQ(ran.code, 65);
   EXPECT_THAT(ran.err, AllOf(HasSubstr(place), HasSubstr("flop")));
+  EXPECT_EQ(ran.err.find(place), ran.err.rfind(place)) << ran.err;  // told once
   const Ran shown = reigen({"tune", "--backend", "tcp", "--explain"});
   EXPECT_EQ(shown.code, 65);
   EXPECT_THAT(shown.err, HasSubstr(place));

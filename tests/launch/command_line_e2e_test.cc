@@ -56,6 +56,7 @@ TEST(CommandLine, WhatIsWrongIsSaidOnce) {
       {{"run", "-n"}, 2, "-n"},
       {{"run", "-n", "abc", "true"}, 2, "got: -n abc"},
       {{"run", "-n", "2.5", "true"}, 2, "got: -n 2.5"},
+      {{"run", "-np", "2", "true"}, 2, "the number of ranks is -n N"},
       {{"run", "-n", "0", "true"}, 78, "got: -n 0   expected: at least 1"},
       {{"run", "-n", "-3", "true"}, 78, "got: -n -3"},
       {{"run", "-n", "99999999999999999999", "true"}, 78, "out of range"},
@@ -80,6 +81,14 @@ TEST(CommandLine, WhatIsWrongIsSaidOnce) {
     EXPECT_THAT(ran.err, HasSubstr(wrong.text));
     EXPECT_EQ(ran.out, "");
   }
+}
+
+TEST(CommandLine, ALevelOfTheLogThatIsNoneIsSaidOnce) {
+  const Ran ran = run(reigen_run({"-n", "2", "true"}), {"REIGEN_LOG=verbose"});
+  EXPECT_EQ(ran.code, 0);
+  const std::string text = "REIGEN_LOG=verbose is no level: taken for warning; it may be error, warning, info or debug";
+  EXPECT_THAT(ran.err, HasSubstr(text));
+  EXPECT_EQ(ran.err.find(text), ran.err.rfind(text));
 }
 
 TEST(CommandLine, EverySpellingOfN) {
