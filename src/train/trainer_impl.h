@@ -83,6 +83,7 @@ struct Trainer::Impl {
   void compare_replicas();
   bool losses_come_late() const;
   bool wants_stop() const { return options.stop_requested && options.stop_requested(); }
+  bool hears_of_stop();
   double add_up(double loss, Optimization::Gradients& gradients, const data::Batch& batch);
   void require_finite(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
   void note(Made one, const data::Batch& batch, const StepTime& time);
@@ -133,7 +134,7 @@ struct Trainer::Impl {
   void finish();
   void write_model(const std::filesystem::path& path) const;
   void write_average(const std::filesystem::path& path);
-  Scores validate();
+  Scores validate(bool may_end = false);
   Scores score(const std::vector<std::int64_t>& indices);
   std::int64_t score_calls() const;
   void validate_and_say(std::int64_t epoch);

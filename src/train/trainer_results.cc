@@ -19,12 +19,18 @@ namespace reigen::train {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr std::int64_t kCallsTogether = 16;  // of a validation, between two looks whether any rank wants to stop
+
+}  // namespace
+
 void Trainer::Impl::write_trace() {
   say(trace->write(directory / "trace.json"));
   cycle.lap();
 }
 
-Scores Trainer::Impl::validate() {
+Scores Trainer::Impl::validate(bool may_end) {
   open_test_data();
   const at::NoGradGuard no_grad;
   settle();
@@ -36,17 +42,23 @@ Scores Trainer::Impl::validate() {
   const data::Range mine = data::share_of({0, test_data->size()}, world.rank(), world.size());
   Scores sum;
   const std::int64_t batch = task.score_batch();
-  std::int64_t calls = 0;
-  for (std::int64_t first = mine.begin; first < mine.end; first += batch, ++calls) {
+  const std::int64_t all = score_calls();
+  bool ends = false;
+  for (std::int64_t call = 0; call < all && !ends; ++call) {
+    const std::int64_t first = mine.begin + call * batch;
     std::vector<std::int64_t> indices;
     for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
-    const Scores scores = score(indices);
+    Scores scores;
+    if (!indices.empty()) {
+      scores = score(indices);
+    } else if (gathers) {
+      score({0});  // weights are gathered in as many forwards as the rank with the most samples makes
+    }
     sum.loss_sum += scores.loss_sum;
     if (scores.correct) sum.correct = sum.correct.value_or(0) + *scores.correct;
     sum.count += scores.count;
+    ends = may_end && call % kCallsTogether == kCallsTogether - 1 && hears_of_stop();
   }
-  // The others gather weights in as many forwards as the one with the most samples.
-  for (const std::int64_t all = gathers ? score_calls() : 0; calls < all; ++calls) score({0});
   task.module().train(was_training);
   if (averaged) averaged->end();
   // A rank without a sample does not know whether there is an accuracy.
@@ -56,6 +68,17 @@ Scores Trainer::Impl::validate() {
   Scores all{.loss_sum = sums[0], .count = std::llround(sums[2])};
   if (sums[3] > 0) all.correct = std::llround(sums[1]);
   return all;
+}
+
+// A scheduler that warns two minutes before the end may do so in the middle of a long validation, which can be had
+// again.
+bool Trainer::Impl::hears_of_stop() {
+  std::int32_t asked = wants_stop() ? 1 : 0;
+  if (world.size() > 1) {
+    world.all_reduce(&asked, &asked, 1, DataType::kInt32, ReduceOp::kMax, {.tag = "wish to stop"}).wait();
+  }
+  stop = asked != 0;
+  return stop;
 }
 
 Scores Trainer::Impl::score(const std::vector<std::int64_t>& indices) {
@@ -77,7 +100,8 @@ std::int64_t Trainer::Impl::score_calls() const {
 
 void Trainer::Impl::validate_and_say(std::int64_t number) {
   const auto started = Progress::Clock::now();
-  test = validate();
+  test = validate(true);
+  if (stop) return say(fmt::format("epoch {}/{}: validation broken off", number + 1, epochs_to_see()));
   say(fmt::format("epoch {}/{}: {}", number + 1, epochs_to_see(), task.describe(*test)));
   if (progress) progress->exclude(Progress::Clock::now() - started);
   cycle.lap();

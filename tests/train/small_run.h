@@ -86,12 +86,16 @@ class SmallTask final : public Task {
     if (is_due) loss.register_hook([by = poison_gradient_by](const at::Tensor& g) { return g * by; });
     return calls_ == poison_call ? loss * std::numeric_limits<double>::quiet_NaN() : loss;
   }
+  std::int64_t score_batch() const override { return samples_a_score; }
   Scores score(const at::Tensor& input, const at::Tensor& target) override {
+    scored += target.size(0);
     const at::Tensor scores = net_.forward(input).to(at::kDouble);
     return {.loss_sum = at::cross_entropy_loss(scores, target, {}, at::Reduction::Sum).item<double>(),
             .correct = scores.argmax(1).eq(target).sum().item<std::int64_t>(),
             .count = target.size(0)};
   }
+  std::int64_t samples_a_score = 250;
+  std::int64_t scored = 0;
   std::function<void(std::int64_t call)> before_call = {};
   std::int64_t poison_call = -1;
   std::int64_t poison_gradient_call = -1;  // the loss is as ever, its gradient infinite

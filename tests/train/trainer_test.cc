@@ -113,6 +113,24 @@ TEST_F(TrainerTest, AWishToStopOnOneRankStopsAllAfterTheSameStep) {
   EXPECT_EQ(losses("parts"), losses("whole"));
 }
 
+// 511 samples, one at a time: a scheduler's warning that comes in a long validation is heard before its end.
+TEST_F(TrainerTest, AWishToStopBreaksOffTheValidationBetweenEpochs) {
+  fit(2, config("whole"));
+  const auto stop_in_validation = [](int rank, SmallTask& task, TrainerOptions& options) {
+    task.samples_a_score = 1;
+    if (rank == 1) options.stop_requested = [&task] { return task.scored > 0; };
+  };
+  const FitResult stopped = fit(2, config("parts"), stop_in_validation);
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.steps, 3);  // the first epoch's
+  EXPECT_THAT(output_, HasSubstr("epoch 1/3: validation broken off"));
+  Config rest = config("parts");
+  rest.run.resume = "true";
+  fit(2, rest);
+  EXPECT_EQ(model("parts"), model("whole"));
+  EXPECT_EQ(losses("parts"), losses("whole"));
+}
+
 TEST_F(TrainerTest, AFinishedRunGoesOnOnlyWhenAskedForMore) {
   fit(2, config("run"));
   const std::string before = model("run");
