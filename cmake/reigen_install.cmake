@@ -36,5 +36,12 @@ endif()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/reigen-config.cmake.in" "${PROJECT_BINARY_DIR}/reigen-config.cmake" @ONLY)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/reigen-config-version.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/reigen-config.cmake" "${PROJECT_BINARY_DIR}/reigen-config-version.cmake"
-              "${CMAKE_CURRENT_LIST_DIR}/reigen_find_torch.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/reigen_find_torch.cmake" "${CMAKE_CURRENT_LIST_DIR}/reigen_shared_libstdcxx.cmake"
         DESTINATION "${_package}")
+
+# Archives keep their symbols, which programs are linked by; CMake strips the rest (CMakeLists.txt).
+if(REIGEN_STRIP AND CMAKE_STRIP)
+  install(CODE "
+    file(GLOB archives \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libreigen_*.a\")
+    execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-debug \${archives})")
+endif()

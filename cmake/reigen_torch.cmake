@@ -1,9 +1,11 @@
 # LibTorch for our own floors: the target that they link, and one precompiled header for all of them.
+set(REIGEN_OWN_RPATH ${PROJECT_IS_TOP_LEVEL})
 include("${CMAKE_CURRENT_LIST_DIR}/reigen_find_torch.cmake")
 if(REIGEN_TORCH_FAULT)
   message(FATAL_ERROR "${REIGEN_TORCH_FAULT}\nscripts/build installs it under build/; -DREIGEN_WITH_TORCH=OFF builds only what does not need it.")
 endif()
 message(STATUS "LibTorch ${REIGEN_TORCH_VERSION}: ${REIGEN_TORCH}")
+include("${CMAKE_CURRENT_LIST_DIR}/reigen_bundle_torch.cmake")
 
 # What is installed must not know where LibTorch lay here: the package configuration looks for it anew.
 add_library(reigen_libtorch INTERFACE)

@@ -1,0 +1,26 @@
+# Where installed programs find LibTorch: in their own installation, then where it lay here. REIGEN_BUNDLE_TORCH: whether the installation
+# takes LibTorch along (ON, OFF; auto: when it lies in the source or the build folder, which may go). Files on one disk are linked, not
+# copied. Its relations stay as they are in site-packages: torch/lib beside nvidia/*/lib. Sets REIGEN_TORCH_INSTALL_RPATH.
+set(REIGEN_BUNDLE_TORCH auto CACHE STRING "Install LibTorch along with Reigen: auto (if it lies in this tree), ON or OFF")
+set(_reigen_bundles "${REIGEN_BUNDLE_TORCH}")
+file(REAL_PATH "${REIGEN_TORCH}" _reigen_torch_real)
+if(_reigen_bundles STREQUAL "auto")
+  set(_reigen_bundles OFF)
+  foreach(_reigen_tree "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
+    file(REAL_PATH "${_reigen_tree}" _reigen_tree)
+    cmake_path(IS_PREFIX _reigen_tree "${_reigen_torch_real}" _reigen_inside)
+    if(_reigen_inside)
+      set(_reigen_bundles ON)
+    endif()
+  endforeach()
+endif()
+file(RELATIVE_PATH _reigen_to_lib "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
+set(REIGEN_TORCH_INSTALL_RPATH "$ORIGIN/${_reigen_to_lib}/reigen/torch/lib" "$ORIGIN/${_reigen_to_lib}")
+if(NOT _reigen_bundles)
+  list(APPEND REIGEN_TORCH_INSTALL_RPATH "${REIGEN_TORCH}/lib")
+elseif(REIGEN_INSTALL)
+  install(CODE "
+    set(from \"${_reigen_torch_real}\")
+    set(to \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/reigen\")
+    include(\"${CMAKE_CURRENT_LIST_DIR}/reigen_copy_torch.cmake\")")
+endif()

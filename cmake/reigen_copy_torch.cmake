@@ -1,0 +1,33 @@
+# Run by the installation: LibTorch's headers, the libraries that a program for processors needs, and those that they need in turn, from the
+# folder `from` to `to`/torch and `to`/nvidia. Linked where one disk holds both, else copied.
+function(reigen_take file place)
+  if(EXISTS "${place}")
+    file(REMOVE "${place}")
+  endif()
+  file(REAL_PATH "${file}" real)
+  file(CREATE_LINK "${real}" "${place}" COPY_ON_ERROR)
+endfunction()
+
+message(STATUS "Installing: ${to}/torch (LibTorch of ${from})")
+file(GLOB_RECURSE headers RELATIVE "${from}" "${from}/include/*")
+set(files lib/libtorch_cpu.so lib/libc10.so ${headers})
+# What these two need and does not come from the system lies beside them, or beside the wheel.
+file(GLOB beside RELATIVE "${from}" "${from}/lib/libgomp*.so*" "${from}/lib/libcudart*.so*" "${from}/lib/libcupti*.so*")
+foreach(file IN LISTS files beside)
+  get_filename_component(folder "${to}/torch/${file}" DIRECTORY)
+  file(MAKE_DIRECTORY "${folder}")
+  reigen_take("${from}/${file}" "${to}/torch/${file}")
+endforeach()
+file(GLOB vendor "${from}/../nvidia/*/lib/libcudart.so.*" "${from}/../nvidia/*/lib/libcupti.so.*")
+foreach(file IN LISTS vendor)
+  file(RELATIVE_PATH name "${from}/../nvidia" "${file}")
+  get_filename_component(folder "${to}/nvidia/${name}" DIRECTORY)
+  file(MAKE_DIRECTORY "${folder}")
+  reigen_take("${file}" "${to}/nvidia/${name}")
+endforeach()
+# A library that is missing is seen now rather than when a program starts.
+execute_process(COMMAND ldd "${to}/torch/lib/libtorch_cpu.so" OUTPUT_VARIABLE needed ERROR_QUIET)
+string(REGEX MATCHALL "[^\n]*not found" missing "${needed}")
+if(missing)
+  message(FATAL_ERROR "the installed LibTorch lacks libraries:${missing}\nInstall with -DREIGEN_BUNDLE_TORCH=OFF, or set LD_LIBRARY_PATH.")
+endif()
