@@ -80,7 +80,10 @@ TEST(BenchOnDevices, EveryOperationIsFilledCalledAndCompared) {
 TEST(BenchOnDevices, ASizeIsTimedAndHasNoBoundOfProcessors) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
-    BenchOptions options{.iterations = 9000, .warmup = 1, .check = true};
+    BenchOptions options;
+    options.iterations = 9000;
+    options.warmup = 1;
+    options.check = true;
     Problem problem = problem_of(world, traits_of(Operation::kAllReduce), false, comm::DataType::kFloat32);
     problem.count = 16;
     const auto memory = allocate_for(world, {problem}, options);
