@@ -5,16 +5,33 @@
 
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 
 namespace reigen::base {
 
-// It stands behind the name, which may hold anything, also ')'.
-char state_of(pid_t pid) {
+namespace {
+
+// What stands behind the name, which may hold anything, also ')': "S 123 ...".
+std::string behind_name(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   const std::size_t end = text.rfind(')');
-  return end == std::string::npos || end + 2 >= text.size() ? '?' : text[end + 2];
+  return end == std::string::npos || end + 2 >= text.size() ? "" : text.substr(end + 2);
+}
+
+}  // namespace
+
+char state_of(pid_t pid) {
+  const std::string text = behind_name(pid);
+  return text.empty() ? '?' : text.front();
+}
+
+pid_t parent_of(pid_t pid) {
+  std::istringstream text(behind_name(pid));
+  char state = 0;
+  pid_t parent = 0;
+  return text >> state >> parent ? parent : 0;
 }
 
 std::vector<pid_t> children_of(pid_t pid) {

@@ -24,6 +24,12 @@ std::vector<std::string> names_of_all() {
   return names;
 }
 
+flight::Vocabulary vocabulary() {
+  return {.kinds = names_of_all<OperationKind>(),
+          .types = names_of_all<DataType>(),
+          .reductions = names_of_all<ReduceOp>()};
+}
+
 flight::Outcome outcome_of(const std::exception_ptr& error) {
   switch (cause_of(error).kind) {
     case AbortCause::Kind::kPeerLost: return flight::Outcome::kPeerLost;
@@ -37,7 +43,9 @@ flight::Outcome outcome_of(const std::exception_ptr& error) {
 }  // namespace
 
 FlightLog::FlightLog(const GroupOptions& options)
-    : recorder_(options.recorder ? options.recorder : open_recorder(options.rank, options.size)),
+    : recorder_(options.recorder    ? options.recorder
+                : options.size == 1 ? flight::Recorder::open_unseen({}, vocabulary())
+                                    : open_recorder(options.rank, options.size)),
       group_(recorder_->join(options.name, options.rank, options.size)) {}
 
 std::uint64_t FlightLog::called(const Call& call, std::uint64_t sequence) const {
@@ -77,11 +85,7 @@ std::vector<PastCall> FlightLog::history() const {
 }
 
 std::shared_ptr<flight::Recorder> open_recorder(int rank, int size, const std::string& job, int inherited) {
-  return flight::Recorder::open({.rank = rank, .size = size, .job = job},
-                                {.kinds = names_of_all<OperationKind>(),
-                                 .types = names_of_all<DataType>(),
-                                 .reductions = names_of_all<ReduceOp>()},
-                                inherited);
+  return flight::Recorder::open({.rank = rank, .size = size, .job = job}, vocabulary(), inherited);
 }
 
 }  // namespace reigen::comm

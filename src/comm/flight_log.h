@@ -21,7 +21,8 @@ struct GroupOptions;
 // Copies write into the same record. Thread rule: any thread.
 class FlightLog {
  public:
-  // Into the options' recorder, or into one of its own.
+  // Into the options' recorder, or into one of its own: of a group of one such that other processes do not find, for
+  // whom it would be a job beside the one that this process is in.
   explicit FlightLog(const GroupOptions& options);
 
   std::vector<PastCall> history() const;

@@ -15,10 +15,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/check.h"
 #include "base/process_state.h"
 #include "flight/memory.h"
+#include "flight/recorder.h"
 #include "reigen/base/unique_fd.h"
 
 namespace reigen::flight {
@@ -111,6 +113,42 @@ struct Gathered {
   std::map<pid_t, int> holders;  // how many of them each has
 };
 
+bool is_of_process(std::uint64_t job, const ReadRank& rank) { return job == job_of_process(rank.pid); }
+
+// Groups that a rank's program made by hand have a record of their own, which names no job.
+void add_groups(ReadRank& rank, const ReadRank& more) {
+  const auto knows = [&](const std::string& name) {
+    return std::any_of(rank.groups.begin(), rank.groups.end(), [&](const ReadGroup& one) { return one.name == name; });
+  };
+  std::set<std::string> taken;
+  for (const ReadGroup& group : more.groups) {
+    if (!knows(group.name)) taken.insert(group.name);
+  }
+  std::copy_if(more.groups.begin(), more.groups.end(), std::back_inserter(rank.groups),
+               [&](const ReadGroup& group) { return taken.contains(group.name); });
+  std::copy_if(more.operations.begin(), more.operations.end(), std::back_inserter(rank.operations),
+               [&](const ReadOperation& operation) { return taken.contains(operation.group); });
+}
+
+// A record of a process that is a rank of a job belongs to that job, whatever else it says.
+void join_ranks_to_jobs(std::map<std::uint64_t, Gathered>& jobs) {
+  std::map<pid_t, ReadRank*> ranks;
+  for (auto& [job, gathered] : jobs) {
+    for (auto& [inode, rank] : gathered.records) {
+      if (rank.pid != 0 && !is_of_process(job, rank)) ranks[rank.pid] = &rank;
+    }
+  }
+  for (auto& entry : jobs) {
+    std::erase_if(entry.second.records, [&](const auto& record) {
+      const auto rank = ranks.find(record.second.pid);
+      if (rank == ranks.end() || !is_of_process(entry.first, record.second)) return false;
+      add_groups(*rank->second, record.second);
+      return true;
+    });
+  }
+  std::erase_if(jobs, [](const auto& entry) { return entry.second.records.empty(); });
+}
+
 // By job.
 std::map<std::uint64_t, Gathered> gather(const std::vector<Sight>& sights) {
   std::map<ino_t, std::optional<ReadRank>> read;
@@ -123,6 +161,7 @@ std::map<std::uint64_t, Gathered> gather(const std::vector<Sight>& sights) {
     job.records.try_emplace(sight.inode, *at->second);
     ++job.holders[sight.holder];
   }
+  join_ranks_to_jobs(jobs);
   return jobs;
 }
 

@@ -51,7 +51,7 @@ void write_names(Names& names, const std::vector<std::string>& values) {
 void describe_owner(Record& record, const Identity& identity) {
   record.header.rank = identity.rank;
   record.header.size = identity.size;
-  record.header.job = hash_of(identity.job.empty() ? fmt::format("process {}", ::getpid()) : identity.job);
+  record.header.job = identity.job.empty() ? job_of_process(::getpid()) : hash_of(identity.job);
   record.header.magic = kMagic;
 }
 
@@ -80,6 +80,8 @@ What unpack(std::uint64_t word) {
           .has_tag = (word >> 62 & 1) != 0,
           .between_two = word >> 63 != 0};
 }
+
+std::uint64_t job_of_process(pid_t pid) { return hash_of(fmt::format("process {}", pid)); }
 
 UniqueFd make_memory(const Identity& identity) {
   UniqueFd memory(REIGEN_SYSCALL(::memfd_create(kMemoryName, MFD_CLOEXEC | MFD_ALLOW_SEALING)));
@@ -114,12 +116,17 @@ std::shared_ptr<Recorder> Recorder::open(const Identity& identity, const Vocabul
       base::log_warning("no memory for the flight recorder that others could read: {}", error.what());
     }
   }
-  if (mapped == MAP_FAILED) {
-    mapped = ::mmap(nullptr, kRecordBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) throw IoError("no memory for the flight recorder", ExitCode::kOsResource);
-    describe_owner(*static_cast<Record*>(mapped), identity);
-  }
+  if (mapped == MAP_FAILED) return open_unseen(identity, vocabulary);
   std::shared_ptr<Recorder> recorder(new Recorder(std::move(memory), mapped));
+  recorder->attach(vocabulary);
+  return recorder;
+}
+
+std::shared_ptr<Recorder> Recorder::open_unseen(const Identity& identity, const Vocabulary& vocabulary) {
+  void* const mapped = ::mmap(nullptr, kRecordBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw IoError("no memory for the flight recorder", ExitCode::kOsResource);
+  describe_owner(*static_cast<Record*>(mapped), identity);
+  std::shared_ptr<Recorder> recorder(new Recorder(UniqueFd(), mapped));
   recorder->attach(vocabulary);
   return recorder;
 }

@@ -1,6 +1,8 @@
 // Writes a rank's flight record (record.h). A call costs one locked instruction and two readings of a counter.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,6 +36,9 @@ struct Operation {
   std::string_view tag = {};  // at most 47 characters are kept
 };
 
+// The job's number in the record of a process that is its own job.
+std::uint64_t job_of_process(pid_t pid);
+
 // The memory of a record before its rank has begun to write. Throws IoError when the system has none.
 UniqueFd make_memory(const Identity& identity);
 
@@ -43,6 +48,8 @@ class Recorder {
   // Writes into the memory behind `inherited` if that is a record nobody else alive writes, else into memory of its
   // own. Never fails: without memory that others could find it records for nobody and says so in the log.
   static std::shared_ptr<Recorder> open(const Identity& identity, const Vocabulary& vocabulary, int inherited = -1);
+  // Into memory that no other process finds: of a group that no other process is in.
+  static std::shared_ptr<Recorder> open_unseen(const Identity& identity, const Vocabulary& vocabulary);
   ~Recorder();
   Recorder(const Recorder&) = delete;  // owns a mapping
   Recorder& operator=(const Recorder&) = delete;

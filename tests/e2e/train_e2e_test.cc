@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/process_state.h"
+#include "flight/find.h"
 #include "launch/child_program.h"
 
 namespace reigen {
@@ -211,6 +213,33 @@ TEST_F(TrainE2e, TermMakesACheckpointAndTheRunGoesOnBitwise) {
   run_train(2, "parts", rest);
   EXPECT_EQ(model("parts"), model("whole"));
   EXPECT_EQ(losses("parts"), losses("whole"));
+}
+
+// Groups of one inside of a rank are no jobs of their own, wherever the program has them.
+TEST_F(TrainE2e, FlightFindsOneJobWithAllItsRanks) {
+  ChildProgram program(train(3, "flight",
+                             {"--parallel.shard", "parameters", "--train.global_batch", "10", "--train.epochs", "500",
+                              "--train.log_every", "1"}));
+  ASSERT_TRUE(program.wait_for_text("step 2/"));
+  int jobs_of_ours = 0;
+  for (const flight::LiveJob& job : flight::find_jobs()) {
+    const bool ours =
+        job.pid == program.pid() || std::any_of(job.ranks.begin(), job.ranks.end(), [&](const flight::ReadRank& rank) {
+          return base::parent_of(rank.pid) == program.pid();
+        });
+    if (!ours) continue;
+    ++jobs_of_ours;
+    EXPECT_EQ(job.pid, program.pid());
+    EXPECT_EQ(job.ranks.size(), 3U);
+    for (const flight::ReadRank& rank : job.ranks) {
+      EXPECT_FALSE(rank.operations.empty());
+      const Ran by_rank = launch::run({REIGEN_PROGRAM, "flight", std::to_string(rank.pid)});
+      EXPECT_THAT(by_rank.out, HasSubstr("job " + std::to_string(program.pid()) + ": 3 ranks"));
+    }
+  }
+  EXPECT_EQ(jobs_of_ours, 1);
+  program.signal(SIGTERM);
+  EXPECT_EQ(wait_for(program), 75) << program.out() << program.err();
 }
 
 TEST_F(TrainE2e, TheExampleGivesTheRecipesLosses) {
