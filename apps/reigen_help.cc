@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "base/cores.h"
 #include "base/environment.h"
-#include "launch/resources.h"
 #include "reigen/base/error.h"
 #include "reigen_commands.h"
 
@@ -34,7 +34,7 @@ void print_environment() {
       "  RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE\n"
       "  ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT\n"
       "  TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS\n"
-      "  OMP_NUM_THREADS (cores / ranks) and PYTHONUNBUFFERED (1), if they are not set\n"
+      "  OMP_NUM_THREADS (its share of the cores) and PYTHONUNBUFFERED (1), if they are not set\n"
       "\nA program may also be started by torchrun, mpirun (Open MPI, MPICH) or srun: their variables are read.\n");
 }
 
@@ -59,7 +59,7 @@ void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::stri
 }
 
 int parse_ranks(const std::string& text, ExitCode out_of_range) {
-  if (text == "cpu" || text == "auto") return launch::usable_cores();
+  if (text == "cpu" || text == "auto") return base::share_cores(1).total;
   long long value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);

@@ -48,7 +48,8 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("--prefix", options.prefix, "[rank] before every line: auto (if N > 1), always, none")
       ->type_name("WHEN");
   app.add_option("--grace", options.grace, "seconds between Ctrl-C or TERM and SIGKILL (default 30)")->type_name("S");
-  app.add_option("--threads", options.threads, "OMP_NUM_THREADS of a rank (default: as set, else cores / N)")
+  app.add_option("--threads", options.threads,
+                 "OMP_NUM_THREADS of a rank (default: as set, else its share of the cores)")
       ->type_name("T");
   app.add_option("--memory-per-rank", options.memory, "refuse to start when N of this do not fit (default 64M)")
       ->type_name("SIZE");

@@ -44,5 +44,6 @@
 #include "reigen/parallel/verify.h"
 #include "reigen/runtime/init.h"
 #include "reigen/tensor/collectives.h"
+#include "reigen/tensor/compute_threads.h"
 #include "reigen/tensor/pieces.h"
 #include "reigen/train/timeline.h"

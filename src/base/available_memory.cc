@@ -7,6 +7,8 @@
 #include <optional>
 #include <sstream>
 
+#include "base/control_groups.h"
+
 namespace reigen::base {
 
 namespace {
@@ -48,29 +50,15 @@ void take_smaller(AvailableMemory& least, std::uint64_t bytes, const std::string
   if (least.source.empty() || bytes < least.bytes) least = {bytes, source, identity_of(file)};
 }
 
-// A limit may stand in any group above ours too.
-void look_at_groups(AvailableMemory& least, const std::string& mount, std::string group, const GroupFiles& files) {
-  for (;;) {
-    const std::string folder = mount + group;
-    const auto limit = read_number(folder + "/" + files.limit);
-    const auto usage = read_number(folder + "/" + files.usage);
-    constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;  // version 1 writes a huge number
-    if (limit && usage && *limit < kUnlimited) {
-      const std::uint64_t used = *usage - std::min(*usage, reclaimable(folder + "/memory.stat", files.cache));
-      take_smaller(least, *limit - std::min(*limit, used), "control group limit in " + folder + "/" + files.limit,
-                   folder + "/" + files.limit);
-    }
-    if (group.empty() || group == "/") return;
-    group.resize(group.find_last_of('/'));
-  }
-}
-
-bool lists(const std::string& controllers, const std::string& wanted) {
-  std::istringstream words(controllers);
-  for (std::string word; std::getline(words, word, ',');) {
-    if (word == wanted) return true;
-  }
-  return false;
+void look_at_group(AvailableMemory& least, const ControlGroup& group) {
+  const GroupFiles& files = group.is_unified ? kVersion2 : kVersion1;
+  const std::string limit_file = group.folder + "/" + files.limit;
+  const auto limit = read_number(limit_file);
+  const auto usage = read_number(group.folder + "/" + files.usage);
+  constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;  // version 1 writes a huge number
+  if (!limit || !usage || *limit >= kUnlimited) return;
+  const std::uint64_t used = *usage - std::min(*usage, reclaimable(group.folder + "/memory.stat", files.cache));
+  take_smaller(least, *limit - std::min(*limit, used), "control group limit in " + limit_file, limit_file);
 }
 
 }  // namespace
@@ -85,16 +73,7 @@ AvailableMemory available_memory(const std::string& root) {
     if (words >> name >> kib && name == "MemAvailable:")
       take_smaller(least, kib * 1024, "MemAvailable in /proc/meminfo", "");
   }
-  std::ifstream groups(root + "/proc/self/cgroup");  // lines "id:controllers:path"; version 2 has no controllers
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    if (controllers.empty()) look_at_groups(least, root + "/sys/fs/cgroup", path, kVersion2);
-    if (lists(controllers, "memory")) look_at_groups(least, root + "/sys/fs/cgroup/memory", path, kVersion1);
-  }
+  for (const ControlGroup& group : control_groups("memory", root)) look_at_group(least, group);
   std::string kernel;
   std::ifstream(root + "/proc/sys/kernel/random/boot_id") >> kernel;
   least.identity = kernel + least.identity;

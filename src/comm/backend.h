@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "base/core_share.h"
 #include "comm/call.h"
 #include "reigen/base/error.h"
 
@@ -67,8 +68,10 @@ class Backend {
   virtual void require_offered([[maybe_unused]] const Call& call) const {}
   virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;
 
-  // True when so many threads of each rank have a core of their own, so that spinning costs nobody anything.
-  virtual bool may_spin(int threads) const = 0;
+  // Of this machine's processors, beside the group's other ranks on it.
+  virtual base::CoreShare core_share() const = 0;
+  // True when waiting threads may spin though they have no processor of their own.
+  virtual bool always_spins() const { return false; }
   // Calls `ready` once more after announcing the sleep, then sleeps until another rank or wake() rings, or `limit`
   // passes.
   virtual void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) = 0;

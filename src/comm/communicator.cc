@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/log.h"
 #include "comm/algorithm_choice.h"
 #include "comm/backends.h"
@@ -53,6 +54,7 @@ void check_options(const GroupOptions& o) {
 struct Communicator::Impl {
   GroupOptions options;
   std::string backend_name;
+  base::CoreShare share;  // of the processors, beside the ranks of the group that this one is a part of
   std::optional<FlightLog> flight;
   std::shared_ptr<Engine> engine;  // null in a group of one
   std::exception_ptr ended;        // of a group of one
@@ -140,8 +142,9 @@ Communicator::Communicator(const GroupOptions& options) : impl_(std::make_shared
   }
   auto backend = find_backend(options.backend).make(options);
   impl_->backend_name = backend->name();
-  impl_->engine =
-      std::make_shared<Engine>(std::move(backend), *impl_->flight, options.name, options.rank, options.size);
+  impl_->share = backend->core_share();
+  impl_->engine = std::make_shared<Engine>(std::move(backend), *impl_->flight, impl_->share, options.name, options.rank,
+                                           options.size);
   base::log_info("group \"{}\": rank {} of {}, backend {}", options.name, options.rank, options.size,
                  impl_->backend_name);
 }
@@ -179,6 +182,7 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   child->options.size = static_cast<int>(members.size());
   child->options.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   child->backend_name = impl_->backend_name;
+  child->share = impl_->share;
   child->begin_record();
   if (impl_->engine) {
     std::unique_ptr<Backend> backend;
@@ -189,7 +193,7 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
       throw PeerLost(members[static_cast<std::size_t>(error.rank())], error.what());
     }
     child->backend_name = backend->name();
-    child->engine = std::make_shared<Engine>(std::move(backend), *child->flight, child->options.name,
+    child->engine = std::make_shared<Engine>(std::move(backend), *child->flight, child->share, child->options.name,
                                              child->options.rank, child->options.size);
   }
   return Communicator(std::move(child));

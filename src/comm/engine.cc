@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/cores.h"
 #include "comm/pause.h"
 
 namespace reigen::comm {
@@ -46,9 +47,11 @@ AbortCause cause_of(std::exception_ptr error) {
   }
 }
 
-Engine::Engine(std::unique_ptr<Backend> backend, FlightLog flight, std::string group, int rank, int size)
+Engine::Engine(std::unique_ptr<Backend> backend, FlightLog flight, const base::CoreShare& share, std::string group,
+               int rank, int size)
     : backend_(std::move(backend)),
-      may_spin_(backend_->may_spin(1)),
+      may_spin_(backend_->always_spins() || base::have_cores(share, 1)),
+      both_may_spin_(backend_->always_spins() || base::have_cores(share, 2)),
       flight_(std::move(flight)),
       group_(std::move(group)),
       rank_(rank),
@@ -422,7 +425,7 @@ void Engine::fail(std::exception_ptr error) {
 void Engine::progress_loop() {
   // It works beside a thread that computes. Over a link that brings a packet every 50 us a thread that looks for the
   // next one never sleeps; without a core of its own it takes that thread's.
-  const auto patience = backend_->may_spin(2) ? kSpinFor : microseconds(0);
+  const auto patience = both_may_spin_ ? kSpinFor : microseconds(0);
   // A waiting thread would rather drive itself.
   const auto wanted = [&] {
     return (thread_pending_.load() > 0 || (flush_ && pending_.load() > 0)) && waiters_.load() == 0;

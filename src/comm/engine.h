@@ -49,7 +49,9 @@ struct WorkState {
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  Engine(std::unique_ptr<Backend> backend, FlightLog flight, std::string group, int rank, int size);
+  // `share`: of the processors; it decides who spins.
+  Engine(std::unique_ptr<Backend> backend, FlightLog flight, const base::CoreShare& share, std::string group, int rank,
+         int size);
   ~Engine();
   Engine(const Engine&) = delete;  // a thread belongs to it
   Engine& operator=(const Engine&) = delete;
@@ -92,7 +94,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void progress_loop();
 
   std::unique_ptr<Backend> backend_;
-  const bool may_spin_;
+  const bool may_spin_;       // a thread of each rank has a processor of its own, so that spinning costs nobody
+  const bool both_may_spin_;  // two of each
   const FlightLog flight_;
   const std::string group_;
   const int rank_;

@@ -13,15 +13,10 @@
 
 namespace reigen::comm {
 
-namespace {
-
-// Process numbers mean the same in two processes of one namespace only.
 std::uint64_t process_namespace() {
   struct stat status {};
   return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;
 }
-
-}  // namespace
 
 std::string place_of_this_process() {
   return fmt::format("{} {} {}", base::host_name(), ::getpid(), process_namespace());
@@ -32,7 +27,8 @@ PeerProcess process_at(const std::string& place) {
   PeerProcess process;
   std::uint64_t space = 0;
   in >> process.host >> process.pid >> space;
-  if (process.host == base::host_name() && space == process_namespace() && process.pid != ::getpid()) {
+  if (process.host == base::host_name() && space == process_namespace()) process.seen_as = process.pid;
+  if (process.seen_as != 0 && process.pid != ::getpid()) {
     process.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   }
   return process;

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 
 #include "reigen/base/unique_fd.h"
@@ -12,9 +13,12 @@ namespace reigen::comm {
 struct PeerProcess {
   std::string host = {};
   pid_t pid = 0;
+  pid_t seen_as = 0;    // the same where this process can see it; else 0, as of another container
   UniqueFd pidfd = {};  // of processes of this machine, other than this one
 };
 
+// Process numbers mean the same in two processes of one namespace only.
+std::uint64_t process_namespace();
 // This process, for others: host, number and the namespace in which that number means something.
 std::string place_of_this_process();
 PeerProcess process_at(const std::string& place);

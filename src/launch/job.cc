@@ -12,6 +12,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/environment.h"
 #include "base/log.h"
 #include "launch/console.h"
@@ -123,13 +124,17 @@ Variables inherited_variables() {
   return variables;
 }
 
+int threads_of_rank(const JobOptions& options) {
+  if (options.threads_per_rank > 0) return options.threads_per_rank;
+  const int wanted = base::threads_by_environment();
+  return wanted > 0 ? wanted : base::share_cores(options.ranks).threads;
+}
+
 // What all ranks have in common.
 Variables job_variables(const JobOptions& options, const std::string& job, const store::TcpStoreOptions& store,
                         std::uint16_t master_port, const Console& console) {
   Variables variables = inherited_variables();
   const std::string ranks = std::to_string(options.ranks);
-  const int threads =
-      options.threads_per_rank > 0 ? options.threads_per_rank : std::max(1, usable_cores() / options.ranks);
   variables["WORLD_SIZE"] = ranks;
   variables["LOCAL_WORLD_SIZE"] = ranks;
   variables["GROUP_RANK"] = "0";
@@ -149,7 +154,7 @@ Variables job_variables(const JobOptions& options, const std::string& job, const
   variables.erase("REIGEN_COMMAND");
   if (console.is_terminal()) variables["REIGEN_CONSOLE"] = std::to_string(console.columns());
   if (options.threads_per_rank > 0 || variables["OMP_NUM_THREADS"].empty()) {
-    variables["OMP_NUM_THREADS"] = std::to_string(threads);
+    variables["OMP_NUM_THREADS"] = std::to_string(threads_of_rank(options));
   }
   variables.try_emplace("PYTHONUNBUFFERED", "1");
   for (const auto& [name, value] : options.environment) variables[name] = value;
@@ -184,10 +189,8 @@ JobResult run_job(const JobOptions& options) {
   open_standard_descriptors();
   const rlimit open_files = check_limits(options.ranks);
   if (!options.log_dir.empty()) make_log_dir(options.log_dir);
-  if (const int cores = usable_cores(); options.ranks > cores) {
-    base::log_warning("{} ranks share {} core{}: each gets a part of the speed", options.ranks, cores,
-                      cores == 1 ? "" : "s");
-  }
+  const std::string shortage = base::describe_shortage(base::share_cores(options.ranks), threads_of_rank(options));
+  if (!shortage.empty()) base::log_warning("{}", shortage);
 
   // The guardian first: a copy of this process before it has threads. Signals next: the store's thread must not take
   // them.

@@ -1,28 +1,14 @@
 #include "launch/resources.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "base/check.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 
 namespace reigen::launch {
-
-int usable_cores() {
-  for (std::size_t cpus = 1024; cpus <= 65536; cpus *= 2) {
-    cpu_set_t* set = CPU_ALLOC(cpus);
-    const std::size_t size = CPU_ALLOC_SIZE(cpus);
-    const int rc = ::sched_getaffinity(0, size, set);
-    const int count = rc == 0 ? CPU_COUNT_S(size, set) : 0;
-    CPU_FREE(set);
-    if (count > 0) return count;
-  }
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 namespace {
 

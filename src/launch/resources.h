@@ -1,4 +1,4 @@
-// What this machine offers a job: cores, memory, processes, descriptors.
+// What this machine offers a job: memory, processes, descriptors. Cores: base/cores.h.
 #pragma once
 
 #include <sys/resource.h>
@@ -8,9 +8,6 @@
 #include "base/available_memory.h"
 
 namespace reigen::launch {
-
-// Cores that this process may run on (its affinity mask).
-int usable_cores();
 
 using base::available_memory;
 using base::AvailableMemory;

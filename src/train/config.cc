@@ -87,7 +87,7 @@ void add_train(TrainConfig& train, std::vector<Field>& table) {
   table.push_back(
       {"train", "seed", &train.seed, "initial weights, sample order and random layers follow from it", 0, kLargest});
   table.push_back({"train", "threads", &train.threads,
-                   "threads a rank computes with; 0: OMP_NUM_THREADS, which the launcher sets", 0, 1024});
+                   "threads a rank computes with; 0: OMP_NUM_THREADS, else its share of the machine", 0, 1024});
   table.push_back({.section = "train",
                    .key = "precision",
                    .value = &train.precision,

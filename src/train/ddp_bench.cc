@@ -1,7 +1,6 @@
 #include "train/ddp_bench.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
@@ -15,6 +14,7 @@
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
 #include "reigen/parallel/data_parallel.h"
+#include "reigen/tensor/compute_threads.h"
 #include "reigen/train/task.h"
 #include "train/activations.h"
 #include "train/parallel_config.h"
@@ -240,7 +240,7 @@ double DdpBenchRow::hidden() const {
 
 std::vector<DdpBenchRow> measure_ddp(const Recipe& recipe, const Config& config, const DdpBenchOptions& options,
                                      Communicator& world) {
-  if (config.train.threads > 0) at::set_num_threads(static_cast<int>(config.train.threads));
+  tensor::share_cores(world, static_cast<int>(config.train.threads));
   Bench bench(recipe, config, world);
   std::vector<Samples> samples(options.buckets_mb.size());
   for (std::int64_t round = 0; round < options.rounds; ++round) {

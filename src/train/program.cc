@@ -1,6 +1,5 @@
 #include "reigen/train/program.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -189,8 +188,7 @@ InitOptions init_options(const CommConfig& config, const launch::Environment& en
   return options;
 }
 
-// Ranks that are threads share what the launcher gave to this one process.
-void share_out_threads(Config& config, int ranks, const launch::Environment& environment, const std::string& call) {
+void require_one_process(const Config& config, const launch::Environment& environment, const std::string& call) {
   if (environment.world_size > 1) {
     throw InvalidArgument(Report{.what = "run.ranks = threads: this is one of several processes already",
                                  .got = fmt::format("{} processes from {}", environment.world_size, environment.source),
@@ -203,11 +201,10 @@ void share_out_threads(Config& config, int ranks, const launch::Environment& env
                                  .fix = "leave it out, or run.ranks = processes"},
                           ExitCode::kUsage);
   }
-  if (config.train.threads == 0) config.train.threads = std::max(1, at::get_num_threads() / ranks);
 }
 
 int run_as_threads(Job job, int ranks, const launch::Environment& environment, const std::string& call) {
-  share_out_threads(job.config, ranks, environment, call);
+  require_one_process(job.config, environment, call);
   listen(job.config.run, environment);
   std::vector<int> codes(static_cast<std::size_t>(ranks));
   run_threads(
@@ -322,7 +319,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
   const auto bench = [&](Communicator& world) { bench_rank(options, *recipe, line.config, world); };
   if (line.config.run.ranks == "threads") {
     const int ranks = line.ranks.value_or(1);
-    share_out_threads(line.config, ranks, environment, "reigen bench ddp");
+    require_one_process(line.config, environment, "reigen bench ddp");
     run_threads(ranks, bench, init_options(line.config.comm));
     return 0;
   }

@@ -1,6 +1,5 @@
 #include "reigen/train/trainer.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
@@ -9,6 +8,7 @@
 
 #include "base/philox.h"
 #include "reigen/nn/stand_in.h"
+#include "reigen/tensor/compute_threads.h"
 #include "tensor/counted_bytes.h"
 #include "train/agree.h"
 #include "train/precision.h"
@@ -33,7 +33,7 @@ FitResult Trainer::fit() {
   } catch (const InvalidArgument& error) {
     throw CommonError(error.exit_code(), error.what());
   }
-  if (run.config.train.threads > 0) at::set_num_threads(static_cast<int>(run.config.train.threads));
+  tensor::share_cores(run.world, static_cast<int>(run.config.train.threads));
   run.begin();
   FitResult result{.directory = run.directory};
   result.already_done = run.found.has_value() && run.done >= run.total;

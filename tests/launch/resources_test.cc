@@ -98,7 +98,5 @@ TEST(CheckLimits, RefusesMoreDescriptorsThanTheHardLimit) {
   }
 }
 
-TEST(UsableCores, AtLeastOne) { EXPECT_GE(usable_cores(), 1); }
-
 }  // namespace
 }  // namespace reigen::launch

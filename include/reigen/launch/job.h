@@ -15,7 +15,7 @@ struct JobOptions {
   std::string log_dir = {};         // not empty: DIR/rank_N.log holds all that rank N prints, without progress lines
   std::string flight_file = {};     // not empty: gets the ranks' last 1,024 operations when the job ends, as JSON lines
   std::string prefix = "auto";      // "[N] " before every line: auto (with more than one rank), always, none
-  int threads_per_rank = 0;         // OMP_NUM_THREADS; 0: what the environment says, else cores / ranks, at least 1
+  int threads_per_rank = 0;         // OMP_NUM_THREADS; 0: what the environment says, else a rank's share (base/cores.h)
   std::size_t memory_per_rank = 0;  // bytes that a rank is expected to need, for the check below; 0: 64 MiB
   std::chrono::milliseconds grace = std::chrono::seconds(30);  // after a signal to the launcher, before SIGKILL
   std::chrono::milliseconds failure_grace = std::chrono::milliseconds(1000);  // after a rank failed, before SIGKILL

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/host_name.h"
 #include "base/log.h"
 #include "comm/control/channel.h"
@@ -269,11 +270,15 @@ void StoreControl::publish_abort(const AbortCause& cause) {
 std::string StoreControl::describe_peer(int rank) const { return who(*channel_, rank); }
 const std::string& StoreControl::group() const { return channel_->options.name; }
 
-int StoreControl::local_ranks() const {
+base::CoreShare StoreControl::core_share() const {
   const std::string own = base::host_name();
-  int count = 0;
-  for (const PeerProcess& peer : channel_->peers) count += peer.host == own ? 1 : 0;
-  return count;
+  std::vector<pid_t> here;
+  std::size_t place = 0;
+  for (std::size_t q = 0; q < channel_->peers.size(); ++q) {
+    if (q == static_cast<std::size_t>(channel_->options.rank)) place = here.size();
+    if (channel_->peers[q].host == own) here.push_back(channel_->peers[q].seen_as);
+  }
+  return base::share_cores(here, place);
 }
 
 }  // namespace reigen::comm::control

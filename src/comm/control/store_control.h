@@ -61,8 +61,8 @@ class StoreControl {
   // "rank 2 (host a, pid 17)".
   std::string describe_peer(int rank) const;
   const std::string& group() const;
-  // Ranks of this host.
-  int local_ranks() const;
+  // Beside the other ranks of this host.
+  base::CoreShare core_share() const;
 
  private:
   std::shared_ptr<Channel> channel_;

@@ -76,7 +76,7 @@ class HierarchicalBackend : public Backend {
     if (is_between_two(call.kind)) return std::make_unique<Message>(group_, call);
     return std::make_unique<Collective>(group_, call, sequence);
   }
-  bool may_spin(int threads) const override { return group_.everybody.backend->may_spin(threads); }
+  base::CoreShare core_share() const override { return group_.everybody.backend->core_share(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     const Part* first = group_.current;
     bool several = false;

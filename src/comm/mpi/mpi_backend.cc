@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/cores.h"
 #include "comm/checked_operation.h"
 #include "comm/control/sleeper.h"
 #include "comm/mpi/collectives.h"
@@ -81,7 +80,7 @@ class MpiBackend : public Backend {
     if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(messages_, pair_with(call.root), call);
     return std::make_unique<Collective>(group_, call, sequence);
   }
-  bool may_spin(int threads) const override { return base::have_cores(group_.control->local_ranks(), threads); }
+  base::CoreShare core_share() const override { return group_.control->core_share(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     sleeper_.sleep(
         ready, [this] { return !group_.moving.empty() || messages_.moving > 0; }, limit);

@@ -54,7 +54,8 @@ class NcclBackend : public Backend {
     if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(messages_, call);
     return std::make_unique<Collective>(group_, call, sequence);
   }
-  bool may_spin(int /*threads*/) const override { return true; }  // for microseconds; the work is the device's
+  base::CoreShare core_share() const override { return group_.control->core_share(); }
+  bool always_spins() const override { return true; }  // for microseconds; the work is the device's
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     sleeper_.sleep(
         ready, [] { return false; }, limit);

@@ -60,8 +60,11 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Pare
     : options_(options), heap_(std::move(heap)), peers_(static_cast<std::size_t>(options.size)) {
   auto& own = peers_[static_cast<std::size_t>(rank())];
   static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
-  ranks_here_ = parent.group == nullptr ? size() : parent.group->ranks_here_;
-  own.inline_bytes = inline_bytes_for(size(), have_cores(1));
+  // Of a part of a group: its ranks share the processors with the others. Where the others' processes are not known yet
+  // their number must do.
+  const bool cores_for_all =
+      parent.group == nullptr ? base::have_cores(size()) : base::have_cores(parent.group->core_share_, 1);
+  own.inline_bytes = inline_bytes_for(size(), cores_for_all);
   const std::size_t bytes = page_bytes(size()) + kInlineSlots * own.inline_bytes;
   own.segment = Segment::create((bytes + 4095) / 4096 * 4096);
   own.page = new (own.segment->data()) RankPage;
@@ -69,10 +72,17 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Pare
   own.host = base::host_name();
   own.pid = ::getpid();
   join(parent);
+  core_share_ = parent.group == nullptr ? share_cores() : parent.group->core_share_;
   algorithms_ = AlgorithmChoice(tuning::rules_in_force(options, Family::kSharedMemory), Family::kSharedMemory);
 }
 
 Group::~Group() { leave(); }
+
+base::CoreShare Group::share_cores() const {
+  std::vector<pid_t> here;
+  for (const Peer& peer : peers_) here.push_back(peer.pid);
+  return base::share_cores(here, static_cast<std::size_t>(rank()));
+}
 
 void Group::leave() {
   if (page().state.load() != RankState::kAlive) return;

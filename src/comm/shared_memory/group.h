@@ -91,7 +91,7 @@ class Group {
   [[noreturn]] void throw_unreachable(int rank, const std::string& why, const std::string& what) const;
   void leave();
   void publish_abort(const AbortCause& cause);
-  bool have_cores(int threads) const { return base::have_cores(ranks_here_, threads); }
+  const base::CoreShare& core_share() const { return core_share_; }
   // What every rank has room for beside a call, and where that lies: call `sequence` has the place of the one
   // kInlineSlots before.
   std::size_t inline_bytes() const { return inline_bytes_; }
@@ -111,6 +111,7 @@ class Group {
   };
 
   void join(const Parent& parent);
+  base::CoreShare share_cores() const;
   // Throws when the group that this one is a part of has failed, or one of these ranks of this one has died or stopped.
   void check_coming(const Parent& parent, const std::vector<int>& missing);
   // What a rank tells the others to find its memory.
@@ -139,7 +140,7 @@ class Group {
   std::vector<Peer> peers_;
   std::chrono::steady_clock::time_point joining_since_ = std::chrono::steady_clock::now();
   base::Standstill standstill_{std::chrono::seconds(2)};  // while it forms
-  int ranks_here_ = 1;
+  base::CoreShare core_share_;
   std::size_t inline_bytes_ = SIZE_MAX;
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last told
 };

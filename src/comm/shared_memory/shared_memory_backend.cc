@@ -34,7 +34,7 @@ class SharedMemoryBackend : public Backend {
     if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(group_, pair_with(call.root), call);
     return std::make_unique<Collective>(group_, pipeline_, call, sequence);
   }
-  bool may_spin(int threads) const override { return group_.have_cores(threads); }
+  base::CoreShare core_share() const override { return group_.core_share(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     group_.sleep(ready, limit);
   }

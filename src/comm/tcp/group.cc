@@ -41,13 +41,15 @@ Group::Group(const GroupOptions& options, const CheckComing& check_coming)
       wake_fd_(REIGEN_SYSCALL(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))) {
   watch(wake_fd_.get(), EPOLLIN);
   std::vector<Neighbour> neighbours = join(options_, check_coming);
-  int here = 0;
+  std::vector<pid_t> here;
+  std::size_t place = 0;
   for (int q = 0; q < size(); ++q) {
     Neighbour& neighbour = neighbours[static_cast<std::size_t>(q)];
     Peer& peer = peers_[static_cast<std::size_t>(q)];
     peer.host = neighbour.host;
     peer.pid = neighbour.pid;
-    if (neighbour.here) here += 1;
+    if (q == rank()) place = here.size();
+    if (neighbour.here) here.push_back(neighbour.seen_as);
     if (!neighbour.sockets.empty()) peer.loopback = in_one_machine(neighbour.sockets.front());
     for (std::size_t i = 0; i < neighbour.sockets.size(); ++i) {
       // Told once for each change: what has come and is not wanted yet does not keep a sleeper awake.
@@ -61,7 +63,7 @@ Group::Group(const GroupOptions& options, const CheckComing& check_coming)
     }
   }
   algorithms_ = AlgorithmChoice(tuning::rules_in_force(options, Family::kTcp), Family::kTcp);
-  ranks_here_ = here;
+  core_share_ = base::share_cores(here, place);
 }
 
 void Group::watch(int fd, std::uint32_t events) {

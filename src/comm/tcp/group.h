@@ -37,7 +37,7 @@ class Group {
   // Of the last collective that began; any thread may look.
   std::atomic<const schedule::Algorithm*>& last_algorithm() { return last_algorithm_; }
   const schedule::Algorithm* last_algorithm() const { return last_algorithm_.load(); }
-  bool have_cores(int threads) const { return base::have_cores(ranks_here_, threads); }
+  const base::CoreShare& core_share() const { return core_share_; }
   Control& control() { return control_; }
 
   // The connections to another rank that carry data: as many for every pair.
@@ -110,7 +110,7 @@ class Group {
   std::unique_ptr<std::byte, Free> scratch_;
   std::size_t scratch_bytes_ = 0;
   std::uint64_t completed_ = 0;
-  int ranks_here_ = 1;
+  base::CoreShare core_share_;
   bool reported_ = false;
   Deadline::Clock::time_point last_look_{};
   bool over_ = false;  // this rank has left, or ended the group

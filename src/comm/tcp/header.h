@@ -9,7 +9,7 @@
 
 namespace reigen::comm::tcp {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 inline constexpr std::uint32_t kHeaderMark = 0x52474e31;  // also tells another byte order from ours
 inline constexpr std::size_t kTagBytes = 48;
 

@@ -13,6 +13,7 @@
 #include "base/host_name.h"
 #include "base/log.h"
 #include "comm/forming.h"
+#include "comm/peer_process.h"
 #include "comm/rank_reports.h"
 #include "comm/tcp/acceptor.h"
 #include "comm/tcp/header.h"
@@ -33,6 +34,7 @@ struct Announcement {
   std::uint32_t version = kProtocolVersion;
   std::string host;
   pid_t pid = 0;
+  std::uint64_t space = 0;  // the namespace of that number
   std::string machine;
   std::string secret;
   std::string answer;
@@ -63,7 +65,8 @@ std::string to_text(const Announcement& a) {
 Announcement parse(int rank, const std::string& text) {
   Announcement a;
   std::istringstream in(text);
-  in >> a.version >> a.host >> a.pid >> a.machine >> a.secret >> a.answer >> a.port >> a.connections >> a.size;
+  in >> a.version >> a.host >> a.pid >> a.space >> a.machine >> a.secret >> a.answer >> a.port >> a.connections >>
+      a.size;
   check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);
   net::InterfaceAddress address;
   while (in >> address.host >> address.loopback) a.addresses.push_back(address);
@@ -208,6 +211,7 @@ bool Join::all_in_one_network() {
 std::vector<Neighbour> Join::run() {
   Announcement own{.host = base::host_name(),
                    .pid = ::getpid(),
+                   .space = process_namespace(),
                    .machine = net::machine_identity(),
                    .secret = random_word(),
                    .answer = random_word(),
@@ -232,6 +236,7 @@ std::vector<Neighbour> Join::run() {
       neighbour.host = other.host;
       neighbour.pid = other.pid;
       neighbour.here = other.machine == own.machine;
+      neighbour.seen_as = neighbour.here && other.space == own.space ? other.pid : 0;
       if (q < options_.rank) call(q, own, other, neighbour);
     } catch (const Error& error) {
       forming_.end_for_all(error);

@@ -21,6 +21,7 @@ struct Neighbour {
   std::string host;
   pid_t pid = 0;
   bool here = false;                 // on this machine
+  pid_t seen_as = 0;                 // there: its process, where this one can see it; else 0
   std::vector<net::Socket> sockets;  // control, messages, then data; none for the own rank
 };
 
