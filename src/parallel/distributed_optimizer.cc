@@ -40,7 +40,8 @@ std::shared_ptr<GradientReducer> make_reducer(torch::nn::Module& module, const C
           .overlap = options.overlap,
           .strategy = predivided(options.strategy ? options.strategy : plain(), options.gradient_predivide_factor),
           .buffers = BufferPolicy::kOwn,
-          .backwards_per_reduction = options.backward_passes_per_step});
+          .backwards_per_reduction = options.backward_passes_per_step,
+          .compare_weights = options.compare_weights});
   reducer->attach();
   reducer->guard_steps();
   return reducer;

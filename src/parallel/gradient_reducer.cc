@@ -17,6 +17,7 @@
 #include "parallel/model_check.h"
 #include "parallel/unit_gatherer.h"
 #include "reigen/base/bytes.h"
+#include "reigen/tensor/compute_threads.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/away_memory.h"
 
@@ -118,6 +119,8 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
   lines.push_back(fmt::format("option overlap: {}", options.overlap));
   lines.push_back(fmt::format("option buffers: {}", buffers_text(options.buffers)));
+  lines.push_back(fmt::format("option compare_weights: {}", options.compare_weights));
+  lines.push_back(fmt::format("option share_cores: {}", options.share_cores));
   lines.push_back(fmt::format("option shard: {}", to_text(options.shard)));
   lines.push_back(fmt::format("option initialize: {}", options.initialize ? "given" : "none"));
   const auto parameters = module.parameters();
@@ -135,6 +138,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));
   if (strategy_) lines.push_back(fmt::format("option strategy: {}", strategy_->description()));
   check_equal_on_all_ranks(lines, world_);
+  if (options.share_cores) tensor::share_cores(world_);
   // What follows fails on every rank alike.
   check_options(options, sharers_.size());
   check_wrapped_once(module);
@@ -158,6 +162,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
                       entry.parameter.requires_grad()});
   }
   list_parameters();
+  if (options.compare_weights && weights_are_equal()) sample_.emplace(ranges());
   broadcast_values(module);
   if (strategy_) strategy_->attach(ranges());
 }

@@ -28,6 +28,7 @@
 #include "parallel/bucket_plan.h"
 #include "parallel/buffer_sync.h"
 #include "parallel/roll_call.h"
+#include "parallel/weight_sample.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/parallel/strategy.h"
@@ -110,6 +111,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   struct Bucket {
     std::vector<std::size_t> parameters;
     GradientBucket given;  // to the strategy
+    std::string label;     // its tag without what ranks compare of their weights
     std::size_t pending = 0;
     bool launched = false;
     bool ended = false;
@@ -183,6 +185,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
     return distributed() && options_.shard == Shard::kGradients && is_one_machine() && replicas_.size() == 1;
   }
   std::string tag(const char* what) const;
+  bool weights_are_equal() const;
   char* flag_of(const Parameter& parameter) const;
 
   torch::nn::Module& module_;
@@ -202,6 +205,7 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::shared_ptr<UnitGatherer> gatherer_;  // where ranks keep shares of weights
   std::vector<std::pair<at::Tensor, unsigned>> hooks_;
   std::unique_ptr<RollCall> roll_call_;  // while a Join lives
+  std::optional<WeightSample> sample_;   // of weights that must be the same on every rank
   std::vector<Parameter> parameters_;    // registration order
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> arrival_;  // parameters as their gradients came in this reduction

@@ -107,7 +107,13 @@ void GradientReducer::on_gradient(std::size_t index) {
   if (!options_.overlap || !strategy_->exchanges_gradients() || only_adds_up()) return;
   announce_reduction();
   if (bucket.pending == 0 && !gatherer_) launch_ready();
-  if (next_bucket_ > 0) world_.poll();
+  if (next_bucket_ == 0) return;
+  try {
+    world_.poll();
+  } catch (const CollectiveMismatch& error) {
+    throw_if_weights_differ(error.what(), buckets_.front().label);
+    throw;
+  }
 }
 
 void GradientReducer::launch_ready() {
@@ -150,7 +156,10 @@ void GradientReducer::fill(const Parameter& parameter) {
 
 void GradientReducer::launch(std::size_t index) {
   Bucket& bucket = buckets_[index];
-  bucket.given.tag = tag(fmt::format("bucket {}", index).c_str());
+  bucket.label = tag(fmt::format("bucket {}", index).c_str());
+  bucket.given.tag = bucket.label;
+  // A rank whose data has ended steps no more, or with what the others tell it.
+  if (index == 0 && sample_ && !roll_call_) bucket.given.tag += " " + sample_->text(step_);
   if (shares_ == nullptr) {
     for (const std::size_t i : bucket.parameters) fill(parameters_[i]);
   }
@@ -162,7 +171,22 @@ void GradientReducer::launch(std::size_t index) {
   times.parameters = bucket.parameters.size();
   for (const at::Tensor& gradient : bucket.given.gradients) times.bytes += gradient.nbytes();
   times.complete = now();
-  shares_ == nullptr ? strategy_->begin(bucket.given) : begin_shares(bucket);
+  try {
+    shares_ == nullptr ? strategy_->begin(bucket.given) : begin_shares(bucket);
+  } catch (const CollectiveMismatch& error) {
+    throw_if_weights_differ(error.what(), buckets_.front().label);
+    throw;
+  }
+}
+
+// Gradients are brought together bit by bit alike, so whoever begins alike and steps alike stays alike. Not so where a
+// strategy lets weights part; and where ranks have one memory, or shares alone, there is nothing to compare. A file is
+// not read for it.
+bool GradientReducer::weights_are_equal() const {
+  if (!distributed() || strategy_->acts_on_weights() || !options_.offload.empty()) return false;
+  return std::all_of(ranges().begin(), ranges().end(), [](const ParameterRange& range) {
+    return range.share().values == tensor::Values::kOwn || range.share().values == tensor::Values::kExchanged;
+  });
 }
 
 std::string GradientReducer::tag(const char* what) const { return fmt::format("step {} {}", step_, what); }
@@ -215,9 +239,14 @@ void GradientReducer::end_bucket(std::size_t i) {
   if (stays()) bucket.launched = false;
   if (!bucket.launched) return;
   bucket_times_[i].waited_from = now();
-  if (shares_ != nullptr) leave_room(bucket);
-  with_gradients_named(bucket.given.tag, bucket.given.names.front(), bucket.given.names.back(),
-                       [&] { strategy_->end(bucket.given); });
+  try {
+    if (shares_ != nullptr) leave_room(bucket);
+    with_gradients_named(bucket.label, bucket.given.names.front(), bucket.given.names.back(),
+                         [&] { strategy_->end(bucket.given); });
+  } catch (const CollectiveMismatch& error) {
+    throw_if_weights_differ(error.what(), buckets_.front().label);
+    throw;
+  }
   bucket_times_[i].waited_to = now();
   bucket.launched = false;
   bucket.ended = true;

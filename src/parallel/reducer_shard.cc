@@ -306,7 +306,7 @@ void GradientReducer::begin_shares(Bucket& bucket) {
 void GradientReducer::leave_room(Bucket& bucket) {
   tensor::TransientFlat& made = *ranges()[parameters_[bucket.parameters.front()].range].share().made;
   if (!bucket.launched || !made.is_there()) return;
-  with_gradients_named(bucket.given.tag, bucket.given.names.front(), bucket.given.names.back(),
+  with_gradients_named(bucket.label, bucket.given.names.front(), bucket.given.names.back(),
                        [&] { shares_->collect(bucket.given); });
   for (const std::size_t i : bucket.parameters) {
     const Parameter& parameter = parameters_[i];

@@ -105,6 +105,7 @@ parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config
   ParallelConfig settled = config;
   parallel::DataParallelOptions options{
       .bucket_mb = config.bucket_mb, .overlap = config.overlap, .strategy = strategy_of(settled)};
+  options.share_cores = false;  // --train.threads has its say: whoever trains calls share_cores()
   if (config.buffers == "average") options.buffers = parallel::BufferPolicy::kAverage;
   if (config.buffers == "own") options.buffers = parallel::BufferPolicy::kOwn;
   options.shard = shard_of(config, world);

@@ -103,6 +103,14 @@ struct DataParallelOptions {
   std::optional<c10::ScalarType> reduce_type = {};
   // The first n - 1 of every n backwards only add up, as under no_sync(); the n-th averages. At least 1.
   std::int64_t backwards_per_reduction = 1;
+  // Ranks compare some of their weights in every step's first exchange, where these must be the same; a difference is
+  // an Error (81) in the backward behind the step in which it arose, on all ranks. Found so are optimizers that decide
+  // by this rank's loss, and whatever else one rank does otherwise. One to five microseconds a step. Not under a Join,
+  // nor where weights are in one memory, in shares, or on a disk.
+  bool compare_weights = true;
+  // LibTorch computes with this rank's share of the machine's processors (tensor/compute_threads.h) where it would
+  // take more and neither OMP_NUM_THREADS nor MKL_NUM_THREADS says how many. False: with what at::get_num_threads() is.
+  bool share_cores = true;
 };
 
 const char* to_text(Shard shard);  // "none", "optimizer", "gradients", "parameters"

@@ -45,6 +45,7 @@ struct DistributedOptimizerOptions {
   // Gradients are divided by it before they travel and multiplied behind: 16-bit types overflow less. Two passes unless
   // 1. A finite number above 0.
   double gradient_predivide_factor = 1;
+  bool compare_weights = true;  // as in DataParallelOptions
 };
 
 struct DistributedOptimizerState;

@@ -56,8 +56,8 @@ std::string random_word() {
 }
 
 std::string to_text(const Announcement& a) {
-  std::string text = fmt::format("{} {} {} {} {} {} {} {} {}", a.version, a.host, a.pid, a.machine, a.secret, a.answer,
-                                 a.port, a.connections, a.size);
+  std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {}", a.version, a.host, a.pid, a.space, a.machine,
+                                 a.secret, a.answer, a.port, a.connections, a.size);
   for (const auto& address : a.addresses) text += fmt::format(" {} {}", address.host, address.loopback ? 1 : 0);
   return text;
 }
