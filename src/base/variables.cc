@@ -12,6 +12,8 @@ namespace reigen::base {
 
 namespace {
 
+constexpr std::string_view kPrefix = "REIGEN_";
+
 // Sections of the recipes' options, which train/ reads and checks, and what the build and its tests read.
 constexpr std::array kOthers = {"REIGEN_RUN_",   "REIGEN_TRAIN_",    "REIGEN_OPTIM_",      "REIGEN_DATA_",
                                 "REIGEN_MODEL_", "REIGEN_PARALLEL_", "REIGEN_CHECKPOINT_", "REIGEN_TEST_",
@@ -52,19 +54,21 @@ bool is_kubernetes_service(std::string_view name, std::string_view value) {
 }
 
 std::vector<UnknownVariable> unknown_variables() {
-  std::vector<std::string> known;
-  for (const auto& variable : environment::table()) known.emplace_back(variable.name);
+  std::vector<std::string> known;  // without the prefix, by which all are alike
+  for (const auto& variable : environment::table()) known.push_back(std::string(variable.name).substr(kPrefix.size()));
   std::vector<UnknownVariable> unknown;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::size_t equals = std::min(text.find('='), text.size());
     const std::string name(text.substr(0, equals));
-    if (!name.starts_with("REIGEN_") || equals + 1 >= text.size()) continue;  // an empty one counts as not set
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (!name.starts_with(kPrefix) || equals + 1 >= text.size()) continue;  // an empty one counts as not set
+    const std::string own = name.substr(kPrefix.size());
+    if (std::find(known.begin(), known.end(), own) != known.end()) continue;
     if (is_kubernetes_service(name, text.substr(equals + 1))) continue;
     const auto is_prefix = [&](const char* other) { return name.starts_with(other); };
     if (std::any_of(kOthers.begin(), kOthers.end(), is_prefix)) continue;
-    unknown.push_back({.name = name, .meant = nearest(name, known)});
+    const std::string meant = nearest(own, known);
+    unknown.push_back({.name = name, .meant = meant.empty() ? "" : std::string(kPrefix) + meant});
   }
   return unknown;
 }

@@ -1,12 +1,60 @@
 #include "launch/slurm_node.h"
 
-#include <fmt/format.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
-#include <cstdio>
-#include <memory>
+#include <cerrno>
+#include <chrono>
+#include <vector>
+
+#include "net/socket.h"
+#include "reigen/base/deadline.h"
+#include "reigen/base/unique_fd.h"
 
 namespace reigen::launch {
+
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(10);  // with a controller that does not answer
+
+// What a program says on stdout; empty where it cannot be run. It is killed when it takes too long.
+std::string output_of(std::vector<std::string> words) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, arguments.front(), &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  writer.reset();
+  if (error != 0) return {};
+  const Deadline deadline = Deadline::after(kPatience);
+  std::string text;
+  std::array<char, 4096> part;
+  ssize_t count = 0;
+  while (net::wait_ready(reader.get(), POLLIN, deadline) &&
+         (count = ::read(reader.get(), part.data(), part.size())) > 0) {
+    text.append(part.data(), static_cast<std::size_t>(count));
+  }
+  ::kill(pid, SIGKILL);  // it has closed its output, or will not
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string parse_node_address(const std::string& text) {
   const std::string key = " NodeAddr=";
@@ -19,16 +67,7 @@ std::string parse_node_address(const std::string& text) {
 std::string slurm_node_address(const std::string& node) {
   const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
   if (node.empty() || node.front() == '-' || node.find_first_not_of(plain) != std::string::npos) return {};
-  // `timeout`: scontrol waits long for a controller that does not answer.
-  const std::string command = fmt::format("timeout 10 scontrol --oneliner show node {} 2>/dev/null", node);
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "re"), &::pclose);
-  if (!pipe) return {};
-  std::string text;
-  std::array<char, 4096> part;
-  for (std::size_t count = 0; (count = std::fread(part.data(), 1, part.size(), pipe.get())) > 0;) {
-    text.append(part.data(), count);
-  }
-  const std::string address = parse_node_address(text);
+  const std::string address = parse_node_address(output_of({"scontrol", "--oneliner", "show", "node", node}));
   return address == node ? "" : address;
 }
 

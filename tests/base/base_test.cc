@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -13,6 +14,7 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/environment.h"
+#include "base/variables.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/deadline.h"
 #include "reigen/base/error.h"
@@ -147,6 +149,39 @@ TEST(Environment, EveryVariableIsInTheTable) {
   ::setenv("REIGEN_LOG", "info", 1);
   EXPECT_EQ(environment::log(), "info");
   ::unsetenv("REIGEN_LOG");
+}
+
+TEST(Variables, OfKubernetesServicesAreKnownByTheirForm) {
+  EXPECT_TRUE(is_kubernetes_service("REIGEN_RUN_SERVICE_HOST", "10.0.0.1"));
+  EXPECT_TRUE(is_kubernetes_service("REIGEN_RUN_SERVICE_PORT", "80"));
+  EXPECT_TRUE(is_kubernetes_service("REIGEN_RUN_SERVICE_PORT_METRICS", "80"));
+  EXPECT_TRUE(is_kubernetes_service("REIGEN_RUN_PORT", "udp://10.0.0.1:80"));
+  EXPECT_TRUE(is_kubernetes_service("MASTER_PORT", "tcp://10.0.0.1:80"));
+  for (const char* tail : {"", "_PROTO", "_PORT", "_ADDR"}) {
+    EXPECT_TRUE(is_kubernetes_service(std::string("REIGEN_RUN_PORT_8080_SCTP") + tail, "x"));
+  }
+  EXPECT_TRUE(is_kubernetes_service("REIGEN_PORT_FORWARD_PORT_80_TCP_ADDR", "10.0.0.1"));
+  EXPECT_FALSE(is_kubernetes_service("MASTER_PORT", "29500"));
+  EXPECT_FALSE(is_kubernetes_service("REIGEN_RUN_PORT_80", "x"));
+  EXPECT_FALSE(is_kubernetes_service("REIGEN_RUN_PORT_TCP", "x"));
+  EXPECT_FALSE(is_kubernetes_service("REIGEN_RUN_PORT_80_TCP_EPOCHS", "3"));
+  EXPECT_FALSE(is_kubernetes_service("REIGEN_TRAIN_EPOCH", "3"));
+}
+
+TEST(Variables, UnknownOnesAreFoundWithWhatWasMeant) {
+  const std::vector<std::pair<const char*, const char*>> set = {
+      {"REIGEN_COMM_BACKNED", "tcp"},     {"REIGEN_NONSENSE_OF_MINE", "1"}, {"REIGEN_TRAIN_EPOCHS", "3"},
+      {"REIGEN_COMM_SERVICE_PORT", "80"}, {"REIGEN_COMM_BACKEND", "tcp"},   {"REIGEN_TIMOUT", ""}};
+  for (const auto& [name, value] : set) ::setenv(name, value, 1);
+  std::string found;
+  for (const UnknownVariable& variable : unknown_variables()) {
+    const bool ours = std::any_of(set.begin(), set.end(), [&](const auto& s) { return variable.name == s.first; });
+    if (ours) found += variable.name + "->" + variable.meant + " ";
+  }
+  for (const auto& [name, value] : set) ::unsetenv(name);
+  EXPECT_THAT(found, HasSubstr("REIGEN_COMM_BACKNED->REIGEN_COMM_BACKEND "));
+  EXPECT_THAT(found, HasSubstr("REIGEN_NONSENSE_OF_MINE-> "));
+  EXPECT_EQ(std::count(found.begin(), found.end(), '>'), 2) << found;
 }
 
 TEST(Cores, AreThoseOfTheMachineAndThoseThatThisProcessMayUse) {

@@ -46,6 +46,15 @@ TEST_P(Faults, EndTheJobAndNameTheCulprit) {
   EXPECT_EQ(shared_files(), before);
 }
 
+// For a debugger, or a machine that freezes now and then.
+TEST(HeartbeatTimeout, IsChosenFromOutsideAndNamed) {
+  const Ran ran =
+      run(reigen_run({"-n", "2", FAULTY_RANK_PROGRAM, "stop", "step", "1"}), {"REIGEN_COMM_HEARTBEAT_TIMEOUT=1"});
+  EXPECT_EQ(ran.code, 79) << ran.out << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("no sign of life for 1 s"));
+  EXPECT_THAT(ran.err, HasSubstr("REIGEN_COMM_HEARTBEAT_TIMEOUT=seconds"));
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const char* place : {"init", "step", "end"}) {

@@ -242,6 +242,60 @@ TEST_F(TrainE2e, FlightFindsOneJobWithAllItsRanks) {
   EXPECT_EQ(wait_for(program), 75) << program.out() << program.err();
 }
 
+// Rank `rank` of two that srun, mpirun, torchrun or a script has started.
+Words variables_of(const std::string& launcher, int rank, const std::string& job) {
+  const std::string r = std::to_string(rank);
+  if (launcher == "srun") {
+    return {"SLURM_PROCID=" + r,   "SLURM_LOCALID=" + r, "SLURM_STEP_NUM_TASKS=2",     "SLURM_STEP_NUM_NODES=1",
+            "SLURM_JOB_ID=" + job, "SLURM_STEP_ID=0",    "SLURM_STEP_TASKS_PER_NODE=2"};
+  }
+  if (launcher == "mpirun") {
+    return {"OMPI_COMM_WORLD_RANK=" + r, "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=" + r,
+            "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=" + job};
+  }
+  return {"RANK=" + r,
+          "LOCAL_RANK=" + r,
+          "WORLD_SIZE=2",
+          "LOCAL_WORLD_SIZE=2",
+          "MASTER_ADDR=127.0.0.1",
+          "MASTER_PORT=1",
+          "TORCHELASTIC_RUN_ID=" + job,
+          "TORCHELASTIC_USE_AGENT_STORE=True"};
+}
+
+// Not a job of one rank each.
+TEST_F(TrainE2e, UnderAnotherLauncherItIsOneOfItsRanks) {
+  const Words options = {"--train.global_batch", "10", "--train.epochs", "3", "--train.log_every", "1"};
+  run_train(2, "whole", options);
+  for (const auto& [launcher, command] : {std::pair{"srun", "srun -N 1 -n 2 "},
+                                          {"mpirun", "mpirun -n 2 "},
+                                          {"torchrun", "torchrun --nproc-per-node 2 --no-python "}}) {
+    SCOPED_TRACE(launcher);
+    Words words = train(2, launcher, options);
+    words.erase(words.begin() + 3, words.begin() + 5);  // -n 2
+    const std::string job = std::to_string(::getpid());
+    ChildProgram first(words, variables_of(launcher, 0, job));
+    ChildProgram second(words, variables_of(launcher, 1, job));
+    ASSERT_TRUE(first.wait_for_text("step 3/")) << first.out() << first.err() << second.err();
+    first.signal(SIGTERM);
+    EXPECT_EQ(wait_for(first), 75) << first.out() << first.err();
+    EXPECT_EQ(wait_for(second), 75) << second.out() << second.err();
+    EXPECT_THAT(first.out(), HasSubstr("2 ranks"));
+    EXPECT_EQ(second.out(), "");
+    EXPECT_THAT(first.out(), HasSubstr("go on with: " + std::string(command) + REIGEN_PROGRAM " train mnist"));
+    const auto done = losses(launcher);
+    const auto all = losses("whole");
+    ASSERT_LE(done.size(), all.size());
+    EXPECT_TRUE(std::equal(done.begin(), done.end(), all.begin()));
+  }
+}
+
+TEST_F(TrainE2e, UnderAnotherLauncherAnotherNumberOfRanksIsRefused) {
+  const Ran ran = launch::run(train(4, "run"), variables_of("srun", 0, std::to_string(::getpid())));
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("-n 4: Slurm started 2 ranks"));
+}
+
 TEST_F(TrainE2e, TheExampleGivesTheRecipesLosses) {
   run_train(2, "recipe", {"--data.limit", "0"});
   const Ran example = run_patiently({REIGEN_PROGRAM, "run", "-n", "2", EXAMPLE_PROGRAM, path("data")});

@@ -181,6 +181,18 @@ TEST_F(ConfigTest, UnknownKeysAreRefusedWithASuggestion) {
   const Failure variable = failure_of({}, {{"REIGEN_TRAIN_EPOCH", "3"}, {"REIGEN_LOG", "info"}});
   EXPECT_EQ(variable.code, ExitCode::kConfiguration);
   EXPECT_THAT(variable.text, HasSubstr("did you mean REIGEN_TRAIN_EPOCHS?"));
+  // Of a service that is called reigen-train: the user has set nothing.
+  EXPECT_EQ(read({}, {{"REIGEN_TRAIN_SERVICE_HOST", "10.0.0.1"},
+                      {"REIGEN_TRAIN_SERVICE_PORT", "80"},
+                      {"REIGEN_TRAIN_SERVICE_PORT_HTTP", "80"},
+                      {"REIGEN_TRAIN_PORT", "tcp://10.0.0.1:80"},
+                      {"REIGEN_TRAIN_PORT_80_TCP", "tcp://10.0.0.1:80"},
+                      {"REIGEN_TRAIN_PORT_80_TCP_PROTO", "tcp"},
+                      {"REIGEN_TRAIN_PORT_80_TCP_ADDR", "10.0.0.1"},
+                      {"REIGEN_TRAIN_EPOCHS", "7"}})
+                .config.train.epochs,
+            7);
+  EXPECT_THAT(failure_of({}, {{"REIGEN_TRAIN_PORT", "80"}}).text, HasSubstr("unknown environment variable"));
 }
 
 TEST_F(ConfigTest, AModelsSizesAreOptionsOfItsRecipeOnly) {
