@@ -30,7 +30,8 @@ static_assert(sizeof(Place) == 24);
 base::CoreShare share_of_this_rank(Communicator& ranks) {
   if (ranks.size() == 1) return base::share_cores(1);
   const std::string machine = net::machine_identity();
-  const Place own{.machine = format::hash64(machine.data(), machine.size()), .space = comm::process_namespace(), .pid = ::getpid()};
+  const Place own{
+      .machine = format::hash64(machine.data(), machine.size()), .space = comm::process_namespace(), .pid = ::getpid()};
   std::vector<Place> places(static_cast<std::size_t>(ranks.size()));
   ranks.all_gather(&own, places.data(), sizeof own, DataType::kUint8, {.tag = "who shares the processors"});
   std::vector<pid_t> here;
