@@ -12,6 +12,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,7 +25,7 @@ namespace reigen::data {
 
 struct WalkOptions {
   std::function<bool(const std::filesystem::path&)> wanted;  // asked with paths of files
-  int depth = 64;                                            // folders below the first one
+  int depth = std::numeric_limits<int>::max();               // of folders below the first one
   bool pass_over_unreadable = false;                         // else a folder that cannot be read is an error
   const char* fix = "check the path and its permissions";    // of that error
   const char* loose = "in no folder";                        // why folders_in() passes over a wanted file

@@ -180,6 +180,7 @@ TEST(TextFolder, FilesForTrainingAndTesting) {
   const Corpus corpus = read_corpus(folder.path());
   EXPECT_EQ(read_back(corpus, Split::kTrain), "the text to train with");
   EXPECT_EQ(read_back(corpus, Split::kTest), "the text to test with");
+  EXPECT_EQ(read_back(read_corpus(folder.path() / ""), Split::kTest), "the text to test with");
   put(folder, "wiki.test.txt", "the text of all tests");
   EXPECT_EQ(read_back(read_corpus(folder.path()), Split::kTest), "the text of all tests");
   fs::remove(folder.path() / "wiki.train.txt");  // nothing says what is for training
