@@ -104,7 +104,7 @@ Texts texts_of_splits(const std::vector<fs::path>& folders, const SplitFolders& 
 // Files right in the folder whose names say so: train.txt and test.txt or valid.txt, with what there is beside.
 void divide_by_names(const fs::path& folder, Texts& texts) {
   const fs::path here = (folder / "").parent_path();  // "texts" of "texts/" too
-  std::array<std::vector<fs::path>, 4> parts;  // train, test, val, others
+  std::array<std::vector<fs::path>, 4> parts;         // train, test, val, others
   for (const fs::path& path : texts.training) {
     const auto word = path.parent_path() == here ? split_in_last_word(bare_name(path)) : std::nullopt;
     const int part = !word ? 3 : word->split == Split::kTrain ? 0 : 1 + word->preference;
