@@ -9,6 +9,7 @@
 #include <string>
 
 #include "format/byte_stream.h"
+#include "format/file_kind.h"
 #include "reigen/base/error.h"
 
 namespace reigen::format {
@@ -52,15 +53,15 @@ Header read_header(ByteStream& stream, const IdxOptions& options) {
   read_exactly(stream, magic, 0);
   const auto rank = std::to_integer<std::size_t>(magic[3]);
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0} || !known(magic[2]) || rank == 0 || rank > kMaxDims) {
-    throw DataError(Report{
-        .what = fmt::format("'{}' is not an IDX file: wrong magic number at byte 0", path),
-        .got = fmt::format(
-            "{:02x}",
-            fmt::join(std::vector<unsigned>{std::to_integer<unsigned>(magic[0]), std::to_integer<unsigned>(magic[1]),
-                                            std::to_integer<unsigned>(magic[2]), std::to_integer<unsigned>(magic[3])},
-                      " ")),
-        .expected = "00 00, a type (08, 09, 0b to 0e), the number of dimensions (1 to 8)",
-        .fix = kFetchAgain});
+    // A web page or a pointer of Git LFS in the place of a file has a name.
+    const auto kind = stream.packed() ? std::nullopt : kind_of_file(stream.file());
+    const std::vector<unsigned> bytes = {std::to_integer<unsigned>(magic[0]), std::to_integer<unsigned>(magic[1]),
+                                         std::to_integer<unsigned>(magic[2]), std::to_integer<unsigned>(magic[3])};
+    throw DataError(
+        Report{.what = fmt::format("'{}' is not an IDX file: wrong magic number at byte 0", path),
+               .got = fmt::format("{:02x}{}", fmt::join(bytes, " "), kind ? fmt::format(" ({})", kind->name) : ""),
+               .expected = "00 00, a type (08, 09, 0b to 0e), the number of dimensions (1 to 8)",
+               .fix = kFetchAgain});
   }
   Header header;
   header.type = static_cast<IdxType>(magic[2]);

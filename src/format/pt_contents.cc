@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/check.h"
@@ -140,18 +141,9 @@ class Lister {
   }
 
   void items_of(const PickleValue& dict) {
+    if (is_module(dict)) return module_items_of(dict);
     const auto items = pickle_.items(dict);
-    const bool module = is_module(dict);
-    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-      const std::string key = key_of(items[i], i / 2);
-      if (module && items[i + 1].kind == PickleKind::kDict && key == "_buffers") {
-        buffers_of(dict, items[i + 1]);
-      } else if (module && items[i + 1].kind == PickleKind::kDict && (key == "_parameters" || key == "_modules")) {
-        items_of(items[i + 1]);
-      } else {
-        child(key, items[i + 1]);
-      }
-    }
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) child(key_of(items[i], i / 2), items[i + 1]);
   }
   void elements_of(const PickleValue& value, std::size_t first = 0) {
     for (const PickleValue& item : pickle_.items(value)) child(fmt::format("{}", first++), item);
@@ -174,17 +166,28 @@ class Lister {
     return parameters != nullptr && modules != nullptr && parameters->kind == PickleKind::kDict &&
            modules->kind == PickleKind::kDict;
   }
-  void buffers_of(const PickleValue& module, const PickleValue& buffers) {
-    const PickleValue* passing = find_item(module, "_non_persistent_buffers_set");
-    const auto items = pickle_.items(buffers);
+  void module_items_of(const PickleValue& module) {
+    std::unordered_set<std::string_view> passing;  // buffers that no state_dict() has
+    if (const PickleValue* names = find_item(module, "_non_persistent_buffers_set");
+        names != nullptr && names->kind == PickleKind::kSet) {
+      for (const PickleValue& name : pickle_.items(*names)) {
+        if (name.kind == PickleKind::kText) passing.insert(pickle_.text(name));
+      }
+    }
+    const auto items = pickle_.items(module);
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-      const auto is_it = [&](const PickleValue& name) {
-        return name.kind == PickleKind::kText && items[i].kind == PickleKind::kText &&
-               pickle_.text(name) == pickle_.text(items[i]);
-      };
-      const auto names = passing != nullptr && passing->kind == PickleKind::kSet ? pickle_.items(*passing)
-                                                                                 : std::span<const PickleValue>();
-      if (std::none_of(names.begin(), names.end(), is_it)) child(key_of(items[i], i / 2), items[i + 1]);
+      const std::string key = key_of(items[i], i / 2);
+      const bool is_part = key == "_parameters" || key == "_buffers" || key == "_modules";
+      if (!is_part || items[i + 1].kind != PickleKind::kDict) {
+        child(key, items[i + 1]);
+        continue;
+      }
+      const auto part = pickle_.items(items[i + 1]);
+      for (std::size_t j = 0; j + 1 < part.size(); j += 2) {
+        const bool left_out =
+            key == "_buffers" && part[j].kind == PickleKind::kText && passing.contains(pickle_.text(part[j]));
+        if (!left_out) child(key_of(part[j], j / 2), part[j + 1]);
+      }
     }
   }
 
@@ -234,16 +237,24 @@ class Lister {
   void find_parameter_numbers() {
     const PickleValue* groups = find_in_script(pickle_.root(), "param_groups");
     if (groups == nullptr || find_in_script(pickle_.root(), "state") == nullptr) return;
-    for (std::size_t g = 0;; ++g) {
-      const PickleValue* group = find_in_script(*groups, fmt::format("param_groups/{}", g));
-      if (group == nullptr) return;
-      const PickleValue state = state_of_script(*group);
-      const auto items = state.kind == PickleKind::kDict ? pickle_.items(state) : std::span<const PickleValue>();
-      for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-        if (items[i].kind != PickleKind::kText || items[i + 1].kind != PickleKind::kText) continue;
-        if (!pickle_.text(items[i]).starts_with("params/")) continue;
-        parameter_numbers_.emplace(pickle_.text(items[i + 1]), parameter_numbers_.size());
-      }
+    std::size_t steps = 0;  // groups may be one and the same, many times
+    for_items_of_script(*groups, [&](std::string_view name, const PickleValue& group) {
+      if (!name.starts_with("param_groups/") || steps > options_.max_entries) return;
+      for_items_of_script(group, [&](std::string_view key, const PickleValue& value) {
+        ++steps;
+        if (!key.starts_with("params/") || value.kind != PickleKind::kText) return;
+        parameter_numbers_.emplace(pickle_.text(value), parameter_numbers_.size());
+      });
+    });
+  }
+  // In the order of the file, which is that in which they were added.
+  template <class Visit>
+  void for_items_of_script(const PickleValue& value, const Visit& visit) const {
+    const PickleValue state = state_of_script(value);
+    if (state.kind != PickleKind::kDict) return;
+    const auto items = pickle_.items(state);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      if (items[i].kind == PickleKind::kText) visit(pickle_.text(items[i]), items[i + 1]);
     }
   }
   PickleValue state_of_script(const PickleValue& value) const {

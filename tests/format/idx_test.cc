@@ -93,6 +93,8 @@ TEST(ReadIdx, WrongFilesAreNamed) {
       {"no_dims", idx(0x08, {}, data), "wrong magic number"},
       {"many_dims", idx(0x08, std::vector<std::uint32_t>(9, 1), "x"), "wrong magic number"},
       {"a_png", "\x89PNG\r\n\x1a\n", "wrong magic number"},
+      {"a_page", "<!DOCTYPE html><html>", "a web page"},
+      {"a_pointer", "version https://git-lfs.github.com/spec/v1\nsize 9912422\n", "a pointer of Git LFS"},
       {"fewer", idx(0x08, {7, 10, 10}, data), "716 bytes: 16 + 7 x 10 x 10"},
       {"more", idx(0x08, {5, 10, 10}, data), "516 bytes"},
       {"truncated", good.substr(0, 400), "got: 400 bytes"},

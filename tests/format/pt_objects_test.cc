@@ -132,6 +132,31 @@ TEST(PtObjects, WhatHoldsItselfIsLookedAtOnce) {
               HasSubstr("w=ab\n"));
 }
 
+TEST(PtObjects, ModulesInModulesWithoutEndAreRead) {
+  // The state's _modules are the state itself, and states of modules one in the other, deeper than any model.
+  const std::string self = pickled::global("a", "Net") + ")\x81}\x94(" + pickled::text("_parameters") +
+                           pickled::dict({{"w", tensor(1)}}) + pickled::text("_modules") + std::string("h\0", 2) + "ub";
+  EXPECT_THAT(everything_in_pickle(self), HasSubstr("w=ab\n"));
+  std::string deep = "}";
+  for (int i = 0; i < 3000; ++i)
+    deep = "}(" + pickled::text("_parameters") + "}" + pickled::text("_modules") + deep + "u";
+  EXPECT_THAT(everything_in_pickle(pickled::object("a", "Net", {}, deep)), HasSubstr("object?a.Net\n"));
+  // Many buffers, and as many names of those that are left out.
+  std::string names = "](";
+  std::string buffers = "}(";
+  for (int i = 0; i < 30'000; ++i) {
+    names += pickled::text("n" + std::to_string(i));
+    buffers += pickled::text("b" + std::to_string(i)) + "N";
+  }
+  const std::string passing = pickled::call(pickled::global("__builtin__", "set"), {names + "e"});
+  EXPECT_EQ(everything_in_pickle(pickled::object("a", "Net", {},
+                                                 pickled::dict({{"_parameters", "}"},
+                                                                {"_buffers", buffers + "u"},
+                                                                {"_non_persistent_buffers_set", passing},
+                                                                {"_modules", "}"}}))),
+            "object?a.Net\n");
+}
+
 TEST(PtObjects, KeysOfEveryKind) {
   const std::string key = pickled::tuple({"K\x01", pickled::text("a")});
   const std::string root = "}(" + key + tensor(1) + pickled::global("torch", "float32") + tensor(1) + ")" + tensor(1) +
