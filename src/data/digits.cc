@@ -22,6 +22,9 @@ class Digits : public ImageDataset {
         kept_(new Kept[static_cast<std::size_t>(options.size)]) {}
 
   std::int64_t size() const override { return size_; }
+  Meaning meaning() const override {
+    return {{.name = "content", .values = {fmt::format("drawn digits of seed {}", seed_)}}};
+  }
 
  protected:
   // Two threads may draw the same image at once; the one that claims the slot keeps it, the other uses its own copy.

@@ -129,6 +129,9 @@ class DrawnPictures final : public PictureDataset {
         options_(options) {}
 
   std::int64_t size() const override { return options_.size; }
+  Meaning meaning() const override {
+    return {{.name = "content", .values = {fmt::format("drawn pictures of seed {}", options_.seed)}}};
+  }
 
  protected:
   std::int64_t draw(std::int64_t index, Pixels& pixels) const override {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "data/fingerprint.h"
 #include "data/folder.h"
 #include "data/picture.h"
 #include "data/picture_dataset.h"
@@ -27,10 +28,27 @@ struct File {
 
 class Folder final : public PictureDataset {
  public:
-  Folder(std::string name, const ImageFolderOptions& options, std::vector<File> files)
-      : PictureDataset(std::move(name), options.type, options.augment), files_(std::move(files)) {}
+  Folder(std::string name, const ImageFolderOptions& options, fs::path root, std::vector<std::string> classes,
+         std::vector<File> files)
+      : PictureDataset(std::move(name), options.type, options.augment),
+        root_(std::move(root)),
+        classes_(std::move(classes)),
+        files_(std::move(files)) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  Meaning meaning() const override {
+    std::vector<LabelledPath> paths;
+    std::vector<std::int64_t> counts(classes_.size());
+    for (const File& file : files_) {
+      paths.push_back({file.path, file.label});
+      counts[static_cast<std::size_t>(file.label)] += 1;
+    }
+    std::vector<std::string> pictures;
+    for (std::size_t i = 0; i < counts.size(); ++i) pictures.push_back(fmt::format("{} {}", classes_[i], counts[i]));
+    return {{.name = "classes", .values = classes_, .one = "class"},
+            {.name = "pictures", .values = std::move(pictures), .one = "number of pictures of class"},
+            {.name = "files", .values = {fingerprint(root_, paths)}}};
+  }
 
  protected:
   std::int64_t draw(std::int64_t index, Pixels& pixels) const override {
@@ -40,6 +58,8 @@ class Folder final : public PictureDataset {
   }
 
  private:
+  fs::path root_;
+  std::vector<std::string> classes_;
   std::vector<File> files_;
 };
 
@@ -181,7 +201,7 @@ ImageFolder image_folder(const fs::path& folder, const ImageFolderOptions& optio
   } else {
     files = test_files(test_folder(folder, splits), result.classes, result.taken);
   }
-  result.data = std::make_shared<Folder>(name, options, std::move(files));
+  result.data = std::make_shared<Folder>(name, options, folder, result.classes, std::move(files));
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "data/fingerprint.h"
 #include "data/folder.h"
 #include "data/image_dataset.h"
 #include "reigen/base/error.h"
@@ -26,6 +27,12 @@ class Mnist : public ImageDataset {
       : ImageDataset(std::move(name), type), images_(std::move(images)), labels_(std::move(labels)) {}
 
   std::int64_t size() const override { return images_.dims[0]; }
+  Meaning meaning() const override {
+    format::Hash64 hash;
+    hash.update(images_.bytes());
+    hash.update(labels_.bytes());
+    return {{.name = "content", .values = {fmt::format("{} of images and labels", fingerprint(hash))}}};
+  }
 
  protected:
   Image image(std::int64_t index, Pixels&) const override {

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "data/documents.h"
+#include "data/fingerprint.h"
 #include "data/folder.h"
 #include "format/byte_stream.h"
 #include "reigen/base/bytes.h"
@@ -157,6 +158,7 @@ class TextWindows final : public Dataset {
   std::int64_t size() const override { return (targets() + context_ - 1) / context_; }
   const std::string& name() const override { return name_; }
   std::int64_t terms(std::int64_t index) const override { return std::min(context_, targets() - index * context_); }
+  Meaning meaning() const override { return corpus_->meaning(); }
 
   Samples gather(std::span<const std::int64_t> indices) const override {
     const auto count = static_cast<std::int64_t>(indices.size());
@@ -209,11 +211,20 @@ Corpus::Corpus(std::string name, const std::string& text, const std::string& tes
     token_of[byte] = static_cast<std::uint8_t>(vocabulary_.size());
     vocabulary_ += static_cast<char>(byte);
   }
+  format::Hash64 hash;
+  for (const std::string* part : {&text, &testing}) hash.update(part->data(), part->size());
+  fingerprint_ = fmt::format("{} of {} bytes, {} of them for training", fingerprint(hash), size, size - test);
   tokens_.reserve(size);
   for (const std::string* part : {&text, &testing}) {
     for (const char c : *part) tokens_.push_back(token_of[static_cast<unsigned char>(c)]);
   }
   training_ = size - test;
+}
+
+Meaning Corpus::meaning() const {
+  Fact alphabet{.name = "alphabet", .values = {}, .one = "token"};
+  for (const char c : vocabulary_) alphabet.values.emplace_back(1, c);
+  return {std::move(alphabet), {.name = "text", .values = {fingerprint_}}};
 }
 
 std::span<const std::uint8_t> Corpus::tokens(Split split) const {

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "reigen/data/meaning.h"
+
 namespace reigen::data {
 
 // A dataset sets `input` and `target`, or, for samples of several tensors, `inputs` and `targets`. Whoever takes
@@ -47,6 +49,10 @@ class Dataset {
   // nothing else, so that a sample does not depend on the rank, thread or batch that asks; gather() leaves it as it is.
   virtual Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const;
 
+  // What the numbers in its samples stand for (train/trainer.h compares it when a run goes on). May look at all files;
+  // asked once, before the first sample. Nothing: it does not say.
+  virtual Meaning meaning() const;
+
   // How many terms this sample adds to a loss that is a mean over terms: the valid tokens of a text. At least 1.
   virtual std::int64_t terms(std::int64_t index) const;
 };
@@ -57,7 +63,8 @@ enum class Split { kTrain, kTest };
 
 const char* to_string(Split split);  // "train", "test"
 
-// Rows of CPU tensors with the same first size. Throws InvalidArgument.
+// Rows of CPU tensors with the same first size. Its meaning is a hash of all; beyond 1 GiB, of rows at equal distances.
+// Throws InvalidArgument.
 DatasetPtr in_memory(const at::Tensor& input, const at::Tensor& target, std::string name = "in memory");
 DatasetPtr in_memory(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets,
                      std::string name = "in memory");

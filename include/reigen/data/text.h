@@ -41,8 +41,12 @@ class Corpus {
   // What read_corpus() took of a folder; no file for a text that is not from one.
   const Taken& taken() const { return taken_; }
 
+  // "alphabet": the byte of each token; "text": a hash of all bytes.
+  Meaning meaning() const;
+
  private:
   std::string name_;
+  std::string fingerprint_;
   std::string vocabulary_;
   std::vector<std::uint8_t> tokens_;
   std::size_t training_ = 0;  // of the tokens

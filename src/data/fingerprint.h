@@ -1,0 +1,25 @@
+// Hashes of data as text, for Dataset::meaning().
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reigen/format/hash.h"
+
+namespace reigen::data {
+
+// "xxh64 0123456789abcdef".
+std::string fingerprint(const format::Hash64& hash);
+
+// Of samples that are files: their paths below `folder` and labels, in this order, and the sizes of at most 10,000 of
+// them at equal distances, because a size costs a request of a network's file system each. Contents are not read.
+struct LabelledPath {
+  const std::filesystem::path& path;
+  std::int64_t label = 0;
+};
+std::string fingerprint(const std::filesystem::path& folder, const std::vector<LabelledPath>& files);
+
+}  // namespace reigen::data
