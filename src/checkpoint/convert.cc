@@ -39,7 +39,9 @@ void write_whole(const Weights& from, const fs::path& path, const Renaming& rule
     REIGEN_CHECK(is_new, "{} and {} would both be named \"{}\"", place->second, tensor.name, name);
     entries.push_back({.name = name, .type = tensor.type, .shape = tensor.shape});
   }
-  format::SafetensorsWriter writer(path, std::move(entries), {{"format", "pt"}});
+  std::map<std::string, std::string> metadata = from.metadata();
+  metadata.emplace("format", "pt");
+  format::SafetensorsWriter writer(path, std::move(entries), metadata);
   std::vector<std::byte> bytes;
   for (const format::TensorEntry& entry : writer.tensors()) {
     bytes.resize(static_cast<std::size_t>(entry.bytes));
@@ -81,8 +83,8 @@ fs::path reshard(const Checkpoint& from, const fs::path& directory, int ranks) {
   const DirectoryLock lock(directory);
   remove_unfinished(directory);
   require_room(directory, from.manifest().bytes());
+  make_directories(hidden_path_of(directory, from.manifest().step));
   const Unfinished unfinished{hidden_path_of(directory, from.manifest().step)};
-  make_directories(unfinished.path);
   std::map<std::string, int> givers;
   for (const auto& [group, tensors] : from.manifest().groups) givers[group] = ranks;
   std::vector<std::string> texts;

@@ -3,19 +3,20 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <stdio.h>
-#include <sys/file.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
-#include "base/host_name.h"
+#include "base/file_system.h"
+#include "base/log.h"
 #include "reigen/base/unique_fd.h"
 #include "reigen/checkpoint/checkpoint.h"
+#include "reigen/format/atomic_file.h"
 
 namespace reigen::checkpoint {
 
@@ -28,6 +29,12 @@ constexpr const char* kHidden = ".unfinished_";
 constexpr const char* kLock = ".lock";
 constexpr const char* kSetAside = "set_aside";
 constexpr const char* kUnreadable = "unreadable";
+
+[[noreturn]] void fail(const std::string& what, int error) {
+  const std::string text = fmt::format("{}: {}", what, base::errno_text(error));
+  if (error == ENOSPC || error == EDQUOT) throw format::NoRoom(text);
+  throw IoError(text, base::exit_code_of_errno(error));
+}
 
 bool looks_whole(const fs::path& path) {
   try {
@@ -70,6 +77,13 @@ std::optional<std::int64_t> step_of(const fs::path& path) {
   return step;
 }
 
+namespace {
+
+// Of the one that is replaced, for a moment.
+std::string interim_name_of(std::int64_t step) { return fmt::format("{}{:018}", kPrefix, step); }
+
+}  // namespace
+
 std::string name_of(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
 
 fs::path hidden_path_of(const fs::path& directory, std::int64_t step) { return directory / (kHidden + name_of(step)); }
@@ -79,54 +93,105 @@ void make_directories(const fs::path& path) {
   if (fs::is_directory(path, error)) return;
   const fs::path parent = fs::absolute(path).lexically_normal().parent_path();
   if (parent != path) make_directories(parent);
-  fs::create_directory(path, error);
-  if (error) {
-    throw IoError(fmt::format("cannot create {}: {}", path.string(), base::errno_text(error.value())),
-                  base::exit_code_of_errno(error.value()));
+  if (fs::is_symlink(fs::symlink_status(path, error))) {
+    throw IoError(
+        Report{.what = fmt::format("cannot create {}", path.string()),
+               .got = fmt::format("a symbolic link that leads nowhere, to {}", fs::read_symlink(path, error).string()),
+               .fix = "mount or make what it leads to, or remove the link"});
   }
+  fs::create_directory(path, error);
+  if (error) fail(fmt::format("cannot create {}", path.string()), error.value());
   sync_directory(parent);  // or a crash takes it away with all that was fsynced in it
 }
 
 void sync_directory(const fs::path& path) {
-  const UniqueFd fd(REIGEN_SYSCALL(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
-  // Some network file systems cannot sync a folder and say EINVAL.
-  if (::fsync(fd.get()) != 0 && errno != EINVAL) base::throw_system_error("fsync()", errno, __FILE__, __LINE__);
+  const int error = base::sync_folder(path);
+  if (error != 0) fail(fmt::format("cannot sync {}", path.string()), error);
 }
+
+namespace {
+
+// A name that a save gives, and no other that begins like it.
+bool is_our_name(const std::string& name) {
+  const std::optional<std::int64_t> step = step_of(name);
+  return step && (name == name_of(*step) || name == interim_name_of(*step));
+}
+
+}  // namespace
 
 void remove_unfinished(const fs::path& directory) {
   std::error_code ignored;
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
-    if (entry.path().filename().string().starts_with(kHidden)) found.push_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kHidden)) continue;
+    const std::string hidden = name.substr(std::string_view(kHidden).size());
+    if (is_our_name(hidden) || hidden == kSetAside) found.push_back(entry.path());
   }
   for (const fs::path& path : found) fs::remove_all(path, ignored);
 }
 
 void require_room(const fs::path& directory, std::uint64_t bytes) {
-  struct statvfs room {};
-  if (::statvfs(directory.c_str(), &room) != 0) return;  // the writes will tell
-  const std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
-  if (free >= bytes) return;
+  const std::optional<std::uint64_t> free = base::room_in(directory);
+  if (!free || *free >= bytes) return;  // not known: the writes will tell
   std::error_code ignored;
-  throw IoError(
+  throw format::NoRoom(
       Report{.what = fmt::format("no room for a checkpoint in {}", directory.string()),
-             .got = fmt::format("{} bytes free", free),
-             .expected = fmt::format("{} bytes, with 16 MiB for headers and what the file system needs", bytes),
+             .got = fmt::format("{} bytes free", *free),
+             .expected = fmt::format("{} bytes, with its headers and what the file system needs", bytes),
              .fix = fs::exists(set_aside_path(directory), ignored)
                         ? fmt::format("free space: newer checkpoints, which the run gave up, are in {}",
                                       set_aside_path(directory).string())
                         : "free space, keep fewer checkpoints, or write elsewhere"});
 }
 
+namespace {
+
+// What its files take here: of one that is a link, nothing.
+std::uint64_t bytes_below(const fs::path& path) {
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  if (fs::is_symlink(fs::symlink_status(path, error))) return 0;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code unknown;
+    const std::uint64_t size = entry->is_symlink(unknown) ? 0 : entry->file_size(unknown);
+    if (!unknown) bytes += size;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> make_room(const fs::path& directory, std::uint64_t bytes,
+                                    std::optional<std::int64_t> spared) {
+  std::vector<std::int64_t> gone;
+  const std::optional<std::uint64_t> free = base::room_in(directory);
+  if (!free || *free >= bytes) return gone;
+  std::vector<fs::path> all = list(directory);
+  std::reverse(all.begin(), all.end());
+  std::erase_if(
+      all, [&](const fs::path& path) { return step_of(path) == spared || !is_our_name(path.filename().string()); });
+  std::uint64_t possible = *free;
+  for (const fs::path& path : all) possible += bytes_below(path);
+  if (possible < bytes) return gone;
+  for (const fs::path& path : all) {
+    if (base::room_in(directory).value_or(bytes) >= bytes) break;
+    if (bytes_below(path) == 0) continue;
+    remove_checkpoint(path);
+    gone.push_back(step_of(path).value_or(0));
+  }
+  return gone;
+}
+
 void publish(const fs::path& hidden, const fs::path& target) {
   if (::rename(hidden.c_str(), target.c_str()) != 0) {
     const int error = errno;
-    if (error != ENOTEMPTY && error != EEXIST) base::throw_system_error("rename()", error, __FILE__, __LINE__);
+    if (error != ENOTEMPTY && error != EEXIST) fail(fmt::format("cannot rename {}", hidden.string()), error);
     // Both names change hands at once. Where a file system cannot do that, as over NFS, the old one has another name of
     // the same step meanwhile, under which it is found.
     const bool exchanged = ::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
     if (!exchanged) {
-      const fs::path old = target.parent_path() / fmt::format("{}{:018}", kPrefix, step_of(target).value_or(0));
+      const fs::path old = target.parent_path() / interim_name_of(step_of(target).value_or(0));
       remove_checkpoint(old);
       REIGEN_SYSCALL(::rename(target.c_str(), old.c_str()));
       REIGEN_SYSCALL(::rename(hidden.c_str(), target.c_str()));
@@ -145,7 +210,7 @@ void retain(const fs::path& directory, std::int64_t keep, const fs::path& writte
   for (const fs::path& path : list(directory)) {
     if (path.filename() == written.filename()) continue;
     if (whole >= keep) {
-      remove_checkpoint(path);
+      if (is_our_name(path.filename().string())) remove_checkpoint(path);
     } else if (looks_whole(path)) {
       ++whole;
     }
@@ -219,26 +284,18 @@ void drop_set_aside(const fs::path& directory, std::int64_t step) {
   }
 }
 
-DirectoryLock::DirectoryLock(const fs::path& directory) {
+DirectoryLock::DirectoryLock(const fs::path& directory, bool warns_without_locks) {
   make_directories(directory);
-  const fs::path path = directory / kLock;
-  fd_ = UniqueFd(REIGEN_SYSCALL(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)));
-  char holder[256] = {};
-  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    if (error != EWOULDBLOCK) {
-      throw IoError(fmt::format("cannot lock {}: {}", path.string(), base::errno_text(error)),
-                    base::exit_code_of_errno(error));
-    }
-    const auto length = ::pread(fd_.get(), holder, sizeof(holder) - 1, 0);
+  base::LockFile lock(directory / kLock);
+  if (lock.outcome() == base::LockAttempt::Outcome::kHeldByAnother) {
     throw IoError(Report{.what = fmt::format("{} is written by another job", directory.string()),
-                         .got = length > 0 ? std::string(holder) : "a lock on " + path.string(),
+                         .got = lock.text(),
                          .fix = "write to another directory, or end the other job"},
                   ExitCode::kOutputLocked);
   }
-  const std::string text = fmt::format("pid {} on {}", ::getpid(), base::host_name());
-  // For the message above alone.
-  if (::ftruncate(fd_.get(), 0) == 0 && ::pwrite(fd_.get(), text.data(), text.size(), 0) < 0) return;
+  const bool has_locks = lock.outcome() == base::LockAttempt::Outcome::kTaken;
+  if (!has_locks && warns_without_locks) base::log_warning("{}", lock.text());
+  fd_ = lock.take();
 }
 
 DirectoryLock::~DirectoryLock() = default;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 namespace reigen::checkpoint {
 
@@ -20,8 +21,12 @@ void make_directories(const std::filesystem::path& path);
 void drop_set_aside(const std::filesystem::path& directory, std::int64_t step);
 // Left by writers that were killed.
 void remove_unfinished(const std::filesystem::path& directory);
-// Throws IoError naming the room there is, when it is less than `bytes`.
+// Throws format::NoRoom naming the room there is, when it is less than `bytes`.
 void require_room(const std::filesystem::path& directory, std::uint64_t bytes);
+// Deletes checkpoints, the oldest first, until there are `bytes` of room, but not the one of `spared`. None where all
+// of them would not make that much. Returns the steps that are gone.
+std::vector<std::int64_t> make_room(const std::filesystem::path& directory, std::uint64_t bytes,
+                                    std::optional<std::int64_t> spared = {});
 // hidden = target, at once: there is a checkpoint of this step at every moment if there was one. On the disk when it
 // returns.
 void publish(const std::filesystem::path& hidden, const std::filesystem::path& target);

@@ -22,11 +22,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uint64_t kRoomBeside = 16 << 20;  // headers, the manifest, the file system's own
-
 // What became of a rank's part: a text for the others, or an error. All ranks throw the first one.
 struct Outcome {
-  enum class Kind : char { kDone = 'd', kIo = 'i', kArgument = 'a' };
+  enum class Kind : char { kDone = 'd', kIo = 'i', kNoRoom = 'r', kArgument = 'a' };
   Kind kind = Kind::kDone;
   ExitCode code = ExitCode::kOk;
   std::string text = {};
@@ -38,6 +36,8 @@ Outcome outcome_of(const Work& work) {
     return {.text = work()};
   } catch (const InvalidArgument& error) {
     return {Outcome::Kind::kArgument, error.exit_code(), error.what()};
+  } catch (const format::NoRoom& error) {
+    return {Outcome::Kind::kNoRoom, error.exit_code(), error.what()};
   } catch (const IoError& error) {
     return {Outcome::Kind::kIo, error.exit_code(), error.what()};
   } catch (const DataError& error) {
@@ -61,6 +61,7 @@ Outcome decode(const std::string& text) {
 
 void throw_failure(const Outcome& outcome) {
   if (outcome.kind == Outcome::Kind::kArgument) throw InvalidArgument(outcome.text, outcome.code);
+  if (outcome.kind == Outcome::Kind::kNoRoom) throw format::NoRoom(outcome.text);
   if (outcome.kind == Outcome::Kind::kIo) throw IoError(outcome.text, outcome.code);
 }
 
@@ -84,14 +85,6 @@ std::string from_first(const Outcome& outcome, const Communicator& world) {
   const Outcome shared = decode(comm::broadcast_bytes(encode(outcome), 0, world, "a checkpoint"));
   throw_failure(shared);
   return shared.text;
-}
-
-std::uint64_t bytes_of(const Contents& contents) {
-  std::uint64_t bytes = 0;
-  for (const auto& [group, pieces] : contents) {
-    for (const Piece& piece : pieces) bytes += piece.bytes.size();
-  }
-  return bytes;
 }
 
 void check_pieces(const Contents& contents) {
@@ -179,6 +172,19 @@ void check_files_are_here(const fs::path& hidden, const Manifest& manifest) {
 
 }  // namespace
 
+std::uint64_t room_for(const Contents& contents) {
+  constexpr std::uint64_t kOfFile = 32 << 10;  // blocks that are not full, names in folders
+  constexpr std::uint64_t kOfPiece = 512;      // its lines in the header and in the manifest, without its name
+  std::uint64_t bytes = 0;
+  for (const auto& [group, pieces] : contents) {
+    if (!pieces.empty()) bytes += kOfFile;
+    for (const Piece& piece : pieces) {
+      bytes += piece.bytes.size() + piece.bytes.size() / 256 + kOfPiece + 2 * piece.name.size();
+    }
+  }
+  return bytes;
+}
+
 std::string write_own(const fs::path& hidden, const Contents& contents, const std::map<std::string, int>& givers,
                       int rank, int ranks) {
   Manifest manifest;
@@ -220,10 +226,10 @@ fs::path finish(const fs::path& directory, const Manifest& manifest, const std::
 
 namespace {
 
-// Names of the groups of which this rank has parts, and their bytes.
+// The room that this rank's parts need, and the names of their groups.
 std::string announce(const Contents& contents) {
   check_pieces(contents);
-  std::string text = std::to_string(bytes_of(contents));
+  std::string text = std::to_string(room_for(contents));
   for (const auto& [group, pieces] : contents) {
     const bool plain =
         !group.empty() && group[0] != '.' && group.find_first_of(std::string("/\n\0", 3)) == std::string::npos;
@@ -239,7 +245,7 @@ fs::path save(const fs::path& directory, const Manifest& manifest, const Content
               Communicator world) {
   const bool is_first = world.rank() == 0;
   const fs::path hidden = hidden_path_of(directory, manifest.step);
-  std::uint64_t bytes = kRoomBeside;
+  std::uint64_t bytes = 0;
   std::map<std::string, int> givers;
   for (const std::string& text : together(outcome_of([&] { return announce(contents); }), world)) {
     std::size_t at = text.find('\n');
@@ -256,8 +262,8 @@ fs::path save(const fs::path& directory, const Manifest& manifest, const Content
                make_directories(directory);
                remove_unfinished(directory);
                require_room(directory, bytes);
-               unfinished.path = hidden;
                make_directories(hidden);
+               unfinished.path = hidden;
                return std::string();
              }),
              world);

@@ -14,6 +14,7 @@
 #include "checkpoint/snapshot.h"
 #include "reigen/base/error.h"
 #include "reigen/comm/byte_strings.h"
+#include "reigen/format/atomic_file.h"
 
 namespace reigen::checkpoint {
 
@@ -28,22 +29,25 @@ void lower_priority() {
 }
 
 // Taken by rank 0 for all; every rank throws what it met.
-std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Communicator& world) {
+std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Communicator& world, bool warns) {
   std::optional<DirectoryLock> lock;
   std::string failure;
   auto code = static_cast<char>(ExitCode::kOk);
+  char kind = ' ';
   try {
-    if (world.rank() == 0) lock.emplace(directory);
+    if (world.rank() == 0) lock.emplace(directory, warns);
   } catch (const Error& error) {
     code = static_cast<char>(error.exit_code());
+    kind = dynamic_cast<const format::NoRoom*>(&error) != nullptr ? 'r' : ' ';
     failure = error.what();
   } catch (const std::exception& error) {
     code = static_cast<char>(ExitCode::kIo);
     failure = error.what();
   }
-  const std::string shared = comm::broadcast_bytes(code + failure, 0, world, "a saver's lock");
+  const std::string shared = comm::broadcast_bytes(std::string{code, kind} + failure, 0, world, "a saver's lock");
   if (shared[0] != static_cast<char>(ExitCode::kOk)) {
-    throw IoError(shared.substr(1), static_cast<ExitCode>(shared[0]));
+    if (shared[1] == 'r') throw format::NoRoom(shared.substr(2));
+    throw IoError(shared.substr(2), static_cast<ExitCode>(shared[0]));
   }
   return lock;
 }
@@ -112,7 +116,7 @@ struct Saver::Impl {
 };
 
 Saver::Saver(fs::path directory, Communicator world, const SaverOptions& options) {
-  auto lock = lock_for_all(directory, world);
+  auto lock = lock_for_all(directory, world, options.warns_without_locks);
   Communicator own = world.size() > 1 ? *world.split(0, world.rank()) : world;
   impl_ = std::unique_ptr<Impl>(new Impl{std::move(directory), std::move(own), options, std::move(lock)});
 }

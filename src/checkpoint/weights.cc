@@ -297,9 +297,16 @@ void Weights::take_file(const fs::path& path) {
   take_pt(path);
 }
 
+void Weights::take_meaning(const std::map<std::string, std::string>& from) {
+  for (const auto& [key, value] : from) {
+    if (key.starts_with(kMeaning)) metadata_[key] = value;
+  }
+}
+
 void Weights::take_safetensors(const fs::path& path) {
   kind_ = "a safetensors file";
   const auto file = std::make_shared<format::SafetensorsFile>(path);
+  take_meaning(file->metadata());
   for (const format::TensorEntry& entry : file->tensors()) {
     tensors_.push_back({entry.name, entry.type, entry.shape});
     readers_.emplace_back([file, &entry](std::span<std::byte> into) { file->read(entry, into); });
@@ -353,6 +360,7 @@ void Weights::take_pt_parts(const fs::path& path, const std::map<std::string, st
 void Weights::take_checkpoint(const std::shared_ptr<Checkpoint>& from, const std::string& group) {
   kind_ = "a checkpoint";
   path_ = from->path();
+  take_meaning(from->manifest().options);
   const auto found = from->manifest().groups.find(group);
   if (found == from->manifest().groups.end()) {
     std::vector<std::string> names;

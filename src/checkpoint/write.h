@@ -11,6 +11,10 @@
 
 namespace reigen::checkpoint {
 
+// Room on the disk for what a rank gives: its bytes, and of its share in headers, manifest and file system about as
+// much as they take. Of all ranks together: the sum.
+std::uint64_t room_for(const Contents& contents);
+
 // Writes the files of a rank into the hidden directory; gives a manifest of them alone, as text. `givers`: of how many
 // ranks a group has parts.
 std::string write_own(const std::filesystem::path& hidden, const Contents& contents,

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/file_system.h"
 #include "reigen/base/error.h"
 
 namespace reigen::format {
@@ -37,10 +37,11 @@ const char* fix_of(int error) {
 }
 
 [[noreturn]] void fail(const std::filesystem::path& path, const char* call, int error) {
-  throw IoError(Report{.what = fmt::format("cannot write '{}'", path.string()),
-                       .got = fmt::format("{} from {}", base::errno_text(error), call),
-                       .fix = fix_of(error)},
-                code_of(error));
+  const Report report{.what = fmt::format("cannot write '{}'", path.string()),
+                      .got = fmt::format("{} from {}", base::errno_text(error), call),
+                      .fix = fix_of(error)};
+  if (error == ENOSPC || error == EDQUOT) throw NoRoom(report);
+  throw IoError(report, code_of(error));
 }
 
 // The lock keeps two processes from writing into one temporary file. A file that was renamed between open and flock is
@@ -50,7 +51,7 @@ UniqueFd open_locked(const std::filesystem::path& path, const std::string& tempo
     UniqueFd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
     if (!fd && errno == EINTR) continue;
     if (!fd) fail(path, "open", errno);
-    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (base::try_lock(fd.get()).outcome == base::LockAttempt::Outcome::kHeldByAnother) {
       throw IoError(Report{.what = fmt::format("cannot write '{}'", path.string()),
                            .got = fmt::format("'{}' is locked by another process", temporary),
                            .fix = "write to another folder, or end the other job"},
@@ -65,24 +66,37 @@ UniqueFd open_locked(const std::filesystem::path& path, const std::string& tempo
   }
 }
 
-void sync_folder(const std::filesystem::path& path) {
-  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) fail(path, "open of its folder", errno);
-  // Some network file systems cannot sync a folder and say EINVAL; the rename stands all the same.
-  if (::fsync(fd.get()) != 0 && errno != EINVAL) fail(path, "fsync of its folder", errno);
+void sync_folder_of(const std::filesystem::path& path) {
+  const int error = base::sync_folder(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+  if (error != 0) fail(path, "fsync of its folder", error);
+}
+
+// What a link leads to is written, and the link stays: it is the user's.
+std::filesystem::path behind_links(std::filesystem::path path) {
+  constexpr int kMost = 40;  // as the kernel's
+  std::error_code error;
+  for (int i = 0; i < kMost && std::filesystem::is_symlink(std::filesystem::symlink_status(path, error)); ++i) {
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);  // an absolute one stands for itself
+  }
+  return path;
 }
 
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path, Hashed hashed)
-    : path_(std::move(path)),
+    : path_(behind_links(std::move(path))),
       temporary_(path_.string() + ".tmp"),
       fd_(open_locked(path_, temporary_)),
       hashed_(hashed) {}
 
 AtomicFile::~AtomicFile() {
-  if (fd_) ::unlink(temporary_.c_str());
+  if (!fd_) return;
+  struct stat mine {};
+  struct stat named {};
+  // Where there are no locks the name may be another writer's by now.
+  const bool is_mine = ::fstat(fd_.get(), &mine) == 0 && ::lstat(temporary_.c_str(), &named) == 0 &&
+                       named.st_ino == mine.st_ino && named.st_dev == mine.st_dev;
+  if (is_mine) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -105,10 +119,14 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   REIGEN_ASSERT(fd_, "commit() twice on '{}'", path_.string());
-  if (::fsync(fd_.get()) != 0) fail(path_, "fsync", errno);
+  while (::fsync(fd_.get()) != 0) {
+    if (errno == EINTR) continue;
+    if (base::means_no_sync(errno)) break;
+    fail(path_, "fsync", errno);
+  }
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "rename", errno);
   fd_.reset();
-  sync_folder(path_);
+  sync_folder_of(path_);
 }
 
 FileHash write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {

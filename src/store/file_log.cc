@@ -80,7 +80,14 @@ void FileLog::throw_locked() const {
 bool FileLog::lock(int operation, const Deadline& deadline) {
   for (auto pause = std::chrono::microseconds(50);; pause = std::min<std::chrono::microseconds>(2 * pause, 5ms)) {
     if (::flock(fd_.get(), operation | LOCK_NB) == 0) return true;
-    if (errno != EWOULDBLOCK && errno != EINTR) throw_io("flock", errno);
+    const int error = errno;
+    if (error != EWOULDBLOCK && error != EINTR) {
+      // Ranks that write at once would lose each other's words.
+      throw IoError(Report{.what = fmt::format("the store's file '{}' cannot be locked", path_),
+                           .got = base::errno_text(error),
+                           .expected = "a file system with locks (Lustre has them with -o flock, NFS with lockd)",
+                           .fix = "give a path on such a one, or let the launcher serve the store over TCP"});
+    }
     if (deadline.expired()) return false;
     std::this_thread::sleep_for(deadline.remaining(pause));
   }

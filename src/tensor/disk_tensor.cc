@@ -58,8 +58,11 @@ NewFile make_file(const std::filesystem::path& directory, std::uint64_t bytes) {
 // Not posix_fallocate(), which writes where the file system cannot: there the kernel takes blocks as they come.
 void take_blocks(const UniqueFd& file, const std::filesystem::path& directory, std::uint64_t begin, std::uint64_t end) {
   if (begin >= end) return;
-  const int failed = ::fallocate(file.get(), 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin));
-  if (failed != 0 && errno != EOPNOTSUPP) refuse(directory, "take the blocks of", end - begin, errno);
+  while (::fallocate(file.get(), 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EOPNOTSUPP || errno == ENOSYS) return;  // FUSE says the one or the other
+    refuse(directory, "take the blocks of", end - begin, errno);
+  }
 }
 
 at::Tensor map(const UniqueFd& file, const std::filesystem::path& directory, std::int64_t count, at::ScalarType type) {

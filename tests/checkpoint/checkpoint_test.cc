@@ -9,8 +9,11 @@
 
 #include <algorithm>
 
+#include "checkpoint/directory.h"
 #include "checkpoint/layouts.h"
+#include "checkpoint/write.h"
 #include "format/temporary_folder.h"
+#include "harness/no_locks.h"
 #include "reigen/base/error.h"
 #include "reigen/checkpoint/weights.h"
 #include "reigen/runtime/init.h"
@@ -299,6 +302,64 @@ TEST_F(CheckpointTest, OneJobAtATimeWritesADirectory) {
     EXPECT_EQ(error.exit_code(), ExitCode::kOutputLocked);
     EXPECT_THAT(error.what(), HasSubstr(fmt::format("pid {}", ::getpid())));
   }
+}
+
+TEST_F(CheckpointTest, AFileSystemWithoutLocksIsWrittenAllTheSame) {
+  for (const int error : {ENOSYS, ENOLCK, EOPNOTSUPP, 524}) {
+    const tests::NoLocks none(error);
+    ::testing::internal::CaptureStderr();
+    { const DirectoryLock lock(directory_); }
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("has no locks"));
+    ::testing::internal::CaptureStderr();
+    { const DirectoryLock lock(directory_, false); }
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  }
+}
+
+// A small model does not ask for much more than it takes.
+TEST_F(CheckpointTest, TheRoomAskedForGoesWithTheSize) {
+  const std::vector<std::byte> bytes(1 << 20);
+  const auto room = [&](std::size_t size) {
+    const auto count = static_cast<std::int64_t>(size / 4);
+    return room_for({{"model",
+                      {{.name = "weight",
+                        .type = format::TensorType::kF32,
+                        .shape = {count},
+                        .part = whole({count}),
+                        .bytes = std::span(bytes).first(size)}}}});
+  };
+  EXPECT_GT(room(1 << 20), 1 << 20);
+  EXPECT_LT(room(1 << 20), (1 << 20) + (256 << 10));
+  EXPECT_LT(room(1024), 256 << 10);
+}
+
+TEST_F(CheckpointTest, NothingIsDeletedForRoomThatThereIsOrCannotBe) {
+  save_step(1);
+  save_step(2);
+  EXPECT_THAT(make_room(directory_, 1), SizeIs(0));
+  EXPECT_THAT(make_room(directory_, std::uint64_t{1} << 60), SizeIs(0));
+  EXPECT_THAT(list(directory_), SizeIs(2));
+}
+
+TEST_F(CheckpointTest, WhatNoSaveMadeIsNotDeleted) {
+  for (const char* name : {"step_1", ".unfinished_notes", ".unfinished_step_2x"}) {
+    fs::create_directories(directory_ / name);
+    write_file(directory_ / name / "mine", "x");
+  }
+  fs::create_directories(directory_ / ".unfinished_step_00000009");
+  for (const std::int64_t step : {2, 3, 4}) save_step(step, 1);
+  EXPECT_THAT(names(), ::testing::ElementsAre(".unfinished_notes", ".unfinished_step_2x", "step_00000004", "step_1"));
+}
+
+TEST_F(CheckpointTest, ALinkThatLeadsNowhereIsNamedAndStays) {
+  fs::create_directory_symlink("/nowhere/scratch", directory_);
+  try {
+    save_step(1);
+    ADD_FAILURE() << "no error";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("a symbolic link that leads nowhere, to /nowhere/scratch"));
+  }
+  EXPECT_TRUE(fs::is_symlink(directory_));
 }
 
 // It may be as good as ever.

@@ -94,6 +94,32 @@ TEST(AtomicFile, ErrorsNameThePathAndTheCause) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "elsewhere"));
 }
 
+// It is the user's, as a place on a larger disk.
+TEST(AtomicFile, ALinkStaysAndWhatItLeadsToIsWritten) {
+  const tests::TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() / "large");
+  std::filesystem::create_symlink("large/f", folder.path() / "link");
+  for (const char* text : {"first", "second"}) {  // the target is not there yet, and is
+    write_file_atomically(folder.path() / "link", text);
+    EXPECT_TRUE(std::filesystem::is_symlink(folder.path() / "link"));
+    EXPECT_EQ(content_of(folder.path() / "large" / "f"), text);
+  }
+  std::filesystem::create_symlink("/nowhere/f", folder.path() / "away");
+  const auto error = io_error_of([&] { write_file_atomically(folder.path() / "away", "x"); });
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("/nowhere/f"), HasSubstr("No such file")));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.path() / "away"));
+}
+
+TEST(AtomicFile, WhatAnotherPutInItsPlaceStays) {
+  const tests::TemporaryFolder folder;
+  {
+    AtomicFile file(folder.path() / "f");
+    std::filesystem::remove(folder.path() / "f.tmp");
+    folder.write("f.tmp", "another's");
+  }
+  EXPECT_EQ(content_of(folder.path() / "f.tmp"), "another's");
+}
+
 // A limit on the file size stands in for a full disk: both make write() fail half way.
 TEST(AtomicFile, FailedWriteLeavesTheOldFile) {
   const tests::TemporaryFolder folder;

@@ -93,10 +93,11 @@ Search find_newest(const std::filesystem::path& directory);
 // Paths of all checkpoints under `directory`, whole or not, newest first.
 std::vector<std::filesystem::path> list(const std::filesystem::path& directory);
 
-// Keeps others from writing checkpoints into `directory` while it lives. Throws IoError 73 naming who does.
+// Keeps others from writing checkpoints into `directory` while it lives. Throws IoError 73 naming who does. Where the
+// file system has no locks it keeps nobody out, which is logged as a warning unless that is known.
 class DirectoryLock {
  public:
-  explicit DirectoryLock(const std::filesystem::path& directory);
+  explicit DirectoryLock(const std::filesystem::path& directory, bool warns_without_locks = true);
   ~DirectoryLock();
   DirectoryLock(DirectoryLock&&) noexcept = default;
   DirectoryLock& operator=(DirectoryLock&&) noexcept = default;

@@ -77,6 +77,11 @@ Manifest from_text(std::string_view text, const std::string& where);
 // Throws DataError where the pieces of a tensor overlap or leave a hole. Work in proportion to the pieces.
 void check_coverage(const Manifest& manifest, const std::string& where);
 
+// Begins keys of Manifest::options and of a model's metadata that say what the numbers in its inputs and targets stand
+// for: "meaning.classes" = "[\"cat\",\"dog\"]", a list of JSON, in which a
+// backslash is written \\ and bytes that are no UTF-8 \xE9 (Python's unicode_escape reads both).
+inline constexpr std::string_view kMeaning = "meaning.";
+
 inline constexpr std::int64_t kFormatVersion = 2;
 inline constexpr std::size_t kManifestMax = std::size_t{1} << 30;
 

@@ -25,8 +25,9 @@
 namespace reigen::checkpoint {
 
 struct SaverOptions {
-  std::int64_t keep = 3;     // of whole ones
-  bool asynchronous = true;  // false: save() returns when the checkpoint is on the disk
+  std::int64_t keep = 3;            // of whole ones
+  bool asynchronous = true;         // false: save() returns when the checkpoint is on the disk
+  bool warns_without_locks = true;  // of a file system that has none (DirectoryLock)
 };
 
 class Saver {

@@ -67,6 +67,8 @@ class Weights {
   std::vector<std::string> unmatched(const Selection& selection) const;  // the beginnings that no name has
   // Throws DataError naming tensors that cannot be read, where there are any.
   void require_readable() const;
+  // What their run knew of the numbers in inputs and targets: "meaning.classes" and the like (docs/files.md).
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
   // into = the tensor, row-major. Throws DataError for a name that is not there, and when the file is damaged.
   void read(const std::string& name, std::span<std::byte> into) const;
@@ -80,6 +82,7 @@ class Weights {
   void sort();
   void take_out(const std::vector<std::size_t>& order);
   void take_file(const std::filesystem::path& path);
+  void take_meaning(const std::map<std::string, std::string>& from);
   void take_averages(const std::shared_ptr<Checkpoint>& from);
   void take_safetensors(const std::filesystem::path& path);
   void take_index(const std::filesystem::path& path);
@@ -90,6 +93,7 @@ class Weights {
   std::filesystem::path path_;
   std::string kind_;
   std::vector<TensorInfo> tensors_;
+  std::map<std::string, std::string> metadata_;
   std::vector<std::function<void(std::span<std::byte>)>> readers_;  // of tensors_
   std::vector<Unread> unreadable_;
   std::vector<Unread> objects_;

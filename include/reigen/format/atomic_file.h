@@ -1,6 +1,7 @@
 // A file that is whole or absent: written beside as "<path>.tmp", fsynced, renamed over <path>, and the folder fsynced.
 // Whoever opens <path> sees the old content or the new one, never a part, whatever dies in between. A "<path>.tmp" left
-// by a killed writer is used again by the next one. Thread rule: an AtomicFile belongs to one thread.
+// by a killed writer is used again by the next one. Where the file system has no locks, two writers of one path are not
+// kept apart. Thread rule: an AtomicFile belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +11,21 @@
 #include <string>
 #include <string_view>
 
+#include "reigen/base/error.h"
 #include "reigen/base/unique_fd.h"
 #include "reigen/format/hash.h"
 
 namespace reigen::format {
 
+// The disk is full, or the user's quota of it is: with more room the same would have been written.
+struct NoRoom : IoError {
+  using IoError::IoError;
+};
+
 class AtomicFile {
  public:
-  // Throws IoError: 77 no permission, 73 another process is writing the same path, 74 otherwise (folder missing, disk
-  // full).
+  // Where the path is a symbolic link, what it leads to is written and the link stays. Throws IoError: 77 no
+  // permission, 73 another process is writing the same path, 74 otherwise (folder missing), and NoRoom.
   explicit AtomicFile(std::filesystem::path path, Hashed hashed = Hashed::kWhole);
   ~AtomicFile();                           // without commit(): removes "<path>.tmp" and leaves <path> as it was
   AtomicFile(const AtomicFile&) = delete;  // two owners would rename one file twice

@@ -1,0 +1,29 @@
+// A file system without locks, for the program whose test includes this: its own flock() stands in front of libc's.
+// Include it in one source of a program.
+#pragma once
+
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+namespace reigen::tests {
+
+inline std::atomic<int> lock_errno{0};  // what flock() fails with; 0: it works
+
+struct NoLocks {
+  explicit NoLocks(int error) { lock_errno = error; }
+  ~NoLocks() { lock_errno = 0; }
+};
+
+}  // namespace reigen::tests
+
+extern "C" int flock(int fd, int operation) noexcept {
+  if (reigen::tests::lock_errno != 0) {
+    errno = reigen::tests::lock_errno;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_flock, fd, operation));
+}
