@@ -155,6 +155,9 @@ void add_rest(Config& config, std::vector<Field>& table) {
                    "file for the sample indices of every step, a line a step, in global batch order"});
   table.push_back(
       {"data", "limit", &config.data.limit, "use only the first so many training samples; 0: all", 0, kLargest});
+  table.push_back({"data", "may_differ", &config.data.may_differ,
+                   "true: a run goes on with other data than it began with (texts, classes, number of samples); what "
+                   "differs is said"});
   add_own(config.model, table);
   add_parallel(config.parallel, table);
   Field backend{"comm", "backend", &config.comm.backend, "through what the ranks talk"};

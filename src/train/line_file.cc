@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "reigen/format/atomic_file.h"
 
 namespace reigen::train {
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr auto kFlushEvery = std::chrono::milliseconds(500);
 constexpr std::size_t kBufferMax = 1 << 16;
+constexpr std::size_t kKeptMax = std::size_t{64} << 20;  // while they cannot be written
 
 std::string read_all(int fd) {
   std::string text;
@@ -39,7 +41,7 @@ UniqueFd open_file(const std::filesystem::path& path) {
   if (!fd) {
     const int error = errno;
     throw IoError(fmt::format("cannot write {}: {}", path.string(), base::errno_text(error)),
-                  error == EACCES || error == EROFS ? ExitCode::kPermission : ExitCode::kIo);
+                  error == EACCES || error == EPERM || error == EROFS ? ExitCode::kPermission : ExitCode::kIo);
   }
   return fd;
 }
@@ -63,19 +65,33 @@ LineFile::~LineFile() {
 
 void LineFile::append(std::string_view line) {
   buffer_ += line;
-  if (buffer_.size() >= kBufferMax || std::chrono::steady_clock::now() - flushed_ >= kFlushEvery) flush();
+  const bool is_due = std::chrono::steady_clock::now() - flushed_ >= kFlushEvery;
+  if (!is_due && (buffer_.size() < kBufferMax || !trouble_.empty())) return;
+  try {
+    flush();
+  } catch (const IoError&) {
+    // A run is worth more than its log, and a disk may get room again.
+    if (buffer_.size() > kKeptMax) throw;
+  }
 }
 
 void LineFile::flush() {
-  std::size_t done = 0;
-  while (done < buffer_.size()) {
-    const auto written = ::write(fd_.get(), buffer_.data() + done, buffer_.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw IoError(fmt::format("cannot write {}: {}", path_.string(), base::errno_text(errno)));
-    done += static_cast<std::size_t>(written);
-  }
-  buffer_.clear();
   flushed_ = std::chrono::steady_clock::now();
+  std::size_t done = 0;
+  int failed = 0;
+  while (done < buffer_.size() && failed == 0) {
+    const auto written = ::write(fd_.get(), buffer_.data() + done, buffer_.size() - done);
+    if (written >= 0)
+      done += static_cast<std::size_t>(written);
+    else if (errno != EINTR)
+      failed = errno;
+  }
+  buffer_.erase(0, done);
+  trouble_.clear();
+  if (failed == 0) return;
+  trouble_ = fmt::format("cannot write {}: {}", path_.string(), base::errno_text(failed));
+  if (failed == ENOSPC || failed == EDQUOT) throw format::NoRoom(trouble_);
+  throw IoError(trouble_);
 }
 
 }  // namespace reigen::train

@@ -23,13 +23,19 @@ class LineFile {
   LineFile(const LineFile&) = delete;  // two writers would mix their lines
   LineFile& operator=(const LineFile&) = delete;
 
-  void append(std::string_view line);  // with its newline; reaches the file within a second of further calls
-  void flush();                        // throws IoError
+  // With its newline; reaches the file within a second of further calls. Where it cannot be written, as on a disk that
+  // is full, it is kept in memory, with those that follow, and tried again each second; throws IoError beyond 64 MiB.
+  void append(std::string_view line);
+  void flush();  // throws IoError (format::NoRoom); what was not written is kept and tried again
+
+  // Why lines are kept in memory; empty: they are not.
+  const std::string& trouble() const { return trouble_; }
 
  private:
   std::filesystem::path path_;
   UniqueFd fd_;
   std::string buffer_;
+  std::string trouble_;
   std::chrono::steady_clock::time_point flushed_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -13,13 +14,23 @@ namespace reigen::train {
 
 namespace {
 
-// Of the step that the line tells of; 0: it tells of none.
-std::int64_t step_of(std::string_view line) {
-  const auto json = nlohmann::json::parse(line.begin(), line.end(), nullptr, false);
-  if (!json.is_object()) return 0;
-  const auto found = json.find("step");
-  return found != json.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+struct Line {
+  std::int64_t step = 0;    // 0: it tells of none
+  bool is_of_step = false;  // and not of a validation behind it
+};
+
+Line line_in(std::string_view text) {
+  const auto json = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
+  if (!json.is_object()) return {};
+  const auto step = json.find("step");
+  if (step == json.end() || !step->is_number_integer()) return {};
+  return {.step = step->get<std::int64_t>(), .is_of_step = !json.contains("test_loss") || json.contains("loss")};
 }
+
+std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+// In front of what may follow.
+std::string of_time(double time) { return time > 0 ? fmt::format(",\"time\":{:.3f}", time) : ""; }
 
 // Keeps the lines up to `last`, each of the step after the one before.
 std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_t last) {
@@ -31,10 +42,11 @@ std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_
   std::int64_t step = 0;
   {
     std::ifstream in(path);
-    for (std::string line; step < last && std::getline(in, line);) {
-      const std::int64_t next = step_of(line);
-      if (next <= 0 || (step > 0 && next != step + 1)) break;
-      step = next;
+    for (std::string text; step < last && std::getline(in, text);) {
+      const Line line = line_in(text);
+      const bool fits = line.is_of_step ? step == 0 || line.step == step + 1 : line.step == step || step == 0;
+      if (line.step <= 0 || !fits) break;
+      if (line.is_of_step) step = line.step;
     }
   }
   if (step != last) {
@@ -44,7 +56,7 @@ std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_
                            .fix = "move the file away, or go on in another --run.dir"});
   }
   return std::make_unique<LineFile>(path, [last](std::string_view line) {
-    const std::int64_t of_line = step_of(line);
+    const std::int64_t of_line = line_in(line).step;
     return of_line > 0 && of_line <= last;
   });
 }
@@ -55,11 +67,26 @@ std::string to_json_line(const StepMetrics& m) {
   std::string line = fmt::format(
       "{{\"step\":{},\"epoch\":{},\"loss\":{},\"lr\":{},\"samples_per_s\":{:.1f},\"step_ms\":{:.4f},\"data_ms\":{:.4f},"
       "\"forward_ms\":{:.4f},\"backward_ms\":{:.4f},\"comm_exposed_ms\":{:.4f},\"optimizer_ms\":{:.4f}",
-      m.step, m.epoch, std::isfinite(m.loss) ? fmt::format("{}", m.loss) : "null", m.lr, m.samples_per_s, m.step_ms,
-      m.data_ms, m.forward_ms, m.backward_ms, m.comm_exposed_ms, m.optimizer_ms);
+      m.step, m.epoch, json_number(m.loss), m.lr, m.samples_per_s, m.step_ms, m.data_ms, m.forward_ms, m.backward_ms,
+      m.comm_exposed_ms, m.optimizer_ms);
+  line += of_time(m.time);
   if (m.grad_norm) line += fmt::format(",\"grad_norm\":{}", *m.grad_norm);
   if (m.skipped) line += ",\"skipped\":true";
   return line + "}\n";
+}
+
+std::string to_json_line(const ValidationMetrics& m) {
+  std::string line =
+      fmt::format("{{\"step\":{},\"epoch\":{},\"test_loss\":{}", m.step, m.epoch, json_number(m.test_loss));
+  if (m.test_accuracy) line += fmt::format(",\"test_accuracy\":{}", json_number(*m.test_accuracy));
+  line += fmt::format(",\"test_samples\":{}", m.test_samples);
+  for (const auto& [key, value] : m.more) line += fmt::format(",{}:{}", nlohmann::json(key).dump(), json_number(value));
+  return line + of_time(m.time) + "}\n";
+}
+
+double seconds_since_1970() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) * 1e-3;
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps)
@@ -68,6 +95,10 @@ MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t kee
 MetricsWriter::~MetricsWriter() = default;
 
 void MetricsWriter::write(const StepMetrics& metrics) { file_->append(to_json_line(metrics)); }
+
+void MetricsWriter::write(const ValidationMetrics& metrics) { file_->append(to_json_line(metrics)); }
+
+const std::string& MetricsWriter::trouble() const { return file_->trouble(); }
 
 void MetricsWriter::flush() { file_->flush(); }
 

@@ -54,6 +54,19 @@ std::string Progress::time_left(std::int64_t step, Clock::time_point now) const 
   return format_duration(each * static_cast<double>(options_.steps - step));
 }
 
+namespace {
+
+// What the words leave of the line, at most 20; 0: too little to be one.
+std::int64_t width_of_bar(std::size_t columns, std::size_t words) {
+  constexpr std::size_t kMost = 20;
+  constexpr std::size_t kLeast = 4;
+  constexpr std::size_t kBeside = 3;  // brackets and a space
+  if (columns < words + kBeside + kLeast) return 0;
+  return static_cast<std::int64_t>(std::min(kMost, columns - words - kBeside));
+}
+
+}  // namespace
+
 void Progress::step(std::int64_t step, std::int64_t epoch, double loss, double samples_per_s, Clock::time_point now) {
   const bool last = step == options_.steps;
   const auto text = [&] {
@@ -66,12 +79,15 @@ void Progress::step(std::int64_t step, std::int64_t epoch, double loss, double s
   }
   if (!last && now - drawn_ < kRedrawEvery) return;
   drawn_ = now;
-  constexpr std::int64_t kBar = 20;
-  const auto filled = options_.steps > 0 ? kBar * std::min(step, options_.steps) / options_.steps : kBar;
-  std::string bar = "[" + std::string(static_cast<std::size_t>(filled), '=') +
-                    std::string(static_cast<std::size_t>(kBar - filled), ' ') + "] " + text();
-  // Padded, so that a longer line before it is wiped; one column less, so that no terminal wraps.
-  bar.resize(static_cast<std::size_t>(std::max(1, options_.columns - 1)), ' ');
+  // One column less, so that no terminal wraps; padded, so that a longer line before it is wiped.
+  const auto columns = static_cast<std::size_t>(std::max(1, options_.columns - 1));
+  std::string bar = text();
+  if (const std::int64_t width = width_of_bar(columns, bar.size()); width > 0) {
+    const auto filled = options_.steps > 0 ? width * std::min(step, options_.steps) / options_.steps : width;
+    bar = "[" + std::string(static_cast<std::size_t>(filled), '=') +
+          std::string(static_cast<std::size_t>(width - filled), ' ') + "] " + bar;
+  }
+  bar.resize(columns, ' ');
   options_.write(bar + '\r');
   bar_shown_ = true;
 }

@@ -1,10 +1,12 @@
 #include "train/resume.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "reigen/base/error.h"
+#include "train/meaning.h"
 #include "train/strategy_of.h"
 
 namespace reigen::train {
@@ -14,7 +16,9 @@ namespace fs = std::filesystem;
 namespace {
 
 // A change of these would repeat or skip samples, or continue another model.
-constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name", "data.limit", "data.samples"};
+constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name"};
+// The same of the data, for which there is an option.
+constexpr const char* kOfData[] = {"data.limit", "data.samples"};
 // Other states; checkpoints of earlier versions, which had no such options, do not tell.
 constexpr const char* kFixedIfTold[] = {"optim.amsgrad", "optim.centered", "optim.bf16_states"};
 
@@ -137,9 +141,26 @@ std::map<std::string, std::string> options_of(const Config& config, const std::s
   return options;
 }
 
+namespace {
+
+// What the data are otherwise than those with which the run began.
+std::vector<std::string> differences_of_data(const std::map<std::string, std::string>& before,
+                                             const std::map<std::string, std::string>& options,
+                                             const data::Meaning& meaning) {
+  std::vector<std::string> found;
+  for (const Difference& one : differences(meaning, before)) found.push_back(one.text);
+  for (const char* key : kOfData) {
+    if (value_in(before, key) == value_in(options, key)) continue;
+    found.push_back(fmt::format("{} is {}, it was {}", key, value_in(options, key), value_in(before, key)));
+  }
+  return found;
+}
+
+}  // namespace
+
 std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                             const std::map<std::string, std::string>& options,
-                                            std::optional<std::int64_t> global_batch) {
+                                            const data::Meaning& meaning, std::optional<std::int64_t> global_batch) {
   const auto refuse = [&](const std::string& key, const std::string& got, const std::string& expected) {
     return InvalidArgument(
         Report{.what = fmt::format("{} differs from the run that is to go on", key),
@@ -167,6 +188,19 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
       throw refuse(key, value_in(options, key), value_in(before, key));
   }
   std::vector<std::string> notes;
+  const std::vector<std::string> other_data = differences_of_data(before, options, meaning);
+  if (!other_data.empty() && value_in(options, "data.may_differ") != "true") {
+    const std::string path = value_in(before, "data.path");
+    throw InvalidArgument(Report{.what = "the data differ from those of the run that is to go on",
+                                 .got = fmt::format("{}", fmt::join(other_data, "; ")),
+                                 .expected = fmt::format("the data of {} (data.path was {})", found.path().string(),
+                                                         path.empty() ? "not given" : path),
+                                 .fix = "give those data, or go on with these on purpose: --data.may_differ true"});
+  }
+  for (const std::string& one : other_data) notes.push_back("data.may_differ: " + one);
+  if (!meaning.empty() && !has_meaning(before)) {
+    notes.push_back("the checkpoint does not say what its data were, so these are not compared with them");
+  }
   for (const auto& [key, value] : options) {
     if (!before.contains(key) || before.at(key) == value || !is_noted_for(key, value_in(options, "optim.schedule")))
       continue;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reigen/checkpoint/checkpoint.h"
+#include "reigen/data/meaning.h"
 #include "reigen/train/config.h"
 
 namespace reigen::train {
@@ -31,11 +32,11 @@ ResumePoint find_resume_point(const Config& config);
 // What a checkpoint remembers of its run.
 std::map<std::string, std::string> options_of(const Config& config, const std::string& task, std::int64_t samples);
 
-// Throws InvalidArgument (78) naming the first option whose change would make this another run. Returns notes on
-// changes that are allowed (learning rate, ...).
+// Throws InvalidArgument (78) naming the first option whose change would make this another run, or what the data say
+// otherwise than those of then. Returns notes on changes that are allowed (learning rate; with data.may_differ, data).
 std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                             const std::map<std::string, std::string>& options,
-                                            std::optional<std::int64_t> global_batch);
+                                            const data::Meaning& meaning, std::optional<std::int64_t> global_batch);
 
 // Why what the checkpoint holds of a strategy does not belong to this run's, or nothing: with another strategy, or
 // another option of it, a run may go on, but the strategy begins anew.

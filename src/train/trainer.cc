@@ -48,6 +48,7 @@ FitResult Trainer::fit() {
   result.steps = run.done;
   result.stopped = run.stop && run.done < run.total;
   if (result.stopped) {
+    run.require_all_saved();
     run.say(fmt::format("stopped after step {} of {} as asked; checkpoint in {}", run.done, run.total,
                         (run.directory / "checkpoints").string()));
     run.say(fmt::format("go on with: {}", run.options.resume_command.empty()
@@ -81,6 +82,7 @@ void Trainer::Impl::begin() {
   prepare_model();
   note_nan_at_start();
   prepare_files();
+  if (rollbacks == 0 && done < total) look_at_room();
 }
 
 // False when it is to go on from a checkpoint.
@@ -99,7 +101,7 @@ bool Trainer::Impl::train() {
     return false;
   }
   save_last();
-  if (trace && trace->has_steps()) write_trace();
+  if (trace && trace->has_steps()) attempt("trace.json", [&] { write_trace(); });
   return true;
 }
 
@@ -126,7 +128,8 @@ bool Trainer::Impl::run_epoch(std::int64_t number) {
             "done there: the run goes on from their mean",
             done, config.parallel.strategy));
       }
-      save_checkpoint();
+      // The last one has its own rules.
+      if (done < total && !stop) save_checkpoint();
       cycle.lap();
     }
     if (ended) {
@@ -217,7 +220,7 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
   times.add(time, batch.global_count);
   note(std::move(one), batch, time);
   if (config.train.compare_every > 0 && done % config.train.compare_every == 0) compare_replicas();
-  if (trace && trace->is_due(done)) write_trace();
+  write_due_trace();
 }
 
 double Trainer::Impl::seconds_met() const {

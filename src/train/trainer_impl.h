@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,6 +53,7 @@ struct Trainer::Impl {
   }
 
   void open_data();
+  void compare_data(const data::Meaning& meaning);
   void open_test_data();
   void find_start();
   void prepare_model();
@@ -117,27 +119,41 @@ struct Trainer::Impl {
   std::string blame_alone(double loss);
   Report not_finite(const char* what, double value, const data::Batch& batch, const std::string& whose) const;
   void write_trace();
+  void write_due_trace();
   struct Saved;
   Saved to_save() const;
   void open_saver();
   void prepare_saving();
   void save_checkpoint();
+  void flush_lines();
+  void flush_what_can_be();
+  void look_at_room();
   std::filesystem::path last_checkpoint() const;
   Saved prepare_to_save();
   void require_finite(const Saved& state) const;
   void note_nan_at_start();
   void save_last();
+  void save_last_in_little_room();
   void finish_saving();
   void hear_of_saving();
   void note_failed_save(const IoError& error);
   bool has_results();
   void finish();
-  void write_model(const std::filesystem::path& path) const;
+  // One of the last things of a run: that it fails is told at the very end, and keeps no other from being done.
+  bool attempt(const std::string& what, const std::function<void()>& body);
+  void require_all_saved();
+  void write_models();
+  void make_room_for_models();
+  void write_model(const std::filesystem::path& path);
   void write_average(const std::filesystem::path& path);
+  void write_results();
+  void say_closing_words();
   Scores validate(bool may_end = false);
   Scores score(const std::vector<std::int64_t>& indices);
   std::int64_t score_calls() const;
   void validate_and_say(std::int64_t epoch);
+  void note_validation(std::int64_t epoch);
+  void tell_trouble(const std::string& trouble);
   Summary summarize();
 
   Task& task;
@@ -151,6 +167,7 @@ struct Trainer::Impl {
   std::optional<parallel::DataParallelBase> parallel;
   std::optional<Optimization> optimization;
   std::map<std::string, std::string> described;
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};  // of the model's file
 
   // Where the run is.
   std::int64_t done = 0;      // steps
@@ -171,21 +188,32 @@ struct Trainer::Impl {
   std::vector<Place> left_out;  // batches
   std::optional<checkpoint::Checkpoint> found;
   std::optional<checkpoint::Saver> saver;
-  int failed_saves = 0;  // in a row
+  int failed_saves = 0;  // in a row, for want of anything but room
+  bool lacks_room = false;
   std::string why_not_saved;
   std::optional<Scores> test;
+  bool has_model = false;  // model.safetensors is that of step `done`
+  struct Lost {
+    std::string what;
+    ExitCode code;
+    std::string why;
+  };
+  std::vector<Lost> not_written;
+  std::vector<std::string> left_behind;
 
   // Rank 0 only, but for the path.
   std::filesystem::path directory;
   bool same_run = false;                          // it holds the run that goes on
   std::vector<std::filesystem::path> unreadable;  // checkpoints that were passed over
-  std::optional<NewDirectory> made;
   std::optional<RunDirectory> held;
+  MadeHere made;  // behind what is held: it is taken back before that is given up
   std::optional<MetricsWriter> metrics;
   std::optional<LineFile> order;
   std::optional<Progress> progress;
+  std::string told_trouble;  // with the metrics' file
 
   std::optional<StepTrace> trace;
+  bool trace_failed = false;  // it is tried once more at the end
   StepTimes times;
   MemoryUse memory;  // what is counted while steps run
   MemoryUse formula_memory;

@@ -42,7 +42,8 @@ void Trainer::Impl::note(Made one, const data::Batch& batch, const StepTime& tim
                    .comm_exposed_ms = time.exposed * 1e3,
                    .optimizer_ms = time.optimizer * 1e3,
                    .grad_norm = one.metrics.grad_norm,
-                   .skipped = one.skipped};
+                   .skipped = one.skipped,
+                   .time = seconds_since_1970()};
     if (order) one.order = fmt::format("{}\n", fmt::join(loader->global_indices(batch), " "));
   }
   if (losses_come_late()) return late.push_back(std::move(one));
@@ -68,6 +69,7 @@ void Trainer::Impl::record(Made& one) {
   one.metrics.loss = one.loss;
   metrics->write(one.metrics);
   if (order) order->append(one.order);
+  tell_trouble(metrics->trouble());
   progress->step(one.metrics.step, one.metrics.epoch, one.loss, one.metrics.samples_per_s);
 }
 

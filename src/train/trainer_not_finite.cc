@@ -47,7 +47,7 @@ void Trainer::Impl::meet_no_number_behind_step(const data::Batch& batch) {
 
 // Returns where the step is to be skipped.
 void Trainer::Impl::answer(Report report, const data::Batch& batch) {
-  if (metrics) metrics->flush();
+  flush_what_can_be();
   const std::string& policy = config.train.not_finite;
   if (policy == "rollback") throw GivesNoNumber{std::move(report), {batch.epoch, batch.position}};
   if (policy == "skip") {

@@ -1,16 +1,20 @@
 // What a run leaves behind: scores, the summary, the model.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "checkpoint/directory.h"
 #include "data/complete.h"
 #include "reigen/checkpoint/convert.h"
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/tensor/tensor_files.h"
 #include "train/agree.h"
+#include "train/memory_fit.h"
 #include "train/precision.h"
 #include "train/process_age.h"
 #include "train/trainer_impl.h"
@@ -28,6 +32,11 @@ constexpr std::int64_t kCallsTogether = 16;  // of a validation, between two loo
 void Trainer::Impl::write_trace() {
   say(trace->write(directory / "trace.json"));
   cycle.lap();
+}
+
+void Trainer::Impl::write_due_trace() {
+  if (!trace || !trace->is_due(done) || trace_failed) return;
+  trace_failed = !attempt("trace.json", [&] { write_trace(); });
 }
 
 Scores Trainer::Impl::validate(bool may_end) {
@@ -102,9 +111,22 @@ void Trainer::Impl::validate_and_say(std::int64_t number) {
   const auto started = Progress::Clock::now();
   test = validate(true);
   if (stop) return say(fmt::format("epoch {}/{}: validation broken off", number + 1, epochs_to_see()));
+  note_validation(number);
   say(fmt::format("epoch {}/{}: {}", number + 1, epochs_to_see(), task.describe(*test)));
   if (progress) progress->exclude(Progress::Clock::now() - started);
   cycle.lap();
+}
+
+void Trainer::Impl::note_validation(std::int64_t number) {
+  if (!metrics) return;
+  metrics->write({.step = done,
+                  .epoch = number,
+                  .test_loss = test->loss(),
+                  .test_accuracy = test->accuracy(),
+                  .test_samples = test->count,
+                  .more = task.more_figures(*test),
+                  .time = seconds_since_1970()});
+  tell_trouble(metrics->trouble());
 }
 
 Summary Trainer::Impl::summarize() {
@@ -143,55 +165,158 @@ Summary Trainer::Impl::summarize() {
 
 // Of this step or a later one; rank 0 looks for all.
 bool Trainer::Impl::has_results() {
-  const bool there = is_first() && steps_of_summary(directory / "summary.json") >= done;
+  bool there = false;
+  if (is_first()) {
+    std::error_code ignored;
+    there = steps_of_summary(directory / "summary.json") >= done &&
+            fs::exists(directory / "model.safetensors", ignored) &&
+            (!optimization->has_average() || fs::exists(directory / "model_ema.safetensors", ignored));
+  }
   return !share_text(world, there ? "yes" : "").empty();
 }
 
-// Weights of which no rank has all: as they were saved, a tensor at a time.
-void Trainer::Impl::write_model(const fs::path& path) const {
-  if (parallel->gathers())
-    checkpoint::write_whole(checkpoint::Weights(last_checkpoint()), path);
-  else
-    tensor::write_tensors(path, tensor::tensors_of(task.module()), {{"format", "pt"}});
+bool Trainer::Impl::attempt(const std::string& what, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const CommonError& error) {
+    say(fmt::format("warning: {} is not written: {}", what, error.what()));
+    not_written.push_back({what, error.exit_code(), error.what()});
+    return false;
+  }
+  std::erase_if(not_written, [&](const Lost& one) { return one.what == what; });  // a second try
+  left_behind.push_back(what);
+  return true;
+}
+
+namespace {
+
+std::string in_one_line(std::string text) {
+  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos;) {
+    const std::size_t next = text.find_first_not_of("\n ", at);
+    text.replace(at, next == std::string::npos ? next : next - at, "; ");
+  }
+  return text;
+}
+
+}  // namespace
+
+// Nothing of what a run made is lost in silence, and what is there is named.
+void Trainer::Impl::require_all_saved() {
+  if (not_written.empty()) return;
+  std::vector<std::string> reasons;
+  for (const Lost& one : not_written) reasons.push_back(fmt::format("no {}: {}", one.what, in_one_line(one.why)));
+  std::vector<std::string> ways = {"free space, or mend the disk"};
+  if (has_model) {
+    ways.push_back(
+        fmt::format("the weights after step {} are in {}", done, (directory / "model.safetensors").string()));
+  }
+  if (saved > 0) {
+    ways.push_back(fmt::format("a run goes on from the checkpoint of step {} with --run.resume true", saved));
+  }
+  if (!left_behind.empty()) ways.push_back(fmt::format("saved: {}", fmt::join(left_behind, ", ")));
+  throw CommonError(not_written.front().code,
+                    Report{.what = fmt::format("not all of the run could be saved after step {} of {}", done, total),
+                           .got = fmt::format("{}", fmt::join(reasons, "\n       ")),
+                           .fix = fmt::format("{}", fmt::join(ways, "; "))});
+}
+
+// Weights of which no rank has all: as they were saved, a tensor at a time; where they could not be, from memory, if
+// they fit there.
+void Trainer::Impl::write_model(const fs::path& path) {
+  const bool of_checkpoint = parallel->gathers() && saved == done;
+  if (parallel->gathers() && !of_checkpoint) {
+    require_room("the whole model, of which there is no checkpoint,", whole_weights(), "", world);
+    parallel->gather_weights();
+  }
+  together(world, "model", [&] {
+    if (!is_first()) return;
+    if (of_checkpoint)
+      checkpoint::write_whole(checkpoint::Weights(last_checkpoint()), path);
+    else
+      tensor::write_tensors(path, tensor::tensors_of(task.module()), metadata);
+  });
 }
 
 void Trainer::Impl::write_average(const fs::path& path) {
   if (parallel->gathers()) {
     together(world, "averaged weights", [&] {
+      if (saved != done) throw IoError("ranks hold parts of it, and there is no checkpoint to put it together from");
       if (is_first()) checkpoint::write_whole(checkpoint::Weights::averages_of(last_checkpoint()), path);
     });
     return;
   }
   auto averaged = optimization->swap_in_average();
-  together(world, "averaged weights", [&] {
-    if (is_first()) tensor::write_tensors(path, tensor::tensors_of(task.module()), {{"format", "pt"}});
-  });
+  try {
+    together(world, "averaged weights", [&] {
+      if (is_first()) tensor::write_tensors(path, tensor::tensors_of(task.module()), metadata);
+    });
+  } catch (const CommonError&) {
+    averaged->end();
+    throw;
+  }
   averaged->end();
 }
 
-void Trainer::Impl::finish() {
+// Of several older checkpoints the newest stays whatever comes; of a run that was stopped all.
+void Trainer::Impl::make_room_for_models() {
+  if (!is_first() || saved <= 0 || done < total) return;
+  const auto bytes = static_cast<std::uint64_t>(whole_weights() * (optimization->has_average() ? 2 : 1));
+  try {
+    const auto gone = checkpoint::make_room(directory / "checkpoints", bytes + bytes / 64 + (64 << 10), saved);
+    if (gone.empty()) return;
+    say(fmt::format("note: older checkpoints (of steps {}) are deleted, to make room for the trained weights",
+                    fmt::join(gone, ", ")));
+  } catch (const IoError& error) {
+    say(fmt::format("warning: older checkpoints stay: {}", error.what()));
+  }
+}
+
+void Trainer::Impl::write_models() {
+  settle();
+  make_room_for_models();
+  has_model = attempt("model.safetensors", [&] { write_model(directory / "model.safetensors"); });
+  if (!optimization->has_average()) return;
+  attempt("model_ema.safetensors", [&] { write_average(directory / "model_ema.safetensors"); });
+}
+
+void Trainer::Impl::write_results() {
   test = validate();
+  note_validation(std::max<std::int64_t>(0, position > 0 ? epoch : epoch - 1));
   const Summary summary = summarize();
-  together(world, "results", [&] {
-    if (!is_first()) return;
-    if (metrics) metrics->flush();
-    if (order) order->flush();
-    write_model(directory / "model.safetensors");
-  });
-  if (optimization->has_average()) write_average(directory / "model_ema.safetensors");
+  std::string text = to_text(summary);
+  text.pop_back();
+  say(text);
   together(world, "summary", [&] {
     if (!is_first()) return;
     format::write_file_atomically(directory / "summary.json", std::string_view(to_json(summary)));
   });
-  std::string text = to_text(summary);
-  text.pop_back();
-  say(text);
+}
+
+void Trainer::Impl::finish() {
+  if (!has_model) write_models();
+  attempt("summary.json", [&] { write_results(); });
+  attempt("metrics.jsonl", [&] {
+    together(world, "metrics", [&] {
+      if (metrics) metrics->flush();
+      if (order) order->flush();
+    });
+  });
+  say_closing_words();
+  require_all_saved();
+}
+
+// For people alone.
+void Trainer::Impl::say_closing_words() {
   // Rank 0 alone has not the weights that ranks divide over a network.
   if (!is_first() || parallel->gathers()) return;
-  const at::NoGradGuard no_grad;
-  task.module().eval();
-  const std::string words = task.closing_words();
-  if (!words.empty()) say(words);
+  try {
+    const at::NoGradGuard no_grad;
+    task.module().eval();
+    const std::string words = task.closing_words();
+    if (!words.empty()) say(words);
+  } catch (const std::exception& error) {
+    say(fmt::format("warning: no closing words of {}: {}", task.name(), error.what()));
+  }
 }
 
 }  // namespace reigen::train

@@ -1,11 +1,17 @@
 // A run's checkpoints: when they are written, and what happens when they cannot be.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
 #include <set>
 #include <string>
 
+#include "base/file_system.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/write.h"
+#include "reigen/base/bytes.h"
+#include "reigen/format/atomic_file.h"
 #include "reigen/tensor/pieces.h"
 #include "train/agree.h"
 #include "train/trainer_impl.h"
@@ -28,13 +34,84 @@ struct Trainer::Impl::Saved {
 Trainer::Impl::Saved Trainer::Impl::prepare_to_save() {
   settle();
   Saved state = to_save();
-  together(world, "checkpoint", [&] {
-    require_finite(state);
-    if (!is_first()) return;
-    metrics->flush();
-    if (order) order->flush();
-  });
+  together(world, "checkpoint", [&] { require_finite(state); });
   return state;
+}
+
+// Every rank throws what rank 0 met: a run that goes on from a checkpoint needs the lines of the steps before.
+void Trainer::Impl::flush_lines() {
+  std::string failed;
+  if (is_first()) {
+    try {
+      metrics->flush();
+      if (order) order->flush();
+    } catch (const format::NoRoom& error) {
+      failed = std::string("r") + error.what();
+    } catch (const IoError& error) {
+      failed = std::string("i") + error.what();
+    }
+  }
+  failed = share_text(world, failed);
+  if (failed.empty()) return;
+  if (failed[0] == 'r') throw format::NoRoom(failed.substr(1));
+  throw IoError(failed.substr(1));
+}
+
+// Before an error ends the run: the error is what matters.
+void Trainer::Impl::flush_what_can_be() {
+  try {
+    if (metrics) metrics->flush();
+  } catch (const IoError&) {
+    tell_trouble(metrics->trouble());
+  }
+}
+
+// Once for each cause, however long it lasts.
+void Trainer::Impl::tell_trouble(const std::string& trouble) {
+  if (trouble == told_trouble) return;
+  told_trouble = trouble;
+  if (!trouble.empty()) say(fmt::format("warning: {}; the lines are kept in memory and tried again", trouble));
+}
+
+namespace {
+
+std::int64_t checkpoints_in(const std::filesystem::path& directory) {
+  try {
+    return static_cast<std::int64_t>(checkpoint::list(directory / "checkpoints").size());
+  } catch (const IoError&) {
+    return 0;  // the first save tells
+  }
+}
+
+}  // namespace
+
+// Says before the first step what will not fit. A warning, because others may free space meanwhile.
+void Trainer::Impl::look_at_room() {
+  auto bytes = static_cast<std::int64_t>(checkpoint::room_for(to_save().contents()));
+  world.all_reduce(&bytes, &bytes, 1, DataType::kInt64, ReduceOp::kSum, {.tag = "room for a checkpoint"}).wait();
+  if (!is_first()) return;
+  const std::optional<std::uint64_t> room = base::room_in(directory);
+  if (!room) return;
+  const std::int64_t there = checkpoints_in(directory);
+  const std::int64_t every = config.checkpoint.every_steps;
+  const std::int64_t to_come = every > 0 ? (total - done + every - 1) / every : 1;
+  // The new one lies beside those that it replaces for a while.
+  const std::int64_t at_once = std::max<std::int64_t>(std::min(to_come + there, config.checkpoint.keep + 1) - there, 1);
+  const auto one = static_cast<std::uint64_t>(bytes);
+  const int models = optimization->has_average() ? 2 : 1;
+  const auto model = static_cast<std::uint64_t>(models * whole_weights());
+  const std::uint64_t needed = static_cast<std::uint64_t>(at_once) * one + model;
+  if (*room >= needed) return;
+  std::string what =
+      fmt::format("warning: {} are free in {}, and this run will write up to {}: {} of {} at a time, and {} of ",
+                  format_bytes(*room), directory.string(), format_bytes(needed), counted(at_once, "checkpoint"),
+                  format_bytes(one), models == 1 ? "a model" : "models");
+  what += format_bytes(model);
+  if (*room < model)
+    what += "; not even the trained weights will fit";
+  else if (*room < one + model)
+    what += "; the last checkpoint will not fit beside the trained weights, which are written first";
+  say(what + "; free space, or change checkpoint.keep, checkpoint.every_steps, run.dir");
 }
 
 // Buffers, and weights that are not trained, before the first step.
@@ -72,9 +149,10 @@ Trainer::Impl::Saved Trainer::Impl::to_save() const {
 
 void Trainer::Impl::open_saver() {
   if (saver) return;
-  saver.emplace(
-      directory / "checkpoints", world,
-      checkpoint::SaverOptions{.keep = config.checkpoint.keep, .asynchronous = config.checkpoint.asynchronous});
+  saver.emplace(directory / "checkpoints", world,
+                checkpoint::SaverOptions{.keep = config.checkpoint.keep,
+                                         .asynchronous = config.checkpoint.asynchronous,
+                                         .warns_without_locks = false});  // the run's directory was, for all below it
 }
 
 // While the first steps are made, the kernel gives the memory that the first copy would wait for.
@@ -93,6 +171,7 @@ void Trainer::Impl::save_checkpoint() {
   finish_saving();
   asked_to_save = done;
   try {
+    flush_lines();
     open_saver();
     const bool ended = position >= loader->size();
     saver->save({.step = done,
@@ -110,10 +189,11 @@ void Trainer::Impl::save_checkpoint() {
   } catch (const IoError& error) {
     note_failed_save(error);
   }
-  if (failed_saves >= kFailuresInARow) {
-    throw CommonError(ExitCode::kIo,
-                      fmt::format("{} checkpoints in a row could not be written; {}", failed_saves, why_not_saved));
-  }
+  if (failed_saves < kFailuresInARow || done >= total || stop) return;  // at the end there is more to be done
+  if (!has_model) write_models();
+  not_written.push_back({fmt::format("checkpoint of step {}", done), ExitCode::kIo,
+                         fmt::format("{} checkpoints in a row could not be written; {}", failed_saves, why_not_saved)});
+  require_all_saved();
 }
 
 // The newest whole one: this run's, or that from which it went on.
@@ -122,11 +202,40 @@ std::filesystem::path Trainer::Impl::last_checkpoint() const {
   return is_own ? directory / "checkpoints" / checkpoint::name_of(saved) : found->path();
 }
 
-// After the last step nothing comes that could be saved instead.
+// After the last step nothing comes that could be saved instead. The weights come first: they are smaller than a
+// checkpoint, which is not to take their room. Where ranks hold parts of them they are made of the checkpoint.
 void Trainer::Impl::save_last() {
+  const bool has_ended = done >= total;
+  if (has_ended && asked_to_save != done) {
+    prepare_to_save();
+    if (!parallel->gathers()) write_models();
+  }
   if (asked_to_save != done) save_checkpoint();
   finish_saving();
-  if (saved != done) throw CommonError(ExitCode::kIo, why_not_saved);
+  if (saved == done) return;
+  if (!has_model) write_models();
+  if (has_ended && has_model && lacks_room) save_last_in_little_room();
+  if (saved != done) not_written.push_back({fmt::format("checkpoint of step {}", done), ExitCode::kIo, why_not_saved});
+}
+
+// The weights are on the disk, so older checkpoints may go. Not before: one of the two is there at every moment.
+void Trainer::Impl::save_last_in_little_room() {
+  auto bytes = static_cast<std::int64_t>(checkpoint::room_for(to_save().contents()));
+  world.all_reduce(&bytes, &bytes, 1, DataType::kInt64, ReduceOp::kSum, {.tag = "room for a checkpoint"}).wait();
+  std::string gone;
+  if (is_first()) {
+    try {
+      const auto steps = checkpoint::make_room(directory / "checkpoints", static_cast<std::uint64_t>(bytes), done);
+      gone = fmt::format("{}", fmt::join(steps, ", "));
+    } catch (const IoError& error) {
+      say(fmt::format("warning: older checkpoints stay: {}", error.what()));
+    }
+  }
+  gone = share_text(world, gone);
+  if (gone.empty()) return;
+  say(fmt::format("note: older checkpoints (of steps {}) are deleted, to make room for the last", gone));
+  save_checkpoint();
+  finish_saving();
 }
 
 void Trainer::Impl::finish_saving() {
@@ -150,12 +259,15 @@ void Trainer::Impl::hear_of_saving() {
   if (const auto path = saver->last(); path && path->filename() == checkpoint::name_of(asked_to_save)) {
     saved = asked_to_save;
     failed_saves = 0;
+    lacks_room = false;
   }
 }
 
-// Training goes on: the checkpoint before is whole, and a disk may recover.
+// Training goes on: the checkpoint before is whole, and a disk may recover. Where there is no room, the end of the run
+// needs less of it than a checkpoint; to give up would lose all since the last one.
 void Trainer::Impl::note_failed_save(const IoError& error) {
-  ++failed_saves;
+  lacks_room = dynamic_cast<const format::NoRoom*>(&error) != nullptr;
+  if (!lacks_room) ++failed_saves;
   why_not_saved = error.what();
   say(fmt::format("warning: no checkpoint of step {}: {}", asked_to_save, error.what()));
 }

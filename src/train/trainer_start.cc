@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
+#include "base/log.h"
 #include "checkpoint/directory.h"
 #include "reigen/data/sampler.h"
 #include "reigen/format/atomic_file.h"
@@ -14,6 +16,7 @@
 #include "reigen/tensor/data_type.h"
 #include "reigen/tensor/pieces.h"
 #include "train/agree.h"
+#include "train/meaning.h"
 #include "train/memory_fit.h"
 #include "train/resume.h"
 #include "train/strategy_of.h"
@@ -39,10 +42,9 @@ void Trainer::Impl::find_start() {
     });
   }
   const std::string path = share_text(world, point.checkpoint.string());
-  if (is_first() && point.run_directory.empty()) {
-    point.run_directory = default_run_directory(task.name());
-    made.emplace(point.run_directory);
-  }
+  together(world, "run directory", [&] {
+    if (is_first() && point.run_directory.empty()) point.run_directory = default_run_directory(task.name(), made);
+  });
   directory = share_text(world, point.run_directory.string());
   same_run = point.same_run;
   unreadable = point.unreadable;
@@ -58,6 +60,7 @@ void Trainer::Impl::find_start() {
 
 void Trainer::Impl::open_data() {
   std::vector<std::string> notes;
+  data::Meaning meaning;
   together(world, "training data", [&] {
     data::LoaderOptions choice{.shuffle = true,
                                .seed = static_cast<std::uint64_t>(config.train.seed),
@@ -70,8 +73,16 @@ void Trainer::Impl::open_data() {
       choice.batch_size = options.batch_per_rank;
     loader.emplace(task.training_data(), choice, world);
     described = options_of(config, task.name(), loader->size());
-    if (found) notes = require_compatible(*found, described, config.train.global_batch);
+    meaning = task.training_data()->meaning();
+    for (const auto& [key, value] : to_text(meaning)) described[key] = metadata[key] = value;
+    if (found) notes = require_compatible(*found, described, meaning, config.train.global_batch);
   });
+  compare_data(meaning);
+  if (found && found->manifest().options.contains("data.samples") &&
+      found->manifest().options.at("data.samples") != described["data.samples"] && position > 0) {
+    notes.push_back("the epoch begins anew: positions in other data are others");
+    position = 0;
+  }
   // Now and not after the first epoch, so that a damaged file costs no training.
   open_test_data();
   for (const std::string& note : notes) say("note: " + note);
@@ -81,6 +92,26 @@ void Trainer::Impl::open_data() {
     say(fmt::format("note: run.trace {} has none of the steps {} to {} of this run", config.run.trace, done + 1,
                     total));
   }
+}
+
+// Each machine may have a copy of its own, and one of them may be older.
+void Trainer::Impl::compare_data(const data::Meaning& meaning) {
+  if (world.size() == 1) return;
+  data::Meaning all = meaning;
+  all.push_back({.name = "number of samples", .values = {std::to_string(loader->size())}});
+  const TextMap first = from_line(share_text(world, to_line(to_text(all))));
+  together(world, "training data", [&] {
+    for (const Difference& one : differences(all, first)) {
+      const auto fact = std::find_if(all.begin(), all.end(), [&](const data::Fact& f) { return f.name == one.fact; });
+      const bool is_list = fact != all.end() && !fact->one.empty();
+      const std::string text = fmt::format("this rank's data are not those of rank 0: {} there", one.text);
+      if (is_list || one.fact == "number of samples") {
+        throw InvalidArgument(
+            Report{.what = text, .fix = "give every rank the same data, on each machine, in data.path"});
+      }
+      base::log_warning("{}", text);
+    }
+  });
 }
 
 void Trainer::Impl::open_test_data() {
@@ -225,23 +256,32 @@ void Trainer::Impl::prepare_files() {
   }
   together(world, "run directory", [&] {
     if (!is_first()) return;
-    std::error_code ignored;
-    if (!fs::exists(directory, ignored)) made.emplace(directory);
-    held.emplace(directory, same_run);
+    held.emplace(directory, same_run, made);
+    if (!held->warning().empty() && rollbacks == 0) say("warning: " + held->warning());
     if (!config.data.dump_order.empty()) order.emplace(config.data.dump_order);
     if (order) dump_past_order();
     if (found && done >= total) return;  // nothing is to be done: nothing is to change
     Config resolved = config;
     resolved.run.dir = directory.string();
     resolved.run.resume.clear();  // of this start, not of the run
-    format::write_file_atomically(directory / "config.toml", std::string_view(to_toml(resolved)));
+    resolved.data.may_differ = false;
+    // A start that fails leaves no half run, over which the next would stumble.
+    const auto make = [&](const char* name, const auto& body) {
+      std::error_code ignored;
+      const bool is_new = !fs::exists(fs::symlink_status(directory / name, ignored));
+      body(directory / name);
+      if (is_new) made.note(directory / name);
+    };
+    make("config.toml",
+         [&](const fs::path& path) { format::write_file_atomically(path, std::string_view(to_toml(resolved))); });
     if (found) set_future_aside();
-    metrics.emplace(directory / "metrics.jsonl", done);
+    make("metrics.jsonl", [&](const fs::path& path) { metrics.emplace(path, done); });
     if (config.run.save_initial && !found) {
-      tensor::write_tensors(directory / "initial.safetensors", tensor::tensors_of(task.module()));
+      make("initial.safetensors",
+           [&](const fs::path& path) { tensor::write_tensors(path, tensor::tensors_of(task.module()), metadata); });
     }
   });
-  if (made) made->keep();
+  made.keep();
 }
 
 // An older checkpoint that goes on replaces the future that was: a later resume must not come back to it. It is there

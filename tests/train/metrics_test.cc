@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -32,7 +35,7 @@ class MetricsTest : public ::testing::Test {
   void write_steps(std::int64_t first, std::int64_t last, std::int64_t keep) {
     MetricsWriter writer(path_, keep);
     for (std::int64_t step = first; step <= last; ++step)
-      writer.write({.step = step, .loss = 1.0 / static_cast<double>(step)});
+      writer.write(StepMetrics{.step = step, .loss = 1.0 / static_cast<double>(step)});
     writer.flush();
   }
 
@@ -40,7 +43,8 @@ class MetricsTest : public ::testing::Test {
 };
 
 TEST_F(MetricsTest, ALineHasTheDocumentedKeysInOrder) {
-  const std::string line = to_json_line({.step = 3, .epoch = 1, .loss = 0.1 + 0.2, .lr = 1e-3, .step_ms = 12.5});
+  const std::string line =
+      to_json_line(StepMetrics{.step = 3, .epoch = 1, .loss = 0.1 + 0.2, .lr = 1e-3, .step_ms = 12.5});
   const auto json = nlohmann::ordered_json::parse(line);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
@@ -51,7 +55,7 @@ TEST_F(MetricsTest, ALineHasTheDocumentedKeysInOrder) {
 }
 
 TEST_F(MetricsTest, TheGradientsNormIsTheLastKeyWhereThereIsOne) {
-  const std::string line = to_json_line({.step = 3, .grad_norm = 0.1 + 0.2});
+  const std::string line = to_json_line(StepMetrics{.step = 3, .grad_norm = 0.1 + 0.2});
   const auto json = nlohmann::ordered_json::parse(line);
   EXPECT_EQ(json["grad_norm"].get<double>(), 0.1 + 0.2);
   EXPECT_EQ((--json.end()).key(), "grad_norm");
@@ -63,6 +67,75 @@ TEST_F(MetricsTest, GoingOnCutsLaterLinesAndATornOne) {
   std::ofstream(path_, std::ios::app) << "{\"step\":6,\"ep";
   write_steps(4, 5, 3);
   EXPECT_EQ(content(), whole);
+}
+
+TEST_F(MetricsTest, TheWallClockStandsBehindTheTimes) {
+  const auto json = nlohmann::json::parse(to_json_line(StepMetrics{.step = 3, .time = 1764178260.125}));
+  EXPECT_EQ(json["time"].get<double>(), 1764178260.125);
+  const double now = seconds_since_1970();
+  EXPECT_GT(now, 1.7e9);
+  EXPECT_GE(seconds_since_1970(), now);
+}
+
+TEST_F(MetricsTest, ALineOfAValidation) {
+  const std::string line = to_json_line(ValidationMetrics{.step = 3,
+                                                          .epoch = 1,
+                                                          .test_loss = 0.25,
+                                                          .test_accuracy = 0.5,
+                                                          .test_samples = 8,
+                                                          .more = {{"a\"b", 2.5}},
+                                                          .time = 7});
+  const auto json = nlohmann::ordered_json::parse(line);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  EXPECT_THAT(keys,
+              ::testing::ElementsAre("step", "epoch", "test_loss", "test_accuracy", "test_samples", "a\"b", "time"));
+  EXPECT_TRUE(nlohmann::json::parse(to_json_line(ValidationMetrics{.test_loss = NAN}))["test_loss"].is_null());
+}
+
+// Behind the step after which it was made it stays; a later one goes with its step.
+TEST_F(MetricsTest, ValidationsAreCutWithTheirSteps) {
+  MetricsWriter writer(path_, 0);
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    writer.write(StepMetrics{.step = step, .loss = 1});
+    if (step % 2 == 0) writer.write(ValidationMetrics{.step = step, .test_loss = 1});
+  }
+  writer.flush();
+  const auto lines_kept = [&](std::int64_t step) {
+    const MetricsWriter again(path_, step);
+    const std::string text = content();
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_EQ(lines_kept(4), 6);
+  EXPECT_EQ(lines_kept(3), 4);
+  EXPECT_EQ(lines_kept(2), 3);
+  EXPECT_THROW(lines_kept(3), DataError);
+}
+
+// A limit on the file size stands in for a full disk: both make write() fail half way.
+TEST_F(MetricsTest, ADiskThatIsFullForAWhileLosesNoLine) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{5000, before.rlim_max};
+  std::string trouble;
+  {
+    MetricsWriter writer(path_, 0);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (std::int64_t step = 1; step <= 1000; ++step) writer.write(StepMetrics{.step = step, .loss = 1});
+    EXPECT_THROW(writer.flush(), IoError);
+    trouble = writer.trouble();
+    EXPECT_EQ(content().size(), 5000U);
+    setrlimit(RLIMIT_FSIZE, &before);
+    writer.flush();
+    EXPECT_EQ(writer.trouble(), "");
+  }
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_THAT(trouble, ::testing::HasSubstr("File too large"));
+  const std::string full = content();
+  std::string expected;
+  for (std::int64_t step = 1; step <= 1000; ++step) expected += to_json_line(StepMetrics{.step = step, .loss = 1});
+  EXPECT_EQ(full, expected);
 }
 
 TEST_F(MetricsTest, AMissingStepIsRefused) {

@@ -37,17 +37,36 @@ TEST_F(ProgressTest, PlainLinesComeEveryLogEverySteps) {
 }
 
 TEST_F(ProgressTest, ABarFitsTheTerminalAndRedrawsTenTimesASecond) {
-  Progress progress = make(60);
+  Progress progress = make(100);
   for (std::int64_t step = 1; step <= 100; ++step) progress.step(step, 0, 0.25, 10, start_ + milliseconds(10 * step));
   EXPECT_LE(written_.size(), 11U);
   EXPECT_GE(written_.size(), 9U);
   for (const auto& text : written_) {
-    EXPECT_EQ(text.size(), 60U);
+    EXPECT_EQ(text.size(), 100U);
     EXPECT_EQ(text.back(), '\r');
   }
   EXPECT_THAT(written_.back(), HasSubstr("[====================]"));
   progress.line("done");
   EXPECT_EQ(written_.back(), "done\n");
+}
+
+// A narrow terminal cut the words at the end off once, of which the time that is left was one.
+TEST_F(ProgressTest, TheBarShrinksBeforeTheWordsDo) {
+  const std::string words = "epoch 1/2  step 100/100  loss 2.1374  186 samples/s  0 s left";
+  for (const int columns : {80, 72, 69, 68, 62}) {
+    written_.clear();
+    make(columns).step(100, 0, 2.1374, 186, start_ + milliseconds(100));
+    ASSERT_EQ(written_.size(), 1U);
+    EXPECT_EQ(written_.back().size(), static_cast<std::size_t>(columns));
+    EXPECT_THAT(written_.back(), HasSubstr(words)) << columns;
+  }
+  EXPECT_THAT(written_.back(), ::testing::StartsWith("epoch"));  // no bar at all
+  written_.clear();
+  make(80).step(50, 0, 2.1374, 186, start_ + milliseconds(100));
+  EXPECT_THAT(written_.back(), HasSubstr("[========        ] epoch 1/2  step 50/100"));
+  written_.clear();
+  make(40).step(100, 0, 2.1374, 186, start_ + milliseconds(100));
+  EXPECT_EQ(written_.back().size(), 40U);
 }
 
 TEST_F(ProgressTest, ValidationDoesNotCountTowardsTheTimeLeft) {

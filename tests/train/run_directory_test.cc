@@ -1,5 +1,6 @@
 #include "train/run_directory.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,12 +8,15 @@
 #include <fstream>
 #include <string>
 
+#include "harness/no_locks.h"
 #include "reigen/base/error.h"
 
 namespace reigen::train {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // Names are relative to the working directory.
 class RunDirectories : public ::testing::Test {
@@ -33,52 +37,113 @@ class RunDirectories : public ::testing::Test {
   fs::path before_;
 };
 
+// What a run that does not start says; empty: it started. What it made is taken back.
+std::string refusal(const fs::path& path, bool may_hold_run = false, ExitCode expected = ExitCode::kOutputLocked) {
+  MadeHere made;
+  try {
+    const RunDirectory held(path, may_hold_run, made);
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.exit_code(), expected) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
 TEST_F(RunDirectories, TwoJobsOfOneSecondGetTwoNames) {
-  const fs::path first = default_run_directory("mnist");
-  const fs::path second = default_run_directory("mnist");
+  MadeHere made;
+  const fs::path first = default_run_directory("mnist", made);
+  const fs::path second = default_run_directory("mnist", made);
   EXPECT_NE(first, second);
   EXPECT_TRUE(fs::is_directory(first));
   EXPECT_TRUE(fs::is_directory(second));
-  const RunDirectory held(first, false);  // made, but it holds no run yet
+  const RunDirectory held(first, false, made);  // made, but it holds no run yet
   EXPECT_EQ(held.path(), first);
+  EXPECT_EQ(held.warning(), "");
 }
 
 TEST_F(RunDirectories, OneRunAtATimeAndNoneOverAnother) {
-  const auto code_of = [](const fs::path& path, bool may_hold_run) {
-    try {
-      const RunDirectory held(path, may_hold_run);
-    } catch (const IoError& error) {
-      return error.exit_code();
-    }
-    return ExitCode::kOk;
-  };
   {
-    const RunDirectory held("run", false);
-    EXPECT_EQ(code_of("run", true), ExitCode::kOutputLocked);
+    MadeHere made;
+    const RunDirectory held("run", false, made);
+    EXPECT_THAT(refusal("run", true),
+                AllOf(HasSubstr("in use by another run"), HasSubstr("pid " + std::to_string(::getpid()) + " on ")));
+    made.keep();
   }
   std::ofstream("run/metrics.jsonl") << "{}\n";
-  EXPECT_EQ(code_of("run", false), ExitCode::kOutputLocked);
-  EXPECT_EQ(code_of("run", true), ExitCode::kOk);
+  EXPECT_THAT(refusal("run"), HasSubstr("holds a run already"));
+  EXPECT_EQ(refusal("run", true), "");
   std::ofstream("file") << "x";
-  EXPECT_EQ(code_of("file", false), ExitCode::kOutputLocked);
-  EXPECT_EQ(code_of("file/run", false), ExitCode::kIo);
+  EXPECT_THAT(refusal("file"), HasSubstr("something else of that name"));
+  EXPECT_THAT(refusal("file/run", false, ExitCode::kIo), HasSubstr("Not a directory"));
 }
 
-TEST_F(RunDirectories, WhatWasMadeForARunThatDidNotStartIsTakenBack) {
-  for (const char* name : {"empty", "full", "kept"}) {
-    fs::create_directory(name);
-    NewDirectory made(name);
-    if (name == std::string("full")) std::ofstream("full/file") << "x";
-    if (name == std::string("kept")) made.keep();
+TEST_F(RunDirectories, OnlyWhatTheStartMadeIsTakenBack) {
+  fs::create_directory("mine");
+  std::ofstream(".writable") << "mine";  // a name that a probe once had
+  fs::create_directory("mine/old");
+  EXPECT_EQ(refusal("mine/a/b"), "");
+  EXPECT_EQ(refusal("mine/old"), "");
+  EXPECT_FALSE(fs::exists("mine/a"));
+  EXPECT_TRUE(fs::is_empty("mine/old"));
+  EXPECT_EQ(refusal("."), "");
+  EXPECT_TRUE(fs::exists(".writable"));
+  {
+    MadeHere made;
+    const RunDirectory held("mine/c/d", false, made);
+    std::ofstream("mine/c/theirs") << "x";  // meanwhile
   }
-  EXPECT_FALSE(fs::exists("empty"));
-  EXPECT_TRUE(fs::exists("full/file"));
-  EXPECT_TRUE(fs::exists("kept"));
-  const fs::path first = default_run_directory("mnist");
-  { const NewDirectory second(default_run_directory("mnist")); }
-  EXPECT_TRUE(fs::exists(first));
-  { const NewDirectory taken_back(first); }
+  EXPECT_TRUE(fs::exists("mine/c/theirs"));
+  EXPECT_FALSE(fs::exists("mine/c/d"));
+  {
+    MadeHere made;
+    const RunDirectory held("mine/e/f", false, made);
+    fs::rename("mine/e", "mine/moved");  // and another in its place
+    fs::create_directories("mine/e/f");
+  }
+  EXPECT_TRUE(fs::exists("mine/e/f"));
+}
+
+TEST_F(RunDirectories, TheDefaultOneIsTakenBackWithItsFolderIfThatIsNewToo) {
+  {
+    MadeHere made;
+    default_run_directory("mnist", made);
+  }
   EXPECT_FALSE(fs::exists("runs"));
+  fs::create_directory("runs");
+  {
+    MadeHere made;
+    default_run_directory("mnist", made);
+  }
+  EXPECT_TRUE(fs::is_empty("runs"));
+  MadeHere kept;
+  const fs::path path = default_run_directory("mnist", kept);
+  kept.keep();
+  EXPECT_TRUE(fs::exists(path));
+}
+
+TEST_F(RunDirectories, ALinkToADiskThatIsAwayStaysAndIsNamed) {
+  fs::create_directory("folder");
+  fs::create_symlink("/nowhere/scratch", "folder/exp");
+  for (const char* path : {"folder/exp", "folder/exp/", "folder/exp/run/1"}) {
+    EXPECT_THAT(refusal(path), AllOf(HasSubstr("folder/exp is to be a directory"),
+                                     HasSubstr("a symbolic link that leads nowhere, to /nowhere/scratch")));
+    EXPECT_TRUE(fs::is_symlink("folder/exp"));
+  }
+  fs::create_directory("there");
+  fs::create_directory_symlink(fs::absolute("there"), "link");
+  EXPECT_EQ(refusal("link/run"), "");
+  EXPECT_TRUE(fs::is_symlink("link"));
+  EXPECT_TRUE(fs::is_empty("there"));
+}
+
+TEST_F(RunDirectories, AFileSystemWithoutLocksIsAWarning) {
+  for (const int error : {ENOSYS, ENOLCK, EOPNOTSUPP, EBADF, EINVAL, 524}) {
+    const tests::NoLocks none(error);
+    MadeHere made;
+    const RunDirectory held("run", false, made);
+    EXPECT_THAT(held.warning(), AllOf(HasSubstr("has no locks"), HasSubstr(std::to_string(error))));
+  }
+  EXPECT_FALSE(fs::exists("run"));
 }
 
 }  // namespace

@@ -40,12 +40,18 @@ inline std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-inline std::vector<nlohmann::json> lines_of(const fs::path& directory) {
+inline std::vector<nlohmann::json> lines_of_kind(const fs::path& directory, bool of_steps) {
   std::vector<nlohmann::json> lines;
   std::ifstream in(directory / "metrics.jsonl");
-  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  for (std::string line; std::getline(in, line);) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("loss") == of_steps) lines.push_back(std::move(json));
+  }
   return lines;
 }
+// Of metrics.jsonl, which holds both.
+inline std::vector<nlohmann::json> lines_of(const fs::path& directory) { return lines_of_kind(directory, true); }
+inline std::vector<nlohmann::json> validations_of(const fs::path& directory) { return lines_of_kind(directory, false); }
 
 // A net small enough that a whole run takes milliseconds, on data made of a formula.
 struct SmallNet : torch::nn::Module {
@@ -76,7 +82,7 @@ class SmallTask final : public Task {
     return kName;
   }
   torch::nn::Module& module() override { return net_; }
-  data::DatasetPtr training_data() override { return made_data(195, type_, "train"); }
+  data::DatasetPtr training_data() override { return data ? data : made_data(195, type_, "train"); }
   data::DatasetPtr test_data() override { return made_data(511, type_, "test"); }
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
     const at::Tensor loss = at::cross_entropy_loss(net_.forward(input), target);
@@ -96,6 +102,7 @@ class SmallTask final : public Task {
   }
   std::int64_t samples_a_score = 250;
   std::int64_t scored = 0;
+  data::DatasetPtr data = {};  // for training; none: made by a formula
   std::function<void(std::int64_t call)> before_call = {};
   std::int64_t poison_call = -1;
   std::int64_t poison_gradient_call = -1;  // the loss is as ever, its gradient infinite
@@ -166,9 +173,7 @@ class TrainerTest : public ::testing::Test {
 
   std::vector<double> losses(const std::string& directory) const {
     std::vector<double> values;
-    std::ifstream in(root_ / directory / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) {
-      const auto json = nlohmann::json::parse(line);
+    for (const auto& json : lines_of(root_ / directory)) {
       values.push_back(json["loss"]);
       EXPECT_EQ(json["step"], static_cast<std::int64_t>(values.size()));
     }
@@ -177,8 +182,7 @@ class TrainerTest : public ::testing::Test {
 
   std::vector<std::int64_t> read_steps(const std::string& directory) const {
     std::vector<std::int64_t> steps;
-    std::ifstream in(root_ / directory / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) steps.push_back(nlohmann::json::parse(line)["step"]);
+    for (const auto& json : lines_of(root_ / directory)) steps.push_back(json["step"]);
     return steps;
   }
 

@@ -446,10 +446,8 @@ TEST_F(TrainerTest, SpeedStepsAndEpochsAreThoseThatWereMade) {
   one.data.limit = 1;
   const FitResult result = fit(1, one);
   EXPECT_THAT(output_, HasSubstr("small: 3 steps of 1 sample on"));
-  std::ifstream in(root_ / "one" / "metrics.jsonl");
   double fastest = 0;
-  for (std::string line; std::getline(in, line);)
-    fastest = std::max(fastest, nlohmann::json::parse(line)["samples_per_s"].get<double>());
+  for (const auto& line : lines_of(root_ / "one")) fastest = std::max(fastest, line["samples_per_s"].get<double>());
   EXPECT_LE(result.samples_per_s, 1.01 * fastest);
 }
 

@@ -95,6 +95,7 @@ struct DataConfig {
   std::int64_t workers = 1;
   std::string dump_order = {};  // file for the sample indices of every step
   std::int64_t limit = 0;       // 0: all training samples
+  bool may_differ = false;      // a resume takes other data than the run began with, and says what differs
 };
 
 // An option of a recipe's own, such as a size of its model. Its value, the default, decides what it takes: a whole
