@@ -117,6 +117,7 @@ int train_command(const Arguments& arguments) {
   }
   job.ranks = line.threads ? 1 : ranks;
   job.prefix = "none";
+  job.grace = launch::kGraceToSave;
   job.environment.emplace_back("REIGEN_COMMAND", program_invocation_name);
   job.memory_per_rank = line.threads ? kMemoryPerRank * static_cast<std::size_t>(ranks) : kMemoryPerRank;
   return launch::run_job(job).exit_code;

@@ -225,7 +225,7 @@ std::string path_of_program() {
 // `reigen-train mnist -n 2` without a launcher: be the launcher.
 int run_launcher(const Program& program, int ranks) {
   const Arguments& options = program.options;
-  launch::JobOptions job{.command = {path_of_program()}, .ranks = ranks, .prefix = "none"};
+  launch::JobOptions job{.command = {path_of_program()}, .ranks = ranks, .prefix = "none", .grace = launch::kGraceToSave};
   if (program.built_in) job.command.push_back(program.recipe.name);
   for (std::size_t i = 0; i < options.size(); ++i) {
     if (options[i] == "-n")

@@ -9,6 +9,9 @@
 
 namespace reigen::launch {
 
+// `grace` for ranks that are known to save and end when they are asked to, however large what they save.
+inline constexpr std::chrono::minutes kGraceToSave{10};
+
 struct JobOptions {
   std::vector<std::string> command = {};  // program (searched in PATH as a shell does) and its arguments
   int ranks = 1;
