@@ -68,8 +68,9 @@ Report incomplete_group(const GroupOptions& options, const std::vector<int>& mis
                               options.name, seconds_of(options.join_timeout)),
           .got = counted_ranks(options.size - static_cast<int>(missing.size())),
           .expected = fmt::format("{}; missing: {}", counted_ranks(options.size), fmt::join(missing, ", ")),
-          .fix = "see what the missing ranks printed; every rank must create its groups in the same order; "
-                 "REIGEN_COMM_JOIN_TIMEOUT=seconds waits longer"};
+          .fix =
+              "see what the missing ranks printed; every rank must create its groups in the same order; "
+              "REIGEN_COMM_JOIN_TIMEOUT=seconds waits longer"};
 }
 
 void check_same_version(const std::string& what, int rank, std::uint32_t version, std::uint32_t expected) {

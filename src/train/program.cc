@@ -225,7 +225,8 @@ std::string path_of_program() {
 // `reigen-train mnist -n 2` without a launcher: be the launcher.
 int run_launcher(const Program& program, int ranks) {
   const Arguments& options = program.options;
-  launch::JobOptions job{.command = {path_of_program()}, .ranks = ranks, .prefix = "none", .grace = launch::kGraceToSave};
+  launch::JobOptions job{
+      .command = {path_of_program()}, .ranks = ranks, .prefix = "none", .grace = launch::kGraceToSave};
   if (program.built_in) job.command.push_back(program.recipe.name);
   for (std::size_t i = 0; i < options.size(); ++i) {
     if (options[i] == "-n")
@@ -258,7 +259,9 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
   }
   const bool threads = line.config.run.ranks == "threads";
   const int ranks = line.ranks.value_or(environment.world_size);
-  Job job{.recipe = recipe, .config = line.config, .resume = launcher_prefix(environment) + resume_command(program, ranks, environment.source)};
+  Job job{.recipe = recipe,
+          .config = line.config,
+          .resume = launcher_prefix(environment) + resume_command(program, ranks, environment.source)};
   if (threads) return run_as_threads(std::move(job), ranks, environment, program.call());
   if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(program, ranks);
   if (line.ranks && ranks != environment.world_size) {

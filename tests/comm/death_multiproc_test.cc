@@ -1,11 +1,14 @@
 // Ranks that die or stop in the middle: the others say who, soon, and nobody hangs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -186,7 +189,13 @@ void suspend(const std::vector<std::int64_t>& processes, const std::string& seco
   for (const std::int64_t process : processes) list += " " + std::to_string(process);
   const std::string script = "sleep 0.4; kill -STOP" + list + "; sleep " + seconds + "; for p in" + list +
                              "; do kill -CONT $p; sleep 0.3; done";
-  EXPECT_EQ(std::system(script.c_str()), 0);
+  std::array<const char*, 4> words = {"sh", "-c", script.c_str(), nullptr};
+  pid_t shell = 0;
+  ASSERT_EQ(::posix_spawnp(&shell, "sh", nullptr, nullptr, const_cast<char**>(words.data()), environ), 0);
+  int status = -1;
+  while (::waitpid(shell, &status, 0) < 0 && errno == EINTR) {
+  }
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Death, ASuspendedJobGoesOn) {
