@@ -25,8 +25,6 @@ namespace {
 constexpr std::uint64_t kMaxPickle = kGiB;      // some 200 bytes a tensor; storages are not in it
 constexpr std::uint64_t kMaxByteOrder = 16;     // "little" or "big"
 constexpr std::uint64_t kDirectRow = 4 * kKiB;  // rows from this on are read where they belong
-constexpr std::string_view kZipMark = "PK\x03\x04";
-constexpr std::size_t kTarMarkAt = 257;
 constexpr const char* kFetchRecords = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
 constexpr const char* kStoreAgain =
     "unpack it and pack it again without compression: unzip FILE -d folder && cd folder && zip -r -0 ../new.pt *";
