@@ -186,7 +186,9 @@ TEST_P(EveryShard, ThreadsOfARankGiveTheSameBits) {
   const auto run = [&](Shard shard, int threads) {
     return agreed(2, [&](Communicator& world) {
       at::set_num_threads(threads);
-      Tensors result = train(world, kCases[2], sharing(shard));
+      DataParallelOptions options = sharing(shard);
+      options.share_cores = false;  // as many as the test asks for
+      Tensors result = train(world, kCases[2], options);
       at::set_num_threads(1);
       return result;
     });

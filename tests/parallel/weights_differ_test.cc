@@ -25,7 +25,7 @@ Lbfgs lbfgs(const torch::nn::Module& model) {
 }
 
 // Samples of a rank's own.
-at::Tensor loss_of(Mlp& model, const Communicator& world) {
+at::Tensor own_loss(Mlp& model, const Communicator& world) {
   const auto seed = static_cast<std::uint64_t>(world.rank()) + 10;
   const at::Tensor x = numbers(seed, {32, 4}).to(model.first->weight.scalar_type());
   return torch::mse_loss(model.forward(x), (x.narrow(1, 0, 3) * 3).sin() + world.rank());
@@ -75,7 +75,7 @@ TEST(WeightsDiffer, AStockLbfgsIsFoundInTheStepWhereItParts) {
           optimizer.step([&] {
             optimizer.zero_grad();
             parallel.prepare_forward();
-            const at::Tensor loss = loss_of(model, world);
+            const at::Tensor loss = own_loss(model, world);
             loss.backward();
             return loss;
           });
@@ -97,7 +97,7 @@ TEST(WeightsDiffer, NotWhereTheClosureAveragesItsLoss) {
       optimizer.step([&] {
         optimizer.zero_grad();
         parallel.prepare_forward();
-        const at::Tensor loss = loss_of(model, world);
+        const at::Tensor loss = own_loss(model, world);
         loss.backward();
         at::Tensor mean = loss.detach().clone();
         all_reduce_(mean, world, {.op = ReduceOp::kAvg});
@@ -115,7 +115,7 @@ TEST(WeightsDiffer, NotUnderDistributedOptimizer) {
     for (int step = 0; step < 3; ++step) {
       optimizer.step([&] {
         optimizer.zero_grad();
-        const at::Tensor loss = loss_of(model, world);
+        const at::Tensor loss = own_loss(model, world);
         loss.backward();
         return loss;
       });
@@ -165,7 +165,7 @@ TEST(WeightsDiffer, StrategiesThatLetThemPartAreNotCompared) {
     for (int step = 0; step < 4; ++step) {
       optimizer.zero_grad();
       parallel.prepare_forward();
-      loss_of(model, world).backward();
+      own_loss(model, world).backward();
       optimizer.step();
       parallel.after_step();
     }
