@@ -17,13 +17,13 @@ constexpr const char* kHelp =
     "  inspect PATH [--tensors]              what is there: a checkpoint, a run, a .safetensors, a folder of Hugging "
     "Face, a .pt\n"
     "  verify PATH...                        reads every byte; names what is damaged (65)\n"
-    "  diff A B [--tolerance T] [--only BEGIN] [--skip BEGIN]   tensors that differ (1 when some do)\n"
+    "  diff A B [--tolerance T]              tensors that differ (1 when some do)\n"
     "  consolidate PATH OUT.safetensors      one file of whole tensors, for any reader of safetensors; --average: of "
     "their average\n"
     "  reshard PATH DIRECTORY --ranks N      the same checkpoint as N ranks would have written it\n"
-    "  import PATH OUT.safetensors [--rename FROM=TO] [--only BEGIN] [--skip BEGIN]   weights of others, under other "
-    "names;\n"
-    "                                        of torch.save, C++'s torch::save, TorchScript, Hugging Face\n"
+    "  import PATH OUT.safetensors [--rename FROM=TO]...   weights of others, under other names: of torch.save, C++'s\n"
+    "                                        torch::save, TorchScript, Hugging Face, safetensors\n"
+    "  --only BEGIN, --skip BEGIN            of diff and import: names to take alone, names to leave out\n"
     "\n"
     "PATH of a checkpoint: step_N, or the directory of a run or of checkpoints, for its newest whole one.\n";
 
