@@ -91,6 +91,9 @@ class Lister {
   }
 
   void visit(const PickleValue& value) {
+    const bool holds = value.kind == PickleKind::kTensor || value.kind == PickleKind::kStorage ||
+                       value.kind == PickleKind::kObject || Pickle::has_items(value);
+    if (inside_ > 0 && !holds) return;  // of an object that is not read only tensors are of use
     if (++visited_ > options_.max_entries) {
       fail("its entries", fmt::format("more than {}", options_.max_entries), "fewer", kRaiseEntries);
     }
@@ -98,7 +101,6 @@ class Lister {
     if (value.kind == PickleKind::kStorage) return whole_storage(value);
     if (value.kind == PickleKind::kObject) return object(value);
     if (Pickle::has_items(value)) return container(value);
-    if (inside_ > 0) return;  // of an object that is not read only tensors are of use
     PtValue& entry = contents_.values.emplace_back(PtValue{name_or("value"), text_of(value)});
     charge(entry.name.size() + entry.text.size());
   }
@@ -182,6 +184,7 @@ class Lister {
         child(key, items[i + 1]);
         continue;
       }
+      if (is_known(items[i + 1])) continue;
       const auto part = pickle_.items(items[i + 1]);
       for (std::size_t j = 0; j + 1 < part.size(); j += 2) {
         const bool left_out =
@@ -218,11 +221,12 @@ class Lister {
       // (attributes, attributes in slots)
       const bool slots =
           i > 0 && parts[i].kind == PickleKind::kTuple && items.size() == 2 && items[1].kind == PickleKind::kDict;
+      if (Pickle::has_items(parts[i]) && is_known(parts[i])) continue;
       if (parts[i].kind == PickleKind::kDict) {
         items_of(parts[i]);
       } else if (slots) {
-        if (items[0].kind == PickleKind::kDict) items_of(items[0]);
-        items_of(items[1]);
+        if (items[0].kind == PickleKind::kDict && !is_known(items[0])) items_of(items[0]);
+        if (!is_known(items[1])) items_of(items[1]);
       } else if (Pickle::has_items(parts[i])) {
         elements_of(parts[i], position);
         position += items.size();
