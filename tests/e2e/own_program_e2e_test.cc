@@ -115,7 +115,7 @@ TEST_F(OwnProgram, AWishToStopSavesAndThePrintedCommandGoesOnBitwise) {
   ASSERT_EQ(whole.code, 0) << whole.err;
   int number = 0;
   for (int i = 0; i < count; ++i) {
-    for (const int signal : {SIGINT, SIGTERM}) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
       const Words start = number % 2 == 0 ? Words{OWN_PROGRAM, "-n", "2"}
                                           : Words{REIGEN_PROGRAM, "run", "-n", "2", "--prefix", "none", OWN_PROGRAM};
       const std::string directory = path("stopped_" + std::to_string(number++));
