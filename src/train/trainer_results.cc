@@ -51,9 +51,9 @@ Scores Trainer::Impl::validate(bool may_end) {
   const data::Range mine = data::share_of({0, test_data->size()}, world.rank(), world.size());
   Scores sum;
   const std::int64_t batch = task.score_batch();
-  const std::int64_t all = score_calls();
+  const std::int64_t calls = score_calls();
   bool ends = false;
-  for (std::int64_t call = 0; call < all && !ends; ++call) {
+  for (std::int64_t call = 0; call < calls && !ends; ++call) {
     const std::int64_t first = mine.begin + call * batch;
     std::vector<std::int64_t> indices;
     for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
