@@ -79,6 +79,13 @@ struct Program {
   static std::string own_name() { return quote_shell(program_invocation_name); }
 };
 
+// Where a recipe has no word for data, there is no option.
+Config defaults_of(const Recipe& recipe) {
+  Config defaults = recipe.defaults;
+  defaults.data.takes_path = !recipe.data.empty();
+  return defaults;
+}
+
 std::string program_help(const Program& program) {
   const Recipe& recipe = program.recipe;
   const std::string call = program.built_in ? "reigen train " + recipe.name : program.call();
@@ -90,7 +97,7 @@ std::string program_help(const Program& program) {
   text += "\n\n" + example(" -n 2 [options]", "two ranks") + example(" --print-config", "the options as a file") + "\n";
   if (!recipe.data.empty()) text += fmt::format("data.path: {}\n", recipe.data);
   return text + fmt::format("batch: {} samples a rank, unless train.global_batch says how many together\n\n{}",
-                            recipe.batch_per_rank, help_text(recipe.defaults));
+                            recipe.batch_per_rank, help_text(defaults_of(recipe)));
 }
 
 const Recipe& find_recipe(const std::string& name) {
@@ -235,13 +242,6 @@ int run_launcher(const Program& program, int ranks) {
       job.command.push_back(options[i]);
   }
   return launch::run_job(job).exit_code;
-}
-
-// Where a recipe has no word for data, there is no option.
-Config defaults_of(const Recipe& recipe) {
-  Config defaults = recipe.defaults;
-  defaults.data.takes_path = !recipe.data.empty();
-  return defaults;
 }
 
 int run_recipe(const Program& program, const launch::Environment& environment) {

@@ -352,6 +352,7 @@ TEST_F(CheckpointTest, WhatNoSaveMadeIsNotDeleted) {
 }
 
 TEST_F(CheckpointTest, ALinkThatLeadsNowhereIsNamedAndStays) {
+  fs::create_directories(directory_.parent_path());
   fs::create_directory_symlink("/nowhere/scratch", directory_);
   try {
     save_step(1);

@@ -116,7 +116,9 @@ TEST(TcpJoin, AnotherVersionIsRefusedAtOnce) {
 TEST(TcpJoin, ARankThatHasEndedIsALostOne) {
   const auto store = store::make_memory_store();
   store->set("group/world/rank/0",
-             fmt::format("{} host 1 machine secret answer 1 1 2 127.0.0.1 0", comm::tcp::kProtocolVersion));
+             fmt::format("{} host 1 1 machine secret answer 1 1 2 127.0.0.1 0", comm::tcp::kProtocolVersion));
+  store->set("group/world/network/0", "");
+  store->add("group/world/networks", 1);
   try {
     Communicator world({.rank = 1, .size = 2, .store = store, .backend = "tcp"});
     FAIL() << "nobody listens on port 1";

@@ -62,8 +62,8 @@ auto is_named(const std::string& step) {
                                                   HasSubstr("DistributedOptimizer"), HasSubstr("compare_weights"))));
 }
 
-// Its first evaluation and the first of its line search are where all ranks are; from then on each goes by its own
-// loss.
+// A backward counts as a step here, and one call of L-BFGS makes up to 25 of them. As long as the line searches of all
+// ranks happen to agree the weights are equal; the backward behind the first that does not is found.
 TEST(WeightsDiffer, AStockLbfgsIsFoundInTheStepWhereItParts) {
   for (const std::string backend : {"shared_memory", "tcp"}) {
     const auto found = found_on(
@@ -83,7 +83,7 @@ TEST(WeightsDiffer, AStockLbfgsIsFoundInTheStepWhereItParts) {
         backend);
     for (const Found& one : found) {
       EXPECT_EQ(one.code, 81) << backend << one.text;
-      EXPECT_THAT(one.text, ContainsRegex("the ranks' weights differ \\(step [1-4] bucket 0\\)")) << backend;
+      EXPECT_THAT(one.text, ContainsRegex("the ranks' weights differ \\(step [0-9]+ bucket 0\\)")) << backend;
     }
   }
 }

@@ -65,8 +65,9 @@ std::string to_text(const Announcement& a) {
 Announcement parse(int rank, const std::string& text) {
   Announcement a;
   std::istringstream in(text);
-  in >> a.version >> a.host >> a.pid >> a.space >> a.machine >> a.secret >> a.answer >> a.port >> a.connections >>
-      a.size;
+  in >> a.version;
+  check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);  // what follows has another shape elsewhere
+  in >> a.host >> a.pid >> a.space >> a.machine >> a.secret >> a.answer >> a.port >> a.connections >> a.size;
   check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);
   net::InterfaceAddress address;
   while (in >> address.host >> address.loopback) a.addresses.push_back(address);
@@ -79,7 +80,10 @@ class Join {
       : options_(options),
         check_coming_(check_coming),
         connections_(options.connections + 2),
-        forming_(options, "", kJoinSlice, check_coming) {}
+        forming_(options, "", kJoinSlice, [this](const std::vector<int>& missing) {
+          if (check_coming_) check_coming_(missing);
+          refuse_other_versions(missing);
+        }) {}
 
   std::vector<Neighbour> run();
 
@@ -92,6 +96,7 @@ class Join {
                                       const std::vector<Refusal>& refusals) const;
   void wait_for_callers(Acceptor& acceptor);
   bool all_in_one_network();
+  void refuse_other_versions(const std::vector<int>& missing);
 
   const GroupOptions& options_;
   const CheckComing& check_coming_;
@@ -194,6 +199,19 @@ void Join::wait_for_callers(Acceptor& acceptor) {
                .got = {},
                .expected = fmt::format("calls from ranks {}", fmt::join(missing, ", ")),
                .fix = "see what these ranks printed; a firewall that drops packets looks like this too"}));
+  }
+}
+
+// A rank of another build may know nothing of what the others wait for. What it has announced says so.
+void Join::refuse_other_versions(const std::vector<int>& missing) {
+  for (const int q : missing) {
+    const auto text = forming_.store().try_get(fmt::format("rank/{}", q));
+    if (!text) continue;
+    try {
+      parse(q, *text);
+    } catch (const Error& error) {
+      forming_.end_for_all(error);
+    }
   }
 }
 
