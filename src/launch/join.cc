@@ -9,6 +9,8 @@
 #include "launch/agent_meeting.h"
 #include "launch/listening.h"
 #include "launch/served_store.h"
+#include "net/address.h"
+#include "net/socket.h"
 #include "reigen/base/error.h"
 #include "reigen/launch/environment.h"
 #include "reigen/store/tcp_store.h"
@@ -21,6 +23,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr auto kPause = milliseconds(50);
+constexpr auto kHolderWait = milliseconds(1000);
 
 std::string place_text(const Environment& environment) {
   return fmt::format("{}, port {} ({}; {})", environment.master_address, environment.master_port,
@@ -100,6 +103,15 @@ std::shared_ptr<store::Store> meet_by_name(const Environment& environment, const
     return std::make_shared<ServedStore>(store::TcpStoreServerOptions{.job = environment.job, .socket = socket},
                                          deadline, heartbeat_timeout);
   } catch (const BackendError& error) {
+    const net::ConnectAttempt holder = net::try_connect(net::machine_address(socket), Deadline::after(kHolderWait));
+    if (!holder.socket) throw;  // nobody holds the name: something else is wrong
+    if (!net::is_of_this_user(*holder.socket)) {
+      throw BackendError({.what = "a program of another user of this machine has the name of this job's socket",
+                          .got = error.what(),
+                          .expected = "a name that nobody else takes",
+                          .fix = "set REIGEN_JOB to a word that others do not know, the same on all ranks"},
+                         error.exit_code());
+    }
     throw BackendError(
         {.what = fmt::format("another program on this machine is rank 0 of the same job ({})", environment.source),
          .got = error.what(),

@@ -43,7 +43,7 @@ Address address_of(int fd, int (*ask)(int, sockaddr*, socklen_t*)) {
 }
 
 // Binds and listens; gives errno, 0 when it worked.
-int try_listen(const UniqueFd& fd, const Address& address) {
+int bind_and_listen(const UniqueFd& fd, const Address& address) {
   // A port whose last owner has just ended is free again at once; a port that is being listened on stays taken.
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);  // matters to "::" only
@@ -65,10 +65,14 @@ std::string fix_of_bind(int error) {
   return "";
 }
 
-[[noreturn]] void throw_cannot_listen(const std::string& where, int error) {
+// A socket with a name has neither port nor address.
+std::string fix_of_named(int error) {
+  return error == EADDRINUSE ? "another program of this machine has this name: end it, or choose another name" : "";
+}
+
+[[noreturn]] void throw_no_listener(const std::string& where, int error, const std::string& fix) {
   throw BackendError(
-      Report{
-          .what = fmt::format("cannot listen on {}", where), .got = base::errno_text(error), .fix = fix_of_bind(error)},
+      Report{.what = fmt::format("cannot listen on {}", where), .got = base::errno_text(error), .fix = fix},
       exit_code_of_bind(error));
 }
 
@@ -161,23 +165,33 @@ ConnectAttempt try_connect(const Address& address, const Deadline& deadline, con
   return {.socket = Socket(std::move(fd))};
 }
 
-Listener::Listener(const std::string& host, std::uint16_t port) {
+void throw_cannot_listen(const std::string& where, int error) { throw_no_listener(where, error, fix_of_bind(error)); }
+
+ListenAttempt try_listen(const std::string& host, std::uint16_t port) {
   int error = 0;
   for (const Address& address : resolve(host, port)) {
     UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    error = fd ? try_listen(fd, address) : errno;
+    error = fd ? bind_and_listen(fd, address) : errno;
     if (error != 0) continue;
-    address_ = address_of(fd.get(), &::getsockname);
-    fd_ = std::move(fd);
-    return;
+    const Address own = address_of(fd.get(), &::getsockname);
+    return {.listener = Listener(std::move(fd), own)};
   }
-  throw_cannot_listen(endpoint_text(host, port), error);
+  return {.error = error};
+}
+
+Listener::Listener(const std::string& host, std::uint16_t port) {
+  ListenAttempt attempt = try_listen(host, port);
+  if (!attempt.listener) throw_cannot_listen(endpoint_text(host, port), attempt.error);
+  *this = *std::move(attempt.listener);
 }
 
 Listener::Listener(const Address& address) {
   UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const int error = fd ? try_listen(fd, address) : errno;
-  if (error != 0) throw_cannot_listen(address.to_string(), error);
+  const int error = fd ? bind_and_listen(fd, address) : errno;
+  if (error != 0) {
+    throw_no_listener(address.to_string(), error,
+                      address.family() == AF_UNIX ? fix_of_named(error) : fix_of_bind(error));
+  }
   address_ = address_of(fd.get(), &::getsockname);
   fd_ = std::move(fd);
 }

@@ -95,6 +95,7 @@ class Listener {
   // Throws BackendError (69) when the port is taken or no interface has the address, 77 when it is reserved.
   Listener(const std::string& host, std::uint16_t port);
   explicit Listener(const Address& address);  // this one alone; throws as above
+  Listener(UniqueFd listening, const Address& address) : fd_(std::move(listening)), address_(address) {}
 
   int fd() const { return fd_.get(); }
   const Address& address() const { return address_; }
@@ -104,5 +105,16 @@ class Listener {
   UniqueFd fd_;
   Address address_;
 };
+
+struct ListenAttempt {
+  std::optional<Listener> listener = {};
+  int error = 0;  // errno where there is no listener
+};
+
+// As Listener(host, port), for those who may go on without it. Throws where the host has no address.
+ListenAttempt try_listen(const std::string& host, std::uint16_t port);
+
+// What Listener throws. `where`: as a person reads it.
+[[noreturn]] void throw_cannot_listen(const std::string& where, int error);
 
 }  // namespace reigen::net

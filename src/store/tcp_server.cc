@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <optional>
@@ -59,6 +60,23 @@ bool same_secret(const std::string& left, const std::string& right) {
   return difference == 0;
 }
 
+// One more address of `also`. Gives false where the port is taken there and another one may be picked.
+bool listen_also(std::vector<net::Listener>& listeners, const std::string& host, bool may_pick_again) {
+  const std::uint16_t port = listeners.front().address().port();
+  net::ListenAttempt attempt = net::try_listen(host, port);
+  if (attempt.listener) {
+    listeners.push_back(*std::move(attempt.listener));
+    return true;
+  }
+  // An IPv6 address of which the network has not said yet that it is free, or has said that it is not.
+  if (attempt.error == EADDRNOTAVAIL) {
+    base::log_info("the store does not listen on {}: {}", host, base::errno_text(attempt.error));
+    return true;
+  }
+  if (attempt.error == EADDRINUSE && may_pick_again) return false;
+  net::throw_cannot_listen(net::endpoint_text(host, port), attempt.error);
+}
+
 // All at one port. That the kernel picked for the first address may be taken at another: then it picks again.
 std::vector<net::Listener> listen_on(const TcpStoreServerOptions& options) {
   std::vector<net::Listener> listeners;
@@ -69,14 +87,10 @@ std::vector<net::Listener> listen_on(const TcpStoreServerOptions& options) {
   constexpr int kPicks = 16;
   for (int pick = 1;; ++pick) {
     listeners.clear();
-    try {
-      listeners.emplace_back(options.host, options.port);
-      const std::uint16_t port = listeners.front().address().port();
-      for (const std::string& host : options.also) listeners.emplace_back(host, port);
-      return listeners;
-    } catch (const BackendError&) {
-      if (options.port != 0 || pick == kPicks || listeners.empty()) throw;
-    }
+    listeners.emplace_back(options.host, options.port);
+    const bool may_pick_again = options.port == 0 && pick < kPicks;
+    const auto listens = [&](const std::string& host) { return listen_also(listeners, host, may_pick_again); };
+    if (std::all_of(options.also.begin(), options.also.end(), listens)) return listeners;
   }
 }
 

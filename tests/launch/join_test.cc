@@ -8,10 +8,13 @@
 
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "launch/listening.h"
+#include "net/socket.h"
 #include "reigen/base/error.h"
 #include "reigen/base/unique_fd.h"
 #include "reigen/launch/environment.h"
@@ -151,6 +154,23 @@ TEST(JoinJob, WithoutAPortRanksOfOneMachineMeetByTheNameOfTheirJob) {
   client->set("x", "1");
   EXPECT_EQ(server->get("x", Deadline::after(seconds(10))), "1");
   EXPECT_THAT(message_of_join(rank_of(1, 2, 0, job + "b"), seconds(1)), HasSubstr("does not know where rank 0 is"));
+}
+
+// The name can be guessed.
+TEST(JoinJob, AnotherUsersProgramThatHasTheJobsNameIsSaidToBeOne) {
+  if (::geteuid() != 0) GTEST_SKIP() << "ONLY ROOT CAN BE ANOTHER USER: a name that another user holds was not tested";
+  const std::string job = "guessed " + std::to_string(::getpid());
+  const net::Address name = net::machine_address(socket_of_job(job));
+  constexpr uid_t kNobody = 65534;
+  if (::seteuid(kNobody) != 0) GTEST_SKIP() << "THERE IS NO OTHER USER HERE: a name that one holds was not tested";
+  std::optional<net::Listener> holder(name);
+  ASSERT_EQ(::seteuid(0), 0);
+  Environment e = rank_of(0, 2, 0, job);
+  e.one_host = true;
+  e.port_origin = {};
+  EXPECT_THAT(message_of_join(e, seconds(5)), testing::AllOf(HasSubstr("another user"), HasSubstr("REIGEN_JOB")));
+  holder.reset();
+  EXPECT_EQ(message_of_join(e, seconds(5)), "");
 }
 
 TEST(JoinJob, TheLaunchersStore) {

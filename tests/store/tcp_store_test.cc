@@ -55,6 +55,26 @@ TEST(TcpStore, LocalhostIsReachedByName) {
   }
 }
 
+// 192.0.2.1 is nobody's: as an IPv6 address whose network has not said yet that it is free.
+TEST(TcpStore, AnAddressThatCannotBeHadNowIsLeftOut) {
+  for (const std::uint16_t port : {std::uint16_t{0}, free_port()}) {
+    TcpStoreServer server({.host = "127.0.0.1", .port = port, .also = {"192.0.2.1", "127.0.0.2"}});
+    connect_tcp_store({.host = "127.0.0.1", .port = server.port()})->set("k", "v");
+    EXPECT_EQ(connect_tcp_store({.host = "127.0.0.2", .port = server.port()})->get("k", soon()), "v");
+  }
+}
+
+TEST(TcpStore, APortThatIsTakenAtOneOfTheAddressesIsAnError) {
+  const net::Listener taken("127.0.0.2", 0);
+  try {
+    TcpStoreServer server({.host = "127.0.0.1", .port = taken.address().port(), .also = {"127.0.0.2"}});
+    FAIL() << "went on without it";
+  } catch (const BackendError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kUnavailable);
+    EXPECT_NE(std::string(error.what()).find(taken.address().to_string()), std::string::npos) << error.what();
+  }
+}
+
 TEST(TcpStore, SpeaksIpv6) {
   if (!has_ipv6()) GTEST_SKIP() << "THIS MACHINE HAS NO IPv6 LOOPBACK: the TCP store was not tested over IPv6";
   TcpStoreServer server({.host = "::1"});

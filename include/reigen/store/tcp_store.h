@@ -16,10 +16,12 @@
 namespace reigen::store {
 
 struct TcpStoreServerOptions {
-  std::string host = "127.0.0.1";      // the interface to listen on; "0.0.0.0" or "::" for every one
-  std::uint16_t port = 0;              // 0: the kernel picks a free one, which is never taken by somebody else
-  std::string job = {};                // identity of the job; clients must send the same
-  std::vector<std::string> also = {};  // more addresses of this machine to listen on, all on the same port
+  std::string host = "127.0.0.1";  // the interface to listen on; "0.0.0.0" or "::" for every one
+  std::uint16_t port = 0;          // 0: the kernel picks a free one, which is never taken by somebody else
+  std::string job = {};            // identity of the job; clients must send the same
+  // More addresses of this machine to listen on, all on the same port. One that cannot be had now (an IPv6 address
+  // whose network is still asked whether it is free) is left out.
+  std::vector<std::string> also = {};
   // Not empty: no address and no port, but a socket of this machine with that name, which only processes of the same
   // user reach. At most 100 bytes.
   std::string socket = {};
