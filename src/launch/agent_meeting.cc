@@ -104,15 +104,20 @@ std::shared_ptr<store::Store> serve(AgentStore& agent, const Environment& enviro
   return served;
 }
 
-// The agent's host first: this rank has just reached it, and rank 0 is almost always there.
+// Rank 0 told its addresses, those that the agent's host means there in front. Behind them the agent's host, which this
+// rank has just reached: rank 0 may be there behind a translation of addresses.
 store::TcpStoreOptions options_of(const Environment& environment, const Address& address) {
   store::TcpStoreOptions options{.port = address.port, .job = identity(environment, address)};
   if (address.network == net::network_identity()) {
     options.host = net::loopback_address();
   } else {
-    options.host = environment.master_address;
-    const auto is_remote = [](const std::string& host) { return host != "::1" && !host.starts_with("127."); };
+    const auto is_remote = [](const std::string& host) {
+      return host != "::1" && host != "::" && host != "0.0.0.0" && !host.starts_with("127.");
+    };
     std::copy_if(address.hosts.begin(), address.hosts.end(), std::back_inserter(options.also), is_remote);
+    options.also.push_back(environment.master_address);
+    options.host = options.also.front();
+    options.also.erase(options.also.begin());
   }
   return options;
 }
@@ -120,9 +125,15 @@ store::TcpStoreOptions options_of(const Environment& environment, const Address&
 std::shared_ptr<store::Store> find(AgentStore& agent, const Environment& environment, const Deadline& deadline,
                                    std::chrono::milliseconds heartbeat_timeout) {
   std::chrono::nanoseconds patience = kFirstPatience;
+  std::string first;  // what the agent said at the first look
+  const auto is_last_look = [&] { return deadline.remaining(kLookAgain) < kLookAgain; };
   for (;;) {
     if (!agent.wait({kAddressKey}, deadline)) throw_incomplete(environment);
     const std::string text = agent.get(kAddressKey);
+    if (first.empty()) first = text;
+    // An earlier attempt's: rank 0 of this one would have taken this rank's place away. The count of restarts does not
+    // tell attempts apart: torchrun's agents count their own, and only where ranks of theirs failed.
+    const auto is_old = [&] { return text == first && agent.has(place_key(environment.rank)); };
     const auto address = parse(text);
     if (!address) {
       throw DataError(Report{.what = "rank 0 of another version of Reigen has told torchrun's agent where it listens",
@@ -135,7 +146,8 @@ std::shared_ptr<store::Store> find(AgentStore& agent, const Environment& environ
     try {
       return store::connect_tcp_store(options);
     } catch (const store::NoAnswer& error) {
-      if (deadline.expired()) {
+      if (is_last_look()) {
+        if (is_old()) throw_incomplete(environment);
         throw Timeout(Report{
             .what =
                 fmt::format("rank {} of {} cannot reach the store of rank 0", environment.rank, environment.world_size),
@@ -145,7 +157,11 @@ std::shared_ptr<store::Store> find(AgentStore& agent, const Environment& environ
                    "(/proc/sys/net/ipv4/ip_local_port_range)"});
       }
     } catch (const BackendError& error) {  // somebody else has that port by now: the address is an older one
-      if (error.exit_code() != ExitCode::kJobMismatch || deadline.expired()) throw;
+      if (error.exit_code() != ExitCode::kJobMismatch) throw;
+      if (is_last_look()) {
+        if (is_old()) throw_incomplete(environment);
+        throw;
+      }
     }
     std::this_thread::sleep_for(deadline.remaining(kLookAgain));
     patience = std::min<std::chrono::nanoseconds>(2 * patience, kLastPatience);

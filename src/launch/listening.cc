@@ -91,7 +91,8 @@ std::vector<std::string> places_to_listen(const Environment& environment) {
     return places;
   }
   if (meaning.same_for_all && on_loopback && !own.empty()) return own;
-  if (own.empty()) warn_of_strange_address(environment, meaning);
+  // Where rank 0 tells its addresses through torchrun's agent that address is the agent's, on whatever machine.
+  if (own.empty() && !environment.agent_store) warn_of_strange_address(environment, meaning);
   std::vector<std::string> places = {net::loopback_address()};
   for (const std::string& place : own) add(places, place);
   // The others may have been told another name of this machine: its own.

@@ -13,7 +13,8 @@ namespace reigen::launch {
 //   all ranks here, or an address that is the loopback for everybody    the loopback
 //   else                                                                every address of this machine: others may be
 //                                                                       told another one by the same name
-// "0.0.0.0" and "::" only where they are what was given. Warns where the name leads elsewhere or nowhere.
+// "0.0.0.0" and "::" only where they are what was given. Warns where the name leads elsewhere or nowhere and is what
+// the others look for.
 std::vector<std::string> places_to_listen(const Environment& environment);
 
 // Of the other ranks: hosts in the order in which they are tried. The loopback comes first where the launcher says that

@@ -12,8 +12,11 @@
 #include "launch/agent_store.h"
 #include "launch/listening.h"
 #include "launch/slurm_node.h"
+#include "net/interfaces.h"
+#include "net/socket.h"
 #include "reigen/base/error.h"
 #include "reigen/launch/environment.h"
+#include "reigen/store/tcp_store.h"
 
 namespace reigen::launch {
 namespace {
@@ -42,21 +45,27 @@ Environment told(const std::string& address, bool one_host = false) {
 }
 
 TEST(PlacesToListen, AreOfTheLoopbackAloneWhereTheAddressMeansTheLoopbackForAll) {
-  EXPECT_THAT(places_to_listen(told("127.0.0.1")), ElementsAre("127.0.0.1"));
-  EXPECT_THAT(places_to_listen(told("127.0.1.1")), ElementsAre("127.0.1.1"));
+  const std::string loopback = net::loopback_address();
+  EXPECT_THAT(places_to_listen(told(loopback)), ElementsAre(loopback));
+  if (loopback == "127.0.0.1") {  // a network namespace may have IPv6 alone
+    EXPECT_THAT(places_to_listen(told("127.0.1.1")), ElementsAre("127.0.1.1"));
+  }
   EXPECT_THAT(places_to_listen(told("localhost")), Each(AnyOf("127.0.0.1", "::1")));
 }
 
 TEST(PlacesToListen, AreWhereTheAddressPointsAndTheLoopbackWhereAllAreHere) {
-  EXPECT_THAT(places_to_listen(told("127.0.1.1", true)), ElementsAre("127.0.0.1", "127.0.1.1"));
-  EXPECT_THAT(places_to_listen(told("no-such-host.invalid", true)), ElementsAre("127.0.0.1"));
+  const std::string loopback = net::loopback_address();
+  if (loopback == "127.0.0.1") {
+    EXPECT_THAT(places_to_listen(told("127.0.1.1", true)), ElementsAre(loopback, "127.0.1.1"));
+  }
+  EXPECT_THAT(places_to_listen(told("no-such-host.invalid", true)), ElementsAre(loopback));
 }
 
 TEST(PlacesToListen, AreAllOfThisMachineWhereTheOthersMayBeElsewhere) {
   const std::vector<std::string> own = addresses_of_this_machine();
   for (const char* name : {"no-such-host.invalid", "192.0.2.1"}) {
     const std::vector<std::string> places = places_to_listen(told(name));
-    EXPECT_THAT(places, Contains("127.0.0.1"));
+    EXPECT_THAT(places, Contains(net::loopback_address()));
     for (const std::string& address : own) EXPECT_THAT(places, Contains(address));
     EXPECT_THAT(places, Each(Not(AnyOf("0.0.0.0", "::"))));
   }
@@ -64,10 +73,26 @@ TEST(PlacesToListen, AreAllOfThisMachineWhereTheOthersMayBeElsewhere) {
 
 // pytorch-operator tells the pod of rank 0 `localhost`, and the others the pod's name.
 TEST(PlacesToListen, InKubernetesLocalhostIsNotTheLoopbackForAll) {
+  EXPECT_TRUE(means_one_host("localhost"));
   ::setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
+  EXPECT_FALSE(means_one_host("localhost"));
   const std::vector<std::string> places = places_to_listen(told("localhost"));
   ::unsetenv("KUBERNETES_SERVICE_HOST");
+  EXPECT_THAT(places, Contains(net::loopback_address()));
   for (const std::string& address : addresses_of_this_machine()) EXPECT_THAT(places, Contains(address));
+}
+
+// The address is the agent's there, and the others are told rank 0's own.
+TEST(PlacesToListen, AnAddressElsewhereIsNoSurpriseWhereAnAgentTellsRankZerosOwn) {
+  const auto warnings = [](bool agent_store) {
+    Environment e = told("192.0.2.1");
+    e.agent_store = agent_store;
+    testing::internal::CaptureStderr();
+    places_to_listen(e);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(warnings(false), HasSubstr("192.0.2.1"));
+  EXPECT_EQ(warnings(true), "");
 }
 
 TEST(PlacesToListen, AreEverywhereOnlyWhereThatWasGiven) {
@@ -146,8 +171,8 @@ TEST(AgentMeeting, RankZeroTellsWhereItListens) {
   stores[1]->set("x", "1");
   EXPECT_EQ(stores[2]->get("x", Deadline::after(seconds(10))), "1");
   const auto table = agent.table();
-  EXPECT_THAT(table.at("reigen/address"), testing::EndsWith(" 127.0.0.1"));  // all are on this machine
-  EXPECT_EQ(table.size(), 1u);                                               // nothing else is left
+  EXPECT_THAT(table.at("reigen/address"), testing::EndsWith(" " + net::loopback_address()));  // all are here
+  EXPECT_EQ(table.size(), 1u);                                                                // nothing else is left
 }
 
 TEST(AgentMeeting, AnAddressOfAnEarlierAttemptIsPassedOver) {
@@ -157,6 +182,51 @@ TEST(AgentMeeting, AnAddressOfAnEarlierAttemptIsPassedOver) {
   const auto stores = meet_at(agent, 2, Deadline::after(seconds(30)));
   stores[0]->set("x", "1");
   EXPECT_EQ(stores[1]->get("x", Deadline::after(seconds(10))), "1");
+}
+
+// Its rank 0 is gone and nobody answers, or another job does: what this attempt lacks is a rank, not an open firewall.
+TEST(AgentMeeting, WithAnEarlierAttemptsAddressAloneItNamesWhoIsMissing) {
+  const store::TcpStoreServer other_job({.job = "other"});
+  for (const std::uint16_t port : {net::Listener("127.0.0.1", 0).address().port(), other_job.port()}) {
+    AgentServer agent;
+    agent.set("reigen/address", "0123 net:[1] " + std::to_string(port) + " 127.0.0.1");
+    Environment e = told("127.0.0.1");
+    e.rank = e.node_rank = 1;
+    e.world_size = 3;
+    e.master_port = agent.port();
+    e.agent_store = true;
+    agent.set("reigen/place/2", "here");
+    try {
+      join_job(e, Deadline::after(milliseconds(300)));
+      FAIL() << "met nobody";
+    } catch (const Timeout& error) {
+      EXPECT_THAT(error.what(), HasSubstr("got: 2 ranks"));
+      EXPECT_THAT(error.what(), HasSubstr("missing: 0"));
+    }
+  }
+}
+
+// Rank 0 takes the places of all ranks away when it has told where it listens.
+TEST(AgentMeeting, WhoIsToldThisAttemptsAddressAndCannotGetThereHearsOfTheFirewall) {
+  AgentServer agent;
+  Environment e = told("127.0.0.1");
+  e.rank = e.node_rank = 1;
+  e.master_port = agent.port();
+  e.agent_store = true;
+  auto rank = std::async(std::launch::async, [e]() -> std::string {
+    try {
+      join_job(e, Deadline::after(seconds(2)));
+    } catch (const Timeout& error) {
+      return error.what();
+    }
+    return "";
+  });
+  AgentStore zero("127.0.0.1", agent.port(), Deadline::after(seconds(10)));
+  ASSERT_TRUE(zero.wait({"reigen/place/1"}, Deadline::after(seconds(10))));
+  const std::uint16_t nobody = net::Listener("127.0.0.1", 0).address().port();
+  zero.set("reigen/address", "0123 net:[1] " + std::to_string(nobody) + " 127.0.0.1");
+  zero.erase("reigen/place/1");
+  EXPECT_THAT(rank.get(), HasSubstr("firewall"));
 }
 
 TEST(AgentMeeting, NamesWhoIsMissing) {
