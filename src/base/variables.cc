@@ -19,6 +19,9 @@ constexpr std::array kOthers = {"REIGEN_RUN_",   "REIGEN_TRAIN_",    "REIGEN_OPT
                                 "REIGEN_MODEL_", "REIGEN_PARALLEL_", "REIGEN_CHECKPOINT_", "REIGEN_TEST_",
                                 "REIGEN_FILES_", "REIGEN_TORCH",     "REIGEN_NCCL",        "REIGEN_MPI"};
 
+// Of a section that others read too: what recipes alone read of it.
+constexpr std::array kOfRecipes = {"REIGEN_COMM_MACHINES"};
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // "PORT_80_TCP", "PORT_80_TCP_ADDR".
@@ -56,6 +59,7 @@ bool is_kubernetes_service(std::string_view name, std::string_view value) {
 std::vector<UnknownVariable> unknown_variables() {
   std::vector<std::string> known;  // without the prefix, by which all are alike
   for (const auto& variable : environment::table()) known.push_back(std::string(variable.name).substr(kPrefix.size()));
+  for (const std::string_view name : kOfRecipes) known.emplace_back(name.substr(kPrefix.size()));
   std::vector<UnknownVariable> unknown;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);

@@ -203,14 +203,6 @@ void read_file(const std::string& path, std::vector<Field>& table) {
 
 // ---- environment
 
-std::string variable_of(const Field& field) {
-  // Of a program's own sections nobody else knows: their variables stand with those of its model.
-  std::string name = (field.own_section ? "REIGEN_model_" : "REIGEN_") + field.section + "_" + field.key;
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return name;
-}
-
 void read_environment(const Environment& environment, std::vector<Field>& table) {
   std::vector<std::string> variables;
   std::vector<std::string> prefixes = {"REIGEN_MODEL_"};  // also where the recipe's model has no options
@@ -337,6 +329,14 @@ class FlagReader {
 };
 
 }  // namespace
+
+std::string variable_of(const Field& field) {
+  // Of a program's own sections nobody else knows: their variables stand with those of its model.
+  std::string name = (field.own_section ? "REIGEN_model_" : "REIGEN_") + field.section + "_" + field.key;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name;
+}
 
 std::string nearest(const std::string& name, const std::vector<std::string>& known) {
   std::string best;

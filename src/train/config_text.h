@@ -25,6 +25,9 @@ std::string quote_toml(const std::string& text);
 // "a whole number of at least 1", "fp32, fp64": what a field takes.
 std::string expected_text(const Field& field);
 
+// "REIGEN_TRAIN_EPOCHS": the variable that gives the field.
+std::string variable_of(const Field& field);
+
 // The known name nearest to `name`, or empty when none is near.
 std::string nearest(const std::string& name, const std::vector<std::string>& known);
 

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "base/variables.h"
 #include "reigen/base/error.h"
 #include "train/config_text.h"
 
@@ -115,6 +118,21 @@ TEST_F(ConfigTest, EveryFieldIsReadPrintedAndExplained) {
     // A bare switch is true, which an optimizer that lacks it refuses.
     const bool needs_a_value = failure_of({"--" + field.name()}).code == ExitCode::kUsage;
     EXPECT_EQ(needs_a_value, !std::holds_alternative<bool*>(field.value)) << field.name();
+  }
+}
+
+// What a recipe reads is not reported as read by nobody.
+TEST_F(ConfigTest, TheVariableOfEveryFieldIsKnown) {
+  Config config;
+  config.model.options = {{"dim", 8, "width"}, {"loss.rate", 1, "of a section of the recipe's own"}};
+  for (const Field& field : fields(config)) {
+    const std::string variable = variable_of(field);
+    const bool is_set = std::getenv(variable.c_str()) != nullptr;
+    if (!is_set) ::setenv(variable.c_str(), "1", 1);
+    const auto unknown = base::unknown_variables();
+    if (!is_set) ::unsetenv(variable.c_str());
+    const auto is_it = [&](const base::UnknownVariable& other) { return other.name == variable; };
+    EXPECT_TRUE(std::none_of(unknown.begin(), unknown.end(), is_it)) << variable;
   }
 }
 
