@@ -146,11 +146,11 @@ JobResult Supervisor::watch() {
   }
   save_records();
   console_.clear_progress();
-  flush();
+  const bool interrupted = flush() != 0;
   if (console_.write_error() != 0) {
     console_.line(Stream::kError, {},
                   fmt::format("reigen: output was lost: {}", base::errno_text(console_.write_error())));
-    flush();
+    if (!interrupted) flush();
     if (result.exit_code == 0) result.exit_code = static_cast<int>(ExitCode::kIo);
   }
   return result;
@@ -392,7 +392,7 @@ void Supervisor::drain() {
   auto limit = Clock::now() + kDrainLimit;
   while (std::any_of(ranks_.begin(), ranks_.end(), is_open) && Clock::now() < limit) {
     if (console_.is_full()) {
-      flush();
+      if (const int signal = flush()) handle_signal(signal);
       limit = Clock::now() + kDrainLimit;
     }
     reap_at_ = Clock::now() + milliseconds(10);
@@ -407,14 +407,19 @@ void Supervisor::drain() {
 
 pid_t Supervisor::pid_of(int rank) const { return ranks_[static_cast<std::size_t>(rank)].process.pid; }
 
-// Waits for the reader of our output as any program does; a signal ends the waiting.
-void Supervisor::flush() {
+// Waits for the reader of our output as any program does. Ctrl-Z stops this too; a wish to end, or the end of the
+// terminal, ends the waiting. Other signals are the ranks', of which none is left.
+int Supervisor::flush() {
   while (!console_.is_empty()) {
     std::array<pollfd, 2> wanted = {{{signals_.descriptor(), POLLIN, 0}, {console_.waits_for(), POLLOUT, 0}}};
     if (::poll(wanted.data(), wanted.size(), -1) < 0) continue;
-    if (wanted[0].revents != 0) return;
-    console_.write_some();
+    while (const int signal = signals_.next()) {
+      if (asks_to_end(signal) || signal == SIGHUP) return signal;
+      if (signal == SIGTSTP) pause_with_ranks();
+    }
+    if (wanted[1].revents != 0) console_.write_some();
   }
+  return 0;
 }
 
 // The job is over, whatever becomes of the file.

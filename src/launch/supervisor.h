@@ -79,7 +79,7 @@ class Supervisor {
   bool end_group(Rank& rank);
   void end_leftovers();
   void drain();
-  void flush();
+  int flush();  // 0: all is written; else the signal that ended the waiting
   void save_records();
   void print_report(const JobResult& result, const Ending& cause);
 

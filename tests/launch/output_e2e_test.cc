@@ -78,6 +78,13 @@ TEST(Output, ABigOutputArrivesWhole) {
   EXPECT_EQ(ran.out.size(), 2U * 200000U * 17U);
 }
 
+// The job is over and its reader is slow: a signal that ends nothing costs no output.
+TEST(Output, ASignalWhileAReaderIsWaitedForLosesNothing) {
+  const std::string job = REIGEN_PROGRAM " run -n 1 sh -c 'echo $PPID; yes | head -c 150000'";
+  const Ran ran = run({"sh", "-c", job + " | { read pid; sleep 0.3; kill -CONT $pid; sleep 0.1; wc -c; }"});
+  EXPECT_EQ(ran.out, "150000\n");
+}
+
 TEST(Output, ProgressLinesOnlyInTheirLastStateWithoutATerminal) {
   EXPECT_EQ(run(reigen_run({"-n", "1", "printf", "10%%\\r20%%\\rdone\\n"})).out, "done\n");
   EXPECT_EQ(run(reigen_run({"-n", "1", "printf", "10%%\\r20%%\\r"})).out, "20%\n");
