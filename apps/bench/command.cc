@@ -71,7 +71,9 @@ int be_rank(const BenchOptions& options) {
   InitOptions init_options{.backend = options.backend == "auto" ? "" : options.backend,
                            .algorithms = rules_of(options),
                            .segments = options.segments};
-  init_options.device = launch::detect_environment().local_rank;  // for the backend of GPUs: each rank has its own
+  // For the backend of GPUs: each rank has its own, where it is known which ranks are on this machine.
+  const launch::Environment environment = launch::detect_environment();
+  if (environment.knows_local_rank) init_options.device = environment.local_rank;
   if (options.machines > 0) init_options.machine_id = machine_of_this_rank(options.machines);
   Communicator world = init(init_options);
   const bool prints = world.rank() == 0;

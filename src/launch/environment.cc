@@ -114,6 +114,7 @@ void set_torch_ranks(Environment& e, const Reader& reader) {
   const auto local_rank = reader.number("LOCAL_RANK", 0, (local_size ? e.local_world_size : e.world_size) - 1);
   e.local_world_size = std::max(e.local_world_size, local_rank.value_or(0) + 1);
   e.local_rank = local_rank.value_or(e.rank % e.local_world_size);
+  e.knows_local_rank = local_rank || local_size || one_host;
   e.node_rank = reader.number("GROUP_RANK", 0, e.world_size - 1).value_or(node_of(e));
   e.one_host = local_size && e.local_world_size == e.world_size;
 }
@@ -211,6 +212,7 @@ Environment from_open_mpi() {
   set_ranks(e, reader, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
   e.local_world_size = reader.needed("OMPI_COMM_WORLD_LOCAL_SIZE", 1, e.world_size);
   e.local_rank = reader.needed("OMPI_COMM_WORLD_LOCAL_RANK", 0, e.local_world_size - 1);
+  e.knows_local_rank = true;
   e.node_rank = node_of(e);
   std::string job;
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"}) {
@@ -250,6 +252,7 @@ Environment from_mpich() {
     e.local_world_size = reader.needed("MPI_LOCALNRANKS", 1, e.world_size);
     e.local_rank = reader.needed("MPI_LOCALRANKID", 0, e.local_world_size - 1);
   }
+  e.knows_local_rank = true;
   e.node_rank = node_of(e);
   const bool one_host = e.local_world_size == e.world_size;
   const std::string job = one_host ? fmt::format("mpich:{}:{}", base::host_name(), hydra_proxy())
@@ -300,6 +303,7 @@ Environment from_slurm() {
            fmt::format("{} of {}", e.local_world_size, e.world_size), "1 to all");
   }
   e.local_rank = reader.needed("SLURM_LOCALID", 0, e.local_world_size - 1);
+  e.knows_local_rank = true;
   const std::string job =
       fmt::format("slurm:{}.{}", get_environment("SLURM_JOB_ID").value_or("0"), *get_environment("SLURM_STEP_ID"));
   set_meeting_point(e, reader, job, first_slurm_host(), nodes == 1);

@@ -254,6 +254,18 @@ TEST(DetectEnvironment, ThisHostsNameSaysNothingAboutTheOtherRanks) {
   EXPECT_TRUE(detect(with(four, {{"LOCAL_WORLD_SIZE", "2"}})).one_host);
 }
 
+// Else every rank of a machine would take its first GPU for its own.
+TEST(DetectEnvironment, TheRankOnItsMachineIsKnownOnlyWhereItWasSaidOrFollows) {
+  const Variables bare = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "1234"}};
+  EXPECT_FALSE(detect(bare).knows_local_rank);
+  EXPECT_TRUE(detect(with(bare, {{"LOCAL_RANK", "1"}})).knows_local_rank);
+  EXPECT_TRUE(detect(with(bare, {{"LOCAL_WORLD_SIZE", "2"}})).knows_local_rank);
+  EXPECT_TRUE(detect(with(bare, {{"MASTER_ADDR", "127.0.0.1"}})).knows_local_rank);
+  for (const Variables& launcher : {kTorchrun, kOpenMpi, kHydra, kSlurm}) {
+    EXPECT_TRUE(detect(launcher).knows_local_rank);
+  }
+}
+
 TEST(DetectEnvironment, OneNameOfRankZeroIsAsGoodAsAnother) {
   const Variables here = with(kTorchrun, {{"MASTER_ADDR", "localhost"}, {"RANK", "0"}, {"LOCAL_RANK", "0"}});
   EXPECT_EQ(detect(here).job, detect(kTorchrun).job);

@@ -15,6 +15,7 @@ struct Environment {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
+  bool knows_local_rank = false;  // else 0 on every rank that was told no more than its number
   int local_world_size = 1;
   int node_rank = 0;
   bool one_host = false;        // the launcher says that all ranks are on this machine
