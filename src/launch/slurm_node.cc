@@ -43,9 +43,10 @@ std::string output_of(std::vector<std::string> words) {
   const Deadline deadline = Deadline::after(kPatience);
   std::string text;
   std::array<char, 4096> part;
-  ssize_t count = 0;
-  while (net::wait_ready(reader.get(), POLLIN, deadline) &&
-         (count = ::read(reader.get(), part.data(), part.size())) > 0) {
+  while (net::wait_ready(reader.get(), POLLIN, deadline)) {
+    const ssize_t count = ::read(reader.get(), part.data(), part.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
     text.append(part.data(), static_cast<std::size_t>(count));
   }
   ::kill(pid, SIGKILL);  // it has closed its output, or will not
