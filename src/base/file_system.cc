@@ -14,12 +14,38 @@
 
 namespace reigen::base {
 
+namespace {
+
+bool is_read_only(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags != -1 && (flags & O_ACCMODE) == O_RDONLY;
+}
+
+bool means_no_locks(int error, int fd) {
+  constexpr int kNotSupportedInKernel = 524;  // ENOTSUPP, which has no name outside of it
+  switch (error) {
+    case ENOLCK:
+    case ENOSYS:
+    case EOPNOTSUPP:
+    case EINVAL:
+    case ENOTTY:
+    case EPERM:
+    case kNotSupportedInKernel: return true;
+    case EBADF: return is_read_only(fd);  // NFS, of what is open for reading; else it is a fault of ours
+    default: return false;
+  }
+}
+
+}  // namespace
+
 LockAttempt try_lock(int fd) {
   for (;;) {
     if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return {};
     if (errno == EINTR) continue;
     if (errno == EWOULDBLOCK) return {.outcome = LockAttempt::Outcome::kHeldByAnother, .error = errno};
-    return {.outcome = LockAttempt::Outcome::kNoLocks, .error = errno};
+    const int error = errno;
+    const bool none = means_no_locks(error, fd);
+    return {.outcome = none ? LockAttempt::Outcome::kNoLocks : LockAttempt::Outcome::kFailed, .error = error};
   }
 }
 
@@ -48,6 +74,11 @@ LockFile::LockFile(const std::filesystem::path& path) {
                   code == ExitCode::kInputMissing ? ExitCode::kIo : code);
   }
   attempt_ = try_lock(fd_.get());
+  if (attempt_.outcome == LockAttempt::Outcome::kFailed) {
+    if (is_new_) ::unlink(path.c_str());
+    throw IoError(fmt::format("cannot lock {}: {}", path.string(), errno_text(attempt_.error)),
+                  exit_code_of_errno(attempt_.error));
+  }
   if (attempt_.outcome == LockAttempt::Outcome::kHeldByAnother) {
     const std::string holder = holder_in(fd_.get());
     text_ = holder.empty() ? "a lock on " + path.string() : holder;
@@ -68,7 +99,6 @@ bool means_no_sync(int error) {
     case ENOSYS:
     case EOPNOTSUPP:
     case ENOTTY:
-    case EBADF:
     case EISDIR: return true;
     default: return false;
   }
@@ -80,7 +110,8 @@ int sync_folder(const std::filesystem::path& folder) {
   if (!fd) return errno == EACCES || errno == EPERM ? 0 : errno;
   while (::fsync(fd.get()) != 0) {
     if (errno == EINTR) continue;
-    return means_no_sync(errno) || errno == EACCES || errno == EPERM ? 0 : errno;
+    // EBADF: some want what they sync open for writing, as no folder can be.
+    return means_no_sync(errno) || errno == EBADF || errno == EACCES || errno == EPERM ? 0 : errno;
   }
   return 0;
 }

@@ -14,9 +14,9 @@
 namespace reigen::base {
 
 struct LockAttempt {
-  enum class Outcome { kTaken, kHeldByAnother, kNoLocks };
+  enum class Outcome { kTaken, kHeldByAnother, kNoLocks, kFailed };
   Outcome outcome = Outcome::kTaken;
-  int error = 0;  // where there are no locks: what the file system said
+  int error = 0;  // where there are no locks, or it failed: what the file system said
 };
 
 // An exclusive flock() of the open file, without waiting. It ends when the descriptor is closed.
@@ -26,7 +26,7 @@ LockAttempt try_lock(int fd);
 // too late, and stays when the job ends.
 class LockFile {
  public:
-  // Throws IoError where the file cannot be made.
+  // Throws IoError where the file cannot be made, or its lock fails on a file system that has them.
   explicit LockFile(const std::filesystem::path& path);
 
   LockAttempt::Outcome outcome() const { return attempt_.outcome; }

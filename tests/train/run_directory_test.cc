@@ -1,5 +1,6 @@
 #include "train/run_directory.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/file_system.h"
 #include "harness/no_locks.h"
 #include "reigen/base/error.h"
 
@@ -137,13 +139,27 @@ TEST_F(RunDirectories, ALinkToADiskThatIsAwayStaysAndIsNamed) {
 }
 
 TEST_F(RunDirectories, AFileSystemWithoutLocksIsAWarning) {
-  for (const int error : {ENOSYS, ENOLCK, EOPNOTSUPP, EBADF, EINVAL, 524}) {
+  for (const int error : {ENOSYS, ENOLCK, EOPNOTSUPP, EINVAL, ENOTTY, EPERM, 524}) {
     const tests::NoLocks none(error);
     MadeHere made;
     const RunDirectory held("run", false, made);
     EXPECT_THAT(held.warning(), AllOf(HasSubstr("has no locks"), HasSubstr(std::to_string(error))));
   }
   EXPECT_FALSE(fs::exists("run"));
+}
+
+// What no file system means by "no locks" is no reason to go on without one. NFS gives EBADF for what is open for
+// reading; for a file that is open for writing it is a fault of this program.
+TEST_F(RunDirectories, ALockThatFailsIsAnErrorThatSaysWhy) {
+  for (const int error : {EIO, EBADF, ESTALE}) {
+    const tests::NoLocks fails(error);
+    EXPECT_THAT(refusal("run", false, ExitCode::kIo),
+                AllOf(HasSubstr("cannot lock"), HasSubstr("(" + std::to_string(error) + ")")));
+  }
+  EXPECT_FALSE(fs::exists("run"));
+  const UniqueFd readable(::open(".", O_RDONLY | O_CLOEXEC));
+  const tests::NoLocks none(EBADF);
+  EXPECT_EQ(base::try_lock(readable.get()).outcome, base::LockAttempt::Outcome::kNoLocks);
 }
 
 }  // namespace
