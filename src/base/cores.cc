@@ -9,9 +9,11 @@
 #include <cmath>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "base/environment.h"
+#include "base/slurm.h"
 
 namespace reigen::base {
 
@@ -64,8 +66,17 @@ int number_in(const char* variable) {
   return std::max(value, 0);
 }
 
-// Shell and batch script of an allocation have the variables of a task, but are none.
-bool is_slurm_task() { return get_environment("SLURM_PROCID") && get_environment("SLURM_LOCALID"); }
+// Processors of one core tell the same list; one that tells none is a core of its own.
+int count_cores(const CpuMask& mask, const std::string& root) {
+  std::set<std::string> cores;
+  for (std::size_t cpu = 0; cpu < mask.size(); ++cpu) {
+    if (!mask[cpu]) continue;
+    std::string siblings;
+    std::ifstream(fmt::format("{}/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", root, cpu)) >> siblings;
+    cores.insert(siblings.empty() ? fmt::format("cpu{}", cpu) : siblings);
+  }
+  return static_cast<int>(cores.size());
+}
 
 struct Limit {
   double cores = 0;  // of all ranks together
@@ -95,7 +106,7 @@ Cores find_cores(const std::string& root) {
     cores.quotas.push_back({*quota, file, std::move(group)});
   }
   cores.on_node = number_in("SLURM_CPUS_ON_NODE");
-  if (is_slurm_task()) cores.per_task = number_in("SLURM_CPUS_PER_TASK");
+  if (in_slurm_step()) cores.per_task = number_in("SLURM_CPUS_PER_TASK");
   return cores;
 }
 
@@ -182,6 +193,11 @@ bool have_cores(int ranks, int threads) {
 }
 
 bool have_cores(const CoreShare& share, int threads) { return share.cores + kRounding >= threads; }
+
+bool is_default_count(const Cores& cores, int threads, const std::string& root) {
+  if (threads == count_of(cores.mask) || threads == cores.online) return true;
+  return threads == count_cores(cores.mask, root);
+}
 
 // A list gives the number of each nested level, "4,2".
 int threads_by_environment() {

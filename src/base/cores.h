@@ -66,6 +66,10 @@ bool have_cores(int ranks, int threads = 1);
 // The same for this rank, which knows its share.
 bool have_cores(const CoreShare& share, int threads);
 
+// True for what a library takes that asks nobody: every processor that this process is bound to, or that the machine
+// has, or one of each core where a core is several.
+bool is_default_count(const Cores& cores, int threads, const std::string& root = {});
+
 // What OMP_NUM_THREADS says, else MKL_NUM_THREADS: who sets them wins. 0: nobody has.
 int threads_by_environment();
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "comm/algorithm_choice.h"
 #include "comm/backends.h"
+#include "comm/core_share_of.h"
 #include "comm/engine.h"
 #include "comm/flight_log.h"
 #include "comm/self/self_backend.h"
@@ -54,7 +55,8 @@ void check_options(const GroupOptions& o) {
 struct Communicator::Impl {
   GroupOptions options;
   std::string backend_name;
-  base::CoreShare share;  // of the processors, beside the ranks of the group that this one is a part of
+  // Of the processors, beside the ranks of the group that this one is a part of. None: alone, and asked for late.
+  std::optional<base::CoreShare> share;
   std::optional<FlightLog> flight;
   std::shared_ptr<Engine> engine;  // null in a group of one
   std::exception_ptr ended;        // of a group of one
@@ -143,8 +145,8 @@ Communicator::Communicator(const GroupOptions& options) : impl_(std::make_shared
   auto backend = find_backend(options.backend).make(options);
   impl_->backend_name = backend->name();
   impl_->share = backend->core_share();
-  impl_->engine = std::make_shared<Engine>(std::move(backend), *impl_->flight, impl_->share, options.name, options.rank,
-                                           options.size);
+  impl_->engine = std::make_shared<Engine>(std::move(backend), *impl_->flight, *impl_->share, options.name,
+                                           options.rank, options.size);
   base::log_info("group \"{}\": rank {} of {}, backend {}", options.name, options.rank, options.size,
                  impl_->backend_name);
 }
@@ -193,10 +195,14 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
       throw PeerLost(members[static_cast<std::size_t>(error.rank())], error.what());
     }
     child->backend_name = backend->name();
-    child->engine = std::make_shared<Engine>(std::move(backend), *child->flight, child->share, child->options.name,
+    child->engine = std::make_shared<Engine>(std::move(backend), *child->flight, *child->share, child->options.name,
                                              child->options.rank, child->options.size);
   }
   return Communicator(std::move(child));
+}
+
+base::CoreShare core_share_of(const Communicator& group) {
+  return group.impl_->share ? *group.impl_->share : base::share_cores(1);
 }
 
 int Communicator::rank() const { return impl_->options.rank; }

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/host_name.h"
+#include "net/interfaces.h"
 
 namespace reigen::comm {
 
@@ -19,15 +20,17 @@ std::uint64_t process_namespace() {
 }
 
 std::string place_of_this_process() {
-  return fmt::format("{} {} {}", base::host_name(), ::getpid(), process_namespace());
+  return fmt::format("{} {} {} {}", base::host_name(), ::getpid(), process_namespace(), net::machine_identity());
 }
 
 PeerProcess process_at(const std::string& place) {
   std::istringstream in(place);
   PeerProcess process;
   std::uint64_t space = 0;
-  in >> process.host >> process.pid >> space;
-  if (process.host == base::host_name() && space == process_namespace()) process.seen_as = process.pid;
+  std::string machine;
+  in >> process.host >> process.pid >> space >> machine;
+  process.is_here = machine == net::machine_identity();
+  if (process.is_here && space == process_namespace()) process.seen_as = process.pid;
   if (process.seen_as != 0 && process.pid != ::getpid()) {
     process.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   }

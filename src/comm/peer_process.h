@@ -13,13 +13,14 @@ namespace reigen::comm {
 struct PeerProcess {
   std::string host = {};
   pid_t pid = 0;
-  pid_t seen_as = 0;    // the same where this process can see it; else 0, as of another container
-  UniqueFd pidfd = {};  // of processes of this machine, other than this one
+  bool is_here = false;  // on this machine, in whatever container
+  pid_t seen_as = 0;     // the same where this process can see it; else 0, as of another container
+  UniqueFd pidfd = {};   // of processes of this machine, other than this one
 };
 
 // Process numbers mean the same in two processes of one namespace only.
 std::uint64_t process_namespace();
-// This process, for others: host, number and the namespace in which that number means something.
+// This process, for others: host, number, the namespace in which that number means something, and the machine.
 std::string place_of_this_process();
 PeerProcess process_at(const std::string& place);
 

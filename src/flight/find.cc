@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "base/process_state.h"
@@ -111,6 +112,7 @@ std::string command_of(pid_t pid) {
 struct Gathered {
   std::map<ino_t, ReadRank> records;
   std::map<pid_t, int> holders;  // how many of them each has
+  std::map<ino_t, std::set<pid_t>> held_by;
 };
 
 bool is_of_process(std::uint64_t job, const ReadRank& rank) { return job == job_of_process(rank.pid); }
@@ -130,20 +132,26 @@ void add_groups(ReadRank& rank, const ReadRank& more) {
                [&](const ReadOperation& operation) { return taken.contains(operation.group); });
 }
 
-// A record of a process that is a rank of a job belongs to that job, whatever else it says.
+// A record of a process that is a rank of a job belongs to that job, whatever else it says. Processes of two containers
+// may write the same number into their records: one process must hold both.
 void join_ranks_to_jobs(std::map<std::uint64_t, Gathered>& jobs) {
-  std::map<pid_t, ReadRank*> ranks;
+  std::map<std::pair<pid_t, pid_t>, ReadRank*> ranks;  // by who holds it, and the number in it
   for (auto& [job, gathered] : jobs) {
     for (auto& [inode, rank] : gathered.records) {
-      if (rank.pid != 0 && !is_of_process(job, rank)) ranks[rank.pid] = &rank;
+      if (rank.pid == 0 || is_of_process(job, rank)) continue;
+      for (const pid_t holder : gathered.held_by[inode]) ranks[{holder, rank.pid}] = &rank;
     }
   }
   for (auto& entry : jobs) {
     std::erase_if(entry.second.records, [&](const auto& record) {
-      const auto rank = ranks.find(record.second.pid);
-      if (rank == ranks.end() || !is_of_process(entry.first, record.second)) return false;
-      add_groups(*rank->second, record.second);
-      return true;
+      if (!is_of_process(entry.first, record.second)) return false;
+      for (const pid_t holder : entry.second.held_by[record.first]) {
+        const auto rank = ranks.find({holder, record.second.pid});
+        if (rank == ranks.end()) continue;
+        add_groups(*rank->second, record.second);
+        return true;
+      }
+      return false;
     });
   }
   std::erase_if(jobs, [](const auto& entry) { return entry.second.records.empty(); });
@@ -160,6 +168,7 @@ std::map<std::uint64_t, Gathered> gather(const std::vector<Sight>& sights) {
     Gathered& job = jobs[at->second->job];
     job.records.try_emplace(sight.inode, *at->second);
     ++job.holders[sight.holder];
+    job.held_by[sight.inode].insert(sight.holder);
   }
   join_ranks_to_jobs(jobs);
   return jobs;

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/environment.h"
 #include "base/host_name.h"
+#include "base/slurm.h"
 #include "base/variables.h"
 #include "launch/listening.h"
 #include "launch/node_list.h"
@@ -263,8 +264,7 @@ Environment from_mpich() {
   return e;
 }
 
-// A step that srun started. Batch scripts and interactive shells have the job's variables too, but are one process;
-// their step has no number or one of the reserved ones (4294967290 and up).
+// A step that srun started.
 bool in_slurm_step() {
   const auto step = get_environment("SLURM_STEP_ID");
   if (!step || !get_environment("SLURM_PROCID")) return false;
@@ -273,8 +273,7 @@ bool in_slurm_step() {
   if (error != std::errc() || end != step->data() + step->size()) {
     refuse("Slurm", "SLURM_STEP_ID is not a number", "SLURM_STEP_ID=" + *step, "a whole number");
   }
-  constexpr std::uint64_t kFirstReserved = 4294967290U;
-  return id < kFirstReserved;
+  return base::in_slurm_step();
 }
 
 Environment from_slurm() {

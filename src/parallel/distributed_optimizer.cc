@@ -41,7 +41,8 @@ std::shared_ptr<GradientReducer> make_reducer(torch::nn::Module& module, const C
           .strategy = predivided(options.strategy ? options.strategy : plain(), options.gradient_predivide_factor),
           .buffers = BufferPolicy::kOwn,
           .backwards_per_reduction = options.backward_passes_per_step,
-          .compare_weights = options.compare_weights});
+          .compare_weights = options.compare_weights,
+          .share_cores = options.share_cores});
   reducer->attach();
   reducer->guard_steps();
   return reducer;

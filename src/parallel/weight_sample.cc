@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -51,7 +52,8 @@ std::string WeightSample::text(std::int64_t step) const {
   for (std::uint64_t i = 0; i < kWeights && !places_.empty(); ++i) {
     const Place& place = places_[parameter];
     std::uint64_t bits = 0;
-    std::memcpy(&bits, place.data + below(word, place.numel) * place.bytes, place.bytes);
+    std::memcpy(&bits, place.data + below(word, place.numel) * place.bytes,
+                std::min<std::uint64_t>(place.bytes, sizeof bits));
     hash = (hash ^ bits) * kOdd;
     hash ^= hash >> 32;
     word += kOdd;  // a Weyl sequence: its high halves are spread evenly
@@ -75,8 +77,10 @@ void throw_if_weights_differ(const std::string& text, const std::string& label) 
           .got = text,
           .expected = "the same weights on every rank, which all step with the same gradients",
           .fix = "an optimizer that decides by the loss (torch::optim::LBFGS) must see the mean of all ranks' losses:"
-                 " wrap it in DistributedOptimizer, or average the loss in the closure; where ranks are meant to "
-                 "differ, DataParallelOptions{.compare_weights = false} (docs/data_parallel.md)"});
+                 " wrap it in DistributedOptimizer, or average the loss in the closure; ranks with another kind of "
+                 "processor or number of threads round differently, e.g. in clip_grad_norm_: the same "
+                 "OMP_NUM_THREADS everywhere, or compare_weights = false; where ranks are meant to differ, "
+                 "DataParallelOptions{.compare_weights = false} (docs/data_parallel.md)"});
 }
 
 }  // namespace reigen::parallel

@@ -1,47 +1,37 @@
 #include "reigen/tensor/compute_threads.h"
 
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <string>
-#include <vector>
 
 #include "base/cores.h"
 #include "base/environment.h"
 #include "base/log.h"
-#include "comm/peer_process.h"
-#include "net/interfaces.h"
-#include "reigen/format/hash.h"
+#include "comm/core_share_of.h"
 
 namespace reigen::tensor {
 
 namespace {
 
-// Where a rank's process is.
-struct Place {
-  std::uint64_t machine = 0;
-  std::uint64_t space = 0;  // in which its number counts
-  std::int64_t pid = 0;
+// What share_cores() told LibTorch last, whose number belongs to the process as these do; 0: nothing.
+struct Told {
+  std::atomic<int> share = 0;
+  std::atomic<int> choice = 0;  // its caller's
 };
-static_assert(sizeof(Place) == 24);
 
-base::CoreShare share_of_this_rank(Communicator& ranks) {
-  if (ranks.size() == 1) return base::share_cores(1);
-  const std::string machine = net::machine_identity();
-  const Place own{
-      .machine = format::hash64(machine.data(), machine.size()), .space = comm::process_namespace(), .pid = ::getpid()};
-  std::vector<Place> places(static_cast<std::size_t>(ranks.size()));
-  ranks.all_gather(&own, places.data(), sizeof own, DataType::kUint8, {.tag = "who shares the processors"});
-  std::vector<pid_t> here;
-  std::size_t rank = 0;
-  for (std::size_t q = 0; q < places.size(); ++q) {
-    if (q == static_cast<std::size_t>(ranks.rank())) rank = here.size();
-    if (places[q].machine != own.machine) continue;
-    here.push_back(places[q].space == own.space ? static_cast<pid_t>(places[q].pid) : base::kUnseen);
-  }
-  return base::share_cores(here, rank);
+Told& last_told() {
+  static Told told;
+  return told;
+}
+
+// LibTorch does not say who chose its number. What it takes by itself is all processors (OpenMP) or all cores of them
+// (MKL), as many as the variables say, or what it was told here before; any other number is the program's.
+bool is_chosen_by_program(int threads) {
+  if (threads == last_told().choice) return true;
+  if (threads == last_told().share || threads == base::threads_by_environment()) return false;
+  return !base::is_default_count(base::find_cores(), threads);
 }
 
 // Our launcher has warned of what it gave.
@@ -51,20 +41,34 @@ bool was_said(int threads) {
   return by_launcher || said.exchange(true);
 }
 
+int least_of(int threads, Communicator& ranks) {
+  if (ranks.size() == 1) return threads;
+  std::int64_t least = threads;
+  ranks.all_reduce(&least, &least, 1, DataType::kInt64, ReduceOp::kMin, {.tag = "threads of a rank"});
+  return static_cast<int>(least);
+}
+
 }  // namespace
 
 void share_cores(Communicator ranks, int threads) {
-  const base::CoreShare share = share_of_this_rank(ranks);
+  const base::CoreShare share = comm::core_share_of(ranks);
   const int by_environment = base::threads_by_environment();
-  const int wanted = threads > 0          ? threads
-                     : by_environment > 0 ? std::max(1, by_environment / share.ranks_in_process)
-                                          : share.threads;
   const int before = at::get_num_threads();
-  if (threads > 0 || before > wanted) at::set_num_threads(wanted);
+  // A rank that is a process obeys the variables already.
+  const bool may_lower = (by_environment == 0 || share.ranks_in_process > 1) && !is_chosen_by_program(before);
+  const int wanted = by_environment > 0 ? std::max(1, by_environment / share.ranks_in_process) : share.threads;
+  // With unlike numbers ranks would round unlike: where one has fewer, the others take no more.
+  const int own = may_lower ? std::min(before, wanted) : before;
+  const int agreed = least_of(own, ranks);
+  const int chosen = threads > 0 ? threads : may_lower ? agreed : before;
+  if (threads > 0 || chosen < before) at::set_num_threads(chosen);
+  if (threads > 0) last_told().choice = chosen;
+  if (threads == 0 && chosen < before) last_told().share = chosen;
   const int now = at::get_num_threads();
   if (now != before) {
-    base::log_info("rank {}: {} thread{} in place of {}, as {} here share {}", ranks.rank(), now, now == 1 ? "" : "s",
-                   before, share.ranks == 1 ? "1 rank" : std::to_string(share.ranks) + " ranks", share.limit);
+    const std::string others = threads == 0 && agreed < own ? ", and another rank takes no more" : "";
+    base::log_info("rank {}: {} thread{} in place of {}, as {} here share {}{}", ranks.rank(), now, now == 1 ? "" : "s",
+                   before, share.ranks == 1 ? "1 rank" : std::to_string(share.ranks) + " ranks", share.limit, others);
   }
   const std::string shortage = share.is_first ? base::describe_shortage(share, now) : "";
   if (!shortage.empty() && !was_said(now)) base::log_warning("{}", shortage);

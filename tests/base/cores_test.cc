@@ -53,8 +53,8 @@ class Quota : public testing::Test {
     cores.online = 64;
     return cores;
   }
-  static constexpr const char* kSlurm[] = {"SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_PROCID",
-                                           "SLURM_LOCALID"};
+  static constexpr const char* kSlurm[] = {"SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_PROCID", "SLURM_LOCALID",
+                                           "SLURM_STEP_ID"};
   std::string root_;
 };
 
@@ -171,14 +171,36 @@ TEST_F(Quota, SlurmGivesTasksProcessorsAlsoWhereItBindsNobody) {
   EXPECT_EQ(share_cores(2, found()).threads, 4);
   ::setenv("SLURM_CPUS_PER_TASK", "2", 1);
   EXPECT_EQ(share_cores(2, found()).threads, 4);  // the shell of an allocation is no task
+  ::setenv("SLURM_PROCID", "0", 1);               // which batch scripts have too
+  ::setenv("SLURM_LOCALID", "0", 1);
+  EXPECT_EQ(share_cores(2, found()).threads, 4);
+  for (const char* reserved : {"4294967290", "4294967291", "nonsense"}) {
+    ::setenv("SLURM_STEP_ID", reserved, 1);
+    EXPECT_EQ(share_cores(2, found()).threads, 4) << reserved;
+  }
   ::setenv("SLURM_PROCID", "1", 1);
   ::setenv("SLURM_LOCALID", "1", 1);
+  ::setenv("SLURM_STEP_ID", "0", 1);
   const Cores task = found();
   const std::vector<CpuMask> masks(4, task.mask);
   EXPECT_EQ(share_cores(task, masks, {}, 1).threads, 2);
   EXPECT_EQ(share_cores(2, task).threads, 1);  // what this task starts shares what the task has
   ::setenv("SLURM_CPUS_PER_TASK", "nonsense", 1);
   EXPECT_EQ(share_cores(2, found()).threads, 4);
+}
+
+TEST_F(Quota, WhatALibraryTakesByItselfIsKnown) {
+  for (int cpu = 0; cpu < 64; ++cpu) {  // two processors a core
+    write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list",
+          std::to_string(cpu % 32) + "," + std::to_string(cpu % 32 + 32) + "\n");
+  }
+  Cores cores = found();
+  cores.mask = cpus(4, 40);
+  EXPECT_TRUE(is_default_count(cores, 37, root_));  // bound to these
+  EXPECT_TRUE(is_default_count(cores, 64, root_));
+  EXPECT_TRUE(is_default_count(cores, 32, root_));  // 36 to 40 share the cores of 4 to 8
+  EXPECT_FALSE(is_default_count(cores, 36, root_));
+  EXPECT_FALSE(is_default_count(cores, 1, root_));
 }
 
 TEST(ThreadsByEnvironment, OmpsWinsOverMkls) {

@@ -43,7 +43,8 @@ class QuotaGroup {
   Ran run_inside(const std::vector<std::string>& command) const {
     std::vector<std::string> words = {"sh", "-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"", folder_.string()};
     words.insert(words.end(), command.begin(), command.end());
-    return run(words, {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "SLURM_CPUS_ON_NODE"});
+    return run(words, {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK",
+                       "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_ID"});
   }
 
  private:

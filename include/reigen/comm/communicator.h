@@ -27,6 +27,10 @@
 #include "reigen/comm/types.h"
 #include "reigen/comm/work.h"
 
+namespace reigen::base {
+struct CoreShare;
+}  // namespace reigen::base
+
 namespace reigen::comm {
 
 class Communicator {
@@ -136,6 +140,7 @@ class Communicator {
 
  private:
   friend class CallGroup;
+  friend base::CoreShare core_share_of(const Communicator& group);  // of Reigen's own use
   struct Impl;
   explicit Communicator(std::shared_ptr<Impl> impl);
 

@@ -105,11 +105,12 @@ struct DataParallelOptions {
   std::int64_t backwards_per_reduction = 1;
   // Ranks compare some of their weights in every step's first exchange, where these must be the same; a difference is
   // an Error (81) in the backward behind the step in which it arose, on all ranks. Found so are optimizers that decide
-  // by this rank's loss, and whatever else one rank does otherwise. One to five microseconds a step. Not under a Join,
+  // by this rank's loss, and whatever else one rank does otherwise. 2 to 14 microseconds a step. Not under a Join,
   // nor where weights are in one memory, in shares, or on a disk.
   bool compare_weights = true;
   // LibTorch computes with this rank's share of the machine's processors (tensor/compute_threads.h) where it would
-  // take more and neither OMP_NUM_THREADS nor MKL_NUM_THREADS says how many. False: with what at::get_num_threads() is.
+  // take all of them: a number of OMP_NUM_THREADS, MKL_NUM_THREADS or at::set_num_threads() stays. False: with what
+  // at::get_num_threads() is.
   bool share_cores = true;
 };
 

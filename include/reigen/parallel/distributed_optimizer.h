@@ -46,6 +46,7 @@ struct DistributedOptimizerOptions {
   // 1. A finite number above 0.
   double gradient_predivide_factor = 1;
   bool compare_weights = true;  // as in DataParallelOptions
+  bool share_cores = true;      // as there
 };
 
 struct DistributedOptimizerState;

@@ -14,11 +14,13 @@
 
 namespace reigen::tensor {
 
-// Where neither OMP_NUM_THREADS nor MKL_NUM_THREADS is set, LibTorch's number of threads falls to this rank's share of
-// its machine's processors and quotas, beside the other ranks of the group there (docs/threads.md), and one line of the
-// log says so. A number that is smaller already stays. Ranks that are threads of one process share what the variables
-// say. `threads`: the caller's choice, which wins; 0: none. A warning, once, of the machine's first rank where all of
-// them want more than there is. Collective: one all_gather of 24 bytes a rank. Throws as that does.
+// Where neither OMP_NUM_THREADS nor MKL_NUM_THREADS is set, what LibTorch takes by itself falls to this rank's share of
+// its machine's processors and quotas (docs/threads.md), and to no more than any other rank of the group takes: unlike
+// numbers would round unlike. One line of the log says so. The share is beside all ranks of the job there, also where
+// `ranks` was split from them. A number of at::set_num_threads() stays, unless it is what LibTorch takes by itself.
+// Ranks that are threads of one process share what the variables say. `threads`: the caller's choice, which wins; 0:
+// none. A warning, once, of the machine's first rank where all of them want more than there is. Collective: one
+// all_reduce of 8 bytes. Throws as that does.
 void share_cores(Communicator ranks, int threads = 0);
 
 }  // namespace reigen::tensor

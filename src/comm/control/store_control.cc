@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/cores.h"
-#include "base/host_name.h"
 #include "base/log.h"
 #include "comm/control/channel.h"
 #include "comm/rank_reports.h"
@@ -271,12 +270,11 @@ std::string StoreControl::describe_peer(int rank) const { return who(*channel_, 
 const std::string& StoreControl::group() const { return channel_->options.name; }
 
 base::CoreShare StoreControl::core_share() const {
-  const std::string own = base::host_name();
   std::vector<pid_t> here;
   std::size_t place = 0;
   for (std::size_t q = 0; q < channel_->peers.size(); ++q) {
     if (q == static_cast<std::size_t>(channel_->options.rank)) place = here.size();
-    if (channel_->peers[q].host == own) here.push_back(channel_->peers[q].seen_as);
+    if (channel_->peers[q].is_here) here.push_back(channel_->peers[q].seen_as);
   }
   return base::share_cores(here, place);
 }
