@@ -284,7 +284,8 @@ TEST(BenchCommandLine, WhatIsWrongIsSaidOnceBeforeARankIsStarted) {
     const Ran ran = bench(wrong.words);
     SCOPED_TRACE(testing::PrintToString(wrong.words));
     EXPECT_EQ(ran.code, 2);
-    EXPECT_THAT(ran.err, AllOf(HasSubstr(wrong.text), testing::StartsWith("reigen: "), Not(testing::ContainsRegex("rank [0-9]"))));
+    EXPECT_THAT(ran.err, AllOf(HasSubstr(wrong.text), testing::StartsWith("reigen: "),
+                               Not(testing::ContainsRegex("rank [0-9]"))));
     EXPECT_EQ(ran.out, "");
     EXPECT_LE(std::count(ran.err.begin(), ran.err.end(), '\n'), 3) << ran.err;
   }

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <sstream>
-#include <numeric>
 #include <string>
 #include <thread>
 

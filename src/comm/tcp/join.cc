@@ -96,6 +96,7 @@ class Join {
                                       const std::vector<Refusal>& refusals) const;
   void wait_for_callers(Acceptor& acceptor);
   bool all_in_one_network();
+  void refuse_other_size();
   void refuse_other_versions(const std::vector<int>& missing);
 
   const GroupOptions& options_;
@@ -215,10 +216,26 @@ void Join::refuse_other_versions(const std::vector<int>& missing) {
   }
 }
 
+// All count to the same size below, so they must have the same one.
+void Join::refuse_other_size() {
+  const std::string first =
+      forming_.store().compare_and_set("size", std::nullopt, fmt::format("{} {}", options_.size, options_.rank));
+  std::istringstream in(first);
+  int size = 0;
+  int rank = 0;
+  in >> size >> rank;
+  try {
+    check_same_size(options_, rank, size);
+  } catch (const Error& error) {
+    forming_.end_for_all(error);
+  }
+}
+
 // Then nobody need listen where other machines could call. A few calls of the store a rank, however many there are.
 bool Join::all_in_one_network() {
   const std::string own = net::network_identity();
   store::Store& store = forming_.store();
+  refuse_other_size();
   if (store.compare_and_set("network", std::nullopt, own) != own) store.set("networks differ", "");
   store.set(fmt::format("network/{}", options_.rank), "");
   if (store.add("networks", 1) == options_.size) store.set("networks known", "");
