@@ -169,8 +169,10 @@ std::vector<std::int64_t> make_room(const fs::path& directory, std::uint64_t byt
   if (!free || *free >= bytes) return gone;
   std::vector<fs::path> all = list(directory);
   std::reverse(all.begin(), all.end());
-  std::erase_if(
-      all, [&](const fs::path& path) { return step_of(path) == spared || !is_our_name(path.filename().string()); });
+  std::erase_if(all, [&](const fs::path& path) {
+    const bool is_spared = spared && step_of(path).value_or(*spared) >= *spared;
+    return is_spared || !is_our_name(path.filename().string());
+  });
   std::uint64_t possible = *free;
   for (const fs::path& path : all) possible += bytes_below(path);
   if (possible < bytes) return gone;
@@ -273,15 +275,40 @@ std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t st
   return moved;
 }
 
+namespace {
+
+// "metrics_of_step_00000008.jsonl", as a run that goes back writes it beside the checkpoints that it sets aside.
+bool are_lines_of_a_future(std::string_view name) {
+  constexpr std::string_view kFront = "metrics_of_";
+  constexpr std::string_view kEnd = ".jsonl";
+  if (!name.starts_with(kFront) || !name.ends_with(kEnd)) return false;
+  name.remove_prefix(kFront.size());
+  name.remove_suffix(kEnd.size());
+  return step_of(fs::path(name)).has_value();
+}
+
+}  // namespace
+
 void drop_set_aside(const fs::path& directory, std::int64_t step) {
   const fs::path aside = set_aside_path(directory);
   std::error_code ignored;
   if (!fs::exists(aside, ignored)) return;
-  const std::vector<fs::path> all = list(aside);
-  if (all.empty() || step_of(all.front()).value_or(step) <= step) return remove_checkpoint(aside);
-  for (const fs::path& path : all) {
-    if (step_of(path).value_or(step) <= step) remove_checkpoint(path);
+  bool is_over = true;
+  for (const fs::path& path : list(aside)) {
+    if (!is_our_name(path.filename().string())) continue;
+    if (step_of(path).value_or(step) <= step)
+      remove_checkpoint(path);
+    else
+      is_over = false;
   }
+  if (!is_over) return;
+  remove_unfinished(aside);
+  std::vector<fs::path> lines;
+  for (const auto& entry : fs::directory_iterator(aside, ignored)) {
+    if (are_lines_of_a_future(entry.path().filename().string())) lines.push_back(entry.path());
+  }
+  for (const fs::path& path : lines) ::unlink(path.c_str());
+  ::rmdir(aside.c_str());  // fails where it holds something of the user's
 }
 
 DirectoryLock::DirectoryLock(const fs::path& directory, bool warns_without_locks) {

@@ -17,14 +17,15 @@ std::filesystem::path hidden_path_of(const std::filesystem::path& directory, std
 
 // With those above it; new ones are on the disk when it returns.
 void make_directories(const std::filesystem::path& path);
-// Deletes what set_aside_after() set aside of steps up to `step`.
+// Deletes what set_aside_after() set aside of steps up to `step`; with the last of them the metrics beside them, and
+// the folder unless it holds something else.
 void drop_set_aside(const std::filesystem::path& directory, std::int64_t step);
 // Left by writers that were killed.
 void remove_unfinished(const std::filesystem::path& directory);
 // Throws format::NoRoom naming the room there is, when it is less than `bytes`.
 void require_room(const std::filesystem::path& directory, std::uint64_t bytes);
-// Deletes checkpoints, the oldest first, until there are `bytes` of room, but not the one of `spared`. None where all
-// of them would not make that much. Returns the steps that are gone.
+// Deletes checkpoints, the oldest first, until there are `bytes` of room, but none of step `spared` or later. None
+// where all of them would not make that much. Returns the steps that are gone.
 std::vector<std::int64_t> make_room(const std::filesystem::path& directory, std::uint64_t bytes,
                                     std::optional<std::int64_t> spared = {});
 // hidden = target, at once: there is a checkpoint of this step at every moment if there was one. On the disk when it

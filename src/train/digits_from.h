@@ -1,4 +1,4 @@
-// Where the tasks that learn MNIST have found it, for a run's first line.
+// Where the tasks that learn MNIST find it, for a run's first line. It looks through the folder.
 // Thread rule: a pure function of the file system.
 #pragma once
 

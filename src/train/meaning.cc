@@ -106,7 +106,7 @@ std::vector<Difference> differences(const data::Meaning& now, const TextMap& the
     if (before == then.end()) {
       found.push_back({fact.name, fmt::format("the data say their {}, which they did not", fact.name)});
     } else if (before->second != texts.at(key)) {
-      found.push_back({fact.name, difference(fact, values_in(before->second))});
+      found.push_back({fact.name, difference(fact, values_in(before->second)), fact.is_told_only});
     }
   }
   for (const auto& [key, value] : then) {

@@ -16,8 +16,9 @@ using TextMap = std::map<std::string, std::string>;
 TextMap to_text(const data::Meaning& meaning);
 
 struct Difference {
-  std::string fact;  // its name
-  std::string text;  // "class 3 is 'cat', it was 'dog'"
+  std::string fact;           // its name
+  std::string text;           // "class 3 is 'cat', it was 'dog'"
+  bool is_told_only = false;  // no reason to refuse the data
 };
 
 // What the data of now say otherwise than the texts of then; a fact that only one of the two has counts. Nothing where

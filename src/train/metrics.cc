@@ -32,7 +32,8 @@ std::string json_number(double value) { return std::isfinite(value) ? fmt::forma
 // In front of what may follow.
 std::string of_time(double time) { return time > 0 ? fmt::format(",\"time\":{:.3f}", time) : ""; }
 
-// Keeps the lines up to `last`, each of the step after the one before.
+// Keeps the lines up to `last`, each of the step after the one before. A run that began in this directory with a
+// checkpoint of another has none of them, and goes back to where it began.
 std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_t last) {
   if (last == 0) return std::make_unique<LineFile>(path);
   std::error_code error;
@@ -40,16 +41,18 @@ std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_
   // A run that went on in a new directory has no line of the steps before.
   if (error || size == 0) return std::make_unique<LineFile>(path);
   std::int64_t step = 0;
+  bool begins_behind = false;
   {
     std::ifstream in(path);
     for (std::string text; step < last && std::getline(in, text);) {
       const Line line = line_in(text);
       const bool fits = line.is_of_step ? step == 0 || line.step == step + 1 : line.step == step || step == 0;
       if (line.step <= 0 || !fits) break;
+      begins_behind = begins_behind || (line.is_of_step && step == 0 && line.step == last + 1);
       if (line.is_of_step) step = line.step;
     }
   }
-  if (step != last) {
+  if (step != last && !begins_behind) {
     throw DataError(Report{.what = fmt::format("{} does not hold the steps before the checkpoint", path.string()),
                            .got = step == 0 ? "no line of a step" : fmt::format("lines up to step {}", step),
                            .expected = fmt::format("the line of step {}", last),

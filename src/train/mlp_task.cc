@@ -37,7 +37,9 @@ data::DatasetPtr MlpTask::open(data::Split split) const {
 }
 
 data::DatasetPtr MlpTask::training_data() {
-  if (!training_) training_ = open(data::Split::kTrain);
+  if (training_) return training_;
+  training_ = open(data::Split::kTrain);
+  if (!options_.path.empty()) kind_ = digits_from(options_.path);
   return training_;
 }
 
@@ -47,7 +49,8 @@ data::DatasetPtr MlpTask::test_data() {
 }
 
 std::string MlpTask::kind_of_samples() const {
-  return options_.path.empty() ? "drawn digits" : digits_from(options_.path);
+  if (options_.path.empty()) return "drawn digits";
+  return kind_.empty() ? "digits from " + options_.path : kind_;
 }
 
 at::Tensor MlpTask::loss(const at::Tensor& input, const at::Tensor& target) {

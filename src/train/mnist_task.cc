@@ -24,7 +24,9 @@ data::DatasetPtr MnistTask::open(data::Split split) const {
 }
 
 data::DatasetPtr MnistTask::training_data() {
-  if (!training_) training_ = open(data::Split::kTrain);
+  if (training_) return training_;
+  training_ = open(data::Split::kTrain);
+  if (!options_.path.empty()) kind_ = digits_from(options_.path);
   return training_;
 }
 
@@ -34,7 +36,8 @@ data::DatasetPtr MnistTask::test_data() {
 }
 
 std::string MnistTask::kind_of_samples() const {
-  return options_.path.empty() ? "drawn digits" : digits_from(options_.path);
+  if (options_.path.empty()) return "drawn digits";
+  return kind_.empty() ? "digits from " + options_.path : kind_;
 }
 
 at::Tensor MnistTask::loss(const at::Tensor& input, const at::Tensor& target) {

@@ -114,7 +114,8 @@ const Recipe& find_recipe(const std::string& name) {
       ExitCode::kUsage);
 }
 
-// The program as it was called, and the user's own words without the run's directory and resume, which are said anew.
+// The program as it was called, and the user's own words without the run's directory and resume, which are said anew,
+// and without the consent to other data, which was of that start alone.
 std::string resume_command(const Program& program, int ranks, const std::string& launcher) {
   const Arguments& options = program.options;
   std::string command = program.call();
@@ -127,7 +128,10 @@ std::string resume_command(const Program& program, int ranks, const std::string&
     const std::string& word = options[i];
     if (word == "--run.dir" || word == "--run.resume" || word == "-n")
       ++i;
-    else if (word.rfind("--run.dir=", 0) != 0 && word.rfind("--run.resume=", 0) != 0)
+    else if (word == "--data.may_differ" && i + 1 < options.size() && !options[i + 1].starts_with('-'))
+      ++i;
+    else if (word != "--data.may_differ" && !word.starts_with("--run.dir=") && !word.starts_with("--run.resume=") &&
+             !word.starts_with("--data.may_differ="))
       command += ' ' + quote_shell(word);
   }
   return command;

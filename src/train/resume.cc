@@ -7,6 +7,7 @@
 
 #include "reigen/base/error.h"
 #include "train/meaning.h"
+#include "train/report.h"
 #include "train/strategy_of.h"
 
 namespace reigen::train {
@@ -72,8 +73,10 @@ ResumePoint newest_of(const fs::path& run_directory) {
   point.run_directory = run_directory;
   if (!point.checkpoint.empty()) return point;
   if (fs::exists(run_directory / "model.safetensors", ignored)) {
-    throw IoError(Report{.what = fmt::format("cannot resume: {} holds a run that has ended, and no checkpoint of it",
-                                             run_directory.string()),
+    const bool has_ended = steps_of_summary(run_directory / "summary.json") > 0;
+    throw IoError(Report{.what = fmt::format("cannot resume: {} holds {}", run_directory.string(),
+                                             has_ended ? "a run that has ended, and no checkpoint of it"
+                                                       : "the weights of a run whose checkpoint could not be written"),
                          .got = "model.safetensors, which a start at step 1 would replace",
                          .fix = "start anew in another --run.dir" + others},
                   ExitCode::kInputMissing);
@@ -148,7 +151,9 @@ std::vector<std::string> differences_of_data(const std::map<std::string, std::st
                                              const std::map<std::string, std::string>& options,
                                              const data::Meaning& meaning) {
   std::vector<std::string> found;
-  for (const Difference& one : differences(meaning, before)) found.push_back(one.text);
+  for (const Difference& one : differences(meaning, before)) {
+    if (!one.is_told_only) found.push_back(one.text);
+  }
   for (const char* key : kOfData) {
     if (value_in(before, key) == value_in(options, key)) continue;
     found.push_back(fmt::format("{} is {}, it was {}", key, value_in(options, key), value_in(before, key)));
@@ -198,6 +203,10 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                  .fix = "give those data, or go on with these on purpose: --data.may_differ true"});
   }
   for (const std::string& one : other_data) notes.push_back("data.may_differ: " + one);
+  for (const Difference& one : differences(meaning, before)) {
+    if (one.is_told_only)
+      notes.push_back(fmt::format("warning: {}; if they are computed, another machine may round otherwise", one.text));
+  }
   if (!meaning.empty() && !has_meaning(before)) {
     notes.push_back("the checkpoint does not say what its data were, so these are not compared with them");
   }

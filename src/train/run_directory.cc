@@ -105,7 +105,6 @@ RunDirectory::RunDirectory(fs::path path, bool may_hold_run, MadeHere& made) : p
   made.make_folder(path_);
   require_writable_folder(path_);
   base::LockFile lock(path_ / kLock);
-  if (lock.is_new()) made.note(path_ / kLock);
   if (lock.outcome() == base::LockAttempt::Outcome::kHeldByAnother) {
     throw IoError(Report{.what = fmt::format("{} is in use by another run", path_.string()),
                          .got = lock.text(),
@@ -115,10 +114,13 @@ RunDirectory::RunDirectory(fs::path path, bool may_hold_run, MadeHere& made) : p
   if (lock.outcome() == base::LockAttempt::Outcome::kNoLocks) warning_ = lock.text();
   lock_ = lock.take();
   if (!may_hold_run && holds_run(path_)) {
+    // While the lock is held: a moment later the file may be another job's.
+    if (lock.is_new()) ::unlink((path_ / kLock).c_str());
     throw IoError(Report{.what = fmt::format("{} holds a run already", path_.string()),
                          .fix = "go on with --run.resume true, or choose another --run.dir"},
                   ExitCode::kOutputLocked);
   }
+  if (lock.is_new()) made.note(path_ / kLock);
 }
 
 fs::path default_run_directory(const std::string& task, MadeHere& made) {
@@ -136,11 +138,6 @@ fs::path default_run_directory(const std::string& task, MadeHere& made) {
     }
     if (errno != EEXIST) refuse(fmt::format("cannot create the run directory {}", path.string()), errno);
   }
-}
-
-void require_writable(const fs::path& file) {
-  const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd) refuse(fmt::format("cannot write {}", file.string()), errno);
 }
 
 }  // namespace reigen::train

@@ -57,7 +57,4 @@ class RunDirectory {
 // Makes runs/<task>-<date-time>, with a number when that exists. For one rank of a job.
 std::filesystem::path default_run_directory(const std::string& task, MadeHere& made);
 
-// Throws IoError, 77 or 74, when the file cannot be created or written. Keeps what is in it.
-void require_writable(const std::filesystem::path& file);
-
 }  // namespace reigen::train

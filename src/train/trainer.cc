@@ -48,7 +48,7 @@ FitResult Trainer::fit() {
   result.steps = run.done;
   result.stopped = run.stop && run.done < run.total;
   if (result.stopped) {
-    run.require_all_saved();
+    if (run.saved != run.done) run.require_all_saved();  // else the run can go on, and all else was a warning
     run.say(fmt::format("stopped after step {} of {} as asked; checkpoint in {}", run.done, run.total,
                         (run.directory / "checkpoints").string()));
     run.say(fmt::format("go on with: {}", run.options.resume_command.empty()

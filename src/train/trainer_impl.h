@@ -125,6 +125,7 @@ struct Trainer::Impl {
   void open_saver();
   void prepare_saving();
   void save_checkpoint();
+  void require_some_saved();
   void flush_lines();
   void flush_what_can_be();
   void look_at_room();
@@ -142,6 +143,7 @@ struct Trainer::Impl {
   // One of the last things of a run: that it fails is told at the very end, and keeps no other from being done.
   bool attempt(const std::string& what, const std::function<void()>& body);
   void require_all_saved();
+  std::string way_back() const;
   void write_models();
   void make_room_for_models();
   void write_model(const std::filesystem::path& path);

@@ -66,7 +66,8 @@ Scores Trainer::Impl::validate(bool may_end) {
     sum.loss_sum += scores.loss_sum;
     if (scores.correct) sum.correct = sum.correct.value_or(0) + *scores.correct;
     sum.count += scores.count;
-    ends = may_end && call % kCallsTogether == kCallsTogether - 1 && hears_of_stop();
+    const bool is_last = call + 1 == calls;  // what is complete is not thrown away
+    ends = may_end && !is_last && call % kCallsTogether == kCallsTogether - 1 && hears_of_stop();
   }
   task.module().train(was_training);
   if (averaged) averaged->end();
@@ -200,19 +201,32 @@ std::string in_one_line(std::string text) {
 
 }  // namespace
 
+// How a run goes on from the newest checkpoint; empty: there is none.
+std::string Trainer::Impl::way_back() const {
+  if (saved <= 0) return "";
+  const fs::path path = last_checkpoint();
+  std::error_code ignored;
+  if (!fs::exists(path, ignored) && !ignored) return "";
+  const bool is_own = fs::equivalent(path.parent_path(), directory / "checkpoints", ignored);
+  return is_own
+             ? fmt::format("a run goes on from the checkpoint of step {} with --run.resume true", saved)
+             : fmt::format("a run goes on from the checkpoint of step {} with --run.resume {}", saved, path.string());
+}
+
 // Nothing of what a run made is lost in silence, and what is there is named.
 void Trainer::Impl::require_all_saved() {
   if (not_written.empty()) return;
   std::vector<std::string> reasons;
   for (const Lost& one : not_written) reasons.push_back(fmt::format("no {}: {}", one.what, in_one_line(one.why)));
-  std::vector<std::string> ways = {"free space, or mend the disk"};
+  std::vector<std::string> ways;
+  const bool is_of_disk = std::any_of(not_written.begin(), not_written.end(),
+                                      [](const Lost& one) { return one.code == ExitCode::kIo; });  // or full
+  if (is_of_disk) ways.push_back("free space, or mend the disk");
   if (has_model) {
     ways.push_back(
         fmt::format("the weights after step {} are in {}", done, (directory / "model.safetensors").string()));
   }
-  if (saved > 0) {
-    ways.push_back(fmt::format("a run goes on from the checkpoint of step {} with --run.resume true", saved));
-  }
+  if (const std::string way = way_back(); !way.empty()) ways.push_back(way);
   if (!left_behind.empty()) ways.push_back(fmt::format("saved: {}", fmt::join(left_behind, ", ")));
   throw CommonError(not_written.front().code,
                     Report{.what = fmt::format("not all of the run could be saved after step {} of {}", done, total),

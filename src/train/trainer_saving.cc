@@ -18,6 +18,8 @@
 
 namespace reigen::train {
 
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr int kFailuresInARow = 3;  // then the disk will not recover by itself
@@ -169,6 +171,9 @@ void Trainer::Impl::prepare_saving() {
 void Trainer::Impl::save_checkpoint() {
   const Saved state = prepare_to_save();
   finish_saving();
+  // A thread that writes may have ended on some ranks and not yet on others: all count alike only where all waited.
+  const bool asynchronous = config.checkpoint.asynchronous;
+  if (asynchronous) require_some_saved();
   asked_to_save = done;
   try {
     flush_lines();
@@ -184,11 +189,15 @@ void Trainer::Impl::save_checkpoint() {
                  .mesh = mesh,
                  .options = described},
                 state.contents());
-    // A thread that writes may have ended on some ranks and not yet on others, and below all must count alike.
-    if (!config.checkpoint.asynchronous) hear_of_saving();
+    if (!asynchronous) hear_of_saving();
   } catch (const IoError& error) {
     note_failed_save(error);
   }
+  if (!asynchronous) require_some_saved();
+}
+
+// A run that can save nothing any more ends with its weights. Collective then: every rank has counted the same.
+void Trainer::Impl::require_some_saved() {
   if (failed_saves < kFailuresInARow || done >= total || stop) return;  // at the end there is more to be done
   if (!has_model) write_models();
   not_written.push_back({fmt::format("checkpoint of step {}", done), ExitCode::kIo,
@@ -206,6 +215,7 @@ std::filesystem::path Trainer::Impl::last_checkpoint() const {
 // checkpoint, which is not to take their room. Where ranks hold parts of them they are made of the checkpoint.
 void Trainer::Impl::save_last() {
   const bool has_ended = done >= total;
+  finish_saving();  // what makes room for the weights spares the newest checkpoint, which may be under way
   if (has_ended && asked_to_save != done) {
     prepare_to_save();
     if (!parallel->gathers()) write_models();
@@ -234,6 +244,9 @@ void Trainer::Impl::save_last_in_little_room() {
   gone = share_text(world, gone);
   if (gone.empty()) return;
   say(fmt::format("note: older checkpoints (of steps {}) are deleted, to make room for the last", gone));
+  std::error_code unknown;
+  const bool is_gone = is_first() && saved > 0 && !fs::exists(last_checkpoint(), unknown) && !unknown;
+  if (!share_text(world, is_gone ? "gone" : "").empty()) saved = -1;  // else a message would send the user to it
   save_checkpoint();
   finish_saving();
 }

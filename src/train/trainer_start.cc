@@ -46,7 +46,7 @@ void Trainer::Impl::find_start() {
     if (is_first() && point.run_directory.empty()) point.run_directory = default_run_directory(task.name(), made);
   });
   directory = share_text(world, point.run_directory.string());
-  same_run = point.same_run;
+  same_run = point.same_run || rollbacks > 0;  // it goes back into another's checkpoint, and stays where it is
   unreadable = point.unreadable;
   for (const std::string& note : point.notes) say(note);
   if (path.empty()) return;
@@ -85,7 +85,7 @@ void Trainer::Impl::open_data() {
   }
   // Now and not after the first epoch, so that a damaged file costs no training.
   open_test_data();
-  for (const std::string& note : notes) say("note: " + note);
+  for (const std::string& note : notes) say(note.starts_with("warning: ") ? note : "note: " + note);
   total = config.train.epochs * loader->steps();
   if (config.train.max_steps > 0) total = std::min(total, config.train.max_steps);
   if (trace && (trace->steps().first > total || trace->steps().last <= done)) {

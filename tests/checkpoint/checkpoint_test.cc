@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "base/file_system.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/layouts.h"
 #include "checkpoint/write.h"
@@ -338,6 +339,8 @@ TEST_F(CheckpointTest, NothingIsDeletedForRoomThatThereIsOrCannotBe) {
   save_step(2);
   EXPECT_THAT(make_room(directory_, 1), SizeIs(0));
   EXPECT_THAT(make_room(directory_, std::uint64_t{1} << 60), SizeIs(0));
+  // Nor the one that is spared and newer ones, for room that they would make.
+  EXPECT_THAT(make_room(directory_, base::room_in(directory_).value_or(0) + 1, 1), SizeIs(0));
   EXPECT_THAT(list(directory_), SizeIs(2));
 }
 
@@ -460,6 +463,19 @@ TEST_F(CheckpointTest, AFutureThatWasGivenUpIsSetAsideUntilItIsDropped) {
   EXPECT_FALSE(fs::exists(aside));
   EXPECT_EQ(names(), (std::vector<std::string>{"step_00000001", "step_00000002", "unreadable"}));
   EXPECT_EQ(find_newest(directory_ / "unreadable").newest->manifest().step, 3);
+}
+
+TEST_F(CheckpointTest, WhatIsTheUsersStaysWhereAFutureIsDropped) {
+  save_step(1);
+  save_step(2);
+  set_aside_after(directory_, 1);
+  const fs::path aside = set_aside_path(directory_);
+  write_file(aside / "notes", "of the user");
+  write_file(aside / "metrics_of_step_00000002.jsonl", "{}\n");
+  save_step(2);
+  EXPECT_TRUE(fs::exists(aside / "notes"));
+  EXPECT_FALSE(fs::exists(aside / "step_00000002"));
+  EXPECT_FALSE(fs::exists(aside / "metrics_of_step_00000002.jsonl"));
 }
 
 TEST_F(CheckpointTest, AFileInTheWayIsAnIoError) {

@@ -66,6 +66,18 @@ TEST_F(DataMeaningTest, OtherNumbersOfTheSameShapeAreRefused) {
   EXPECT_EQ(fit(2, steps(6, true)).steps, 6);
 }
 
+// Another machine's sine is another in its last bits.
+TEST_F(DataMeaningTest, NumbersThatAreRoundedOtherwiseAreToldAndTaken) {
+  const at::Tensor input = at::empty({195, 6}, at::kDouble);
+  nn::fill_uniform(input, "train", 11, 1.0);
+  const at::Tensor target = input.narrow(1, 0, 4).argmax(1);
+  fit(2, steps(3, false), with(data::in_memory(input, target)));
+  EXPECT_THAT(refusal(with(data::in_memory(input.to(at::kFloat), target))),
+              HasSubstr("the form is 'Float [195, 6]; Long [195]', it was 'Double [195, 6]; Long [195]'"));
+  EXPECT_EQ(fit(2, steps(6, true), with(data::in_memory(input * (1 + 1e-15), target))).steps, 6);
+  EXPECT_THAT(output_, HasSubstr("warning: the floating_content is 'xxh64 "));
+}
+
 TEST_F(DataMeaningTest, ARunGoesOnWithOtherDataOnPurpose) {
   fit(2, steps(4, false), with(classes({"ape", "cat"})));  // in the middle of the second epoch
   Config on_purpose = steps(7, true);

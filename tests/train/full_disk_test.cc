@@ -187,6 +187,10 @@ TEST_F(FullDiskTest, AStopKeepsTheWeightsWhereItCannotKeepMore) {
   EXPECT_THAT(failure_text_, AllOf(HasSubstr("after step 5 of 9"), HasSubstr("the weights after step 5 are in")));
   EXPECT_EQ(read_file(disk_ / "run" / "model.safetensors").size(), whole_.size());
   EXPECT_FALSE(fs::exists(disk_ / "run" / "summary.json"));
+  Config on = saving("disk/run", 0);
+  on.run.resume = "true";
+  EXPECT_EQ(failure(2, on), ExitCode::kInputMissing);
+  EXPECT_THAT(failure_text_, HasSubstr("the weights of a run whose checkpoint could not be written"));
 }
 
 // Ranks that hold parts of the weights make the file of the checkpoint, or of what they gather.

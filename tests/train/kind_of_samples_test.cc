@@ -43,9 +43,13 @@ TEST(KindOfSamples, TellsHowManyPictures) {
 
 TEST(KindOfSamples, TellsWhereTheDigitsWereFound) {
   const TemporaryFolder folder;
-  put(folder, "MNIST/raw/train-images-idx3-ubyte", "x");
-  put(folder, "MNIST/raw/train-labels-idx1-ubyte", "x");
-  const MnistTask task({.path = folder.path().string()});
+  const std::string image(28 * 28, '\0');
+  put(folder, "MNIST/raw/train-images-idx3-ubyte",
+      std::string("\0\0\x08\x03\0\0\0\x01\0\0\0\x1c\0\0\0\x1c", 16) + image);
+  put(folder, "MNIST/raw/train-labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x01\x07", 9));
+  MnistTask task({.path = folder.path().string()});
+  task.training_data();
+  fs::remove_all(folder.path() / "MNIST");  // it was told then, and nobody looks again
   EXPECT_EQ(task.kind_of_samples(), "digits from " + (folder.path() / "MNIST/raw").string());
 }
 

@@ -146,6 +146,14 @@ TEST_F(MetricsTest, AMissingStepIsRefused) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // a new start forgets what was there
 }
 
+// A run that began here with a checkpoint of another directory, and goes back to it.
+TEST_F(MetricsTest, LinesThatBeginBehindTheStepAreCut) {
+  write_steps(4, 7, 0);
+  EXPECT_THROW(MetricsWriter(path_, 2), DataError);
+  const MetricsWriter again(path_, 3);
+  EXPECT_EQ(content(), "");
+}
+
 TEST_F(MetricsTest, AMissingFolderIsAnIoError) {
   EXPECT_THROW(MetricsWriter("/nowhere/at/all/metrics.jsonl", 0), IoError);
 }

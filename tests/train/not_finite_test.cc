@@ -101,6 +101,21 @@ TEST_P(NotFiniteTest, ARollbackGivesWhatASkipWouldHaveGiven) {
   }
 }
 
+TEST_P(NotFiniteTest, ARollbackGoesIntoTheCheckpointOfAnotherDirectory) {
+  backend_ = GetParam().second;
+  Config first = policy("first", "rollback");
+  first.train.max_steps = 3;
+  fit(2, first);
+  Config second = policy("second", "rollback");
+  second.checkpoint.every_steps = 100;
+  second.run.resume = (root_ / "first").string();
+  EXPECT_EQ(fit(2, second, poison(true)).steps, 9);
+  EXPECT_THAT(output_, AllOf(HasSubstr("of step 8 is not a finite number"), HasSubstr("that batch will be left out")));
+  const auto told = lines("second");
+  ASSERT_EQ(told.size(), 6U);
+  for (std::size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i]["step"], i + 4);
+}
+
 TEST_P(NotFiniteTest, WhatLastsEndsTheRun) {
   backend_ = GetParam().second;
   Config skips = policy("skips", "skip");

@@ -73,6 +73,10 @@ TEST_F(RunDirectories, OneRunAtATimeAndNoneOverAnother) {
   }
   std::ofstream("run/metrics.jsonl") << "{}\n";
   EXPECT_THAT(refusal("run"), HasSubstr("holds a run already"));
+  EXPECT_TRUE(fs::exists("run/.lock")) << "which that start did not make";
+  fs::remove("run/.lock");
+  EXPECT_THAT(refusal("run"), HasSubstr("holds a run already"));
+  EXPECT_FALSE(fs::exists("run/.lock"));
   EXPECT_EQ(refusal("run", true), "");
   std::ofstream("file") << "x";
   EXPECT_THAT(refusal("file"), HasSubstr("something else of that name"));

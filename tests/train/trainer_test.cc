@@ -263,6 +263,17 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOn
   EXPECT_EQ(losses("run"), all_losses);
 }
 
+TEST_F(TrainerTest, ARunThatIsStoppedGoesOnWithoutTheTraceThatFailed) {
+  Config run = config("run");
+  run.run.trace = "1:2";
+  fs::create_directories(root_ / "run" / "trace.json");  // in the way
+  const FitResult result = fit(1, run, [](int, SmallTask&, TrainerOptions& options) {
+    options.stop_requested = [asked = 0]() mutable { return ++asked == 5; };
+  });
+  EXPECT_TRUE(result.stopped);
+  EXPECT_THAT(output_, AllOf(HasSubstr("warning: trace.json is not written"), HasSubstr("go on with: ")));
+}
+
 TEST_F(TrainerTest, ADirectoryOfCheckpointsGoesOn) {
   fit(1, config("whole"));
   Config run = config("run");

@@ -63,8 +63,8 @@ enum class Split { kTrain, kTest };
 
 const char* to_string(Split split);  // "train", "test"
 
-// Rows of CPU tensors with the same first size. Its meaning is a hash of all; beyond 1 GiB, of rows at equal distances.
-// Throws InvalidArgument.
+// Rows of CPU tensors with the same first size. Its meaning is their types and shapes, and a hash of integers and one
+// of other numbers, which is told only; beyond 1 GiB, of rows at equal distances. Throws InvalidArgument.
 DatasetPtr in_memory(const at::Tensor& input, const at::Tensor& target, std::string name = "in memory");
 DatasetPtr in_memory(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets,
                      std::string name = "in memory");

@@ -14,6 +14,8 @@ struct Fact {
   // Number i of the model's inputs or targets stands for values[i]; or one value, that of all samples. Any bytes.
   std::vector<std::string> values;
   std::string one = {};  // what values[i] is: "class", "token". Empty: there is one value
+  // Another value is told, and the run goes on: numbers that are computed differ in their last bits between machines.
+  bool is_told_only = false;
 
   bool operator==(const Fact&) const = default;
 };

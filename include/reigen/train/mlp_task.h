@@ -44,6 +44,7 @@ class MlpTask final : public Task {
   std::unique_ptr<models::Mlp> model_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;
+  std::string kind_;  // of samples, once the training data are open
 };
 
 }  // namespace reigen::train

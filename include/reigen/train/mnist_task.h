@@ -37,6 +37,7 @@ class MnistTask final : public Task {
   std::unique_ptr<models::MnistCnn> model_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;
+  std::string kind_;  // of samples, once the training data are open
 };
 
 }  // namespace reigen::train
