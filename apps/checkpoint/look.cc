@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "checkpoint/command.h"
+#include "checkpoint/directory.h"
 #include "checkpoint/parse.h"
 #include "reigen/checkpoint/checkpoint.h"
 #include "reigen/checkpoint/weights.h"
@@ -80,6 +81,15 @@ std::vector<fs::path> checkpoints_of(const fs::path& path) {
   return {ck::find_checkpoint(path).path()};  // which says that there is none
 }
 
+// A run that is over holds model.safetensors beside its checkpoints, and so does a checkpoint without its manifest:
+// both are judged by their hashes, not by the form of that file.
+bool is_foreign(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_regular_file(path, ignored)) return true;
+  const bool ours = ck::is_checkpoint(path) || ck::step_of(path) || fs::exists(path / "checkpoints", ignored);
+  return !ours && ck::is_model_folder(path) && ck::list(path).empty();
+}
+
 // Files of weights of others have no hashes, so that it says what was looked at.
 void verify_weights(const std::string& path) {
   const ck::Weights weights(path);
@@ -146,8 +156,7 @@ int verify(const Arguments& arguments) {
   auto code = ExitCode::kOk;
   for (const std::string& path : paths) {
     try {
-      std::error_code ignored;
-      if (fs::is_regular_file(path, ignored) || (!ck::is_checkpoint(path) && ck::is_model_folder(path))) {
+      if (is_foreign(path)) {
         verify_weights(path);
         continue;
       }

@@ -256,9 +256,10 @@ void Weights::require_readable() const {
                           unreadable_.size() > kShown ? fmt::format(" and {} more", unreadable_.size() - kShown) : ""),
       .got = unreadable_.front().what,
       .expected = "tensors of types that safetensors files know",
-      .fix = fmt::format("leave it out (--skip {}), or convert it where it was made before it is saved: "
-                         "tensor.to(torch.float32), in C++ tensor.to(torch::kFloat32)",
-                         unreadable_.front().name)});
+      .fix = fmt::format(
+          "leave it out (import and diff take --skip {}), or convert it where it was made before it is saved: "
+          "tensor.to(torch.float32), in C++ tensor.to(torch::kFloat32)",
+          unreadable_.front().name)});
 }
 
 const TensorInfo* Weights::find(std::string_view name) const {

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "reigen/base/error.h"
 
 namespace reigen::data {
@@ -59,6 +61,7 @@ struct Walk {
   Taken& taken;
   std::vector<fs::path> files = {};
   std::vector<Identity> above = {};  // the folder that is looked through, and those that hold it
+  std::set<Identity> linked = {};    // folders that were entered by a link
 
   void enter(const fs::path& folder, int depth);
   void look_at(const fs::path& path, int depth);
@@ -92,6 +95,12 @@ void Walk::enter(const fs::path& folder, int depth) {
   const Identity identity{status.st_dev, status.st_ino};
   if (!error && std::find(above.begin(), above.end(), identity) != above.end()) {
     taken.pass_over("links to a folder that holds them", folder.filename().string());
+    return;
+  }
+  // Folders that link to each other have more paths than anybody can walk.
+  std::error_code ignored;
+  if (!error && !above.empty() && fs::is_symlink(folder, ignored) && !linked.insert(identity).second) {
+    taken.pass_over("links to a folder that another link led to", folder.filename().string());
     return;
   }
   const std::vector<fs::path> entries = error ? std::vector<fs::path>() : entries_of(folder, error);

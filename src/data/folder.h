@@ -1,7 +1,8 @@
 // Which entries of a folder of data are taken: one rule for texts, pictures and digits.
 //   hidden        what has a name that begins with a dot is passed over, files and folders
 //   of a system   so are the folders that systems and archives leave beside data: lost+found, __MACOSX, @eaDir, ...
-//   links         are followed, to files and to folders; a folder that holds itself by a link is entered once
+//   links         are followed, to files and to folders; a folder that holds itself by a link is entered once,
+//                 and one that several links lead to by the first of them
 //   nested        folders are entered to any depth; the order is that of the paths, by bytes
 //   other         files of other endings, and what is neither file nor folder, are passed over
 //   splits        the words for training and testing are train, training and test, testing, val, valid, validation,

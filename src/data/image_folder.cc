@@ -115,6 +115,23 @@ void require_training(const fs::path& folder, const std::vector<fs::path>& folde
                          .fix = kForm});
 }
 
+// A class may be named Train. A folder of that name is for training where classes lie in it and a folder for testing
+// stands beside it; `train` in small letters also without one, which is an error of its own, unless pictures lie right
+// in it. Where all folders have such names, none is a class.
+bool are_splits(const std::vector<fs::path>& folders, const SplitFolders& splits) {
+  const WalkOptions options = walk_of_pictures();
+  Taken beside;
+  const bool has_classes = !folders_in(splits.train, options, beside).empty();
+  const bool has_pictures = std::any_of(beside.passed_over.begin(), beside.passed_over.end(),
+                                        [&](const PassedOver& files) { return files.reason == options.loose; });
+  const bool exact = splits.train.filename() == "train";
+  const bool nothing_else = std::all_of(folders.begin(), folders.end(), [](const fs::path& path) {
+    return split_word(path.filename().string()).has_value();
+  });
+  if (splits.test.empty()) return exact && has_classes && !has_pictures;
+  return exact || has_classes || nothing_else;
+}
+
 // The first folder for testing that holds classes: test/ may hold pictures that nobody has sorted.
 fs::path test_folder(const fs::path& folder, const SplitFolders& splits) {
   if (splits.test.empty()) {
@@ -182,7 +199,7 @@ ImageFolder image_folder(const fs::path& folder, const ImageFolderOptions& optio
   ImageFolder result;
   const auto folders = folders_in(folder, walk_of_pictures(), result.taken);
   const SplitFolders splits = split_folders(folders);
-  const bool two = !splits.train.empty();
+  const bool two = !splits.train.empty() && are_splits(folders, splits);
   for (const fs::path& other : folders) {
     const std::string other_name = other.filename().string();
     if (two && !split_word(other_name)) result.taken.pass_over("beside train/", other_name);

@@ -15,6 +15,7 @@ namespace reigen::data {
 namespace {
 
 constexpr std::ptrdiff_t kZerosOfALostEnd = 24;  // more than the 8 bytes that the decoder reads ahead
+constexpr int kMostScans = 500;                  // encoders write some 10; each costs a walk over all blocks
 constexpr int kMadeUpDetails = 10;               // the mean of a block and the 9 details that libjpeg smooths
 
 // What lives across libjpeg's jump out of an error: trivial types only, and the pixels that the caller owns.
@@ -22,6 +23,7 @@ struct Decoder {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
   jpeg_source_mgr source{};
+  jpeg_progress_mgr progress{};
   std::jmp_buf escape{};
   const std::uint8_t* begin = nullptr;  // of the file
   char text[JMSG_LENGTH_MAX] = {};      // of what libjpeg left for
@@ -29,6 +31,7 @@ struct Decoder {
   bool cut = false;
   bool unfinished = false;
   bool too_large = false;
+  bool too_many_scans = false;
 };
 
 Decoder* decoder_of(j_common_ptr info) { return static_cast<Decoder*>(info->client_data); }
@@ -37,6 +40,14 @@ Decoder* decoder_of(j_common_ptr info) { return static_cast<Decoder*>(info->clie
   Decoder* decoder = decoder_of(info);
   decoder->errors.format_message(info, decoder->text);
   std::longjmp(decoder->escape, 1);
+}
+
+// libjpeg calls it between parts of scans. A scan without data is a few bytes of the file, so that a small file may
+// have a million of them.
+void count_scans(j_common_ptr info) {
+  Decoder* decoder = decoder_of(info);
+  decoder->too_many_scans = decoder->info.input_scan_number > kMostScans;
+  if (decoder->too_many_scans) std::longjmp(decoder->escape, 1);
 }
 
 bool zeros_before(const Decoder& decoder, std::ptrdiff_t count) {
@@ -153,6 +164,8 @@ bool decode(Decoder& decoder, std::span<const std::byte> bytes, std::size_t side
   jpeg_create_decompress(&info);
   info.client_data = &decoder;
   set_source(decoder, bytes);
+  decoder.progress.progress_monitor = count_scans;
+  info.progress = &decoder.progress;
   decoder.cut = jpeg_read_header(&info, TRUE) == JPEG_SUSPENDED;
   if (decoder.cut) return true;
   decoder.too_large = std::size_t{info.image_width} * info.image_height > kMostPixels;
@@ -193,6 +206,9 @@ Picture decode_jpeg(std::span<const std::byte> bytes, const std::string& name, s
   const std::string size = fmt::format("{} x {} pixels", decoder.info.image_width, decoder.info.image_height);
   jpeg_destroy_decompress(&decoder.info);
   if (decoder.too_large) refuse_picture(name, size, "at most 100 million pixels");
+  if (decoder.too_many_scans) {
+    refuse_picture(name, fmt::format("more than {} scans", kMostScans), "a JPEG file of fewer scans");
+  }
   if (decoder.cut) refuse_picture(name, "the file ends before the picture does", "a whole JPEG file");
   if (decoder.unfinished) refuse_picture(name, "a progressive JPEG without its last scans", "a whole JPEG file");
   if (!whole) refuse_picture(name, fmt::format("libjpeg: {}", decoder.text), "a whole JPEG file");

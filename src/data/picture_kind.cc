@@ -24,13 +24,12 @@ struct Magic {
 
 // In this order: what has a long sign before what has a short one.
 constexpr Magic kMagics[] = {
-    {8, "WEBP"sv, "a WebP picture"},
     {0, "GIF8"sv, "a GIF picture"},
-    {8, "avi"sv, "an AVIF picture"},
-    {8, "hei"sv, "a HEIC picture"},
-    {8, "hev"sv, "a HEIC picture"},
-    {8, "mif1"sv, "a HEIF picture"},
-    {8, "msf1"sv, "a HEIF picture"},
+    {4, "ftypavi"sv, "an AVIF picture"},
+    {4, "ftyphei"sv, "a HEIC picture"},
+    {4, "ftyphev"sv, "a HEIC picture"},
+    {4, "ftypmif1"sv, "a HEIF picture"},
+    {4, "ftypmsf1"sv, "a HEIF picture"},
     {4, "jP  \r\n\x87\n"sv, "a JPEG 2000 picture"},
     {0, "\xFF\x4F\xFF\x51"sv, "a JPEG 2000 picture"},
     {4, "JXL \r\n\x87\n"sv, "a JPEG XL picture"},
@@ -65,6 +64,11 @@ bool has(std::string_view text, const Magic& magic) {
   return text.size() > magic.at && text.substr(magic.at).starts_with(magic.bytes);
 }
 
+// RIFF, the size, WEBP.
+bool is_webp(std::string_view text) {
+  return text.starts_with("RIFF") && text.substr(4).substr(0, 8).ends_with("WEBP");
+}
+
 // PBM, PGM, PPM, PAM: P1 to P7 and a space.
 bool is_netpbm(std::string_view text) {
   return text.size() > 2 && text[0] == 'P' && text[1] >= '1' && text[1] <= '7' &&
@@ -97,6 +101,7 @@ bool was_a_png(std::string_view text) { return text.starts_with("\x89PNG") || te
 PictureKind kind_of_picture(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kLooked));
   if (text.empty()) return {"an empty file", kFetch};
+  if (is_webp(text)) return {"a WebP picture", kConvert};
   for (const Magic& magic : kMagics) {
     if (has(text, magic)) return {magic.name, magic.fix};
   }

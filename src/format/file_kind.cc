@@ -191,7 +191,11 @@ bool begins_as_zip(const InputFile& file) {
   return std::string_view(begin.data(), got) == "PK\x03\x04"sv;
 }
 
-bool begins_as_pickle(const InputFile& file) { return kind_of_pickle(beginning_of(file)).has_value(); }
+// A header of safetensors whose length is 384, 640, 65920, ... bytes begins as a pickle does, and no pickle has what
+// stands behind that length.
+bool begins_as_pickle(const InputFile& file) {
+  return !begins_as_safetensors(file) && kind_of_pickle(beginning_of(file)).has_value();
+}
 
 bool begins_as_safetensors(const InputFile& file) {
   std::array<char, 9> begin{};

@@ -90,10 +90,14 @@ class Lister {
          fmt::format("fewer from a pickle of {} bytes", pickle_.bytes()));
   }
 
-  void visit(const PickleValue& value) {
+  // Of an object that is not read only tensors are of use, and what may hold some.
+  bool is_of_no_use(const PickleValue& value) const {
     const bool holds = value.kind == PickleKind::kTensor || value.kind == PickleKind::kStorage ||
                        value.kind == PickleKind::kObject || Pickle::has_items(value);
-    if (inside_ > 0 && !holds) return;  // of an object that is not read only tensors are of use
+    return inside_ > 0 && !holds;
+  }
+
+  void visit(const PickleValue& value) {
     if (++visited_ > options_.max_entries) {
       fail("its entries", fmt::format("more than {}", options_.max_entries), "fewer", kRaiseEntries);
     }
@@ -273,9 +277,14 @@ class Lister {
   }
 
   void child(const std::string& key, const PickleValue& value) {
+    if (is_of_no_use(value)) return;
     const std::size_t length = name_.size();
     if (depth_ > 1) name_ += '.';
     name_ += key;
+    if (name_.size() > kMaxName && inside_ > 0) {
+      name_.resize(length);
+      return add_object(fmt::format("what has a name of more than {} bytes", kMaxName));
+    }
     if (name_.size() > kMaxName) {
       fail(fmt::format("entry '{}...'", name_.substr(0, 80)), fmt::format("a name of {} bytes", name_.size()),
            fmt::format("at most {}", kMaxName));

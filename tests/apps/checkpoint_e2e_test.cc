@@ -72,6 +72,24 @@ TEST_F(CheckpointCommand, NamesDamageAndEndsWith65) {
   EXPECT_FALSE(fs::exists(root_ / "whole.safetensors"));
 }
 
+// A run that is over has a file of weights beside its checkpoints, which is whole where they are not.
+TEST_F(CheckpointCommand, AFileOfWeightsBesideThemHidesNoDamage) {
+  const fs::path step = save("run", 7);
+  fs::copy_file(step / "model.safetensors", root_ / "run" / "model.safetensors");
+  EXPECT_EQ(reigen({"verify", root_ / "run"}).code, 0);
+  EXPECT_EQ(reigen({"verify", root_ / "run" / "model.safetensors"}).code, 0);
+  {
+    std::fstream file(step / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('\x5a');
+  }
+  const Ran damaged = reigen({"verify", root_ / "run"});
+  EXPECT_EQ(damaged.code, 65);
+  EXPECT_THAT(damaged.out, HasSubstr("model.safetensors is damaged"));
+  fs::remove(step / "manifest.json");
+  EXPECT_NE(reigen({"verify", step}).code, 0);
+}
+
 TEST_F(CheckpointCommand, TellsWhatDiffers) {
   save("a", 7);
   save("b", 8);

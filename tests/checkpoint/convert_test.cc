@@ -190,6 +190,14 @@ TEST_F(ConvertTest, AFileIsWhatItsContentSays) {
   }
   format::write_safetensors(root_ / "b.bin", {});
   EXPECT_EQ(Weights(root_ / "b.bin").kind(), "a safetensors file");
+  for (const std::uint64_t length :
+       {384U, 640U, 896U, 1152U, 1408U, 65920U}) {  // whose first bytes are those of a pickle
+    std::string header = R"({"w":{"dtype":"I16","shape":[2],"data_offsets":[0,4]}})";
+    header.resize(length, ' ');
+    const Weights weights(folder_.write("header.safetensors", tests::little_endian(length) + header + "abcd"));
+    EXPECT_EQ(weights.kind(), "a safetensors file") << length;
+    EXPECT_NE(weights.find("w"), nullptr) << length;
+  }
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n";
   for (const char* name : {"c.pt", "c.safetensors", "c"}) {
     try {

@@ -1,6 +1,7 @@
 // One rule for the names in a folder, for every reader of one.
 #include "data/folder.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -73,6 +74,23 @@ TEST(Walk, FollowsLinksAndCutsLoops) {
   Taken taken;
   EXPECT_THAT(walked(folder.path(), taken), ElementsAre("in/a.txt", "linked/b.txt", "named.txt"));
   EXPECT_THAT(taken.text(), HasSubstr("2 links to a folder that holds them: here, up"));
+}
+
+TEST(Walk, FoldersThatLinkToEachOtherAreSoonDone) {
+  constexpr int kFolders = 12;  // 12! paths lead through them
+  const TemporaryFolder folder;
+  for (int i = 0; i < kFolders; ++i) put(folder, std::to_string(i) + "/a.txt");
+  for (int i = 0; i < kFolders; ++i) {
+    for (int j = 0; j < kFolders; ++j) {
+      fs::create_directory_symlink("../" + std::to_string(j),
+                                   folder.path() / std::to_string(i) / ("to" + std::to_string(j)));
+    }
+  }
+  Taken taken;
+  const std::vector<std::string> found = walked(folder.path(), taken);
+  EXPECT_GE(found.size(), std::size_t{kFolders});
+  EXPECT_LE(found.size(), std::size_t{2 * kFolders});  // by a link, and in its place
+  EXPECT_THAT(taken.text(), HasSubstr("links to a folder that another link led to"));
 }
 
 TEST(Walk, ALinkThatLeadsNowhereIsNamed) {
@@ -233,6 +251,23 @@ TEST(PictureFolder, FoldersForTestingAreNoClasses) {
   const TemporaryFolder folder;
   for (const char* name : {"test/cat/a.png", "test/dog/a.png", "val/cat/a.png"}) put_picture(folder, name, 1);
   EXPECT_THAT([&] { image_folder(folder.path()); }, testing::ThrowsMessage<DataError>(HasSubstr("no train/")));
+}
+
+TEST(PictureFolder, AClassMayHaveTheNameOfASplit) {
+  for (const char* name : {"Train", "training", "train"}) {
+    const TemporaryFolder folder;
+    for (const char* other : {"Bus", "Car", name}) {
+      for (int i = 0; i < 4; ++i) put_picture(folder, fmt::format("{}/{}.png", other, i), 1);
+    }
+    EXPECT_THAT(image_folder(folder.path()).classes, ElementsAre("Bus", "Car", name));
+    EXPECT_EQ(image_folder(folder.path(), {.split = Split::kTest}).data->size(), 1);
+  }
+  const TemporaryFolder deep;  // of a class the pictures may lie in folders
+  for (int i = 0; i < 10; ++i) put_picture(deep, fmt::format("Train/{}/a.png", i), 1);
+  put_picture(deep, "Bus/a.png", 1);
+  EXPECT_THAT(image_folder(deep.path()).classes, ElementsAre("Bus", "Train"));
+  for (const char* name : {"Test/Bus/a.png", "Test/1/a.png"}) put_picture(deep, name, 1);
+  EXPECT_EQ(image_folder(deep.path()).classes.size(), 10U);  // now it is divided
 }
 
 TEST(PictureFolder, AClassOfOtherFilesSaysWhatTheyAre) {

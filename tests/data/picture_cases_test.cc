@@ -5,6 +5,7 @@
 #include <map>
 
 #include "data/picture.h"
+#include "data/picture_kind.h"
 #include "format/byte_stream.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
@@ -137,6 +138,10 @@ TEST(PictureCases, StrangersAreToldByWhatTheyAre) {
       EXPECT_THAT(error.what(), HasSubstr(words));
       EXPECT_THAT(error.what(), HasSubstr("a JPEG or PNG file"));
     }
+  }
+  // Signs stand behind others: these are words of texts.
+  for (const char* text : {"I said, heilo", "she was heir of all", "picture WEBP", "in here avid readers"}) {
+    EXPECT_EQ(kind_of_picture(std::as_bytes(std::span(std::string_view(text)))).name, std::string("a text")) << text;
   }
   // The ending says nothing.
   EXPECT_EQ(read_picture(folder.write("a.jpg", cases.named("png rgb 8").file), 32).width, 9U);

@@ -27,7 +27,10 @@ std::string png_of(unsigned width, unsigned height, int channels, const std::vec
   return text;
 }
 
-std::string jpeg_of(unsigned width, unsigned height, int channels, const std::vector<std::uint8_t>& pixels) {
+namespace {
+
+std::string jpeg(unsigned width, unsigned height, int channels, const std::vector<std::uint8_t>& pixels,
+                 const std::vector<jpeg_scan_info>& scans) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -42,6 +45,8 @@ std::string jpeg_of(unsigned width, unsigned height, int channels, const std::ve
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, 95, TRUE);
   info.write_Adobe_marker = channels == 4 ? TRUE : FALSE;
+  info.scan_info = scans.empty() ? nullptr : scans.data();
+  info.num_scans = static_cast<int>(scans.size());
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < height) {
     auto* row = const_cast<std::uint8_t*>(pixels.data()) + info.next_scanline * width * static_cast<unsigned>(channels);
@@ -52,6 +57,21 @@ std::string jpeg_of(unsigned width, unsigned height, int channels, const std::ve
   std::string text(reinterpret_cast<const char*>(memory), bytes);
   std::free(memory);
   return text;
+}
+
+}  // namespace
+
+std::string jpeg_of(unsigned width, unsigned height, int channels, const std::vector<std::uint8_t>& pixels) {
+  return jpeg(width, height, channels, pixels, {});
+}
+
+std::string jpeg_in_scans(unsigned width, unsigned height, const std::vector<std::uint8_t>& pixels) {
+  std::vector<jpeg_scan_info> scans(3);
+  for (int component = 0; component < 3; ++component) {
+    scans[static_cast<std::size_t>(component)] = {
+        .comps_in_scan = 1, .component_index = {component}, .Ss = 0, .Se = 63, .Ah = 0, .Al = 0};
+  }
+  return jpeg(width, height, 3, pixels, scans);
 }
 
 std::vector<std::uint8_t> flat(unsigned width, unsigned height, const std::vector<std::uint8_t>& colour) {

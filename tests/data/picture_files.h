@@ -12,6 +12,8 @@ namespace reigen::tests {
 // (JPEG).
 std::string png_of(unsigned width, unsigned height, int channels, const std::vector<std::uint8_t>& pixels);
 std::string jpeg_of(unsigned width, unsigned height, int channels, const std::vector<std::uint8_t>& pixels);
+// Red green blue, one colour after the other: a scan for each.
+std::string jpeg_in_scans(unsigned width, unsigned height, const std::vector<std::uint8_t>& pixels);
 
 // One colour all over.
 std::vector<std::uint8_t> flat(unsigned width, unsigned height, const std::vector<std::uint8_t>& colour);

@@ -26,6 +26,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using tests::flat;
+using tests::jpeg_in_scans;
 using tests::jpeg_of;
 using tests::png_of;
 using tests::TemporaryFolder;
@@ -94,6 +95,22 @@ TEST(Picture, EveryCutIsRefusedByName) {
     }
     EXPECT_EQ(read_picture(folder.write("whole", whole), 32).width, 40U);
   }
+}
+
+// A scan that is there again is no damage, but costs a walk over all blocks.
+TEST(Picture, AJpegOfScansWithoutEndIsRefused) {
+  const std::string whole = jpeg_in_scans(16, 16, flat(16, 16, {200, 100, 50}));
+  const std::size_t first = whole.find("\xff\xda");
+  const std::size_t second = whole.find("\xff\xda", first + 2);
+  ASSERT_NE(second, std::string::npos);
+  const auto repeated = [&](int times) {
+    std::string file = whole.substr(0, first);
+    for (int i = 0; i < times; ++i) file += whole.substr(first, second - first);
+    return file + whole.substr(second);
+  };
+  expect_colour(decode_jpeg(bytes_of(repeated(400)), "many", 32), {200, 100, 50}, 3);
+  EXPECT_THAT([&] { decode_jpeg(bytes_of(repeated(600)), "endless", 32); },
+              testing::ThrowsMessage<DataError>(HasSubstr("more than 500 scans")));
 }
 
 TEST(Picture, DamagedBytesNeverCrash) {

@@ -86,6 +86,16 @@ TEST(PtObjects, TensorsThatHangOnThemAreFound) {
   EXPECT_EQ(everything_in_pickle(pickled::object("a", "B", {tensor(1)})), "0=ab\nobject?a.B\n");
 }
 
+TEST(PtObjects, LongKeysInThemKeepNothingFromBeingRead) {
+  const std::string key(5000, 'k');
+  const std::string cache = pickled::dict({{key, "K\x01"}, {"t", tensor(1)}});
+  EXPECT_EQ(everything_in_pickle(pickled::dict({{"w", tensor()}, {"o", pickled::object("a", "B", {}, cache)}})),
+            "w=abcdefgh\no.t=ab\no?a.B\n");
+  const std::string holder = pickled::dict({{key, tensor(2)}, {"t", tensor(1)}});
+  EXPECT_EQ(everything_in_pickle(pickled::dict({{"w", tensor()}, {"o", pickled::object("a", "B", {}, holder)}})),
+            "w=abcdefgh\no.t=ab\no?a.B\no?what has a name of more than 4096 bytes\n");
+}
+
 TEST(PtObjects, AModuleHasTheNamesOfItsStateDict) {
   const std::string passing =
       pickled::call(pickled::global("__builtin__", "set"), {pickled::list({pickled::text("scratch")})});
