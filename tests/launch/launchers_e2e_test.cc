@@ -196,7 +196,7 @@ TEST(Launchers, ReigenRunUnderAnotherLauncherWarns) {
 void run_in_namespace(const std::string& hosts, const std::string& addresses) {
   if (::geteuid() != 0) GTEST_SKIP() << "namespaces need root";
   if (run({"unshare", "-n", "-u", "-m", "true"}).code != 0) GTEST_SKIP() << "no namespaces here";
-  if (run({"ip", "-V"}).code != 0) GTEST_SKIP() << "no iproute2 here";
+  if (run({"sh", "-c", "command -v ip"}).code != 0) GTEST_SKIP() << "no iproute2 here";
   const auto folder = std::filesystem::temp_directory_path() / ("reigen_hosts_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "hosts") << hosts;

@@ -19,7 +19,7 @@ namespace {
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
 
 // Without the variables, which it puts back as LibTorch's number.
-class Threads : public testing::Test {
+class Threads : public ::testing::Test {
  protected:
   void SetUp() override {
     for (std::size_t i = 0; i < 2; ++i) {
