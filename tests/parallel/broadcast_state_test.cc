@@ -115,7 +115,8 @@ TEST(BroadcastOptimizerState, WorksForAWrappedOneAndItsGroups) {
                         std::make_unique<torch::optim::AdamWOptions>(0.01 * scale));
     groups.emplace_back(Tensors(all.begin() + 2, all.end()),
                         std::make_unique<torch::optim::AdamWOptions>(0.02 * scale));
-    DistributedOptimizer optimizer(torch::optim::AdamW(groups), model, world);
+    // Until rank 0's rates come the ranks' weights part, on purpose.
+    DistributedOptimizer optimizer(torch::optim::AdamW(groups), model, world, {.compare_weights = false});
     for (int step = 0; step < 2; ++step) {
       optimizer.zero_grad();
       loss_in(model, step, world).backward();

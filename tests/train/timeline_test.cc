@@ -45,10 +45,12 @@ std::map<int, std::vector<Json>> events_by_rank(const Json& trace) {
   return events;
 }
 
+// The first bucket's call ends with what its rank's weights are compared by.
 std::vector<Json> named(const std::vector<Json>& events, const std::string& name) {
   std::vector<Json> found;
   for (const Json& event : events) {
-    if (event["name"] == name) found.push_back(event);
+    const std::string of_event = event["name"];
+    if (of_event == name || of_event.starts_with(name + " weights ")) found.push_back(event);
   }
   return found;
 }
