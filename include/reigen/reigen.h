@@ -20,6 +20,7 @@
 #include "reigen/data/digits.h"
 #include "reigen/data/loader.h"
 #include "reigen/data/mnist.h"
+#include "reigen/data/sampler.h"
 #include "reigen/nn/init.h"
 #include "reigen/nn/stand_in.h"
 #include "reigen/nn/unit_policy.h"
