@@ -40,7 +40,7 @@ int main() {
   reigen::broadcast_parameters(*model, 0, world);
 
   int step = 0;
-  for (int epoch = 0; epoch < 3; ++epoch) {
+  for (int epoch = 0; epoch < 10; ++epoch) {
     for (auto& batch : *loader) {
       optimizer.zero_grad();
       auto loss = torch::mse_loss(model->forward(batch.data), batch.target);
@@ -48,7 +48,7 @@ int main() {
       optimizer.step();
       // [5] the mean of all ranks' losses
       const auto mean = reigen::all_reduce(loss.detach(), world, {.op = reigen::ReduceOp::kAvg});
-      if (++step % 5 == 0 && world.rank() == 0) std::printf("step %d loss %.7f\n", step, mean.item<double>());
+      if (++step % 10 == 0 && world.rank() == 0) std::printf("step %d loss %.7f\n", step, mean.item<double>());
     }
   }
 }
