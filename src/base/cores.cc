@@ -23,7 +23,7 @@ constexpr double kRounding = 1e-6;  // thirds of a processor add up to a whole o
 
 int count_of(const CpuMask& mask) { return static_cast<int>(std::count(mask.begin(), mask.end(), true)); }
 
-// Nothing for a process that is gone or of another namespace.
+// The processors that a process may run on. Nothing where the process has ended or is of another namespace.
 std::optional<CpuMask> mask_of(pid_t pid) {
   for (std::size_t cpus = 1024; cpus <= 65536; cpus *= 2) {  // the kernel refuses sets smaller than its own
     cpu_set_t* set = CPU_ALLOC(cpus);

@@ -61,7 +61,8 @@ std::string spelled(const fs::path& path) {
 
 std::ptrdiff_t depth_of(const fs::path& path) { return std::distance(path.begin(), path.end()); }
 
-// Nearer ones first, then by folder, then plain before packed, then the original name before others.
+// The order of preference: files of nearer folders, then the folder's name, then plain files before packed ones, then
+// the original names before other spellings.
 bool comes_before(const fs::path& a, const fs::path& b, const std::string& name) {
   const auto rank = [&](const fs::path& path) {
     const bool packed = lower(path.extension().string()) == ".gz";

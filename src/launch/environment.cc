@@ -17,6 +17,7 @@
 #include "launch/listening.h"
 #include "launch/node_list.h"
 #include "reigen/base/error.h"
+#include "store/hash.h"
 
 namespace reigen::launch {
 
@@ -71,11 +72,9 @@ class Reader {
   std::string source_;
 };
 
-// The same on every node of a job, another one for other jobs and users (FNV-1a).
+// The same on every node of a job, another one for other jobs and users.
 std::uint16_t port_of_job(const std::string& job) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  for (const char c : fmt::format("{}/{}", job, ::geteuid()))
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  const std::uint64_t hash = store::fnv1a(fmt::format("{}/{}", job, ::geteuid()));
   return static_cast<std::uint16_t>(20000 + hash % 9000);
 }
 

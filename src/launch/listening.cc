@@ -13,6 +13,7 @@
 #include "net/address.h"
 #include "net/interfaces.h"
 #include "net/socket.h"
+#include "store/hash.h"
 
 namespace reigen::launch {
 
@@ -119,9 +120,7 @@ std::vector<std::string> places_to_look(const Environment& environment) {
 }
 
 std::string socket_of_job(const std::string& job) {
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return fmt::format("reigen/{}/{:016x}", ::geteuid(), hash);
+  return fmt::format("reigen/{}/{:016x}", ::geteuid(), store::fnv1a(job));
 }
 
 }  // namespace reigen::launch

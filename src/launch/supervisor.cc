@@ -213,7 +213,8 @@ void Supervisor::handle_signal(int signal) {
   if (signal == SIGTSTP) return pause_with_ranks();
   if (signal == SIGCONT) return signal_all(SIGCONT);  // whoever stopped the ranks as well goes on with all of them
   if (!asks_to_end(signal)) return pass_on(signal);
-  // A person who will not wait types Ctrl-C again. Schedulers send TERM more than once, and kill when they mean it.
+  // A second Ctrl-C comes from a person who will not wait. A second TERM does not: schedulers send TERM more than once,
+  // and send KILL to end a job at once.
   if (asked_to_stop_ && (signal == SIGTERM || Clock::now() - asked_at_ < kOneWish)) return;
   if (phase_ == Phase::kFailing || asked_to_stop_) return kill_all();
   asked_to_stop_ = true;

@@ -1,7 +1,7 @@
-// Have the ranks the same weights? A few of them, other ones in every step, become a number that travels in the tag of
-// the step's first exchange, which ranks compare anyway: a difference that is everywhere, as of an optimizer that
-// decided otherwise on one rank, is found in the backward behind it; one of a single weight of n in about n / 16 steps.
-// Cost: 2 to 14 microseconds a step, no call more.
+// Finds ranks whose weights differ. In every step each rank hashes 16 of its weights, other ones than in the step
+// before. The hash travels in the tag of the step's first exchange. Ranks compare tags of every call, so no call is
+// added. An optimizer that took another step on one rank changes all weights: the backward after that step finds it. A
+// single weight out of n is looked at once in about n / 16 steps. Cost: 2 to 14 microseconds a step.
 #pragma once
 
 #include <cstdint>

@@ -58,6 +58,14 @@ void together(Communicator& world, const char* what, const std::function<void()>
   throw CommonError(static_cast<ExitCode>(all[first].code), broadcast_text(world, text, length, root));
 }
 
+bool any_wishes_to_stop(Communicator& world, bool here) {
+  std::int32_t any = here ? 1 : 0;
+  if (world.size() > 1) {
+    world.all_reduce(&any, &any, 1, DataType::kInt32, ReduceOp::kMax, {.tag = "wish to stop"}).wait();
+  }
+  return any != 0;
+}
+
 std::string share_text(Communicator& world, std::string text) {
   auto length = static_cast<std::int64_t>(text.size());
   world.broadcast(&length, 1, DataType::kInt64, 0, {.tag = "text length"}).wait();

@@ -19,6 +19,10 @@ struct CommonError : Error {
 // all is well.
 void together(Communicator& world, const char* what, const std::function<void()>& body);
 
+// Whether any rank wishes to stop, of which `here` says this rank's wish: the same answer on all. One all_reduce of 4
+// bytes: every rank must call it as often.
+bool any_wishes_to_stop(Communicator& world, bool here);
+
 // rank 0's text on every rank.
 std::string share_text(Communicator& world, std::string text);
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "reigen/base/error.h"
+#include "train/agree.h"
 #include "train/config_text.h"
 #include "train/process_age.h"
 
@@ -244,13 +245,7 @@ bool stop_requested() {
   return g_asked.load() || (ends_at != 0 && now() >= ends_at);
 }
 
-bool any_stop_requested(Communicator& world) {
-  std::int32_t asked = stop_requested() ? 1 : 0;
-  if (world.size() > 1) {
-    world.all_reduce(&asked, &asked, 1, DataType::kInt32, ReduceOp::kMax, {.tag = "wish to stop"}).wait();
-  }
-  return asked != 0;
-}
+bool any_stop_requested(Communicator& world) { return any_wishes_to_stop(world, stop_requested()); }
 
 std::vector<int> parse_stop_signals(const std::string& text) {
   std::vector<int> signals;

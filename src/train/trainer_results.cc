@@ -83,11 +83,7 @@ Scores Trainer::Impl::validate(bool may_end) {
 // A scheduler that warns two minutes before the end may do so in the middle of a long validation, which can be had
 // again.
 bool Trainer::Impl::hears_of_stop() {
-  std::int32_t asked = wants_stop() ? 1 : 0;
-  if (world.size() > 1) {
-    world.all_reduce(&asked, &asked, 1, DataType::kInt32, ReduceOp::kMax, {.tag = "wish to stop"}).wait();
-  }
-  stop = asked != 0;
+  stop = any_wishes_to_stop(world, wants_stop());
   return stop;
 }
 

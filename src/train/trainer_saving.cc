@@ -196,7 +196,8 @@ void Trainer::Impl::save_checkpoint() {
   if (!asynchronous) require_some_saved();
 }
 
-// A run that can save nothing any more ends with its weights. Collective then: every rank has counted the same.
+// Ends a run whose checkpoints keep failing, after it has written the weights. All ranks end together: every rank has
+// counted the same failures.
 void Trainer::Impl::require_some_saved() {
   if (failed_saves < kFailuresInARow || done >= total || stop) return;  // at the end there is more to be done
   if (!has_model) write_models();

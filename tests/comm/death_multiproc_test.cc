@@ -152,6 +152,13 @@ TEST(Death, ARankThatDiesInASplitIsNamed) {
   });
 }
 
+// What split(0) does first, in a group of three.
+void say_wish(Communicator& world) {
+  const std::int64_t wish[2] = {0, 0};
+  std::int64_t wishes[6];
+  world.all_gather(wish, wishes, 2, DataType::kInt64, {.tag = "split"});
+}
+
 TEST(Death, ARankThatIsStoppedInASplitIsNamed) {
   run_ranks({.ranks = 3,
              .kind = RankKind::kProcesses,
@@ -160,9 +167,7 @@ TEST(Death, ARankThatIsStoppedInASplitIsNamed) {
             [](Rank& r) {
               auto& world = r.world();
               if (r.rank() == 1) {
-                const std::int64_t wish[2] = {0, 0};
-                std::int64_t wishes[6];
-                world.all_gather(wish, wishes, 2, DataType::kInt64, {.tag = "split"});
+                say_wish(world);
                 r.step(0);
               }
               try {
@@ -227,9 +232,7 @@ TEST(Death, ASuspendedJobBlamesNobodyInASplit) {
               auto& world = r.world();
               const auto processes = processes_of(world);
               if (r.rank() == 1) {
-                const std::int64_t wish[2] = {0, 0};
-                std::int64_t wishes[6];
-                world.all_gather(wish, wishes, 2, DataType::kInt64, {.tag = "split"});
+                say_wish(world);
                 suspend({processes[0], processes[2], processes[1]}, "4");
                 r.step(0);
               }

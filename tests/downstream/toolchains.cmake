@@ -3,13 +3,7 @@
 set(work "${SCRATCH}/toolchains")
 file(REMOVE_RECURSE "${work}")
 
-function(run what)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(NOT result EQUAL 0)
-    message(FATAL_ERROR "${what} failed (${result}):\n${output}")
-  endif()
-  set(output "${output}" PARENT_SCOPE)
-endfunction()
+include("${CMAKE_CURRENT_LIST_DIR}/run.cmake")
 
 # Configures the project into ${work}/NAME; gives CMake's result and words.
 function(configure name)

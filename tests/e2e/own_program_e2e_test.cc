@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "format/temporary_folder.h"
+#include "harness/read_file.h"
 #include "launch/child_program.h"
 
 namespace reigen {
@@ -26,12 +27,8 @@ using launch::Ran;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using tests::read_file;
 using Words = std::vector<std::string>;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 std::vector<double> losses_in(const fs::path& directory) {
   std::vector<double> losses;

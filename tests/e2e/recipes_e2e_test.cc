@@ -7,11 +7,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "data/picture_files.h"
+#include "harness/read_file.h"
 #include "launch/child_program.h"
 
 namespace reigen {
@@ -22,18 +22,12 @@ using launch::Ran;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using tests::read_file;
 using Words = std::vector<std::string>;
 
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-// A busy machine takes its time: the limit of the test itself ends what hangs.
 Ran run_patiently(const Words& command, const Words& variables = {}) {
   launch::ChildProgram program(command, variables);
-  int code = -1;
-  for (int attempt = 0; code == -1 && attempt < 5; ++attempt) code = program.wait();
+  const int code = wait_for(program);
   return {code, program.out(), program.err()};
 }
 

@@ -6,9 +6,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "base/process_state.h"
+#include "harness/read_file.h"
 #include "launch/child_program.h"
 
 namespace reigen {
@@ -17,22 +17,12 @@ namespace {
 namespace fs = std::filesystem;
 using launch::ChildProgram;
 using launch::Ran;
+using launch::wait_for;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using tests::read_file;
 using Words = std::vector<std::string>;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-// A busy machine takes its time: the limit of the test itself ends what hangs.
-int wait_for(ChildProgram& program) {
-  int code = -1;
-  for (int attempt = 0; code == -1 && attempt < 5; ++attempt) code = program.wait();
-  return code;
-}
 
 class Stops : public ::testing::Test {
  protected:

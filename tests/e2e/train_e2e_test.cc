@@ -8,12 +8,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/process_state.h"
 #include "flight/find.h"
+#include "harness/read_file.h"
 #include "launch/child_program.h"
 
 namespace reigen {
@@ -22,15 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 using launch::ChildProgram;
 using launch::Ran;
+using launch::wait_for;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using tests::read_file;
 using Words = std::vector<std::string>;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 // Lines that begin with "error: ": there must be one for a whole job.
 int errors_in(const std::string& text) {
@@ -64,13 +61,6 @@ void write_small_mnist(const fs::path& folder, const std::string& name, std::uin
   }
   write_idx(folder / (name + "-images-idx3-ubyte"), {count, 28, 28}, images);
   write_idx(folder / (name + "-labels-idx1-ubyte"), {count}, labels);
-}
-
-// A busy machine takes its time: the limit of the test itself ends what hangs.
-int wait_for(ChildProgram& program) {
-  int code = -1;
-  for (int attempt = 0; code == -1 && attempt < 5; ++attempt) code = program.wait();
-  return code;
 }
 
 Ran run_patiently(const Words& command) {

@@ -116,6 +116,12 @@ int ChildProgram::wait() {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+int wait_for(ChildProgram& program) {
+  int code = -1;
+  for (int attempt = 0; code == -1 && attempt < 5; ++attempt) code = program.wait();
+  return code;
+}
+
 Ran run(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
   ChildProgram program(command, environment);
   const int code = program.wait();

@@ -38,6 +38,9 @@ class ChildProgram {
   std::string text_[2];
 };
 
+// As wait(), of a program that trains: a busy machine takes its time, and the limit of the test itself ends what hangs.
+int wait_for(ChildProgram& program);
+
 struct Ran {
   int code = 0;
   std::string out;

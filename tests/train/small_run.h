@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/read_file.h"
 #include "reigen/base/error.h"
 #include "reigen/data/dataset.h"
 #include "reigen/nn/init.h"
@@ -34,11 +35,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-inline std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
+using tests::read_file;
 
 inline std::vector<nlohmann::json> lines_of_kind(const fs::path& directory, bool of_steps) {
   std::vector<nlohmann::json> lines;

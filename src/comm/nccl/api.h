@@ -55,8 +55,9 @@ struct Api {
   decltype(&::ncclRecv) nccl_recv;
 };
 
-// The libraries are opened by the first call, which throws BackendError (69) when one is missing or too old, naming
-// it; then the next call tries again. Tests put a stand-in in its place (tests/fakes/nccl/).
+// The functions of NCCL and of the CUDA runtime. The first call opens the two libraries. It throws BackendError (69)
+// and names the library that is missing or too old; a later call tries again. Tests link another api(), which gives the
+// functions of a stand-in (tests/fakes/nccl/).
 const Api& api();
 
 }  // namespace reigen::comm::nccl

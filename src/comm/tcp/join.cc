@@ -231,7 +231,8 @@ void Join::refuse_other_size() {
   }
 }
 
-// Then nobody need listen where other machines could call. A few calls of the store a rank, however many there are.
+// Whether all ranks are in one network namespace. If they are, each listens on the loopback alone, where no other
+// machine can call. Each rank makes a few calls of the store, however many ranks there are.
 bool Join::all_in_one_network() {
   const std::string own = net::network_identity();
   store::Store& store = forming_.store();
