@@ -17,7 +17,7 @@
 
 namespace reigen::format {
 
-// The disk is full, or the user's quota of it is: with more room the same would have been written.
+// The disk, or the quota of the user on it, is full: the same write succeeds once there is room.
 struct NoRoom : IoError {
   using IoError::IoError;
 };
