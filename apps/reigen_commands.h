@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/nearest.h"
+#include "base/text.h"
 #include "reigen/base/error.h"
 
 namespace reigen::apps {

@@ -3,10 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <string>
 
 #include "base/process_state.h"
+#include "base/text.h"
 #include "flight/find.h"
 #include "flight/json.h"
 #include "flight/summary.h"
@@ -21,10 +21,8 @@ namespace {
 constexpr std::size_t kLines = 100;
 
 pid_t parse_pid(const std::string& text) {
-  pid_t pid = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, pid);
-  if (stop == end && error == std::errc() && pid > 0) return pid;
+  const auto pid = base::parse<pid_t>(text);
+  if (pid && *pid > 0) return *pid;
   throw InvalidArgument(Report{.what = "not the number of a process",
                                .got = text,
                                .expected = "the PID of a launcher or of a rank",

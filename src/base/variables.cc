@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/environment.h"
-#include "base/nearest.h"
+#include "base/text.h"
 
 namespace reigen::base {
 

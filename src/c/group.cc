@@ -1,8 +1,8 @@
 // Groups: how a C program becomes a rank, and what it can ask of its group.
-#include <charconv>
 #include <string>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "c/handles.h"
 #include "c/options.h"
 #include "reigen/launch/environment.h"
@@ -21,9 +21,8 @@ std::shared_ptr<store::Store> meet_at(std::string_view url, const comm::GroupOpt
   launch::Environment environment;
   bool good = colon != std::string_view::npos && colon > 0;
   if (good) {
-    const char* end = place.data() + place.size();
-    const auto [stop, error] = std::from_chars(place.data() + colon + 1, end, environment.master_port);
-    good = error == std::errc() && stop == end && environment.master_port != 0;
+    environment.master_port = base::parse<std::uint16_t>(place.substr(colon + 1)).value_or(0);
+    good = environment.master_port != 0;
   }
   REIGEN_CHECK(good, "[reigen_comm_create] the store cannot be read\n  got: {}   expected: tcp://host:port", url);
   environment.rank = group.rank;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "base/check.h"
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "reigen/base/unique_fd.h"
 #include "reigen/checkpoint/checkpoint.h"
 #include "reigen/format/atomic_file.h"
@@ -70,11 +70,7 @@ void remove_checkpoint(const fs::path& path) {
 std::optional<std::int64_t> step_of(const fs::path& path) {
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
   if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
-  std::int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto result = std::from_chars(name.data() + std::string(kPrefix).size(), end, step);
-  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
-  return step;
+  return base::parse<std::int64_t>(std::string_view(name).substr(std::string_view(kPrefix).size()));
 }
 
 namespace {

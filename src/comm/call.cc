@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/hash.h"
 
 namespace reigen::comm {
 
@@ -61,9 +62,9 @@ std::size_t begin_of(const std::vector<std::size_t>& counts, int index) {
 CountsDigest digest_of(const Call& call) {
   CountsDigest digest;
   if (!is_uneven(call.kind) || call.kind == OperationKind::kAllToAllV) return digest;
-  digest.hash = 0xcbf29ce484222325U;  // FNV-1a
+  digest.hash = base::kFnvBasis;
   for (const std::size_t count : call.counts) {
-    digest.hash = (digest.hash ^ count) * 0x100000001b3U;
+    digest.hash = base::fnv1a_step(digest.hash, count);
     digest.total += count;
   }
   std::copy_n(call.counts.begin(), std::min(call.counts.size(), kCountsShown), digest.first.begin());

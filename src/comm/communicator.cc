@@ -19,8 +19,6 @@ namespace reigen::comm {
 
 namespace {
 
-constexpr std::size_t kTagMax = 47;
-
 // A group of one, unless a backend was asked for.
 bool is_alone(const GroupOptions& o) {
   return o.size == 1 && (o.backend == "auto" || o.backend == self::backend_name());
@@ -77,9 +75,9 @@ struct Communicator::Impl {
   std::vector<std::shared_ptr<WorkState>> collected;
 
   Work submit(Call call, const CallOptions& call_options) {
-    REIGEN_CHECK(call_options.tag.size() <= kTagMax,
+    REIGEN_CHECK(call_options.tag.size() <= kLongestTag,
                  "[{}] the tag is too long\n  got: {} characters   expected: at most {}", name_of(call.kind),
-                 call_options.tag.size(), kTagMax);
+                 call_options.tag.size(), kLongestTag);
     call.factor = call_options.factor;
     check_call(call, options.rank, options.size);
     if (engine) engine->backend().require_offered(call);

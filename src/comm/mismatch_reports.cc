@@ -6,13 +6,23 @@ namespace reigen::comm {
 
 namespace {
 
-std::string describe_buffer(std::uint64_t count, DataType type, const std::string& tag) {
+std::string describe_buffer(std::uint64_t count, DataType type, std::string_view tag) {
   std::string text = fmt::format("{} {}", count, name_of(type));
   if (!tag.empty()) text += fmt::format(" \"{}\"", tag);
   return text;
 }
 
 }  // namespace
+
+std::string calls_differ(const std::string& group, std::uint64_t sequence, const std::string& differs,
+                         const RankCall& first, const RankCall& other) {
+  return to_string(
+      Report{.what = fmt::format("[{}] group \"{}\" call #{}: ranks {} and {} differ in the {}",
+                                 name_of(first.call.kind), group, sequence, first.rank, other.rank, differs),
+             .got = fmt::format("rank {}: {}", other.rank, describe(other.call)),
+             .expected = fmt::format("as rank {}: {}", first.rank, describe(first.call)),
+             .fix = "every rank must make the same calls in the same order"});
+}
 
 void throw_exchange_differs(const std::string& group, std::uint64_t sequence, const Exchange& e) {
   throw CollectiveMismatch(
@@ -30,15 +40,15 @@ std::string describe_message(const GroupOptions& group, std::uint64_t number, co
 }
 
 void compare_message(const GroupOptions& group, std::uint64_t number, const Call& recv, const SentMessage& sent) {
-  const char* what = sent.count != recv.count ? "count"
-                     : sent.type != recv.type ? "type"
-                     : sent.tag != recv.tag   ? "tag"
-                                              : nullptr;
+  const char* what = sent.count != recv.count      ? "count"
+                     : sent.type != recv.type      ? "type"
+                     : sent.tag.text() != recv.tag ? "tag"
+                                                   : nullptr;
   if (what == nullptr) return;
   throw CollectiveMismatch(to_string(Report{
       .what = fmt::format("[recv] group \"{}\" message #{} from rank {} to rank {}: send and recv differ in the {}",
                           group.name, number, recv.root, group.rank, what),
-      .got = fmt::format("rank {}: send({})", recv.root, describe_buffer(sent.count, sent.type, sent.tag)),
+      .got = fmt::format("rank {}: send({})", recv.root, describe_buffer(sent.count, sent.type, sent.tag.text())),
       .expected = fmt::format("rank {}: recv({})", group.rank, describe_buffer(recv.count, recv.type, recv.tag)),
       .fix = "the n-th send to a rank meets its n-th recv"}));
 }

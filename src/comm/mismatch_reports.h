@@ -4,11 +4,20 @@
 #include <cstdint>
 #include <string>
 
-#include "comm/call.h"
+#include "comm/signature.h"
 #include "reigen/base/error.h"
 #include "reigen/comm/options.h"
 
 namespace reigen::comm {
+
+// A call as one rank made it.
+struct RankCall {
+  int rank = 0;
+  CallSignature call = {};
+};
+// What a CollectiveMismatch of two ranks says. `differs`: the word for what differs.
+std::string calls_differ(const std::string& group, std::uint64_t sequence, const std::string& differs,
+                         const RankCall& first, const RankCall& other);
 
 // all_to_all_v: what `giver` has for `taker`, and what that one expects of it.
 struct Exchange {
@@ -26,7 +35,7 @@ std::string describe_message(const GroupOptions& group, std::uint64_t number, co
 struct SentMessage {
   std::uint64_t count = 0;
   DataType type = DataType::kUint8;
-  std::string tag = {};
+  Tag tag = {};
 };
 // Throws CollectiveMismatch unless it is what `recv`, the call with this number, waits for.
 void compare_message(const GroupOptions& group, std::uint64_t number, const Call& recv, const SentMessage& sent);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -20,6 +19,7 @@
 
 #include "base/check.h"
 #include "base/process_state.h"
+#include "base/text.h"
 #include "flight/memory.h"
 #include "flight/recorder.h"
 #include "reigen/base/unique_fd.h"
@@ -82,11 +82,10 @@ std::vector<Sight> look_everywhere(uid_t user) {
   std::vector<Sight> sights;
   const Directory processes(::opendir("/proc"));
   while (const dirent* entry = processes ? ::readdir(processes.get()) : nullptr) {
-    pid_t pid = 0;
-    const char* end = entry->d_name + std::strlen(entry->d_name);
-    if (std::from_chars(entry->d_name, end, pid).ptr != end || owner_of(pid) != user) continue;
+    const auto pid = base::parse<pid_t>(entry->d_name);
+    if (!pid || owner_of(*pid) != user) continue;
     int ignored = 0;
-    for (Sight& sight : look_into(pid, ignored)) sights.push_back(std::move(sight));
+    for (Sight& sight : look_into(*pid, ignored)) sights.push_back(std::move(sight));
   }
   return sights;
 }

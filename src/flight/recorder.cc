@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "flight/clock.h"
 #include "flight/memory.h"
@@ -20,13 +21,6 @@ namespace reigen::flight {
 namespace {
 
 constexpr std::uint64_t stable(std::uint64_t ticket) { return 2 * ticket + 2; }
-
-// FNV-1a: jobs are told apart by it, the identity itself is a secret.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
 
 // Of fields that an entry's version guards: a reader that sees one of them sees the odd version too.
 void put(Word& word, std::uint64_t value) { word.store(value, std::memory_order_release); }
@@ -51,7 +45,7 @@ void write_names(Names& names, const std::vector<std::string>& values) {
 void describe_owner(Record& record, const Identity& identity) {
   record.header.rank = identity.rank;
   record.header.size = identity.size;
-  record.header.job = identity.job.empty() ? job_of_process(::getpid()) : hash_of(identity.job);
+  record.header.job = identity.job.empty() ? job_of_process(::getpid()) : base::fnv1a(identity.job);
   record.header.magic = kMagic;
 }
 
@@ -81,7 +75,7 @@ What unpack(std::uint64_t word) {
           .between_two = word >> 63 != 0};
 }
 
-std::uint64_t job_of_process(pid_t pid) { return hash_of(fmt::format("process {}", pid)); }
+std::uint64_t job_of_process(pid_t pid) { return base::fnv1a(fmt::format("process {}", pid)); }
 
 UniqueFd make_memory(const Identity& identity) {
   UniqueFd memory(REIGEN_SYSCALL(::memfd_create(kMemoryName, MFD_CLOEXEC | MFD_ALLOW_SEALING)));

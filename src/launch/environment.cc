@@ -11,13 +11,14 @@
 
 #include "base/check.h"
 #include "base/environment.h"
+#include "base/hash.h"
 #include "base/host_name.h"
 #include "base/slurm.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "launch/listening.h"
 #include "launch/node_list.h"
 #include "reigen/base/error.h"
-#include "store/hash.h"
 
 namespace reigen::launch {
 
@@ -40,13 +41,11 @@ class Reader {
   std::optional<int> number(const char* name, int low, int high) const {
     const auto text = get_environment(name);
     if (!text) return std::nullopt;
-    int value = 0;
-    const char* end = text->data() + text->size();
-    const auto [stop, error] = std::from_chars(text->data(), end, value);
-    if (error != std::errc() || stop != end) {
+    const auto value = base::parse<int>(*text);
+    if (!value) {
       refuse(source_, fmt::format("{} is not a number", name), fmt::format("{}={}", name, *text), "a whole number");
     }
-    if (value < low || value > high) {
+    if (*value < low || *value > high) {
       refuse(source_, fmt::format("{} is out of range", name), fmt::format("{}={}", name, *text),
              fmt::format("{} to {}", low, high));
     }
@@ -74,7 +73,7 @@ class Reader {
 
 // The same on every node of a job, another one for other jobs and users.
 std::uint16_t port_of_job(const std::string& job) {
-  const std::uint64_t hash = store::fnv1a(fmt::format("{}/{}", job, ::geteuid()));
+  const std::uint64_t hash = base::fnv1a(fmt::format("{}/{}", job, ::geteuid()));
   return static_cast<std::uint16_t>(20000 + hash % 9000);
 }
 
@@ -267,9 +266,7 @@ Environment from_mpich() {
 bool in_slurm_step() {
   const auto step = get_environment("SLURM_STEP_ID");
   if (!step || !get_environment("SLURM_PROCID")) return false;
-  std::uint64_t id = 0;
-  const auto [end, error] = std::from_chars(step->data(), step->data() + step->size(), id);
-  if (error != std::errc() || end != step->data() + step->size()) {
+  if (!base::parse<std::uint64_t>(*step)) {
     refuse("Slurm", "SLURM_STEP_ID is not a number", "SLURM_STEP_ID=" + *step, "a whole number");
   }
   return base::in_slurm_step();

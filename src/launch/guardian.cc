@@ -11,13 +11,13 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "launch/process.h"
 
 namespace reigen::launch {
@@ -47,8 +47,7 @@ bool kill_carriers(const std::string& identity) {
   if (processes == nullptr) return false;
   bool found = false;
   while (const dirent* entry = ::readdir(processes)) {
-    pid_t pid = 0;
-    std::from_chars(entry->d_name, entry->d_name + std::strlen(entry->d_name), pid);
+    const pid_t pid = base::parse<pid_t>(entry->d_name).value_or(0);
     if (pid <= 1 || pid == ::getpid() || !has_variable(pid, identity)) continue;
     found = ::kill(pid, SIGKILL) == 0 || found;
   }

@@ -1,11 +1,11 @@
 // How the ranks of a job meet in one store.
-#include <charconv>
 #include <chrono>
 #include <exception>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "launch/agent_meeting.h"
 #include "launch/listening.h"
 #include "launch/served_store.h"
@@ -130,9 +130,8 @@ std::shared_ptr<store::Store> connect_to_launcher(const Environment& environment
   std::uint16_t port = 0;
   bool good = url.starts_with(scheme) && colon != std::string::npos && colon > scheme.size();
   if (good) {
-    const char* end = url.data() + url.size();
-    const auto [stop, error] = std::from_chars(url.data() + colon + 1, end, port);
-    good = error == std::errc() && stop == end && port != 0;
+    port = base::parse<std::uint16_t>(std::string_view(url).substr(colon + 1)).value_or(0);
+    good = port != 0;
   }
   if (!good) {
     throw InvalidArgument({.what = "REIGEN_STORE cannot be read",

@@ -7,13 +7,13 @@
 #include <algorithm>
 
 #include "base/environment.h"
+#include "base/hash.h"
 #include "base/host_name.h"
 #include "base/log.h"
 #include "launch/slurm_node.h"
 #include "net/address.h"
 #include "net/interfaces.h"
 #include "net/socket.h"
-#include "store/hash.h"
 
 namespace reigen::launch {
 
@@ -120,7 +120,7 @@ std::vector<std::string> places_to_look(const Environment& environment) {
 }
 
 std::string socket_of_job(const std::string& job) {
-  return fmt::format("reigen/{}/{:016x}", ::geteuid(), store::fnv1a(job));
+  return fmt::format("reigen/{}/{:016x}", ::geteuid(), base::fnv1a(job));
 }
 
 }  // namespace reigen::launch

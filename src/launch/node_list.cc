@@ -1,10 +1,10 @@
 #include "launch/node_list.h"
 
-#include <charconv>
 #include <cstdint>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "reigen/base/error.h"
 
 namespace reigen::launch {
@@ -48,12 +48,9 @@ class Parser {
   }
 
   std::uint64_t number(std::string_view digits) const {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size()) {
-      refuse(fmt::format("`{}` is not a number", digits));
-    }
-    return value;
+    const auto value = base::parse<std::uint64_t>(digits);
+    if (!value) refuse(fmt::format("`{}` is not a number", digits));
+    return *value;
   }
 
   // At commas outside of brackets.

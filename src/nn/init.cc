@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/philox.h"
 #include "nn/init_rules.h"
 #include "nn/normal_quantile.h"
@@ -18,15 +19,6 @@
 namespace reigen::nn {
 
 namespace {
-
-std::uint64_t hash_name(std::string_view name) {
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-  for (const char c : name) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 1099511628211ULL;
-  }
-  return hash;
-}
 
 // values[i] = value(u(name, seed, first + i))
 template <typename T, typename Value>
@@ -52,7 +44,7 @@ void fill_tensor(const at::Tensor& tensor, std::string_view name, std::uint64_t 
                "initial values of {}: the tensor must be contiguous on the CPU", name);
   REIGEN_CHECK(first >= 0 && std::isfinite(scale) && scale >= 0,
                "initial values of {}: first = {} and the scale {} must not be negative", name, first, scale);
-  const std::uint64_t hash = hash_name(name);
+  const std::uint64_t hash = base::fnv1a(name);
   if (tensor.scalar_type() == at::kFloat) {
     fill(tensor.data_ptr<float>(), tensor.numel(), hash, seed, first, value);
   } else if (tensor.scalar_type() == at::kDouble) {

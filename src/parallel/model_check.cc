@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <sstream>
 
+#include "base/hash.h"
 #include "reigen/base/error.h"
 
 namespace reigen::parallel {
@@ -18,13 +19,6 @@ std::string describe(const char* kind, const std::string& name, const at::Tensor
   text << kind << ' ' << name << ": " << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
   if (frozen) text << " frozen";
   return text.str();
-}
-
-// FNV-1a.
-std::uint64_t hash(const std::string& text) {
-  std::uint64_t value = 0xcbf29ce484222325U;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return value;
 }
 
 std::vector<std::string> split_lines(const char* text, std::size_t size) {
@@ -68,7 +62,7 @@ void check_equal_on_all_ranks(const std::vector<std::string>& lines, Communicato
   for (const std::string& line : lines) text += line + "\n";
 
   using Digest = std::array<std::uint64_t, 2>;
-  const Digest mine{hash(text), text.size()};
+  const Digest mine{base::fnv1a(text), text.size()};
   std::vector<Digest> digests(ranks);
   world.all_gather(mine.data(), digests.data(), sizeof(Digest), DataType::kUint8, {.tag = "compare models"});
   if (std::all_of(digests.begin(), digests.end(), [&](const Digest& one) { return one == digests[0]; })) return;

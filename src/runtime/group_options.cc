@@ -1,6 +1,5 @@
 #include "runtime/group_options.h"
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "base/check.h"
 #include "base/environment.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "reigen/base/error.h"
 
@@ -24,10 +24,9 @@ milliseconds time_of(milliseconds option, const char* variable, const std::optio
                      milliseconds usual) {
   if (option.count() > 0) return option;
   if (!text) return usual;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  const auto time = milliseconds(error == std::errc{} && value > 0 && value <= 1e9 ? std::llround(value * 1000) : 0);
-  if (end != text->data() + text->size() || time.count() == 0) {
+  const double value = base::parse<double>(*text).value_or(0);
+  const auto time = milliseconds(value > 0 && value <= 1e9 ? std::llround(value * 1000) : 0);
+  if (time.count() == 0) {
     throw InvalidArgument(Report{.what = fmt::format("{} is not a time", variable),
                                  .got = "'" + *text + "'",
                                  .expected = "seconds, more than 0",

@@ -3,7 +3,6 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -12,6 +11,7 @@
 
 #include "base/environment.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "comm/flight_log.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
@@ -23,12 +23,7 @@ namespace reigen {
 namespace {
 
 // Of a launcher of ours; -1: none. Whether it is one is the recorder's to see.
-int inherited_record() {
-  const auto text = base::environment::flight();
-  int descriptor = -1;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), descriptor);
-  return descriptor;
-}
+int inherited_record() { return base::parse<int>(base::environment::flight().value_or("")).value_or(-1); }
 
 void keep_freed_memory() {
   // Blocks up to 32 MiB (the most glibc allows) come from the heap and stay in it; larger ones are mapped and returned

@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -11,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/environment.h"
+#include "base/text.h"
 #include "reigen/launch/job.h"
 #include "reigen/runtime/init.h"
 
@@ -61,8 +61,7 @@ void spawn(int ranks, const RankFunction& function) {
   REIGEN_CHECK(ranks >= 1, "spawn needs at least one rank\n  got: {}", ranks);
   const int call = next_call();
   if (const auto wanted = base::environment::spawn()) {
-    int number = 0;
-    std::from_chars(wanted->data(), wanted->data() + wanted->size(), number);
+    const int number = base::parse<int>(*wanted).value_or(0);
     if (call == number) run_as_rank(function);
     if (call < number) return;  // an earlier call, which the starting process has long finished
     throw InvalidArgument(

@@ -13,10 +13,10 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "net/wire.h"
 #include "reigen/base/error.h"
 #include "store/checks.h"
-#include "store/hash.h"
 
 namespace reigen::store {
 
@@ -34,7 +34,7 @@ enum class Kind : std::uint8_t { kSet = 1, kErase = 2 };
 std::uint32_t check_of_length(std::uint32_t length) {
   std::string bytes;
   net::put_u32(bytes, length);
-  return static_cast<std::uint32_t>(fnv1a(bytes));
+  return static_cast<std::uint32_t>(base::fnv1a(bytes));
 }
 
 std::string record(Kind kind, const std::string& key, const std::string& value) {
@@ -47,7 +47,7 @@ std::string record(Kind kind, const std::string& key, const std::string& value) 
   out.reserve(kRecordHead + body.size());
   net::put_u32(out, length);
   net::put_u32(out, check_of_length(length));
-  net::put_u64(out, fnv1a(body));
+  net::put_u64(out, base::fnv1a(body));
   return out + body;
 }
 
@@ -127,7 +127,7 @@ bool FileLog::replay_record(off_t size) {
   if (fields.u32() != check_of_length(length) || length > kMaxBody) throw_damaged("a record without a valid length");
   if (left - kRecordHead < length) return false;
   const std::string body = read_at(end_ + static_cast<off_t>(kRecordHead), length);
-  if (fields.u64() != fnv1a(body)) throw_damaged("a record whose checksum is wrong");
+  if (fields.u64() != base::fnv1a(body)) throw_damaged("a record whose checksum is wrong");
   net::WireReader reader(body);
   const std::uint8_t kind = reader.u8();
   const std::string key(reader.bytes());

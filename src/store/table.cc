@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
+#include "base/text.h"
 #include "reigen/base/error.h"
 #include "store/checks.h"
 
@@ -17,13 +16,14 @@ const std::string* Table::find(const std::string& key) const {
 std::int64_t Table::sum(const std::string& key, std::int64_t delta) const {
   std::int64_t value = 0;
   if (const std::string* text = find(key)) {
-    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-    if (error != std::errc{} || end != text->data() + text->size()) {
+    const auto number = base::parse<std::int64_t>(*text);
+    if (!number) {
       throw InvalidArgument(Report{.what = "key " + quoted(key) + " of the store is not a counter",
                                    .got = quoted(*text),
                                    .expected = "a decimal number",
                                    .fix = "add() only to keys that add() made"});
     }
+    value = *number;
   }
   std::int64_t result = 0;
   if (__builtin_add_overflow(value, delta, &result)) {

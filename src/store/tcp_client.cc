@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "reigen/base/error.h"
 #include "reigen/store/tcp_store.h"
 #include "store/checks.h"
@@ -48,9 +48,7 @@ class TcpStore final : public Store {
 
   std::int64_t add(const std::string& key, std::int64_t delta) override {
     const Reply reply = call({.operation = Operation::kAdd, .key = key, .delta = delta});
-    std::int64_t sum = 0;
-    std::from_chars(reply.value.data(), reply.value.data() + reply.value.size(), sum);
-    return sum;
+    return base::parse<std::int64_t>(reply.value).value_or(0);
   }
 
   std::string compare_and_set(const std::string& key, const std::optional<std::string>& expected,

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "base/hash.h"
 #include "net/wire.h"
 #include "reigen/base/error.h"
-#include "store/hash.h"
 
 namespace reigen::store {
 
@@ -16,7 +16,7 @@ void check_job(const std::string& job) {
 }
 
 std::uint32_t job_fingerprint(const std::string& job) {
-  const std::uint64_t hash = fnv1a(job);
+  const std::uint64_t hash = base::fnv1a(job);
   return static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 

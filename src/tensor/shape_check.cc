@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/hash.h"
 #include "reigen/base/error.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/differentiable.h"
@@ -13,7 +14,6 @@
 namespace reigen::tensor {
 namespace {
 
-constexpr std::size_t kLongestTag = 47;  // CallOptions::tag
 constexpr std::int64_t kMostDimensions = 64;
 
 struct Described {
@@ -96,9 +96,7 @@ std::string shapes_tag(const std::vector<at::Tensor>& tensors) {
   }
   const char* gradient = wants_gradient(tensors) ? " with gradient" : "";
   if (shapes.size() + std::string(gradient).size() <= kLongestTag) return shapes + gradient;
-  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
-  for (const char c : shapes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return fmt::format("{} tensors {:08x}{}", tensors.size(), hash >> 32U, gradient);
+  return fmt::format("{} tensors {:08x}{}", tensors.size(), base::fnv1a(shapes) >> 32U, gradient);
 }
 
 std::vector<std::int64_t> rows_of_all(const char* operation, const at::Tensor& tensor, Communicator& world) {

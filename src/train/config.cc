@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "reigen/base/error.h"
 #include "train/config_text.h"
 
@@ -349,16 +350,11 @@ std::string help_text(const Config& defaults) {
 }
 
 std::uint64_t hash_of(const Config& config) {
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
   Config common = config;
   for (const Field& field : fields(common)) {
     if (field.may_differ) *std::get<std::string*>(field.value) = {};
   }
-  for (const char c : to_toml(common)) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 1099511628211ULL;
-  }
-  return hash;
+  return base::fnv1a(to_toml(common));
 }
 
 std::pair<std::string, std::pair<std::string, std::string>> first_difference(const std::string& a,

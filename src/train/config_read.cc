@@ -7,14 +7,13 @@
 #include <toml++/toml.h>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <limits>
 
 #include "base/check.h"
-#include "base/nearest.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
@@ -40,13 +39,6 @@ bool in_range(const Field& field, double value) {
   return std::isfinite(value) && value >= field.low && value <= field.high && !(field.above_low && value == field.low);
 }
 
-template <typename Number>
-bool parse_number(const std::string& text, Number& value) {
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  return result.ec == std::errc() && result.ptr == end;
-}
-
 // Sets a field from text (flags and variables).
 struct FromText {
   const Field& field;
@@ -58,16 +50,16 @@ struct FromText {
     *value = text == "true";
   }
   std::int64_t integer() const {
-    std::int64_t number = 0;
-    if (!parse_number(text, number) || !in_range(field, static_cast<double>(number))) refuse(field, text, origin);
-    return number;
+    const auto number = base::parse<std::int64_t>(text);
+    if (!number || !in_range(field, static_cast<double>(*number))) refuse(field, text, origin);
+    return *number;
   }
   void operator()(std::int64_t* value) const { *value = integer(); }
   void operator()(std::optional<std::int64_t>* value) const { *value = integer(); }
   double real() const {
-    double number = 0;
-    if (!parse_number(text, number) || !in_range(field, number)) refuse(field, text, origin);
-    return number;
+    const auto number = base::parse<double>(text);
+    if (!number || !in_range(field, *number)) refuse(field, text, origin);
+    return *number;
   }
   void operator()(double* value) const { *value = real(); }
   void operator()(std::optional<double>* value) const { *value = real(); }
@@ -301,13 +293,13 @@ class FlagReader {
 
   int ranks() {
     const std::string text = value("-n");
-    int number = 0;
-    if (!parse_number(text, number) || number < 1) {
+    const auto number = base::parse<int>(text);
+    if (!number || *number < 1) {
       throw InvalidArgument(Report{.what = fmt::format("-n {}: must be a whole number of at least 1", text),
                                    .got = text,
                                    .expected = "the number of ranks"});
     }
-    return number;
+    return *number;
   }
 
   [[noreturn]] void refuse_unknown() {

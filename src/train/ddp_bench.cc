@@ -5,11 +5,11 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
+#include "base/text.h"
 #include "data/complete.h"
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
@@ -26,14 +26,6 @@ namespace reigen::train {
 
 namespace {
 
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 [[noreturn]] void refuse(const std::string& option, const std::string& got, const char* expected) {
   throw InvalidArgument(Report{.what = fmt::format("bench ddp: {} is wrong", option),
                                .got = got,
@@ -44,7 +36,7 @@ std::optional<Number> parse_number(std::string_view text) {
 
 std::int64_t parse_count(const std::string& option, const std::string& text) {
   constexpr std::int64_t kMost = 1'000'000;
-  const auto number = parse_number<std::int64_t>(text);
+  const auto number = base::parse<std::int64_t>(text);
   if (!number || *number < 1 || *number > kMost) refuse(option, text, "a number from 1 on");
   return *number;
 }
@@ -53,7 +45,7 @@ std::vector<double> parse_sizes(const std::string& text) {
   std::vector<double> sizes;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
-    const auto size = parse_number<double>(std::string_view(text).substr(at, comma - at));
+    const auto size = base::parse<double>(std::string_view(text).substr(at, comma - at));
     if (!size || !(*size >= 0))
       refuse("--buckets", text, "sizes in MiB with commas between them, 0: each parameter alone");
     sizes.push_back(*size);

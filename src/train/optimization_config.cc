@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string_view>
 
+#include "base/text.h"
 #include "reigen/base/error.h"
 #include "train/config_text.h"
 #include "train/option_owners.h"
@@ -75,22 +75,15 @@ void require_owners(const Config& config, const std::vector<OptionOwners>& all, 
   throw InvalidArgument(Report{.what = what, .fix = fix});
 }
 
-template <typename Number>
-bool parse(const std::string& text, Number& value) {
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  return result.ec == std::errc() && result.ptr == end;
-}
-
 std::vector<std::int64_t> milestones_of(const OptimConfig& config) {
   std::vector<std::int64_t> milestones;
   for (const std::string& item : items_of("optim.milestones", config.milestones)) {
-    std::int64_t step = 0;
-    if (!parse(item, step) || step < 0 || (!milestones.empty() && step <= milestones.back())) {
+    const auto step = base::parse<std::int64_t>(item);
+    if (!step || *step < 0 || (!milestones.empty() && *step <= milestones.back())) {
       refuse(fmt::format("optim.milestones = {}: must be steps in rising order", config.milestones),
              "write them as \"1000, 2000\"");
     }
-    milestones.push_back(step);
+    milestones.push_back(*step);
   }
   return milestones;
 }

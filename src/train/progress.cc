@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/environment.h"
+#include "base/text.h"
 
 namespace reigen::train {
 
@@ -21,8 +21,7 @@ constexpr int kColumnsDefault = 80;
 
 int terminal_columns() {
   if (const auto console = base::environment::console()) {
-    int columns = 0;
-    std::from_chars(console->data(), console->data() + console->size(), columns);
+    const int columns = base::parse<int>(*console).value_or(0);
     return columns > 0 ? columns : kColumnsDefault;
   }
   if (::isatty(STDOUT_FILENO) == 0) return 0;

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/text.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 
@@ -13,10 +13,8 @@ namespace reigen::train {
 namespace {
 
 std::optional<std::int64_t> parse_step(std::string_view text) {
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (error != std::errc() || end != text.data() + text.size() || step < 1) return std::nullopt;
-  return step;
+  const auto step = base::parse<std::int64_t>(text);
+  return step && *step >= 1 ? step : std::nullopt;
 }
 
 std::string table_of(const std::vector<Timeline::BucketMean>& buckets) {

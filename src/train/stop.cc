@@ -18,6 +18,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/text.h"
 #include "reigen/base/error.h"
 #include "train/agree.h"
 #include "train/config_text.h"
@@ -184,18 +185,18 @@ double clock_seconds(const std::string& text) {
   double days = 0;
   std::string rest = text;
   if (dash != std::string::npos) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + dash, days);
-    if (error != std::errc() || end != text.data() + dash) refuse_time(text);
+    const auto number = base::parse<double>(std::string_view(text).substr(0, dash));
+    if (!number) refuse_time(text);
+    days = *number;
     rest = text.substr(dash + 1);
   }
   double seconds = 0;
   std::istringstream parts(rest + ":");
   int count = 0;
   for (std::string part; std::getline(parts, part, ':'); ++count) {
-    unsigned value = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (part.empty() || error != std::errc() || end != part.data() + part.size()) refuse_time(text);
-    seconds = seconds * 60 + value;
+    const auto value = base::parse<unsigned>(part);
+    if (!value) refuse_time(text);
+    seconds = seconds * 60 + *value;
   }
   if (count > 3 || count < 2) refuse_time(text);
   return days * 86400 + seconds;

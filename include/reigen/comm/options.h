@@ -21,11 +21,13 @@ enum class Progress {
             // keep all cores busy and call poll() often
 };
 
+inline constexpr std::size_t kLongestTag = 47;  // characters
+
 struct CallOptions {
   bool async = false;
   Progress progress = Progress::kThread;
-  std::string tag =
-      {};             // shown in every error and compared between ranks, e.g. "step 12 bucket 3"; at most 47 characters
+  // Shown in every error and compared between ranks, e.g. "step 12 bucket 3"; at most kLongestTag characters.
+  std::string tag = {};
   double factor = 1;  // sums of floats: this rank's input is multiplied by it (in fp32 for 16 bits); may differ by rank
 };
 

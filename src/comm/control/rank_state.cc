@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "comm/mismatch_reports.h"
+
 namespace reigen::comm::control {
 
 const CallRecord* RankState::find(std::uint64_t sequence) const {
@@ -14,12 +16,12 @@ const CallRecord* RankState::find(std::uint64_t sequence) const {
 
 std::string RankState::last_call() const {
   if (records.empty()) return "it had not called anything yet";
-  return fmt::format("its last call was #{} {}", records.back().sequence, describe(records.back()));
+  return fmt::format("its last call was #{} {}", records.back().sequence, describe(records.back().call));
 }
 
 std::string encode(const RankState& state) {
   std::string text = fmt::format("{} {} {}\n", state.left ? 1 : 0, state.beat, state.calls);
-  for (const CallRecord& record : state.records) text += encode(record) + "\n";
+  for (const auto& [sequence, call] : state.records) text += fmt::format("{} {}\n", sequence, encode(call));
   return text;
 }
 
@@ -29,7 +31,12 @@ RankState decode_state(const std::string& text) {
   std::string line;
   in >> state.left >> state.beat >> state.calls;
   std::getline(in, line);
-  while (std::getline(in, line)) state.records.push_back(decode(line));
+  std::uint64_t sequence = 0;
+  while (in >> sequence) {
+    in.get();
+    std::getline(in, line);
+    state.records.push_back({sequence, decode_signature(line)});
+  }
   return state;
 }
 
@@ -49,13 +56,10 @@ std::optional<Mismatch> find_mismatch(const std::vector<RankState>& states, cons
       if (base == states.size()) base = q;
       const CallRecord& expected = *states[base].find(sequence);
       if (*other == expected) continue;
-      const Report report{
-          .what = fmt::format("[{}] group \"{}\" call #{}: ranks {} and {} differ in the {}", name_of(expected.kind),
-                              group, sequence, base, q, what_differs(expected, *other)),
-          .got = fmt::format("rank {}: {}", q, describe(*other)),
-          .expected = fmt::format("as rank {}: {}", base, describe(expected)),
-          .fix = "every rank must make the same calls in the same order"};
-      return Mismatch{{AbortCause::Kind::kMismatch, -1, to_string(report)}, static_cast<int>(base)};
+      const std::string text =
+          calls_differ(group, sequence, what_differs(expected.call, other->call),
+                       {static_cast<int>(base), expected.call}, {static_cast<int>(q), other->call});
+      return Mismatch{{AbortCause::Kind::kMismatch, -1, text}, static_cast<int>(base)};
     }
   }
   return std::nullopt;

@@ -9,11 +9,18 @@
 #include <vector>
 
 #include "comm/backend.h"
-#include "comm/control/call_record.h"
+#include "comm/signature.h"
 
 namespace reigen::comm::control {
 
 inline constexpr std::size_t kRemembered = 64;  // calls that a rank still tells of
+
+struct CallRecord {
+  std::uint64_t sequence = 0;
+  CallSignature call = {};
+
+  bool operator==(const CallRecord&) const = default;
+};
 
 struct RankState {
   bool left = false;

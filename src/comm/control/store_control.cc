@@ -35,8 +35,8 @@ std::string who(const Channel& channel, int rank) {
 [[noreturn]] void throw_unnamed(const Channel& channel, const CallRecord& record) {
   throw CollectiveMismatch(
       to_string(Report{.what = fmt::format("[{}] group \"{}\" call #{}: the ranks made different calls",
-                                           name_of(record.kind), channel.options.name, record.sequence),
-                       .got = fmt::format("rank {}: {}", channel.options.rank, describe(record)),
+                                           name_of(record.call.kind), channel.options.name, record.sequence),
+                       .got = fmt::format("rank {}: {}", channel.options.rank, describe(record.call)),
                        .expected = "the same on every rank; the others did not say in time what they called",
                        .fix = "every rank must make the same calls in the same order"}));
 }
@@ -221,7 +221,7 @@ void StoreControl::called(const Call& call, std::uint64_t sequence) {
   std::lock_guard lock(channel_->mutex);
   RankState& own = channel_->own;
   own.calls = sequence + 1;
-  own.records.push_back(record_of(call, sequence));
+  own.records.push_back({sequence, signature_of(call)});
   if (own.records.size() > kRemembered) own.records.pop_front();
 }
 
@@ -236,12 +236,12 @@ void StoreControl::look_for_mismatch() {
 void StoreControl::check(const Call& call, std::uint64_t sequence, std::chrono::nanoseconds waited) {
   Channel& channel = *channel_;
   std::lock_guard lock(channel.mutex);
-  const CallRecord record = record_of(call, sequence);
+  const CallRecord record{sequence, signature_of(call)};
   if (!begin_look(channel, &record, waited)) return;
   const auto& o = channel.options;
   conclude({.channel = channel,
             .what = fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call.kind), o.rank, o.size, o.name,
-                                sequence, describe(record)),
+                                sequence, describe(record.call)),
             .waited = waited,
             .watch = watch_,
             .sequence = sequence});

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "comm/control/call_record.h"
 #include "comm/mismatch_reports.h"
+#include "comm/signature.h"
 
 namespace reigen::comm::hierarchical {
 
@@ -27,14 +27,13 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
 
 std::string Collective::describe() const {
   return fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call_.kind), group_.options.rank,
-                     group_.options.size, group_.options.name, sequence_,
-                     control::describe(control::record_of(call_, sequence_)));
+                     group_.options.size, group_.options.name, sequence_, comm::describe(signature_of(call_)));
 }
 
 bool Collective::try_post() {
   if (group_.completed != sequence_) return false;
   group_.throw_if_ended([this] { return describe(); });
-  const auto hash = static_cast<std::uint32_t>(control::hash_of(control::record_of(call_, sequence_)));
+  const auto hash = static_cast<std::uint32_t>(hash_of(signature_of(call_), sequence_));
   const std::string tag = fmt::format("{:08x} {:.{}}", hash, call_.tag, kTagShown);
   stages_ =
       plan(call_, group_.layout, tag, [this](int area, std::size_t bytes) { return group_.scratch(area, bytes); });

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/control/call_record.h"
 #include "comm/mpi/block.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/reduction.h"
 #include "comm/reduce/reduce.h"
+#include "comm/signature.h"
 
 namespace reigen::comm::mpi {
 
@@ -22,7 +22,7 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
       kind_(even_kind(call.kind)),
       extent_(extent_of(call, group.rank, group.size)) {
   group_.control->called(call_, sequence_);
-  const std::uint64_t hash = control::hash_of(control::record_of(call_, sequence_));
+  const std::uint64_t hash = hash_of(signature_of(call_), sequence_);
   own_hash_ = {hash, ~hash};  // the least complement belongs to the largest hash
 }
 

@@ -16,12 +16,11 @@ namespace {
 constexpr auto kFlushTime = std::chrono::seconds(2);
 constexpr int kHeadTag = 0;
 constexpr int kDataTag = 1;
-constexpr std::size_t kTagBytes = 48;
 
 struct Header {
   std::uint64_t count = 0;
   DataType type = DataType::kUint8;
-  char tag[kTagBytes] = {};
+  Tag tag = {};
 };
 
 }  // namespace
@@ -56,8 +55,7 @@ void Message::check_peers(std::chrono::nanoseconds waited) const {
 void Send::begin() {
   const std::size_t inlined = is_short() ? call_.bytes() : 0;
   head_ = arena().take(sizeof(Header) + inlined);
-  Header header{.count = call_.count, .type = call_.type};
-  std::memcpy(header.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
+  const Header header{.count = call_.count, .type = call_.type, .tag = Tag(call_.tag)};
   std::memcpy(head_.get(), &header, sizeof(header));
   if (inlined > 0) std::memcpy(static_cast<std::byte*>(head_.get()) + sizeof(header), call_.input, inlined);
   const void* data = call_.input;
@@ -108,8 +106,7 @@ void Recv::expect_head() {
 void Recv::compare() const {
   const auto& header = *static_cast<const Header*>(head_.get());
   try {
-    compare_message(messages_.options, number_, call_,
-                    {header.count, header.type, std::string(header.tag, ::strnlen(header.tag, kTagBytes))});
+    compare_message(messages_.options, number_, call_, {header.count, header.type, header.tag});
   } catch (const CollectiveMismatch&) {
     Library::get().finalize_in_time();  // what was sent is never taken
     throw;

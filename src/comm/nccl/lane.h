@@ -18,6 +18,7 @@
 #include <string>
 
 #include "comm/nccl/group.h"
+#include "comm/tag.h"
 #include "reigen/comm/types.h"
 #include "reigen/store/store.h"
 
@@ -30,7 +31,7 @@ inline constexpr std::size_t kWindow = 64;          // messages that a sender ma
 struct Frame {
   std::uint64_t count = 0;
   DataType type = DataType::kUint8;
-  char tag[48] = {};
+  Tag tag = {};
   alignas(8) std::byte data[kShortMessage] = {};
 };
 

@@ -52,8 +52,7 @@ bool Send::begin() {
   const Lane::Staging staging = lane_.staging();
   const bool stages = on_host_ && !is_short();
   if (lane_.next != number_ || !is_free(*slot.last) || (stages && !is_free(*staging.last))) return false;
-  *slot.pinned = {.count = call_.count, .type = call_.type};
-  std::memcpy(slot.pinned->tag, call_.tag.data(), std::min(call_.tag.size(), sizeof(Frame::tag) - 1));
+  *slot.pinned = {.count = call_.count, .type = call_.type, .tag = Tag(call_.tag)};
   if (on_host_) std::memcpy(stages ? staging.pinned : slot.pinned->data, call_.input, call_.bytes());
   const bool copies = is_short() && !on_host_ && call_.count > 0;
   cudaStream_t stream = messages_.copies.get();
@@ -103,8 +102,7 @@ void Recv::expect_frame() {
 
 void Recv::compare() const {
   const Frame& frame = *lane_.slot(number_).pinned;
-  compare_message(messages_.options, number_, call_,
-                  {frame.count, frame.type, std::string(frame.tag, ::strnlen(frame.tag, sizeof(frame.tag)))});
+  compare_message(messages_.options, number_, call_, {frame.count, frame.type, frame.tag});
 }
 
 Step Recv::take_short() {

@@ -12,18 +12,12 @@ namespace {
 
 bool same_call(const Descriptor& a, const Descriptor& b) {
   return a.count == b.count && a.kind == b.kind && a.type == b.type && a.op == b.op && a.way == b.way &&
-         a.root == b.root && a.counts_hash == b.counts_hash && std::strncmp(a.tag, b.tag, kTagBytes) == 0;
+         a.root == b.root && a.counts_hash == b.counts_hash && a.tag == b.tag;
 }
 
 std::string what_differs(const Descriptor& a, const Descriptor& b) {
-  if (a.kind != b.kind) return "operation";
-  if (a.counts_hash != b.counts_hash) return "counts";
-  if (a.count != b.count) return "count";
-  if (a.type != b.type) return "type";
-  if (a.op != b.op) return "reduction";
-  if (a.root != b.root) return "root";
-  if (a.way != b.way) return "algorithm (GroupOptions::algorithms)";
-  return "tag";
+  const std::string differs = comm::what_differs(signature_of(a), signature_of(b));
+  return differs.empty() ? "algorithm (GroupOptions::algorithms)" : differs;
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -56,7 +50,7 @@ std::string Collective::describe() const {
   Descriptor own{};
   tell(own);
   return fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call_.kind), group_.rank(), group_.size(),
-                     group_.options().name, sequence_, shared_memory::describe(own));
+                     group_.options().name, sequence_, comm::describe(signature_of(own)));
 }
 
 Need Collective::last_need() const {
@@ -149,9 +143,7 @@ void Collective::tell(Descriptor& d) const {
     d.counts_hash = counts.hash;
     d.counts = counts.first;
   }
-  const std::size_t length = std::min(call_.tag.size(), kTagBytes - 1);
-  std::memcpy(d.tag, call_.tag.data(), length);
-  d.tag[length] = '\0';
+  d.tag.assign(call_.tag);
 }
 
 std::byte* Collective::carried_here() const {
@@ -219,12 +211,8 @@ void Collective::compare_descriptors() const {
   for (int q = 1; q < group_.size(); ++q) {
     const Descriptor& other = descriptor_of(q);
     if (same_call(first, other)) continue;
-    throw CollectiveMismatch(to_string(
-        Report{.what = fmt::format("[{}] group \"{}\" call #{}: ranks 0 and {} differ in the {}", name_of(first.kind),
-                                   group_.options().name, sequence_, q, what_differs(first, other)),
-               .got = fmt::format("rank {}: {}", q, shared_memory::describe(other)),
-               .expected = fmt::format("as rank 0: {}", shared_memory::describe(first)),
-               .fix = "every rank must make the same calls in the same order"}));
+    throw CollectiveMismatch(calls_differ(group_.options().name, sequence_, what_differs(first, other),
+                                          {0, signature_of(first)}, {q, signature_of(other)}));
   }
 }
 

@@ -43,17 +43,17 @@ void ring_bell(RankPage& page) {
 
 }  // namespace
 
-std::string describe(const Descriptor& d) {
-  std::string text = name_of(d.kind);
-  if (d.kind != OperationKind::kBarrier) {
-    text += fmt::format("({} {}", d.count, name_of(d.type));
-    text += describe(CountsDigest{d.count, d.counts_hash, d.counts});
-    if (reduces(d.kind)) text += fmt::format(", {}", name_of(d.op));
-    if (has_root(d.kind)) text += fmt::format(", root {}", d.root);
-    text += ")";
-  }
-  if (d.tag[0] != '\0') text += fmt::format(" \"{}\"", d.tag);
-  return text;
+// Of an even call `counts` is what an earlier call left there.
+CallSignature signature_of(const Descriptor& d) {
+  const bool uneven = is_uneven(d.kind);
+  const bool compares_counts = uneven && d.kind != OperationKind::kAllToAllV;
+  return {.count = uneven ? 0 : d.count,
+          .counts = compares_counts ? CountsDigest{d.count, d.counts_hash, d.counts} : CountsDigest{},
+          .root = d.root,
+          .kind = d.kind,
+          .type = d.type,
+          .op = d.op,
+          .tag = d.tag};
 }
 
 Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Parent& parent)
@@ -251,7 +251,8 @@ std::string Group::last_call(int rank) const {
   const RankPage& page = *peers_[static_cast<std::size_t>(rank)].page;
   const std::uint64_t posted = page.posted.load();
   if (posted == 0) return "it had not called anything yet";
-  return fmt::format("its last call was #{} {}", posted - 1, describe(page.ring[(posted - 1) % kRingSlots].call));
+  return fmt::format("its last call was #{} {}", posted - 1,
+                     describe(signature_of(page.ring[(posted - 1) % kRingSlots].call)));
 }
 
 void Group::throw_lost(int rank, const std::string& how, const std::string& what) const {

@@ -14,6 +14,7 @@
 #include "comm/algorithm_choice.h"
 #include "comm/backend.h"
 #include "comm/shared_memory/page.h"
+#include "comm/signature.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::comm::shared_memory {
@@ -146,6 +147,6 @@ class Group {
 };
 
 // "all_reduce(100 float32, sum) \"step 3\"": how calls are named in messages.
-std::string describe(const Descriptor& descriptor);
+CallSignature signature_of(const Descriptor& descriptor);
 
 }  // namespace reigen::comm::shared_memory

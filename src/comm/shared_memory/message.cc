@@ -26,7 +26,7 @@ bool Send::announce() {
   message = {};
   message.count = call_.count;
   message.type = call_.type;
-  std::memcpy(message.tag, call_.tag.data(), std::min(call_.tag.size(), kTagBytes - 1));
+  message.tag.assign(call_.tag);
   if (call_.bytes() > kMessageInlineBytes) {
     message.data = group_.heap().locate(call_.input, call_.bytes(), group_.options().name);
     path_ = message.data.is_reachable() ? MessagePath::kDirect : MessagePath::kStaged;
@@ -81,8 +81,7 @@ Step Send::advance() {
 
 void Recv::compare() const {
   const MessageSlot& message = other_box().slots[slot()];
-  compare_message(group_.options(), number_, call_,
-                  {message.count, message.type, std::string(message.tag, ::strnlen(message.tag, kTagBytes))});
+  compare_message(group_.options(), number_, call_, {message.count, message.type, message.tag});
 }
 
 const std::byte* Recv::reach(const Location& location) const {

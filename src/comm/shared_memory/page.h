@@ -13,14 +13,14 @@
 #include "comm/call.h"
 #include "comm/shared_memory/heap.h"
 #include "comm/shared_memory/ways.h"
+#include "comm/tag.h"
 
 namespace reigen::comm::shared_memory {
 
 inline constexpr std::uint32_t kPageVersion = 10;
 inline constexpr std::size_t kRingSlots = 64;   // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kInlineSlots = 8;  // inputs that travel with calls; so few stay in the caches
-inline constexpr std::size_t kTagBytes = 48;
-inline constexpr std::size_t kTinyBytes = 16;  // inputs up to this size travel in the line that announces the call
+inline constexpr std::size_t kTinyBytes = 16;   // inputs up to this size travel in the line that announces the call
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
 
@@ -36,7 +36,7 @@ struct Descriptor {
   std::int32_t root;
   std::array<std::byte, kTinyBytes> tiny;
   bool writes_common;  // this rank's output is the memory of others as well
-  char tag[kTagBytes];
+  Tag tag;
   Location input;   // of all_gather, and where others touch the caller's memory; else what an earlier call left
   Location output;  // the same
   std::array<std::uint64_t, kCountsShown> counts;
@@ -85,7 +85,7 @@ struct MessageSlot {
   DataType type;
   MessagePath path;
   Location data;  // of a direct one
-  char tag[kTagBytes];
+  Tag tag;
 };
 
 struct PairBox {

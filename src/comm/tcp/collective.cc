@@ -29,7 +29,7 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
 
 std::string Collective::describe() const {
   return fmt::format("[{}] rank {} of {} group \"{}\" #{} {}", name_of(call_.kind), group_.rank(), group_.size(),
-                     group_.options().name, sequence_, tcp::describe(header_));
+                     group_.options().name, sequence_, comm::describe(header_.call));
 }
 
 // The algorithm and its pieces are part of the call: ranks that choose differently would misread each other.
@@ -41,7 +41,7 @@ const schedule::Algorithm& Collective::choose(schedule::Problem& problem) {
   const int wanted = group_.options().segments;
   problem.segments =
       wanted > 0 ? static_cast<std::size_t>(wanted) : schedule::segments_for(algorithm, problem, element, kPieceBytes);
-  header_.algorithm = static_cast<std::uint8_t>(&algorithm - schedule::algorithms(call_.kind).data());
+  header_.algorithm = static_cast<std::uint64_t>(&algorithm - schedule::algorithms(call_.kind).data());
   header_.segments = static_cast<std::uint32_t>(problem.segments);
   for (std::size_t q = 0; q < partners_.size(); ++q) {
     Partner& partner = partners_[q];
@@ -229,12 +229,8 @@ void Collective::throw_mismatch() const {
     const Header& a = partners_[static_cast<std::size_t>(first)].header;
     const Header& b = partner.header;
     if (same_call(a, b)) continue;
-    throw CollectiveMismatch(to_string(
-        Report{.what = fmt::format("[{}] group \"{}\" call #{}: ranks {} and {} differ in the {}", name_of(a.kind),
-                                   group_.options().name, sequence_, first, q, what_differs(a, b)),
-               .got = fmt::format("rank {}: {}", q, tcp::describe(b)),
-               .expected = fmt::format("as rank {}: {}", first, tcp::describe(a)),
-               .fix = "every rank must make the same calls in the same order"}));
+    throw CollectiveMismatch(
+        calls_differ(group_.options().name, sequence_, what_differs(a, b), {first, a.call}, {q, b.call}));
   }
   // The same call, so it is what passes between this rank and another.
   for (int q = 0; q < group_.size(); ++q) {

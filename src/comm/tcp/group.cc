@@ -104,7 +104,7 @@ std::string Group::who(int rank) const {
 std::string Group::last_call(int rank) const {
   const Header& header = peers_[static_cast<std::size_t>(rank)].last_call;
   if (header.mark == 0) return "it had not called anything yet";
-  return fmt::format("its last call was #{} {}", header.sequence, describe(header));
+  return fmt::format("its last call was #{} {}", header.sequence, describe(header.call));
 }
 
 void Group::throw_lost(int rank, const std::string& how, const std::string& what) const {

@@ -1,8 +1,5 @@
 #include "comm/tcp/message.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "base/check.h"
 #include "comm/mismatch_reports.h"
 
@@ -28,7 +25,7 @@ Step Message::advance() {
 Send::Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.sends++) {
   header_.type = call.type;
   header_.count = call.count;
-  std::memcpy(header_.tag, call.tag.data(), std::min(call.tag.size(), kTagBytes - 1));
+  header_.tag.assign(call.tag);
 }
 
 Step Send::move() {
@@ -51,8 +48,7 @@ void Recv::compare() const {
                               .fix = "start all ranks from one build, on machines with one byte order"},
                        ExitCode::kJobMismatch);
   }
-  compare_message(group_.options(), number_, call_,
-                  {header_.count, header_.type, std::string(header_.tag, ::strnlen(header_.tag, kTagBytes))});
+  compare_message(group_.options(), number_, call_, {header_.count, header_.type, header_.tag});
 }
 
 Step Recv::move() {

@@ -19,7 +19,7 @@ struct MessageHeader {
   std::uint32_t mark = kMessageMark;
   DataType type = DataType::kUint8;
   std::uint64_t count = 0;
-  char tag[kTagBytes] = {};
+  Tag tag = {};
 };
 static_assert(sizeof(MessageHeader) == 64, "the same on every machine");
 
