@@ -32,7 +32,7 @@ constexpr const char* kUnreadable = "unreadable";
 
 [[noreturn]] void fail(const std::string& what, int error) {
   const std::string text = fmt::format("{}: {}", what, base::errno_text(error));
-  if (error == ENOSPC || error == EDQUOT) throw format::NoRoom(text);
+  if (error == ENOSPC || error == EDQUOT) throw NoRoom(text);
   throw IoError(text, base::exit_code_of_errno(error));
 }
 
@@ -131,14 +131,13 @@ void require_room(const fs::path& directory, std::uint64_t bytes) {
   const std::optional<std::uint64_t> free = base::room_in(directory);
   if (!free || *free >= bytes) return;  // not known: the writes will tell
   std::error_code ignored;
-  throw format::NoRoom(
-      Report{.what = fmt::format("no room for a checkpoint in {}", directory.string()),
-             .got = fmt::format("{} bytes free", *free),
-             .expected = fmt::format("{} bytes, with its headers and what the file system needs", bytes),
-             .fix = fs::exists(set_aside_path(directory), ignored)
-                        ? fmt::format("free space: newer checkpoints, which the run gave up, are in {}",
-                                      set_aside_path(directory).string())
-                        : "free space, keep fewer checkpoints, or write elsewhere"});
+  throw NoRoom(Report{.what = fmt::format("no room for a checkpoint in {}", directory.string()),
+                      .got = fmt::format("{} bytes free", *free),
+                      .expected = fmt::format("{} bytes, with its headers and what the file system needs", bytes),
+                      .fix = fs::exists(set_aside_path(directory), ignored)
+                                 ? fmt::format("free space: newer checkpoints, which the run gave up, are in {}",
+                                               set_aside_path(directory).string())
+                                 : "free space, keep fewer checkpoints, or write elsewhere"});
 }
 
 namespace {

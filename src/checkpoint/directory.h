@@ -22,7 +22,7 @@ void make_directories(const std::filesystem::path& path);
 void drop_set_aside(const std::filesystem::path& directory, std::int64_t step);
 // Left by writers that were killed.
 void remove_unfinished(const std::filesystem::path& directory);
-// Throws format::NoRoom naming the room there is, when it is less than `bytes`.
+// Throws NoRoom naming the room there is, when it is less than `bytes`.
 void require_room(const std::filesystem::path& directory, std::uint64_t bytes);
 // Deletes checkpoints, the oldest first, until there are `bytes` of room, but none of step `spared` or later. None
 // where all of them would not make that much. Returns the steps that are gone.

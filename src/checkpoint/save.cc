@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/host_name.h"
 #include "base/log.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/write.h"
+#include "comm/agree.h"
 #include "reigen/checkpoint/checkpoint.h"
-#include "reigen/comm/byte_strings.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/format/safetensors.h"
 
@@ -22,69 +21,24 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What became of a rank's part: a text for the others, or an error. All ranks throw the first one.
-struct Outcome {
-  enum class Kind : char { kDone = 'd', kIo = 'i', kNoRoom = 'r', kArgument = 'a' };
-  Kind kind = Kind::kDone;
-  ExitCode code = ExitCode::kOk;
-  std::string text = {};
-};
-
-template <class Work>
-Outcome outcome_of(const Work& work) {
+// A checkpoint that cannot be written is an IoError, whatever was in the way: a run goes on without it.
+template <class Body>
+std::string as_io_error(const Body& body) {
   try {
-    return {.text = work()};
-  } catch (const InvalidArgument& error) {
-    return {Outcome::Kind::kArgument, error.exit_code(), error.what()};
-  } catch (const format::NoRoom& error) {
-    return {Outcome::Kind::kNoRoom, error.exit_code(), error.what()};
-  } catch (const IoError& error) {
-    return {Outcome::Kind::kIo, error.exit_code(), error.what()};
+    return body();
+  } catch (const InvalidArgument&) {
+    throw;
+  } catch (const IoError&) {
+    throw;
   } catch (const DataError& error) {
-    return {Outcome::Kind::kIo, ExitCode::kIo, error.what()};
+    throw IoError(error.what());
   } catch (const std::bad_alloc&) {
-    return {Outcome::Kind::kIo, ExitCode::kOsResource, "no memory for a checkpoint"};
+    throw IoError("no memory for a checkpoint", ExitCode::kOsResource);
   } catch (const Error& error) {
-    return {Outcome::Kind::kIo, error.exit_code(), error.what()};
+    throw IoError(error.what(), error.exit_code());
   } catch (const std::exception& error) {
-    return {Outcome::Kind::kIo, ExitCode::kIo, error.what()};  // the others wait for an answer, whatever it was
+    throw IoError(error.what());
   }
-}
-
-std::string encode(const Outcome& outcome) {
-  return fmt::format("{}{:03}{}", static_cast<char>(outcome.kind), static_cast<int>(outcome.code), outcome.text);
-}
-
-Outcome decode(const std::string& text) {
-  return {static_cast<Outcome::Kind>(text.at(0)), static_cast<ExitCode>(std::stoi(text.substr(1, 3))), text.substr(4)};
-}
-
-void throw_failure(const Outcome& outcome) {
-  if (outcome.kind == Outcome::Kind::kArgument) throw InvalidArgument(outcome.text, outcome.code);
-  if (outcome.kind == Outcome::Kind::kNoRoom) throw format::NoRoom(outcome.text);
-  if (outcome.kind == Outcome::Kind::kIo) throw IoError(outcome.text, outcome.code);
-}
-
-// Every rank's text, or the error of the lowest rank that has one.
-std::vector<std::string> together(const Outcome& mine, const Communicator& world) {
-  Outcome own = mine;
-  if (own.kind != Outcome::Kind::kDone && world.size() > 1) {
-    own.text = fmt::format("rank {} of {} ({}): {}", world.rank(), world.size(), base::host_name(), own.text);
-  }
-  std::vector<std::string> texts;
-  for (const std::string& text : comm::all_gather_bytes(encode(own), world, "a checkpoint")) {
-    const Outcome outcome = decode(text);
-    throw_failure(outcome);
-    texts.push_back(outcome.text);
-  }
-  return texts;
-}
-
-// rank 0's text on all ranks, or its error.
-std::string from_first(const Outcome& outcome, const Communicator& world) {
-  const Outcome shared = decode(comm::broadcast_bytes(encode(outcome), 0, world, "a checkpoint"));
-  throw_failure(shared);
-  return shared.text;
 }
 
 void check_pieces(const Contents& contents) {
@@ -243,11 +197,12 @@ std::string announce(const Contents& contents) {
 
 fs::path save(const fs::path& directory, const Manifest& manifest, const Contents& contents, std::int64_t keep,
               Communicator world) {
-  const bool is_first = world.rank() == 0;
   const fs::path hidden = hidden_path_of(directory, manifest.step);
   std::uint64_t bytes = 0;
   std::map<std::string, int> givers;
-  for (const std::string& text : together(outcome_of([&] { return announce(contents); }), world)) {
+  const std::string what = "a checkpoint";
+  for (const std::string& text :
+       comm::attempt_all(world, what, [&] { return as_io_error([&] { return announce(contents); }); })) {
     std::size_t at = text.find('\n');
     bytes += std::stoull(text.substr(0, at));
     while (at != std::string::npos) {
@@ -257,25 +212,26 @@ fs::path save(const fs::path& directory, const Manifest& manifest, const Content
     }
   }
   Unfinished unfinished;
-  from_first(outcome_of([&] {
-               if (!is_first) return std::string();
-               make_directories(directory);
-               remove_unfinished(directory);
-               require_room(directory, bytes);
-               make_directories(hidden);
-               unfinished.path = hidden;
-               return std::string();
-             }),
-             world);
-  const auto texts =
-      together(outcome_of([&] { return write_own(hidden, contents, givers, world.rank(), world.size()); }), world);
-  return from_first(outcome_of([&] {
-                      if (!is_first) return std::string();
-                      std::string path = finish(directory, manifest, texts, keep).string();
-                      drop_set_aside(directory, manifest.step);
-                      return path;
-                    }),
-                    world);
+  comm::attempt_first(world, what, [&] {
+    return as_io_error([&] {
+      make_directories(directory);
+      remove_unfinished(directory);
+      require_room(directory, bytes);
+      make_directories(hidden);
+      unfinished.path = hidden;
+      return std::string();
+    });
+  });
+  const auto texts = comm::attempt_all(world, what, [&] {
+    return as_io_error([&] { return write_own(hidden, contents, givers, world.rank(), world.size()); });
+  });
+  return comm::attempt_first(world, what, [&] {
+    return as_io_error([&] {
+      std::string path = finish(directory, manifest, texts, keep).string();
+      drop_set_aside(directory, manifest.step);
+      return path;
+    });
+  });
 }
 
 }  // namespace reigen::checkpoint

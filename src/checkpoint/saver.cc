@@ -12,8 +12,8 @@
 
 #include "base/log.h"
 #include "checkpoint/snapshot.h"
+#include "comm/agree.h"
 #include "reigen/base/error.h"
-#include "reigen/comm/byte_strings.h"
 #include "reigen/format/atomic_file.h"
 
 namespace reigen::checkpoint {
@@ -31,24 +31,10 @@ void lower_priority() {
 // Taken by rank 0 for all; every rank throws what it met.
 std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Communicator& world, bool warns) {
   std::optional<DirectoryLock> lock;
-  std::string failure;
-  auto code = static_cast<char>(ExitCode::kOk);
-  char kind = ' ';
-  try {
-    if (world.rank() == 0) lock.emplace(directory, warns);
-  } catch (const Error& error) {
-    code = static_cast<char>(error.exit_code());
-    kind = dynamic_cast<const format::NoRoom*>(&error) != nullptr ? 'r' : ' ';
-    failure = error.what();
-  } catch (const std::exception& error) {
-    code = static_cast<char>(ExitCode::kIo);
-    failure = error.what();
-  }
-  const std::string shared = comm::broadcast_bytes(std::string{code, kind} + failure, 0, world, "a saver's lock");
-  if (shared[0] != static_cast<char>(ExitCode::kOk)) {
-    if (shared[1] == 'r') throw format::NoRoom(shared.substr(2));
-    throw IoError(shared.substr(2), static_cast<ExitCode>(shared[0]));
-  }
+  comm::attempt_first(world, "a saver's lock", [&] {
+    lock.emplace(directory, warns);
+    return std::string();
+  });
   return lock;
 }
 

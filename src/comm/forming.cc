@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
+#include "base/error_record.h"
 #include "base/host_name.h"
 #include "base/process_state.h"
 #include "comm/rank_reports.h"
@@ -16,26 +16,6 @@ namespace {
 
 constexpr auto kStoodStill = std::chrono::seconds(3);    // a wait that ends so late: this process did not run
 constexpr auto kStaysStopped = std::chrono::seconds(2);  // then a rank is stopped and will not just go on
-
-// An exit code, the rank that is lost, a text.
-std::string verdict_of(const Error& error) {
-  const auto* lost = dynamic_cast<const PeerLost*>(&error);
-  return fmt::format("{} {} {}", static_cast<int>(error.exit_code()), lost != nullptr ? lost->rank() : -1,
-                     error.what());
-}
-
-[[noreturn]] void throw_verdict(const std::string& verdict) {
-  std::istringstream in(verdict);
-  int number = 0;
-  int rank = 0;
-  in >> number >> rank;
-  const auto code = static_cast<ExitCode>(number);
-  const std::string text = verdict.substr(static_cast<std::size_t>(in.tellg()) + 1);
-  if (code == ExitCode::kPeerLost && rank >= 0) throw PeerLost(rank, text);
-  if (code == ExitCode::kPeerLost) throw Timeout(text);
-  if (code == ExitCode::kConfiguration) throw InvalidArgument(text);
-  throw BackendError(text, code);
-}
 
 }  // namespace
 
@@ -123,16 +103,18 @@ void Forming::complete() {
   store_->set(fmt::format("opened/{}", options_.rank), "");
   if (store_->add("opened", 1) == options_.size) store_->compare_and_set("complete", std::nullopt, "");
   const std::string verdict = wait_for("complete", "opened");
-  if (!verdict.empty()) throw_verdict(verdict);
+  if (!verdict.empty()) base::raise(base::decode_error(verdict));
 }
 
 void Forming::throw_if_ended() {
-  if (const auto verdict = store_->try_get("complete"); verdict && !verdict->empty()) throw_verdict(*verdict);
+  if (const auto verdict = store_->try_get("complete"); verdict && !verdict->empty())
+    base::raise(base::decode_error(*verdict));
 }
 
 void Forming::end_for_all(const Error& error) {
-  const std::string verdict = store_->compare_and_set("complete", std::nullopt, verdict_of(error));
-  throw_verdict(verdict.empty() ? verdict_of(error) : verdict);  // empty: all were there before
+  const std::string own = base::encode(base::record_of(error));
+  const std::string verdict = store_->compare_and_set("complete", std::nullopt, own);
+  base::raise(base::decode_error(verdict.empty() ? own : verdict));  // empty: all were there before
 }
 
 void in_numbers_of(const std::vector<int>& ranks, const std::function<void()>& action) {

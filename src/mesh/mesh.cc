@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/agree.h"
 #include "reigen/base/error.h"
-#include "reigen/comm/byte_strings.h"
 
 namespace reigen::mesh {
 namespace {
@@ -53,14 +53,12 @@ std::string resolve(std::vector<Axis>& axes, int ranks) {
 }
 
 void require_the_same(const std::vector<Axis>& axes, const Communicator& world) {
-  const std::vector<std::string> all = comm::all_gather_bytes(text_of(axes), world);
-  for (std::size_t q = 0; q < all.size(); ++q) {
-    if (all[q] == all[0]) continue;
-    throw InvalidArgument(Report{.what = "[mesh] ranks give different axes",
-                                 .got = fmt::format("rank {}: {}", q, all[q]),
-                                 .expected = fmt::format("rank 0: {}", all[0]),
-                                 .fix = "make the mesh with the same axes on every rank"});
-  }
+  const auto difference = comm::find_difference({text_of(axes)}, world, "axes of a mesh");
+  if (!difference) return;
+  throw InvalidArgument(Report{.what = "[mesh] ranks give different axes",
+                               .got = fmt::format("rank {}: {}", difference->rank, difference->other),
+                               .expected = fmt::format("rank 0: {}", difference->first),
+                               .fix = "make the mesh with the same axes on every rank"});
 }
 
 }  // namespace

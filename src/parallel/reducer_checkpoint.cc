@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "comm/agree.h"
 #include "parallel/gradient_reducer.h"
 #include "reigen/base/error.h"
-#include "reigen/comm/byte_strings.h"
 #include "reigen/tensor/pieces.h"
 
 namespace reigen::parallel {
@@ -38,25 +38,7 @@ void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view 
     if (of_others.contains(item.tensor.unsafeGetTensorImpl())) item.first = item.last = 0;
   }
   world_.barrier({.tag = "before weights of a checkpoint"});  // nobody computes with what there was
-  std::string failure;
-  auto code = ExitCode::kBadData;
-  try {
-    tensor::read_into(from, group, tensors);
-  } catch (const Error& error) {
-    code = error.exit_code();
-    failure = error.what();
-  } catch (const std::exception& error) {
-    code = ExitCode::kIo;
-    failure = error.what();
-  }
-  if (!failure.empty()) failure = static_cast<char>(code) + failure;
-  const std::vector<std::string> failures = comm::all_gather_bytes(failure, world_, "weights of a checkpoint");
-  for (std::size_t rank = 0; rank < failures.size(); ++rank) {
-    const std::string& text = failures[rank];
-    if (text.empty()) continue;
-    throw Error(static_cast<ExitCode>(text.front()),
-                fmt::format("rank {} of {}: {}", rank, failures.size(), text.substr(1)));
-  }
+  comm::attempt(world_, "weights of a checkpoint", [&] { tensor::read_into(from, group, tensors); });
   for (const ParameterRange& range : all_ranges()) {
     range.give_share("weights of a checkpoint");
     range.meet("weights of a checkpoint");

@@ -8,16 +8,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "comm/agree.h"
 #include "reigen/base/error.h"
 #include "reigen/base/unique_fd.h"
-#include "reigen/comm/byte_strings.h"
 
 namespace reigen::tensor {
 namespace {
@@ -90,45 +89,30 @@ at::Tensor common_disk_tensor(Communicator& ranks, std::int64_t count, at::Scala
                               const std::filesystem::path& directory) {
   const std::uint64_t bytes = static_cast<std::uint64_t>(count) * c10::elementSize(type);
   NewFile made;
-  // What a rank could not do, in words that all throw; nothing: it could.
-  std::string failed;
-  int code = 0;
   at::Tensor result;
-  const auto attempt = [&](const auto& body) {
+  const std::string what = "common_disk_tensor";
+  const std::string path = comm::attempt_first(ranks, what, [&] {
+    made = make_file(directory, bytes);
     try {
-      body();
-    } catch (const IoError& error) {
-      failed = error.what();
-      code = static_cast<int>(error.exit_code());
-    }
-  };
-  const auto agree = [&] {
-    const std::vector<std::string> all = all_gather_bytes(fmt::format("{} {}", code, failed), ranks);
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      if (all[rank].starts_with("0 ")) continue;
-      if (ranks.rank() == 0 && !made.path.empty()) ::unlink(made.path.c_str());
-      const std::size_t space = all[rank].find(' ');
-      int its_code = 0;
-      std::from_chars(all[rank].data(), all[rank].data() + space, its_code);
-      throw IoError(fmt::format("rank {}: {}", rank, all[rank].substr(space + 1)), static_cast<ExitCode>(its_code));
-    }
-  };
-  if (ranks.rank() == 0) {
-    attempt([&] {
-      made = make_file(directory, bytes);
       take_blocks(made.file, directory, 0, bytes);
       result = map(made.file, directory, count, type);
-    });
-  }
-  const std::string path = broadcast_bytes(made.path, 0, ranks);
-  if (ranks.rank() != 0 && !path.empty()) {
-    attempt([&] {
+    } catch (const IoError&) {
+      ::unlink(made.path.c_str());
+      throw;
+    }
+    return made.path;
+  });
+  try {
+    comm::attempt(ranks, what, [&] {
+      if (ranks.rank() == 0) return;
       const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
       if (!file) refuse(directory, "open", bytes, errno);
       result = map(file, directory, count, type);
     });
+  } catch (const Error&) {
+    if (ranks.rank() == 0) ::unlink(path.c_str());
+    throw;
   }
-  agree();
   if (ranks.rank() == 0) ::unlink(path.c_str());
   return result;
 }

@@ -9,15 +9,16 @@
 
 namespace reigen::train {
 
-// An error that every rank of the job throws at the same place: printed once, by rank 0.
-struct CommonError : Error {
-  using Error::Error;
-};
-
-// Runs `body` on this rank and waits until all ranks have run theirs. When it failed anywhere, every rank throws the
-// same CommonError: that of the lowest rank that failed, named unless it failed on all. One all_gather of 16 bytes when
-// all is well.
+// comm::attempt(), with LibTorch's errors in the words of failure_of(): every rank throws the first error, which
+// is_common().
 void together(Communicator& world, const char* what, const std::function<void()>& body);
+
+// `error` as one that every rank throws at the same place: `throw common(Error(code, text))`.
+template <class Leaf>
+Leaf common(Leaf error) {
+  error.mark_common();
+  return error;
+}
 
 // Whether any rank wishes to stop, of which `here` says this rank's wish: the same answer on all. One all_reduce of 4
 // bytes: every rank must call it as often.

@@ -357,22 +357,4 @@ std::uint64_t hash_of(const Config& config) {
   return base::fnv1a(to_toml(common));
 }
 
-std::pair<std::string, std::pair<std::string, std::string>> first_difference(const std::string& a,
-                                                                             const std::string& b) {
-  std::size_t at_a = 0;
-  std::size_t at_b = 0;
-  while (at_a < a.size() && at_b < b.size()) {
-    const std::string line_a = a.substr(at_a, a.find('\n', at_a) - at_a);
-    const std::string line_b = b.substr(at_b, b.find('\n', at_b) - at_b);
-    if (line_a != line_b) {
-      const auto key = line_a.substr(0, line_a.find(" = "));
-      const auto value = [&](const std::string& line) { return line.substr(std::min(line.size(), key.size() + 3)); };
-      return {key, {value(line_a), value(line_b)}};
-    }
-    at_a += line_a.size() + 1;
-    at_b += line_b.size() + 1;
-  }
-  return {"program version", {"one set of options", "another"}};
-}
-
 }  // namespace reigen::train

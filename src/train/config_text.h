@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include "reigen/train/config.h"
 
@@ -30,9 +29,5 @@ std::string variable_of(const Field& field);
 
 // The known name nearest to `name`, or empty when none is near.
 std::string nearest(const std::string& name, const std::vector<std::string>& known);
-
-// Of two "key = value" lists: the first key that differs and its two values.
-std::pair<std::string, std::pair<std::string, std::string>> first_difference(const std::string& a,
-                                                                             const std::string& b);
 
 }  // namespace reigen::train

@@ -11,7 +11,6 @@
 #include "base/host_name.h"
 #include "reigen/base/error.h"
 #include "reigen/train/stop.h"
-#include "train/agree.h"
 
 namespace reigen::train {
 
@@ -37,12 +36,12 @@ Failure failure_of(const std::exception_ptr& error) {
     return failure;
   } catch (const Aborted& aborted) {
     Failure failure = plain(aborted.exit_code(), aborted.what());
-    failure.aftermath = true;
+    failure.common = aborted.is_common();
+    failure.aftermath = !failure.common;
     return failure;
   } catch (const Error& known) {
     Failure failure = plain(known.exit_code(), known.what());
-    failure.common = dynamic_cast<const CommonError*>(&known) != nullptr ||
-                     dynamic_cast<const CollectiveMismatch*>(&known) != nullptr ||
+    failure.common = known.is_common() || dynamic_cast<const CollectiveMismatch*>(&known) != nullptr ||
                      dynamic_cast<const Timeout*>(&known) != nullptr;
     return failure;
   } catch (const c10::Error& torch) {

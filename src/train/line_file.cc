@@ -90,7 +90,7 @@ void LineFile::flush() {
   trouble_.clear();
   if (failed == 0) return;
   trouble_ = fmt::format("cannot write {}: {}", path_.string(), base::errno_text(failed));
-  if (failed == ENOSPC || failed == EDQUOT) throw format::NoRoom(trouble_);
+  if (failed == ENOSPC || failed == EDQUOT) throw NoRoom(trouble_);
   throw IoError(trouble_);
 }
 

@@ -26,7 +26,7 @@ class LineFile {
   // With its newline; reaches the file within a second of further calls. Where it cannot be written, as on a disk that
   // is full, it is kept in memory, with those that follow, and tried again each second; throws IoError beyond 64 MiB.
   void append(std::string_view line);
-  void flush();  // throws IoError (format::NoRoom); what was not written is kept and tried again
+  void flush();  // throws IoError (NoRoom); what was not written is kept and tried again
 
   // Why lines are kept in memory; empty: they are not.
   const std::string& trouble() const { return trouble_; }

@@ -253,8 +253,9 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
   const CommandLine line = [&] {
     try {
       return read_command_line(defaults_of(recipe), program.options, process_environment());
-    } catch (const Error& error) {
-      throw CommonError(error.exit_code(), error.what());  // every rank was given the same words
+    } catch (Error& error) {
+      error.mark_common();  // every rank was given the same words
+      throw;
     }
   }();
   if (line.help || line.print_config) {
@@ -316,8 +317,9 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
     recipe = &find_recipe(options.recipe);
     line = read_command_line(recipe->defaults, options.rest, process_environment());
     require_measurable(line.config);
-  } catch (const Error& error) {
-    throw CommonError(error.exit_code(), error.what());  // every rank was given the same words
+  } catch (Error& error) {
+    error.mark_common();  // every rank was given the same words
+    throw;
   }
   if (options.help || line.help) {
     if (environment.rank == 0) fmt::print("{}", ddp_bench_help());

@@ -31,7 +31,7 @@ constexpr const char* kLock = ".lock";
                       .fix = permission ? "choose another path or change its permissions"
                              : full     ? "free space, or choose another path, e.g. --run.dir DIR"
                                         : "choose another path, e.g. --run.dir DIR"};
-  if (full) throw format::NoRoom(report);
+  if (full) throw NoRoom(report);
   throw IoError(report, permission ? ExitCode::kPermission : ExitCode::kIo);
 }
 

@@ -30,8 +30,9 @@ FitResult Trainer::fit() {
   try {
     require_same(run.config, run.world);
     if (!run.config.run.trace.empty()) run.trace.emplace(run.world, parse_step_range(run.config.run.trace));
-  } catch (const InvalidArgument& error) {
-    throw CommonError(error.exit_code(), error.what());
+  } catch (InvalidArgument& error) {
+    error.mark_common();
+    throw;
   }
   tensor::share_cores(run.world, static_cast<int>(run.config.train.threads));
   run.begin();

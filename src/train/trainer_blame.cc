@@ -139,7 +139,8 @@ std::string Trainer::Impl::blame(double loss, const data::Batch& batch) {
       if (parallel->gathers()) {
         try {
           require_room("the whole model, on the rank that computes its step again,", whole_weights(), "", world);
-        } catch (const CommonError&) {
+        } catch (const Error& error) {
+          if (!error.is_common()) throw;
           return fmt::format("gradient of {}; no memory for whole weights, with which each rank could look for its own",
                              name(averaged));
         }

@@ -56,7 +56,7 @@ void Trainer::Impl::answer(Report report, const data::Batch& batch) {
     }
     report.got += fmt::format("; the {} steps before it were skipped", kSkipsInARow);
   }
-  throw CommonError(ExitCode::kNotANumber, std::move(report));
+  throw common(Error(ExitCode::kNotANumber, std::move(report)));
 }
 
 // Batch statistics of a step that is left out are left out too: what gave no number may be in them for ever.
@@ -96,12 +96,12 @@ void Trainer::Impl::require_way_back(const GivesNoNumber& step) {
   Report report = step.report;
   if (path.empty()) {
     report.got += "; there is no checkpoint yet to go back to";
-    throw CommonError(ExitCode::kNotANumber, std::move(report));
+    throw common(Error(ExitCode::kNotANumber, std::move(report)));
   }
   failed_at = done + 1;
   if (++rollbacks_in_a_row > kRollbacksInARow) {
     report.got += fmt::format("; {} rollbacks before it did not help", kRollbacksInARow);
-    throw CommonError(ExitCode::kNotANumber, std::move(report));
+    throw common(Error(ExitCode::kNotANumber, std::move(report)));
   }
   say(fmt::format("warning: {}: {}; back to {}, that batch will be left out", report.what, report.got, path));
   left_out.push_back(step.place);

@@ -175,7 +175,8 @@ bool Trainer::Impl::has_results() {
 bool Trainer::Impl::attempt(const std::string& what, const std::function<void()>& body) {
   try {
     body();
-  } catch (const CommonError& error) {
+  } catch (const Error& error) {
+    if (!error.is_common()) throw;
     say(fmt::format("warning: {} is not written: {}", what, error.what()));
     not_written.push_back({what, error.exit_code(), error.what()});
     return false;
@@ -224,10 +225,10 @@ void Trainer::Impl::require_all_saved() {
   }
   if (const std::string way = way_back(); !way.empty()) ways.push_back(way);
   if (!left_behind.empty()) ways.push_back(fmt::format("saved: {}", fmt::join(left_behind, ", ")));
-  throw CommonError(not_written.front().code,
-                    Report{.what = fmt::format("not all of the run could be saved after step {} of {}", done, total),
-                           .got = fmt::format("{}", fmt::join(reasons, "\n       ")),
-                           .fix = fmt::format("{}", fmt::join(ways, "; "))});
+  throw common(Error(not_written.front().code,
+                     Report{.what = fmt::format("not all of the run could be saved after step {} of {}", done, total),
+                            .got = fmt::format("{}", fmt::join(reasons, "\n       ")),
+                            .fix = fmt::format("{}", fmt::join(ways, "; "))}));
 }
 
 // Weights of which no rank has all: as they were saved, a tensor at a time; where they could not be, from memory, if
@@ -260,8 +261,8 @@ void Trainer::Impl::write_average(const fs::path& path) {
     together(world, "averaged weights", [&] {
       if (is_first()) tensor::write_tensors(path, tensor::tensors_of(task.module()), metadata);
     });
-  } catch (const CommonError&) {
-    averaged->end();
+  } catch (const Error& error) {
+    if (error.is_common()) averaged->end();
     throw;
   }
   averaged->end();

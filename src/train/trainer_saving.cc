@@ -10,6 +10,7 @@
 #include "base/file_system.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/write.h"
+#include "comm/agree.h"
 #include "reigen/base/bytes.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/tensor/pieces.h"
@@ -42,21 +43,11 @@ Trainer::Impl::Saved Trainer::Impl::prepare_to_save() {
 
 // Every rank throws what rank 0 met: a run that goes on from a checkpoint needs the lines of the steps before.
 void Trainer::Impl::flush_lines() {
-  std::string failed;
-  if (is_first()) {
-    try {
-      metrics->flush();
-      if (order) order->flush();
-    } catch (const format::NoRoom& error) {
-      failed = std::string("r") + error.what();
-    } catch (const IoError& error) {
-      failed = std::string("i") + error.what();
-    }
-  }
-  failed = share_text(world, failed);
-  if (failed.empty()) return;
-  if (failed[0] == 'r') throw format::NoRoom(failed.substr(1));
-  throw IoError(failed.substr(1));
+  comm::attempt_first(world, "lines of steps", [&] {
+    metrics->flush();
+    if (order) order->flush();
+    return std::string();
+  });
 }
 
 // Before an error ends the run: the error is what matters.
@@ -280,7 +271,7 @@ void Trainer::Impl::hear_of_saving() {
 // Training goes on: the checkpoint before is whole, and a disk may recover. Where there is no room, the end of the run
 // needs less of it than a checkpoint; to give up would lose all since the last one.
 void Trainer::Impl::note_failed_save(const IoError& error) {
-  lacks_room = dynamic_cast<const format::NoRoom*>(&error) != nullptr;
+  lacks_room = dynamic_cast<const NoRoom*>(&error) != nullptr;
   if (!lacks_room) ++failed_saves;
   why_not_saved = error.what();
   say(fmt::format("warning: no checkpoint of step {}: {}", asked_to_save, error.what()));

@@ -191,9 +191,9 @@ void Trainer::Impl::prepare_model() {
     optimization.emplace(
         config, parallel->parameters(),
         RunLength{.total_steps = total, .global_batch = loader->global_batch(), .world_size = world.size()});
-  } catch (const InvalidArgument& error) {
-    // Models and options were compared: every rank throws it.
-    throw CommonError(error.exit_code(), error.what());
+  } catch (InvalidArgument& error) {
+    error.mark_common();  // models and options were compared: every rank throws it
+    throw;
   }
   if (!found) return;
   together(world, "optimizer", [&] { load_state(tensor::read_group(*found, "optimizer", state())); });

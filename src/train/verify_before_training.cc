@@ -51,12 +51,13 @@ std::string verify_before_training(Task& task, const Config& config, std::int64_
     return fmt::format("verified on {} rank{} with {} samples{}: {}", world.size(), world.size() == 1 ? "" : "s",
                        samples, left_out(config, world), report.text);
   }
-  throw CommonError(ExitCode::kConfiguration,
-                    Report{.what = "the model does not train in parallel as it does alone",
-                           .got = report.text,
-                           .expected = fmt::format("the same for {} steps", how.steps),
-                           .fix = "look at what depends on other samples of a batch (batch statistics), at sums in the "
-                                  "loss, and at random layers; or leave train.verify out"});
+  throw common(
+      Error(ExitCode::kConfiguration,
+            Report{.what = "the model does not train in parallel as it does alone",
+                   .got = report.text,
+                   .expected = fmt::format("the same for {} steps", how.steps),
+                   .fix = "look at what depends on other samples of a batch (batch statistics), at sums in the "
+                          "loss, and at random layers; or leave train.verify out"}));
 }
 
 }  // namespace reigen::train

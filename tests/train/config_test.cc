@@ -386,12 +386,5 @@ TEST_F(ConfigTest, EveryOptimizerTakesItsOptionsAndTheyReadBack) {
   }
 }
 
-TEST_F(ConfigTest, FirstDifferenceNamesKeyAndValues) {
-  const auto [key, values] = first_difference("a.b = 1\nc.d = \"x\"\n", "a.b = 1\nc.d = \"y\"\n");
-  EXPECT_EQ(key, "c.d");
-  EXPECT_EQ(values.first, "\"x\"");
-  EXPECT_EQ(values.second, "\"y\"");
-}
-
 }  // namespace
 }  // namespace reigen::train

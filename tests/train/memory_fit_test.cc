@@ -67,7 +67,8 @@ TEST(MemoryFit, WhatIsTakenBesideIsRefusedOnEveryRankWhereItDoesNotFit) {
         require_room("the test", std::int64_t{3} << 20, "take less", world, [&] {
           return base::AvailableMemory{.bytes = there, .source = "limit of the test", .identity = "one"};
         });
-      } catch (const CommonError& error) {
+      } catch (const Error& error) {
+        EXPECT_TRUE(error.is_common());
         EXPECT_EQ(error.exit_code(), ExitCode::kOsResource);
         const std::lock_guard guard(mutex);
         texts.emplace_back(error.what());

@@ -50,8 +50,13 @@ class Error : public std::runtime_error {
   Error(ExitCode code, const Report& report) : Error(code, to_string(report)) {}
   ExitCode exit_code() const noexcept { return code_; }
 
+  // Whether every rank of a group throws this error at the same place. A job tells such an error once, by rank 0.
+  bool is_common() const noexcept { return common_; }
+  void mark_common() noexcept { common_ = true; }
+
  private:
   ExitCode code_;
+  bool common_ = false;
 };
 
 // The call or the configuration is wrong: fix it.
@@ -90,6 +95,11 @@ struct Aborted : Error {
 struct IoError : Error {
   explicit IoError(const std::string& message, ExitCode code = ExitCode::kIo) : Error(code, message) {}
   explicit IoError(const Report& report, ExitCode code = ExitCode::kIo) : Error(code, report) {}
+};
+
+// The disk, or the quota of the user on it, is full: the same write succeeds once there is room.
+struct NoRoom : IoError {
+  using IoError::IoError;
 };
 
 // A file is not what it should be: the text names file and offset.

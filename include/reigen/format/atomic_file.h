@@ -17,11 +17,6 @@
 
 namespace reigen::format {
 
-// The disk, or the quota of the user on it, is full: the same write succeeds once there is room.
-struct NoRoom : IoError {
-  using IoError::IoError;
-};
-
 class AtomicFile {
  public:
   // Where the path is a symbolic link, what it leads to is written and the link stays. Throws IoError: 77 no

@@ -1,0 +1,109 @@
+#include "base/error_record.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <system_error>
+
+#include "base/text.h"
+
+namespace reigen::base {
+
+namespace {
+
+using Kind = ErrorRecord::Kind;
+
+// The most derived type first: NoRoom is an IoError.
+Kind kind_of(const Error& error) {
+  const auto is = [&]<class Leaf>(const Leaf*) { return dynamic_cast<const Leaf*>(&error) != nullptr; };
+  if (is(static_cast<const InvalidArgument*>(nullptr))) return Kind::kInvalidArgument;
+  if (is(static_cast<const Timeout*>(nullptr))) return Kind::kTimeout;
+  if (is(static_cast<const PeerLost*>(nullptr))) return Kind::kPeerLost;
+  if (is(static_cast<const CollectiveMismatch*>(nullptr))) return Kind::kCollectiveMismatch;
+  if (is(static_cast<const Aborted*>(nullptr))) return Kind::kAborted;
+  if (is(static_cast<const NoRoom*>(nullptr))) return Kind::kNoRoom;
+  if (is(static_cast<const IoError*>(nullptr))) return Kind::kIoError;
+  if (is(static_cast<const DataError*>(nullptr))) return Kind::kDataError;
+  if (is(static_cast<const BackendError*>(nullptr))) return Kind::kBackendError;
+  if (is(static_cast<const InternalError*>(nullptr))) return Kind::kInternalError;
+  return Kind::kError;
+}
+
+template <class Leaf>
+[[noreturn]] void throw_marked(Leaf error, bool common) {
+  if (common) error.mark_common();
+  throw error;
+}
+
+// The next word, and what follows the space behind it.
+std::string_view take_word(std::string_view& text) {
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos) throw InternalError(fmt::format("\"{}\" is not an error's text", text));
+  const std::string_view word = text.substr(0, space);
+  text.remove_prefix(space + 1);
+  return word;
+}
+
+int take_number(std::string_view& text) {
+  const std::string_view all = text;
+  const auto number = parse<int>(take_word(text));
+  if (!number) throw InternalError(fmt::format("\"{}\" is not an error's text", all));
+  return *number;
+}
+
+}  // namespace
+
+ErrorRecord record_of(const Error& error) {
+  const auto* const lost = dynamic_cast<const PeerLost*>(&error);
+  return {kind_of(error), error.exit_code(), lost != nullptr ? lost->rank() : -1, error.what()};
+}
+
+ErrorRecord record_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return record_of(known);
+  } catch (const std::bad_alloc&) {
+    return {Kind::kError, ExitCode::kOsResource, -1, "out of memory"};
+  } catch (const std::system_error& system) {
+    return {Kind::kIoError, ExitCode::kIo, -1, system.what()};
+  } catch (const std::exception& unknown) {
+    return {Kind::kInternalError, ExitCode::kBug, -1, unknown.what()};
+  } catch (...) {
+    return {Kind::kInternalError, ExitCode::kBug, -1, "an exception of unknown type"};
+  }
+}
+
+std::string encode(const ErrorRecord& record) {
+  return fmt::format("{} {} {} {}", static_cast<int>(record.kind), static_cast<int>(record.code), record.rank,
+                     record.text);
+}
+
+ErrorRecord decode_error(std::string_view text) {
+  const int kind = take_number(text);
+  if (kind < 0 || kind > static_cast<int>(Kind::kInternalError)) {
+    throw InternalError(fmt::format("an error of kind {}, which is not known", kind));
+  }
+  const int code = take_number(text);
+  const int rank = take_number(text);
+  return {static_cast<Kind>(kind), static_cast<ExitCode>(code), rank, std::string(text)};
+}
+
+void raise(const ErrorRecord& r, bool common) {
+  switch (r.kind) {
+    case Kind::kInvalidArgument: throw_marked(InvalidArgument(r.text, r.code), common);
+    case Kind::kTimeout: throw_marked(Timeout(r.text), common);
+    case Kind::kPeerLost: throw_marked(PeerLost(r.rank, r.text), common);
+    case Kind::kCollectiveMismatch: throw_marked(CollectiveMismatch(r.text), common);
+    case Kind::kAborted: throw_marked(Aborted(r.text), common);
+    case Kind::kIoError: throw_marked(IoError(r.text, r.code), common);
+    case Kind::kNoRoom: throw_marked(NoRoom(r.text, r.code), common);
+    case Kind::kDataError: throw_marked(DataError(r.text), common);
+    case Kind::kBackendError: throw_marked(BackendError(r.text, r.code), common);
+    case Kind::kInternalError: throw_marked(InternalError(r.text), common);
+    case Kind::kError: break;
+  }
+  throw_marked(Error(r.code, r.text), common);
+}
+
+}  // namespace reigen::base

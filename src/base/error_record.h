@@ -1,0 +1,50 @@
+// An error as a value that other ranks can be told: its type is kept, so that every rank can do about it what the rank
+// can that met it.
+// Thread rule: values.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "reigen/base/error.h"
+
+namespace reigen::base {
+
+struct ErrorRecord {
+  // The leaves of error.h; kError is none of them.
+  enum class Kind : std::uint8_t {
+    kError,
+    kInvalidArgument,
+    kTimeout,
+    kPeerLost,
+    kCollectiveMismatch,
+    kAborted,
+    kIoError,
+    kNoRoom,
+    kDataError,
+    kBackendError,
+    kInternalError,
+  };
+  Kind kind = Kind::kError;
+  ExitCode code = ExitCode::kBug;
+  int rank = -1;  // of PeerLost
+  std::string text = {};
+
+  bool operator==(const ErrorRecord&) const = default;
+};
+
+// Of exceptions that are none of ours: no memory is an Error of code 71, what the file system refused an IoError of
+// code 74, all others are InternalErrors (70).
+ErrorRecord record_of(const Error& error);
+ErrorRecord record_of(const std::exception_ptr& error);
+
+// Text, and back. Throws InternalError for what encode() did not make.
+std::string encode(const ErrorRecord& record);
+ErrorRecord decode_error(std::string_view text);
+
+// The error again, with its type. `common`: as Error::is_common().
+[[noreturn]] void raise(const ErrorRecord& record, bool common = false);
+
+}  // namespace reigen::base

@@ -1,0 +1,43 @@
+// What ranks do together or not at all, where it may fail on some of them: opening files, taking memory, reading what a
+// user gave. And what all of them must say alike.
+//
+//   comm::attempt(world, "run directory", [&] { if (world.rank() == 0) make(directory); });
+//
+// Blocking; every rank of the group calls it. Errors: the one that is agreed on, and those of Communicator's
+// operations. Thread rule: as Communicator's.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+
+namespace reigen::comm {
+
+// Each rank runs `body`. Where it throws on any rank, every rank throws the error of the lowest such rank: its type and
+// exit code are kept, and it is_common(). The text names that rank, unless it is rank 0 or all ranks failed. `what` is
+// the tag of the calls. Cost: one all_gather of a byte; where it fails, a broadcast of the text more.
+void attempt(Communicator group, const std::string& what, const std::function<void()>& body);
+
+// The same; on every rank: result[q] = what rank q's body returned. Cost: an all_gather of the texts more.
+std::vector<std::string> attempt_all(Communicator group, const std::string& what,
+                                     const std::function<std::string()>& body);
+
+// Rank 0 runs `body`, the others wait. Every rank returns what it returned, or throws what it threw (is_common()).
+// Cost: a broadcast of 8 bytes and one of the text.
+std::string attempt_first(Communicator group, const std::string& what, const std::function<std::string()>& body);
+
+// The first line in which a rank's text is another than rank 0's.
+struct Difference {
+  int rank = 0;       // the lowest that differs
+  std::string other;  // its line; empty: it has fewer
+  std::string first;  // rank 0's
+};
+// Compares lines of text: the same answer on every rank, nothing where all say the same. Cost: one all_gather of 16
+// bytes; the lines travel only where they differ.
+std::optional<Difference> find_difference(const std::vector<std::string>& lines, Communicator group,
+                                          const std::string& what);
+
+}  // namespace reigen::comm

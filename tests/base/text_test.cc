@@ -1,0 +1,94 @@
+// Numbers and words in text, hashes, and errors as text.
+#include "base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <new>
+#include <system_error>
+
+#include "base/error_record.h"
+#include "base/hash.h"
+
+namespace reigen::base {
+namespace {
+
+TEST(Text, ANumberIsTheWholeText) {
+  EXPECT_EQ(parse<int>("-12"), -12);
+  EXPECT_EQ(parse<std::uint16_t>("65535"), 65535);
+  EXPECT_EQ(parse<double>("2.5e1"), 25.0);
+  for (const char* text : {"", " 1", "1 ", "+1", "0x1", "1.5", "12a", "99999999999"}) {
+    EXPECT_EQ(parse<int>(text), std::nullopt) << text;
+  }
+  EXPECT_EQ(parse<std::uint16_t>("65536"), std::nullopt);
+  EXPECT_EQ(parse<std::uint64_t>("-1"), std::nullopt);
+}
+
+TEST(Text, AWordThatIsMeantIsNear) {
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(nearest("epoch", {"steps", "epochs", "seed"}), "epochs");
+  EXPECT_EQ(nearest("nothing", {"steps", "epochs"}), "");
+}
+
+// The test vectors of its authors (draft-eastlake-fnv).
+TEST(Hash, IsFnv1a) {
+  EXPECT_EQ(fnv1a(""), 0xcbf29ce484222325u);
+  EXPECT_EQ(fnv1a("a"), 0xaf63dc4c8601ec8cu);
+  EXPECT_EQ(fnv1a("foobar"), 0x85944171f73967e8u);
+  EXPECT_EQ(fnv1a_step(kFnvBasis, 'a'), fnv1a("a"));
+}
+
+template <class Leaf>
+void expect_kept(const Leaf& error) {
+  const std::string text = encode(record_of(error));
+  try {
+    raise(decode_error(text), true);
+  } catch (const Error& again) {
+    EXPECT_EQ(typeid(again), typeid(Leaf)) << text;
+    EXPECT_STREQ(again.what(), error.what());
+    EXPECT_EQ(again.exit_code(), error.exit_code()) << text;
+    EXPECT_TRUE(again.is_common());
+  }
+}
+
+TEST(ErrorRecord, KeepsTypeCodeAndText) {
+  expect_kept(Error(ExitCode::kNotANumber, "a loss\nof two lines"));
+  expect_kept(InvalidArgument("a value", ExitCode::kUsage));
+  expect_kept(Timeout("late"));
+  expect_kept(PeerLost(3, "rank 3"));
+  expect_kept(CollectiveMismatch("another call"));
+  expect_kept(Aborted(""));
+  expect_kept(IoError("a disk", ExitCode::kPermission));
+  expect_kept(NoRoom("a full disk"));
+  expect_kept(DataError(" a file "));
+  expect_kept(BackendError("a device", ExitCode::kOsResource));
+  expect_kept(InternalError("a bug"));
+}
+
+TEST(ErrorRecord, KeepsTheRankThatIsLost) {
+  try {
+    raise(decode_error(encode(record_of(PeerLost(3, "rank 3")))));
+  } catch (const PeerLost& lost) {
+    EXPECT_EQ(lost.rank(), 3);
+    EXPECT_FALSE(lost.is_common());
+  }
+}
+
+TEST(ErrorRecord, OtherExceptionsBecomeErrors) {
+  EXPECT_EQ(record_of(std::make_exception_ptr(std::bad_alloc())).code, ExitCode::kOsResource);
+  const auto system = record_of(std::make_exception_ptr(std::system_error(std::make_error_code(std::errc::io_error))));
+  EXPECT_EQ(system.kind, ErrorRecord::Kind::kIoError);
+  EXPECT_EQ(record_of(std::make_exception_ptr(std::runtime_error("x"))).kind, ErrorRecord::Kind::kInternalError);
+  EXPECT_EQ(record_of(std::make_exception_ptr(7)).code, ExitCode::kBug);
+}
+
+TEST(ErrorRecord, OtherTextIsRefused) {
+  for (const char* text : {"", "1", "a 70 -1 x", "99 70 -1 x", "1 70"}) {
+    EXPECT_THROW(decode_error(text), InternalError) << text;
+  }
+}
+
+}  // namespace
+}  // namespace reigen::base
