@@ -168,7 +168,7 @@ void UnitGatherer::start(Part& part) {
     coming.generation = range.share().whole->generation();
     coming.type = type_on_the_way(i);
     coming.memory = pool_of(coming).take(bytes_of(range, coming.type));
-    const std::string tag = fmt::format("gather {}", part.name).substr(0, kLongestTag);
+    const std::string tag = fmt::format("gather {}", part.name).substr(0, comm::kLongestTag);
     coming.is_kept = kept_ && kept_->has(i, coming.type, coming.generation);
     if (coming.is_kept) {
       coming.work = kept_->gather(i, range.values().numel(), coming.memory.get(), tag);

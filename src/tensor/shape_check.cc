@@ -95,7 +95,7 @@ std::string shapes_tag(const std::vector<at::Tensor>& tensors) {
     shapes += tensor.dim() == 0 ? "[scalar]" : fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
   }
   const char* gradient = wants_gradient(tensors) ? " with gradient" : "";
-  if (shapes.size() + std::string(gradient).size() <= kLongestTag) return shapes + gradient;
+  if (shapes.size() + std::string(gradient).size() <= comm::kLongestTag) return shapes + gradient;
   return fmt::format("{} tensors {:08x}{}", tensors.size(), base::fnv1a(shapes) >> 32U, gradient);
 }
 

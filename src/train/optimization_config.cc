@@ -187,9 +187,9 @@ std::vector<std::pair<std::string, double>> lr_factors_of(const OptimConfig& con
   std::vector<std::pair<std::string, double>> factors;
   for (const std::string& item : items_of("optim.lr_factors", config.lr_factors)) {
     const auto equals = item.rfind('=');
-    double factor = -1;
-    if (equals == std::string::npos || equals == 0 || !parse(item.substr(equals + 1), factor) || !(factor >= 0) ||
-        std::isinf(factor)) {
+    const bool has_name = equals != std::string::npos && equals > 0;
+    const double factor = has_name ? base::parse<double>(std::string_view(item).substr(equals + 1)).value_or(-1) : -1;
+    if (!(factor >= 0) || std::isinf(factor)) {
       refuse(fmt::format("optim.lr_factors: {} is no name with a factor of at least 0", item),
              "write items as head.*=10, separated by commas");
     }
