@@ -86,7 +86,7 @@ struct Mesh::State {
   }
 
   // Ranks of one group have equal coordinates along all other axes: those, read as a number, are its colour.
-  const Communicator& group(const std::vector<std::size_t>& places) {
+  Communicator group(const std::vector<std::size_t>& places) {
     if (const auto found = groups.find(places); found != groups.end()) return found->second;
     int size = 1;
     int color = 0;
@@ -159,11 +159,18 @@ int Mesh::rank_at(const std::vector<int>& coordinates) const {
                                .expected = fmt::format("one for each of {}, from 0", to_text())});
 }
 
-const Communicator& Mesh::along(std::string_view axis) const { return state_->groups.at({state_->place_of(axis)}); }
+Communicator Mesh::along(std::string_view axis) const { return state_->groups.at({state_->place_of(axis)}); }
 
-const Communicator& Mesh::along(const std::vector<std::string>& axes) {
+// An overload of its own: `{"a", "b"}` would else be the string_view from one pointer to the other.
+Communicator Mesh::along(std::initializer_list<std::string_view> axes) const {
+  return along_all({axes.begin(), axes.end()});
+}
+
+Communicator Mesh::along(const std::vector<std::string>& axes) const { return along_all({axes.begin(), axes.end()}); }
+
+Communicator Mesh::along_all(const std::vector<std::string_view>& axes) const {
   std::vector<std::size_t> places;
-  for (const std::string& axis : axes) {
+  for (const std::string_view axis : axes) {
     places.push_back(state_->place_of(axis));
     if (places.size() > 1 && places.back() <= places[places.size() - 2]) {
       throw InvalidArgument(Report{.what = "[mesh] axes are given from outer to inner, each once",

@@ -1,12 +1,14 @@
-// Memory for what is there at times: a block that has come back is given out again, so that its pages stay.
+// Memory that is needed for a while: a block that has come back is handed out again, so that its pages stay.
 // Thread rule: one thread at a time.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::parallel {
@@ -15,7 +17,9 @@ class BlockPool {
  public:
   explicit BlockPool(Communicator memory) : memory_(std::move(memory)) {}
 
-  // Of at least that size; what is in it is left over.
+  // A block of at least that size, with what is left in it. The smallest free block that is large enough is taken.
+  // Where none is, all free blocks are given up for a new one, which serves for their sizes as well: after some rounds
+  // of the same requests nothing is allocated any more.
   std::shared_ptr<void> take(std::size_t bytes) {
     const auto found = free_.lower_bound(bytes);
     if (found != free_.end()) {
@@ -23,16 +27,33 @@ class BlockPool {
       free_.erase(found);
       return block;
     }
-    free_.clear();  // too small, all of them: a larger one serves for those as well
-    return memory_.allocate(bytes);
+    free_.clear();
+    allocations_ += 1;
+    std::shared_ptr<void> memory = memory_.allocate(bytes);
+    void* const data = memory.get();
+    return {data, Owner{std::move(memory), bytes}};
   }
-  void give_back(std::shared_ptr<void> block, std::size_t bytes) {
-    if (block) free_.emplace(bytes, std::move(block));
+  // A block of take(), or nothing. Its own size counts, not that of the request it served last.
+  void give_back(std::shared_ptr<void> block) {
+    if (!block) return;
+    const Owner* const owner = std::get_deleter<Owner>(block);
+    REIGEN_ASSERT(owner != nullptr, "a block that no pool gave out comes back");
+    const std::size_t bytes = owner->bytes;
+    free_.emplace(bytes, std::move(block));
   }
 
+  std::int64_t allocations() const { return allocations_; }
+
  private:
+  // Keeps the memory as long as the block, and knows its size.
+  struct Owner {
+    std::shared_ptr<void> memory;
+    std::size_t bytes;
+    void operator()(void*) const {}
+  };
   Communicator memory_;
   std::multimap<std::size_t, std::shared_ptr<void>> free_;
+  std::int64_t allocations_ = 0;
 };
 
 }  // namespace reigen::parallel

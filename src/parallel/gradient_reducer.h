@@ -114,7 +114,6 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
     std::string label;     // its tag without what ranks compare of their weights
     std::size_t pending = 0;
     bool launched = false;
-    bool ended = false;
   };
   struct Known {  // what the module held when it was wrapped
     std::string name;

@@ -40,7 +40,7 @@ Work KeptSlices::gather(std::size_t flat, std::int64_t count, void* into, const 
 
 void KeptSlices::forget(std::size_t flat) {
   Kept& kept = kept_[flat];
-  pool_.give_back(std::move(kept.memory), kept.bytes);
+  pool_.give_back(std::move(kept.memory));
   kept = {};
 }
 

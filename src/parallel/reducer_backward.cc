@@ -57,7 +57,6 @@ void GradientReducer::begin() {
   for (Bucket& bucket : buckets_) {
     bucket.pending = bucket.parameters.size();
     bucket.launched = false;
-    bucket.ended = false;
   }
 }
 
@@ -89,7 +88,7 @@ void GradientReducer::on_gradient(std::size_t index) {
   if (active_ && !nested_ && !backward_is_alive()) reset();
   if (!active_) begin();
   Bucket& bucket = buckets_[parameter.bucket];
-  if (bucket.launched || bucket.ended) {
+  if (bucket.launched) {
     throw InvalidArgument(
         Report{.what = fmt::format("[data_parallel] parameter {} got a second gradient after its bucket was sent",
                                    range.segments()[parameter.segment].name),
@@ -249,7 +248,6 @@ void GradientReducer::end_bucket(std::size_t i) {
   }
   bucket_times_[i].waited_to = now();
   bucket.launched = false;
-  bucket.ended = true;
 }
 
 void GradientReducer::end_launched() {

@@ -312,7 +312,7 @@ void GradientReducer::leave_room(Bucket& bucket) {
     const Parameter& parameter = parameters_[i];
     ranges()[parameter.range].segments()[parameter.segment].parameter.mutable_grad().reset();
   }
-  rooms_->give_back(made.take(), made.bytes());
+  rooms_->give_back(made.take());
 }
 
 void GradientReducer::keep_shares(const Bucket& bucket) {
@@ -331,7 +331,7 @@ void GradientReducer::drop_idle_rooms() {
     tensor::TransientFlat& made = *range.share().made;
     bool is_used = !made.is_there();
     for (std::size_t i = 0; i < range.size() && !is_used; ++i) is_used = range.is_in_place(i);
-    if (!is_used) rooms_->give_back(made.take(), made.bytes());
+    if (!is_used) rooms_->give_back(made.take());
   }
 }
 

@@ -155,14 +155,14 @@ std::shared_ptr<void> UnitGatherer::arrived(Coming& coming) {
   if (coming.type == own) return std::move(coming.memory);
   const std::shared_ptr<void> wide = pool_.take(bytes_of(range, own));
   flat_over(wide, range, own).copy_(flat_over(coming.memory, range, coming.type));
-  narrow_.give_back(std::move(coming.memory), bytes_of(range, coming.type));
+  narrow_.give_back(std::move(coming.memory));
   return wide;
 }
 
 void UnitGatherer::start(Part& part) {
   for (const std::size_t i : part.ranges) {
     const ParameterRange& range = ranges_[i];
-    pool_.give_back(range.share().whole->take(), range.share().whole->bytes());  // of old values
+    pool_.give_back(range.share().whole->take());  // of old values
     Coming& coming = part.coming.emplace_back();
     coming.range = i;
     coming.generation = range.share().whole->generation();
@@ -212,7 +212,7 @@ void UnitGatherer::await(Part& part) {
 void UnitGatherer::drop(Part& part) {
   for (Coming& coming : std::exchange(part.coming, {})) {
     coming.work.wait();
-    pool_of(coming).give_back(std::move(coming.memory), bytes_of(ranges_[coming.range], coming.type));
+    pool_of(coming).give_back(std::move(coming.memory));
   }
 }
 
@@ -223,7 +223,7 @@ void UnitGatherer::release(Part& part) {
 void UnitGatherer::give_back(std::size_t range) {
   if (pinned_) return;
   tensor::TransientFlat& whole = *ranges_[range].share().whole;
-  pool_.give_back(whole.take(), whole.bytes());
+  pool_.give_back(whole.take());
 }
 
 void UnitGatherer::require_there(std::size_t range, const std::string& parameter) const {

@@ -92,7 +92,7 @@ ModelSize size_of(const torch::nn::Module& module, const OptimConfig& optim) {
 Division division_of(const parallel::DataParallelOptions& how, const Communicator& world) {
   if (world.size() == 1) return {};
   const bool in_part = how.mesh && how.mesh->has("dp_shard");
-  const Communicator& sharers = in_part ? how.mesh->along("dp_shard") : world;
+  const Communicator sharers = in_part ? how.mesh->along("dp_shard") : world;
   return {.shard = how.shard,
           .ranks = sharers.size(),
           .common = how.shard != parallel::Shard::kNone && sharers.size() > 1 && sharers.backend() == "shared_memory",

@@ -248,6 +248,19 @@ int run_launcher(const Program& program, int ranks) {
   return launch::run_job(job).exit_code;
 }
 
+// A program that is one rank already cannot be more.
+void require_ranks_of_launcher(std::optional<int> wanted, const launch::Environment& environment) {
+  if (!wanted || *wanted == environment.world_size) return;
+  const bool alone = environment.source == "none";
+  throw InvalidArgument(
+      Report{.what =
+                 alone ? fmt::format("-n {}: this is one process, which no launcher started", *wanted)
+                       : fmt::format("-n {}: {} started {} ranks", *wanted, environment.source, environment.world_size),
+             .fix = alone ? fmt::format("reigen run -n {} and the same words, or --run.ranks threads", *wanted)
+                          : "say the number of ranks to the launcher only"},
+      ExitCode::kUsage);
+}
+
 int run_recipe(const Program& program, const launch::Environment& environment) {
   const Recipe& recipe = program.recipe;
   const CommandLine line = [&] {
@@ -269,12 +282,7 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
           .resume = launcher_prefix(environment) + resume_command(program, ranks, environment.source)};
   if (threads) return run_as_threads(std::move(job), ranks, environment, program.call());
   if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(program, ranks);
-  if (line.ranks && ranks != environment.world_size) {
-    throw InvalidArgument(
-        Report{.what = fmt::format("-n {}: {} started {} ranks", ranks, environment.source, environment.world_size),
-               .fix = "say the number of ranks to the launcher only"},
-        ExitCode::kUsage);
-  }
+  require_ranks_of_launcher(line.ranks, environment);
   Communicator world = init(init_options(line.config.comm, environment));
   listen(line.config.run, environment);
   return train_rank(job, world);
@@ -332,6 +340,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
     run_threads(ranks, bench, init_options(line.config.comm));
     return 0;
   }
+  require_ranks_of_launcher(line.ranks, environment);
   Communicator world = init(init_options(line.config.comm, environment));
   bench(world);
   return 0;

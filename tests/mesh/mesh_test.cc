@@ -38,13 +38,19 @@ TEST(Mesh, LastAxisIsTheInnermost) {
 
 TEST(Mesh, AxesJoinIntoOne) {
   run_ranks({.ranks = 8}, [](Rank& r) {
-    Mesh grid(r.world(), {{"pp", 2}, {"dp", 2}, {"tp", 2}});
+    const Mesh grid(r.world(), {{"pp", 2}, {"dp", 2}, {"tp", 2}});
     const int pp = r.rank() / 4;
     const int tp = r.rank() % 2;
     EXPECT_THAT(members(grid.along({"dp", "tp"}), r.rank()), ElementsAre(4 * pp, 4 * pp + 1, 4 * pp + 2, 4 * pp + 3));
     EXPECT_THAT(members(grid.along({"pp", "dp"}), r.rank()), ElementsAre(tp, tp + 2, tp + 4, tp + 6));
     EXPECT_EQ(grid.along({"pp", "dp", "tp"}).size(), 8);
-    EXPECT_EQ(&grid.along({"dp", "tp"}), &grid.along({"dp", "tp"})) << "made once";
+    EXPECT_EQ(grid.along({"dp", "tp"}).name(), grid.along({"dp", "tp"}).name()) << "made once";
+    const std::vector<std::string> names = {"dp", "tp"};
+    EXPECT_EQ(grid.along(names).name(), grid.along({"dp", "tp"}).name());
+    // As the header's example has it.
+    int sum = 1;
+    grid.along("tp").all_reduce(&sum, &sum, 1, DataType::kInt32);
+    EXPECT_EQ(sum, 2);
   });
 }
 

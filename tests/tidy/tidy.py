@@ -318,6 +318,17 @@ def rule_line(tree):
             yield Finding(source.path, len(source.lines), "line", "no newline at the end", "one newline")
 
 
+def rule_torn(tree):
+    """A comment that lost its shape when a tool broke its lines anew."""
+    torn = re.compile(r"\w// |\),[a-z]|[a-z]\.(?:The|They|It|A|An|In|Of|Where|Throws|Returns|What|If)\b")
+    for source in tree.sources:
+        for number, line in enumerate(source.lines, 1):
+            start = re.match(r"\s*//(.*)", line)
+            match = torn.search(start.group(1)) if start else None
+            if match:
+                yield Finding(source.path, number, "torn", f'"{match.group(0)}" in the middle of a comment', "a space, or the line as it was")
+
+
 def rule_name(tree):
     for path in tree.paths:
         parts = Path(path).parts
@@ -408,7 +419,7 @@ def rule_quoted(tree):
 
 
 RULES = [rule_floor, rule_cmake_floor, rule_torch, rule_engine, rule_size, rule_header, rule_conditional, rule_banned, rule_path, rule_marker,
-         rule_line, rule_name, rule_listed, rule_link, rule_documented, rule_quoted]
+         rule_line, rule_torn, rule_name, rule_listed, rule_link, rule_documented, rule_quoted]
 
 
 def check(root):

@@ -107,6 +107,11 @@ class TidyTest(unittest.TestCase):
         self.expect("size", "include/reigen/base/thing.h", HEADER + "int thing();\n" * 299, 301)
         self.expect("size", "src/base/thing.cc", '#include "reigen/base/thing.h"\n' + "int x;\n" * 600, 601)
 
+    def test_comments_keep_their_shape(self):
+        for words in ("state is// loaded", "(of those, not hashes),and deletes", "newest first.They come"):
+            self.planted("torn", "src/base/thing.cc", f"// What it does: {words}.")
+        self.accepted("src/base/thing.cc", "// A torch.nn.Module, https://example.org, f(a, b), g(c).")
+
     def test_functions_stay_short(self):
         self.expect("size", "src/base/thing.cc", "\n" + LONG, 2)
         self.expect("size", "src/base/thing.cc", "namespace a {\nclass B {\n" + LONG + "};\n}\n", 3)

@@ -1,9 +1,9 @@
 // Checkpoints: what a run needs to go on as if it had never stopped, whatever the number of ranks and what each holds.
 //
-//   checkpoints/step_00000100/model.safetensors                    one rank held all of it: any safetensors reader
-//   reads it
-//                             optimizer_rank_00001_of_00004.safetensors   what rank 1 held
-//                             manifest.json                        where the run was, and the hash of every piece
+//   checkpoints/step_00000100/
+//     model.safetensors                           one rank held all of it: any safetensors reader reads it
+//     optimizer_rank_00001_of_00004.safetensors   what rank 1 held
+//     manifest.json                               where the run was, and the hash of every piece
 //
 // Tensors have global names and shapes; every rank gives the parts of them that it holds (piece.h), each element once
 // over all ranks, and reads the parts that it needs, which need not be those that anybody gave.
@@ -32,10 +32,10 @@ namespace reigen::checkpoint {
 // What a rank gives, by kind: {"model", ...}, {"optimizer", ...}.
 using Contents = std::map<std::string, std::vector<Piece>>;
 
-// Writes checkpoints/step_N under `directory`, replacing a checkpoint of the same step, then keeps it and the newest
-// whole ones beside it, `keep` in all (of those, sizes are checked, not hashes),and deletes the others, and of what was
-// set aside what is not later. Returns its path. Of `manifest` what save() does not set itself counts, as rank 0 gives
-// it. Collective and blocking, three exchanges of a few bytes and the manifest's. Throws on every rank alike: IoError
+// Writes checkpoints/step_N under `directory`, replacing a checkpoint of the same step. Then keeps it and the newest
+// whole ones, `keep` in all (sizes are checked, not hashes), and deletes older ones, and what was set aside of steps up
+// to this one. Returns its path. Uses rank 0's manifest; the fields that save() sets itself are overwritten. Collective
+// and blocking, three exchanges of a few bytes and the manifest's. Throws on every rank alike: IoError
 // (also before anything is written, when the disk lacks the room), InvalidArgument naming a tensor of which ranks gave
 // an element twice or not at all; what was there stays. Cost: one pass over the pieces, and for each file an fsync of
 // it and of its directory.
@@ -45,7 +45,7 @@ std::filesystem::path save(const std::filesystem::path& directory, const Manifes
 std::string name_of(std::int64_t step);  // "step_00000100"
 
 // A run that goes on from an older checkpoint gives up the future that was: moves checkpoints of steps after `step`,
-// whole or not, to where no search sees them, and returns where they are, newest first.They come into
+// whole or not, to where no search sees them, and returns where they are, newest first. They come into
 // directory/set_aside, where save() deletes those that it has caught up with; `unreadable` ones (Search), which may be
 // as good as ever some day, into directory/unreadable, which stays. Throws IoError where one cannot be moved.
 std::vector<std::filesystem::path> set_aside_after(const std::filesystem::path& directory, std::int64_t step,

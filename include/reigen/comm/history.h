@@ -1,8 +1,9 @@
 // What this rank's communicator did last, from the flight record that is always on (docs/flight_recorder.md): for
 // timelines and for programs that look at their own communication.
 //
-//   for (const auto& call : world.history()) fmt::print("{} {} {} ns\n", call.kind, call.tag, call.ended -
-//   call.started);
+//   for (const auto& call : world.history()) {
+//     fmt::print("{} {} {} ns\n", call.kind, call.tag, call.ended - call.started);
+//   }
 //
 // Times are nanoseconds since 1970 of this machine's clock; 0: that has not happened.
 // Thread rule: values.

@@ -12,6 +12,7 @@
 // Thread rule: as Communicator's; groups along different axes are independent.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -50,16 +51,19 @@ class Mesh {
 
   // The ranks that differ from this one along `axis` alone, in its order: rank() there is coordinate(axis). Local.
   // Throws InvalidArgument, naming the axes there are, for another.
-  const Communicator& along(std::string_view axis) const;
+  Communicator along(std::string_view axis) const;
 
   // The same along several axes, given from outer to inner, as one. Collective and blocking over world() the first
   // time, local after that.
-  const Communicator& along(const std::vector<std::string>& axes);
+  Communicator along(std::initializer_list<std::string_view> axes) const;
+  Communicator along(const std::vector<std::string>& axes) const;
 
   // "dp_replicate 2 x dp_shard 4"
   std::string to_text() const;
 
  private:
+  Communicator along_all(const std::vector<std::string_view>& axes) const;
+
   struct State;
   std::shared_ptr<State> state_;
 };

@@ -93,9 +93,10 @@ class DataParallelBase {
   //   Pieces model(parallel.own_weights()), states(parallel.own(optimizer.state()));
   std::vector<tensor::NamedTensor> own_weights() const;
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
-  // The weights and buffers of a checkpoint, into what each rank holds, whatever ranks wrote it. An optimizer's state
-  // is// loaded behind it. Collective and blocking; throws on every rank alike an Error with the code of the first rank
-  // that failed and what did not fit or could not be read; weights are undefined then, until a load() that succeeds.
+  // Reads the weights and buffers of a checkpoint into what each rank holds, whatever ranks wrote it. An optimizer's
+  // state is loaded after them. Collective and blocking; throws on every rank alike an Error with the code of the first
+  // rank that failed and what did not fit or could not be read; weights are undefined then, until a load() that
+  // succeeds.
   void load(const checkpoint::Checkpoint& from, std::string_view group = "model");
 
   // auto guard = parallel.no_sync();
@@ -112,8 +113,8 @@ class DataParallelBase {
 
   // Throws InvalidArgument naming a parameter that was added, removed, replaced, moved, converted or unfrozen since
   // wrapping, where a step was not told (after_step), and where another optimizer than ours stepped in weights that
-  // ranks share; forgets what a failed backward left behind; brings the
-  // buffers together (training mode, outside of no_sync, when gradients are exchanged too).
+  // ranks share. Forgets what a failed backward left. Brings the buffers together (training mode, outside of no_sync,
+  // when gradients are exchanged too).
   void prepare_forward();
 
   // Behind every step of the optimizer when the strategy acts on weights; else it does nothing. Strategy::after_step().
@@ -146,8 +147,7 @@ class DataParallelBase {
   bool gathers() const;
   // Where they do, all come and stay until the next prepare_forward() or step, to be read by what is no forward of all
   // ranks: to copy them, to try the model on one rank, to keep it when this object is gone. What is written there is
-  // lost; load() is for that. Memory: the model. Collective; else
-  // it does nothing.
+  // lost; load() is for that. Memory: the model. Collective; else it does nothing.
   void gather_weights();
 
   std::size_t bucket_count() const;

@@ -42,7 +42,7 @@ StrategyFactory compressed(at::ScalarType type);
 // Vogels et al., https://arxiv.org/abs/1905.13727. A parameter of two or more dimensions is a matrix of shape[0] rows;
 // others, and those that would not shrink, travel as they are. Exact where `rank` is the smaller side.
 struct PowerSgdOptions {
-  std::int64_t rank = 2;         // at least 1
+  std::int64_t rank = 2;         // 1 to 63
   std::int64_t start_step = 10;  // plain before: gradients change fast at first
   std::uint64_t seed = 0;        // of the first Q
 };

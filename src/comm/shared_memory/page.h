@@ -71,8 +71,7 @@ struct RankPage {
 
 // What a rank tells one other rank; behind its page there is one for every rank, and behind these lie the inputs that
 // travel with calls: kInlineSlots times inline_bytes_for().
-// Messages from A to B are numbered: A
-// counts them in its box for B, B those that it has taken in its box for A.
+// Messages from A to B are numbered: A counts them in its box for B, B those that it has taken in its box for A.
 inline constexpr std::size_t kMessageSlots = 4;                // messages that may be announced and not yet taken
 inline constexpr std::size_t kMessageInlineBytes = 1024;       // up to this size they lie in the box
 inline constexpr std::size_t kMessageChunkBytes = 128 * 1024;  // of one that passes through the staging area
