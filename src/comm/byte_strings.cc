@@ -1,32 +1,55 @@
 #include "reigen/comm/byte_strings.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 namespace reigen::comm {
+
+namespace {
+
+// A backend for a device carries so much of the host's memory in one call (nccl/group.h).
+constexpr std::size_t kPiece = std::size_t{64} << 10;
+
+std::size_t piece_of(const Communicator& world, std::size_t whole) {
+  return world.memory_is_of_host() ? std::max<std::size_t>(whole, 1) : kPiece;
+}
+
+}  // namespace
 
 std::string broadcast_bytes(std::string bytes, int root, Communicator world, const std::string& tag) {
   std::uint64_t size = bytes.size();
   world.broadcast(&size, sizeof(size), DataType::kUint8, root, {.tag = "size of " + tag});
   bytes.resize(size);
-  world.broadcast(bytes.data(), bytes.size(), DataType::kUint8, root, {.tag = tag});
+  const std::size_t piece = piece_of(world, size);
+  std::size_t begin = 0;
+  do {  // also of nothing: one call of a root, as of any other text
+    world.broadcast(bytes.data() + begin, std::min(piece, size - begin), DataType::kUint8, root, {.tag = tag});
+    begin += piece;
+  } while (begin < size);
   return bytes;
 }
 
 std::vector<std::string> all_gather_bytes(const std::string& bytes, Communicator world, const std::string& tag) {
   const std::uint64_t size = bytes.size();
-  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(world.size()));
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::vector<std::uint64_t> sizes(ranks);
   world.all_gather(&size, sizes.data(), sizeof(size), DataType::kUint8, {.tag = "sizes of " + tag});
-  std::size_t sum = 0;
-  for (const std::uint64_t one : sizes) sum += one;
-  std::string all(sum, '\0');
-  world.all_gather_v(bytes.data(), all.data(), std::vector<std::size_t>(sizes.begin(), sizes.end()), DataType::kUint8,
-                     {.tag = tag});
-  std::vector<std::string> result;
+  const std::uint64_t largest = *std::max_element(sizes.begin(), sizes.end());
+  const std::size_t piece =
+      world.memory_is_of_host() ? piece_of(world, largest) : std::max<std::size_t>(kPiece / ranks, 1);
+  std::vector<std::string> result(ranks);
   std::size_t begin = 0;
-  for (const std::uint64_t one : sizes) {
-    result.push_back(all.substr(begin, one));
-    begin += one;
-  }
+  do {
+    std::vector<std::size_t> counts;
+    for (const std::uint64_t one : sizes) counts.push_back(begin < one ? std::min(piece, one - begin) : 0);
+    std::string all(std::accumulate(counts.begin(), counts.end(), std::size_t{0}), '\0');
+    world.all_gather_v(bytes.data() + std::min(begin, bytes.size()), all.data(), counts, DataType::kUint8,
+                       {.tag = tag});
+    std::size_t at = 0;
+    for (std::size_t rank = 0; rank < ranks; at += counts[rank++]) result[rank].append(all, at, counts[rank]);
+    begin += piece;
+  } while (begin < largest);
   return result;
 }
 

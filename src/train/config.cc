@@ -162,7 +162,7 @@ void add_rest(Config& config, std::vector<Field>& table) {
   add_own(config.model, table);
   add_parallel(config.parallel, table);
   Field backend{"comm", "backend", &config.comm.backend, "through what the ranks talk"};
-  backend.choices = {"auto", "shared_memory", "tcp", "mpi", "nccl", "hierarchical"};
+  backend.choices = {"auto", "shared_memory", "tcp", "mpi", "hierarchical"};
   table.push_back(backend);
   table.push_back({"comm", "algorithms", &config.comm.algorithms,
                    "which algorithm runs what, e.g. all_reduce:ring@>1M; tuned: by reigen tune; empty: by size"});

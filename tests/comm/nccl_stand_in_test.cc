@@ -8,6 +8,7 @@
 #include "comm/contract.h"
 #include "fakes/nccl/stand_in.h"
 #include "reigen/base/error.h"
+#include "reigen/comm/byte_strings.h"
 #include "reigen/comm/call_group.h"
 
 namespace reigen::testing {
@@ -160,6 +161,21 @@ TEST(NcclStandIn, HostMemoryIsCarriedUpToALimit) {
 }
 
 // The second call has not begun when its output is dropped.
+// The text of a checkpoint's manifest, say.
+TEST(NcclStandIn, BytesOfAnyLengthTravelInPieces) {
+  run_ranks(ranks(3), [](Rank& r) {
+    const auto bytes_of = [](int rank) {
+      return std::string(static_cast<std::size_t>(rank) * 100'000, static_cast<char>('a' + rank));
+    };
+    std::vector<std::string> expected;
+    for (int q = 0; q < r.size(); ++q) expected.push_back(bytes_of(q));
+    EXPECT_TRUE(all_gather_bytes(bytes_of(r.rank()), r.world()) == expected);
+    for (int root = 0; root < r.size(); ++root) {
+      EXPECT_TRUE(broadcast_bytes(bytes_of(r.rank()), root, r.world()) == expected[static_cast<std::size_t>(root)]);
+    }
+  });
+}
+
 TEST(NcclStandIn, MemoryThatIsDroppedBeforeItsCallBeginsIsKept) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
