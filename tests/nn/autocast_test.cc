@@ -55,7 +55,7 @@ TEST(Autocast, SeesNewWeightsInTheNextScope) {
 }
 
 TEST(Autocast, OtherTypesAreRefused) {
-  EXPECT_THROW(Autocast(at::kFloat), InvalidArgument);
+  EXPECT_THROW(Autocast{at::kFloat}, InvalidArgument);
   EXPECT_THROW(Autocast(at::kBFloat16, at::kMeta), InvalidArgument);
   EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
 }

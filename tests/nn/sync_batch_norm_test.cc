@@ -38,7 +38,8 @@ struct Case {
 class SyncBatchNormCases : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SyncBatchNormCases, EqualsOneProcessOnTheWholeBatch) {
-  const auto& [shape, counts] = GetParam();
+  const auto& shape = GetParam().shape;
+  const auto& counts = GetParam().counts;
   const int ranks = static_cast<int>(counts.size());
   torch::nn::BatchNorm2d whole(torch::nn::BatchNorm2dOptions(kChannels).momentum(0.3));
   whole->to(torch::kDouble);

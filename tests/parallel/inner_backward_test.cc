@@ -74,8 +74,9 @@ Tensors train(Communicator& world, Head kind, bool checkpointed, const DataParal
 class InnerBackward : public ::testing::TestWithParam<std::tuple<Head, bool, Shard>> {};
 
 TEST_P(InnerBackward, GradientsAreAveragedAllTheSame) {
-  const auto [head, overlap, shard] = GetParam();
-  const DataParallelOptions options{.bucket_mb = 0, .overlap = overlap, .shard = shard};
+  const Head head = std::get<0>(GetParam());
+  const DataParallelOptions options{
+      .bucket_mb = 0, .overlap = std::get<1>(GetParam()), .shard = std::get<2>(GetParam())};
   for (const int ranks : {2, 3}) {
     const auto run = [&](bool checkpointed) {
       return agreed(ranks, [&](Communicator& world) { return train(world, head, checkpointed, options); });

@@ -143,9 +143,10 @@ Tensors in_parallel(int ranks, Rule rule, int accumulation, Norm norm, const Lay
         const std::int64_t samples = samples_of(step, micro, ranks);
         const auto [begin, end] = rows_of(samples, world.rank(), ranks);
         const at::Tensor input = input_of(step, micro, samples).slice(0, begin, end);
+        const double weight = static_cast<double>((end - begin) * ranks) / static_cast<double>(total);
         const auto backward = [&] {
           const at::Tensor error = torch::mse_loss(parallel(input), target_of(input));
-          (error * (static_cast<double>((end - begin) * ranks) / static_cast<double>(total))).backward();
+          (error * weight).backward();
         };
         if (micro + 1 < accumulation) {
           const auto guard = parallel.no_sync();
