@@ -44,7 +44,7 @@ auto outcome_of(const Body& body) {
 }
 
 // Returns where no rank has an error.
-void settle(std::optional<base::ErrorRecord> error, Communicator& group, const std::string& what) {
+void settle(std::optional<base::ErrorRecord> error, Communicator& group, const std::string& what, Naming naming) {
   const auto size = static_cast<std::size_t>(group.size());
   const std::uint8_t own = error ? 1 : 0;
   std::vector<std::uint8_t> all(size);
@@ -53,9 +53,10 @@ void settle(std::optional<base::ErrorRecord> error, Communicator& group, const s
   if (first == all.end()) return;
   const int root = static_cast<int>(first - all.begin());
   const bool everywhere = std::all_of(all.begin(), all.end(), [](std::uint8_t failed) { return failed == 1; });
+  const bool named = size > 1 && (naming == Naming::kAlways || (!everywhere && root != 0));
   std::string text;
   if (group.rank() == root) {
-    if (!everywhere && root != 0) {
+    if (named) {
       error->text = fmt::format("rank {} of {} ({}): {}", root, size, base::host_name(), error->text);
     }
     text = base::encode(*error);
@@ -65,18 +66,18 @@ void settle(std::optional<base::ErrorRecord> error, Communicator& group, const s
 
 }  // namespace
 
-void attempt(Communicator group, const std::string& what, const std::function<void()>& body) {
+void attempt(Communicator group, const std::string& what, const std::function<void()>& body, Naming naming) {
   settle(outcome_of([&] {
            body();
            return 0;
          }).error,
-         group, what);
+         group, what, naming);
 }
 
 std::vector<std::string> attempt_all(Communicator group, const std::string& what,
                                      const std::function<std::string()>& body) {
   const auto outcome = outcome_of(body);
-  settle(outcome.error, group, what);
+  settle(outcome.error, group, what, Naming::kAlways);
   return all_gather_bytes(outcome.result, group, what);
 }
 

@@ -16,10 +16,15 @@
 
 namespace reigen::comm {
 
+// Whether the text of an error begins with the rank that met it: always, or only where it is of some ranks alone and
+// not of rank 0, which tells the job's errors anyway.
+enum class Naming { kAlways, kUnlessFirst };
+
 // Each rank runs `body`. Where it throws on any rank, every rank throws the error of the lowest such rank: its type and
-// exit code are kept, and it is_common(). The text names that rank, unless it is rank 0 or all ranks failed. `what` is
-// the tag of the calls. Cost: one all_gather of a byte; where it fails, a broadcast of the text more.
-void attempt(Communicator group, const std::string& what, const std::function<void()>& body);
+// exit code are kept, and it is_common(). `what` is the tag of the calls. Cost: one all_gather of a byte; where it
+// fails, a broadcast of the text more.
+void attempt(Communicator group, const std::string& what, const std::function<void()>& body,
+             Naming naming = Naming::kAlways);
 
 // The same; on every rank: result[q] = what rank q's body returned. Cost: an all_gather of the texts more.
 std::vector<std::string> attempt_all(Communicator group, const std::string& what,

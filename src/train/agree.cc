@@ -11,7 +11,7 @@
 namespace reigen::train {
 
 void together(Communicator& world, const char* what, const std::function<void()>& body) {
-  comm::attempt(world, what, [&] {
+  const auto in_our_words = [&] {
     try {
       body();
     } catch (const Error&) {
@@ -20,7 +20,8 @@ void together(Communicator& world, const char* what, const std::function<void()>
       const Failure failure = failure_of(std::current_exception());
       throw Error(static_cast<ExitCode>(failure.exit_code), failure.text);
     }
-  });
+  };
+  comm::attempt(world, what, in_our_words, comm::Naming::kUnlessFirst);
 }
 
 bool any_wishes_to_stop(Communicator& world, bool here) {

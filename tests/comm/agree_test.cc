@@ -24,17 +24,23 @@ TEST(Agree, AnErrorOfOneRankIsEverybodysWithItsType) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1 of 3 ("), HasSubstr("): no room here")));
       EXPECT_TRUE(error.is_common());
     }
+    EXPECT_THAT([&] { comm::attempt(r.world(), "a file", [] { throw DataError("damaged"); }); },
+                ::testing::ThrowsMessage<DataError>(AllOf(HasSubstr("rank 0 of 3 ("), HasSubstr("): damaged"))));
     comm::attempt(r.world(), "a file", [] {});  // the group goes on
   });
 }
 
-TEST(Agree, TheRankIsNamedOnlyWhereThatHelps) {
+TEST(Agree, RankZeroNeedNotBeNamed) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     for (const bool everywhere : {true, false}) {
       try {
-        comm::attempt(r.world(), "a file", [&] {
-          if (everywhere || r.rank() == 0) throw InvalidArgument("no such file", ExitCode::kInputMissing);
-        });
+        comm::attempt(
+            r.world(), "a file",
+            [&] {
+              if (everywhere || r.rank() == 0) throw InvalidArgument("no such file", ExitCode::kInputMissing);
+            },
+            comm::Naming::kUnlessFirst);
+        ADD_FAILURE() << "nothing was thrown";
       } catch (const InvalidArgument& error) {
         EXPECT_STREQ(error.what(), "no such file");
         EXPECT_EQ(error.exit_code(), ExitCode::kInputMissing);

@@ -49,7 +49,7 @@ TEST(Mesh, AxesJoinIntoOne) {
     EXPECT_EQ(grid.along(names).name(), grid.along({"dp", "tp"}).name());
     // As the header's example has it.
     int sum = 1;
-    grid.along("tp").all_reduce(&sum, &sum, 1, DataType::kInt32);
+    grid.along("tp").all_reduce(&sum, &sum, 1, DataType::kInt32, ReduceOp::kSum);
     EXPECT_EQ(sum, 2);
   });
 }

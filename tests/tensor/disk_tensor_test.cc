@@ -68,7 +68,7 @@ TEST_F(DiskTensors, ADirectoryThatIsNoneIsAnErrorOnAllRanks) {
         ADD_FAILURE() << place;
       } catch (const IoError& error) {
         EXPECT_EQ(error.exit_code(), ExitCode::kInputMissing);
-        EXPECT_THAT(error.what(), HasSubstr("rank 0: [offload] cannot make a file of 40 bytes in"));
+        EXPECT_THAT(error.what(), ::testing::StartsWith("[offload] cannot make a file of 40 bytes in"));
       }
     });
   }
