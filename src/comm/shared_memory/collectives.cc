@@ -209,11 +209,16 @@ bool Collective::all_have_posted() const {
 void Collective::compare_descriptors() const {
   const Descriptor& first = descriptor_of(0);
   for (int q = 1; q < group_.size(); ++q) {
-    const Descriptor& other = descriptor_of(q);
-    if (same_call(first, other)) continue;
-    throw CollectiveMismatch(calls_differ(group_.options().name, sequence_, what_differs(first, other),
-                                          {0, signature_of(first)}, {q, signature_of(other)}));
+    if (!same_call(first, descriptor_of(q))) throw_mismatch(q);
   }
+}
+
+// A function of its own: what it puts on the stack is not for every call.
+void Collective::throw_mismatch(int rank) const {
+  const Descriptor& first = descriptor_of(0);
+  const Descriptor& other = descriptor_of(rank);
+  throw CollectiveMismatch(calls_differ(group_.options().name, sequence_, what_differs(first, other),
+                                        {0, signature_of(first)}, {rank, signature_of(other)}));
 }
 
 // What the other ranks said beside their buffers; it may be overwritten once this call is verified.

@@ -82,6 +82,7 @@ class Collective : public CheckedOperation {
   std::string describe() const;
   void tell(Descriptor& d) const;  // this rank's call, without its buffers
   void compare_descriptors() const;
+  [[noreturn]] void throw_mismatch(int rank) const;
   bool is_first_under_way();
   bool may_begin();
   bool comes_from_root() const;
