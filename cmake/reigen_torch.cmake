@@ -1,5 +1,12 @@
 # LibTorch for our own floors: the target that they link, and one precompiled header for all of them.
 set(REIGEN_OWN_RPATH ${PROJECT_IS_TOP_LEVEL})
+# What scripts/setup has put there serves a project that adds this one, too.
+if(NOT REIGEN_TORCH AND NOT DEFINED ENV{REIGEN_TORCH} AND NOT Torch_DIR AND EXISTS "${CMAKE_CURRENT_LIST_DIR}/../build/libtorch.path")
+  file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../build/libtorch.path" reigen_torch_there LIMIT_COUNT 1)
+  if(EXISTS "${reigen_torch_there}/lib/libtorch_cpu.so")
+    set(REIGEN_TORCH "${reigen_torch_there}")
+  endif()
+endif()
 include("${CMAKE_CURRENT_LIST_DIR}/reigen_find_torch.cmake")
 if(REIGEN_TORCH_FAULT)
   message(FATAL_ERROR "${REIGEN_TORCH_FAULT}\nscripts/build installs it under build/; -DREIGEN_WITH_TORCH=OFF builds only what does not need it.")

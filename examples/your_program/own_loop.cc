@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <span>
@@ -20,11 +21,16 @@ class Table : public reigen::data::Dataset {
   explicit Table(const std::string& path) : name_(path) {
     std::ifstream in(path);
     if (!in) throw reigen::IoError("cannot read the table " + path, reigen::ExitCode::kInputMissing);
-    for (std::string line; std::getline(in, line); ++rows_) {
+    std::int64_t number = 0;
+    for (std::string line; std::getline(in, line);) {
+      number += 1;
+      if (line.find_first_not_of(" \r") == std::string::npos) continue;
       std::istringstream cells(line);
-      for (std::string cell; std::getline(cells, cell, ',');) numbers_.push_back(std::stof(cell));
+      std::int64_t columns = 0;
+      for (std::string cell; std::getline(cells, cell, ','); ++columns) numbers_.push_back(number_in(cell, number));
+      if (rows_++ == 0) columns_ = columns;
+      if (columns != columns_) refuse(number, std::to_string(columns) + " numbers", std::to_string(columns_));
     }
-    columns_ = static_cast<std::int64_t>(numbers_.size()) / std::max<std::int64_t>(rows_, 1);
   }
 
   std::int64_t size() const override { return rows_; }
@@ -41,6 +47,16 @@ class Table : public reigen::data::Dataset {
   }
 
  private:
+  [[noreturn]] void refuse(std::int64_t line, const std::string& got, const std::string& expected) const {
+    throw reigen::DataError({.what = name_ + " line " + std::to_string(line), .got = got, .expected = expected});
+  }
+  float number_in(const std::string& cell, std::int64_t line) const {
+    char* end = nullptr;
+    const float number = std::strtof(cell.c_str(), &end);
+    if (end == cell.c_str()) refuse(line, "\"" + cell + "\"", "a number");
+    return number;
+  }
+
   std::string name_;
   std::int64_t rows_ = 0;
   std::int64_t columns_ = 0;

@@ -27,4 +27,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b);
 // The known word that `word` most probably means, empty if none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 
+// The word as a shell takes it: in quotes where it needs some.
+std::string quote_shell(const std::string& word);
+
 }  // namespace reigen::base

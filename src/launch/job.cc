@@ -152,7 +152,10 @@ Variables job_variables(const JobOptions& options, const std::string& job, const
   variables.erase("REIGEN_FLIGHT");
   variables.erase("REIGEN_CONSOLE");
   variables.erase("REIGEN_COMMAND");
-  if (console.is_terminal()) variables["REIGEN_CONSOLE"] = std::to_string(console.columns());
+  if (console.is_terminal()) {  // of which a rank has what its prefix leaves
+    const int columns = console.columns() - static_cast<int>(prefix_of_rank(options, options.ranks - 1).size());
+    variables["REIGEN_CONSOLE"] = std::to_string(std::max(columns, 1));
+  }
   if (options.threads_per_rank > 0 || variables["OMP_NUM_THREADS"].empty()) {
     variables["OMP_NUM_THREADS"] = std::to_string(threads_of_rank(options));
   }

@@ -1,6 +1,7 @@
 #include "launch/rank_output.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,6 +36,11 @@ void make_log_dir(const std::string& directory) {
   throw IoError({.what = fmt::format("cannot make the log folder `{}`: {}", directory, error.message()),
                  .fix = "name a folder that can be written"},
                 code_of_output(error.value()));
+}
+
+std::string prefix_of_rank(const JobOptions& options, int rank) {
+  const bool shown = options.prefix == "always" || (options.prefix == "auto" && options.ranks > 1);
+  return shown ? fmt::format("[{}] ", rank) : std::string();
 }
 
 RankOutput::RankOutput(Console& console, std::string prefix, const std::string& log_path, bool alone)

@@ -9,8 +9,12 @@
 #include "launch/console.h"
 #include "launch/lines.h"
 #include "reigen/base/unique_fd.h"
+#include "reigen/launch/job.h"
 
 namespace reigen::launch {
+
+// "[3] ", which stands before each line of that rank; empty where lines have none.
+std::string prefix_of_rank(const JobOptions& options, int rank);
 
 // Makes DIR and everything above it. Throws IoError naming the part that failed.
 void make_log_dir(const std::string& directory);

@@ -41,11 +41,6 @@ bool may_be_consequence(const Ending& ending) {
          ending.signal == SIGINT || ending.signal == SIGHUP;
 }
 
-std::string rank_prefix(const JobOptions& options, std::size_t rank) {
-  const bool shown = options.prefix == "always" || (options.prefix == "auto" && options.ranks > 1);
-  return shown ? fmt::format("[{}] ", rank) : std::string();
-}
-
 std::string log_path(const JobOptions& options, std::size_t rank) {
   return options.log_dir.empty() ? std::string() : fmt::format("{}/rank_{}.log", options.log_dir, rank);
 }
@@ -84,7 +79,8 @@ void Supervisor::start(const std::string& program, const std::vector<std::string
   const std::size_t rank = ranks_.size();
   Rank next{{},
             {},
-            RankOutput(console_, rank_prefix(options_, rank), log_path(options_, rank), options_.ranks == 1),
+            RankOutput(console_, prefix_of_rank(options_, static_cast<int>(rank)), log_path(options_, rank),
+                       options_.ranks == 1),
             Clock::now()};
   std::array<UniqueFd, 2> ends;
   for (std::size_t i = 0; i < ends.size(); ++i) {

@@ -58,7 +58,7 @@ ExitCode exit_code_of_bind(int error) {
 }
 
 std::string fix_of_bind(int error) {
-  if (error == EADDRINUSE) return "another program listens there: end it, or choose another port (0 takes a free one)";
+  if (error == EADDRINUSE) return "another program listens there: end it, or choose another port";
   if (error == EADDRNOTAVAIL || error == EAFNOSUPPORT)
     return "give an address of this machine, or 0.0.0.0 for all of them";
   if (error == EACCES || error == EPERM) return "ports below 1024 are reserved: choose a larger one";

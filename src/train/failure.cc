@@ -19,7 +19,8 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(5);  // more than a launcher takes to end the other ranks
 
 std::string bug(const std::string& text) {
-  return text + "\n  fix: this is a bug of Reigen or of the recipe, please report it";
+  return text +
+         "\n  fix: look at the task and its data, if they are yours; else it is a bug of Reigen, please report it";
 }
 
 Failure plain(ExitCode code, const std::string& text) { return {.exit_code = static_cast<int>(code), .text = text}; }

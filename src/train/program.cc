@@ -20,6 +20,7 @@
 #include "base/environment.h"
 #include "base/host_name.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/launch/environment.h"
@@ -54,16 +55,6 @@ std::string overview() {
   return text + "\nreigen-train RECIPE --help lists its options\n";
 }
 
-std::string quote_shell(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%") ==
-                                          std::string::npos;
-  if (plain) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 // A recipe as it was called: a built-in one by its name, another one by its program.
 struct Program {
   const Recipe& recipe;
@@ -73,10 +64,10 @@ struct Program {
   // In front of the options, as a person writes it.
   std::string call() const {
     const auto front = base::environment::command();
-    if (built_in) return (front ? quote_shell(*front) + " train " : own_name() + " ") + recipe.name;
+    if (built_in) return (front ? base::quote_shell(*front) + " train " : own_name() + " ") + recipe.name;
     return own_name();
   }
-  static std::string own_name() { return quote_shell(program_invocation_name); }
+  static std::string own_name() { return base::quote_shell(program_invocation_name); }
 };
 
 // Where a recipe has no word for data, there is no option.
@@ -96,8 +87,11 @@ std::string program_help(const Program& program) {
   std::string text = recipe.summary.empty() ? recipe.name : fmt::format("{}: {}", recipe.name, recipe.summary);
   text += "\n\n" + example(" -n 2 [options]", "two ranks") + example(" --print-config", "the options as a file") + "\n";
   if (!recipe.data.empty()) text += fmt::format("data.path: {}\n", recipe.data);
-  return text + fmt::format("batch: {} samples a rank, unless train.global_batch says how many together\n\n{}",
-                            recipe.batch_per_rank, help_text(defaults_of(recipe)));
+  const auto all = recipe.defaults.train.global_batch;
+  text += all ? fmt::format("batch: {} samples over all ranks (train.global_batch)\n\n", *all)
+              : fmt::format("batch: {} samples a rank, unless train.global_batch says how many together\n\n",
+                            recipe.batch_per_rank);
+  return text + help_text(defaults_of(recipe));
 }
 
 const Recipe& find_recipe(const std::string& name) {
@@ -121,7 +115,7 @@ std::string resume_command(const Program& program, int ranks, const std::string&
   std::string command = program.call();
   const auto front = base::environment::command();
   if (!program.built_in && front)  // `reigen run`
-    command = fmt::format("{} run -n {} {}", quote_shell(*front), ranks, command);
+    command = fmt::format("{} run -n {} {}", base::quote_shell(*front), ranks, command);
   else if (launcher == "reigen" || launcher == "none")
     command += fmt::format(" -n {}", ranks);
   for (std::size_t i = 0; i < options.size(); ++i) {
@@ -132,9 +126,26 @@ std::string resume_command(const Program& program, int ranks, const std::string&
       ++i;
     else if (word != "--data.may_differ" && !word.starts_with("--run.dir=") && !word.starts_with("--run.resume=") &&
              !word.starts_with("--data.may_differ="))
-      command += ' ' + quote_shell(word);
+      command += ' ' + base::quote_shell(word);
   }
   return command;
+}
+
+// The user's variables that give options, "REIGEN_MODEL_DIM=64 ", but for what a resume says anew.
+std::string option_variables(const Recipe& recipe) {
+  Config config = defaults_of(recipe);
+  std::vector<std::string> names;
+  for (const Field& field : fields(config)) {
+    const std::string name = field.name();
+    const bool said_anew = name == "run.dir" || name == "run.resume" || name == "data.may_differ";
+    if (!said_anew) names.push_back(variable_of(field));
+  }
+  std::string text;
+  for (const auto& [name, value] : process_environment()) {
+    const bool counts = !value.empty() && std::find(names.begin(), names.end(), name) != names.end();
+    if (counts) text += fmt::format("{}={} ", name, base::quote_shell(value));
+  }
+  return text;
 }
 
 struct Job {
@@ -279,7 +290,8 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
   const int ranks = line.ranks.value_or(environment.world_size);
   Job job{.recipe = recipe,
           .config = line.config,
-          .resume = launcher_prefix(environment) + resume_command(program, ranks, environment.source)};
+          .resume = option_variables(recipe) + launcher_prefix(environment) +
+                    resume_command(program, ranks, environment.source)};
   if (threads) return run_as_threads(std::move(job), ranks, environment, program.call());
   if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(program, ranks);
   require_ranks_of_launcher(line.ranks, environment);

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/philox.h"
+#include "base/text.h"
 #include "reigen/nn/stand_in.h"
 #include "reigen/tensor/compute_threads.h"
 #include "tensor/counted_bytes.h"
@@ -52,10 +53,11 @@ FitResult Trainer::fit() {
     if (run.saved != run.done) run.require_all_saved();  // else the run can go on, and all else was a warning
     run.say(fmt::format("stopped after step {} of {} as asked; checkpoint in {}", run.done, run.total,
                         (run.directory / "checkpoints").string()));
-    run.say(fmt::format("go on with: {}", run.options.resume_command.empty()
-                                              ? fmt::format("--run.dir {} --run.resume true", run.directory.string())
-                                              : fmt::format("{} --run.dir {} --run.resume true",
-                                                            run.options.resume_command, run.directory.string())));
+    run.say(fmt::format("go on with: {}",
+                        run.options.resume_command.empty()
+                            ? fmt::format("--run.dir {} --run.resume true", base::quote_shell(run.directory.string()))
+                            : fmt::format("{} --run.dir {} --run.resume true", run.options.resume_command,
+                                          base::quote_shell(run.directory.string()))));
     return result;
   }
   if (!result.already_done || !run.has_results()) run.finish();

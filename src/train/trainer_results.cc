@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "checkpoint/directory.h"
 #include "data/complete.h"
 #include "reigen/checkpoint/convert.h"
@@ -205,9 +206,9 @@ std::string Trainer::Impl::way_back() const {
   std::error_code ignored;
   if (!fs::exists(path, ignored) && !ignored) return "";
   const bool is_own = fs::equivalent(path.parent_path(), directory / "checkpoints", ignored);
-  return is_own
-             ? fmt::format("a run goes on from the checkpoint of step {} with --run.resume true", saved)
-             : fmt::format("a run goes on from the checkpoint of step {} with --run.resume {}", saved, path.string());
+  return is_own ? fmt::format("a run goes on from the checkpoint of step {} with --run.resume true", saved)
+                : fmt::format("a run goes on from the checkpoint of step {} with --run.resume {}", saved,
+                              base::quote_shell(path.string()));
 }
 
 // Nothing of what a run made is lost in silence, and what is there is named.

@@ -116,7 +116,14 @@ void Trainer::Impl::compare_data(const data::Meaning& meaning) {
 
 void Trainer::Impl::open_test_data() {
   if (test_data) return;
-  together(world, "test data", [&] { test_data = task.test_data(); });
+  together(world, "test data", [&] {
+    test_data = task.test_data();
+    if (test_data->size() > 0) return;
+    throw DataError(Report{.what = fmt::format("{}: there are no test samples", task.name()),
+                           .got = fmt::format("0 samples of {}", test_data->name()),
+                           .expected = "at least one: the score of none says nothing",
+                           .fix = "keep some samples from training, as the task's test_data()"});
+  });
 }
 
 namespace {

@@ -32,6 +32,12 @@ TEST(Text, AWordThatIsMeantIsNear) {
   EXPECT_EQ(nearest("nothing", {"steps", "epochs"}), "");
 }
 
+TEST(Text, AShellTakesItAsOneWord) {
+  EXPECT_EQ(quote_shell("runs/mnist-1"), "runs/mnist-1");
+  EXPECT_EQ(quote_shell(""), "''");
+  EXPECT_EQ(quote_shell("my runs/it's"), "'my runs/it'\\''s'");
+}
+
 // The test vectors of its authors (draft-eastlake-fnv).
 TEST(Hash, IsFnv1a) {
   EXPECT_EQ(fnv1a(""), 0xcbf29ce484222325u);

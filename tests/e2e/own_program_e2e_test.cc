@@ -47,12 +47,6 @@ int errors_in(const std::string& text) {
   return found;
 }
 
-// Quoting is not needed for what these tests are called with.
-Words words_of(const std::string& command) {
-  std::istringstream in(command);
-  return {std::istream_iterator<std::string>(in), {}};
-}
-
 Words operator+(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
@@ -109,15 +103,16 @@ TEST_F(OwnProgram, AWishToStopSavesAndThePrintedCommandGoesOnBitwise) {
   const int count = times != nullptr ? std::atoi(times) : 1;
   std::mt19937 random(std::random_device{}());
   const Words slow = {"--slow.step_ms", "20", "--train.log_every", "1", "--train.epochs", "8"};
-  const Ran whole = run(Words{OWN_PROGRAM, "-n", "2", "--run.dir", path("whole")} + slow);
+  const Ran whole = run(Words{OWN_PROGRAM, "-n", "2", "--run.dir", path("whole"), "--model.dim", "5"} + slow);
   ASSERT_EQ(whole.code, 0) << whole.err;
   int number = 0;
   for (int i = 0; i < count; ++i) {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
       const Words start = number % 2 == 0 ? Words{OWN_PROGRAM, "-n", "2"}
                                           : Words{REIGEN_PROGRAM, "run", "-n", "2", "--prefix", "none", OWN_PROGRAM};
-      const std::string directory = path("stopped_" + std::to_string(number++));
-      ChildProgram program(start + Words{"--run.dir", directory} + slow);
+      const std::string directory = path("it's stopped " + std::to_string(number++));
+      // Options of variables are a part of the command that goes on.
+      ChildProgram program(Words{"env", "REIGEN_MODEL_DIM=5"} + start + Words{"--run.dir", directory} + slow);
       const auto step = std::uniform_int_distribution<int>(1, 15)(random);
       ASSERT_TRUE(program.wait_for_text("step " + std::to_string(step) + "/80")) << program.out() << program.err();
       std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution<int>(0, 19)(random)));
@@ -128,7 +123,7 @@ TEST_F(OwnProgram, AWishToStopSavesAndThePrintedCommandGoesOnBitwise) {
       ASSERT_NE(at, std::string::npos) << program.out();
       const auto end = program.out().find('\n', at);
       const std::string command = program.out().substr(at + mark.size(), end - at - mark.size());
-      const Ran rest = run(words_of(command));
+      const Ran rest = run({"sh", "-c", command});
       ASSERT_EQ(rest.code, 0) << command << rest.err;
       EXPECT_EQ(losses_in(directory), losses_in(path("whole"))) << command;
       EXPECT_EQ(read_file(directory + "/model.safetensors"), read_file(path("whole") + "/model.safetensors"))

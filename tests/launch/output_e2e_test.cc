@@ -165,5 +165,13 @@ TEST(Output, OnATerminalProgressIsDrawnInPlace) {
             "\r\033[K\033[?7l99%\033[?7h\r\033[Kbad\r\n99%\r\n");
 }
 
+// What a rank draws has the columns that its prefix leaves.
+TEST(Output, APrefixTakesColumns) {
+  int code = -1;
+  EXPECT_EQ(on_terminal(reigen_run({"-n", "2", "sh", "-c", "[ $RANK = 0 ] && echo $REIGEN_CONSOLE || true"}), &code),
+            "[0] 86\r\n");
+  EXPECT_EQ(code, 0);
+}
+
 }  // namespace
 }  // namespace reigen::launch

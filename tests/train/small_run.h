@@ -80,7 +80,7 @@ class SmallTask final : public Task {
   }
   torch::nn::Module& module() override { return net_; }
   data::DatasetPtr training_data() override { return data ? data : made_data(195, type_, "train"); }
-  data::DatasetPtr test_data() override { return made_data(511, type_, "test"); }
+  data::DatasetPtr test_data() override { return held_out ? held_out : made_data(511, type_, "test"); }
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
     const at::Tensor loss = at::cross_entropy_loss(net_.forward(input), target);
     ++calls_;
@@ -99,7 +99,8 @@ class SmallTask final : public Task {
   }
   std::int64_t samples_a_score = 250;
   std::int64_t scored = 0;
-  data::DatasetPtr data = {};  // for training; none: made by a formula
+  data::DatasetPtr data = {};      // for training; none: made by a formula
+  data::DatasetPtr held_out = {};  // the same
   std::function<void(std::int64_t call)> before_call = {};
   std::int64_t poison_call = -1;
   std::int64_t poison_gradient_call = -1;  // the loss is as ever, its gradient infinite

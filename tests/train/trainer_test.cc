@@ -61,6 +61,23 @@ TEST_F(TrainerTest, AnyMicroBatchTrainsTheSameModel) {
   }
 }
 
+struct NoSamples : data::Dataset {
+  std::int64_t size() const override { return 0; }
+  const std::string& name() const override {
+    static const std::string kName = "none";
+    return kName;
+  }
+  data::Samples gather(std::span<const std::int64_t>) const override { return {}; }
+};
+
+// A loss of 0 over no samples would look like the best score there is.
+TEST_F(TrainerTest, AScoreOfNoSamplesIsRefused) {
+  const ExitCode code = failure(
+      2, config("run"), [](int, SmallTask& task, TrainerOptions&) { task.held_out = std::make_shared<NoSamples>(); });
+  EXPECT_EQ(code, ExitCode::kBadData);
+  EXPECT_THAT(failure_text_, HasSubstr("there are no test samples"));
+}
+
 TEST_F(TrainerTest, TheSameRunTwiceGivesTheSameBits) {
   Config first = config("a");
   first.train.precision = "fp32";
