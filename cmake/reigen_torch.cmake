@@ -14,6 +14,21 @@ endif()
 message(STATUS "LibTorch ${REIGEN_TORCH_VERSION}: ${REIGEN_TORCH}")
 include("${CMAKE_CURRENT_LIST_DIR}/reigen_bundle_torch.cmake")
 
+# LibTorch's headers include omp.h, which comes with g++ and is a package of its own for clang.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  include(CheckIncludeFileCXX)
+  set(CMAKE_REQUIRED_FLAGS -fopenmp)
+  set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+  check_include_file_cxx(omp.h REIGEN_HAS_OMP_H)
+  unset(CMAKE_REQUIRED_FLAGS)
+  unset(CMAKE_TRY_COMPILE_TARGET_TYPE)
+  if(NOT REIGEN_HAS_OMP_H)
+    string(REGEX MATCH "^[0-9]+" reigen_clang "${CMAKE_CXX_COMPILER_VERSION}")
+    unset(REIGEN_HAS_OMP_H CACHE)
+    message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no omp.h, which LibTorch's headers include: apt-get install libomp-${reigen_clang}-dev, or take g++.")
+  endif()
+endif()
+
 # What is installed must not know where LibTorch lay here: the package configuration looks for it anew.
 add_library(reigen_libtorch INTERFACE)
 set_target_properties(reigen_libtorch PROPERTIES EXPORT_NAME libtorch)
