@@ -49,7 +49,9 @@ data::DatasetPtr ResNet18Task::test_data() {
 }
 
 std::string ResNet18Task::kind_of_samples() const {
-  return options_.path.empty() ? "drawn pictures" : fmt::format("pictures from {} ({})", options_.path, taken_);
+  if (options_.path.empty()) return "drawn pictures";
+  return fmt::format("pictures of {} {} from {} ({})", classes_, classes_ == 1 ? "class" : "classes", options_.path,
+                     taken_);
 }
 
 at::Tensor ResNet18Task::loss(const at::Tensor& input, const at::Tensor& target) {

@@ -352,9 +352,9 @@ void Trainer::Impl::dump_past_order() {
 void Trainer::Impl::make_progress() {
   if (!is_first()) return;
   if (found) say(fmt::format("going on after step {} from {}", done, found->path().string()));
-  say(fmt::format("{}: {} {} ({}), {} {}, global batch {}, {} steps an epoch, files in {}", task.name(), world.size(),
-                  world.size() == 1 ? "rank" : "ranks", world.backend(), loader->size(), task.kind_of_samples(),
-                  loader->global_batch(), loader->steps(), directory.string()));
+  say(fmt::format("{}: {} ({}), {} {}, global batch {}, {} an epoch, files in {}", task.name(),
+                  counted(world.size(), "rank"), world.backend(), loader->size(), task.kind_of_samples(),
+                  loader->global_batch(), counted(loader->steps(), "step"), directory.string()));
   progress.emplace(ProgressOptions{.columns = options.columns,
                                    .log_every = config.train.log_every,
                                    .steps = total,

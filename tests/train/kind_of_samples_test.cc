@@ -37,8 +37,8 @@ TEST(KindOfSamples, TellsHowManyPictures) {
   for (const char* name : {"train/cat/a.png", "train/dog/a.jpg", "train/dog/b.gif"}) put(folder, name, "x");
   ResNet18Task task({.path = folder.path().string()});
   task.training_data();
-  EXPECT_EQ(task.kind_of_samples(),
-            "pictures from " + folder.path().string() + " (2 files; passed over 1 of another ending: .gif)");
+  EXPECT_EQ(task.kind_of_samples(), "pictures of 2 classes from " + folder.path().string() +
+                                        " (2 files; passed over 1 of another ending: .gif)");
 }
 
 TEST(KindOfSamples, TellsWhereTheDigitsWereFound) {
