@@ -75,18 +75,19 @@ ErrorRecord record_of(const std::exception_ptr& error) {
 }
 
 std::string encode(const ErrorRecord& record) {
-  return fmt::format("{} {} {} {}", static_cast<int>(record.kind), static_cast<int>(record.code), record.rank,
+  return fmt::format("{} {} {} {}", static_cast<int>(record.code), record.rank, static_cast<int>(record.kind),
                      record.text);
 }
 
 ErrorRecord decode_error(std::string_view text) {
-  const int kind = take_number(text);
-  if (kind < 0 || kind > static_cast<int>(Kind::kInternalError)) {
-    throw InternalError(fmt::format("an error of kind {}, which is not known", kind));
-  }
-  const int code = take_number(text);
+  const auto code = static_cast<ExitCode>(take_number(text));
   const int rank = take_number(text);
-  return {static_cast<Kind>(kind), static_cast<ExitCode>(code), rank, std::string(text)};
+  const std::size_t space = text.find(' ');
+  const auto kind = parse<int>(text.substr(0, space));
+  const bool is_known =
+      space != std::string_view::npos && kind && *kind >= 0 && *kind <= static_cast<int>(Kind::kInternalError);
+  if (!is_known) return {Kind::kError, code, rank, std::string(text)};
+  return {static_cast<Kind>(*kind), code, rank, std::string(text.substr(space + 1))};
 }
 
 void raise(const ErrorRecord& r, bool common) {

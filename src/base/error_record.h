@@ -40,7 +40,8 @@ struct ErrorRecord {
 ErrorRecord record_of(const Error& error);
 ErrorRecord record_of(const std::exception_ptr& error);
 
-// Text, and back. Throws InternalError for what encode() did not make.
+// Text, and back. The first words are the exit code and the rank, then the type; text of an older build, which has no
+// type, is an Error. Throws InternalError for other text. A type derived from a leaf of error.h becomes that leaf.
 std::string encode(const ErrorRecord& record);
 ErrorRecord decode_error(std::string_view text);
 

@@ -9,6 +9,7 @@
 #include <exception>
 #include <sstream>
 
+#include "base/check.h"
 #include "base/error_record.h"
 #include "base/hash.h"
 #include "base/host_name.h"
@@ -23,6 +24,12 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
+}
+
+// The texts' sizes travel under the tag "sizes of WHAT": a longer one would fail only where something else has.
+void require_short(const std::string& what) {
+  constexpr std::size_t kBefore = 9;
+  REIGEN_ASSERT(what.size() + kBefore <= kLongestTag, "\"{}\" is too long for a tag", what);
 }
 
 // What a body returned, or how it failed.
@@ -44,7 +51,8 @@ auto outcome_of(const Body& body) {
 }
 
 // Returns where no rank has an error.
-void settle(std::optional<base::ErrorRecord> error, Communicator& group, const std::string& what, Naming naming) {
+void settle(std::optional<base::ErrorRecord> error, Communicator& group, const std::string& what, Scope scope) {
+  require_short(what);
   const auto size = static_cast<std::size_t>(group.size());
   const std::uint8_t own = error ? 1 : 0;
   std::vector<std::uint8_t> all(size);
@@ -52,8 +60,7 @@ void settle(std::optional<base::ErrorRecord> error, Communicator& group, const s
   const auto first = std::find(all.begin(), all.end(), 1);
   if (first == all.end()) return;
   const int root = static_cast<int>(first - all.begin());
-  const bool everywhere = std::all_of(all.begin(), all.end(), [](std::uint8_t failed) { return failed == 1; });
-  const bool named = size > 1 && (naming == Naming::kAlways || (!everywhere && root != 0));
+  const bool named = scope == Scope::kJob ? root != 0 : size > 1;
   std::string text;
   if (group.rank() == root) {
     if (named) {
@@ -61,39 +68,41 @@ void settle(std::optional<base::ErrorRecord> error, Communicator& group, const s
     }
     text = base::encode(*error);
   }
-  base::raise(base::decode_error(broadcast_bytes(text, root, group, what)), true);
+  base::raise(base::decode_error(broadcast_bytes(text, root, group, what)), scope == Scope::kJob);
 }
 
 }  // namespace
 
-void attempt(Communicator group, const std::string& what, const std::function<void()>& body, Naming naming) {
+void attempt(Communicator group, const std::string& what, const std::function<void()>& body, Scope scope) {
   settle(outcome_of([&] {
            body();
            return 0;
          }).error,
-         group, what, naming);
+         group, what, scope);
 }
 
 std::vector<std::string> attempt_all(Communicator group, const std::string& what,
                                      const std::function<std::string()>& body) {
   const auto outcome = outcome_of(body);
-  settle(outcome.error, group, what, Naming::kAlways);
+  settle(outcome.error, group, what, Scope::kGroup);
   return all_gather_bytes(outcome.result, group, what);
 }
 
 std::string attempt_first(Communicator group, const std::string& what, const std::function<std::string()>& body) {
+  require_short(what);
   std::string told;  // 'r' and a result, or 'e' and an error
   if (group.rank() == 0) {
     const auto outcome = outcome_of(body);
     told = outcome.error ? "e" + base::encode(*outcome.error) : "r" + outcome.result;
   }
   told = broadcast_bytes(told, 0, group, what);
-  if (told.at(0) == 'e') base::raise(base::decode_error(std::string_view(told).substr(1)), true);
+  if (told.at(0) == 'e') base::raise(base::decode_error(std::string_view(told).substr(1)));
   return told.substr(1);
 }
 
 std::optional<Difference> find_difference(const std::vector<std::string>& lines, Communicator group,
                                           const std::string& what) {
+  require_short(what);
   if (group.size() == 1) return std::nullopt;
   const std::string text = fmt::format("{}\n", fmt::join(lines, "\n"));
   using Digest = std::array<std::uint64_t, 2>;

@@ -16,21 +16,21 @@
 
 namespace reigen::comm {
 
-// Whether the text of an error begins with the rank that met it: always, or only where it is of some ranks alone and
-// not of rank 0, which tells the job's errors anyway.
-enum class Naming { kAlways, kUnlessFirst };
+// kJob: the group is all ranks of the job. Its error is_common(): the job tells it once, by rank 0. So the text names
+// the rank that met it only where that is not rank 0. An error of another group is news to the ranks outside.
+enum class Scope { kGroup, kJob };
 
-// Each rank runs `body`. Where it throws on any rank, every rank throws the error of the lowest such rank: its type and
-// exit code are kept, and it is_common(). `what` is the tag of the calls. Cost: one all_gather of a byte; where it
-// fails, a broadcast of the text more.
+// Each rank runs `body`. Where it throws on any rank, every rank throws the error of the lowest such rank, with its
+// type and exit code; the text begins with that rank's number in the group. `what` is the tag of the calls, at most 38
+// characters. Cost: one all_gather of a byte; where it fails, a broadcast of the text more.
 void attempt(Communicator group, const std::string& what, const std::function<void()>& body,
-             Naming naming = Naming::kAlways);
+             Scope scope = Scope::kGroup);
 
 // The same; on every rank: result[q] = what rank q's body returned. Cost: an all_gather of the texts more.
 std::vector<std::string> attempt_all(Communicator group, const std::string& what,
                                      const std::function<std::string()>& body);
 
-// Rank 0 runs `body`, the others wait. Every rank returns what it returned, or throws what it threw (is_common()).
+// Rank 0 runs `body`, the others wait. Every rank returns what it returned, or throws what it threw.
 // Cost: a broadcast of 8 bytes and one of the text.
 std::string attempt_first(Communicator group, const std::string& what, const std::function<std::string()>& body);
 

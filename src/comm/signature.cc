@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <sstream>
 
 #include "base/hash.h"
@@ -11,15 +10,15 @@
 namespace reigen::comm {
 
 CallSignature signature_of(const Call& call) {
-  std::string tag = call.tag;
-  std::replace(tag.begin(), tag.end(), '\n', ' ');
+  Tag tag(call.tag);
+  tag.replace_line_breaks();
   return {.count = is_uneven(call.kind) ? 0 : call.count,
           .counts = digest_of(call),
           .root = call.root,
           .kind = call.kind,
           .type = call.type,
           .op = call.op,
-          .tag = Tag(tag)};
+          .tag = tag};
 }
 
 std::string describe(const CallSignature& call) {

@@ -24,6 +24,8 @@ class Tag {
     std::memcpy(characters_.data(), text.data(), length);
     characters_[length] = '\0';
   }
+  // A tag as part of a line.
+  void replace_line_breaks() { std::replace(characters_.begin(), characters_.end(), '\n', ' '); }
   bool empty() const { return characters_[0] == '\0'; }
   // Of a tag that another rank wrote too: at most kLongestTag characters, whatever its bytes are.
   std::string_view text() const { return {characters_.data(), ::strnlen(characters_.data(), kLongestTag)}; }

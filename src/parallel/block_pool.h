@@ -19,7 +19,8 @@ class BlockPool {
 
   // A block of at least that size, with what is left in it. The smallest free block that is large enough is taken.
   // Where none is, all free blocks are given up for a new one, which serves for their sizes as well: after some rounds
-  // of the same requests nothing is allocated any more.
+  // of the same requests nothing is allocated any more. With k blocks out at a time the pool may come to hold k of the
+  // largest size.
   std::shared_ptr<void> take(std::size_t bytes) {
     const auto found = free_.lower_bound(bytes);
     if (found != free_.end()) {

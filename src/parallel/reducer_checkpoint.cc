@@ -38,7 +38,15 @@ void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view 
     if (of_others.contains(item.tensor.unsafeGetTensorImpl())) item.first = item.last = 0;
   }
   world_.barrier({.tag = "before weights of a checkpoint"});  // nobody computes with what there was
-  comm::attempt(world_, "weights of a checkpoint", [&] { tensor::read_into(from, group, tensors); });
+  comm::attempt(world_, "weights of a checkpoint", [&] {
+    try {
+      tensor::read_into(from, group, tensors);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw IoError(error.what());
+    }
+  });
   for (const ParameterRange& range : all_ranges()) {
     range.give_share("weights of a checkpoint");
     range.meet("weights of a checkpoint");

@@ -88,32 +88,28 @@ at::Tensor disk_tensor(std::int64_t count, at::ScalarType type, const std::files
 at::Tensor common_disk_tensor(Communicator& ranks, std::int64_t count, at::ScalarType type,
                               const std::filesystem::path& directory) {
   const std::uint64_t bytes = static_cast<std::uint64_t>(count) * c10::elementSize(type);
-  NewFile made;
+  // The name is rank 0's to take away, whatever happens: the ranks hold the file open.
+  struct Named {
+    std::string path = {};
+    ~Named() {
+      if (!path.empty()) ::unlink(path.c_str());
+    }
+  } named;
   at::Tensor result;
   const std::string what = "common_disk_tensor";
   const std::string path = comm::attempt_first(ranks, what, [&] {
-    made = make_file(directory, bytes);
-    try {
-      take_blocks(made.file, directory, 0, bytes);
-      result = map(made.file, directory, count, type);
-    } catch (const IoError&) {
-      ::unlink(made.path.c_str());
-      throw;
-    }
+    const NewFile made = make_file(directory, bytes);
+    named.path = made.path;
+    take_blocks(made.file, directory, 0, bytes);
+    result = map(made.file, directory, count, type);
     return made.path;
   });
-  try {
-    comm::attempt(ranks, what, [&] {
-      if (ranks.rank() == 0) return;
-      const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-      if (!file) refuse(directory, "open", bytes, errno);
-      result = map(file, directory, count, type);
-    });
-  } catch (const Error&) {
-    if (ranks.rank() == 0) ::unlink(path.c_str());
-    throw;
-  }
-  if (ranks.rank() == 0) ::unlink(path.c_str());
+  comm::attempt(ranks, what, [&] {
+    if (ranks.rank() == 0) return;
+    const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!file) refuse(directory, "open", bytes, errno);
+    result = map(file, directory, count, type);
+  });
   return result;
 }
 

@@ -21,7 +21,7 @@ void together(Communicator& world, const char* what, const std::function<void()>
       throw Error(static_cast<ExitCode>(failure.exit_code), failure.text);
     }
   };
-  comm::attempt(world, what, in_our_words, comm::Naming::kUnlessFirst);
+  comm::attempt(world, what, in_our_words, comm::Scope::kJob);
 }
 
 bool any_wishes_to_stop(Communicator& world, bool here) {

@@ -138,7 +138,7 @@ std::string option_variables(const Recipe& recipe) {
   for (const Field& field : fields(config)) {
     const std::string name = field.name();
     const bool said_anew = name == "run.dir" || name == "run.resume" || name == "data.may_differ";
-    if (!said_anew) names.push_back(variable_of(field));
+    if (!said_anew && !field.may_differ) names.push_back(variable_of(field));  // else another rank's is another
   }
   std::string text;
   for (const auto& [name, value] : process_environment()) {

@@ -90,8 +90,17 @@ TEST(ErrorRecord, OtherExceptionsBecomeErrors) {
   EXPECT_EQ(record_of(std::make_exception_ptr(7)).code, ExitCode::kBug);
 }
 
+// Ranks of two builds tell each other so, and nothing else may hide that.
+TEST(ErrorRecord, TextOfAnOlderBuildIsAnError) {
+  const auto record = decode_error("76 -1 rank 0 runs another version");
+  EXPECT_EQ(record.code, ExitCode::kJobMismatch);
+  EXPECT_EQ(record.kind, ErrorRecord::Kind::kError);
+  EXPECT_EQ(record.text, "rank 0 runs another version");
+  EXPECT_TRUE(encode(record).starts_with("76 -1 "));
+}
+
 TEST(ErrorRecord, OtherTextIsRefused) {
-  for (const char* text : {"", "1", "a 70 -1 x", "99 70 -1 x", "1 70"}) {
+  for (const char* text : {"", "1", "a -1 0 x", "70 b 0 x", "1 70"}) {
     EXPECT_THROW(decode_error(text), InternalError) << text;
   }
 }

@@ -22,7 +22,7 @@ TEST(Agree, AnErrorOfOneRankIsEverybodysWithItsType) {
       ADD_FAILURE() << "nothing was thrown";
     } catch (const NoRoom& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1 of 3 ("), HasSubstr("): no room here")));
-      EXPECT_TRUE(error.is_common());
+      EXPECT_FALSE(error.is_common()) << "ranks outside of the group do not know of it";
     }
     EXPECT_THAT([&] { comm::attempt(r.world(), "a file", [] { throw DataError("damaged"); }); },
                 ::testing::ThrowsMessage<DataError>(AllOf(HasSubstr("rank 0 of 3 ("), HasSubstr("): damaged"))));
@@ -39,12 +39,29 @@ TEST(Agree, RankZeroNeedNotBeNamed) {
             [&] {
               if (everywhere || r.rank() == 0) throw InvalidArgument("no such file", ExitCode::kInputMissing);
             },
-            comm::Naming::kUnlessFirst);
+            comm::Scope::kJob);
         ADD_FAILURE() << "nothing was thrown";
       } catch (const InvalidArgument& error) {
         EXPECT_STREQ(error.what(), "no such file");
         EXPECT_EQ(error.exit_code(), ExitCode::kInputMissing);
       }
+    }
+  });
+}
+
+TEST(Agree, AnErrorOfTheJobIsToldOnceAndNamesALaterRank) {
+  run_ranks({.ranks = 3}, [](Rank& r) {
+    try {
+      comm::attempt(
+          r.world(), "a file",
+          [&] {
+            if (r.rank() == 1) throw DataError("damaged");
+          },
+          comm::Scope::kJob);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1 of 3 ("), HasSubstr("): damaged")));
+      EXPECT_TRUE(error.is_common());
     }
   });
 }

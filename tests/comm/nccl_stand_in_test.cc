@@ -160,7 +160,6 @@ TEST(NcclStandIn, HostMemoryIsCarriedUpToALimit) {
   });
 }
 
-// The second call has not begun when its output is dropped.
 // The text of a checkpoint's manifest, say.
 TEST(NcclStandIn, BytesOfAnyLengthTravelInPieces) {
   run_ranks(ranks(3), [](Rank& r) {
@@ -176,6 +175,7 @@ TEST(NcclStandIn, BytesOfAnyLengthTravelInPieces) {
   });
 }
 
+// The second call has not begun when its output is dropped.
 TEST(NcclStandIn, MemoryThatIsDroppedBeforeItsCallBeginsIsKept) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();

@@ -50,7 +50,7 @@ class Error : public std::runtime_error {
   Error(ExitCode code, const Report& report) : Error(code, to_string(report)) {}
   ExitCode exit_code() const noexcept { return code_; }
 
-  // Whether every rank of a group throws this error at the same place. A job tells such an error once, by rank 0.
+  // Whether every rank of the job throws this error at the same place: it is told once, by rank 0.
   bool is_common() const noexcept { return common_; }
   void mark_common() noexcept { common_ = true; }
 

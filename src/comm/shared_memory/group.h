@@ -146,7 +146,7 @@ class Group {
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last told
 };
 
-// "all_reduce(100 float32, sum) \"step 3\"": how calls are named in messages.
+// As other ranks see it.
 CallSignature signature_of(const Descriptor& descriptor);
 
 }  // namespace reigen::comm::shared_memory
