@@ -209,7 +209,7 @@ void read_environment(const Environment& environment, std::vector<Field>& table)
       if (value.empty()) continue;  // an empty variable counts as not set, as everywhere
       set_from_text(table[static_cast<std::size_t>(found - variables.begin())], value, "environment variable " + name);
     } else if (std::any_of(prefixes.begin(), prefixes.end(),
-                           [&name = name](const std::string& p) { return name.rfind(p, 0) == 0; }) &&
+                           [&given = name](const std::string& p) { return given.starts_with(p); }) &&
                !base::is_kubernetes_service(name, value)) {
       throw InvalidArgument(
           Report{.what = fmt::format("unknown environment variable {}", name), .fix = suggestion(name, variables, "")});
