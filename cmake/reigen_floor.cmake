@@ -2,6 +2,8 @@
 # Headers of include/reigen/<name>/ are public, everything under src/<name>/ is private.
 
 set(REIGEN_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion)
+# clang 17 and newer warn of what libstdc++ 12 itself does in std::stable_sort.
+list(APPEND REIGEN_WARNINGS $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
 if(REIGEN_WERROR)
   list(APPEND REIGEN_WARNINGS -Werror)
 endif()

@@ -15,7 +15,7 @@ namespace reigen::testing {
 namespace {
 
 constexpr std::size_t kCount = 60000;
-constexpr comm::CallOptions kLazy{.async = true, .progress = comm::Progress::kCaller};
+const comm::CallOptions kLazy{.async = true, .progress = comm::Progress::kCaller};
 
 class Steps {
  public:
