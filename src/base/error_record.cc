@@ -13,19 +13,23 @@ namespace {
 
 using Kind = ErrorRecord::Kind;
 
-// The most derived type first: NoRoom is an IoError.
+template <class Leaf>
+bool is(const Error& error) {
+  return dynamic_cast<const Leaf*>(&error) != nullptr;
+}
+
+// NoRoom is asked for before IoError, from which it is derived.
 Kind kind_of(const Error& error) {
-  const auto is = [&]<class Leaf>(const Leaf*) { return dynamic_cast<const Leaf*>(&error) != nullptr; };
-  if (is(static_cast<const InvalidArgument*>(nullptr))) return Kind::kInvalidArgument;
-  if (is(static_cast<const Timeout*>(nullptr))) return Kind::kTimeout;
-  if (is(static_cast<const PeerLost*>(nullptr))) return Kind::kPeerLost;
-  if (is(static_cast<const CollectiveMismatch*>(nullptr))) return Kind::kCollectiveMismatch;
-  if (is(static_cast<const Aborted*>(nullptr))) return Kind::kAborted;
-  if (is(static_cast<const NoRoom*>(nullptr))) return Kind::kNoRoom;
-  if (is(static_cast<const IoError*>(nullptr))) return Kind::kIoError;
-  if (is(static_cast<const DataError*>(nullptr))) return Kind::kDataError;
-  if (is(static_cast<const BackendError*>(nullptr))) return Kind::kBackendError;
-  if (is(static_cast<const InternalError*>(nullptr))) return Kind::kInternalError;
+  if (is<InvalidArgument>(error)) return Kind::kInvalidArgument;
+  if (is<Timeout>(error)) return Kind::kTimeout;
+  if (is<PeerLost>(error)) return Kind::kPeerLost;
+  if (is<CollectiveMismatch>(error)) return Kind::kCollectiveMismatch;
+  if (is<Aborted>(error)) return Kind::kAborted;
+  if (is<NoRoom>(error)) return Kind::kNoRoom;
+  if (is<IoError>(error)) return Kind::kIoError;
+  if (is<DataError>(error)) return Kind::kDataError;
+  if (is<BackendError>(error)) return Kind::kBackendError;
+  if (is<InternalError>(error)) return Kind::kInternalError;
   return Kind::kError;
 }
 

@@ -1,5 +1,5 @@
-// An error as a value that other ranks can be told: its type is kept, so that every rank can do about it what the rank
-// can that met it.
+// An error as a value, which a rank can send to other ranks. It keeps the error's type: each rank can then catch what
+// the first rank could.
 // Thread rule: values.
 #pragma once
 

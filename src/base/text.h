@@ -1,4 +1,4 @@
-// Small questions about text that many floors ask: which number it is, and which known word was meant.
+// Text that people and programs write: numbers in it, the known word that was meant, a word for a shell.
 #pragma once
 
 #include <charconv>

@@ -14,7 +14,6 @@
 #include "checkpoint/snapshot.h"
 #include "comm/agree.h"
 #include "reigen/base/error.h"
-#include "reigen/format/atomic_file.h"
 
 namespace reigen::checkpoint {
 

@@ -8,11 +8,11 @@ namespace reigen::comm {
 
 namespace {
 
-// A backend for a device carries so much of the host's memory in one call (nccl/group.h).
-constexpr std::size_t kPiece = std::size_t{64} << 10;
-
-std::size_t piece_of(const Communicator& world, std::size_t whole) {
-  return world.memory_is_of_host() ? std::max<std::size_t>(whole, 1) : kPiece;
+// Bytes of each of `texts` texts that one call carries: all, or, over a backend for a device, what fits into the 64 KiB
+// that it takes from the host's memory (nccl/group.h).
+std::size_t piece_of(const Communicator& world, std::size_t whole, std::size_t texts) {
+  constexpr std::size_t kMost = std::size_t{64} << 10;
+  return std::max<std::size_t>(world.memory_is_of_host() ? whole : kMost / texts, 1);
 }
 
 }  // namespace
@@ -21,7 +21,7 @@ std::string broadcast_bytes(std::string bytes, int root, Communicator world, con
   std::uint64_t size = bytes.size();
   world.broadcast(&size, sizeof(size), DataType::kUint8, root, {.tag = "size of " + tag});
   bytes.resize(size);
-  const std::size_t piece = piece_of(world, size);
+  const std::size_t piece = piece_of(world, size, 1);
   std::size_t begin = 0;
   do {  // also of nothing: one call of a root, as of any other text
     world.broadcast(bytes.data() + begin, std::min(piece, size - begin), DataType::kUint8, root, {.tag = tag});
@@ -36,8 +36,7 @@ std::vector<std::string> all_gather_bytes(const std::string& bytes, Communicator
   std::vector<std::uint64_t> sizes(ranks);
   world.all_gather(&size, sizes.data(), sizeof(size), DataType::kUint8, {.tag = "sizes of " + tag});
   const std::uint64_t largest = *std::max_element(sizes.begin(), sizes.end());
-  const std::size_t piece =
-      world.memory_is_of_host() ? piece_of(world, largest) : std::max<std::size_t>(kPiece / ranks, 1);
+  const std::size_t piece = piece_of(world, largest, ranks);
   std::vector<std::string> result(ranks);
   std::size_t begin = 0;
   do {

@@ -27,7 +27,7 @@ class Tag {
   // A tag as part of a line.
   void replace_line_breaks() { std::replace(characters_.begin(), characters_.end(), '\n', ' '); }
   bool empty() const { return characters_[0] == '\0'; }
-  // Of a tag that another rank wrote too: at most kLongestTag characters, whatever its bytes are.
+  // At most kLongestTag characters, also where another rank wrote the tag without an end.
   std::string_view text() const { return {characters_.data(), ::strnlen(characters_.data(), kLongestTag)}; }
 
   friend bool operator==(const Tag& a, const Tag& b) {

@@ -45,6 +45,7 @@ void write_names(Names& names, const std::vector<std::string>& values) {
 void describe_owner(Record& record, const Identity& identity) {
   record.header.rank = identity.rank;
   record.header.size = identity.size;
+  // The job's name is a secret, and anybody can read the record: its hash tells jobs apart.
   record.header.job = identity.job.empty() ? job_of_process(::getpid()) : base::fnv1a(identity.job);
   record.header.magic = kMagic;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "comm/checked_operation.h"
 #include "comm/control/sleeper.h"
 #include "comm/mpi/collectives.h"
@@ -43,9 +44,7 @@ void check_members(const std::vector<Member>& members) {
 
 // A number that the members of a group have in common, for MPI to tell groups apart that are made at the same time.
 int tag_of(const std::string& name) {
-  std::uint32_t hash = 2166136261U;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return static_cast<int>(hash & 0x7fffU);  // every MPI takes tags up to 32767
+  return static_cast<int>(base::fnv1a(name) & 0x7fffU);  // every MPI takes tags up to 32767
 }
 
 MPI_Comm make_communicator(const std::vector<Member>& members, const std::string& name) {

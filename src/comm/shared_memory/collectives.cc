@@ -213,7 +213,7 @@ void Collective::compare_descriptors() const {
   }
 }
 
-// A function of its own: what it puts on the stack is not for every call.
+// Not a part of compare_descriptors(), which every call runs: two signatures would enlarge its stack frame.
 void Collective::throw_mismatch(int rank) const {
   const Descriptor& first = descriptor_of(0);
   const Descriptor& other = descriptor_of(rank);
