@@ -36,20 +36,30 @@ target_link_libraries(reigen_libtorch INTERFACE "$<BUILD_INTERFACE:reigen_torch_
 # LibTorch brings headers of another version of fmt, found before the system's, and no library for them.
 target_compile_definitions(reigen_libtorch INTERFACE "$<INSTALL_INTERFACE:FMT_HEADER_ONLY>")
 
+# LibTorch brings headers of another version of fmt, and no library for them: header-only, fmt takes a third of the time of
+# every file. So our sources see the system's headers first, and link its library.
+get_target_property(_reigen_fmt fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+find_path(REIGEN_FMT_HEADERS fmt/format.h HINTS ${_reigen_fmt})
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/system_fmt")
+file(CREATE_LINK "${REIGEN_FMT_HEADERS}/fmt" "${PROJECT_BINARY_DIR}/system_fmt/fmt" COPY_ON_ERROR SYMBOLIC)
+
+# -fopenmp: at::parallel_for is header code and runs serially without it.
+function(reigen_compile_with_torch target)
+  target_include_directories(${target} SYSTEM BEFORE PRIVATE "${PROJECT_BINARY_DIR}/system_fmt")
+  target_compile_options(${target} PRIVATE -fopenmp)
+endfunction()
+
 # The headers of LibTorch take some ten seconds a file; compiled once, used by every target that needs them. Not all of
 # torch/torch.h: templates that it uses are instantiated again in every file, five seconds instead of three.
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/torch_pch.cc" CONTENT "")
 add_library(reigen_torch_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cc")
 reigen_target_defaults(reigen_torch_pch)
-target_compile_options(reigen_torch_pch PRIVATE -fopenmp)
-target_compile_definitions(reigen_torch_pch PRIVATE FMT_HEADER_ONLY)
-target_link_libraries(reigen_torch_pch PRIVATE reigen_libtorch)
-target_precompile_headers(reigen_torch_pch PRIVATE <ATen/ATen.h> <torch/nn/module.h>)
+reigen_compile_with_torch(reigen_torch_pch)
+target_link_libraries(reigen_torch_pch PRIVATE reigen_libtorch fmt::fmt)
+target_precompile_headers(reigen_torch_pch PRIVATE <ATen/ATen.h> <torch/nn/module.h> <fmt/format.h>)
 
-# -fopenmp: at::parallel_for is header code and runs serially without it.
 function(reigen_use_torch target)
   target_link_libraries(${target} PUBLIC reigen_libtorch)
-  target_compile_options(${target} PRIVATE -fopenmp)
-  target_compile_definitions(${target} PRIVATE FMT_HEADER_ONLY)
+  reigen_compile_with_torch(${target})
   reigen_use_precompiled(${target} reigen_torch_pch)
 endfunction()

@@ -41,7 +41,7 @@ void print_checkpoint(const ck::Checkpoint& checkpoint, bool with_tensors) {
     std::int64_t elements = 0;
     std::size_t pieces = 0;
     for (const ck::StoredTensor& tensor : tensors) {
-      elements += ck::numel(tensor.shape);
+      elements += reigen::layout::numel(tensor.shape);
       pieces += tensor.pieces.size();
     }
     fmt::print("  {}: {} tensors in {} pieces, {} elements\n", group, tensors.size(), pieces, elements);

@@ -162,7 +162,7 @@ std::vector<std::string> Checkpoint::damage() const {
 }
 
 void Checkpoint::read(std::string_view group, const Target& target) const {
-  check_part(target.name, target.shape, target.part);
+  layout::check_part(target.name, target.shape, target.part);
   const StoredTensor* stored = impl_->manifest.find(group, target.name);
   const auto refuse = [&](const std::string& got) {
     throw DataError(Report{.what = fmt::format("{}: {} {} does not fit", impl_->path.string(), group, target.name),
@@ -187,7 +187,7 @@ void Checkpoint::read(std::string_view group, const Target& target) const {
       if (file.read_at(at, bytes) == bytes.size()) return;
       throw DataError(fmt::format("{} ends early, inside {}", file.path(), target.name));
     };
-    for_each_common(target.shape, target.part, piece.part, read);
+    layout::for_each_common(target.shape, target.part, piece.part, read);
   }
 }
 

@@ -62,12 +62,12 @@ Shares shares_of(const Checkpoint& from, int rank, int ranks) {
   Shares result;
   for (const auto& [group, tensors] : from.manifest().groups) {
     for (const StoredTensor& tensor : tensors) {
-      const std::int64_t count = numel(tensor.shape);
+      const std::int64_t count = layout::numel(tensor.shape);
       const std::int64_t begin = count / ranks * rank + std::min<std::int64_t>(rank, count % ranks);
       const std::int64_t size = count / ranks + (rank < count % ranks ? 1 : 0);
       const bool is_whole = size == count;
       if (size == 0 && !(count == 0 && rank == 0)) continue;
-      const Part part = is_whole ? whole(tensor.shape) : flat_part(tensor.shape, begin, size);
+      const Part part = is_whole ? layout::whole(tensor.shape) : layout::flat_part(tensor.shape, begin, size);
       auto& bytes = result.memory.emplace_back(static_cast<std::size_t>(size) * format::size_of(tensor.type));
       from.read(group, {tensor.name, tensor.type, tensor.shape, part, bytes});
       result.contents[group].push_back({tensor.name, tensor.type, tensor.shape, part, bytes});

@@ -76,7 +76,7 @@ std::optional<std::int64_t> common_element(const Shape& tensor, const Box& a, co
 }  // namespace
 
 std::optional<std::string> what_parts_miss(const Shape& tensor, const std::vector<const Part*>& parts) {
-  const std::int64_t all = numel(tensor);
+  const std::int64_t all = layout::numel(tensor);
   std::int64_t left = all;
   std::vector<Box> boxes;
   for (const Part* part : parts) {

@@ -137,9 +137,9 @@ StoredTensor tensor_from(const json& value, const std::vector<StoredFile>& files
   // Pieces hold whole elements, and begin at a byte.
   if (!format::has_whole_bytes(*type)) throw Damage(fmt::format("{} has the packed type {}", tensor.name, type_text));
   tensor.type = *type;
-  numel(tensor.shape);  // throws where it overflows
+  layout::numel(tensor.shape);  // throws where it overflows
   for (const json& given : value.at("pieces")) {
-    StoredPiece piece{.part = whole(tensor.shape),
+    StoredPiece piece{.part = layout::whole(tensor.shape),
                       .file = number_from<std::size_t>(given, "file"),
                       .at = number_from<std::uint64_t>(given, "at"),
                       .hash = hash_from(given.at("xxh64"))};
@@ -149,7 +149,7 @@ StoredTensor tensor_from(const json& value, const std::vector<StoredFile>& files
     }
     piece.part.first = number_from<std::int64_t>(given, "first");
     piece.part.count = number_from<std::int64_t>(given, "count");
-    check_part(tensor.name, tensor.shape, piece.part);
+    layout::check_part(tensor.name, tensor.shape, piece.part);
     if (piece.file >= files.size()) throw Damage(fmt::format("{} is in file {}", tensor.name, piece.file));
     const std::uint64_t bytes = static_cast<std::uint64_t>(piece.part.count) * format::size_of(tensor.type);
     const StoredFile& file = files[piece.file];
@@ -301,7 +301,7 @@ void check_coverage(const Manifest& manifest, const std::string& where) {
       throw DataError(
           Report{.what = fmt::format("{}: the pieces of {} {} do not make it up", where, group, tensor.name),
                  .got = *wrong,
-                 .expected = fmt::format("{} elements, each once", numel(tensor.shape))});
+                 .expected = fmt::format("{} elements, each once", layout::numel(tensor.shape))});
     }
   }
 }

@@ -1,99 +1,9 @@
 #include "reigen/checkpoint/piece.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cstring>
-#include <limits>
-#include <utility>
-
-#include "base/check.h"
 
 namespace reigen::checkpoint {
-
-std::int64_t numel(const Shape& shape) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;  // also in bytes
-  std::int64_t count = 1;
-  bool empty = false;
-  for (const std::int64_t size : shape) {
-    REIGEN_CHECK(size >= 0, "a tensor has a negative size: [{}]", fmt::join(shape, ", "));
-    empty = empty || size == 0;
-    REIGEN_CHECK(size == 0 || count <= kMost / size, "a tensor is too large: [{}]", fmt::join(shape, ", "));
-    count *= std::max<std::int64_t>(size, 1);
-  }
-  return empty ? 0 : count;
-}
-
-Part whole(const Shape& tensor) {
-  return {.offset = Shape(tensor.size(), 0), .shape = tensor, .first = 0, .count = numel(tensor)};
-}
-
-Part flat_part(const Shape& tensor, std::int64_t first, std::int64_t count) {
-  Part part = whole(tensor);
-  part.first = first;
-  part.count = count;
-  return part;
-}
-
-void check_part(const std::string& name, const Shape& tensor, const Part& part) {
-  bool fits = part.offset.size() == tensor.size() && part.shape.size() == tensor.size();
-  for (std::size_t i = 0; i < tensor.size() && fits; ++i) {
-    fits = part.offset[i] >= 0 && part.shape[i] >= 0 && part.shape[i] <= tensor[i] &&
-           part.offset[i] <= tensor[i] - part.shape[i];
-  }
-  REIGEN_CHECK(fits, "a part of {} does not lie in it\n  got: [{}] from ({}) on   expected: inside of [{}]", name,
-               fmt::join(part.shape, ", "), fmt::join(part.offset, ", "), fmt::join(tensor, ", "));
-  const std::int64_t box = numel(part.shape);
-  REIGEN_CHECK(part.first >= 0 && part.count >= 0 && part.first <= box && part.count <= box - part.first,
-               "a part of {} does not lie in its box\n  got: {} elements from {} on   expected: at most {}", name,
-               part.count, part.first, box);
-}
-
-Runs::Runs(Shape tensor, Part part) : tensor_(std::move(tensor)), part_(std::move(part)), split_(tensor_.size()) {
-  while (split_ > 0 && part_.shape[split_ - 1] == tensor_[split_ - 1]) row_ *= tensor_[--split_];
-  if (split_ > 0) row_ *= part_.shape[split_ - 1];
-}
-
-std::optional<Run> Runs::next() {
-  if (local_ >= part_.count) return std::nullopt;
-  const std::int64_t element = part_.first + local_;
-  const std::int64_t in_row = element % row_;
-  // The row's begin in the tensor, from the last dimension that numbers rows to the first.
-  std::int64_t rows = element / row_;
-  std::int64_t stride = 1;
-  for (std::size_t i = tensor_.size(); i > split_; --i) stride *= tensor_[i - 1];
-  std::int64_t global = in_row;
-  if (split_ > 0) {
-    global += part_.offset[split_ - 1] * stride;
-    stride *= tensor_[split_ - 1];
-    for (std::size_t i = split_ - 1; i > 0; --i) {
-      global += (part_.offset[i - 1] + rows % part_.shape[i - 1]) * stride;
-      rows /= part_.shape[i - 1];
-      stride *= tensor_[i - 1];
-    }
-  }
-  const Run run{.global = global, .local = local_, .count = std::min(row_ - in_row, part_.count - local_)};
-  local_ += run.count;
-  return run;
-}
-
-void for_each_common(const Shape& tensor, const Part& to, const Part& from,
-                     const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& copy) {
-  Runs to_runs(tensor, to);
-  Runs from_runs(tensor, from);
-  for (auto t = to_runs.next(), f = from_runs.next(); t && f;) {
-    const std::int64_t begin = std::max(t->global, f->global);
-    const std::int64_t to_end = t->global + t->count;
-    const std::int64_t from_end = f->global + f->count;
-    const std::int64_t end = std::min(to_end, from_end);
-    if (begin < end) copy(t->local + begin - t->global, f->local + begin - f->global, end - begin);
-    if (to_end <= from_end)
-      t = to_runs.next();
-    else
-      f = from_runs.next();
-  }
-}
 
 namespace {
 

@@ -44,7 +44,7 @@ std::string as_io_error(const Body& body) {
 void check_pieces(const Contents& contents) {
   for (const auto& [group, pieces] : contents) {
     for (const Piece& piece : pieces) {
-      check_part(piece.name, piece.shape, piece.part);
+      layout::check_part(piece.name, piece.shape, piece.part);
       const auto bytes = static_cast<std::uint64_t>(piece.part.count) * format::size_of(piece.type);
       REIGEN_CHECK(piece.bytes.size() == bytes, "a part of {} {} has {} bytes, not {}", group, piece.name,
                    piece.bytes.size(), bytes);
@@ -54,7 +54,7 @@ void check_pieces(const Contents& contents) {
 
 // The part's own shape where it is a box; else it is a row of elements.
 Shape shape_in_file(const Part& part) {
-  const bool is_box = part.first == 0 && part.count == numel(part.shape);
+  const bool is_box = part.first == 0 && part.count == layout::numel(part.shape);
   return is_box ? part.shape : Shape{part.count};
 }
 

@@ -372,7 +372,7 @@ void Weights::take_checkpoint(const std::shared_ptr<Checkpoint>& from, const std
   for (const StoredTensor& stored : found->second) {
     tensors_.push_back({stored.name, stored.type, stored.shape});
     readers_.emplace_back([from, group, &stored](std::span<std::byte> into) {
-      from->read(group, {stored.name, stored.type, stored.shape, whole(stored.shape), into});
+      from->read(group, {stored.name, stored.type, stored.shape, layout::whole(stored.shape), into});
     });
   }
 }
@@ -388,7 +388,7 @@ void Weights::take_averages(const std::shared_ptr<Checkpoint>& from) {
     if (found == optimizer->second.end()) continue;
     tensors_[i].type = found->type;
     readers_[i] = [from, &stored = *found](std::span<std::byte> into) {
-      from->read("optimizer", {stored.name, stored.type, stored.shape, whole(stored.shape), into});
+      from->read("optimizer", {stored.name, stored.type, stored.shape, layout::whole(stored.shape), into});
     };
     has_any = true;
   }

@@ -117,7 +117,7 @@ struct Scene {
 };
 
 // Sum of four uniform bytes: near enough to a normal distribution, standard deviation 1, in integers.
-double noise(std::uint32_t bits) {
+double pixel_noise(std::uint32_t bits) {
   const auto sum = (bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24);
   return (static_cast<double>(sum) - 510.0) * (1.0 / 147.8);
 }
@@ -161,7 +161,7 @@ int draw_picture(std::uint64_t seed, Split split, std::int64_t index, std::span<
       }
       const double shade = scene.light[0] * (x - 16) + scene.light[1] * (y - 16) + 0.5;
       for (std::size_t c = 0; c < 3; ++c) {
-        const double value = sum[c] + shade + grain * noise(random.next());
+        const double value = sum[c] + shade + grain * pixel_noise(random.next());
         *out++ = static_cast<std::uint8_t>(std::clamp(value, 0.0, 255.0));
       }
     }

@@ -17,7 +17,7 @@ namespace reigen::format {
 namespace {
 
 constexpr std::uint64_t kMaxOffset = std::numeric_limits<std::int64_t>::max();
-constexpr std::size_t kShown = 40;  // bytes of a text in a message
+constexpr std::size_t kShownName = 40;  // bytes of a text in a message
 constexpr const char* kFix = "write the file again, or fetch it again";
 constexpr const char* kFixType =
     "convert the tensor in Python and save it again with safetensors.torch.save_file, or write the type's right name";
@@ -62,7 +62,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
       if (!metadata.emplace(key_, text).second) bad("a key twice", "each key once");
     } else if (state_ == State::kTensor && key_ == "dtype") {
       const auto type = tensor_type_of(text);
-      if (!type) bad("dtype '" + text.substr(0, kShown) + "'", names_of_tensor_types(), kFixType);
+      if (!type) bad("dtype '" + text.substr(0, kShownName) + "'", names_of_tensor_types(), kFixType);
       tensors.back().type = *type;
     } else {
       unexpected("'" + text + "'");

@@ -130,13 +130,13 @@ at::Tensor make_rows(Share& share, const std::vector<Segment>& segments, std::in
   for (const std::int64_t size : spares) row += (size + unit - 1) / unit * unit;
   share.gradients = common_tensor(memory, row * memory.size(), type).view({memory.size(), row});
   const at::Tensor mine = share.gradients.select(0, memory.rank());
-  std::vector<at::Tensor> blocks;
+  std::vector<at::Tensor> spare_blocks;
   std::int64_t at = end;
   for (const std::int64_t size : spares) {
-    blocks.push_back(mine.narrow(0, at, size));
+    spare_blocks.push_back(mine.narrow(0, at, size));
     at += (size + unit - 1) / unit * unit;
   }
-  if (!blocks.empty()) share.spares = std::make_shared<SpareBlocks>(blocks);
+  if (!spare_blocks.empty()) share.spares = std::make_shared<SpareBlocks>(spare_blocks);
   return mine.narrow(0, 0, end);
 }
 

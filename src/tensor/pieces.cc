@@ -22,8 +22,7 @@ std::span<std::byte> bytes_of(const at::Tensor& contiguous) {
 
 checkpoint::Part part_of(const NamedTensor& item) {
   const checkpoint::Shape shape = item.tensor.sizes().vec();
-  return item.is_divided() ? checkpoint::flat_part(shape, item.first, item.last - item.first)
-                           : checkpoint::whole(shape);
+  return item.is_divided() ? layout::flat_part(shape, item.first, item.last - item.first) : layout::whole(shape);
 }
 
 // What a rank has of a contiguous tensor.

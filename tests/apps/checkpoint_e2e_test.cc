@@ -35,7 +35,7 @@ class CheckpointCommand : public testing::Test {
     const std::vector<std::byte> values = average.values(salt);
     if (has_average) {
       held.contents["optimizer"].push_back(
-          {average.name, average.type, average.shape, checkpoint::whole(average.shape), values});
+          {average.name, average.type, average.shape, layout::whole(average.shape), values});
     }
     return checkpoint::save(root_ / run / "checkpoints", {.step = static_cast<std::int64_t>(salt)}, held.contents, 3);
   }

@@ -270,7 +270,7 @@ TEST_F(CheckpointTest, DamageNamesFileBytesAndTensor) {
 TEST_F(CheckpointTest, AnotherTensorThanThereIsIsRefused) {
   const Checkpoint checkpoint(save_step(5));
   std::vector<std::byte> bytes(4 * 143);
-  const Target good{"fc.weight", format::TensorType::kF64, {13, 11}, whole({13, 11}), bytes};
+  const Target good{"fc.weight", format::TensorType::kF64, {13, 11}, layout::whole({13, 11}), bytes};
   const auto refusal = [&](Target target) {
     try {
       bytes.resize(static_cast<std::size_t>(target.part.count) * format::size_of(target.type));
@@ -284,7 +284,7 @@ TEST_F(CheckpointTest, AnotherTensorThanThereIsIsRefused) {
   EXPECT_EQ(refusal(good), "no error");
   Target other = good;
   other.shape = {11, 13};
-  other.part = whole(other.shape);
+  other.part = layout::whole(other.shape);
   EXPECT_THAT(refusal(other), HasSubstr("F64 [13, 11]"));
   other = good;
   other.type = format::TensorType::kF32;
@@ -326,7 +326,7 @@ TEST_F(CheckpointTest, TheRoomAskedForGoesWithTheSize) {
                       {{.name = "weight",
                         .type = format::TensorType::kF32,
                         .shape = {count},
-                        .part = whole({count}),
+                        .part = layout::whole({count}),
                         .bytes = std::span(bytes).first(size)}}}});
   };
   EXPECT_GT(room(1 << 20), 1 << 20);

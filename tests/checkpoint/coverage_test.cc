@@ -18,9 +18,9 @@ std::optional<std::string> miss(const Shape& tensor, const std::vector<Part>& pa
 }
 
 bool is_each_once(const Shape& tensor, const std::vector<Part>& parts) {
-  std::vector<int> times(static_cast<std::size_t>(numel(tensor)));
+  std::vector<int> times(static_cast<std::size_t>(layout::numel(tensor)));
   for (const Part& part : parts) {
-    Runs runs(tensor, part);
+    layout::Runs runs(tensor, part);
     while (const auto run = runs.next()) {
       for (std::int64_t i = 0; i < run->count; ++i) ++times[static_cast<std::size_t>(run->global + i)];
     }
@@ -39,20 +39,20 @@ TEST(Coverage, IsWhatCountingSays) {
     Shape tensor;
     for (std::int64_t i = below(4); i > 0; --i) tensor.push_back(1 + below(5));
     // A division that is right: of a box in two, or of one as flat runs.
-    std::vector<Part> parts{whole(tensor)};
+    std::vector<Part> parts{layout::whole(tensor)};
     for (std::int64_t cuts = below(6); cuts > 0; --cuts) {
       const auto which = static_cast<std::size_t>(below(static_cast<std::int64_t>(parts.size())));
       Part first = parts[which];
       Part second = first;
-      const bool is_box = first.first == 0 && first.count == numel(first.shape);
+      const bool is_box = first.first == 0 && first.count == layout::numel(first.shape);
       if (is_box && !tensor.empty() && below(2) == 0) {
         const auto axis = static_cast<std::size_t>(below(static_cast<std::int64_t>(tensor.size())));
         const std::int64_t at = below(first.shape[axis] + 1);
         first.shape[axis] = at;
         second.shape[axis] -= at;
         second.offset[axis] += at;
-        first.count = numel(first.shape);
-        second.count = numel(second.shape);
+        first.count = layout::numel(first.shape);
+        second.count = layout::numel(second.shape);
       } else {
         first.count = below(first.count + 1);
         second.first += first.count;
@@ -64,8 +64,8 @@ TEST(Coverage, IsWhatCountingSays) {
     // And often wrong.
     Part& changed = parts[static_cast<std::size_t>(below(static_cast<std::int64_t>(parts.size())))];
     switch (below(4)) {
-      case 0: changed.first = below(numel(changed.shape) - changed.count + 1); break;
-      case 1: changed.count = below(numel(changed.shape) - changed.first + 1); break;
+      case 0: changed.first = below(layout::numel(changed.shape) - changed.count + 1); break;
+      case 1: changed.count = below(layout::numel(changed.shape) - changed.first + 1); break;
       case 2: parts.push_back(changed); break;
       default: break;
     }
@@ -82,7 +82,7 @@ TEST(Coverage, OfColumnsOfALongTensorCostsNothing) {
   const Shape tall{std::int64_t{1} << 56, 4};
   const auto columns = [&](std::int64_t begin, std::int64_t count) {
     const Shape shape{tall[0], count};
-    return Part{.offset = {0, begin}, .shape = shape, .first = 0, .count = numel(shape)};
+    return Part{.offset = {0, begin}, .shape = shape, .first = 0, .count = layout::numel(shape)};
   };
   EXPECT_EQ(miss(tall, {columns(0, 1), columns(3, 1), columns(1, 2)}), std::nullopt);
   EXPECT_THAT(miss(tall, {columns(0, 1), columns(2, 2)}).value_or(""), HasSubstr("a hole"));
@@ -91,9 +91,9 @@ TEST(Coverage, OfColumnsOfALongTensorCostsNothing) {
   late.first = 1;
   late.count -= 1;
   EXPECT_THAT(miss(tall, {columns(0, 1), late}).value_or(""), HasSubstr("a hole"));
-  Runs runs(tall, columns(1, 1));
-  EXPECT_EQ(runs.next(), (checkpoint::Run{1, 0, 1}));
-  EXPECT_EQ(runs.next(), (checkpoint::Run{5, 1, 1}));
+  layout::Runs runs(tall, columns(1, 1));
+  EXPECT_EQ(runs.next(), (layout::Run{1, 0, 1}));
+  EXPECT_EQ(runs.next(), (layout::Run{5, 1, 1}));
 }
 
 TEST(Coverage, OfManyPartsEndsSoon) {

@@ -21,7 +21,7 @@ struct Tensor {
   Shape shape;
 
   std::size_t element() const { return format::size_of(type); }
-  std::size_t bytes() const { return static_cast<std::size_t>(checkpoint::numel(shape)) * element(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(layout::numel(shape)) * element(); }
   // Bytes that tell tensor, place and `salt`.
   std::vector<std::byte> values(std::uint64_t salt) const {
     std::vector<std::byte> result(bytes());
@@ -60,22 +60,21 @@ inline std::pair<std::int64_t, std::int64_t> share(std::int64_t count, int rank,
 }
 
 inline Part cut(const Shape& shape, std::size_t dimension, int rank, int ranks) {
-  Part part = checkpoint::whole(shape);
+  Part part = layout::whole(shape);
   const auto [begin, end] = share(shape[dimension], rank, ranks);
   part.offset[dimension] = begin;
   part.shape[dimension] = end - begin;
-  part.count = checkpoint::numel(part.shape);
+  part.count = layout::numel(part.shape);
   return part;
 }
 
 inline std::vector<Part> parts_of(const Shape& shape, std::size_t index, Layout layout, int rank, int ranks) {
-  const std::int64_t count = checkpoint::numel(shape);
+  const std::int64_t count = layout::numel(shape);
   const bool is_scalar = shape.empty();
   switch (layout) {
-    case Layout::kFirst: return rank == 0 ? std::vector<Part>{checkpoint::whole(shape)} : std::vector<Part>{};
+    case Layout::kFirst: return rank == 0 ? std::vector<Part>{layout::whole(shape)} : std::vector<Part>{};
     case Layout::kTurns:
-      return static_cast<int>(index) % ranks == rank ? std::vector<Part>{checkpoint::whole(shape)}
-                                                     : std::vector<Part>{};
+      return static_cast<int>(index) % ranks == rank ? std::vector<Part>{layout::whole(shape)} : std::vector<Part>{};
     case Layout::kFlat: break;
     case Layout::kRows:
       if (!is_scalar) return {cut(shape, 0, rank, ranks)};
@@ -94,13 +93,13 @@ inline std::vector<Part> parts_of(const Shape& shape, std::size_t index, Layout 
       break;
   }
   const auto [begin, end] = share(count, rank, ranks);
-  return {checkpoint::flat_part(shape, begin, end - begin)};
+  return {layout::flat_part(shape, begin, end - begin)};
 }
 
 // The bytes of a part of a tensor's values.
 inline std::vector<std::byte> bytes_of(const Tensor& tensor, const Part& part, const std::vector<std::byte>& values) {
   std::vector<std::byte> result(static_cast<std::size_t>(part.count) * tensor.element());
-  checkpoint::Runs runs(tensor.shape, part);
+  layout::Runs runs(tensor.shape, part);
   while (const auto run = runs.next()) {
     std::memcpy(result.data() + static_cast<std::size_t>(run->local) * tensor.element(),
                 values.data() + static_cast<std::size_t>(run->global) * tensor.element(),

@@ -22,7 +22,7 @@ Manifest some_manifest() {
   m.groups["model"] = {{"w",
                         format::TensorType::kF32,
                         {3, 4},
-                        {{flat_part({3, 4}, 0, 6), 0, 100, 1}, {flat_part({3, 4}, 6, 6), 1, 80, 2}}}};
+                        {{layout::flat_part({3, 4}, 0, 6), 0, 100, 1}, {layout::flat_part({3, 4}, 6, 6), 1, 80, 2}}}};
   return m;
 }
 

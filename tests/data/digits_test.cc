@@ -12,7 +12,7 @@
 #include "reigen/base/error.h"
 #include "reigen/format/hash.h"
 
-namespace reigen::data {
+namespace reigen::data::digits_test {
 namespace {
 
 using Pixels = std::array<std::uint8_t, kDigitPixels>;
@@ -105,4 +105,4 @@ TEST(Digits, ManyThreadsAskingForTheSameImages) {
 }
 
 }  // namespace
-}  // namespace reigen::data
+}  // namespace reigen::data::digits_test

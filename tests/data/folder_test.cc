@@ -13,11 +13,11 @@
 #include "reigen/data/pictures.h"
 #include "reigen/data/text.h"
 
-namespace reigen::data {
+namespace reigen::data::folder_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using tests::TemporaryFolder;
 namespace fs = std::filesystem;
 
@@ -127,7 +127,7 @@ TEST(Walk, AFolderThatCannotBeReadIsAnErrorUnlessAskedFor) {
   fs::permissions(folder.path() / "locked", fs::perms::none);
   Taken taken;
   EXPECT_THAT([&] { walked(folder.path(), taken); },
-              testing::Throws<IoError>(testing::Property(&Error::exit_code, ExitCode::kPermission)));
+              ::testing::Throws<IoError>(::testing::Property(&Error::exit_code, ExitCode::kPermission)));
   WalkOptions options = texts();
   options.pass_over_unreadable = true;
   EXPECT_THAT(walked(folder.path(), taken, options), ElementsAre("a.txt"));
@@ -206,14 +206,14 @@ TEST(TextFolder, FilesForTrainingAndTesting) {
   put(folder, "wiki.train.txt", "the text to train with");
   put(folder, "wiki.test.txt", "");
   EXPECT_THAT([&] { read_corpus(folder.path()); },
-              testing::ThrowsMessage<DataError>(HasSubstr("'" + (folder.path() / "wiki.test.txt").string() + "'")));
+              ::testing::ThrowsMessage<DataError>(HasSubstr("'" + (folder.path() / "wiki.test.txt").string() + "'")));
 }
 
 TEST(TextFolder, AFileOfZeroBytesIsNamed) {
   const TemporaryFolder folder;
   put(folder, "a.txt");
   put(folder, "b.txt", std::string("ab\0c", 4));
-  EXPECT_THAT([&] { read_corpus(folder.path()); }, testing::ThrowsMessage<DataError>(HasSubstr("b.txt' is no text")));
+  EXPECT_THAT([&] { read_corpus(folder.path()); }, ::testing::ThrowsMessage<DataError>(HasSubstr("b.txt' is no text")));
 }
 
 // Each picture has a grey of its own.
@@ -250,7 +250,7 @@ TEST(PictureFolder, IsReadByTheSameRule) {
 TEST(PictureFolder, FoldersForTestingAreNoClasses) {
   const TemporaryFolder folder;
   for (const char* name : {"test/cat/a.png", "test/dog/a.png", "val/cat/a.png"}) put_picture(folder, name, 1);
-  EXPECT_THAT([&] { image_folder(folder.path()); }, testing::ThrowsMessage<DataError>(HasSubstr("no train/")));
+  EXPECT_THAT([&] { image_folder(folder.path()); }, ::testing::ThrowsMessage<DataError>(HasSubstr("no train/")));
 }
 
 TEST(PictureFolder, AClassMayHaveTheNameOfASplit) {
@@ -275,8 +275,8 @@ TEST(PictureFolder, AClassOfOtherFilesSaysWhatTheyAre) {
   put_picture(folder, "cat/a.png", 1);
   put(folder, "dog/a.webp");
   EXPECT_THAT([&] { image_folder(folder.path()); },
-              testing::ThrowsMessage<DataError>(HasSubstr("1 of another ending: .webp")));
+              ::testing::ThrowsMessage<DataError>(HasSubstr("1 of another ending: .webp")));
 }
 
 }  // namespace
-}  // namespace reigen::data
+}  // namespace reigen::data::folder_test

@@ -18,11 +18,11 @@
 
 #include "reigen/base/error.h"
 
-namespace reigen::data {
+namespace reigen::data::loader_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Indices = std::vector<std::int64_t>;
 
 // Sample i: input [i, i + 0.5], target i.
@@ -491,4 +491,4 @@ TEST(InMemory, TakesNonContiguousTensorsAndRowsOfNothing) {
 }
 
 }  // namespace
-}  // namespace reigen::data
+}  // namespace reigen::data::loader_test

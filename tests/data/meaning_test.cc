@@ -13,7 +13,7 @@
 #include "reigen/data/pictures.h"
 #include "reigen/data/text.h"
 
-namespace reigen::data {
+namespace reigen::data::meaning_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -112,4 +112,4 @@ TEST(DataMeaning, DrawnDataSayTheirSeed) {
 }
 
 }  // namespace
-}  // namespace reigen::data
+}  // namespace reigen::data::meaning_test

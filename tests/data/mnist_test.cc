@@ -16,10 +16,10 @@
 #include "reigen/base/error.h"
 #include "reigen/format/idx.h"
 
-namespace reigen::data {
+namespace reigen::data::mnist_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using tests::TemporaryFolder;
 
 std::string idx(const std::vector<std::uint32_t>& dims, const std::string& data) {
@@ -152,7 +152,8 @@ TEST(Mnist, TheNearestFilesAreMeant) {
   write_split(folder, ".old/train-images-idx3-ubyte", ".old/train-labels-idx1-ubyte", 5);
   EXPECT_EQ(mnist(folder.path())->size(), 3);
   write_split(folder, "FashionMNIST/raw/train-images-idx3-ubyte", "FashionMNIST/raw/train-labels-idx1-ubyte", 6);
-  EXPECT_THAT([&] { mnist(folder.path()); }, testing::ThrowsMessage<DataError>(HasSubstr("FashionMNIST/raw/train-im")));
+  EXPECT_THAT([&] { mnist(folder.path()); },
+              ::testing::ThrowsMessage<DataError>(HasSubstr("FashionMNIST/raw/train-im")));
   EXPECT_EQ(mnist(folder.path() / "MNIST")->size(), 3);
   write_split(folder, "train-images.idx3-ubyte", "train-labels.idx1-ubyte", 7);
   EXPECT_EQ(mnist(folder.path())->size(), 7);
@@ -163,8 +164,8 @@ TEST(Mnist, WhatIsThereInsteadIsNamed) {
   folder.write("mnist_train.csv", "5,0,0");
   std::filesystem::create_directory(folder.path() / "training");
   EXPECT_THAT([&] { mnist(folder.path()); },
-              testing::ThrowsMessage<IoError>(testing::AllOf(HasSubstr("there: a folder training, mnist_train.csv"),
-                                                             HasSubstr("train-images-idx3-ubyte"))));
+              ::testing::ThrowsMessage<IoError>(::testing::AllOf(HasSubstr("there: a folder training, mnist_train.csv"),
+                                                                 HasSubstr("train-images-idx3-ubyte"))));
 }
 
 TEST(Mnist, MissingFolderAndFileInItsPlace) {
@@ -181,7 +182,7 @@ TEST(Mnist, MissingFolderAndFileInItsPlace) {
 }
 
 // The real files, where this machine has them: REIGEN_TEST_DATA, else shared/data beside the source folder.
-class RealMnist : public testing::Test {
+class RealMnist : public ::testing::Test {
  protected:
   void SetUp() override {
     const char* given = std::getenv("REIGEN_TEST_DATA");
@@ -232,4 +233,4 @@ TEST_F(RealMnist, FlippedBitsAreSeen) {
 }
 
 }  // namespace
-}  // namespace reigen::data
+}  // namespace reigen::data::mnist_test

@@ -11,10 +11,10 @@
 #include "reigen/base/error.h"
 #include "reigen/data/pictures.h"
 
-namespace reigen::data {
+namespace reigen::data::picture_cases_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using tests::TemporaryFolder;
 
 enum class Verdict { kEqual, kRefused, kStrict, kGrey16 };  // make.py says what they mean
@@ -149,4 +149,4 @@ TEST(PictureCases, StrangersAreToldByWhatTheyAre) {
 }
 
 }  // namespace
-}  // namespace reigen::data
+}  // namespace reigen::data::picture_cases_test

@@ -20,11 +20,11 @@
 #include "reigen/data/loader.h"
 #include "reigen/format/hash.h"
 
-namespace reigen::data {
+namespace reigen::data::pictures_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using tests::flat;
 using tests::jpeg_in_scans;
 using tests::jpeg_of;
@@ -110,7 +110,7 @@ TEST(Picture, AJpegOfScansWithoutEndIsRefused) {
   };
   expect_colour(decode_jpeg(bytes_of(repeated(400)), "many", 32), {200, 100, 50}, 3);
   EXPECT_THAT([&] { decode_jpeg(bytes_of(repeated(600)), "endless", 32); },
-              testing::ThrowsMessage<DataError>(HasSubstr("more than 500 scans")));
+              ::testing::ThrowsMessage<DataError>(HasSubstr("more than 500 scans")));
 }
 
 TEST(Picture, DamagedBytesNeverCrash) {
@@ -278,7 +278,7 @@ TEST(ImageFolder, ADamagedPictureIsNamedWhenItIsAskedFor) {
   EXPECT_NO_THROW(data->gather(good));
   Loader loader(data, {.batch_size = 4, .workers = 2}, {0, 1});
   const auto named =
-      testing::Throws<DataError>(testing::Property(&std::exception::what, HasSubstr("train/cat/101.png")));
+      ::testing::Throws<DataError>(::testing::Property(&std::exception::what, HasSubstr("train/cat/101.png")));
   EXPECT_THAT([&] { data->gather(bad); }, named);
   EXPECT_THAT([&] { loader.epoch(0).next(); }, named);
 }
@@ -430,4 +430,4 @@ TEST(RealPhotos, AreDecodedAllOfThem) {
 }
 
 }  // namespace
-}  // namespace reigen::data
+}  // namespace reigen::data::pictures_test

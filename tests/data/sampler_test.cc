@@ -10,11 +10,11 @@
 
 #include "reigen/base/error.h"
 
-namespace reigen::data {
+namespace reigen::data::sampler_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::int64_t> listed(const Order& order, std::int64_t size) {
   std::vector<std::int64_t> indices;
@@ -130,4 +130,4 @@ TEST(Sampler, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace reigen::data
+}  // namespace reigen::data::sampler_test

@@ -12,10 +12,10 @@
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
 
-namespace reigen::data {
+namespace reigen::data::text_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using tests::TemporaryFolder;
 namespace fs = std::filesystem;
 
@@ -155,7 +155,7 @@ TEST(ReadCorpus, WhatIsNoTextIsNamed) {
   const fs::path path = folder.write("secret", text_of(90));
   fs::permissions(path, fs::perms::none);
   EXPECT_THAT([&] { read_corpus(path); },
-              testing::Throws<IoError>(testing::Property(&Error::exit_code, ExitCode::kPermission)));
+              ::testing::Throws<IoError>(::testing::Property(&Error::exit_code, ExitCode::kPermission)));
 }
 
 TEST(OwnDocuments, AreThereWithoutAnyFile) {
@@ -167,4 +167,4 @@ TEST(OwnDocuments, AreThereWithoutAnyFile) {
 }
 
 }  // namespace
-}  // namespace reigen::data
+}  // namespace reigen::data::text_test

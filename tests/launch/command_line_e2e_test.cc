@@ -10,11 +10,11 @@
 
 #include "child_program.h"
 
-namespace reigen::launch {
+namespace reigen::launch::command_line_e2e_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 Ran reigen(std::vector<std::string> words) {
   words.insert(words.begin(), REIGEN_PROGRAM);
@@ -35,7 +35,7 @@ TEST(CommandLine, Help) {
 TEST(CommandLine, Version) {
   const Ran ran = reigen({"version"});
   EXPECT_EQ(ran.code, 0);
-  EXPECT_THAT(ran.out, testing::MatchesRegex("reigen [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_THAT(ran.out, ::testing::MatchesRegex("reigen [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   EXPECT_EQ(reigen({"--version"}).out, ran.out);
 }
 
@@ -76,7 +76,7 @@ TEST(CommandLine, WhatIsWrongIsSaidOnce) {
   };
   for (const Wrong& wrong : cases) {
     const Ran ran = reigen(wrong.words);
-    SCOPED_TRACE(testing::PrintToString(wrong.words));
+    SCOPED_TRACE(::testing::PrintToString(wrong.words));
     EXPECT_EQ(ran.code, wrong.code);
     EXPECT_THAT(ran.err, HasSubstr(wrong.text));
     EXPECT_EQ(ran.out, "");
@@ -99,7 +99,7 @@ TEST(CommandLine, EverySpellingOfN) {
                                                 {"--nproc_per_node=3"}}) {
     std::vector<std::string> all = words;
     all.insert(all.end(), {"--prefix", "none", "sh", "-c", "echo $WORLD_SIZE"});
-    EXPECT_EQ(run(reigen_run(all)).out, "3\n3\n3\n") << testing::PrintToString(words);
+    EXPECT_EQ(run(reigen_run(all)).out, "3\n3\n3\n") << ::testing::PrintToString(words);
   }
   EXPECT_EQ(run(reigen_run({"-n", "cpu", "true"})).code, 0);
 }
@@ -117,10 +117,10 @@ TEST(CommandLine, TheProgramsWordsAreLeftAlone) {
 }
 
 // A build folder of its own: `reigen` beside a reigen-train that prints what it is given.
-class Train : public testing::Test {
+class Train : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "reigen_train_XXXXXX";
+    std::string name = ::testing::TempDir() + "reigen_train_XXXXXX";
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = name;
     std::filesystem::copy_file(REIGEN_PROGRAM, folder_ + "/reigen");
@@ -165,4 +165,4 @@ TEST_F(Train, QuestionsAreAnsweredByOneProcess) {
 }
 
 }  // namespace
-}  // namespace reigen::launch
+}  // namespace reigen::launch::command_line_e2e_test

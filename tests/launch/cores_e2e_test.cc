@@ -9,7 +9,7 @@
 
 #include "launch/child_program.h"
 
-namespace reigen::launch {
+namespace reigen::launch::cores_e2e_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,4 +75,4 @@ TEST(CoresOfAJob, MoreThreadsThanProcessorsAreToldOnce) {
 }
 
 }  // namespace
-}  // namespace reigen::launch
+}  // namespace reigen::launch::cores_e2e_test

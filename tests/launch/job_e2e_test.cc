@@ -13,12 +13,12 @@
 #include "reigen/base/error.h"
 #include "reigen/launch/job.h"
 
-namespace reigen::launch {
+namespace reigen::launch::job_e2e_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> shell(const std::string& ranks, const std::string& script) {
   return reigen_run({"-n", ranks, "sh", "-c", script});
@@ -153,7 +153,7 @@ TEST(Job, ARaisedLimitOfDescriptorsIsNotTheRanks) {
 }
 
 TEST(Job, ProgramsThatCannotRun) {
-  std::string folder = testing::TempDir() + "reigen_job_XXXXXX";
+  std::string folder = ::testing::TempDir() + "reigen_job_XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   std::ofstream(folder + "/script") << "#!/no/such/interpreter\n";
   std::ofstream(folder + "/noise") << "\x01\x02\x03";
@@ -179,7 +179,7 @@ TEST(RunJob, GivesWhoFailedAndItsLastLines) {
   EXPECT_EQ(result.exit_code, 5);
   EXPECT_EQ(result.failed_rank, 1);
   EXPECT_EQ(result.stopped_rank, -1);
-  EXPECT_THAT(result.last_lines, AllOf(testing::StartsWith("line 21\n"), testing::EndsWith("line 50\n")));
+  EXPECT_THAT(result.last_lines, AllOf(::testing::StartsWith("line 21\n"), ::testing::EndsWith("line 50\n")));
 }
 
 TEST(RunJob, LeavesTheCallerAsItWas) {
@@ -207,4 +207,4 @@ TEST(RunJob, RefusesOptionsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace reigen::launch
+}  // namespace reigen::launch::job_e2e_test

@@ -15,14 +15,14 @@
 #include "child_program.h"
 #include "net/interfaces.h"
 
-namespace reigen::launch {
+namespace reigen::launch::launchers_e2e_test {
 namespace {
 
-using testing::AnyOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AnyOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 // Taken from the kernel, and free again: what a user gives as MASTER_PORT.
 std::string free_port() { return std::to_string(AgentServer().port()); }
@@ -233,4 +233,4 @@ TEST(Namespaces, IPv6Alone) {
 }
 
 }  // namespace
-}  // namespace reigen::launch
+}  // namespace reigen::launch::launchers_e2e_test

@@ -17,12 +17,12 @@
 #include "child_program.h"
 #include "reigen/base/unique_fd.h"
 
-namespace reigen::launch {
+namespace reigen::launch::output_e2e_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path);
@@ -91,7 +91,7 @@ TEST(Output, ProgressLinesOnlyInTheirLastStateWithoutATerminal) {
 }
 
 TEST(Output, LogFilesHoldWhatEachRankPrints) {
-  std::string folder = testing::TempDir() + "reigen_logs_XXXXXX";
+  std::string folder = ::testing::TempDir() + "reigen_logs_XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::string logs = folder + "/a/b";
   const Ran ran =
@@ -174,4 +174,4 @@ TEST(Output, APrefixTakesColumns) {
 }
 
 }  // namespace
-}  // namespace reigen::launch
+}  // namespace reigen::launch::output_e2e_test

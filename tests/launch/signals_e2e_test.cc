@@ -12,12 +12,12 @@
 #include "base/process_state.h"
 #include "child_program.h"
 
-namespace reigen::launch {
+namespace reigen::launch::signals_e2e_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> test_rank(const std::string& ranks, const std::vector<std::string>& words,
                                    const std::vector<std::string>& options = {}) {
@@ -251,4 +251,4 @@ TEST(Signals, AnInheritedIgnoredInterruptDoesNotReachTheRanks) {
 }
 
 }  // namespace
-}  // namespace reigen::launch
+}  // namespace reigen::launch::signals_e2e_test

@@ -9,7 +9,7 @@
 
 #include "reigen/base/error.h"
 
-namespace reigen::models {
+namespace reigen::models::gpt_test {
 namespace {
 
 constexpr GptOptions kSmall = {.vocab = 11, .layers = 2, .dim = 12, .heads = 3, .context = 8};
@@ -108,4 +108,4 @@ TEST(GptTest, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace reigen::models
+}  // namespace reigen::models::gpt_test

@@ -7,7 +7,7 @@
 
 #include "reigen/base/error.h"
 
-namespace reigen::models {
+namespace reigen::models::mlp_test {
 namespace {
 
 constexpr MlpOptions kSmall = {.inputs = 6, .layers = 2, .dim = 5, .classes = 3};
@@ -61,4 +61,4 @@ TEST(MlpTest, RefusesSizesBelowOne) {
 }
 
 }  // namespace
-}  // namespace reigen::models
+}  // namespace reigen::models::mlp_test

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/functional.h>
 
-namespace reigen::models {
+namespace reigen::models::mnist_cnn_test {
 namespace {
 
 TEST(MnistCnnTest, HasTheParametersOfItsNamesake) {
@@ -46,4 +46,4 @@ TEST(MnistCnnTest, RunsInDouble) {
 }
 
 }  // namespace
-}  // namespace reigen::models
+}  // namespace reigen::models::mnist_cnn_test

@@ -8,7 +8,7 @@
 
 #include "reigen/base/error.h"
 
-namespace reigen::models {
+namespace reigen::models::resnet18_test {
 namespace {
 
 TEST(ResNet18Test, HasTheParametersAndBuffersOfItsNamesake) {
@@ -126,4 +126,4 @@ TEST(ResNet18Test, EveryBlockBeginsAsTheIdentity) {
 }
 
 }  // namespace
-}  // namespace reigen::models
+}  // namespace reigen::models::resnet18_test

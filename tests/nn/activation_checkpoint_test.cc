@@ -10,7 +10,7 @@
 #include "reigen/base/error.h"
 #include "reigen/nn/autocast.h"
 
-namespace reigen::testing {
+namespace reigen::testing::activation_checkpoint_test {
 namespace {
 
 using nn::activation_checkpoint;
@@ -458,4 +458,4 @@ TEST_P(CheckpointedDataParallel, EqualsOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Overlap, CheckpointedDataParallel, ::testing::Bool());
 
 }  // namespace
-}  // namespace reigen::testing
+}  // namespace reigen::testing::activation_checkpoint_test

@@ -2,11 +2,11 @@
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
+#include "harness/torch.h"
 #include "reigen/base/error.h"
 
-namespace reigen::nn {
+namespace reigen::nn::autocast_test {
 namespace {
 
 TEST(Autocast, ComputesProductsIn16BitsAndLossesIn32) {
@@ -61,4 +61,4 @@ TEST(Autocast, OtherTypesAreRefused) {
 }
 
 }  // namespace
-}  // namespace reigen::nn
+}  // namespace reigen::nn::autocast_test

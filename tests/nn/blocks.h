@@ -1,12 +1,11 @@
 // A small model made of units, for the tests of this folder.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/nn/unit.h"
 

@@ -14,7 +14,7 @@
 #include "reigen/base/error.h"
 #include "reigen/nn/activation_checkpoint.h"
 
-namespace reigen::nn {
+namespace reigen::nn::causal_attention_test {
 namespace {
 
 // The header's formula.
@@ -141,4 +141,4 @@ TEST(CausalAttentionTest, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace reigen::nn
+}  // namespace reigen::nn::causal_attention_test

@@ -8,7 +8,7 @@
 
 #include "reigen/base/error.h"
 
-namespace reigen::nn {
+namespace reigen::nn::conv2d_test {
 namespace {
 
 at::Tensor leaf(at::IntArrayRef shape) { return at::randn(shape, at::kDouble).requires_grad_(); }
@@ -92,4 +92,4 @@ TEST(Conv2dTest, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace reigen::nn
+}  // namespace reigen::nn::conv2d_test

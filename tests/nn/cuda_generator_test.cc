@@ -3,14 +3,14 @@
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <array>
 #include <memory>
 
+#include "harness/torch.h"
 #include "reigen/nn/activation_checkpoint.h"
 
-namespace reigen::testing {
+namespace reigen::testing::cuda_generator_test {
 namespace {
 
 struct StandInHooks : at::CUDAHooksInterface {
@@ -67,4 +67,4 @@ TEST(CudaGenerators, SecondForwardsDrawTheSameNumbers) {
 }
 
 }  // namespace
-}  // namespace reigen::testing
+}  // namespace reigen::testing::cuda_generator_test

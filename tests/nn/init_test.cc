@@ -15,7 +15,7 @@
 #include "nn/normal_quantile.h"
 #include "reigen/base/error.h"
 
-namespace reigen::nn {
+namespace reigen::nn::init_test {
 namespace {
 
 // Known answers of Random123's own test file (kat_vectors, philox4x32 10).
@@ -249,4 +249,4 @@ TEST(InitTest, WhatHasNoRuleIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace reigen::nn
+}  // namespace reigen::nn::init_test

@@ -7,7 +7,7 @@
 #include "reigen/base/error.h"
 #include "reigen/nn/activation_checkpoint.h"
 
-namespace reigen::testing {
+namespace reigen::testing::sync_batch_norm_test {
 namespace {
 
 using nn::SyncBatchNorm;
@@ -286,4 +286,4 @@ TEST(SyncBatchNorm, BadInputIsSaid) {
 }
 
 }  // namespace
-}  // namespace reigen::testing
+}  // namespace reigen::testing::sync_batch_norm_test

@@ -7,7 +7,7 @@
 #include "nn/blocks.h"
 #include "reigen/nn/activation_checkpoint.h"
 
-namespace reigen::testing {
+namespace reigen::testing::unit_spike_test {
 namespace {
 
 using nn::Carry;
@@ -238,4 +238,4 @@ TEST_P(UnitSpike, TwoStagesArePartsOfTheList) {
 INSTANTIATE_TEST_SUITE_P(Checkpointed, UnitSpike, ::testing::Bool());
 
 }  // namespace
-}  // namespace reigen::testing
+}  // namespace reigen::testing::unit_spike_test

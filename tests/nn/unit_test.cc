@@ -6,7 +6,7 @@
 #include "reigen/base/error.h"
 #include "reigen/nn/unit_policy.h"
 
-namespace reigen::testing {
+namespace reigen::testing::unit_test {
 namespace {
 
 using nn::Carry;
@@ -130,4 +130,4 @@ TEST(UnitPolicy, ChoosesByTypeAndByTheSizeThatInnerOnesLeave) {
 }
 
 }  // namespace
-}  // namespace reigen::testing
+}  // namespace reigen::testing::unit_test

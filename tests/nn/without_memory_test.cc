@@ -15,7 +15,7 @@
 #include "reigen/base/error.h"
 #include "reigen/nn/init.h"
 
-namespace reigen::nn {
+namespace reigen::nn::without_memory_test {
 namespace {
 
 std::int64_t resident_kib() {
@@ -115,4 +115,4 @@ TEST(WithoutMemory, ValuesAreSetWhereThereIsMemoryAndTemporariesAreReal) {
 }
 
 }  // namespace
-}  // namespace reigen::nn
+}  // namespace reigen::nn::without_memory_test

@@ -1,6 +1,5 @@
 // Every optimizer against torch::optim where it has it, and what a training loop and a checkpoint need of them.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "harness/torch.h"
 #include "optim/parameters.h"
 #include "reigen/base/error.h"
 

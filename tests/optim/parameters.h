@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <functional>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/torch.h"
 #include "reigen/optim/adagrad.h"
 #include "reigen/optim/adam.h"
 #include "reigen/optim/adamw.h"

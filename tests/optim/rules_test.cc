@@ -2,10 +2,10 @@
 // factors of the gradients, bf16 states, going on from a state, equal bits for any number of threads.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <cmath>
 
+#include "harness/torch.h"
 #include "optim/parameters.h"
 #include "reigen/base/error.h"
 

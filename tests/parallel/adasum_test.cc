@@ -7,7 +7,7 @@
 #include "reigen/parallel/distributed_optimizer.h"
 #include "reigen/parallel/strategies.h"
 
-namespace reigen::testing_oracle {
+namespace reigen::testing_oracle::adasum_test {
 namespace {
 
 using parallel::AdasumOf;
@@ -330,4 +330,4 @@ TEST(Adasum, OfStepsLeavesBuffersToTheirRankUntilSettled) {
 }
 
 }  // namespace
-}  // namespace reigen::testing_oracle
+}  // namespace reigen::testing_oracle::adasum_test

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace reigen::parallel {
+namespace reigen::parallel::block_pool_test {
 namespace {
 
 // A model's units as their weights come and go: two are there at a time, the next is fetched while one computes.
@@ -50,4 +50,4 @@ TEST(BlockPool, ABlockThatServedASmallRequestServesALargeOneAgain) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::block_pool_test

@@ -3,18 +3,18 @@
 #include "reigen/parallel/broadcast_state.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/parallel/distributed_optimizer.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::broadcast_state_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 at::Tensor loss_in(Mlp& model, int step, const Communicator& world = {}) {
   const auto seed = static_cast<std::uint64_t>(step);
@@ -151,4 +151,4 @@ TEST(BroadcastOptimizerState, RefusesOptimizersThatDiffer) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::broadcast_state_test

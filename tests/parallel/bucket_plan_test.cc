@@ -5,11 +5,11 @@
 #include <set>
 #include <utility>
 
-namespace reigen::parallel {
+namespace reigen::parallel::bucket_plan_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 using Segments = std::vector<std::size_t>;
 using Bucket = std::pair<std::size_t, Segments>;  // range, segments
@@ -162,4 +162,4 @@ TEST(BucketPlan, IsAPartitionInTheOrderOfCompletion) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::bucket_plan_test

@@ -4,7 +4,7 @@
 #include "parallel/oracle.h"
 #include "reigen/parallel/strategies.h"
 
-namespace reigen::testing_oracle {
+namespace reigen::testing_oracle::compression_test {
 namespace {
 
 using parallel::StrategyFactory;
@@ -171,4 +171,4 @@ TEST(Compression, SpreadsWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace reigen::testing_oracle
+}  // namespace reigen::testing_oracle::compression_test

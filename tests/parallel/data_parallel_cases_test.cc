@@ -1,12 +1,12 @@
 // The cases that make data parallelism hard: parameters that some or all ranks leave out, that are shared or frozen,
 // several forwards or backwards, accumulation, exceptions, ranks without samples.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "parallel/recompute.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::data_parallel_cases_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
@@ -319,7 +319,7 @@ TEST(Cases, AFailureOnOneRankOnlyIsNamedNotWaitedFor) {
   } catch (const CollectiveMismatch& error) {
     text = error.what();
   }
-  EXPECT_THAT(text, testing::AllOf(testing::HasSubstr("step 1 bucket"), testing::HasSubstr("step 2 bucket")));
+  EXPECT_THAT(text, ::testing::AllOf(::testing::HasSubstr("step 1 bucket"), ::testing::HasSubstr("step 2 bucket")));
 }
 
 TEST(Cases, BackwardWithAGraphWorks) {
@@ -548,4 +548,4 @@ TEST(Cases, RandomUseOnFourRanksNeverHangs) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::data_parallel_cases_test

@@ -1,18 +1,18 @@
 // What data_parallel refuses: on every rank, with exit code 78, naming the parameter and both sides; and ranks that
 // make fewer steps.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/base/deadline.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::data_parallel_refusals_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 struct Flexible : torch::nn::Module {
   void parameter(const std::string& name, const at::Tensor& value, bool trainable = true) {
@@ -188,12 +188,12 @@ TEST(Failures, ARankThatSkipsAStepIsNamed) {
     EXPECT_FALSE(deadline.expired());
     for (const int rank : {0, 2}) {
       EXPECT_THAT(texts[static_cast<std::size_t>(rank)],
-                  testing::AllOf(testing::HasSubstr("rank 1"),
-                                 testing::HasSubstr("step 4 bucket 0: gradients of first.weight to third.bias")))
+                  ::testing::AllOf(::testing::HasSubstr("rank 1"),
+                                   ::testing::HasSubstr("step 4 bucket 0: gradients of first.weight to third.bias")))
           << reports;
     }
     if (reports) {
-      EXPECT_THAT(texts[1], testing::AllOf(testing::HasSubstr("loss"), testing::HasSubstr("rank 0")));
+      EXPECT_THAT(texts[1], ::testing::AllOf(::testing::HasSubstr("loss"), ::testing::HasSubstr("rank 0")));
     }
   }
 }
@@ -253,15 +253,15 @@ TEST(Failures, AnExceptionInForwardOnOneRankEndsAll) {
     });
     ADD_FAILURE() << "no error";
   } catch (const std::exception& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("planned"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("planned"));
   }
   EXPECT_FALSE(deadline.expired());
   for (const int rank : {0, 2}) {
     EXPECT_THAT(texts[static_cast<std::size_t>(rank)],
-                testing::AllOf(testing::HasSubstr("rank 1"),
-                               testing::HasSubstr("step 1 bucket 0: gradients of first.weight to third.bias")));
+                ::testing::AllOf(::testing::HasSubstr("rank 1"),
+                                 ::testing::HasSubstr("step 1 bucket 0: gradients of first.weight to third.bias")));
   }
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::data_parallel_refusals_test

@@ -1,16 +1,17 @@
 // Data parallelism gives what one process gives on the whole batch: gradients, weights, with any optimizer and any
 // options.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/container/any.h>
 
 #include <atomic>
 #include <chrono>
 #include <thread>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/base/deadline.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::data_parallel_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
@@ -23,7 +24,7 @@ Tensors one_process_gradients(const at::Tensor& batch) {
   return gradients_of(model);
 }
 
-class EveryOption : public testing::TestWithParam<std::tuple<int, double, bool>> {};
+class EveryOption : public ::testing::TestWithParam<std::tuple<int, double, bool>> {};
 
 TEST_P(EveryOption, GradientsEqualTheFullBatch) {
   const int ranks = std::get<0>(GetParam());
@@ -39,8 +40,8 @@ TEST_P(EveryOption, GradientsEqualTheFullBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DataParallel, EveryOption,
-                         testing::Combine(testing::Values(1, 2, 3, 4), testing::Values(0.0, 0.0005, 1.0, 25.0),
-                                          testing::Bool()));
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Values(0.0, 0.0005, 1.0, 25.0),
+                                            ::testing::Bool()));
 
 // Weights after ten steps with a batch of its own each.
 Tensors train(Communicator& world, const DataParallelOptions& options,
@@ -94,8 +95,8 @@ auto stock(const Options& options, int set_to_none = 1) {
   };
 }
 
-class Ranks : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(DataParallel, Ranks, testing::Values(1, 2, 3, 4));
+class Ranks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(DataParallel, Ranks, ::testing::Values(1, 2, 3, 4));
 
 TEST_P(Ranks, AdamWGivesTheWeightsOfOneProcess) {
   const auto reference = train_torch_alone<torch::optim::AdamW>(torch::optim::AdamWOptions(0.01));
@@ -316,4 +317,4 @@ TEST(DataParallel, ExposedTimeIsMeasured) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::data_parallel_test

@@ -3,19 +3,19 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/nn/activation_checkpoint.h"
 #include "reigen/parallel/strategies.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::distributed_optimizer_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 torch::optim::SGD sgd(const torch::nn::Module& model, double lr = 0.1) {
   return torch::optim::SGD(model.parameters(), torch::optim::SGDOptions(lr).momentum(0.9));
@@ -496,4 +496,4 @@ TEST(BackwardsPerReduction, IsNoSyncForAllButTheLast) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::distributed_optimizer_test

@@ -1,8 +1,6 @@
 // A model with every kind of weight that ranks may divide, and its training.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/nn/activation_checkpoint.h"
 #include "reigen/nn/unit.h"

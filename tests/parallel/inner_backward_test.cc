@@ -1,11 +1,11 @@
 // Models whose parameters get their gradients in backwards within the backward alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <memory>
 #include <vector>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "parallel/recompute.h"
 #include "reigen/base/error.h"
@@ -13,7 +13,7 @@
 #include "reigen/optim/sgd.h"
 #include "reigen/parallel/data_parallel.h"
 
-namespace reigen::testing {
+namespace reigen::testing::inner_backward_test {
 namespace {
 
 using testing_oracle::agreed;
@@ -142,4 +142,4 @@ TEST(DroppedGradients, AreAddedToNothing) {
 }
 
 }  // namespace
-}  // namespace reigen::testing
+}  // namespace reigen::testing::inner_backward_test

@@ -1,22 +1,22 @@
 // Ranks with different numbers of batches: every sample counts, nobody waits for ever, all end with the same model.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <numeric>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/nn/sync_batch_norm.h"
 #include "reigen/parallel/distributed_optimizer.h"
 #include "reigen/parallel/join.h"
 #include "reigen/parallel/strategies.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::join_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 using Counts = std::vector<int>;  // batches of each rank
 
@@ -46,7 +46,7 @@ Tensors alone(const Counts& counts, DivideBy divide_by, const Options& options) 
   return values_of(model);
 }
 
-class Uneven : public testing::TestWithParam<std::tuple<Counts, DivideBy, double, bool>> {
+class Uneven : public ::testing::TestWithParam<std::tuple<Counts, DivideBy, double, bool>> {
  protected:
   Counts counts() const { return std::get<0>(GetParam()); }
   DivideBy divide_by() const { return std::get<1>(GetParam()); }
@@ -56,10 +56,10 @@ class Uneven : public testing::TestWithParam<std::tuple<Counts, DivideBy, double
 };
 
 INSTANTIATE_TEST_SUITE_P(Join, Uneven,
-                         testing::Combine(testing::Values(Counts{4, 4}, Counts{2, 5}, Counts{5, 0}, Counts{3, 1, 2},
-                                                          Counts{0, 0, 4}, Counts{1, 4, 0, 2}, Counts{0, 0}),
-                                          testing::Values(DivideBy::kAllRanks, DivideBy::kTrainingRanks),
-                                          testing::Values(0.0, 25.0), testing::Bool()));
+                         ::testing::Combine(::testing::Values(Counts{4, 4}, Counts{2, 5}, Counts{5, 0}, Counts{3, 1, 2},
+                                                              Counts{0, 0, 4}, Counts{1, 4, 0, 2}, Counts{0, 0}),
+                                            ::testing::Values(DivideBy::kAllRanks, DivideBy::kTrainingRanks),
+                                            ::testing::Values(0.0, 25.0), ::testing::Bool()));
 
 TEST_P(Uneven, GivesTheWeightsAndTheStateOfOneProcess) {
   const Tensors got = agreed(static_cast<int>(counts().size()), [&](Communicator& world) {
@@ -443,4 +443,4 @@ TEST(Join, RanksThatTrainMustDoTheSame) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::join_test

@@ -15,7 +15,7 @@
 
 #include "parallel/oracle.h"
 
-namespace reigen::testing_oracle {
+namespace reigen::testing_oracle::memory_test {
 namespace {
 
 // Live bytes and their peak, of all threads.
@@ -198,4 +198,4 @@ TEST(Memory, ThatRanksShareHoldsEachGradientOnce) {
 }
 
 }  // namespace
-}  // namespace reigen::testing_oracle
+}  // namespace reigen::testing_oracle::memory_test

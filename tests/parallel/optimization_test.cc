@@ -1,10 +1,10 @@
 // Clipping, groups, schedules and every optimizer over data parallelism: the weights are those of one process on the
 // whole batch.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <memory>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/optim/adagrad.h"
 #include "reigen/optim/adam.h"
@@ -16,7 +16,7 @@
 #include "reigen/optim/rmsprop.h"
 #include "reigen/optim/schedule.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::optimization_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
@@ -69,8 +69,8 @@ Tensors train(Communicator& world, const MakeOptimizer& make) {
   return result;
 }
 
-class ClippedRanks : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(DataParallel, ClippedRanks, testing::Values(2, 3));
+class ClippedRanks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(DataParallel, ClippedRanks, ::testing::Values(2, 3));
 
 TEST_P(ClippedRanks, EveryOptimizerGivesTheWeightsOfOneProcess) {
   for (const auto& [name, make] : kOptimizers) {
@@ -106,4 +106,4 @@ TEST_P(ClippedRanks, ClippedMomentumIsThatOfLibTorch) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::optimization_test

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/torch.h"
 #include "reigen/base/error.h"
 #include "reigen/optim/adamw.h"
 #include "reigen/optim/sgd.h"

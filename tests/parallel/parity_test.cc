@@ -2,18 +2,18 @@
 // trains to the weights of one process on the same global batches, to 1e-9 in fp64; and to the same bits on all ranks
 // and for any size of buckets.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <array>
 #include <tuple>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/nn/activation_checkpoint.h"
 #include "reigen/nn/sync_batch_norm.h"
 #include "reigen/nn/unit.h"
 #include "reigen/optim/lamb.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::parity_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
@@ -200,10 +200,10 @@ void expect_parity(const Case& one, const std::vector<Layout>& layouts) {
 }
 
 // Every number of ranks with every optimizer and every normalisation; accumulation and layouts by turns.
-class ParityByTurns : public testing::TestWithParam<std::tuple<int, int, int>> {};
+class ParityByTurns : public ::testing::TestWithParam<std::tuple<int, int, int>> {};
 
 INSTANTIATE_TEST_SUITE_P(DataParallel, ParityByTurns,
-                         testing::Combine(testing::Range(0, 5), testing::Range(0, 4), testing::Range(0, 3)));
+                         ::testing::Combine(::testing::Range(0, 5), ::testing::Range(0, 4), ::testing::Range(0, 3)));
 
 TEST_P(ParityByTurns, TrainsToTheWeightsOfOneProcess) {
   const auto [ranks, rule, norm] = GetParam();
@@ -215,11 +215,11 @@ TEST_P(ParityByTurns, TrainsToTheWeightsOfOneProcess) {
 }
 
 // All of them with all (docs/testing.md).
-class ParityGrid : public testing::TestWithParam<std::tuple<int, Rule, int, Norm>> {};
+class ParityGrid : public ::testing::TestWithParam<std::tuple<int, Rule, int, Norm>> {};
 
 INSTANTIATE_TEST_SUITE_P(DataParallel, ParityGrid,
-                         testing::Combine(testing::ValuesIn(kRanks), testing::ValuesIn(kRules), testing::Range(1, 5),
-                                          testing::ValuesIn(kNorms)));
+                         ::testing::Combine(::testing::ValuesIn(kRanks), ::testing::ValuesIn(kRules),
+                                            ::testing::Range(1, 5), ::testing::ValuesIn(kNorms)));
 
 TEST_P(ParityGrid, DISABLED_TrainsToTheWeightsOfOneProcess) {
   const auto [ranks, rule, accumulation, norm] = GetParam();
@@ -227,4 +227,4 @@ TEST_P(ParityGrid, DISABLED_TrainsToTheWeightsOfOneProcess) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::parity_test

@@ -2,10 +2,10 @@
 // nobody.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <functional>
+
+#include "harness/torch.h"
 
 namespace reigen::testing_oracle {
 

@@ -1,14 +1,14 @@
 // Backwards that are not one over all weights, with weights and gradients that ranks divide: what ranks with all of
 // them get.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <chrono>
 #include <tuple>
 
+#include "harness/torch.h"
 #include "parallel/divided_training.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::shard_backward_test {
 namespace {
 
 using namespace testing_divided;  // NOLINT: the vocabulary of these tests
@@ -101,7 +101,7 @@ struct Training {
 
 enum class Again { kNothing, kUnits, kSegments };  // what is computed again in backward
 
-class UnusualBackward : public testing::TestWithParam<std::tuple<const char*, Shard, Again>> {
+class UnusualBackward : public ::testing::TestWithParam<std::tuple<const char*, Shard, Again>> {
  protected:
   using Body = std::function<void(Training)>;
 
@@ -135,9 +135,9 @@ class UnusualBackward : public testing::TestWithParam<std::tuple<const char*, Sh
   }
 };
 INSTANTIATE_TEST_SUITE_P(Divided, UnusualBackward,
-                         testing::Combine(testing::Values("tcp", "shared_memory"),
-                                          testing::Values(Shard::kGradients, Shard::kParameters),
-                                          testing::Values(Again::kNothing, Again::kUnits, Again::kSegments)));
+                         ::testing::Combine(::testing::Values("tcp", "shared_memory"),
+                                            ::testing::Values(Shard::kGradients, Shard::kParameters),
+                                            ::testing::Values(Again::kNothing, Again::kUnits, Again::kSegments)));
 
 TEST_P(UnusualBackward, OneRankAloneReachesAWeightOfAUnit) {
   expect_as_with_all([](Training t) {
@@ -375,8 +375,8 @@ TEST(UnusualBackwards, OfGradientsAreRefusedWhereWeightsComeAndGo) {
       torch::autograd::grad({loss}, {x}, {}, {}, /*create_graph=*/true);
       ADD_FAILURE() << "no error";
     } catch (const InvalidArgument& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("create_graph"));
-      EXPECT_THAT(error.what(), testing::HasSubstr("segment1.part1"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("create_graph"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("segment1.part1"));
     }
     return {torch::zeros(1)};
   });
@@ -424,7 +424,7 @@ TEST(UnusualBackwards, WhatOthersHoldTooMayNotBeWrittenTo) {
         tensor.mul_(2);
         ADD_FAILURE() << "no error";
       } catch (const c10::Error& error) {
-        EXPECT_THAT(error.what(), testing::HasSubstr("inplace"));
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("inplace"));
       }
     };
     expect_refusal(nn::call(model.list[1], nn::Carry{x}).front());
@@ -448,8 +448,8 @@ TEST(UnusualBackwards, PastWhatUnitsReturnAreRefused) {
       loss_of_kept().second.backward();
       ADD_FAILURE() << "no error";
     } catch (const InvalidArgument& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("segment0.part1"));
-      EXPECT_THAT(error.what(), testing::HasSubstr("got a gradient while its weights were away"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("segment0.part1"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("got a gradient while its weights were away"));
     }
     const auto [main, auxiliary] = loss_of_kept();
     (main + auxiliary).backward();  // which comes through the outputs
@@ -488,4 +488,4 @@ TEST(UnusualBackwards, WeightsOfUnitsLeaveUnderNoSyncToo) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::shard_backward_test

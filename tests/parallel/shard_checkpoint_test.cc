@@ -1,20 +1,20 @@
 // A program's own checkpoints of what ranks divide: what own_weights() gives, load() takes back, into any division.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <string>
 
 #include "format/temporary_folder.h"
+#include "harness/torch.h"
 #include "parallel/divided_training.h"
 #include "reigen/checkpoint/checkpoint.h"
 #include "reigen/tensor/pieces.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::shard_checkpoint_test {
 namespace {
 
 using namespace testing_divided;  // NOLINT: the vocabulary of these tests
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 struct Place {
   const char* backend;
@@ -144,4 +144,4 @@ TEST(ShardCheckpoint, WhatDoesNotFitIsRefusedOnEveryRank) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::shard_checkpoint_test

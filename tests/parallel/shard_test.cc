@@ -1,10 +1,10 @@
 // Weights and optimizer states that ranks of a machine hold together: the bits of ranks that hold their own.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <array>
 #include <memory>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/optim/adagrad.h"
 #include "reigen/optim/adam.h"
@@ -19,13 +19,13 @@
 #include "reigen/parallel/strategies.h"
 #include "reigen/parallel/verify.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::shard_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 constexpr std::array kShards{Shard::kOptimizer, Shard::kGradients};
 
@@ -113,11 +113,11 @@ Tensors train(Communicator& world, const Case& one, const DataParallelOptions& o
   return result;
 }
 
-class ShardedRanks : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(DataParallel, ShardedRanks, testing::Values(2, 3, 7));
+class ShardedRanks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(DataParallel, ShardedRanks, ::testing::Values(2, 3, 7));
 
-class EveryShard : public testing::TestWithParam<Shard> {};
-INSTANTIATE_TEST_SUITE_P(DataParallel, EveryShard, testing::ValuesIn(kShards));
+class EveryShard : public ::testing::TestWithParam<Shard> {};
+INSTANTIATE_TEST_SUITE_P(DataParallel, EveryShard, ::testing::ValuesIn(kShards));
 
 TEST_P(ShardedRanks, EveryOptimizerGivesTheBitsOfOwnWeights) {
   for (const Case& one : kCases) {
@@ -455,4 +455,4 @@ TEST_P(EveryShard, OneRankAloneKeepsItsOwn) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::shard_test

@@ -1,32 +1,33 @@
 // Weights, gradients and states that ranks divide, over shared memory and over a network: the bits of ranks that hold
 // all.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <chrono>
 #include <stdexcept>
 #include <thread>
 #include <tuple>
 
+#include "harness/torch.h"
 #include "parallel/divided_training.h"
 #include "reigen/parallel/replicas.h"
 #include "tensor/transient_flat.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::shard_units_test {
 namespace {
 
 using namespace testing_divided;  // NOLINT: the vocabulary of these tests
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
-class DividedRanks : public testing::TestWithParam<std::tuple<const char*, int>> {
+class DividedRanks : public ::testing::TestWithParam<std::tuple<const char*, int>> {
  protected:
   Tensors over(const std::function<Tensors(Communicator&)>& function) const {
     return agreed_over(std::get<0>(GetParam()), std::get<1>(GetParam()), function);
   }
 };
 INSTANTIATE_TEST_SUITE_P(DataParallel, DividedRanks,
-                         testing::Combine(testing::Values("shared_memory", "tcp"), testing::Values(1, 2, 3, 4, 6)));
+                         ::testing::Combine(::testing::Values("shared_memory", "tcp"),
+                                            ::testing::Values(1, 2, 3, 4, 6)));
 
 // The later of two units that share a weight completes its gradient; the earlier one is computed again behind that.
 TEST_P(DividedRanks, WhatUnitsShareStaysUntilBackwardIsOver) {
@@ -294,4 +295,4 @@ TEST(Divided, ARankThatSleepsWithinBackwardChangesNoBit) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::shard_units_test

@@ -1,17 +1,17 @@
 // Shard::kGradients with parameters so large that backward makes their gradients where all ranks read them: the bits of
 // ranks that hold their own, whatever else is done with gradients.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <functional>
 #include <memory>
 #include <stdexcept>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/optim/clip.h"
 #include "reigen/optim/lamb.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::spare_gradients_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
@@ -86,7 +86,7 @@ TEST(SpareGradients, AreMadeInPlaceAndGiveTheSameBits) {
         if (range.gradient_place(i) != segment.offset) moved.push_back(segment.name);
       }
     }
-    EXPECT_THAT(moved, testing::IsSupersetOf({"layer0.weight", "layer1.weight", "layer2.weight", "wide.weight"}))
+    EXPECT_THAT(moved, ::testing::IsSupersetOf({"layer0.weight", "layer1.weight", "layer2.weight", "wide.weight"}))
         << "nothing was copied";
     return {torch::zeros(1)};
   });
@@ -291,4 +291,4 @@ TEST(SpareGradients, OfOneModelAreNotThoseOfAnother) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::spare_gradients_test

@@ -5,7 +5,7 @@
 
 #include "parallel/oracle.h"
 
-namespace reigen::testing_oracle {
+namespace reigen::testing_oracle::strategy_test {
 namespace {
 
 using parallel::GradientBucket;
@@ -252,4 +252,4 @@ TEST(Strategies, MustBeTheSameOnAllRanks) {
 TEST(Strategies, OtherTypesAreRefused) { EXPECT_THROW(parallel::compressed(at::kChar), InvalidArgument); }
 
 }  // namespace
-}  // namespace reigen::testing_oracle
+}  // namespace reigen::testing_oracle::strategy_test

@@ -3,17 +3,17 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 
-namespace reigen::tensor {
+namespace reigen::tensor::tensor_collectives_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 std::uint64_t as_seed(std::size_t number) { return static_cast<std::uint64_t>(number); }
 
@@ -402,4 +402,4 @@ TEST(TensorAllToAll, RefusesSplitsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace reigen::tensor
+}  // namespace reigen::tensor::tensor_collectives_test

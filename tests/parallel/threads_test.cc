@@ -1,7 +1,6 @@
 // With how many threads LibTorch computes in a rank, and who decides.
 #include <gtest/gtest.h>
 #include <stdlib.h>
-#include <torch/torch.h>
 
 #include <functional>
 #include <optional>
@@ -9,11 +8,12 @@
 
 #include "base/cores.h"
 #include "comm/core_share_of.h"
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/parallel/distributed_optimizer.h"
 #include "reigen/tensor/compute_threads.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::threads_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
@@ -137,4 +137,4 @@ TEST_F(Threads, RanksThatClipStayEqual) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::threads_test

@@ -1,7 +1,6 @@
 // What travels where weights are divided over a network, and when: types on the way, weights that stay, groups that
 // keep them.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <map>
 #include <optional>
@@ -9,26 +8,28 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/torch.h"
 #include "parallel/divided_training.h"
 #include "reigen/nn/unit_policy.h"
 #include "reigen/parallel/strategies.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::travelling_weights_test {
 namespace {
 
 using namespace testing_divided;  // NOLINT: the vocabulary of these tests
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
-class TravellingWeights : public testing::TestWithParam<std::tuple<const char*, int>> {
+class TravellingWeights : public ::testing::TestWithParam<std::tuple<const char*, int>> {
  protected:
   Tensors over(const std::function<Tensors(Communicator&)>& function) const {
     return agreed_over(std::get<0>(GetParam()), std::get<1>(GetParam()), function);
   }
 };
 INSTANTIATE_TEST_SUITE_P(DataParallel, TravellingWeights,
-                         testing::Combine(testing::Values("shared_memory", "tcp"), testing::Values(1, 2, 3, 4, 6)));
+                         ::testing::Combine(::testing::Values("shared_memory", "tcp"),
+                                            ::testing::Values(1, 2, 3, 4, 6)));
 
 TEST_P(TravellingWeights, UnitsAreNotNeededAndMayKeepTheirWeights) {
   const Case& one = kCases[1];
@@ -211,4 +212,4 @@ TEST(Travelling, TypesOnTheWayAreRefusedWhereNothingIsDivided) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::travelling_weights_test

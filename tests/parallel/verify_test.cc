@@ -6,7 +6,7 @@
 #include "parallel/oracle.h"
 #include "reigen/nn/sync_batch_norm.h"
 
-namespace reigen::testing_oracle {
+namespace reigen::testing_oracle::verify_test {
 namespace {
 
 using parallel::VerifyReport;
@@ -136,4 +136,4 @@ TEST(Verify, RefusesFewerSamplesThanRanks) {
 }
 
 }  // namespace
-}  // namespace reigen::testing_oracle
+}  // namespace reigen::testing_oracle::verify_test

@@ -7,7 +7,7 @@
 #include "parallel/oracle.h"
 #include "reigen/parallel/strategies.h"
 
-namespace reigen::testing_oracle {
+namespace reigen::testing_oracle::weight_strategy_test {
 namespace {
 
 using parallel::StrategyFactory;
@@ -330,4 +330,4 @@ TEST(Buffers, AreAveragedWhenAsked) {
 }
 
 }  // namespace
-}  // namespace reigen::testing_oracle
+}  // namespace reigen::testing_oracle::weight_strategy_test

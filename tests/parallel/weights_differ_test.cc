@@ -1,21 +1,21 @@
 // Replicas that part are found in the backward behind the step in which they did: on every rank, with exit code 81.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "parallel/weight_sample.h"
 #include "reigen/parallel/distributed_optimizer.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/collectives.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::weights_differ_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
-using testing::AllOf;
-using testing::ContainsRegex;
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 using Lbfgs = torch::optim::LBFGS;
 using LbfgsOptions = torch::optim::LBFGSOptions;
@@ -57,9 +57,9 @@ std::vector<Found> found_on(int ranks, const std::function<void(Communicator&)>&
 }
 
 auto is_named(const std::string& step) {
-  return AllOf(testing::Field(&Found::code, 81),
-               testing::Field(&Found::text, AllOf(HasSubstr("the ranks' weights differ (" + step + " bucket 0)"),
-                                                  HasSubstr("DistributedOptimizer"), HasSubstr("compare_weights"))));
+  return AllOf(::testing::Field(&Found::code, 81),
+               ::testing::Field(&Found::text, AllOf(HasSubstr("the ranks' weights differ (" + step + " bucket 0)"),
+                                                    HasSubstr("DistributedOptimizer"), HasSubstr("compare_weights"))));
 }
 
 // A backward counts as a step here, and one call of L-BFGS makes up to 25 of them. As long as the line searches of all
@@ -152,7 +152,7 @@ TEST(WeightsDiffer, WhatOneRankChangesIsFoundInTheNextBackward) {
 TEST(WeightsDiffer, NotAskedNotFound) {
   const auto changes = [](Mlp& model) { model.parameters()[0].add_(1); };
   const auto found = found_on(2, [&](Communicator& world) { train(world, changes, {.compare_weights = false}); });
-  EXPECT_THAT(found, Each(testing::Field(&Found::code, 0)));
+  EXPECT_THAT(found, Each(::testing::Field(&Found::code, 0)));
 }
 
 TEST(WeightsDiffer, StrategiesThatLetThemPartAreNotCompared) {
@@ -170,7 +170,7 @@ TEST(WeightsDiffer, StrategiesThatLetThemPartAreNotCompared) {
       parallel.after_step();
     }
   });
-  EXPECT_THAT(found, Each(testing::Field(&Found::code, 0))) << found[0].text;
+  EXPECT_THAT(found, Each(::testing::Field(&Found::code, 0))) << found[0].text;
 }
 
 // Every weight is looked at some time: a single one that flips is found too.
@@ -195,4 +195,4 @@ TEST(WeightSample, SeesEveryWeightAfterSomeSteps) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::weights_differ_test

@@ -2,20 +2,20 @@
 #include "reigen/nn/without_memory.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <optional>
 
+#include "harness/torch.h"
 #include "parallel/oracle.h"
 #include "reigen/nn/init.h"
 #include "reigen/nn/unit.h"
 
-namespace reigen::parallel {
+namespace reigen::parallel::without_memory_test {
 namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 // Units, a parameter of none, a frozen one, batch statistics; what has memory from the start and what is no weight.
 struct Net : torch::nn::Module {
@@ -90,7 +90,7 @@ TEST(ModelsWithoutMemory, TrainAsModelsThatWereMadeWhole) {
     for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kGradients, Shard::kParameters}) {
       for (const Way& way : {Way{shard, 1, backend}, Way{shard, 3, backend}, Way{shard, 4, backend, 2}}) {
         if (way.replicas > 1 && shard == Shard::kNone) continue;
-        SCOPED_TRACE(testing::Message() << backend << ' ' << to_text(shard) << ' ' << way.ranks << " ranks");
+        SCOPED_TRACE(::testing::Message() << backend << ' ' << to_text(shard) << ' ' << way.ranks << " ranks");
         const Tensors whole = agreed(
             way.ranks, [&](Communicator& world) { return trained(world, way, false); }, backend);
         const Tensors other = agreed(
@@ -108,8 +108,8 @@ TEST(ModelsWithoutMemory, NeedSomebodyToSetTheirValues) {
     without.reset();
     data_parallel(model, world);
   });
-  EXPECT_THAT(texts, Each(testing::AllOf(HasSubstr("made without memory"), HasSubstr("parameter weight"),
-                                         HasSubstr(".initialize"))));
+  EXPECT_THAT(texts, Each(::testing::AllOf(HasSubstr("made without memory"), HasSubstr("parameter weight"),
+                                           HasSubstr(".initialize"))));
 }
 
 TEST(ModelsWithoutMemory, AreSoOnAllRanksOrOnNone) {
@@ -131,7 +131,7 @@ TEST(ModelsWithoutMemory, AreNeverWholeWhereRanksDivideThem) {
         std::optional<nn::WithoutMemory> without(std::in_place);
         Net model(at::kFloat);
         without.reset();
-        EXPECT_THAT(model.mask.sizes(), testing::ElementsAre(211));
+        EXPECT_THAT(model.mask.sizes(), ::testing::ElementsAre(211));
         std::int64_t most = 0;
         const auto count = [&] {
           std::int64_t with_memory = 0;
@@ -147,4 +147,4 @@ TEST(ModelsWithoutMemory, AreNeverWholeWhereRanksDivideThem) {
 }
 
 }  // namespace
-}  // namespace reigen::parallel
+}  // namespace reigen::parallel::without_memory_test

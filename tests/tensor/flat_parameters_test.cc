@@ -1,8 +1,8 @@
 #include "reigen/tensor/flat_parameters.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
+#include "harness/torch.h"
 #include "reigen/base/error.h"
 
 namespace reigen::tensor {

@@ -3,7 +3,8 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+
+#include "harness/torch.h"
 
 namespace reigen::tensor {
 namespace {

@@ -19,7 +19,7 @@ constexpr auto kLastPause = milliseconds(1);
 constexpr auto kFirstAsk = milliseconds(1);  // whether the sender has come: a round trip to the store
 constexpr auto kLastAsk = milliseconds(50);
 constexpr auto kFlushTime = std::chrono::seconds(2);
-constexpr auto kEndWithin = std::chrono::seconds(1);
+constexpr auto kThreadEndsWithin = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -49,7 +49,7 @@ Courier::~Courier() {
   (void)close();
   if (!thread_.joinable()) return;
   std::unique_lock lock(state_->mutex);
-  const bool ended = state_->changed.wait_for(lock, kEndWithin, [&] { return state_->ended; });
+  const bool ended = state_->changed.wait_for(lock, kThreadEndsWithin, [&] { return state_->ended; });
   lock.unlock();
   ended ? thread_.join() : thread_.detach();
 }

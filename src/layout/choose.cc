@@ -1,0 +1,165 @@
+#include "reigen/layout/choose.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+#include "reigen/base/error.h"
+
+namespace reigen::layout {
+namespace {
+
+constexpr const char* kFlatAxis = "dp_shard";
+constexpr const char* kReplicaAxis = "dp_replicate";
+constexpr const char* kStageAxis = "pp";
+
+int size_of(const std::vector<Axis>& axes, const std::string& name) {
+  const auto found = std::find_if(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.name == name; });
+  return found == axes.end() ? 1 : found->size;
+}
+
+InvalidArgument refused(const std::string& what, const std::string& got, const std::string& expected) {
+  return InvalidArgument(Report{.what = "[layout] " + what, .got = got, .expected = expected});
+}
+
+void check_axes(const std::vector<Axis>& axes) {
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].size < 1)
+      throw refused("an axis has no ranks", fmt::format("{} {}", axes[i].name, axes[i].size), "1 or more");
+    for (std::size_t j = 0; j < i; ++j) {
+      if (axes[j].name == axes[i].name) throw refused("an axis comes twice", axes[i].name, "different names");
+    }
+  }
+}
+
+void check_splits(const ModelSpec& model, const Choices& choices) {
+  for (const auto& [name, split] : choices.splits) {
+    const auto is_it = [&name = name](const TensorSpec& tensor) { return tensor.name == name; };
+    const auto tensor = std::find_if(model.tensors.begin(), model.tensors.end(), is_it);
+    if (tensor == model.tensors.end()) throw refused("a tensor to be split is not of the model", name, "its full name");
+    if (split.dimension >= tensor->shape.size()) {
+      throw refused(fmt::format("tensor {} cannot be split along dimension {}", name, split.dimension),
+                    fmt::format("shape [{}]", fmt::join(tensor->shape, ", ")), "one of its dimensions, from 0 on");
+    }
+    const auto has_name = [&split = split](const Axis& axis) { return axis.name == split.axis; };
+    const bool is_there = std::any_of(choices.axes.begin(), choices.axes.end(), has_name);
+    if (!is_there || split.axis == kFlatAxis || split.axis == kStageAxis) {
+      throw refused(fmt::format("tensor {} cannot be split along axis {}", name, split.axis),
+                    is_there ? "an axis that divides in another way" : "no such axis", "an axis as \"tp\"");
+    }
+  }
+}
+
+}  // namespace
+
+const char* to_text(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kNone: return "none";
+    case Sharding::kOptimizer: return "optimizer";
+    case Sharding::kGradients: return "gradients";
+    case Sharding::kParameters: return "parameters";
+  }
+  return "unknown";
+}
+
+Sharding sharding_of(const Choices& choices, const Machine& machine) {
+  if (choices.sharding) return *choices.sharding;
+  const bool stays = machine.shares_memory && !choices.buckets && size_of(choices.axes, kReplicaAxis) == 1;
+  return stays ? Sharding::kGradients : Sharding::kNone;
+}
+
+// Decides step by step what choose() returns.
+class Chooser {
+ public:
+  Chooser(ModelSpec model, const Choices& choices, const Machine& machine)
+      : choices_(choices),
+        sharding_(size_of(choices.axes, kFlatAxis) > 1 ? sharding_of(choices, machine) : Sharding::kNone),
+        is_common_(machine.shares_memory && sharding_ != Sharding::kNone) {
+    // Gradients stay where backward makes them when all who average them can read them there.
+    stays_ = sharding_ == Sharding::kGradients && is_common_ && size_of(choices.axes, kReplicaAxis) == 1;
+    divides_gradients_ = sharding_ >= Sharding::kGradients && !stays_;
+    divides_weights_ = sharding_ == Sharding::kParameters;
+    layout_.model_ = std::move(model);
+    layout_.axes_ = choices.axes;
+    layout_.states_ = choices.states;
+    layout_.packs_by_unit_ = divides_gradients_;
+    layout_.packs_frozen_ = divides_weights_;
+    layout_.group_bytes_ = choices.group_bytes;
+    layout_.gathers_ = choices.reshard_after_forward ? 2 : 1;
+    layout_.gather_type_ = choices.gather_type;
+    layout_.reduce_type_ = choices.reduce_type;
+  }
+
+  Layout made() {
+    for (const TensorSpec& tensor : layout_.model_.tensors) {
+      layout_.placements_.push_back({value(tensor), gradient(tensor), state(tensor)});
+    }
+    return std::move(layout_);
+  }
+
+ private:
+  // What each axis does, where dp_shard does `flat`.
+  std::vector<Along> along(const TensorSpec& tensor, AlongKind flat) const {
+    std::vector<Along> result;
+    const auto split = choices_.splits.find(tensor.name);
+    for (const Axis& axis : choices_.axes) {
+      if (axis.name == kFlatAxis) {
+        result.push_back({.kind = flat});
+      } else if (axis.name == kStageAxis) {
+        result.push_back({.kind = AlongKind::kStage});
+      } else if (split != choices_.splits.end() && split->second.axis == axis.name) {
+        result.push_back({.kind = AlongKind::kShard, .dimension = split->second.dimension});
+      } else {
+        result.push_back({});
+      }
+    }
+    return result;
+  }
+
+  Placement value(const TensorSpec& tensor) const {
+    const bool divides = tensor.trainable ? sharding_ != Sharding::kNone : divides_weights_ && tensor.packs;
+    if (!divides) return {.along = along(tensor, AlongKind::kReplicate)};
+    const bool is_gathered = divides_weights_ && !is_common_;
+    const bool may_go_to_disk = is_common_ || is_gathered;
+    return {.along = along(tensor, AlongKind::kFlat),
+            .residence = {.medium = medium(may_go_to_disk), .is_common = is_common_},
+            .whole = is_gathered ? Whole::kWhileUnitRuns : Whole::kAlways};
+  }
+
+  Placement gradient(const TensorSpec& tensor) const {
+    if (!tensor.trainable) return {.along = along(tensor, AlongKind::kReplicate), .whole = Whole::kNever};
+    if (stays_) return {.along = along(tensor, AlongKind::kPartial), .residence = {.is_common = true}};
+    if (!divides_gradients_) return {.along = along(tensor, AlongKind::kReplicate)};
+    return {.along = along(tensor, AlongKind::kFlat), .whole = Whole::kWhileUnitRuns};
+  }
+
+  Placement state(const TensorSpec& tensor) const {
+    const Residence residence{.medium = medium(true), .is_common = is_common_};
+    if (sharding_ == Sharding::kNone) return {.along = along(tensor, AlongKind::kReplicate), .residence = residence};
+    return {.along = along(tensor, AlongKind::kFlat), .residence = residence, .whole = Whole::kNever};
+  }
+
+  Medium medium(bool may_go_to_disk) const {
+    return choices_.offload && may_go_to_disk ? Medium::kDisk : Medium::kHost;
+  }
+
+  const Choices& choices_;
+  Sharding sharding_;
+  bool is_common_;
+  bool stays_ = false;
+  bool divides_gradients_ = false;
+  bool divides_weights_ = false;
+  Layout layout_;
+};
+
+Layout choose(ModelSpec model, const Choices& choices, const Machine& machine) {
+  check_axes(choices.axes);
+  check_splits(model, choices);
+  return Chooser(std::move(model), choices, machine).made();
+}
+
+}  // namespace reigen::layout
