@@ -101,6 +101,9 @@ class Backend {
   // The block of allocate() in which `pointer` lies, kept as long as the result; null for other memory.
   virtual std::shared_ptr<void> hold([[maybe_unused]] const void* pointer) { return nullptr; }
 
+  // As Communicator::shares_memory().
+  virtual bool shares_memory() const { return false; }
+
   // Memory that all ranks of the group have in common: one of them creates it and gives the others a word for it, with
   // which they open it. Throws BackendError where there is none.
   struct Common {

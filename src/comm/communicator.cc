@@ -336,6 +336,8 @@ std::shared_ptr<void> Communicator::allocate(std::size_t bytes) {
   return impl_->engine ? impl_->engine->backend().allocate(bytes) : self::allocate(bytes);
 }
 
+bool Communicator::shares_memory() const { return impl_->engine && impl_->engine->backend().shares_memory(); }
+
 bool Communicator::memory_is_of_host() const { return !impl_->engine || impl_->engine->backend().memory_is_of_host(); }
 
 void Communicator::copy_in(void* to, const void* from, std::size_t bytes) {

@@ -98,6 +98,11 @@ class Chooser {
     for (const TensorSpec& tensor : layout_.model_.tensors) {
       layout_.placements_.push_back({value(tensor), gradient(tensor), state(tensor)});
     }
+    const bool has_stages = size_of(choices_.axes, kStageAxis) > 1;
+    if (choices_.splits.empty() && !has_stages) {
+      layout_.ranges_ = layout_.packed(Coordinates(choices_.axes.size()));
+      layout_.packs_alike_ = true;
+    }
     return std::move(layout_);
   }
 

@@ -85,7 +85,7 @@ bool Layout::is_packed(std::size_t tensor) const {
   return spec.trainable || (packs_frozen_ && spec.packs);
 }
 
-std::vector<Range> Layout::ranges(const Coordinates& at) const {
+std::vector<Range> Layout::packed(const Coordinates& at) const {
   std::vector<Shape> boxes(model_.tensors.size());
   std::vector<std::size_t> trainable, frozen;
   bool has_spares = false;
@@ -113,13 +113,31 @@ std::vector<Range> Layout::ranges(const Coordinates& at) const {
   return result;
 }
 
+const std::vector<Range>& Layout::ranges(const Coordinates& at, std::vector<Range>& own) const {
+  if (packs_alike_) return ranges_;
+  own = packed(at);
+  return own;
+}
+
+std::vector<Range> Layout::ranges(const Coordinates& at) const { return packs_alike_ ? ranges_ : packed(at); }
+
 Part Layout::part_of(std::size_t tensor, Role role, const Coordinates& at) const {
+  std::vector<Range> own;
+  return part_in(ranges(at, own), tensor, role, at);
+}
+
+Part Layout::given_by(std::size_t tensor, Role role, const Coordinates& at) const {
+  std::vector<Range> own;
+  return given_in(ranges(at, own), tensor, role, at);
+}
+
+Part Layout::part_in(const std::vector<Range>& ranges, std::size_t tensor, Role role, const Coordinates& at) const {
   const Placement& where = placement(tensor, role);
   Part part = box_of(tensor, where, at);
   const bool has_all = role == Role::kValue && where.whole == Whole::kAlways && !where.residence.is_common;
   if (!where.has(AlongKind::kFlat) || has_all) return part;
   const auto share = static_cast<std::size_t>(at[flat_axis()]);
-  for (const Range& range : ranges(at)) {
+  for (const Range& range : ranges) {
     const auto found = std::find(range.tensors.begin(), range.tensors.end(), tensor);
     if (found == range.tensors.end()) continue;
     const std::int64_t offset = range.offsets[static_cast<std::size_t>(found - range.tensors.begin())];
@@ -132,7 +150,7 @@ Part Layout::part_of(std::size_t tensor, Role role, const Coordinates& at) const
 }
 
 // The first of those that have the same gives it. Of one copy that several have in common, the first of them gives all.
-Part Layout::given_by(std::size_t tensor, Role role, const Coordinates& at) const {
+Part Layout::given_in(const std::vector<Range>& ranges, std::size_t tensor, Role role, const Coordinates& at) const {
   const Placement& where = placement(tensor, role);
   const bool all_read_it = where.residence.is_common || where.whole == Whole::kAlways;
   for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
@@ -141,7 +159,7 @@ Part Layout::given_by(std::size_t tensor, Role role, const Coordinates& at) cons
         kind == AlongKind::kReplicate || kind == AlongKind::kPartial || (kind == AlongKind::kFlat && all_read_it);
     if (have_the_same && at[axis] != 0) return nothing_of(box_of(tensor, where, at));
   }
-  return all_read_it ? box_of(tensor, where, at) : part_of(tensor, role, at);
+  return all_read_it ? box_of(tensor, where, at) : part_in(ranges, tensor, role, at);
 }
 
 format::TensorType Layout::type_of(const StateSpec& state, std::size_t tensor) const {
@@ -154,7 +172,8 @@ format::TensorType Layout::type_of(const StateSpec& state, std::size_t tensor) c
 template <class Visit>
 void Layout::visit_bytes(Role role, const Coordinates& at, const Visit& visit) const {
   const std::size_t axis = flat_axis();
-  for (const Range& range : ranges(at)) {
+  std::vector<Range> own;
+  for (const Range& range : ranges(at, own)) {
     const std::size_t first = range.tensors.front();
     const Placement& where = placement(first, role);
     const bool is_divided = where.has(AlongKind::kFlat);
@@ -197,16 +216,28 @@ std::int64_t Layout::bytes(Role role, const Coordinates& at, Medium medium) cons
 }
 
 std::int64_t Layout::bytes_given(const Coordinates& at) const {
+  std::vector<Range> own;
+  const std::vector<Range>& here = ranges(at, own);
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
     const TensorSpec& spec = model_.tensors[i];
-    sum += given_by(i, Role::kValue, at).count * element_bytes(spec.type);
+    sum += given_in(here, i, Role::kValue, at).count * element_bytes(spec.type);
     if (!spec.trainable) continue;
-    const std::int64_t elements = given_by(i, Role::kState, at).count;
+    const std::int64_t elements = given_in(here, i, Role::kState, at).count;
     for (const StateSpec& state : states_) {
       if (state.is_scalar || (state.of_16_bits_only && !has_16_bits(spec.type))) continue;
       sum += elements * element_bytes(type_of(state, i));
     }
+  }
+  return sum;
+}
+
+std::int64_t Layout::bytes_before_averaging(const Coordinates& at) const {
+  std::int64_t sum = 0;
+  std::vector<Range> own;
+  for (const Range& range : ranges(at, own)) {
+    const bool is_divided = placement(range.tensors.front(), Role::kGradient).has(AlongKind::kFlat);
+    if (range.trainable && is_divided) sum += range.elements * element_bytes(range.type);
   }
   return sum;
 }
@@ -224,7 +255,8 @@ Traffic Layout::traffic(const Coordinates& at) const {
   const int replicas = size("dp_replicate");
   const auto once = [](std::int64_t bytes, int ranks) { return bytes * (ranks - 1) / ranks; };
   Traffic result;
-  for (const Range& range : ranges(at)) {
+  std::vector<Range> own;
+  for (const Range& range : ranges(at, own)) {
     const Placement& value = placement(range.tensors.front(), Role::kValue);
     if (value.has(AlongKind::kFlat) && !value.residence.is_common) {
       const bool is_gathered = value.whole == Whole::kWhileUnitRuns;

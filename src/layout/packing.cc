@@ -12,11 +12,6 @@ constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and the widest 
 constexpr std::int64_t kLeastSpare = std::int64_t{256} << 10;
 constexpr std::int64_t kMostSpare = std::int64_t{25} << 20;
 
-std::int64_t aligned(std::int64_t elements, format::TensorType type) {
-  const std::int64_t unit = kAlignment / element_bytes(type);
-  return (elements + unit - 1) / unit * unit;
-}
-
 // Where share `rank` begins: at the first block most of which lies behind the rank's part of the elements. When there
 // is no such block the share is empty and begins at the end of the buffer.
 std::int64_t begin_of_share(const Range& range, std::int64_t elements, int rank, int ranks) {
@@ -63,6 +58,11 @@ std::vector<std::int64_t> spare_sizes(const Range& range) {
 }  // namespace
 
 std::int64_t element_bytes(format::TensorType type) { return static_cast<std::int64_t>(format::size_of(type)); }
+
+std::int64_t aligned(std::int64_t elements, format::TensorType type) {
+  const std::int64_t unit = kAlignment / element_bytes(type);
+  return (elements + unit - 1) / unit * unit;
+}
 
 std::vector<PackingGroup> group_by_unit(const ModelSpec& model, const std::vector<std::size_t>& tensors,
                                         const std::vector<Shape>& boxes, std::size_t limit) {

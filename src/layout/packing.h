@@ -26,6 +26,8 @@ std::vector<PackingGroup> group_by_unit(const ModelSpec& model, const std::vecto
 std::vector<Range> pack(const ModelSpec& model, const PackingGroup& group, const std::vector<Shape>& boxes, int shares,
                         bool has_spares);
 
+// The next multiple of 64 bytes, in elements.
+std::int64_t aligned(std::int64_t elements, format::TensorType type);
 std::int64_t element_bytes(format::TensorType type);
 
 // Elements of a buffer with its spare blocks, each at a multiple of 64 bytes.

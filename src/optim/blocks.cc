@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "tensor/gradient_rows.h"
+#include "tensor/gradient_share.h"
 
 namespace reigen::optim {
 
@@ -40,10 +42,13 @@ namespace {
 
 void check_shared_alike(const std::string& who, const std::vector<ParameterRange>& ranges) {
   const auto same = [](const ParameterRange& a, const ParameterRange& b) {
-    const auto& [one, other] = std::pair(a.share().ranks, b.share().ranks);
-    if (!one || !other) return !one && !other;
-    return one->name() == other->name() && one->size() == other->size() && one->rank() == other->rank() &&
-           a.share().values == b.share().values && a.divides_averages() == b.divides_averages();
+    if (!a.is_divided() || !b.is_divided()) return a.is_divided() == b.is_divided();
+    const Communicator& one = a.sharing().shares()->ranks;
+    const Communicator& other = b.sharing().shares()->ranks;
+    const bool same_ranks = one.name() == other.name() && one.size() == other.size() && one.rank() == other.rank();
+    return same_ranks && a.is_common() == b.is_common() &&
+           (a.sharing().whole() == nullptr) == (b.sharing().whole() == nullptr) &&
+           a.divides_averages() == b.divides_averages();
   };
   for (const ParameterRange& range : ranges) {
     if (same(range, ranges.front())) continue;
@@ -54,16 +59,18 @@ void check_shared_alike(const std::string& who, const std::vector<ParameterRange
   }
 }
 
+bool awaits_average(const ParameterRange& range) { return range.rows() && range.rows()->awaits_average(); }
+
 void* gradient_data(const ParameterRange& range, std::size_t segment) {
   const tensor::Segment& place = range.segments()[segment];
   const at::Tensor& gradient = place.parameter.grad();
   if (!gradient.defined()) return nullptr;
-  if (range.share().made) {
-    if (!range.is_kept(segment)) refuse_unaveraged(place.name);
+  if (range.share()) {
+    if (!range.share()->is_marked(segment, gradient)) refuse_unaveraged(place.name);
     return static_cast<std::byte*>(range.gradients().data_ptr()) +
            place.offset * static_cast<std::int64_t>(range.gradients().dtype().itemsize());
   }
-  const bool others_read_it = range.share().gradients.defined() && !range.is_in_place(segment);
+  const bool others_read_it = range.rows() && !range.is_in_place(segment);
   if (others_read_it || gradient.layout() != at::kStrided || !gradient.is_contiguous() ||
       gradient.scalar_type() != range.values().scalar_type() || gradient.sizes() != place.parameter.sizes()) {
     range.gather_gradient(segment);

@@ -18,6 +18,9 @@ kernels::Layout layout_of(const std::string& who, const ParameterRange& range);
 // Throws InvalidArgument unless ranks share all of the ranges in the same way, or none.
 void check_shared_alike(const std::string& who, const std::vector<ParameterRange>& ranges);
 
+// Whether the mean over the ranks is still to be taken of this rank's share of the gradients.
+bool awaits_average(const ParameterRange& range);
+
 // The segment's gradient where a kernel can read it: dense, of the values' type, in row-major order; one that is not is
 // moved into its place in the range, and so is every one that other ranks read. nullptr without a gradient.
 void* gradient_data(const ParameterRange& range, std::size_t segment);

@@ -7,6 +7,7 @@
 
 #include "optim/blocks.h"
 #include "optim/option_checks.h"
+#include "tensor/gradient_rows.h"
 
 namespace reigen::optim {
 namespace {
@@ -30,13 +31,14 @@ struct Gradients {
   // Where each rank has the mean of its share only, the other pieces are the others' to look at.
   bool is_own(const Piece& piece) const {
     const auto& [range, segment] = places[piece.part];
-    const tensor::Share& share = range->share();
     const std::int64_t first = range->segments()[segment].offset + piece.first;
-    return !range->divides_averages() || (first >= share.begin && first < share.end);
+    return !range->divides_averages() || (first >= range->begin() && first < range->end());
   }
   void average(const Piece& piece) const {
     const auto& [range, segment] = places[piece.part];
-    if (range->awaits_average()) range->average(segment, piece.first, piece.count);
+    if (awaits_average(*range)) {
+      range->rows()->average(segment, range->gradient_slot(segment), piece.first, piece.count);
+    }
   }
 };
 
@@ -86,7 +88,7 @@ void change(const std::vector<ParameterRange>& ranges, double factor, double lim
 GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
   const Gradients gradients = gradients_of(ranges);
   // Nobody changes a gradient any more that others now read.
-  if (!ranges.empty() && ranges.front().awaits_average()) ranges.front().meet("gradients before their norm");
+  if (!ranges.empty() && awaits_average(ranges.front())) ranges.front().sharing().meet("gradients before their norm");
   std::vector<double> sums(gradients.pieces.size());
   for_each_piece(gradients.pieces, [&](std::size_t i) {
     const Piece& piece = gradients.pieces[i];
@@ -94,10 +96,12 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
     gradients.average(piece);
     sums[i] = kernels::kernels().squares(gradients.layouts[piece.part], gradients.at(piece), piece.count);
   });
-  for (const ParameterRange& range : ranges) range.set_awaits_average(false);
+  for (const ParameterRange& range : ranges) {
+    if (range.rows()) range.rows()->set_awaits_average(false);
+  }
   if (is_divided(ranges)) {
     // Each comes from one rank; a zero added to it changes no bit.
-    ranges.front().exchange([&](Communicator& ranks) {
+    ranges.front().sharing().exchange([&](Communicator& ranks) {
       ranks.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum,
                        {.tag = "squares of gradients"});
     });

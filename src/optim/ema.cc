@@ -48,7 +48,7 @@ struct ExponentialMovingAverage::Impl {
   void exchange(Part& part);
   void swap();
   void meet(const char* what) const {
-    if (!parts.empty()) parts.front().range.meet(what);
+    if (!parts.empty()) parts.front().range.sharing().meet(what);
   }
   bool is_divided() const { return !parts.empty() && parts.front().range.is_divided(); }
 };
@@ -83,7 +83,7 @@ void ExponentialMovingAverage::Impl::swap() {
   for (Part& part : parts) exchange(part);
   meet("weights and average");
   for (const Part& part : parts) {
-    part.range.give_share("weights and average");
+    part.range.sharing().publish("weights and average");
     part.range.note_change();
     for (const tensor::Segment& segment : part.range.segments()) {
       segment.parameter.unsafeGetTensorImpl()->bump_version();
@@ -119,7 +119,7 @@ ExponentialMovingAverage::ExponentialMovingAverage(std::vector<ParameterRange> p
     const bool is_double = layout == kernels::Layout::kFloat64;
     at::Tensor average = range.make_twin(is_double ? at::kDouble : at::kFloat);
     range.own_part(average).copy_(range.own_part(range.values()));
-    sizes.push_back(range.share().end - range.share().begin);
+    sizes.push_back(range.end() - range.begin());
     impl_->parts.push_back({std::move(range), layout, std::move(average), {}});
   }
   impl_->pieces = cut(sizes);
@@ -135,7 +135,7 @@ void ExponentialMovingAverage::update() {
   for_each_piece(impl_->pieces, [&](std::size_t i) {
     const Piece& piece = impl_->pieces[i];
     const Impl::Part& part = impl_->parts[piece.part];
-    const std::int64_t first = part.range.share().begin + piece.first;
+    const std::int64_t first = part.range.begin() + piece.first;
     kernels::kernels().average(part.layout, at_element(part.average, first), at_element(part.range.values(), first),
                                piece.count, 1 - decay);
   });

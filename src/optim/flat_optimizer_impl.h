@@ -27,13 +27,24 @@ struct FlatOptimizer<Options>::Impl {
 };
 
 template <class Options>
+StateKinds kinds_of(const Options& options) {
+  StateKinds kinds = Rule<Options>::states(options);
+  kinds.master = options.master_weights;
+  return kinds;
+}
+
+template <class Options>
+std::vector<layout::StateSpec> FlatOptimizer<Options>::states(const Options& options) {
+  return specs_of(kinds_of(options));
+}
+
+template <class Options>
 FlatOptimizer<Options>::FlatOptimizer(std::vector<ParameterRange> parameters, const Options& options) {
   const char* name = Rule<Options>::kName;
   check_at_least_zero(name, "lr", options.lr);
   check_at_least_zero(name, "weight_decay", options.weight_decay);
   Rule<Options>::check(options);
-  StateKinds kinds = Rule<Options>::states(options);
-  kinds.master = options.master_weights;
+  StateKinds kinds = kinds_of(options);
   impl_ = std::make_unique<Impl>(
       Impl{options, RangeState(name, std::move(parameters), std::move(kinds), options.weight_decay, options.groups)});
 }

@@ -13,6 +13,8 @@
 #include "base/philox.h"
 #include "optim/option_checks.h"
 #include "reigen/format/hash.h"
+#include "tensor/gradient_rows.h"
+#include "tensor/memory_resource.h"
 
 namespace reigen::optim {
 namespace {
@@ -95,12 +97,13 @@ bool is_own(const std::vector<Update>& updates, const Piece& piece) {
   return piece.first >= update.begin && piece.first < update.end;
 }
 
-bool awaits_average(const Update& update) { return update.range != nullptr && update.range->awaits_average(); }
+bool awaits_average(const Update& update) { return update.range != nullptr && optim::awaits_average(*update.range); }
 
 // A block's mean, in memory of this thread: it stays in its caches.
 const void* mean_of(const Update& update, const Piece& piece) {
   thread_local std::vector<double> mean(static_cast<std::size_t>(tensor::kBlockElements));
-  update.range->average_into(update.segment, piece.first, piece.count, mean.data());
+  update.range->rows()->average_into(update.segment, update.range->gradient_slot(update.segment), piece.first,
+                                     piece.count, mean.data());
   return mean.data();
 }
 
@@ -128,11 +131,14 @@ std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates,
     const Update& update = updates[pieces[i].part];
     if (!is_own(updates, pieces[i])) return;
     // They are read once more in the step behind these sums.
-    if (awaits_average(update)) update.range->average(update.segment, pieces[i].first, pieces[i].count);
+    if (awaits_average(update)) {
+      update.range->rows()->average(update.segment, update.range->gradient_slot(update.segment), pieces[i].first,
+                                    pieces[i].count);
+    }
     of_pieces[i] = work(update, block_of(update, pieces[i]));
   });
   for (const Update& update : updates) {
-    if (update.range != nullptr) update.range->set_awaits_average(false);
+    if (update.range != nullptr) update.range->rows()->set_awaits_average(false);
   }
   if (!updates.empty() && updates.front().ranks != nullptr) {
     // Each comes from one rank; a zero added to it changes no bit.
@@ -147,6 +153,20 @@ std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates,
     sums[pieces[i].part].second += of_pieces[i].second;
   }
   return sums;
+}
+
+std::vector<layout::StateSpec> specs_of(const StateKinds& kinds) {
+  using format::TensorType;
+  const auto fp32 = std::optional(TensorType::kF32);
+  std::vector<layout::StateSpec> specs;
+  for (const std::string& name : kinds.names) {
+    layout::StateSpec& spec = specs.emplace_back(layout::StateSpec{.name = name});
+    if (kinds.master) spec.type_of_16_bits = fp32;
+    if (kinds.bf16) spec.type = spec.type_of_16_bits = TensorType::kBF16;
+  }
+  if (kinds.master) specs.push_back({.name = "master", .type_of_16_bits = fp32, .of_16_bits_only = true});
+  specs.push_back({.name = "step", .type = fp32, .type_of_16_bits = fp32, .is_scalar = true});
+  return specs;
 }
 
 RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges, StateKinds kinds, double weight_decay,
@@ -175,7 +195,7 @@ RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges
       states.push_back(range.make_twin(type));
       if (kinds.initial != 0) range.own_part(states.back()).fill_(kinds.initial);
     }
-    range.meet("states of the optimizer");
+    range.sharing().meet("states of the optimizer");
     std::vector<Treatment> treatments;
     for (const tensor::Segment& segment : range.segments()) {
       Treatment treatment{.weight_decay = weight_decay,
@@ -192,6 +212,7 @@ RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges
       treatments.push_back(treatment);
     }
     at::Tensor steps = at::zeros({static_cast<std::int64_t>(range.size())}, at::kFloat);
+    range.resource().note(layout::Role::kState, steps, static_cast<std::int64_t>(steps.nbytes()));
     parts_.push_back({std::move(range), layout, std::move(states), masters, std::move(steps), std::move(treatments)});
   }
 }
@@ -200,7 +221,7 @@ RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges
 void RangeState::check_still_there(const tensor::ParameterRange& range, const tensor::Segment& segment) {
   // Gathered ones are there at times only; data_parallel looks whether they were replaced.
   REIGEN_CHECK(
-      segment.numel == 0 || range.share().whole ||
+      segment.numel == 0 || range.sharing().whole() != nullptr ||
           segment.parameter.const_data_ptr() == at_element(range.values(), segment.offset),
       "parameter \"{}\" has left the memory that this optimizer steps in\n  got: a model that was converted, moved "
       "or wrapped again   expected: the optimizer made after that",
@@ -223,12 +244,12 @@ Update RangeState::update_of(const Part& part, std::size_t i, const StepOptions&
   update.block.count = segment.numel;
   update.block.gradient_factor = how.gradient_factor;
   update.block.gradient_limit = how.gradient_limit;
-  if (const tensor::Share& share = part.range.share(); share.ranks) {
-    update.begin = share.begin - segment.offset;
-    update.end = share.end - segment.offset;
-    update.ranks = &*share.ranks;
+  if (const auto& shares = part.range.sharing().shares()) {
+    update.begin = shares->begin() - segment.offset;
+    update.end = shares->end() - segment.offset;
+    update.ranks = &shares->ranks;
     update.segment = i;
-    if (part.range.awaits_average()) update.range = &part.range;
+    if (awaits_average(part.range)) update.range = &part.range;
   }
   return update;
 }
@@ -261,23 +282,23 @@ std::vector<Update> RangeState::begin_step(const StepOptions& how) {
     for (Update& one : updates) one.not_finite = not_finite_.get();
   }
   ++steps_;
-  parts_.front().range.meet("gradients before a step");
+  parts_.front().range.sharing().meet("gradients before a step");
   return updates;
 }
 
 void RangeState::end_step() {
   if (checks_finite_) {
     double worst = not_finite_->load() ? 1 : 0;
-    parts_.front().range.exchange([&](Communicator& ranks) {
+    parts_.front().range.sharing().exchange([&](Communicator& ranks) {
       ranks.all_reduce(&worst, &worst, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "weights after a step"});
     });
     was_finite_ = worst == 0;
   } else {
-    parts_.front().range.meet("weights after a step");
+    parts_.front().range.sharing().meet("weights after a step");
     was_finite_ = true;
   }
   for (Part& part : parts_) {
-    part.range.give_share("weights after a step");
+    part.range.sharing().publish("weights after a step");
     part.range.note_change();
     for (std::size_t i = 0; i < part.range.size(); ++i) {
       if (part.range.is_active(i)) part.range.segments()[i].parameter.unsafeGetTensorImpl()->bump_version();
@@ -295,9 +316,7 @@ NamedTensor entry_of(const ParameterRange& range, const tensor::Segment& segment
   NamedTensor entry{.name = segment.name + what,
                     .tensor = flat.narrow(0, segment.offset, segment.numel).view(segment.shape)};
   if (range.is_divided() && !range.is_common()) {
-    const auto [first, last] = range.held(segment);
-    entry.first = first;
-    entry.last = last;
+    entry.part = range.part_of(segment);
   }
   return entry;
 }
@@ -359,9 +378,9 @@ void load_entries(const std::string& who, const std::vector<NamedTensor>& own, c
     const at::Tensor& from = given.at(entry.name);
     if (!entry.is_divided()) {
       entry.tensor.copy_(from);
-    } else if (entry.first < entry.last) {
+    } else if (entry.part->count > 0) {
       const auto part = [&](const at::Tensor& whole) {
-        return whole.view({-1}).narrow(0, entry.first, entry.last - entry.first);
+        return whole.view({-1}).narrow(0, entry.part->first, entry.part->count);
       };
       part(entry.tensor).copy_(part(from.contiguous()));
     }

@@ -54,6 +54,9 @@ struct StateKinds {
   bool master = false;  // fp32 masters and states for 16-bit values
 };
 
+// The same for a layout, and the count of steps.
+std::vector<layout::StateSpec> specs_of(const StateKinds& kinds);
+
 class RangeState {
  public:
   RangeState(std::string optimizer, std::vector<ParameterRange> ranges, StateKinds kinds, double weight_decay,

@@ -114,6 +114,7 @@ const char* buffers_text(BufferPolicy policy) {
 GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options)
     : module_(module), world_(std::move(world)), options_(options) {
   choose_sharers();
+  choose_layout();
   choose_strategy();
   std::vector<std::string> lines = describe_model(module);
   lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
@@ -142,20 +143,16 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   // What follows fails on every rank alike.
   check_options(options, sharers_.size());
   check_wrapped_once(module);
-  std::vector<tensor::NamedParameter> trainable;
   const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module);
-  std::vector<tensor::NamedParameter> frozen;
-  for (const tensor::NamedParameter& entry : all) {
-    (entry.parameter.requires_grad() ? trainable : frozen).push_back(entry);
-  }
-  if (trainable.empty()) {
+  const auto is_trainable = [](const tensor::NamedParameter& entry) { return entry.parameter.requires_grad(); };
+  if (std::none_of(all.begin(), all.end(), is_trainable)) {
     throw InvalidArgument(Report{.what = "[data_parallel] the model has nothing to train",
                                  .got = fmt::format("{} parameters, none of which requires a gradient", all.size()),
                                  .expected = "at least one trainable parameter",
                                  .fix = "register parameters, or use the model without data_parallel"});
   }
   prepare_values(all);
-  pack(trainable, frozen);
+  pack(all);
   complete_values(all);
   for (const tensor::NamedParameter& entry : all) {
     known_.push_back({entry.name, entry.parameter, entry.parameter.storage().unsafeGetStorageImpl(),
@@ -177,7 +174,7 @@ GradientReducer::~GradientReducer() {
     }
   }
   const bool in_flight =
-      !stays() && std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return bucket.launched; });
+      !stays_ && std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return bucket.launched; });
   if (!in_flight) return;
   // A failed step: its operations go on with memory that is about to go, and waiting for them could last for ever.
   if (options_.mesh) {
@@ -257,7 +254,7 @@ std::vector<BucketPlan> GradientReducer::plan(const std::vector<ParameterPlace>&
   if (shares_ != nullptr) {
     std::vector<BucketPlan> plans = plan_ranges(places);
     // What is of no unit starts behind backward.
-    const auto is_of_unit = [&](const BucketPlan& one) { return units_of_ranges_[one.range] < options_.units.size(); };
+    const auto is_of_unit = [&](const BucketPlan& one) { return flat_->units()[one.range] < options_.units.size(); };
     if (gatherer_) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
     return plans;
   }

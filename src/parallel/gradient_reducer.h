@@ -30,6 +30,7 @@
 #include "parallel/roll_call.h"
 #include "parallel/weight_sample.h"
 #include "reigen/comm/communicator.h"
+#include "reigen/layout/layout.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/parallel/strategy.h"
 #include "reigen/tensor/flat_parameters.h"
@@ -59,6 +60,8 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   std::vector<tensor::NamedTensor> own_weights() const;
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
   void load(const checkpoint::Checkpoint& from, std::string_view group);
+  const layout::Layout& layout() const { return layout_; }
+  const layout::Coordinates& coordinates() const { return coordinates_; }
   std::size_t bucket_count() const { return buckets_.size(); }
   Shard shard() const { return distributed() ? options_.shard : Shard::kNone; }
   std::chrono::duration<double> exposed() const { return exposed_; }
@@ -123,10 +126,10 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   };
 
   void check_wrapped_once(const torch::nn::Module& module) const;
-  bool mesh_fits() const;
   void choose_sharers();
+  void choose_layout();
   void choose_strategy();
-  void pack(const std::vector<tensor::NamedParameter>& trainable, const std::vector<tensor::NamedParameter>& frozen);
+  void pack(const std::vector<tensor::NamedParameter>& parameters);
   void prepare_values(const std::vector<tensor::NamedParameter>& parameters);
   void fill_one(const at::Tensor& parameter);
   void complete_values(const std::vector<tensor::NamedParameter>& parameters);
@@ -178,11 +181,6 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   void end_backward();
   bool backward_is_alive() const;
   bool distributed() const { return world_.size() > 1; }
-  bool is_one_machine() const { return sharers_.backend() == "shared_memory"; }
-  // Where backward put it: no bucket travels.
-  bool stays() const {
-    return distributed() && options_.shard == Shard::kGradients && is_one_machine() && replicas_.size() == 1;
-  }
   std::string tag(const char* what) const;
   bool weights_are_equal() const;
   char* flag_of(const Parameter& parameter) const;
@@ -193,10 +191,11 @@ class GradientReducer : public std::enable_shared_from_this<GradientReducer> {
   bool had_none_ = false;  // some parameter had no memory
   Communicator sharers_;   // who divide, all or a part of them
   Communicator replicas_;  // who hold the same shares
+  layout::Layout layout_;
+  layout::Coordinates coordinates_;
+  bool stays_ = false;  // gradients stay where backward put them: no bucket travels
   std::vector<Known> known_;
   std::unique_ptr<tensor::FlatParameters> flat_;
-  std::unique_ptr<tensor::FlatParameters> frozen_;  // where weights are divided; may be null
-  std::vector<std::size_t> units_of_ranges_;        // of flat_, then of frozen_; of no unit: their number
   std::unique_ptr<BufferSync> buffers_;
   std::unique_ptr<Strategy> strategy_;
   GradientShares* shares_ = nullptr;  // the strategy, where ranks keep shares of gradients

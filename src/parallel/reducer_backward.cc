@@ -13,6 +13,8 @@
 #include "parallel/gradients_named.h"
 #include "parallel/unit_gatherer.h"
 #include "tensor/backward_end.h"
+#include "tensor/gradient_rows.h"
+#include "tensor/gradient_share.h"
 
 namespace reigen::parallel {
 namespace {
@@ -78,7 +80,9 @@ void GradientReducer::on_gradient(std::size_t index) {
   Parameter& parameter = parameters_[index];
   const ParameterRange& range = ranges()[parameter.range];
   if (gatherer_) gatherer_->require_there(parameter.range, range.segments()[parameter.segment].name);
-  for (const ParameterRange& one : ranges()) one.set_awaits_average(false);  // of the last reduction, after its step
+  for (const ParameterRange& one : ranges()) {
+    if (one.rows()) one.rows()->set_awaits_average(false);  // of the last reduction, after its step
+  }
   make_room(range);
   if (no_sync_depth_ > 0) {
     range.take_gradient(parameter.segment);
@@ -164,7 +168,7 @@ void GradientReducer::launch(std::size_t index) {
   }
   bucket.launched = true;
   if (index == 0) bucket_times_.clear();
-  if (stays()) return strategy_->begin(bucket.given);
+  if (stays_) return strategy_->begin(bucket.given);
   BucketTimes& times = bucket_times_.emplace_back();
   times.tag = bucket.given.tag;
   times.parameters = bucket.parameters.size();
@@ -184,7 +188,7 @@ void GradientReducer::launch(std::size_t index) {
 bool GradientReducer::weights_are_equal() const {
   if (!distributed() || strategy_->acts_on_weights() || !options_.offload.empty()) return false;
   return std::all_of(ranges().begin(), ranges().end(), [](const ParameterRange& range) {
-    return range.share().values == tensor::Values::kOwn || range.share().values == tensor::Values::kExchanged;
+    return !range.is_common() && range.sharing().whole() == nullptr;
   });
 }
 
@@ -235,7 +239,7 @@ void GradientReducer::finish() {
 
 void GradientReducer::end_bucket(std::size_t i) {
   Bucket& bucket = buckets_[i];
-  if (stays()) bucket.launched = false;
+  if (stays_) bucket.launched = false;
   if (!bucket.launched) return;
   bucket_times_[i].waited_from = now();
   try {
@@ -268,14 +272,14 @@ std::vector<char> GradientReducer::shared_flags() {
 
 // A gradient that only other ranks had is ours too; one that nobody had stays undefined.
 void GradientReducer::settle_flags() {
-  const std::vector<char> flags = stays()                    ? exchange_places()
+  const std::vector<char> flags = stays_                     ? exchange_places()
                                   : strategy_->keeps_zeros() ? std::vector<char>()
                                                              : shared_flags();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& parameter = parameters_[i];
     const ParameterRange& range = ranges()[parameter.range];
     if (shares_ != nullptr) {
-      if (flags[i] != 0) range.keep_gradient(parameter.segment);
+      if (flags[i] != 0) range.share()->mark(parameter.segment, range.segments()[parameter.segment].parameter);
       continue;
     }
     const at::ScalarType type = range.gradients().scalar_type();

@@ -14,6 +14,11 @@
 #include "reigen/tensor/pieces.h"
 
 namespace reigen::parallel {
+namespace {
+
+layout::Part nothing_of(const tensor::NamedTensor& item) { return layout::flat_part(item.tensor.sizes().vec(), 0, 0); }
+
+}  // namespace
 
 std::vector<tensor::NamedTensor> GradientReducer::own(std::vector<tensor::NamedTensor> tensors) const {
   std::erase_if(tensors, [&](const tensor::NamedTensor& item) {
@@ -35,7 +40,7 @@ void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view 
   }
   std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module_, all_ranges());
   for (tensor::NamedTensor& item : tensors) {
-    if (of_others.contains(item.tensor.unsafeGetTensorImpl())) item.first = item.last = 0;
+    if (of_others.contains(item.tensor.unsafeGetTensorImpl())) item.part = nothing_of(item);
   }
   world_.barrier({.tag = "before weights of a checkpoint"});  // nobody computes with what there was
   comm::attempt(world_, "weights of a checkpoint", [&] {
@@ -48,8 +53,8 @@ void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view 
     }
   });
   for (const ParameterRange& range : all_ranges()) {
-    range.give_share("weights of a checkpoint");
-    range.meet("weights of a checkpoint");
+    range.sharing().publish("weights of a checkpoint");
+    range.sharing().meet("weights of a checkpoint");
     range.note_change();
   }
 }

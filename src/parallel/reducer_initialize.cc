@@ -65,7 +65,7 @@ void GradientReducer::complete_values(const std::vector<tensor::NamedParameter>&
   }
   if (!common && ranges().front().is_divided()) broadcast_weights("parameters of rank 0", 0);
   for (const ParameterRange& range : all_ranges()) {
-    range.meet("parameters of rank 0");
+    range.sharing().meet("parameters of rank 0");
     range.note_change();
   }
 }

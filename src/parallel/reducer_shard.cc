@@ -9,98 +9,28 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/gradients_named.h"
+#include "parallel/mesh_fits.h"
 #include "parallel/strategies/averaged_in_step.h"
 #include "parallel/strategies/gradient_shares.h"
 #include "parallel/unit_gatherer.h"
 #include "reigen/base/bytes.h"
+#include "reigen/parallel/layout_of.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/away_memory.h"
-#include "tensor/spare_blocks.h"
-#include "tensor/transient_flat.h"
+#include "tensor/gradient_rows.h"
+#include "tensor/gradient_share.h"
 
 namespace reigen::parallel {
 
 namespace {
-
-constexpr std::size_t kNoUnit = static_cast<std::size_t>(-1);
-
-struct Group {
-  std::size_t unit = kNoUnit;
-  std::vector<tensor::NamedParameter> parameters;
-};
-
-using Modules = std::set<const torch::nn::Module*>;
-
-Modules with_inner_ones(const torch::nn::Module& module) {
-  Modules result{&module};
-  for (const auto& inner : module.modules(/*include_self=*/false)) result.insert(inner.get());
-  return result;
-}
-
-// Of each parameter the innermost unit in which all modules lie that have it. What others have too, as tied weights, is
-// of none: they may read it while the unit does not run.
-std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Module& model,
-                                                             const std::vector<nn::Unit>& units) {
-  std::map<const at::TensorImpl*, Modules> owners;
-  for (const torch::nn::Module* module : with_inner_ones(model)) {
-    for (const at::Tensor& parameter : module->parameters(/*recurse=*/false)) {
-      owners[parameter.unsafeGetTensorImpl()].insert(module);
-    }
-  }
-  std::vector<Modules> inside;
-  for (const nn::Unit& unit : units) inside.push_back(with_inner_ones(unit.module()));
-  const auto within = [&](const Modules& a, std::size_t b) {
-    return std::includes(inside[b].begin(), inside[b].end(), a.begin(), a.end());
-  };
-  std::map<const at::TensorImpl*, std::size_t> result;
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    for (const at::Tensor& parameter : units[i].parameters()) {
-      const at::TensorImpl* const tensor = parameter.unsafeGetTensorImpl();
-      if (!within(owners[tensor], i)) continue;
-      const auto [place, is_new] = result.emplace(tensor, i);
-      if (is_new || place->second == i || place->second == kNoUnit) continue;
-      const bool is_inner = within(inside[i], place->second);
-      const bool is_outer = within(inside[place->second], i);
-      if (is_inner) place->second = is_outer ? kNoUnit : i;  // two of one module may take turns
-      if (!is_inner && !is_outer) place->second = kNoUnit;
-    }
-  }
-  return result;
-}
-
-// One a unit, in their order; then what is of no unit, in groups of about `limit` bytes.
-std::vector<Group> groups_of(const std::vector<tensor::NamedParameter>& parameters, const torch::nn::Module& model,
-                             const std::vector<nn::Unit>& units, std::size_t limit) {
-  const auto unit_of = innermost_units(model, units);
-  std::vector<Group> groups(units.size());
-  for (std::size_t i = 0; i < units.size(); ++i) groups[i].unit = i;
-  std::size_t bytes = limit;
-  for (const tensor::NamedParameter& entry : parameters) {
-    const auto found = unit_of.find(entry.parameter.unsafeGetTensorImpl());
-    if (found != unit_of.end() && found->second != kNoUnit) {
-      groups[found->second].parameters.push_back(entry);
-      continue;
-    }
-    if (bytes >= limit) {
-      groups.emplace_back();
-      bytes = 0;
-    }
-    groups.back().parameters.push_back(entry);
-    bytes += entry.parameter.nbytes();
-  }
-  std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
-  return groups;
-}
 
 // torch::autograd::grad() gives gradients to its caller, past `.grad`; backward() of chosen inputs adds some.
 bool will_be_added(const at::Tensor& parameter) {
@@ -113,37 +43,33 @@ bool will_be_added(const at::Tensor& parameter) {
 
 }  // namespace
 
-const char* to_text(Shard shard) {
-  switch (shard) {
-    case Shard::kNone: return "none";
-    case Shard::kOptimizer: return "optimizer";
-    case Shard::kGradients: return "gradients";
-    case Shard::kParameters: return "parameters";
-  }
-  return "unknown";
-}
-
-bool GradientReducer::mesh_fits() const {
-  const mesh::Mesh& mesh = *options_.mesh;
-  return options_.shard != Shard::kNone && mesh.world().size() == world_.size() &&
-         mesh.size("dp_shard") * mesh.size("dp_replicate") == world_.size();
-}
-
 void GradientReducer::choose_sharers() {
   sharers_ = world_;
-  if (!options_.mesh || !mesh_fits()) return;
+  if (!mesh_fits(options_, world_)) return;
   const mesh::Mesh& mesh = *options_.mesh;
   sharers_ = mesh.has("dp_shard") ? mesh.along("dp_shard") : Communicator();
   if (mesh.has("dp_replicate")) replicas_ = mesh.along("dp_replicate");
 }
 
+void GradientReducer::choose_layout() {
+  layout_ = layout_inputs(module_, world_, options_).choose();
+  coordinates_ = layout_.coordinates_of(world_.rank());
+}
+
 void GradientReducer::choose_strategy() {
   if (!distributed()) return;
+  const auto gradients_are = [&](layout::AlongKind kind) {
+    for (std::size_t i = 0; i < layout_.model().tensors.size(); ++i) {
+      if (layout_.model().tensors[i].trainable) return layout_.placement(i, layout::Role::kGradient).has(kind);
+    }
+    return false;
+  };
+  stays_ = gradients_are(layout::AlongKind::kPartial);
   if (options_.strategy) {
     strategy_ = options_.strategy(world_);
-  } else if (stays()) {
+  } else if (stays_) {
     strategy_ = averaged_in_step()(world_);
-  } else if (sharers_.size() > 1 && (options_.shard == Shard::kGradients || options_.shard == Shard::kParameters)) {
+  } else if (gradients_are(layout::AlongKind::kFlat)) {
     auto shares = std::make_unique<GradientShares>(sharers_, replicas_, options_.reduce_type);
     shares_ = shares.get();
     strategy_ = std::move(shares);
@@ -161,7 +87,7 @@ void GradientReducer::require_shard_possible() const {
                .expected = expected,
                .fix = fix});
   };
-  if (options_.mesh && !mesh_fits()) {
+  if (options_.mesh && !mesh_fits(options_, world_)) {
     throw InvalidArgument(Report{
         .what = "[data_parallel] the mesh does not say who divides",
         .got = fmt::format("{}, {} ranks, shard {}", options_.mesh->to_text(), world_.size(), to_text(options_.shard)),
@@ -190,59 +116,31 @@ void GradientReducer::begin_as_first_replica(const std::vector<tensor::NamedPara
   }
 }
 
-void GradientReducer::pack(const std::vector<tensor::NamedParameter>& trainable,
-                           const std::vector<tensor::NamedParameter>& frozen) {
+void GradientReducer::pack(const std::vector<tensor::NamedParameter>& parameters) {
   require_shard_possible();
-  begin_as_first_replica(trainable);
-  if (shares_ == nullptr) {
-    tensor::Division division{.offload = options_.offload};
-    if (options_.shard != Shard::kNone) {
-      division.values = is_one_machine() ? tensor::Values::kCommon : tensor::Values::kExchanged;
-    }
-    if (stays()) division.averages = tensor::Averages::kRows;
-    flat_ = std::make_unique<tensor::FlatParameters>(trainable, sharers_, division);
-    return;
+  std::vector<tensor::NamedParameter> packed;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (layout_.is_packed(i)) packed.push_back(parameters[i]);
   }
-  tensor::Division division{
-      .values = tensor::Values::kCommon, .averages = tensor::Averages::kShare, .offload = options_.offload};
-  division.fill = [this](const at::Tensor& parameter) { fill_one(parameter); };
-  const bool divides_weights = options_.shard == Shard::kParameters;
-  if (!is_one_machine()) division.values = divides_weights ? tensor::Values::kGathered : tensor::Values::kExchanged;
-  const auto make = [&](const std::vector<tensor::NamedParameter>& parameters) {
-    const auto limit = static_cast<std::size_t>(options_.bucket_mb * static_cast<double>(kMiB));
-    std::vector<std::vector<tensor::NamedParameter>> groups;
-    std::vector<std::size_t> units;
-    for (Group& group : groups_of(parameters, module_, options_.units, limit)) {
-      groups.push_back(std::move(group.parameters));
-      units.push_back(std::min(group.unit, options_.units.size()));
-    }
-    auto flat = std::make_unique<tensor::FlatParameters>(groups, sharers_, division);
-    for (const std::size_t group : flat->groups_of_ranges()) units_of_ranges_.push_back(units[group]);
-    return flat;
-  };
-  flat_ = make(trainable);
-  if (divides_weights) {
-    // What flat buffers do not take, as integers, every rank has.
-    std::vector<tensor::NamedParameter> packed;
-    for (const tensor::NamedParameter& entry : frozen) {
-      const at::Tensor& tensor = entry.parameter;
-      const bool fits = tensor.layout() == at::kStrided && at::isFloatingType(tensor.scalar_type());
-      if (fits && tensor.device().is_cpu() && tensor.is_leaf()) packed.push_back(entry);
-    }
-    begin_as_first_replica(packed);
-    frozen_ = make(packed);
-  }
-  if (division.values == tensor::Values::kGathered) {
-    gatherer_ = std::make_shared<UnitGatherer>(sharers_, options_.units, all_ranges(), units_of_ranges_,
-                                               GatherOptions{.release_after_forward = options_.reshard_after_forward,
-                                                             .keepers = options_.reshard_to,
-                                                             .type = options_.gather_type});
-  }
+  begin_as_first_replica(packed);
+  flat_ = std::make_unique<tensor::FlatParameters>(
+      parameters, layout_, coordinates_,
+      tensor::FlatOptions{.sharers = sharers_,
+                          .offload = options_.offload,
+                          .fill = [this](const at::Tensor& parameter) { fill_one(parameter); }});
+  const std::vector<ParameterRange> all = all_ranges();
+  if (all.front().sharing().whole() == nullptr) return;
+  std::vector<std::size_t> units;
+  for (const std::size_t unit : flat_->units()) units.push_back(std::min(unit, options_.units.size()));
+  gatherer_ = std::make_shared<UnitGatherer>(sharers_, options_.units, all, units,
+                                             GatherOptions{.release_after_forward = options_.reshard_after_forward,
+                                                           .keepers = options_.reshard_to,
+                                                           .type = options_.gather_type});
 }
 
 std::vector<ParameterRange> GradientReducer::all_ranges() const {
   std::vector<ParameterRange> all = ranges();
-  if (frozen_) all.insert(all.end(), frozen_->ranges().begin(), frozen_->ranges().end());
+  all.insert(all.end(), flat_->frozen().begin(), flat_->frozen().end());
   return all;
 }
 
@@ -256,7 +154,7 @@ void GradientReducer::before_gradient(std::size_t index) {
   Parameter& parameter = parameters_[index];
   const ParameterRange& range = ranges()[parameter.range];
   if (!will_be_added(range.segments()[parameter.segment].parameter)) return;
-  if (range.take_back(parameter.segment))
+  if (range.share()->take_mark(parameter.segment, range.segments()[parameter.segment].parameter))
     parameter.adds = true;
   else if (!range.is_active(parameter.segment))
     parameter.adds = false;
@@ -265,11 +163,11 @@ void GradientReducer::before_gradient(std::size_t index) {
 // Memory for the gradients of a range. What is under way has left its own when the next is needed: of units as large as
 // each other there are two.
 void GradientReducer::make_room(const ParameterRange& range) {
-  if (shares_ == nullptr || range.share().made->is_there()) return;
+  if (shares_ == nullptr || range.share()->made().is_there()) return;
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < next_bucket_; ++i) leave_room(buckets_[i]);
   waited_early_ += std::chrono::steady_clock::now() - start;
-  tensor::TransientFlat& made = *range.share().made;
+  tensor::TransientFlat& made = range.share()->made();
   made.put(rooms_->take(made.bytes()));
   // What lies between two parameters travels along.
   const auto size = static_cast<std::int64_t>(range.values().element_size());
@@ -288,7 +186,7 @@ void GradientReducer::begin_shares(Bucket& bucket) {
   for (const std::size_t i : bucket.parameters) {
     Parameter& parameter = parameters_[i];
     // Kept from before, and nothing came; or what it was to be added to was dropped since (zero_grad()).
-    const bool is_old = range.take_back(parameter.segment);
+    const bool is_old = range.share()->take_mark(parameter.segment, range.segments()[parameter.segment].parameter);
     parameter.has = is_old || range.is_active(parameter.segment);
     parameter.adds = is_old || (parameter.adds && parameter.has);
     added[parameter.segment] = parameter.adds ? 1 : 0;
@@ -304,7 +202,7 @@ void GradientReducer::begin_shares(Bucket& bucket) {
 
 // This rank's share of the sum is where it belongs.
 void GradientReducer::leave_room(Bucket& bucket) {
-  tensor::TransientFlat& made = *ranges()[parameters_[bucket.parameters.front()].range].share().made;
+  tensor::TransientFlat& made = ranges()[parameters_[bucket.parameters.front()].range].share()->made();
   if (!bucket.launched || !made.is_there()) return;
   with_gradients_named(bucket.label, bucket.given.names.front(), bucket.given.names.back(),
                        [&] { shares_->collect(bucket.given); });
@@ -320,7 +218,7 @@ void GradientReducer::keep_shares(const Bucket& bucket) {
   for (const std::size_t i : bucket.parameters) {
     Parameter& parameter = parameters_[i];
     parameter.adds = false;
-    if (parameter.has) range.keep_gradient(parameter.segment);
+    if (parameter.has) range.share()->mark(parameter.segment, range.segments()[parameter.segment].parameter);
   }
 }
 
@@ -328,7 +226,7 @@ void GradientReducer::keep_shares(const Bucket& bucket) {
 void GradientReducer::drop_idle_rooms() {
   if (shares_ == nullptr) return;
   for (const ParameterRange& range : ranges()) {
-    tensor::TransientFlat& made = *range.share().made;
+    tensor::TransientFlat& made = range.share()->made();
     bool is_used = !made.is_there();
     for (std::size_t i = 0; i < range.size() && !is_used; ++i) is_used = range.is_in_place(i);
     if (!is_used) rooms_->give_back(made.take());
@@ -338,7 +236,7 @@ void GradientReducer::drop_idle_rooms() {
 // Each rank's step over all the weights, in the same memory, would make as many as there are ranks.
 void GradientReducer::require_own_steps() const {
   for (const ParameterRange& range : ranges()) {
-    if (range.is_as_left()) continue;
+    if (range.sharing().is_unmodified()) continue;
     throw InvalidArgument(Report{
         .what =
             "[data_parallel] weights that ranks share (shard) changed otherwise than by an optimizer of reigen::optim",
@@ -353,13 +251,13 @@ void GradientReducer::require_own_steps() const {
 void GradientReducer::lend_spare_blocks() {
   if (!at::GradMode::is_enabled()) return;
   for (const ParameterRange& range : ranges()) {
-    if (range.share().spares) tensor::lend_to_backward(range.share().spares);
+    if (range.rows() && range.rows()->spares()) tensor::lend_to_backward(range.rows()->spares());
   }
 }
 
 void GradientReducer::stop_lending() {
   for (const ParameterRange& range : ranges()) {
-    if (range.share().spares) tensor::stop_lending(range.share().spares);
+    if (range.rows() && range.rows()->spares()) tensor::stop_lending(range.rows()->spares());
   }
 }
 
@@ -370,7 +268,8 @@ std::vector<char> GradientReducer::exchange_places() {
   std::vector<std::int64_t> mine;
   for (const Parameter& parameter : parameters_) {
     const ParameterRange& range = ranges()[parameter.range];
-    mine.push_back(2 * range.gradient_place(parameter.segment) + (range.is_active(parameter.segment) ? 1 : 0));
+    mine.push_back(2 * range.rows()->place_of(range.gradient_slot(parameter.segment)) +
+                   (range.is_active(parameter.segment) ? 1 : 0));
   }
   std::vector<std::int64_t> all(count * static_cast<std::size_t>(world_.size()));
   const std::string what = tag("where gradients lie");
@@ -384,13 +283,15 @@ std::vector<char> GradientReducer::exchange_places() {
     if (all[i] % 2 != 0) flags[i % count] = 1;
     places[parameter.range][i / count * ranges()[parameter.range].size() + parameter.segment] = all[i] / 2;
   }
-  for (std::size_t i = 0; i < places.size(); ++i) ranges()[i].set_gradient_places(std::move(places[i]));
+  for (std::size_t i = 0; i < places.size(); ++i) ranges()[i].rows()->set_places(std::move(places[i]));
   return flags;
 }
 
 // The ranks' gradients are complete, and no rank has begun its step.
 void GradientReducer::note_averages() {
-  for (const ParameterRange& range : ranges()) range.set_awaits_average(range.share().gradients.defined());
+  for (const ParameterRange& range : ranges()) {
+    if (range.rows()) range.rows()->set_awaits_average(true);
+  }
 }
 
 }  // namespace reigen::parallel

@@ -17,12 +17,12 @@ namespace {
 
 std::uint64_t hash_of(const tensor::NamedTensor& item) {
   const at::Tensor flat = item.tensor.detach().contiguous().view({-1});
-  const std::int64_t last = std::min(item.last, flat.numel());
-  if (item.first >= last) return 0;
+  const std::int64_t first = item.part ? item.part->first : 0;
+  const std::int64_t count = item.part ? item.part->count : flat.numel();
+  if (count == 0) return 0;
   const auto size = static_cast<std::size_t>(flat.element_size());
   const auto* const data = static_cast<const std::byte*>(flat.const_data_ptr());
-  return format::hash64(data + static_cast<std::size_t>(item.first) * size,
-                        static_cast<std::size_t>(last - item.first) * size);
+  return format::hash64(data + static_cast<std::size_t>(first) * size, static_cast<std::size_t>(count) * size);
 }
 
 // The most frequent; of as frequent ones that of the lowest rank.

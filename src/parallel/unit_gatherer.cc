@@ -136,7 +136,7 @@ void UnitGatherer::need(std::size_t part, Way way) {
 
 bool UnitGatherer::is_there(const Part& part) const {
   return std::all_of(part.ranges.begin(), part.ranges.end(),
-                     [&](std::size_t i) { return ranges_[i].share().whole->is_there(); });
+                     [&](std::size_t i) { return ranges_[i].sharing().whole()->is_there(); });
 }
 
 at::ScalarType UnitGatherer::type_on_the_way(std::size_t range) const {
@@ -162,10 +162,10 @@ std::shared_ptr<void> UnitGatherer::arrived(Coming& coming) {
 void UnitGatherer::start(Part& part) {
   for (const std::size_t i : part.ranges) {
     const ParameterRange& range = ranges_[i];
-    pool_.give_back(range.share().whole->take());  // of old values
+    pool_.give_back(range.sharing().whole()->take());  // of old values
     Coming& coming = part.coming.emplace_back();
     coming.range = i;
-    coming.generation = range.share().whole->generation();
+    coming.generation = range.sharing().whole()->generation();
     coming.type = type_on_the_way(i);
     coming.memory = pool_of(coming).take(bytes_of(range, coming.type));
     const std::string tag = fmt::format("gather {}", part.name).substr(0, comm::kLongestTag);
@@ -179,7 +179,7 @@ void UnitGatherer::start(Part& part) {
     if (coming.type != own.scalar_type()) {
       own = range.own_part(flat_over(coming.memory, range, coming.type)).copy_(own);
     }
-    coming.work = world_.all_gather_v(own.const_data_ptr(), coming.memory.get(), range.share_sizes(),
+    coming.work = world_.all_gather_v(own.const_data_ptr(), coming.memory.get(), range.sharing().shares()->sizes(),
                                       tensor::to_data_type(coming.type), {.async = true, .tag = tag});
   }
 }
@@ -187,14 +187,14 @@ void UnitGatherer::start(Part& part) {
 void UnitGatherer::keep(Part& part) {
   if (!kept_ || pinned_) return;
   for (const std::size_t i : part.ranges) {
-    const tensor::TransientFlat& whole = *ranges_[i].share().whole;
+    const tensor::TransientFlat& whole = *ranges_[i].sharing().whole();
     kept_->keep(i, whole.tensor(), type_on_the_way(i), whole.generation());
   }
 }
 
 void UnitGatherer::await(Part& part) {
   const bool is_old = std::any_of(part.coming.begin(), part.coming.end(), [&](const Coming& coming) {
-    return coming.generation != ranges_[coming.range].share().whole->generation();
+    return coming.generation != ranges_[coming.range].sharing().whole()->generation();
   });
   if (is_old) drop(part);
   if (part.coming.empty()) {
@@ -204,7 +204,7 @@ void UnitGatherer::await(Part& part) {
   for (Coming& coming : std::exchange(part.coming, {})) {
     coming.work.wait();
     if (coming.is_kept) kept_->forget(coming.range);
-    ranges_[coming.range].share().whole->put(arrived(coming));
+    ranges_[coming.range].sharing().whole()->put(arrived(coming));
   }
 }
 
@@ -222,12 +222,12 @@ void UnitGatherer::release(Part& part) {
 
 void UnitGatherer::give_back(std::size_t range) {
   if (pinned_) return;
-  tensor::TransientFlat& whole = *ranges_[range].share().whole;
+  tensor::TransientFlat& whole = *ranges_[range].sharing().whole();
   pool_.give_back(whole.take());
 }
 
 void UnitGatherer::require_there(std::size_t range, const std::string& parameter) const {
-  if (ranges_[range].share().whole->is_there()) return;
+  if (ranges_[range].sharing().whole()->is_there()) return;
   throw InvalidArgument(Report{
       .what = fmt::format("[data_parallel] {} got a gradient while its weights were away", parameter),
       .got = fmt::format("a backward that does not come through what unit {} returned", parts_[unit_of_[range]].name),

@@ -1,4 +1,4 @@
-// Values of which each rank has its share (Values::kGathered), whole while a unit computes with them.
+// Values of which each rank has its share (RangeValues::whole()), whole while a unit computes with them.
 //
 // A unit's values are gathered in front of its forward and, where they have left since, of its backward, while those of
 // the unit behind it (in backward: before it) are under way already. They leave behind the forward, and when backward

@@ -4,25 +4,25 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <map>
+#include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
+#include "layout/packing.h"
+#include "reigen/layout/choose.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/away_memory.h"
-#include "tensor/disk_tensor.h"
-#include "tensor/shared_tensor.h"
+#include "tensor/gradient_rows.h"
+#include "tensor/gradient_share.h"
+#include "tensor/make_range_values.h"
+#include "tensor/memory_resource.h"
 #include "tensor/spare_blocks.h"
-#include "tensor/transient_flat.h"
+#include "tensor/stored_type.h"
 
 namespace reigen::tensor {
 namespace {
-
-constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and the widest vector register
-constexpr std::int64_t kLeastMade = std::int64_t{256}
-                                    << 10;  // bytes that are worth a block: less is copied in the caches
-constexpr std::int64_t kMostSpare = std::int64_t{25} << 20;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& got, const std::string& expected,
                          const std::string& fix) {
@@ -77,161 +77,131 @@ void check_overlaps(const std::vector<NamedParameter>& parameters) {
   }
 }
 
-// Where the share of `rank` begins: with the first block most of which lies behind its part of the elements. -1: none.
-std::int64_t begin_of_share(const std::vector<Segment>& segments, std::int64_t elements, int rank, int ranks) {
-  std::int64_t before = 0;
-  for (const Segment& segment : segments) {
-    for (std::int64_t first = 0; first < segment.numel; first += kBlockElements) {
-      const std::int64_t block = std::min(kBlockElements, segment.numel - first);
-      if ((2 * before + block) * ranks > 2 * elements * rank) return rank == 0 ? 0 : segment.offset + first;
-      before += block;
-    }
-  }
-  return -1;
+// What every range of a packing is made with.
+struct Packing {
+  const layout::Layout& layout;
+  FlatOptions options;
+  std::shared_ptr<MemoryResource> resource;
+
+  Communicator& ranks() { return options.sharers; }
+};
+
+// A buffer of the range, of which this rank accounts for its share where that is all it has.
+FlatBuffer buffer_of(const layout::Range& range, const layout::Placement& placement,
+                     const std::optional<Shares>& shares) {
+  const bool has_share = shares && (placement.residence.is_common || placement.whole != layout::Whole::kAlways);
+  return {.count = range.elements,
+          .type = scalar_type_of("a flat buffer", range.type),
+          .residence = placement.residence,
+          .first = has_share ? shares->begin() : 0,
+          .last = has_share ? shares->end() : range.elements,
+          .travels = !has_share};
 }
 
-Share share_of(const std::vector<Segment>& segments, std::int64_t size, const Communicator& ranks) {
-  std::int64_t elements = 0;
-  for (const Segment& segment : segments) elements += segment.numel;
-  std::vector<std::int64_t> bounds{0};
-  for (int rank = 1; rank < ranks.size(); ++rank) {
-    const std::int64_t found = begin_of_share(segments, elements, rank, ranks.size());
-    bounds.push_back(found < 0 ? size : found);
+// Rows of all ranks, each with its spare blocks after its gradients. Sets the range's gradients: this rank's.
+std::shared_ptr<GradientRows> make_rows(const layout::Range& range, Packing& packing, at::Tensor& gradients) {
+  const std::int64_t row = layout::elements_with_spares(range);
+  const int rank = packing.ranks().rank();
+  const at::Tensor rows = packing.resource
+                              ->take(layout::Role::kGradient, {.count = row * packing.ranks().size(),
+                                                               .type = scalar_type_of("a flat buffer", range.type),
+                                                               .residence = {.is_common = true},
+                                                               .first = row * rank,
+                                                               .last = row * (rank + 1)})
+                              .view({packing.ranks().size(), row});
+  const at::Tensor mine = rows.select(0, rank);
+  std::vector<at::Tensor> blocks_of_row;
+  std::int64_t at = range.elements;
+  for (const std::int64_t size : range.spares) {
+    blocks_of_row.push_back(mine.narrow(0, at, size));
+    at += layout::aligned(size, range.type);
   }
-  bounds.push_back(size);
-  const auto rank = static_cast<std::size_t>(ranks.rank());
-  return {.begin = bounds[rank], .end = bounds[rank + 1], .ranks = ranks, .bounds = bounds};
-}
-
-// Of blocks in which backward makes gradients: one for each size, those first that save most, as much as a bucket in
-// all.
-std::vector<std::int64_t> spare_sizes(const std::vector<Segment>& segments, std::int64_t element_size) {
-  std::map<std::int64_t, std::int64_t> saved;
-  for (const Segment& segment : segments) {
-    if (segment.numel * element_size >= kLeastMade) saved[segment.numel] += segment.numel;
-  }
-  std::vector<std::pair<std::int64_t, std::int64_t>> order(saved.begin(), saved.end());
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::vector<std::int64_t> result;
-  std::int64_t left = kMostSpare;
-  for (const auto& [size, ignored] : order) {
-    if (size * element_size > left) continue;
-    left -= size * element_size;
-    result.push_back(size);
-  }
-  return result;
-}
-
-// Rows of all ranks, each with its spare blocks behind its gradients. Returns this rank's gradients.
-at::Tensor make_rows(Share& share, const std::vector<Segment>& segments, std::int64_t end, std::int64_t unit,
-                     at::ScalarType type, Communicator& memory) {
-  const std::vector<std::int64_t> spares = spare_sizes(segments, static_cast<std::int64_t>(c10::elementSize(type)));
-  std::int64_t row = end;
-  for (const std::int64_t size : spares) row += (size + unit - 1) / unit * unit;
-  share.gradients = common_tensor(memory, row * memory.size(), type).view({memory.size(), row});
-  const at::Tensor mine = share.gradients.select(0, memory.rank());
-  std::vector<at::Tensor> spare_blocks;
-  std::int64_t at = end;
-  for (const std::int64_t size : spares) {
-    spare_blocks.push_back(mine.narrow(0, at, size));
-    at += (size + unit - 1) / unit * unit;
-  }
-  if (!spare_blocks.empty()) share.spares = std::make_shared<SpareBlocks>(spare_blocks);
-  return mine.narrow(0, 0, end);
-}
-
-at::Tensor make_values(const Share& share, std::int64_t end, at::ScalarType type, Communicator& memory) {
-  switch (share.values) {
-    case Values::kCommon:
-      return share.offload.empty() ? common_tensor(memory, end, type)
-                                   : common_disk_tensor(memory, end, type, share.offload);
-    case Values::kGathered:
-      return share.offload.empty() ? lazy_tensor(end, type)
-                                   : disk_tensor(end, type, share.offload, share.begin, share.end);
-    case Values::kOwn:
-    case Values::kExchanged: break;
-  }
-  return shared_tensor(memory, end, type);
+  gradients = mine.narrow(0, 0, range.elements);
+  auto spares = blocks_of_row.empty() ? nullptr : std::make_shared<SpareBlocks>(blocks_of_row);
+  return std::make_shared<GradientRows>(rows, rank, std::move(spares), range.offsets);
 }
 
 // A copy of its values; without memory: on rank 0, where `fill` sets them, others have room for them.
-at::Tensor values_of(const Segment& segment, const Division& division, const Communicator& ranks) {
+at::Tensor values_of(const Segment& segment, Packing& packing) {
   const at::Tensor parameter = segment.parameter.detach();
   if (!is_away(parameter)) return parameter.contiguous().clone().view({-1});
   at::Tensor all = at::empty(segment.shape, parameter.options());
-  if (ranks.rank() == 0) {
+  if (packing.ranks().rank() == 0) {
     segment.parameter.set_data(all);
-    division.fill(segment.parameter);
+    packing.options.fill(segment.parameter);
     segment.parameter.set_data(away_tensor(segment.shape, parameter.scalar_type()));
   }
   return all.view({-1});
 }
 
 // Divided values begin as rank 0's: all of them, or the share alone, out of parts that pass by.
-void begin_as_rank_0(const std::vector<Segment>& segments, const Share& share, const at::Tensor& values,
-                     const Division& division, Communicator& ranks) {
+void begin_as_rank_0(const std::vector<Segment>& segments, const RangeValues& sharing, const at::Tensor& values,
+                     Packing& packing) {
+  const Shares& shares = *sharing.shares();
+  const bool whole = sharing.whole() == nullptr;
   for (const Segment& segment : segments) {
     const bool away = is_away(segment.parameter);
-    if (away && share.values != Values::kGathered) continue;
+    if (away && whole) continue;
     const at::Tensor place = values.narrow(0, segment.offset, segment.numel);
-    if (share.values == Values::kCommon) {
-      if (ranks.rank() == 0) place.copy_(segment.parameter.reshape({-1}));
+    if (sharing.is_common()) {
+      if (shares.ranks.rank() == 0) place.copy_(segment.parameter.reshape({-1}));
       continue;
     }
-    const at::Tensor all = values_of(segment, division, ranks);
-    ranks.broadcast(all.mutable_data_ptr(), static_cast<std::size_t>(all.numel()), to_data_type(all.scalar_type()), 0,
-                    {.tag = "parameters of rank 0"});
-    const bool whole = share.values == Values::kExchanged;
-    const std::int64_t first = whole ? 0 : std::clamp(share.begin - segment.offset, std::int64_t{0}, segment.numel);
-    const std::int64_t last =
-        whole ? segment.numel : std::clamp(share.end - segment.offset, std::int64_t{0}, segment.numel);
+    const at::Tensor all = values_of(segment, packing);
+    packing.ranks().broadcast(all.mutable_data_ptr(), static_cast<std::size_t>(all.numel()),
+                              to_data_type(all.scalar_type()), 0, {.tag = "parameters of rank 0"});
+    const auto within = [&](std::int64_t element) {
+      return std::clamp(element - segment.offset, std::int64_t{0}, segment.numel);
+    };
+    const std::int64_t first = whole ? 0 : within(shares.begin());
+    const std::int64_t last = whole ? segment.numel : within(shares.end());
     if (first < last) place.narrow(0, first, last - first).copy_(all.narrow(0, first, last - first));
   }
 }
 
-ParameterRange pack(const std::vector<const NamedParameter*>& parameters, Communicator& memory,
-                    const Division& division) {
-  const at::ScalarType type = parameters.front()->parameter.scalar_type();
-  const std::int64_t unit = kAlignment / static_cast<std::int64_t>(c10::elementSize(type));
+ParameterRange make_range(const layout::Range& range, const std::vector<NamedParameter>& parameters, Packing& packing) {
+  const std::size_t first = range.tensors.front();
+  const layout::Placement& value = packing.layout.placement(first, layout::Role::kValue);
+  const layout::Placement& gradient = packing.layout.placement(first, layout::Role::kGradient);
   std::vector<Segment> segments;
-  std::int64_t end = 0;
-  for (const NamedParameter* entry : parameters) {
-    const at::Tensor& parameter = entry->parameter;
-    segments.push_back({.name = entry->name,
-                        .aliases = entry->aliases,
-                        .shape = parameter.sizes().vec(),
-                        .offset = end,
-                        .numel = parameter.numel(),
-                        .parameter = parameter});
-    end = (end + parameter.numel()) / unit * unit + unit;  // at least one spare element
+  std::vector<Extent> extents;
+  for (std::size_t i = 0; i < range.tensors.size(); ++i) {
+    const NamedParameter& entry = parameters[range.tensors[i]];
+    segments.push_back({.name = entry.name,
+                        .aliases = entry.aliases,
+                        .shape = entry.parameter.sizes().vec(),
+                        .offset = range.offsets[i],
+                        .numel = entry.parameter.numel(),
+                        .parameter = entry.parameter});
+    extents.push_back({range.offsets[i], entry.parameter.numel()});
   }
   at::NoGradGuard no_grad;
-  const bool divided = division.values != Values::kOwn && memory.size() > 1;
-  Share share = divided ? share_of(segments, end, memory) : Share{};
-  if (divided) share.values = division.values;
-  share.offload = division.offload;
-  const at::Tensor values = make_values(share, end, type, memory);
-  at::Tensor gradients;
-  if (divided && division.averages == Averages::kRows) {
-    gradients = make_rows(share, segments, end, unit, type, memory);
-  } else if (divided && division.averages == Averages::kShare) {
-    share.made = std::make_shared<TransientFlat>(end, type);
-    gradients = lazy_tensor(end, type);
+  std::optional<Shares> shares;
+  if (value.has(layout::AlongKind::kFlat)) shares = Shares{packing.ranks(), range.bounds};
+  ParameterRange::Memory memory{.resource = packing.resource,
+                                .states = packing.layout.placement(first, layout::Role::kState).residence};
+  memory.values = packing.resource->take(layout::Role::kValue, buffer_of(range, value, shares));
+  if (gradient.has(layout::AlongKind::kPartial)) {
+    memory.rows = make_rows(range, packing, memory.gradients);
   } else {
-    gradients = shared_tensor(memory, end, type);
+    FlatBuffer buffer = buffer_of(range, gradient, shares);
+    if (!range.trainable) buffer.first = buffer.last = 0;  // nobody writes there
+    memory.gradients = packing.resource->take(layout::Role::kGradient, buffer);
+    if (!buffer.travels) memory.share = std::make_shared<GradientShare>(range.elements, buffer.type);
   }
-  if (divided) begin_as_rank_0(segments, share, values, division, memory);
-  if (share.values == Values::kGathered) share.whole = std::make_shared<TransientFlat>(end, type);
+  memory.sharing = make_range_values(value, std::move(shares), memory.values, std::move(extents));
+  const bool divided = memory.sharing->shares().has_value();
+  if (divided) begin_as_rank_0(segments, *memory.sharing, memory.values, packing);
+  const at::Tensor flat = memory.sharing->whole() != nullptr ? memory.sharing->whole()->tensor() : memory.values;
   for (Segment& segment : segments) {
-    const at::Tensor& flat = share.whole ? share.whole->tensor() : values;
     const at::Tensor place = flat.narrow(0, segment.offset, segment.numel).view(segment.shape);
     if (!divided && !is_away(segment.parameter)) place.copy_(segment.parameter);
     segment.parameter.set_data(place);
   }
-  ParameterRange range(values, std::move(gradients), std::move(segments), std::move(share));
-  range.meet("parameters of rank 0");
-  range.note_change();
-  return range;
+  ParameterRange made(std::move(memory), std::move(segments));
+  made.sharing().meet("parameters of rank 0");
+  made.note_change();
+  return made;
 }
 
 }  // namespace
@@ -251,26 +221,49 @@ std::vector<NamedParameter> named_parameters(const torch::nn::Module& module) {
   return result;
 }
 
-FlatParameters::FlatParameters(const std::vector<std::vector<NamedParameter>>& groups, Communicator memory,
-                               const Division& division) {
-  std::vector<NamedParameter> all;
-  for (const auto& group : groups) all.insert(all.end(), group.begin(), group.end());
-  for (const NamedParameter& entry : all) check_parameter(entry);
-  check_overlaps(all);
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    std::vector<std::vector<const NamedParameter*>> of_types;
-    for (const NamedParameter& entry : groups[i]) {
-      const at::ScalarType type = entry.parameter.scalar_type();
-      auto same = std::find_if(of_types.begin(), of_types.end(),
-                               [&](const auto& one) { return one.front()->parameter.scalar_type() == type; });
-      if (same == of_types.end()) same = of_types.insert(of_types.end(), std::vector<const NamedParameter*>());
-      same->push_back(&entry);
-    }
-    for (const auto& parameters : of_types) {
-      ranges_.push_back(pack(parameters, memory, division));
-      groups_of_ranges_.push_back(i);
-    }
+layout::TensorSpec spec_of(const NamedParameter& entry) {
+  const at::Tensor& tensor = entry.parameter;
+  const bool fits = tensor.layout() == at::kStrided && at::isFloatingType(tensor.scalar_type());
+  return {
+      .name = entry.name,
+      .aliases = entry.aliases,
+      .shape = tensor.sizes().vec(),
+      .type = entry.parameter.is_complex() ? format::TensorType::kC64 : stored_type(entry.name, tensor.scalar_type()),
+      .trainable = tensor.requires_grad(),
+      .packs = fits && tensor.device().is_cpu() && tensor.is_leaf()};
+}
+
+FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory) {
+  layout::ModelSpec model;
+  for (const NamedParameter& entry : parameters) {
+    check_parameter(entry);
+    model.tensors.push_back(spec_of(entry));
+    model.tensors.back().trainable = true;  // all are packed, whoever trains them
   }
+  pack(parameters, layout::choose(std::move(model), {}, {}), {}, {.sharers = std::move(memory)});
+}
+
+FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, const layout::Layout& layout,
+                               const layout::Coordinates& at, FlatOptions options) {
+  pack(parameters, layout, at, std::move(options));
+}
+
+void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const layout::Layout& layout,
+                          const layout::Coordinates& at, FlatOptions options) {
+  std::vector<NamedParameter> packed;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (layout.is_packed(i)) packed.push_back(parameters[i]);
+  }
+  for (const NamedParameter& entry : packed) check_parameter(entry);
+  check_overlaps(packed);
+  auto resource = std::make_shared<MemoryResource>(options.sharers, options.offload);
+  Packing packing{layout, std::move(options), std::move(resource)};
+  std::vector<std::size_t> units_of_frozen;
+  for (const layout::Range& range : layout.ranges(at)) {
+    (range.trainable ? ranges_ : frozen_).push_back(make_range(range, parameters, packing));
+    (range.trainable ? units_ : units_of_frozen).push_back(range.unit);
+  }
+  units_.insert(units_.end(), units_of_frozen.begin(), units_of_frozen.end());
 }
 
 }  // namespace reigen::tensor

@@ -20,18 +20,19 @@ std::span<std::byte> bytes_of(const at::Tensor& contiguous) {
   return {static_cast<std::byte*>(contiguous.data_ptr()), contiguous.nbytes()};
 }
 
-checkpoint::Part part_of(const NamedTensor& item) {
-  const checkpoint::Shape shape = item.tensor.sizes().vec();
-  return item.is_divided() ? layout::flat_part(shape, item.first, item.last - item.first) : layout::whole(shape);
+layout::Part part_of(const NamedTensor& item) {
+  return item.part ? *item.part : layout::whole(item.tensor.sizes().vec());
 }
+
+bool is_empty(const NamedTensor& item) { return item.part && item.part->count == 0; }
 
 // What a rank has of a contiguous tensor.
 std::span<std::byte> held_bytes(const NamedTensor& item) {
   const std::span<std::byte> all = bytes_of(item.tensor);
   if (!item.is_divided()) return all;
   const auto size = static_cast<std::size_t>(item.tensor.element_size());
-  return all.subspan(static_cast<std::size_t>(item.first) * size,
-                     static_cast<std::size_t>(item.last - item.first) * size);
+  return all.subspan(static_cast<std::size_t>(item.part->first) * size,
+                     static_cast<std::size_t>(item.part->count) * size);
 }
 
 InvalidArgument of_divided_weights(const std::string& name, const char* what, const char* fix) {
@@ -41,10 +42,10 @@ InvalidArgument of_divided_weights(const std::string& name, const char* what, co
 }
 
 void read_one(const checkpoint::Checkpoint& from, std::string_view group, const NamedTensor& contiguous) {
-  if (contiguous.is_divided() && contiguous.first >= contiguous.last) return;
+  if (is_empty(contiguous)) return;
   from.read(group, {.name = contiguous.name,
                     .type = stored_type(contiguous.name, contiguous.tensor.scalar_type()),
-                    .shape = contiguous.tensor.sizes().vec(),
+                    .shape = contiguous.whole_shape(),
                     .part = part_of(contiguous),
                     .bytes = held_bytes(contiguous)});
 }
@@ -63,7 +64,7 @@ void require_same_tensors(const checkpoint::Checkpoint& from, std::string_view g
     names.insert(item.name);
     const checkpoint::StoredTensor* stored = from.manifest().find(group, item.name);
     const std::string expected =
-        format::describe(stored_type(item.name, item.tensor.scalar_type()), item.tensor.sizes());
+        format::describe(stored_type(item.name, item.tensor.scalar_type()), item.whole_shape());
     if (stored == nullptr) {
       throw DataError(Report{.what = fmt::format("{} has no tensor {}", where, item.name),
                              .expected = expected,
@@ -86,7 +87,7 @@ void require_same_tensors(const checkpoint::Checkpoint& from, std::string_view g
 
 Pieces::Pieces(const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& item : tensors) {
-    if (item.is_divided() && item.first >= item.last) continue;
+    if (is_empty(item)) continue;
     if (is_away(item.tensor)) {
       throw of_divided_weights(item.name, "is not there to be saved",
                                "give data_parallel's own_weights(), or call gather_weights() on all ranks before");
@@ -95,7 +96,7 @@ Pieces::Pieces(const std::vector<NamedTensor>& tensors) {
     contiguous.tensor = kept_.emplace_back(item.tensor.detach().contiguous());
     pieces_.push_back({.name = item.name,
                        .type = stored_type(item.name, item.tensor.scalar_type()),
-                       .shape = item.tensor.sizes().vec(),
+                       .shape = item.whole_shape(),
                        .part = part_of(contiguous),
                        .bytes = held_bytes(contiguous)});
   }
@@ -104,8 +105,7 @@ Pieces::Pieces(const std::vector<NamedTensor>& tensors) {
 void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors) {
   require_same_tensors(from, group, tensors);
   for (const NamedTensor& item : tensors) {
-    const bool skipped = item.is_divided() && item.first >= item.last;
-    if (skipped || (!is_away(item.tensor) && !is_transient(item.tensor))) continue;
+    if (is_empty(item) || (!is_away(item.tensor) && !is_transient(item.tensor))) continue;
     throw of_divided_weights(item.name, "cannot be read into", "use data_parallel's load()");
   }
   const at::NoGradGuard no_grad;
@@ -114,7 +114,7 @@ void read_into(const checkpoint::Checkpoint& from, std::string_view group, const
     if (target.is_contiguous()) {
       read_one(from, group, item);
     } else {
-      const NamedTensor loaded{item.name, at::empty(target.sizes(), target.options())};
+      const NamedTensor loaded{item.name, at::empty(target.sizes(), target.options()), item.part, item.shape};
       read_one(from, group, loaded);
       target.copy_(loaded.tensor);
     }

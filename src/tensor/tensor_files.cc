@@ -31,14 +31,12 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges) {
   std::vector<NamedTensor> tensors = tensors_of(module);
   for (const ParameterRange& range : ranges) {
-    if (!range.share().whole) continue;
+    if (range.sharing().whole() == nullptr) continue;
     for (const Segment& segment : range.segments()) {
-      const Held held = range.held(segment);
       for (NamedTensor& item : tensors) {
         if (item.tensor.unsafeGetTensorImpl() != segment.parameter.unsafeGetTensorImpl()) continue;
         item.tensor = range.values().narrow(0, segment.offset, segment.numel).view(segment.shape);
-        item.first = held.first;
-        item.last = held.last;
+        item.part = range.part_of(segment);
       }
     }
   }

@@ -81,26 +81,11 @@ Groups groups_of(const OptimConfig& config, const std::vector<ParameterRange>& r
   return groups;
 }
 
-// Sets what all options have; `optim.betas` and the like are set where they are.
-template <class Options>
-Options with_basics(Options options, const OptimConfig& config, const Groups& groups) {
-  options.lr = config.lr.value_or(options.lr);
-  options.weight_decay = config.weight_decay.value_or(options.weight_decay);
-  options.groups = groups;
-  return options;
-}
-
 template <class Options>
 Options with_betas(Options options, const OptimConfig& config) {
   options.betas.first = config.beta1.value_or(options.betas.first);
   options.betas.second = config.beta2.value_or(options.betas.second);
   return options;
-}
-
-template <class Kind, class Options>
-std::unique_ptr<optim::Optimizer> make(const std::vector<ParameterRange>& parameters, Options options,
-                                       const OptimConfig& config, const Groups& groups) {
-  return std::make_unique<Kind>(parameters, with_basics(std::move(options), config, groups));
 }
 
 template <class Options>
@@ -112,54 +97,69 @@ Options adam_options(const OptimConfig& config) {
   return options;
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config,
-                                                 const std::vector<ParameterRange>& parameters, const Groups& groups) {
-  if (config.name == "adamw")
-    return make<optim::AdamW>(parameters, adam_options<optim::AdamWOptions>(config), config, groups);
-  if (config.name == "adam")
-    return make<optim::Adam>(parameters, adam_options<optim::AdamOptions>(config), config, groups);
+// use(options): with the options of the optimizer that the configuration names, but for those that all have.
+template <class Use>
+auto with_options(const OptimConfig& config, const Use& use) {
+  if (config.name == "adamw") return use(adam_options<optim::AdamWOptions>(config));
+  if (config.name == "adam") return use(adam_options<optim::AdamOptions>(config));
   if (config.name == "sgd") {
-    const optim::SGDOptions options{.momentum = config.momentum.value_or(0),
-                                    .dampening = config.dampening.value_or(0),
-                                    .nesterov = config.nesterov,
-                                    .bf16_states = config.bf16_states};
-    return make<optim::SGD>(parameters, options, config, groups);
+    return use(optim::SGDOptions{.momentum = config.momentum.value_or(0),
+                                 .dampening = config.dampening.value_or(0),
+                                 .nesterov = config.nesterov,
+                                 .bf16_states = config.bf16_states});
   }
   if (config.name == "adagrad") {
     optim::AdagradOptions options{.lr_decay = config.lr_decay.value_or(0)};
     options.eps = config.eps.value_or(options.eps);
     options.initial_accumulator_value = config.initial_accumulator_value.value_or(options.initial_accumulator_value);
-    return make<optim::Adagrad>(parameters, options, config, groups);
+    return use(options);
   }
   if (config.name == "rmsprop") {
     optim::RMSpropOptions options{.momentum = config.momentum.value_or(0), .centered = config.centered};
     options.alpha = config.alpha.value_or(options.alpha);
     options.eps = config.eps.value_or(options.eps);
-    return make<optim::RMSprop>(parameters, options, config, groups);
+    return use(options);
   }
   if (config.name == "lion") {
     auto options = with_betas(optim::LionOptions(), config);
     options.bf16_states = config.bf16_states;
-    return make<optim::Lion>(parameters, options, config, groups);
+    return use(options);
   }
   if (config.name == "lars") {
     optim::LARSOptions options;
     options.momentum = config.momentum.value_or(options.momentum);
     options.trust_coefficient = config.trust_coefficient.value_or(options.trust_coefficient);
-    return make<optim::LARS>(parameters, options, config, groups);
+    return use(options);
   }
   if (config.name == "lamb") {
     auto options = with_betas(optim::LAMBOptions(), config);
     options.eps = config.eps.value_or(options.eps);
-    return make<optim::LAMB>(parameters, options, config, groups);
+    return use(options);
   }
   throw InvalidArgument(Report{.what = fmt::format("optim.name = {}: there is no such optimizer", config.name),
                                .fix = "--help lists them"});
 }
 
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config,
+                                                 const std::vector<ParameterRange>& parameters, const Groups& groups) {
+  return with_options(config, [&]<class Options>(Options options) -> std::unique_ptr<optim::Optimizer> {
+    options.lr = config.lr.value_or(options.lr);
+    options.weight_decay = config.weight_decay.value_or(options.weight_decay);
+    options.groups = groups;
+    return std::make_unique<optim::FlatOptimizer<Options>>(parameters, options);
+  });
+}
+
 bool is_of_average(const std::string& name) { return name.ends_with(".ema") || name == "ema.updates"; }
 
 }  // namespace
+
+std::vector<layout::StateSpec> states_of(const OptimConfig& config) {
+  std::vector<layout::StateSpec> states = with_options(
+      config, []<class Options>(const Options& options) { return optim::FlatOptimizer<Options>::states(options); });
+  if (config.ema_decay > 0) states.push_back({.name = "ema", .type_of_16_bits = format::TensorType::kF32});
+  return states;
+}
 
 Optimization::Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length)
     : parameters_(parameters), clip_norm_(config.train.clip_norm), clip_value_(config.train.clip_value) {
@@ -174,7 +174,7 @@ Optimization::Optimization(const Config& config, const std::vector<ParameterRang
     scaler_.emplace(scaling);
   }
   const bool in_one_pass = config.optim.name != "lars" && config.optim.name != "lamb";
-  const bool keeps_own = length.world_size == 1 || parameters.front().share().gradients.defined();
+  const bool keeps_own = length.world_size == 1 || parameters.front().rows() != nullptr;
   const bool must_know_before = config.train.not_finite == "skip";
   checks_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_ && !must_know_before;
   if (config.optim.ema_decay > 0) average_.emplace(parameters, optim::EmaOptions{.decay = config.optim.ema_decay});

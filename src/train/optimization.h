@@ -25,6 +25,10 @@ struct RunLength {
   int world_size = 1;
 };
 
+// What the optimizer and the average of the weights keep of every parameter. Throws InvalidArgument for an optimizer
+// that there is not.
+std::vector<layout::StateSpec> states_of(const OptimConfig& config);
+
 class Optimization {
  public:
   // Throws InvalidArgument (78) for options out of range and for patterns that match no parameter.

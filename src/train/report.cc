@@ -18,7 +18,11 @@ nlohmann::ordered_json to_json(const MemoryReport& memory) {
   nlohmann::ordered_json json;
   const auto tell = [&](const char* name, std::int64_t MemoryUse::*part, bool has_formula) {
     for (const MemoryUse& use : memory.ranks) json[name]["by_rank"].push_back(use.*part);
-    if (has_formula) json[name]["formula"] = memory.formula.*part;
+    if (!has_formula) return;
+    std::int64_t sum = 0;
+    for (const MemoryUse& use : memory.formulas) sum += use.*part;
+    for (const MemoryUse& use : memory.formulas) json[name]["formula_by_rank"].push_back(use.*part);
+    json[name]["formula"] = sum / static_cast<std::int64_t>(std::max<std::size_t>(memory.formulas.size(), 1));
   };
   tell("parameters", &MemoryUse::parameters, true);
   tell("gradients", &MemoryUse::gradients, true);

@@ -86,15 +86,16 @@ std::optional<c10::ScalarType> travelling_type(const std::string& name) {
   return std::nullopt;
 }
 
-}  // namespace
-
-parallel::Shard shard_of(const ParallelConfig& config, const Communicator& world) {
-  if (config.shard == "optimizer") return parallel::Shard::kOptimizer;
-  if (config.shard == "gradients") return parallel::Shard::kGradients;
-  if (config.shard == "parameters") return parallel::Shard::kParameters;
-  const bool fits = config.shard == "auto" && lets_gradients_stay(config) && world.backend() == "shared_memory";
-  return fits ? parallel::Shard::kGradients : parallel::Shard::kNone;
+// None: auto.
+std::optional<parallel::Shard> shard_named(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  if (name == "optimizer") return parallel::Shard::kOptimizer;
+  if (name == "gradients") return parallel::Shard::kGradients;
+  if (name == "parameters") return parallel::Shard::kParameters;
+  return parallel::Shard::kNone;
 }
+
+}  // namespace
 
 ParallelConfig with_strategy_defaults(ParallelConfig config) {
   strategy_of(config);
@@ -108,7 +109,8 @@ parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config
   options.share_cores = false;  // --train.threads has its say: whoever trains calls share_cores()
   if (config.buffers == "average") options.buffers = parallel::BufferPolicy::kAverage;
   if (config.buffers == "own") options.buffers = parallel::BufferPolicy::kOwn;
-  options.shard = shard_of(config, world);
+  options.shard = layout::sharding_of({.sharding = shard_named(config.shard), .buckets = !lets_gradients_stay(config)},
+                                      {.shares_memory = world.shares_memory()});
   options.reshard_after_forward = config.reshard_after_forward;
   options.reshard_to = static_cast<int>(config.reshard_to);
   options.gather_type = travelling_type(config.gather_type);
@@ -119,16 +121,6 @@ parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config
         world, std::vector<mesh::Axis>{{"dp_replicate", static_cast<int>(config.replicas)}, {"dp_shard", mesh::kRest}});
   }
   return options;
-}
-
-std::vector<std::pair<std::string, std::int64_t>> mesh_of(const parallel::DataParallelOptions& options,
-                                                          const Communicator& world) {
-  if (!options.mesh) {
-    return {{options.shard == parallel::Shard::kNone ? "dp_replicate" : "dp_shard", world.size()}};
-  }
-  std::vector<std::pair<std::string, std::int64_t>> result;
-  for (const mesh::Axis& axis : options.mesh->axes()) result.emplace_back(axis.name, axis.size);
-  return result;
 }
 
 }  // namespace reigen::train

@@ -1,11 +1,6 @@
 // The section parallel as options of data_parallel().
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/train/config.h"
 
@@ -14,13 +9,6 @@ namespace reigen::train {
 // With shard auto: gradients, where ranks share memory and nothing is set that it does not go together with.
 // Throws InvalidArgument for a strategy that there is not.
 parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world);
-
-// The axes along which ranks divide and repeat, and their sizes, as checkpoints tell them.
-std::vector<std::pair<std::string, std::int64_t>> mesh_of(const parallel::DataParallelOptions& options,
-                                                          const Communicator& world);
-
-// What auto stands for.
-parallel::Shard shard_of(const ParallelConfig& config, const Communicator& world);
 
 // What its strategy takes where an option of it is not set.
 ParallelConfig with_strategy_defaults(ParallelConfig config);

@@ -228,7 +228,7 @@ void Trainer::Impl::step(data::Batch& batch, double data_seconds) {
 
 double Trainer::Impl::seconds_met() const {
   double sum = 0;
-  for (const ParameterRange& range : parallel->parameters()) sum += range.seconds_met();
+  for (const ParameterRange& range : parallel->parameters()) sum += range.sharing().seconds_met();
   return sum;
 }
 

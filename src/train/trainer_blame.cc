@@ -8,6 +8,7 @@
 #include <cmath>
 #include <exception>
 
+#include "tensor/gradient_share.h"
 #include "train/memory_fit.h"
 #include "train/trainer_impl.h"
 
@@ -43,14 +44,15 @@ InRange find(const std::vector<ParameterRange>& ranges, const at::Tensor& parame
 // This rank's share of the segment in a buffer of the range's layout.
 bool is_share_finite(const InRange& place, const at::Tensor& flat) {
   const tensor::Segment& segment = place.range->segments()[place.segment];
-  const auto [first, last] = place.range->held(segment);
-  return first >= last || is_finite(flat.narrow(0, segment.offset + first, last - first));
+  const layout::Part part = place.range->part_of(segment);
+  return part.count == 0 || is_finite(flat.narrow(0, segment.offset + part.first, part.count));
 }
 
 // A mean of which this rank has its share.
 bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor& parameter) {
   const InRange place = find(ranges, parameter);
-  if (place.range != nullptr && place.range->is_kept(place.segment)) {
+  const bool has_share = place.range != nullptr && place.range->share() != nullptr;
+  if (has_share && place.range->share()->is_marked(place.segment, parameter.grad())) {
     return is_share_finite(place, place.range->gradients());
   }
   return is_finite(parameter.grad().detach());
@@ -59,7 +61,7 @@ bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor&
 // Where each rank has its share of the weights alone: of that.
 bool is_held_finite(const std::vector<ParameterRange>& weights, const at::Tensor& parameter) {
   const InRange place = find(weights, parameter);
-  if (place.range != nullptr && place.range->share().values == tensor::Values::kGathered) {
+  if (place.range != nullptr && place.range->sharing().whole() != nullptr) {
     return is_share_finite(place, place.range->values());
   }
   return is_finite(parameter.detach());

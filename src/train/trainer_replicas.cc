@@ -21,12 +21,9 @@ void Trainer::Impl::compare_replicas() {
   const auto add = [&](const tensor::NamedTensor& item) { (item.is_divided() ? divided : whole).push_back(item); };
   for (const ParameterRange& range : ranges) {
     for (const tensor::Segment& segment : range.segments()) {
-      tensor::NamedTensor item{segment.name, range.values().narrow(0, segment.offset, segment.numel)};
-      if (range.share().whole || range.is_common()) {
-        const auto [first, last] = range.held(segment);
-        item.first = first;
-        item.last = last;
-      }
+      tensor::NamedTensor item{segment.name,
+                               range.values().narrow(0, segment.offset, segment.numel).view(segment.shape)};
+      if (range.sharing().whole() != nullptr || range.is_common()) item.part = range.part_of(segment);
       add(item);
     }
   }

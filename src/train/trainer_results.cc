@@ -154,7 +154,7 @@ Summary Trainer::Impl::summarize() {
   const std::int64_t peak = peak_memory_bytes();
   summary.peak_rss_bytes.resize(static_cast<std::size_t>(world.size()));
   world.all_gather(&peak, summary.peak_rss_bytes.data(), 1, DataType::kInt64, {.tag = "peak memory"}).wait();
-  MemoryUse use = count_memory(task.module(), *parallel, *optimization);
+  MemoryUse use = count_memory(task.module(), *parallel);
   use.activations = memory.activations;
   use.step = memory.step;
   summary.memory = gather_memory(use, formula_memory, world);

@@ -13,6 +13,7 @@
 #include "reigen/format/atomic_file.h"
 #include "reigen/nn/unit_policy.h"
 #include "reigen/nn/without_memory.h"
+#include "reigen/parallel/layout_of.h"
 #include "reigen/tensor/data_type.h"
 #include "reigen/tensor/pieces.h"
 #include "train/agree.h"
@@ -162,7 +163,7 @@ std::function<void()> alone(std::function<void()> body) {
 std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& module) {
   std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module);
   for (tensor::NamedTensor& item : tensors) {
-    if (nn::has_no_memory(item.tensor)) item.last = 0;
+    if (nn::has_no_memory(item.tensor)) item.part = layout::flat_part(item.tensor.sizes().vec(), 0, 0);
   }
   return tensors;
 }
@@ -186,14 +187,18 @@ void Trainer::Impl::prepare_model() {
   if (config.train.verify > 0 && rollbacks == 0) say(verify_before_training(task, config, samples_per_step(), world));
   try {
     parallel::DataParallelOptions how = data_parallel_options(config.parallel, world);
-    mesh = mesh_of(how, world);
     how.units = task.units();
     if (config.parallel.unit_size > 0) how.units = nn::units_of_size(how.units, config.parallel.unit_size);
     if (without_memory) how.initialize = alone(set_values);
-    formula_memory = formula(size_of(task.module(), config.optim), division_of(how, world));
+    parallel::LayoutInputs inputs = parallel::layout_inputs(task.module(), world, how);
+    inputs.choices.states = states_of(config.optim);
+    const layout::Layout layout = inputs.choose();
+    mesh.clear();
+    for (const layout::Axis& axis : layout.axes()) mesh.emplace_back(axis.name, axis.size);
+    formula_memory = formula(layout, layout.coordinates_of(world.rank()));
     // A wrapper that is gone has not given back what it had.
     const std::int64_t samples = (loader->global_batch() + world.size() - 1) / world.size();
-    if (rollbacks == 0) require_room(task.module(), config, how, samples, world);
+    if (rollbacks == 0) require_room(task.module(), inputs, config, samples, world);
     parallel.emplace(task.module(), world, how);
     optimization.emplace(
         config, parallel->parameters(),
@@ -252,8 +257,9 @@ void Trainer::Impl::settle() {
 
 // Bytes of a model that one rank has all of.
 std::int64_t Trainer::Impl::whole_weights() const {
-  const ModelSize size = size_of(task.module(), config.optim);
-  return size.weights + size.frozen;
+  std::int64_t bytes = 0;
+  for (const at::Tensor& parameter : task.module().parameters()) bytes += static_cast<std::int64_t>(parameter.nbytes());
+  return bytes;
 }
 
 void Trainer::Impl::prepare_files() {

@@ -155,7 +155,8 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
 }
 
 TEST(Optimizer, RefusesTypesThatNoKernelComputesWith) {
-  const ParameterRange range(torch::zeros({4}, at::kComplexFloat), torch::zeros({4}, at::kComplexFloat), {});
+  const at::Tensor zeros = torch::zeros({4}, at::kComplexFloat);
+  const ParameterRange range({.values = zeros, .gradients = zeros.clone()}, {});
   try {
     AdamW optimizer({range});
     ADD_FAILURE() << "complex numbers passed";

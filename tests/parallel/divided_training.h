@@ -121,10 +121,10 @@ inline const std::vector<Case> kCases{
 inline at::Tensor whole(const optim::NamedTensor& entry, Communicator& world, int replicas) {
   if (!entry.is_divided()) return entry.tensor.clone();
   at::Tensor sum = torch::zeros(entry.tensor.sizes(), at::kDouble);
-  if (entry.first < entry.last) {
+  if (entry.part->count > 0) {
     sum.view({-1})
-        .narrow(0, entry.first, entry.last - entry.first)
-        .copy_(entry.tensor.reshape({-1}).narrow(0, entry.first, entry.last - entry.first));
+        .narrow(0, entry.part->first, entry.part->count)
+        .copy_(entry.tensor.reshape({-1}).narrow(0, entry.part->first, entry.part->count));
   }
   world.all_reduce(sum.data_ptr(), sum.data_ptr(), static_cast<std::size_t>(sum.numel()), DataType::kFloat64,
                    ReduceOp::kSum);

@@ -161,7 +161,7 @@ TEST_P(ShardedRanks, SharesCoverEveryRangeInOrderAndDifferByABlock) {
     auto parallel = data_parallel(model, world, sharing(Shard::kOptimizer));
     Tensors result;
     for (const ParameterRange& range : parallel.parameters()) {
-      result.push_back(torch::tensor({range.share().begin, range.share().end, range.values().numel()}, at::kLong));
+      result.push_back(torch::tensor({range.begin(), range.end(), range.values().numel()}, at::kLong));
     }
     return result;
   });

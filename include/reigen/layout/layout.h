@@ -84,6 +84,9 @@ class Layout {
   std::int64_t bytes(Role role, const Coordinates& at, Medium medium) const;
   // Bytes that the rank gives to a checkpoint: values and states.
   std::int64_t bytes_given(const Coordinates& at) const;
+  // Of gradients that are not averaged yet, where these are whole beside the rank's share of the averaged ones. Not
+  // persistent: between the backwards of several micro-batches alone.
+  std::int64_t bytes_before_averaging(const Coordinates& at) const;
   Traffic traffic(const Coordinates& at) const;
 
   // "dp_replicate 2 x dp_shard 4: values flat, whole while a unit runs; gradients flat; states flat, on disk"
@@ -94,6 +97,11 @@ class Layout {
   std::size_t flat_axis() const;
   Part box_of(std::size_t tensor, const Placement& placement, const Coordinates& at) const;
   format::TensorType type_of(const StateSpec& state, std::size_t tensor) const;
+  std::vector<Range> packed(const Coordinates& at) const;
+  // Those of ranges(), without a copy where all ranks have the same; `own` keeps them elsewhere.
+  const std::vector<Range>& ranges(const Coordinates& at, std::vector<Range>& own) const;
+  Part part_in(const std::vector<Range>& ranges, std::size_t tensor, Role role, const Coordinates& at) const;
+  Part given_in(const std::vector<Range>& ranges, std::size_t tensor, Role role, const Coordinates& at) const;
   template <class Visit>
   void visit_bytes(Role role, const Coordinates& at, const Visit& visit) const;
 
@@ -104,7 +112,9 @@ class Layout {
   bool packs_by_unit_ = false;                             // else all tensors of one type share a buffer
   bool packs_frozen_ = false;
   std::size_t group_bytes_ = 0;  // of a buffer of tensors that are of no unit
-  int gathers_ = 0;              // of the values in one step
+  bool packs_alike_ = false;     // no axis but dp_shard divides: ranges_ is every rank's
+  std::vector<Range> ranges_;
+  int gathers_ = 0;  // of the values in one step
   format::TensorType value_type_on_the_way(const Range& range) const;
   format::TensorType gradient_type_on_the_way(const Range& range) const;
   std::optional<format::TensorType> gather_type_;

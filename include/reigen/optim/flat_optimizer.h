@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "reigen/layout/model.h"
 #include "reigen/optim/optimizer.h"
 #include "reigen/optim/parameter_group.h"
 #include "reigen/tensor/parameter_range.h"
@@ -29,6 +30,8 @@ class FlatOptimizer final : public Optimizer {
                   "an optimizer of reigen takes the parameters of the wrapped model: auto parallel = "
                   "reigen::data_parallel(model, world); then pass parallel.parameters()");
   }
+  // What it keeps of every parameter.
+  static std::vector<layout::StateSpec> states(const Options& options);
   FlatOptimizer(FlatOptimizer&&) noexcept;
   FlatOptimizer& operator=(FlatOptimizer&&) noexcept;
   ~FlatOptimizer() override;

@@ -23,6 +23,7 @@
 #include <optional>
 #include <vector>
 
+#include "reigen/layout/choose.h"
 #include "reigen/mesh/mesh.h"
 #include "reigen/nn/unit.h"
 #include "reigen/parallel/strategy.h"
@@ -36,25 +37,23 @@ enum class BufferPolicy {
   kOwn,        // each with its own, until settle()
 };
 
-// What the ranks hold together instead of each for itself.
-enum class Shard {
-  kNone,
-  // ZeRO stage 1: each rank has the states of the optimizer for its share of the weights and steps that. On one machine
-  // weights and states are one memory of all ranks, and nothing is gathered; over a network a rank's step ends with an
-  // all_gather of the weights. Same bits as kNone. For optimizers of reigen::optim, whose step() waits for all ranks
-  // then; what else changes weights tells it (ParameterRange::note_change()).
-  kOptimizer,
-  // The same for gradients (stage 2). On one machine they do not travel: each lies where all ranks read it, and a
-  // rank's step averages its share as it reads it (their memory is not less). `.grad` stays this rank's own, in its
-  // share until a norm or clipping (clip.h) makes it the mean; drop or zero it before the next backward. Over a network
-  // as with kParameters. Same bits. With no strategy.
-  kGradients,
-  // And nobody has more of the weights than it computes with (ZeRO stage 3). On one machine they are one memory of all
-  // ranks, as above; over a network each rank has its share, and DataParallelOptions::units are gathered while they
-  // run. Gradients have memory from when backward makes them until they are averaged, unit by unit, of which each rank
-  // keeps its share; `.grad` is NaN then and only marks it. Same bits. With no strategy.
-  kParameters,
-};
+// What the ranks hold together instead of each for itself. Of the same bits as kNone, all of them.
+// - kNone.
+// - kOptimizer, ZeRO stage 1: each rank has the states of the optimizer for its share of the weights and steps that. On
+// one
+//   machine weights and states are one memory of all ranks, and nothing is gathered; over a network a rank's step ends
+//   with an all_gather of the weights. For optimizers of reigen::optim, whose step() waits for all ranks then; what
+//   else changes weights tells it (ParameterRange::note_change()).
+// - kGradients: the same for gradients (stage 2). On one machine they do not travel: each lies where all ranks read it,
+//   and a rank's step averages its share as it reads it (their memory is not less). `.grad` stays this rank's own, in
+//   its share until a norm or clipping (clip.h) makes it the mean; drop or zero it before the next backward. Over a
+//   network as with kParameters. With no strategy.
+// - kParameters: and nobody has more of the weights than it computes with (ZeRO stage 3). On one machine they are one
+//   memory of all ranks, as above; over a network each rank has its share, and DataParallelOptions::units are gathered
+//   while they run. Gradients have memory from when backward makes them until they are averaged, unit by unit, of which
+//   each rank keeps its share; `.grad` is NaN then and only marks it. With no strategy.
+using Shard = layout::Sharding;
+using layout::to_text;  // of a Shard: "none", "optimizer", "gradients", "parameters"
 
 struct DataParallelOptions {
   // MiB of gradients that travel together; 0: every parameter alone. Small ones start earlier, large ones cost less
@@ -113,7 +112,5 @@ struct DataParallelOptions {
   // at::get_num_threads() is.
   bool share_cores = true;
 };
-
-const char* to_text(Shard shard);  // "none", "optimizer", "gradients", "parameters"
 
 }  // namespace reigen::parallel

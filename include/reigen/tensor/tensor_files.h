@@ -6,12 +6,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "reigen/format/hash.h"
+#include "reigen/layout/part.h"
 #include "reigen/tensor/parameter_range.h"
 
 namespace torch::nn {
@@ -23,16 +24,20 @@ namespace reigen::tensor {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
-  // Where ranks divide it: this one has elements [first, last) in row-major order, and the others are not looked at.
-  std::int64_t first = 0;
-  std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  // Where ranks divide it: what this one has. The tensor is the part's box then, of which elements [first, first +
+  // count) are looked at and no others. For a flat share the box is the whole tensor; for a tensor-parallel shard it is
+  // not, and `shape` is that of the whole tensor.
+  std::optional<layout::Part> part = {};
+  layout::Shape shape = {};
 
-  bool is_divided() const { return last != std::numeric_limits<std::int64_t>::max(); }
+  bool is_divided() const { return part.has_value(); }
+  // Of the whole tensor.
+  layout::Shape whole_shape() const { return part && !shape.empty() ? shape : layout::Shape(tensor.sizes().vec()); }
 };
 
 // Parameters, then buffers, under the module's own names. Handles, not copies.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
-// The same, of weights of which this rank has its share only (Values::kGathered) that share.
+// The same, of weights of which this rank has its share only (parameters that are gathered) that share.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges);
 
 // Whole or absent; the same tensors give the same bytes. Throws InvalidArgument (an element type that the format does

@@ -35,6 +35,7 @@ class SharedMemoryBackend : public Backend {
     return std::make_unique<Collective>(group_, pipeline_, call, sequence);
   }
   base::CoreShare core_share() const override { return group_.core_share(); }
+  bool shares_memory() const override { return true; }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     group_.sleep(ready, limit);
   }

@@ -10,7 +10,7 @@ namespace reigen::parallel {
 comm::CallOptions beside_backward(const Communicator& world, const std::string& tag) {
   // Through shared memory a call is work for a core, which a thread would take from backward. Over a network most of it
   // is waiting, and what is left to hooks waits for the next one.
-  const bool computes = world.backend() == "shared_memory";
+  const bool computes = world.shares_memory();
   return {.async = true, .progress = computes ? comm::Progress::kCaller : comm::Progress::kThread, .tag = tag};
 }
 

@@ -22,9 +22,10 @@ void GradientShares::begin(const ParameterRange& range, std::vector<char> added,
   const bool rounds = type_ && given.scalar_type() == at::kFloat;
   if (rounds) part.rounded = given = given.to(*type_);
   part.arrived = adds || rounds ? at::empty_like(own, given.scalar_type()) : at::Tensor();
-  part.work = sharers_.reduce_scatter_v(
-      given.const_data_ptr(), (part.arrived.defined() ? part.arrived : own).mutable_data_ptr(), range.share_sizes(),
-      tensor::to_data_type(given.scalar_type()), ReduceOp::kAvg, beside_backward(sharers_, bucket.tag));
+  part.work = sharers_.reduce_scatter_v(given.const_data_ptr(),
+                                        (part.arrived.defined() ? part.arrived : own).mutable_data_ptr(),
+                                        range.sharing().shares()->sizes(), tensor::to_data_type(given.scalar_type()),
+                                        ReduceOp::kAvg, beside_backward(sharers_, bucket.tag));
   bytes_ += given.nbytes();
 }
 
@@ -45,11 +46,11 @@ void GradientShares::end(const GradientBucket& bucket) {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < part.range->size(); ++i) {
     const tensor::Segment& segment = part.range->segments()[i];
-    const auto [first, last] = part.range->held(segment);
-    if (first >= last) continue;
+    const auto& [first, count] = std::pair(part.range->part_of(segment).first, part.range->part_of(segment).count);
+    if (count == 0) continue;
     const std::int64_t begin = segment.offset + first;
-    const at::Tensor arrived = part.arrived.narrow(0, begin - part.range->share().begin, last - first);
-    at::Tensor mean = part.range->gradients().narrow(0, begin, last - first);
+    const at::Tensor arrived = part.arrived.narrow(0, begin - part.range->begin(), count);
+    at::Tensor mean = part.range->gradients().narrow(0, begin, count);
     if (part.added[i] != 0)
       mean.add_(arrived);
     else

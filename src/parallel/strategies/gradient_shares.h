@@ -1,5 +1,5 @@
-// For gradients that ranks divide (Share::made): a bucket is a range, of which each rank gets the mean of its share.
-// Thread rule: as Strategy.
+// For gradients that ranks divide (ParameterRange::share()): a bucket is a range, of which each rank gets the mean of
+// its share. Thread rule: as Strategy.
 #pragma once
 
 #include <cstdint>

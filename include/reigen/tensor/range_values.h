@@ -1,0 +1,70 @@
+// How ranks that divide a range of parameters see each other's values. Each rank changes its share alone:
+//
+//                 where the values are        what publish() does after a change of the own share
+//   own           here; nobody divides        nothing
+//   common        in one memory of all        nothing: it is there once all have met
+//   exchanged     here, whole                 values[bounds[q], bounds[q+1]) = rank q's; (P-1)/P of them sent and
+//   received gathered      here, the share alone       copies of the whole that are there are dropped
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+
+namespace reigen::tensor {
+
+class TransientFlat;
+
+// The shares of a flat buffer: rank q of `ranks` has elements [bounds[q], bounds[q + 1]). They are disjoint and cover
+// it.
+struct Shares {
+  Communicator ranks;
+  std::vector<std::int64_t> bounds;
+
+  std::int64_t begin() const { return bounds[static_cast<std::size_t>(ranks.rank())]; }
+  std::int64_t end() const { return bounds[static_cast<std::size_t>(ranks.rank()) + 1]; }
+  // Elements of every share, as calls with blocks of different sizes take them.
+  std::vector<std::size_t> sizes() const;
+};
+
+class RangeValues {
+ public:
+  explicit RangeValues(std::optional<Shares> shares) : shares_(std::move(shares)) {}
+  virtual ~RangeValues() = default;
+  RangeValues(const RangeValues&) = delete;  // one for each range, which the range's copies share
+  RangeValues& operator=(const RangeValues&) = delete;
+
+  const std::optional<Shares>& shares() const { return shares_; }  // none: nobody divides
+  virtual bool is_common() const { return false; }
+  // The copy of the whole that comes and goes; null where there is no such copy.
+  virtual TransientFlat* whole() const { return nullptr; }
+
+  // Common: waits until every rank has come here. Else nothing. Throws as a barrier does.
+  virtual void meet(const char*) {}
+  // The table above. Collective.
+  virtual void publish(const char*) {}
+  // Common: tells this rank that the values have changed as they should. is_unmodified() compares the first values of
+  // every parameter with those at the last call.
+  virtual void note_change() {}
+  virtual bool is_unmodified() const { return true; }
+
+  // An exchange between the ranks that divide the range; nothing where nobody divides.
+  void exchange(const std::function<void(Communicator& ranks)>& calls);
+  // How long this rank has spent in meet(), publish() and exchange().
+  double seconds_met() const { return seconds_met_; }
+
+ private:
+  std::optional<Shares> shares_;
+  double seconds_met_ = 0;
+};
+
+}  // namespace reigen::tensor

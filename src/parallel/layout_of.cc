@@ -1,0 +1,95 @@
+#include "reigen/parallel/layout_of.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "parallel/mesh_fits.h"
+#include "reigen/base/bytes.h"
+#include "reigen/tensor/flat_parameters.h"
+#include "tensor/stored_type.h"
+
+namespace reigen::parallel {
+namespace {
+
+using layout::kNoUnit;
+using Modules = std::set<const torch::nn::Module*>;
+
+Modules with_inner_ones(const torch::nn::Module& module) {
+  Modules result{&module};
+  for (const auto& inner : module.modules(/*include_self=*/false)) result.insert(inner.get());
+  return result;
+}
+
+// Of each parameter the innermost unit in which all modules lie that have it. What others have too, as tied weights, is
+// of none: they may read it while the unit does not run.
+std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Module& model,
+                                                             const std::vector<nn::Unit>& units) {
+  std::map<const at::TensorImpl*, Modules> owners;
+  for (const torch::nn::Module* module : with_inner_ones(model)) {
+    for (const at::Tensor& parameter : module->parameters(/*recurse=*/false)) {
+      owners[parameter.unsafeGetTensorImpl()].insert(module);
+    }
+  }
+  std::vector<Modules> inside;
+  for (const nn::Unit& unit : units) inside.push_back(with_inner_ones(unit.module()));
+  const auto within = [&](const Modules& a, std::size_t b) {
+    return std::includes(inside[b].begin(), inside[b].end(), a.begin(), a.end());
+  };
+  std::map<const at::TensorImpl*, std::size_t> result;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    for (const at::Tensor& parameter : units[i].parameters()) {
+      const at::TensorImpl* const tensor = parameter.unsafeGetTensorImpl();
+      if (!within(owners[tensor], i)) continue;
+      const auto [place, is_new] = result.emplace(tensor, i);
+      if (is_new || place->second == i || place->second == kNoUnit) continue;
+      const bool is_inner = within(inside[i], place->second);
+      const bool is_outer = within(inside[place->second], i);
+      if (is_inner) place->second = is_outer ? kNoUnit : i;  // two of one module may take turns
+      if (!is_inner && !is_outer) place->second = kNoUnit;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+bool mesh_fits(const DataParallelOptions& options, const Communicator& world) {
+  if (!options.mesh) return false;
+  const mesh::Mesh& mesh = *options.mesh;
+  return options.shard != Shard::kNone && mesh.world().size() == world.size() &&
+         mesh.size("dp_shard") * mesh.size("dp_replicate") == world.size();
+}
+
+LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& world,
+                           const DataParallelOptions& options) {
+  LayoutInputs inputs;
+  Communicator sharers = world;
+  if (mesh_fits(options, world)) {
+    for (const mesh::Axis& axis : options.mesh->axes()) inputs.choices.axes.push_back({axis.name, axis.size});
+    sharers = options.mesh->has("dp_shard") ? options.mesh->along("dp_shard") : Communicator();
+  } else {
+    inputs.choices.axes = {{options.shard == Shard::kNone ? "dp_replicate" : "dp_shard", world.size()}};
+  }
+  inputs.machine.shares_memory = sharers.shares_memory();
+  inputs.choices.sharding = options.shard;
+  inputs.choices.buckets = options.strategy != nullptr;
+  inputs.choices.offload = !options.offload.empty();
+  inputs.choices.reshard_after_forward = options.reshard_after_forward;
+  // A size that is out of range is refused elsewhere, by its name.
+  inputs.choices.group_bytes = static_cast<std::size_t>(std::max(options.bucket_mb, 0.0) * static_cast<double>(kMiB));
+  if (options.gather_type) inputs.choices.gather_type = tensor::stored_type("gather_type", *options.gather_type);
+  if (options.reduce_type) inputs.choices.reduce_type = tensor::stored_type("reduce_type", *options.reduce_type);
+  for (const nn::Unit& unit : options.units) inputs.model.units.push_back(unit.name());
+  const auto unit_of = innermost_units(module, options.units);
+  for (const tensor::NamedParameter& entry : tensor::named_parameters(module)) {
+    layout::TensorSpec& spec = inputs.model.tensors.emplace_back(tensor::spec_of(entry));
+    const auto found = unit_of.find(entry.parameter.unsafeGetTensorImpl());
+    if (found != unit_of.end()) spec.unit = found->second;
+  }
+  return inputs;
+}
+
+}  // namespace reigen::parallel
