@@ -1,4 +1,4 @@
-// Saves of one rank's tensors, for scripts/bench_checkpoint: what the caller waits for and when the bytes are on the
+// Saves of one rank's tensors, for scripts/bench/checkpoint: what the caller waits for and when the bytes are on the
 // disk.
 //   checkpoint_save DIRECTORY MEBIBYTES   reads lines from standard input; an answer for each, in seconds:
 //     memcpy    a copy of as many bytes into memory that, but for the first time, was written before

@@ -1,5 +1,5 @@
 // MPI's blocking collectives, timed as `reigen bench` times ours: every iteration counts with its slowest rank, and
-// before an operation with a root all ranks meet. For scripts/bench_collectives.
+// before an operation with a root all ranks meet. For scripts/bench/collectives.
 //   mpirun -n 2 [--oversubscribe] build/bin/mpi_collectives all_reduce [root R] [met]
 // "met": a barrier behind each operation counts as well, so that a rank that is through knows as much as after ours.
 // BYTES are a rank's whole array: of an operation on blocks, all blocks.

@@ -1,4 +1,4 @@
-// torch::save and torch::load, for scripts/compare_damage: what LibTorch's own archives notice of damage.
+// torch::save and torch::load, for scripts/compare/damage: what LibTorch's own archives notice of damage.
 //   torch_load save FILE SEED COUNT...   writes a vector of float tensors of these sizes
 //   torch_load serve                     reads paths from standard input; a line for each: "read HASH" or "refused WHY"
 #include <torch/torch.h>

@@ -1,4 +1,4 @@
-// One rank of a row of the fault matrix (scripts/faults does what the rows say to it). Its first line is "ready"; then
+// One rank of a row of the fault matrix (scripts/check/faults does what the rows say to it). Its first line is "ready"; then
 // it works until something happens, and says what in one line of JSON.
 #include <fmt/format.h>
 #include <linux/audit.h>

@@ -1,4 +1,4 @@
-"""One run of a row of the fault matrix: its ranks, what they said, and what that must be. For scripts/faults."""
+"""One run of a row of the fault matrix: its ranks, what they said, and what that must be. For scripts/check/faults."""
 import ctypes
 import json
 import signal

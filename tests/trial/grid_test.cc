@@ -1,5 +1,5 @@
 // Each operation with each type and reduction once, over ranks, counts, kinds of memory and manners that the seed
-// picks. scripts/grid runs all of them.
+// picks. scripts/check/grid runs all of them.
 #include "trial/grid.h"
 
 #include <gtest/gtest.h>

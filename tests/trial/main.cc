@@ -1,4 +1,4 @@
-// The program behind scripts/grid, scripts/soak and scripts/faults:
+// The program behind scripts/check/grid, scripts/check/soak and scripts/check/faults:
 //   comm_trial serve [--host H]      the store of ranks that are processes; its port is the first line; ends with stdin
 //   comm_trial grid|soak|fault ...        ranks as threads (--ranks N), or one rank (--rank R --ranks N --port P)
 // What is found is one line of JSON; a wrong value is told on stderr and ends everything with exit code 1.

@@ -1,4 +1,4 @@
-"""Rows of the fault matrix that break the network between the ranks. For scripts/faults."""
+"""Rows of the fault matrix that break the network between the ranks. For scripts/check/faults."""
 import random
 import time
 

@@ -1,4 +1,4 @@
-"""Starts ranks of build/tests/comm_trial for scripts/grid, scripts/soak and scripts/faults."""
+"""Starts ranks of build/tests/comm_trial for scripts/check/grid, scripts/check/soak and scripts/check/faults."""
 import json
 import os
 import subprocess

@@ -1,4 +1,4 @@
-// Short versions of scripts/soak.
+// Short versions of scripts/check/soak.
 #include "trial/soak.h"
 
 #include <gtest/gtest.h>
