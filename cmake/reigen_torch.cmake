@@ -38,8 +38,10 @@ target_compile_definitions(reigen_libtorch INTERFACE "$<INSTALL_INTERFACE:FMT_HE
 
 # LibTorch brings headers of another version of fmt, and no library for them: header-only, fmt takes a third of the time of
 # every file. So our sources see the system's headers first, and link its library.
+# CMAKE_PREFIX_PATH may lead to LibTorch, so it is not looked at.
 get_target_property(_reigen_fmt fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
-find_path(REIGEN_FMT_HEADERS fmt/format.h HINTS ${_reigen_fmt})
+find_path(REIGEN_FMT_HEADERS fmt/format.h PATHS ${_reigen_fmt} NO_DEFAULT_PATH)
+find_path(REIGEN_FMT_HEADERS fmt/format.h NO_CMAKE_PATH NO_CMAKE_ENVIRONMENT_PATH REQUIRED)
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/system_fmt")
 file(CREATE_LINK "${REIGEN_FMT_HEADERS}/fmt" "${PROJECT_BINARY_DIR}/system_fmt/fmt" COPY_ON_ERROR SYMBOLIC)
 

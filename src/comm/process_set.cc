@@ -6,13 +6,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include "comm/agree.h"
 #include "reigen/base/error.h"
 
 namespace reigen::comm {
 namespace {
 
-// What a rank asked for, in as many numbers on every rank.
+// What a rank asked for.
 struct AskedRanks {
   std::vector<std::int32_t> place;  // of every rank in the set; -1: not in it
   bool valid = true;
@@ -27,10 +29,11 @@ AskedRanks read_asked(const std::vector<int>& ranks, int size) {
   return result;
 }
 
-std::string describe_places(const std::int32_t* places, std::size_t size) {
+std::string describe(const AskedRanks& asked) {
+  if (!asked.valid) return "numbers that are not ranks";
   std::vector<std::pair<std::int32_t, std::size_t>> ranks;
-  for (std::size_t q = 0; q < size; ++q) {
-    if (places[q] >= 0) ranks.emplace_back(places[q], q);
+  for (std::size_t q = 0; q < asked.place.size(); ++q) {
+    if (asked.place[q] >= 0) ranks.emplace_back(asked.place[q], q);
   }
   std::sort(ranks.begin(), ranks.end());
   std::string text;
@@ -43,23 +46,17 @@ std::string describe_places(const std::int32_t* places, std::size_t size) {
 std::optional<Communicator> process_set(Communicator world, const std::vector<int>& ranks) {
   const auto size = static_cast<std::size_t>(world.size());
   const AskedRanks asked = read_asked(ranks, world.size());
-  std::vector<std::int32_t> mine = asked.place;
-  mine.push_back(asked.valid ? 1 : 0);
-  std::vector<std::int32_t> all(mine.size() * size);
-  world.all_gather(mine.data(), all.data(), mine.size(), DataType::kInt32, {.tag = "process set"});
+  const auto difference = find_difference({describe(asked)}, world, "process set");
   if (!asked.valid) {
     throw InvalidArgument(Report{.what = "[process_set] these are not ranks of the group",
                                  .got = fmt::format("{{{}}}", fmt::join(ranks, ", ")),
                                  .expected = fmt::format("one number or more from 0 to {}, each once", size - 1)});
   }
-  for (std::size_t q = 0; q < size; ++q) {
-    const std::int32_t* theirs = all.data() + q * mine.size();
-    if (std::equal(mine.begin(), mine.end(), theirs)) continue;
-    const std::string what = theirs[size] != 0 ? describe_places(theirs, size) : "numbers that are not ranks";
+  if (difference) {
     throw InvalidArgument(
-        Report{.what = fmt::format("[process_set] rank {} of {} gives other ranks", q, size),
-               .got = fmt::format("rank {}: {}", q, what),
-               .expected = fmt::format("rank {}: {}", world.rank(), describe_places(mine.data(), size)),
+        Report{.what = fmt::format("[process_set] rank {} of {} gives other ranks", difference->rank, size),
+               .got = fmt::format("rank {}: {}", difference->rank, difference->other),
+               .expected = fmt::format("rank 0: {}", difference->first),
                .fix = "call it with the same numbers on every rank, members or not"});
   }
   const std::int32_t place = asked.place[static_cast<std::size_t>(world.rank())];

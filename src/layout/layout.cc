@@ -67,17 +67,23 @@ const Placement& Layout::placement(std::size_t tensor, Role role) const {
 Part Layout::box_of(std::size_t tensor, const Placement& placement, const Coordinates& at) const {
   const TensorSpec& spec = model_.tensors[tensor];
   Part part = whole(spec.shape);
-  bool is_here = true;
   for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
     const Along& along = placement.along[axis];
-    if (along.kind == AlongKind::kStage) is_here = is_here && at[axis] == spec.stage;
     if (along.kind != AlongKind::kShard) continue;
     const auto [begin, size] = chunk(part.shape[along.dimension], at[axis], axes_[axis].size);
     part.offset[along.dimension] += begin;
     part.shape[along.dimension] = size;
   }
   part.count = numel(part.shape);
-  return is_here ? part : nothing_of(part);
+  return is_of_stage(tensor, at) ? part : nothing_of(part);
+}
+
+bool Layout::is_of_stage(std::size_t tensor, const Coordinates& at) const {
+  const std::vector<Along>& along = placement(tensor, Role::kValue).along;
+  for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
+    if (along[axis].kind == AlongKind::kStage && at[axis] != model_.tensors[tensor].stage) return false;
+  }
+  return true;
 }
 
 bool Layout::is_packed(std::size_t tensor) const {
@@ -92,7 +98,7 @@ std::vector<Range> Layout::packed(const Coordinates& at) const {
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     const Part box = box_of(i, placement(i, Role::kValue), at);
     boxes[i] = box.shape;
-    if (!is_packed(i) || (box.count == 0 && numel(box.shape) > 0)) continue;  // of another stage
+    if (!is_packed(i) || !is_of_stage(i, at)) continue;
     (model_.tensors[i].trainable ? trainable : frozen).push_back(i);
     has_spares = has_spares || placement(i, Role::kGradient).has(AlongKind::kPartial);
   }

@@ -12,26 +12,25 @@ constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and the widest 
 constexpr std::int64_t kLeastSpare = std::int64_t{256} << 10;
 constexpr std::int64_t kMostSpare = std::int64_t{25} << 20;
 
-// Where share `rank` begins: at the first block most of which lies behind the rank's part of the elements. When there
-// is no such block the share is empty and begins at the end of the buffer.
-std::int64_t begin_of_share(const Range& range, std::int64_t elements, int rank, int ranks) {
+// Share q begins at the first block most of which lies behind q/ranks of the elements. When there is no such block the
+// share is empty and begins at the end of the buffer.
+std::vector<std::int64_t> cut(const Range& range, int ranks) {
+  std::int64_t elements = 0;
+  for (const Shape& shape : range.shapes) elements += numel(shape);
+  std::vector<std::int64_t> bounds{0};
   std::int64_t before = 0;
   for (std::size_t i = 0; i < range.tensors.size(); ++i) {
     const std::int64_t count = numel(range.shapes[i]);
     for (std::int64_t first = 0; first < count; first += kBlockElements) {
       const std::int64_t block = std::min(kBlockElements, count - first);
-      if ((2 * before + block) * ranks > 2 * elements * rank) return range.offsets[i] + first;
+      while (static_cast<int>(bounds.size()) < ranks &&
+             (2 * before + block) * ranks > 2 * elements * static_cast<std::int64_t>(bounds.size())) {
+        bounds.push_back(range.offsets[i] + first);
+      }
       before += block;
     }
   }
-  return range.elements;
-}
-
-std::vector<std::int64_t> cut(const Range& range, int ranks) {
-  std::int64_t elements = 0;
-  for (const Shape& shape : range.shapes) elements += numel(shape);
-  std::vector<std::int64_t> bounds{0};
-  for (int rank = 1; rank < ranks; ++rank) bounds.push_back(begin_of_share(range, elements, rank, ranks));
+  bounds.resize(static_cast<std::size_t>(ranks), range.elements);
   bounds.push_back(range.elements);
   return bounds;
 }

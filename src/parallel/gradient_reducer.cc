@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "parallel/mesh_fits.h"
 #include "parallel/model_check.h"
 #include "parallel/unit_gatherer.h"
 #include "reigen/base/bytes.h"
@@ -25,7 +26,6 @@ namespace reigen::parallel {
 namespace {
 
 constexpr std::size_t kSmallBucketBytes = kMiB;
-constexpr double kLargestBucketMb = 1 << 20;
 
 // One hook fits on a tensor: a user's own, found there, is kept and called first.
 class GradientHook : public torch::autograd::PostAccumulateGradHook {

@@ -78,8 +78,10 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
   inputs.choices.buckets = options.strategy != nullptr;
   inputs.choices.offload = !options.offload.empty();
   inputs.choices.reshard_after_forward = options.reshard_after_forward;
-  // A size that is out of range is refused elsewhere, by its name.
-  inputs.choices.group_bytes = static_cast<std::size_t>(std::max(options.bucket_mb, 0.0) * static_cast<double>(kMiB));
+  // A size that is out of range, or no number, is refused elsewhere, by its name.
+  const bool in_range = options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb;
+  inputs.choices.group_bytes =
+      in_range ? static_cast<std::size_t>(options.bucket_mb * static_cast<double>(kMiB)) : std::size_t{0};
   if (options.gather_type) inputs.choices.gather_type = tensor::stored_type("gather_type", *options.gather_type);
   if (options.reduce_type) inputs.choices.reduce_type = tensor::stored_type("reduce_type", *options.reduce_type);
   for (const nn::Unit& unit : options.units) inputs.model.units.push_back(unit.name());

@@ -118,7 +118,7 @@ std::shared_ptr<GradientRows> make_rows(const layout::Range& range, Packing& pac
   }
   gradients = mine.narrow(0, 0, range.elements);
   auto spares = blocks_of_row.empty() ? nullptr : std::make_shared<SpareBlocks>(blocks_of_row);
-  return std::make_shared<GradientRows>(rows, rank, std::move(spares), range.offsets);
+  return std::make_shared<GradientRows>(rows, Shares{packing.ranks(), range.bounds}, std::move(spares), range.offsets);
 }
 
 // A copy of its values; without memory: on rank 0, where `fill` sets them, others have room for them.
@@ -177,7 +177,12 @@ ParameterRange make_range(const layout::Range& range, const std::vector<NamedPar
   }
   at::NoGradGuard no_grad;
   std::optional<Shares> shares;
-  if (value.has(layout::AlongKind::kFlat)) shares = Shares{packing.ranks(), range.bounds};
+  if (value.has(layout::AlongKind::kFlat)) {
+    REIGEN_CHECK(range.bounds.size() == static_cast<std::size_t>(packing.ranks().size()) + 1,
+                 "[flat_parameters] {} ranks divide, and the layout has {} shares", packing.ranks().size(),
+                 range.bounds.size() - 1);
+    shares = Shares{packing.ranks(), range.bounds};
+  }
   ParameterRange::Memory memory{.resource = packing.resource,
                                 .states = packing.layout.placement(first, layout::Role::kState).residence};
   memory.values = packing.resource->take(layout::Role::kValue, buffer_of(range, value, shares));
@@ -224,13 +229,20 @@ std::vector<NamedParameter> named_parameters(const torch::nn::Module& module) {
 layout::TensorSpec spec_of(const NamedParameter& entry) {
   const at::Tensor& tensor = entry.parameter;
   const bool fits = tensor.layout() == at::kStrided && at::isFloatingType(tensor.scalar_type());
-  return {
-      .name = entry.name,
-      .aliases = entry.aliases,
-      .shape = tensor.sizes().vec(),
-      .type = entry.parameter.is_complex() ? format::TensorType::kC64 : stored_type(entry.name, tensor.scalar_type()),
-      .trainable = tensor.requires_grad(),
-      .packs = fits && tensor.device().is_cpu() && tensor.is_leaf()};
+  layout::TensorSpec spec{.name = entry.name,
+                          .aliases = entry.aliases,
+                          .shape = tensor.sizes().vec(),
+                          .trainable = tensor.requires_grad(),
+                          .packs = fits && tensor.device().is_cpu() && tensor.is_leaf()};
+  if (fits || spec.trainable) {
+    spec.type = at::isFloatingType(tensor.scalar_type()) ? stored_type(entry.name, tensor.scalar_type())
+                                                         : format::TensorType::kF32;  // refused where it is packed
+  } else {
+    // Of any other only its size counts: of integers, complex and quantized numbers.
+    spec.type = format::TensorType::kU8;
+    spec.shape = {tensor.numel() * static_cast<std::int64_t>(tensor.element_size())};
+  }
+  return spec;
 }
 
 FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory) {
@@ -250,11 +262,24 @@ FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, co
 
 void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const layout::Layout& layout,
                           const layout::Coordinates& at, FlatOptions options) {
+  REIGEN_CHECK(parameters.size() == layout.model().tensors.size(), "[flat_parameters] {} parameters for a layout of {}",
+               parameters.size(), layout.model().tensors.size());
   std::vector<NamedParameter> packed;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (layout.is_packed(i)) packed.push_back(parameters[i]);
+    if (!layout.is_packed(i)) continue;
+    check_parameter(parameters[i]);
+    const layout::TensorSpec own = spec_of(parameters[i]);
+    const layout::TensorSpec& said = layout.model().tensors[i];
+    if (own.name != said.name || own.shape != said.shape || own.type != said.type) {
+      refuse(parameters[i].name, format::describe(own.type, own.shape),
+             said.name + ", " + format::describe(said.type, said.shape), "pass the parameters that the layout is of");
+    }
+    if (layout.placement(i, layout::Role::kValue).has(layout::AlongKind::kShard)) {
+      refuse(parameters[i].name, "a layout that splits it", "one that divides it flat or not at all",
+             "no layer computes with a part of its weights yet");
+    }
+    packed.push_back(parameters[i]);
   }
-  for (const NamedParameter& entry : packed) check_parameter(entry);
   check_overlaps(packed);
   auto resource = std::make_shared<MemoryResource>(options.sharers, options.offload);
   Packing packing{layout, std::move(options), std::move(resource)};
@@ -263,6 +288,9 @@ void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const l
     (range.trainable ? ranges_ : frozen_).push_back(make_range(range, parameters, packing));
     (range.trainable ? units_ : units_of_frozen).push_back(range.unit);
   }
+  // Optimizers keep the resource, and shall not keep a group alive that they do not need.
+  const auto divided = [](const ParameterRange& range) { return range.is_divided(); };
+  if (std::none_of(ranges_.begin(), ranges_.end(), divided)) packing.resource->leave();
   units_.insert(units_.end(), units_of_frozen.begin(), units_of_frozen.end());
 }
 

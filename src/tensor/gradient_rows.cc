@@ -10,9 +10,14 @@
 
 namespace reigen::tensor {
 
-GradientRows::GradientRows(at::Tensor rows, int rank, std::shared_ptr<SpareBlocks> spares,
+GradientRows::GradientRows(at::Tensor rows, const Shares& shares, std::shared_ptr<SpareBlocks> spares,
                            const std::vector<std::int64_t>& offsets)
-    : rows_(std::move(rows)), rank_(rank), spares_(std::move(spares)), segments_(offsets.size()) {
+    : rows_(std::move(rows)),
+      rank_(shares.ranks.rank()),
+      spares_(std::move(spares)),
+      offsets_(offsets),
+      begin_(shares.begin()),
+      end_(shares.end()) {
   for (std::int64_t row = 0; row < rows_.size(0); ++row) places_.insert(places_.end(), offsets.begin(), offsets.end());
 }
 
@@ -33,13 +38,16 @@ void GradientRows::set_places(std::vector<std::int64_t> places) {
 
 void GradientRows::average_into(std::size_t segment, const at::Tensor& slot, std::int64_t first, std::int64_t count,
                                 void* mean) const {
-  REIGEN_ASSERT(places_[static_cast<std::size_t>(rank_) * segments_ + segment] == place_of(slot),
+  const std::int64_t flat = offsets_[segment] + first;
+  REIGEN_ASSERT(flat >= begin_ && flat + count <= end_, "elements {} to {} are not of the share {} to {}", flat,
+                flat + count, begin_, end_);
+  REIGEN_ASSERT(places_[static_cast<std::size_t>(rank_) * offsets_.size() + segment] == place_of(slot),
                 "gradient {} has left the place that was told", segment);
   const auto size = static_cast<std::size_t>(rows_.element_size());
   const auto* const data = static_cast<const std::byte*>(rows_.const_data_ptr());
   std::vector<const std::byte*> inputs;
   for (std::int64_t row = 0; row < rows_.size(0); ++row) {
-    const std::int64_t place = places_[static_cast<std::size_t>(row) * segments_ + segment];
+    const std::int64_t place = places_[static_cast<std::size_t>(row) * offsets_.size() + segment];
     inputs.push_back(data + static_cast<std::size_t>(row * rows_.size(1) + place + first) * size);
   }
   auto* const output = static_cast<std::byte*>(mean);

@@ -13,14 +13,15 @@
 #include <memory>
 #include <vector>
 
+#include "reigen/tensor/range_values.h"
 #include "tensor/spare_blocks.h"
 
 namespace reigen::tensor {
 
 class GradientRows {
  public:
-  // `spares` are this rank's; null: none. offsets[i]: where segment i begins.
-  GradientRows(at::Tensor rows, int rank, std::shared_ptr<SpareBlocks> spares,
+  // `spares` are this rank's; null: none. offsets[i]: where segment i begins in the range.
+  GradientRows(at::Tensor rows, const Shares& shares, std::shared_ptr<SpareBlocks> spares,
                const std::vector<std::int64_t>& offsets);
 
   const std::shared_ptr<SpareBlocks>& spares() const { return spares_; }
@@ -46,7 +47,9 @@ class GradientRows {
   at::Tensor rows_;
   int rank_;
   std::shared_ptr<SpareBlocks> spares_;
-  std::size_t segments_;
+  std::vector<std::int64_t> offsets_;
+  std::int64_t begin_;  // of this rank's share
+  std::int64_t end_;
   std::vector<std::int64_t> places_;
   bool awaits_average_ = false;
 };

@@ -37,6 +37,8 @@ class MemoryResource {
   // One-dimensional, zero. Collective for a common buffer, which needs ranks of one machine: else BackendError. Throws
   // IoError where the disk has no room.
   at::Tensor take(layout::Role role, const FlatBuffer& buffer);
+  // Leaves the ranks: nothing that is taken from now on is common or travels.
+  void leave() { ranks_ = Communicator(); }
   // Counts a tensor that was made elsewhere.
   void note(layout::Role role, const at::Tensor& tensor, std::int64_t bytes);
   // Of what was taken and is still there.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -33,6 +34,7 @@ bool is_plain_copy(const at::Tensor& from, const at::Tensor& to) {
 
 ParameterRange::ParameterRange(Memory memory, std::vector<Segment> segments) : end_(memory.values.numel()) {
   if (!memory.sharing) memory.sharing = std::make_shared<RangeValues>(std::nullopt);
+  if (!memory.resource) memory.resource = std::make_shared<MemoryResource>(Communicator(), std::filesystem::path());
   memory_ = std::make_shared<const Memory>(std::move(memory));
   if (const std::optional<Shares>& shares = sharing().shares()) {
     begin_ = shares->begin();

@@ -110,11 +110,12 @@ void read_into(const checkpoint::Checkpoint& from, std::string_view group, const
   }
   const at::NoGradGuard no_grad;
   for (const NamedTensor& item : tensors) {
+    if (is_empty(item)) continue;
     const at::Tensor target = item.tensor.detach();
     if (target.is_contiguous()) {
       read_one(from, group, item);
     } else {
-      const NamedTensor loaded{item.name, at::empty(target.sizes(), target.options()), item.part, item.shape};
+      const NamedTensor loaded{item.name, target.contiguous(), item.part, item.shape};
       read_one(from, group, loaded);
       target.copy_(loaded.tensor);
     }

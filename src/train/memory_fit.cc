@@ -17,7 +17,7 @@
 namespace reigen::train {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1 << 16;
+constexpr int kMostRanks = 1 << 12;
 
 // The ranks of this one's memory, and what they share.
 struct Here {
@@ -76,9 +76,10 @@ int ranks_that_fit(const Need& need, const Here& here, int least) {
     });
   };
   const auto fits = [&](int ranks) { return over_a_network(ranks).of_the_largest() <= room_of_one; };
+  // More ranks than blocks of weights change nothing.
+  if (!fits(kMostRanks)) return 0;
   int enough = least;
-  while (enough < kMostRanks && !fits(enough)) enough *= 2;
-  if (enough >= kMostRanks) return 0;
+  while (enough < kMostRanks && !fits(enough)) enough = std::min(2 * enough, kMostRanks);
   int too_few = enough / 2;
   while (enough - too_few > 1 && enough > least) {
     const int middle = std::max((too_few + enough) / 2, least);

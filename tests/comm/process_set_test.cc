@@ -70,10 +70,9 @@ TEST(ProcessSet, RefusesWhatAreNotRanksOfTheGroup) {
 TEST(ProcessSet, NumbersThatDifferAreNamed) {
   run_ranks({.ranks = 3}, [](Rank& r) {
     const bool differs = r.rank() == 1;
-    expect_refused(
-        r, differs ? std::vector<int>{2, 0} : std::vector<int>{0, 2},
-        differs ? AllOf(HasSubstr("rank 0: {0, 2}"), HasSubstr("rank 1: {2, 0}"))
-                : AllOf(HasSubstr("got: rank 1: {2, 0}"), HasSubstr(fmt::format("rank {}: {{0, 2}}", r.rank()))));
+    expect_refused(r, differs ? std::vector<int>{2, 0} : std::vector<int>{0, 2},
+                   differs ? AllOf(HasSubstr("rank 0: {0, 2}"), HasSubstr("rank 1: {2, 0}"))
+                           : AllOf(HasSubstr("got: rank 1: {2, 0}"), HasSubstr("rank 0: {0, 2}")));
     expect_refused(r, {0, differs ? 9 : 1}, HasSubstr(differs ? "got: {0, 9}" : "rank 1: numbers"));
   });
 }

@@ -67,7 +67,7 @@ endfunction()
 # By the usual variable, and, when LibTorch came along, by nothing but Reigen's own folder.
 function(require_torch_found)
   foreach(folder "${TORCH}" "${TORCH}/share/cmake" "${TORCH}/..")
-    configure(found "-DCMAKE_PREFIX_PATH=${prefix};${folder}")
+    configure(found "-DCMAKE_PREFIX_PATH=${prefix}\\;${folder}")
     if(NOT result EQUAL 0)
       message(FATAL_ERROR "CMAKE_PREFIX_PATH=${folder} is not enough:\n${output}")
     endif()

@@ -51,7 +51,7 @@ TEST(MemoryFit, OneRankIsToldHowManyWould) {
                     HasSubstr("limit of the test"), HasSubstr("2 ranks with as much memory each")));
   // Of 62 blocks four ranks would have 15.3 each, but one of them has 16, and that is more than the 3.82 MiB there.
   EXPECT_THAT(refusal(1, "auto", 0), HasSubstr("5 ranks with as much memory each, over a network, with "
-                                               "--parallel.shard parameters need "));
+                                               "--parallel.shard parameters need 3.25 MiB each"));
 }
 
 TEST(MemoryFit, RanksOfOneMachineAreAddedUpAndToldWhichDivisionWouldFit) {

@@ -1,5 +1,5 @@
-// One rank of a row of the fault matrix (scripts/check/faults does what the rows say to it). Its first line is "ready"; then
-// it works until something happens, and says what in one line of JSON.
+// One rank of a row of the fault matrix (scripts/check/faults does what the rows say to it). Its first line is "ready";
+// then it works until something happens, and says what in one line of JSON.
 #include <fmt/format.h>
 #include <linux/audit.h>
 #include <linux/filter.h>

@@ -12,8 +12,10 @@
 
 namespace reigen::checkpoint {
 
+using layout::flat_part;
 using layout::Part;
 using layout::Shape;
+using layout::whole;
 
 // A part of a named tensor in memory. `bytes` is borrowed: part.count elements, little-endian.
 struct Piece {

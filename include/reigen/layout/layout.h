@@ -95,6 +95,7 @@ class Layout {
  private:
   friend class Chooser;
   std::size_t flat_axis() const;
+  bool is_of_stage(std::size_t tensor, const Coordinates& at) const;
   Part box_of(std::size_t tensor, const Placement& placement, const Coordinates& at) const;
   format::TensorType type_of(const StateSpec& state, std::size_t tensor) const;
   std::vector<Range> packed(const Coordinates& at) const;

@@ -37,21 +37,24 @@ enum class BufferPolicy {
   kOwn,        // each with its own, until settle()
 };
 
-// What the ranks hold together instead of each for itself. Of the same bits as kNone, all of them.
-// - kNone.
-// - kOptimizer, ZeRO stage 1: each rank has the states of the optimizer for its share of the weights and steps that. On
-// one
-//   machine weights and states are one memory of all ranks, and nothing is gathered; over a network a rank's step ends
-//   with an all_gather of the weights. For optimizers of reigen::optim, whose step() waits for all ranks then; what
-//   else changes weights tells it (ParameterRange::note_change()).
-// - kGradients: the same for gradients (stage 2). On one machine they do not travel: each lies where all ranks read it,
-//   and a rank's step averages its share as it reads it (their memory is not less). `.grad` stays this rank's own, in
-//   its share until a norm or clipping (clip.h) makes it the mean; drop or zero it before the next backward. Over a
-//   network as with kParameters. With no strategy.
-// - kParameters: and nobody has more of the weights than it computes with (ZeRO stage 3). On one machine they are one
-//   memory of all ranks, as above; over a network each rank has its share, and DataParallelOptions::units are gathered
-//   while they run. Gradients have memory from when backward makes them until they are averaged, unit by unit, of which
-//   each rank keeps its share; `.grad` is NaN then and only marks it. With no strategy.
+// What the ranks hold together instead of each for itself. The bits of a training are the same with all of them.
+//
+// kNone: nothing.
+//
+// kOptimizer, ZeRO stage 1: each rank has the states of the optimizer for its share of the weights and steps that. On
+// one machine weights and states are one memory of all ranks, and nothing is gathered. Over a network a rank's step
+// ends with an all_gather of the weights. It is for optimizers of reigen::optim, whose step() then waits for all ranks.
+// Who changes weights otherwise tells it (ParameterRange::note_change()).
+//
+// kGradients, stage 2: the same for gradients. On one machine they do not travel: each lies where all ranks read it,
+// and a rank's step averages its share as it reads it (their memory is not less). `.grad` stays this rank's own, in its
+// share until a norm or clipping (clip.h) makes it the mean. Drop or zero it before the next backward. Over a network
+// as with kParameters. No strategy goes with it.
+//
+// kParameters, stage 3: and nobody has more of the weights than it computes with. On one machine they are one memory of
+// all ranks, as above. Over a network each rank has its share, and DataParallelOptions::units are gathered while they
+// run. Gradients have memory from when backward makes them until they are averaged, unit by unit, of which each rank
+// keeps its share. `.grad` is NaN then and only marks it. No strategy goes with it.
 using Shard = layout::Sharding;
 using layout::to_text;  // of a Shard: "none", "optimizer", "gradients", "parameters"
 

@@ -58,8 +58,8 @@ class ParameterRange {
     std::shared_ptr<RangeValues> sharing = {};  // null: nobody divides
     std::shared_ptr<GradientRows> rows = {};
     std::shared_ptr<GradientShare> share = {};
-    std::shared_ptr<MemoryResource> resource = {};
-    layout::Residence states = {};  // of twins
+    std::shared_ptr<MemoryResource> resource = {};  // null: one of its own
+    layout::Residence states = {};                  // of twins
   };
   ParameterRange(Memory memory, std::vector<Segment> segments);
 

@@ -1,10 +1,10 @@
 // How ranks that divide a range of parameters see each other's values. Each rank changes its share alone:
 //
-//                 where the values are        what publish() does after a change of the own share
-//   own           here; nobody divides        nothing
-//   common        in one memory of all        nothing: it is there once all have met
-//   exchanged     here, whole                 values[bounds[q], bounds[q+1]) = rank q's; (P-1)/P of them sent and
-//   received gathered      here, the share alone       copies of the whole that are there are dropped
+//              where the values are       what publish() does after a change of the own share
+//   own        here; nobody divides       nothing
+//   common     in one memory of all       nothing: it is there once all have met
+//   exchanged  here, whole                gives the share to all: (P-1)/P of the values are sent and received
+//   gathered   here, the share alone      drops the copies of the whole that are there
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "reigen/comm/communicator.h"
