@@ -18,6 +18,7 @@
 #include "bench/options.h"
 #include "bench/ranks.h"
 #include "bench/report.h"
+#include "comm/backends.h"
 #include "comm/tuning/table.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
@@ -103,11 +104,10 @@ int be_rank(const BenchOptions& options) {
 // A damaged file of `reigen tune` is told once.
 void check_tuned(const BenchOptions& options, int ranks) {
   if (options.algorithm != comm::kTuned || ranks < 2) return;
-  const bool one_machine = options.backend == "auto" && options.machines <= 1;
-  if (options.backend == "shared_memory" || one_machine) {
-    comm::tuning::read_cache(comm::Family::kSharedMemory, ranks);
-  } else if (options.backend == "tcp") {
-    comm::tuning::read_cache(comm::Family::kTcp, ranks);
+  const std::vector<comm::Family>& families = comm::find_backend(options.backend).families;
+  const bool one_machine = options.backend == comm::kAutomatic && options.machines <= 1;
+  if (families.size() == 1 || one_machine) {
+    comm::tuning::read_cache(one_machine ? comm::Family::kSharedMemory : families.front(), ranks);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/cores.h"
 #include "bench/memory.h"
+#include "comm/backends.h"
 #include "comm/hierarchical/plan.h"
 #include "comm/tuning/explain.h"
 #include "comm/tuning/table.h"
@@ -115,11 +116,10 @@ void explain_stages(const BenchOptions& options, int ranks) {
 }  // namespace
 
 void explain(const BenchOptions& options, int ranks) {
-  const bool automatic = options.backend == "auto";
+  const bool automatic = options.backend == comm::kAutomatic;
+  const std::vector<Family>& families = comm::find_backend(options.backend).families;
   const int machines = std::max(1, options.machines);
-  if (options.operation == Operation::kSend || (automatic && ranks == 1) ||
-      (!automatic && options.backend != "shared_memory" && options.backend != "tcp" &&
-       options.backend != "hierarchical")) {
+  if (options.operation == Operation::kSend || (automatic && ranks == 1) || families.empty()) {
     throw InvalidArgument(
         {.what = "there is no choice of algorithms to explain",
          .got = fmt::format("{}, backend {}, {} ranks", traits_of(options.operation).name, options.backend, ranks),
@@ -127,9 +127,11 @@ void explain(const BenchOptions& options, int ranks) {
          .fix = "reigen bench all_reduce --explain"},
         ExitCode::kUsage);
   }
-  if (options.backend == "shared_memory" || (automatic && machines == 1)) {
+  if (families.size() == 1) {
+    explain_one_level(options, families.front(), ranks);
+  } else if (automatic && machines == 1) {
     explain_one_level(options, Family::kSharedMemory, ranks);
-  } else if (options.backend == "tcp" || (automatic && machines >= ranks)) {
+  } else if (automatic && machines >= ranks) {
     explain_one_level(options, Family::kTcp, ranks);
   } else {
     explain_stages(options, ranks);

@@ -209,13 +209,14 @@ void check_backend(const BenchOptions& options, bool machines_given) {
             .expected = "at least 1",
             .fix = "leave it out: ranks are where they are"});
   }
-  if (machines_given && backend != "auto" && backend != "hierarchical") {
+  const comm::BackendEntry& entry = comm::find_backend(backend);
+  if (machines_given && entry.families.size() < 2) {
     refuse({.what = "only a hierarchical group knows machines",
             .got = fmt::format("--machines {} --backend {}", options.machines, backend),
             .expected = "--backend auto or hierarchical",
             .fix = "leave --machines out"});
   }
-  if (options.segments > 0 && backend != "auto" && backend != "hierarchical" && backend != "tcp") {
+  if (options.segments > 0 && !comm::offers(entry, comm::Family::kTcp)) {
     refuse({.what = "only a network's algorithms cut what they send",
             .got = fmt::format("--segments {} --backend {}", options.segments, backend),
             .expected = "--backend tcp, hierarchical or auto",
@@ -229,7 +230,7 @@ void check_algorithm(const BenchOptions& options) {
   if (word.empty()) return;
   std::vector<std::string> known;
   std::vector<std::string> by_backend;
-  for (const comm::Family family : comm::families_of(options.backend)) {
+  for (const comm::Family family : comm::find_backend(options.backend).families) {
     const auto names = comm::algorithm_names(family, comm::even_kind(options.operation));
     if (names.empty()) continue;
     known.insert(known.end(), names.begin(), names.end());
@@ -313,7 +314,7 @@ std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
   check_backend(options, app.count("--machines") > 0);
   check_algorithm(options);
   try {
-    comm::check_algorithms(rules_of(options), options.backend);
+    comm::check_algorithms(rules_of(options), comm::find_backend(options.backend).families);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(error.what(), ExitCode::kUsage);
   }
@@ -354,7 +355,7 @@ std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int ran
             .expected = "at most as many as ranks",
             .fix = fmt::format("--machines {}", ranks)});
   }
-  if (options.backend == "self" && ranks > 1) {
+  if (comm::find_backend(options.backend).make == nullptr && ranks > 1) {
     refuse({.what = "the backend self is one rank alone",
             .got = fmt::format("--backend self -n {}", ranks),
             .expected = "-n 1, or another backend",

@@ -99,13 +99,6 @@ void check(const std::vector<Written>& rules, std::span<const Family> families) 
 
 const char* name_of(Family family) { return family == Family::kTcp ? "tcp" : "shared_memory"; }
 
-std::span<const Family> families_of(const std::string& backend) {
-  const auto* const own =
-      std::find_if(kFamilies.begin(), kFamilies.end(), [&](Family family) { return backend == name_of(family); });
-  const std::span<const Family> all(kFamilies);
-  return own == kFamilies.end() ? all : std::span<const Family>(own, 1);
-}
-
 std::vector<std::string> algorithm_names(Family family, OperationKind kind) {
   if (family == Family::kSharedMemory) return shared_memory::way_names(kind);
   std::vector<std::string> names;
@@ -113,9 +106,9 @@ std::vector<std::string> algorithm_names(Family family, OperationKind kind) {
   return names;
 }
 
-void check_algorithms(const std::string& rules, const std::string& backend) {
+void check_algorithms(const std::string& rules, std::span<const Family> families) {
   if (rules == kTuned) return;
-  check(parse_all(rules), families_of(backend));
+  check(parse_all(rules), families);
 }
 
 std::size_t whole_bytes(const Call& call, int ranks) {

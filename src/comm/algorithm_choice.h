@@ -22,8 +22,6 @@ namespace reigen::comm {
 enum class Family : std::uint8_t { kTcp, kSharedMemory };
 
 const char* name_of(Family family);  // the backend's
-// Whose algorithms a rule for a group of this backend may name: its own, or those of all levels that it may have.
-std::span<const Family> families_of(const std::string& backend);
 
 // Those of a group with collectives, in the order in which they are told; uneven ones take the rules of even ones.
 inline constexpr std::array kRuledKinds = {
@@ -37,9 +35,9 @@ std::vector<std::string> algorithm_names(Family family, OperationKind kind);
 // In the place of rules: those that `reigen tune` has found (tuning/tuned.h).
 inline constexpr const char* kTuned = "tuned";
 
-// Throws InvalidArgument, listing what there is, for an operation or an algorithm that the backend does not have. One
-// that is made of others (auto, hierarchical) has those of all.
-void check_algorithms(const std::string& rules, const std::string& backend);
+// Throws InvalidArgument, listing what there is, for an operation or an algorithm that none of the families has
+// (BackendEntry::families).
+void check_algorithms(const std::string& rules, std::span<const Family> families);
 
 // SIZE of a call. Of all_to_all_v no rank knows it: 0.
 std::size_t whole_bytes(const Call& call, int ranks);

@@ -28,24 +28,31 @@ std::shared_ptr<void> Backend::open_common(const std::string&) { throw_no_common
 
 const std::vector<BackendEntry>& backends() {
   static const std::vector<BackendEntry> kBackends = {
-      {"shared_memory", &shared_memory::make_backend},
-      {"tcp", &tcp::make_backend},
-      {"mpi", &mpi::make_backend},
-      {"nccl", &nccl::make_backend},
-      {"hierarchical", &hierarchical::make_backend},
+      {"shared_memory", {Family::kSharedMemory}, &shared_memory::make_backend, false},
+      {"tcp", {Family::kTcp}, &tcp::make_backend, true},
+      {"mpi", {}, &mpi::make_backend, true},
+      {"nccl", {}, &nccl::make_backend, false},
+      {"hierarchical", {Family::kTcp, Family::kSharedMemory}, &hierarchical::make_backend, false},
   };
   return kBackends;
 }
 
+bool offers(const BackendEntry& entry, Family family) {
+  return std::find(entry.families.begin(), entry.families.end(), family) != entry.families.end();
+}
+
 std::vector<std::string> backend_names() {
-  std::vector<std::string> names{"auto", self::backend_name()};
+  std::vector<std::string> names{kAutomatic, self::backend_name()};
   for (const BackendEntry& entry : backends()) names.push_back(entry.name);
   return names;
 }
 
 const BackendEntry& find_backend(const std::string& name) {
-  static const BackendEntry kAutomatic{"auto", &hierarchical::make_automatic};
-  if (name == kAutomatic.name) return kAutomatic;
+  static const BackendEntry automatic{
+      kAutomatic, {Family::kTcp, Family::kSharedMemory}, &hierarchical::make_automatic, false};
+  static const BackendEntry alone{self::backend_name(), {}, nullptr, false};
+  if (name == automatic.name) return automatic;
+  if (name == alone.name) return alone;
   const auto found =
       std::find_if(backends().begin(), backends().end(), [&](const BackendEntry& entry) { return entry.name == name; });
   REIGEN_CHECK(found != backends().end(), "unknown backend\n  got: \"{}\"   expected: {}", name,

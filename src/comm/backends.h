@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/algorithm_choice.h"
 #include "comm/backend.h"
 #include "reigen/comm/communicator.h"
 
@@ -12,16 +13,24 @@ namespace reigen::comm {
 
 struct BackendEntry {
   std::string name;
+  std::vector<Family> families;  // whose algorithms it chooses from; none: the choice is a library's
   // Blocks until all ranks are there. Throws BackendError (69) when this build does not have it.
-  std::unique_ptr<Backend> (*make)(const GroupOptions& options);
+  std::unique_ptr<Backend> (*make)(const GroupOptions& options) = nullptr;
+  bool joins_machines = false;  // may be GroupOptions::network
 };
+
+// Whether the entry's calls may run algorithms of the family.
+bool offers(const BackendEntry& entry, Family family);
+
+inline constexpr const char* kAutomatic = "auto";
 
 const std::vector<BackendEntry>& backends();
 
 // What GroupOptions::backend may say: "auto", "self" and the others.
 std::vector<std::string> backend_names();
 
-// The entry of options.backend; "auto" looks at where the ranks are. Throws InvalidArgument for a name that is none.
+// The entry of options.backend; "auto" looks at where the ranks are, and "self", for one rank alone, makes nothing.
+// Throws InvalidArgument for a name that is none.
 const BackendEntry& find_backend(const std::string& name);
 
 }  // namespace reigen::comm

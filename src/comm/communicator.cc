@@ -29,21 +29,21 @@ std::vector<std::size_t> to_vector(Communicator::Counts counts) { return {counts
 void check_options(const GroupOptions& o) {
   REIGEN_CHECK(o.size >= 1, "a group needs at least one rank\n  got: size {}", o.size);
   REIGEN_CHECK(o.rank >= 0 && o.rank < o.size, "rank out of range\n  got: {}   expected: 0 to {}", o.rank, o.size - 1);
-  if (o.backend != self::backend_name()) find_backend(o.backend);
-  REIGEN_CHECK(o.backend != self::backend_name() || o.size == 1,
-               "the backend \"self\" is for a group of one\n  got: size {}", o.size);
+  const BackendEntry& backend = find_backend(o.backend);
+  REIGEN_CHECK(backend.make != nullptr || o.size == 1, "the backend \"self\" is for a group of one\n  got: size {}",
+               o.size);
   REIGEN_CHECK(o.connections >= 1 && o.connections <= 64,
                "connections out of range\n  got: {}   expected: 1 to 64 for each pair of ranks", o.connections);
   REIGEN_CHECK(o.segments >= 0, "segments out of range\n  got: {}   expected: 1 or more, or 0: by size", o.segments);
-  const bool has_network = o.backend == "tcp" || o.backend == "hierarchical" || o.backend == "auto";
-  REIGEN_CHECK(has_network || o.segments == 0,
+  REIGEN_CHECK(offers(backend, Family::kTcp) || o.segments == 0,
                "only the backend \"tcp\" has segments\n  got: segments {}, backend \"{}\"", o.segments, o.backend);
-  REIGEN_CHECK(has_network || o.backend == "shared_memory" || o.algorithms.empty(),
+  REIGEN_CHECK(!backend.families.empty() || o.algorithms.empty(),
                "the backend has no choice of algorithms\n  got: \"{}\", backend \"{}\"   "
                "expected: backend shared_memory, tcp, hierarchical or auto",
                o.algorithms, o.backend);
-  check_algorithms(o.algorithms, o.backend);
-  REIGEN_CHECK(o.network == "tcp" || o.network == "mpi",
+  if (!backend.families.empty()) check_algorithms(o.algorithms, backend.families);
+  const auto is_network = [&](const BackendEntry& entry) { return entry.joins_machines && entry.name == o.network; };
+  REIGEN_CHECK(std::any_of(backends().begin(), backends().end(), is_network),
                "no network between machines\n  got: \"{}\"   expected: tcp, mpi", o.network);
   REIGEN_CHECK(is_alone(o) || o.store != nullptr, "a group of {} ranks needs a store to find each other", o.size);
 }

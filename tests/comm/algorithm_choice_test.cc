@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/backends.h"
 #include "comm/shared_memory/ways.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
@@ -75,11 +76,11 @@ TEST(AlgorithmChoice, ARuleWhoseAlgorithmCannotRunIsPassedOver) {
 }
 
 TEST(AlgorithmChoice, ABackendIsCheckedAgainstWhatItHas) {
-  EXPECT_NO_THROW(check_algorithms("all_reduce:two_shot,all_reduce:ring", "auto"));
-  EXPECT_NO_THROW(check_algorithms("tuned", "tcp"));
+  EXPECT_NO_THROW(check_algorithms("all_reduce:two_shot,all_reduce:ring", find_backend("auto").families));
+  EXPECT_NO_THROW(check_algorithms("tuned", find_backend("tcp").families));
   const auto refused = [](const std::string& rules, const std::string& backend) -> std::string {
     try {
-      check_algorithms(rules, backend);
+      check_algorithms(rules, find_backend(backend).families);
     } catch (const InvalidArgument& error) {
       return error.what();
     }

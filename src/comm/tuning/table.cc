@@ -102,7 +102,7 @@ class Reader {
     std::string rules;
     if (!(words >> rules) || rules == kTuned) refuse("rules and a choice of algorithms");
     try {
-      check_algorithms(rules, name_of(table.family));
+      check_algorithms(rules, {&table.family, 1});
     } catch (const InvalidArgument& error) {
       throw DataError(fmt::format("{}:{}: {}", path_, number_, error.what()));
     }
