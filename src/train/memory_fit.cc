@@ -61,6 +61,14 @@ struct Need {
     change(changed);
     return changed;
   }
+  // The same model on so many ranks, which divide everything and share no memory.
+  Need over_a_network(int ranks) const {
+    return with([&](Need& changed) {
+      changed.inputs.choices.sharding = layout::Sharding::kParameters;
+      changed.inputs.choices.axes = {{"dp_shard", ranks}};
+      changed.inputs.machine.shares_memory = false;
+    });
+  }
 };
 
 std::string text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
@@ -68,14 +76,7 @@ std::string text(std::int64_t bytes) { return format_bytes(static_cast<std::uint
 // How many ranks with as much memory as one here would do over a network. 0: no number would.
 int ranks_that_fit(const Need& need, const Here& here, int least) {
   const auto room_of_one = here.room / static_cast<std::int64_t>(here.ranks.size());
-  const auto over_a_network = [&](int ranks) {
-    return need.with([&](Need& changed) {
-      changed.inputs.choices.sharding = layout::Sharding::kParameters;
-      changed.inputs.choices.axes = {{"dp_shard", ranks}};
-      changed.inputs.machine.shares_memory = false;
-    });
-  };
-  const auto fits = [&](int ranks) { return over_a_network(ranks).of_the_largest() <= room_of_one; };
+  const auto fits = [&](int ranks) { return need.over_a_network(ranks).of_the_largest() <= room_of_one; };
   // More ranks than blocks of weights change nothing.
   if (!fits(kMostRanks)) return 0;
   int enough = least;
@@ -116,14 +117,9 @@ std::string what_fits(const Need& need, const Here& here) {
   }
   const int more = divides ? 0 : ranks_that_fit(need, here, ranks + 1);
   if (more > 0) {
-    const Need of_more = need.with([&](Need& changed) {
-      changed.inputs.choices.sharding = Sharding::kParameters;
-      changed.inputs.choices.axes = {{"dp_shard", more}};
-      changed.inputs.machine.shares_memory = false;
-    });
     ways.push_back(
         fmt::format("{} ranks with as much memory each, over a network, with --parallel.shard parameters need {} each",
-                    more, text(of_more.of_the_largest())));
+                    more, text(need.over_a_network(more).of_the_largest())));
   }
   return ways.empty() ? "use a smaller model, or more memory" : fmt::format("{}", fmt::join(ways, "; "));
 }

@@ -1,5 +1,4 @@
-// Who has what of a model: the one value that packing, checkpoints, the memory formula, norms, the manifest and the
-// report at the start of a run read.
+// Who has what of a model: the one value that packing, the memory formula, the manifest and the report of memory read.
 //
 //   part_of(t, role, c) = the part of tensor t that the rank at coordinates c has in that role
 //   bytes(role, c)      = the persistent bytes of that role on that rank, what pads flat buffers included
@@ -89,7 +88,8 @@ class Layout {
   std::int64_t bytes_before_averaging(const Coordinates& at) const;
   Traffic traffic(const Coordinates& at) const;
 
-  // "dp_replicate 2 x dp_shard 4: values flat, whole while a unit runs; gradients flat; states flat, on disk"
+  // The axes, then the placements of the first trainable tensor: "dp_shard 4: values flat, memory, whole always;
+  // gradients replicate, memory; states flat, disk"
   std::string to_text() const;
 
  private:
@@ -99,7 +99,7 @@ class Layout {
   Part box_of(std::size_t tensor, const Placement& placement, const Coordinates& at) const;
   format::TensorType type_of(const StateSpec& state, std::size_t tensor) const;
   std::vector<Range> packed(const Coordinates& at) const;
-  // Those of ranges(), without a copy where all ranks have the same; `own` keeps them elsewhere.
+  // The same as ranges(at), without a copy. Where ranks have different buffers they are made anew, in `own`.
   const std::vector<Range>& ranges(const Coordinates& at, std::vector<Range>& own) const;
   Part part_in(const std::vector<Range>& ranges, std::size_t tensor, Role role, const Coordinates& at) const;
   Part given_in(const std::vector<Range>& ranges, std::size_t tensor, Role role, const Coordinates& at) const;

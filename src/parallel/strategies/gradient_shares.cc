@@ -46,11 +46,11 @@ void GradientShares::end(const GradientBucket& bucket) {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < part.range->size(); ++i) {
     const tensor::Segment& segment = part.range->segments()[i];
-    const auto& [first, count] = std::pair(part.range->part_of(segment).first, part.range->part_of(segment).count);
-    if (count == 0) continue;
-    const std::int64_t begin = segment.offset + first;
-    const at::Tensor arrived = part.arrived.narrow(0, begin - part.range->begin(), count);
-    at::Tensor mean = part.range->gradients().narrow(0, begin, count);
+    const layout::Part own = part.range->part_of(segment);
+    if (own.count == 0) continue;
+    const std::int64_t begin = segment.offset + own.first;
+    const at::Tensor arrived = part.arrived.narrow(0, begin - part.range->begin(), own.count);
+    at::Tensor mean = part.range->gradients().narrow(0, begin, own.count);
     if (part.added[i] != 0)
       mean.add_(arrived);
     else
