@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/cores.h"
+#include "base/no_waiting.h"
 #include "comm/pause.h"
 
 namespace reigen::comm {
@@ -173,6 +174,7 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
 }
 
 void Engine::run(const std::shared_ptr<WorkState>& work) {
+  base::require_waiting_allowed();
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   enqueue({&work, 1}, false, drive);
   if (drive.owns_lock()) {
@@ -348,6 +350,7 @@ void Engine::step_back() {
 void Engine::wait(WorkState& work, const Deadline& deadline) {
   const auto done = [&] { return work.completed.load(); };
   const bool found_done = done();
+  if (!found_done) base::require_waiting_allowed();
   while (!done()) {
     std::unique_lock drive(drive_mutex_, std::try_to_lock);
     if (!drive.owns_lock()) {

@@ -11,13 +11,14 @@ namespace reigen::nn {
 
 namespace {
 
-constexpr std::size_t kLayers = 4;
+constexpr std::size_t kLayers = 5;
 
 std::size_t place_of(Layer layer) { return static_cast<std::size_t>(layer); }
 
 const char* name_of(Layer layer) {
   switch (layer) {
     case Layer::kTrace: return "trace";
+    case Layer::kOrder: return "order";
     case Layer::kRecompute: return "recompute";
     case Layer::kParameters: return "parameters";
     case Layer::kPrecision: break;

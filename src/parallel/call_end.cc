@@ -16,9 +16,9 @@ namespace {
 
 using torch::autograd::variable_list;
 
-class CallEnd : public torch::autograd::Node {
+class EndNode : public torch::autograd::Node {
  public:
-  CallEnd(torch::autograd::edge_list&& next, std::function<void()> comes)
+  EndNode(torch::autograd::edge_list&& next, std::function<void()> comes)
       : torch::autograd::Node(std::move(next)), comes_(std::move(comes)) {}
 
   std::string name() const override { return "ReigenCallEnd"; }
@@ -53,13 +53,13 @@ at::Tensor read_only(const at::Tensor& tensor) {
 
 }  // namespace
 
-nn::Carry with_end(const nn::Carry& input, nn::Carry output, std::function<void()> comes) {
-  if (!at::GradMode::is_enabled()) return output;
+CallEnd with_end(const nn::Carry& input, nn::Carry output, std::function<void()> comes) {
+  if (!at::GradMode::is_enabled()) return {.output = std::move(output), .node = {}};
   const auto wants_gradient = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
   variable_list inner;
   std::copy_if(output.begin(), output.end(), std::back_inserter(inner), wants_gradient);
-  if (inner.empty()) return output;
-  const std::shared_ptr<CallEnd> node(new CallEnd(torch::autograd::collect_next_edges(inner), std::move(comes)),
+  if (inner.empty()) return {.output = std::move(output), .node = {}};
+  const std::shared_ptr<EndNode> node(new EndNode(torch::autograd::collect_next_edges(inner), std::move(comes)),
                                       torch::autograd::deleteNode);
   nn::Carry result = output;
   for (std::size_t i = 0; i < output.size(); ++i) {
@@ -67,7 +67,7 @@ nn::Carry with_end(const nn::Carry& input, nn::Carry output, std::function<void(
     result[i] = is_shared(output[i], i, input, output) ? read_only(output[i]) : output[i].detach();
     torch::autograd::set_history(result[i], node);
   }
-  return result;
+  return {.output = std::move(result), .node = node};
 }
 
 }  // namespace reigen::parallel

@@ -6,14 +6,24 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "reigen/nn/unit.h"
 
+namespace torch::autograd {
+struct Node;
+}  // namespace torch::autograd
+
 namespace reigen::parallel {
+
+struct CallEnd {
+  nn::Carry output;
+  std::weak_ptr<torch::autograd::Node> node;  // in the graph; none where no gradient is wanted
+};
 
 // The same values with one more node behind them, which all their gradients pass. It calls `comes` first. Where no
 // gradient is wanted: as it is. What others hold too (an input or a leaf that was handed through, a view of one, one
 // tensor twice) may not be written to from then on: LibTorch refuses it, as for outputs of custom functions.
-nn::Carry with_end(const nn::Carry& input, nn::Carry output, std::function<void()> comes);
+CallEnd with_end(const nn::Carry& input, nn::Carry output, std::function<void()> comes);
 
 }  // namespace reigen::parallel

@@ -13,9 +13,7 @@ NoSync::~NoSync() {
 }
 
 DataParallelBase::DataParallelBase(torch::nn::Module& module, Communicator world, const DataParallelOptions& options)
-    : reducer_(std::make_shared<GradientReducer>(module, std::move(world), options)) {
-  reducer_->attach();
-}
+    : reducer_(std::make_shared<GradientReducer>(module, std::move(world), options)) {}
 
 DataParallelBase::DataParallelBase(std::shared_ptr<GradientReducer> reducer) : reducer_(std::move(reducer)) {}
 

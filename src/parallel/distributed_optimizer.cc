@@ -43,7 +43,6 @@ std::shared_ptr<GradientReducer> make_reducer(torch::nn::Module& module, const C
           .backwards_per_reduction = options.backward_passes_per_step,
           .compare_weights = options.compare_weights,
           .share_cores = options.share_cores});
-  reducer->attach();
   reducer->guard_steps();
   return reducer;
 }

@@ -2,441 +2,398 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
-#include <unordered_map>
 #include <utility>
 
-#include "parallel/mesh_fits.h"
+#include "parallel/exchange_buckets.h"
+#include "parallel/exchange_in_step.h"
+#include "parallel/exchange_shares.h"
+#include "parallel/first_values.h"
 #include "parallel/model_check.h"
+#include "parallel/option_checks.h"
 #include "parallel/unit_gatherer.h"
-#include "reigen/base/bytes.h"
+#include "reigen/base/error.h"
+#include "reigen/parallel/layout_of.h"
+#include "reigen/parallel/strategies.h"
 #include "reigen/tensor/compute_threads.h"
-#include "reigen/tensor/data_type.h"
-#include "tensor/away_memory.h"
 
 namespace reigen::parallel {
 namespace {
 
-constexpr std::size_t kSmallBucketBytes = kMiB;
+using Clock = std::chrono::steady_clock;
 
-// One hook fits on a tensor: a user's own, found there, is kept and called first.
-class GradientHook : public torch::autograd::PostAccumulateGradHook {
- public:
-  GradientHook(std::weak_ptr<GradientReducer> reducer, std::size_t index,
-               std::unique_ptr<torch::autograd::PostAccumulateGradHook> users)
-      : reducer_(std::move(reducer)), index_(index), users_(std::move(users)) {}
-
-  void operator()(const torch::autograd::Variable& parameter) override {
-    if (users_) (*users_)(parameter);
-    if (const auto reducer = reducer_.lock()) reducer->on_gradient(index_);
+void require_trainable(const std::vector<tensor::NamedParameter>& parameters) {
+  for (const tensor::NamedParameter& entry : parameters) {
+    if (!entry.parameter.requires_grad() || !BackwardWatch::is_watched(entry.parameter)) continue;
+    throw InvalidArgument(Report{.what = fmt::format("[data_parallel] parameter {} is wrapped already", entry.name),
+                                 .fix = "keep the first wrapper, or destroy it before wrapping the model again"});
   }
-
-  bool is_attached() const { return !reducer_.expired(); }
-  std::unique_ptr<torch::autograd::PostAccumulateGradHook> take_users() { return std::move(users_); }
-
- private:
-  std::weak_ptr<GradientReducer> reducer_;
-  std::size_t index_;
-  std::unique_ptr<torch::autograd::PostAccumulateGradHook> users_;
-};
-
-const char* type_text(std::optional<at::ScalarType> type) { return type ? c10::toString(*type) : "as they are"; }
-
-void check_travelling_type(const char* name, std::optional<at::ScalarType> type, bool may_be, const char* expected) {
-  if (!type) return;
-  const auto refuse = [&](std::string got, std::string fits) {
-    return InvalidArgument(Report{.what = fmt::format("[data_parallel] {} is not possible here", name),
-                                  .got = std::move(got),
-                                  .expected = std::move(fits),
-                                  .fix = "leave it out: what is divided travels as it is"});
-  };
-  if (*type != at::kBFloat16 && *type != at::kHalf) throw refuse(c10::toString(*type), "at::kBFloat16 or at::kHalf");
-  if (!may_be) throw refuse(c10::toString(*type), expected);
-}
-
-void check_keepers(const DataParallelOptions& options, int sharers) {
-  const int keepers = options.reshard_to;
-  if (keepers == 0) return;
-  const bool may_be = options.shard == Shard::kParameters && options.reshard_after_forward;
-  if (may_be && keepers > 1 && (sharers == 1 || sharers % keepers == 0)) return;
+  const auto is_trainable = [](const tensor::NamedParameter& entry) { return entry.parameter.requires_grad(); };
+  if (std::any_of(parameters.begin(), parameters.end(), is_trainable)) return;
   throw InvalidArgument(
-      Report{.what = "[data_parallel] reshard_to is not possible here",
-             .got = fmt::format("{} with shard {}, reshard_after_forward {}, ranks that divide: {}", keepers,
-                                to_text(options.shard), options.reshard_after_forward, sharers),
-             .expected = "2 or more, of which these ranks are a multiple; shard kParameters and reshard_after_forward",
-             .fix = "leave it out: what leaves comes again from all"});
+      Report{.what = "[data_parallel] the model has nothing to train",
+             .got = fmt::format("{} parameters, none of which requires a gradient", parameters.size()),
+             .expected = "at least one trainable parameter",
+             .fix = "register parameters, or use the model without data_parallel"});
 }
 
-void check_options(const DataParallelOptions& options, int sharers) {
-  check_keepers(options, sharers);
-  if (options.backwards_per_reduction < 1) {
-    throw InvalidArgument(
-        Report{.what = "[data_parallel] backwards_per_reduction (backward_passes_per_step) is out of range",
-               .got = fmt::format("{}", options.backwards_per_reduction),
-               .expected = "1 or more"});
-  }
-  const bool divides_weights = options.shard == Shard::kParameters;
-  check_travelling_type("gather_type", options.gather_type, divides_weights, "shard kParameters");
-  check_travelling_type("reduce_type", options.reduce_type, divides_weights || options.shard == Shard::kGradients,
-                        "shard kGradients or kParameters; without one strategy compressed(type)");
-  if (options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb) return;
-  throw InvalidArgument(Report{.what = "[data_parallel] bucket_mb is out of range",
-                               .got = fmt::format("{}", options.bucket_mb),
-                               .expected = fmt::format("0 (every parameter alone) to {}", kLargestBucketMb),
-                               .fix = "leave it at 25 unless a measurement says otherwise"});
-}
-
-const char* buffers_text(BufferPolicy policy) {
-  switch (policy) {
-    case BufferPolicy::kBroadcast: return "broadcast";
-    case BufferPolicy::kAverage: return "average";
-    case BufferPolicy::kOwn: return "own";
-  }
-  return "unknown";
-}
-
-[[noreturn]] void refuse_change(const std::string& name, const std::string& what) {
-  throw InvalidArgument(Report{.what = fmt::format("[data_parallel] parameter {} {} after data_parallel()", name, what),
-                               .expected = "the parameters that the model had when it was wrapped",
-                               .fix = "change the model first and wrap it then"});
+// torch::autograd::grad() and backward() of chosen inputs add none, or some.
+bool adds_all_gradients() {
+  const auto* const chosen = torch::autograd::get_current_graph_task_exec_info();
+  return chosen != nullptr && chosen->empty();
 }
 
 }  // namespace
 
 GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options)
     : module_(module), world_(std::move(world)), options_(options) {
-  choose_sharers();
-  choose_layout();
-  choose_strategy();
-  std::vector<std::string> lines = describe_model(module);
-  lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
-  lines.push_back(fmt::format("option overlap: {}", options.overlap));
-  lines.push_back(fmt::format("option buffers: {}", buffers_text(options.buffers)));
-  lines.push_back(fmt::format("option compare_weights: {}", options.compare_weights));
-  lines.push_back(fmt::format("option share_cores: {}", options.share_cores));
-  lines.push_back(fmt::format("option shard: {}", to_text(options.shard)));
-  lines.push_back(fmt::format("option initialize: {}", options.initialize ? "given" : "none"));
-  const auto parameters = module.parameters();
-  const auto without = std::count_if(parameters.begin(), parameters.end(), tensor::is_away);
-  lines.push_back(fmt::format("parameters without memory: {}", without));
-  lines.push_back(fmt::format("option offload: {}", options.offload.empty() ? "none" : "a directory"));
-  if (options.shard == Shard::kParameters) {
-    lines.push_back(fmt::format("option reshard_after_forward: {}", options.reshard_after_forward));
-  }
-  lines.push_back(fmt::format("option reshard_to: {}", options.reshard_to));
-  lines.push_back(fmt::format("option gather_type: {}", type_text(options.gather_type)));
-  lines.push_back(fmt::format("option reduce_type: {}", type_text(options.reduce_type)));
-  if (options.mesh) lines.push_back(fmt::format("option mesh: {}", options.mesh->to_text()));
-  for (const nn::Unit& unit : options.units) lines.push_back(fmt::format("unit {}", unit.name()));
-  lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));
-  if (strategy_) lines.push_back(fmt::format("option strategy: {}", strategy_->description()));
-  check_equal_on_all_ranks(lines, world_);
+  choose_groups();
+  layout_ = layout_inputs(module_, world_, options_).choose();
+  coordinates_ = layout_.coordinates_of(world_.rank());
+  choose_strategies();
+  compare_between_ranks();
   if (options.share_cores) tensor::share_cores(world_);
   // What follows fails on every rank alike.
-  check_options(options, sharers_.size());
-  check_wrapped_once(module);
+  check_options(options, groups_.sharers.size());
   const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module);
-  const auto is_trainable = [](const tensor::NamedParameter& entry) { return entry.parameter.requires_grad(); };
-  if (std::none_of(all.begin(), all.end(), is_trainable)) {
-    throw InvalidArgument(Report{.what = "[data_parallel] the model has nothing to train",
-                                 .got = fmt::format("{} parameters, none of which requires a gradient", all.size()),
-                                 .expected = "at least one trainable parameter",
-                                 .fix = "register parameters, or use the model without data_parallel"});
-  }
-  prepare_values(all);
-  pack(all);
-  complete_values(all);
-  for (const tensor::NamedParameter& entry : all) {
-    known_.push_back({entry.name, entry.parameter, entry.parameter.storage().unsafeGetStorageImpl(),
-                      entry.parameter.requires_grad()});
-  }
-  list_parameters();
-  if (options.compare_weights && weights_are_equal()) sample_.emplace(ranges());
-  broadcast_values(module);
-  if (strategy_) strategy_->attach(ranges());
+  require_trainable(all);
+  FirstValues values(module_, world_, groups_.sharers, groups_.replicas, options.initialize);
+  values.prepare(all);
+  pack(all, values);
+  place_weights();
+  values.complete(all, ranges(), all_ranges(), gathers());
+  guard_ = std::make_unique<ModelGuard>(module_);
+  trained_ = trained_parameters(ranges(), guard_->trainable());
+  buffers_ = std::make_unique<BufferSync>(module_.buffers(), world_);
+  std::vector<at::Tensor> watched;
+  for (std::size_t i = 0; i < trained_.size(); ++i) watched.push_back(trained_.segment_of(i).parameter);
+  watch_ = std::make_shared<BackwardWatch>(std::move(watched));
+  if (!distributed()) return;  // nothing to average: gradients may stay where backward puts them
+  choose_exchange();
+  values.broadcast(guard_->all(), ranges(), all_ranges());
+  buffers_->broadcast("buffers of rank 0");
+  if (gradient_strategy_) gradient_strategy_->attach(ranges());
+  if (weight_strategy_) weight_strategy_->attach(ranges());
+  attach();
 }
 
 GradientReducer::~GradientReducer() {
-  for (const auto& [parameter, hook] : hooks_) parameter.remove_hook(hook);
-  for (const Parameter& place : parameters_) {
-    const at::Tensor& parameter = ranges()[place.range].segments()[place.segment].parameter;
-    const auto& slot = torch::autograd::impl::post_acc_grad_hooks(parameter);
-    if (auto* hook = dynamic_cast<GradientHook*>(slot.get()); hook != nullptr && !hook->is_attached()) {
-      torch::autograd::impl::set_post_acc_grad_hooks(parameter, hook->take_users());
-    }
-  }
-  const bool in_flight =
-      !stays_ && std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return bucket.launched; });
-  if (!in_flight) return;
+  if (!exchange_ || !exchange_->is_under_way()) return;
   // A failed step: its operations go on with memory that is about to go, and waiting for them could last for ever.
   if (options_.mesh) {
     // Nobody else ends the mesh's groups, in which other ranks may wait for this one.
-    for (Communicator* group : {&sharers_, &replicas_}) {
+    for (Communicator* group : {&groups_.sharers, &groups_.replicas}) {
       if (group->size() > 1) group->abort("its data_parallel() was destroyed in the middle of a step");
     }
   } else {
     // Who catches the error ends the group, and tells the others why.
     static_cast<void>(flat_.release());
-    static_cast<void>(strategy_.release());
+    static_cast<void>(exchange_.release());
+    static_cast<void>(gradient_strategy_.release());
   }
 }
 
-void GradientReducer::check_wrapped_once(const torch::nn::Module& module) const {
-  for (const tensor::NamedParameter& entry : tensor::named_parameters(module)) {
-    if (!entry.parameter.requires_grad()) continue;
-    const auto* hook = dynamic_cast<GradientHook*>(torch::autograd::impl::post_acc_grad_hooks(entry.parameter).get());
-    if (hook == nullptr || !hook->is_attached()) continue;
-    throw InvalidArgument(Report{.what = fmt::format("[data_parallel] parameter {} is wrapped already", entry.name),
-                                 .fix = "keep the first wrapper, or destroy it before wrapping the model again"});
-  }
+// ---- What is chosen once
+
+void GradientReducer::choose_groups() {
+  groups_.world = world_;
+  groups_.sharers = world_;
+  if (!mesh_fits(options_, world_)) return;
+  const mesh::Mesh& mesh = *options_.mesh;
+  groups_.sharers = mesh.has("dp_shard") ? mesh.along("dp_shard") : Communicator();
+  if (mesh.has("dp_replicate")) groups_.replicas = mesh.along("dp_replicate");
 }
 
-void GradientReducer::list_parameters() {
-  // Ranges hold the parameters grouped by type; buckets follow the module's order over all types.
-  std::unordered_map<const at::TensorImpl*, std::pair<std::size_t, std::size_t>> where;
-  for (std::size_t range = 0; range < ranges().size(); ++range) {
-    for (std::size_t i = 0; i < ranges()[range].size(); ++i) {
-      where[ranges()[range].segments()[i].parameter.unsafeGetTensorImpl()] = {range, i};
-    }
+bool GradientReducer::gradients_are(layout::AlongKind kind) const {
+  for (std::size_t i = 0; i < layout_.model().tensors.size(); ++i) {
+    if (layout_.model().tensors[i].trainable) return layout_.placement(i, layout::Role::kGradient).has(kind);
   }
-  for (const Known& known : known_) {
-    if (!known.trainable) continue;
-    const auto [range, segment] = where.at(known.parameter.unsafeGetTensorImpl());
-    parameters_.push_back({.range = range, .segment = segment});
-  }
+  return false;
+}
+
+void GradientReducer::choose_strategies() {
   if (!distributed()) return;
-  // Roughly as backward will go.
-  std::vector<std::size_t> order(parameters_.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
-  cut_buckets(order);
-}
-
-void GradientReducer::cut_buckets(const std::vector<std::size_t>& order) {
-  std::vector<ParameterPlace> places;
-  std::map<std::pair<std::size_t, std::size_t>, std::size_t> index_of;
-  for (const std::size_t i : order) {
-    const Parameter& parameter = parameters_[i];
-    const tensor::Segment& segment = ranges()[parameter.range].segments()[parameter.segment];
-    places.push_back({parameter.range, parameter.segment, segment.parameter.nbytes()});
-    index_of[{parameter.range, parameter.segment}] = i;
-  }
-  buckets_.clear();
-  for (const BucketPlan& plan : plan(places)) {
-    Bucket& made = buckets_.emplace_back();
-    made.given.index = buckets_.size() - 1;
-    const ParameterRange& range = ranges()[plan.range];
-    for (const BucketPlan::Run& run : plan.runs()) {
-      const tensor::Segment& first = range.segments()[run.first];
-      const tensor::Segment& last = range.segments()[run.last];
-      made.given.runs.push_back(
-          range.gradient_flat().narrow(0, first.offset, last.offset + last.numel + 1 - first.offset));
-    }
-    for (const std::size_t segment : plan.segments) {
-      const std::size_t i = index_of.at({plan.range, segment});
-      parameters_[i].bucket = made.given.index;
-      made.parameters.push_back(i);
-      made.given.gradients.push_back(range.gradient_slot(segment));
-      made.given.names.push_back(range.segments()[segment].name);
-    }
-    made.pending = made.parameters.size();
+  if (options_.strategy.weights) weight_strategy_ = options_.strategy.weights(world_);
+  const bool travel_in_buckets =
+      !gradients_are(layout::AlongKind::kPartial) && !gradients_are(layout::AlongKind::kFlat);
+  if (options_.strategy.gradients) {
+    gradient_strategy_ = options_.strategy.gradients(world_);
+  } else if (travel_in_buckets || options_.strategy) {
+    gradient_strategy_ = plain().gradients(world_);
   }
 }
 
-std::vector<BucketPlan> GradientReducer::plan(const std::vector<ParameterPlace>& places) const {
-  if (shares_ != nullptr) {
-    std::vector<BucketPlan> plans = plan_ranges(places);
-    // What is of no unit starts behind backward.
-    const auto is_of_unit = [&](const BucketPlan& one) { return flat_->units()[one.range] < options_.units.size(); };
-    if (gatherer_) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
-    return plans;
-  }
-  // Without overlap nothing is gained by small ones.
-  const auto limit =
-      options_.overlap ? static_cast<std::size_t>(options_.bucket_mb * static_cast<double>(kMiB)) : SIZE_MAX;
-  return plan_buckets(places, limit, options_.overlap ? kSmallBucketBytes : SIZE_MAX);
+void GradientReducer::compare_between_ranks() {
+  std::vector<std::string> lines = describe_model(module_);
+  for (std::string& line : describe_options(options_, module_)) lines.push_back(std::move(line));
+  if (gradient_strategy_) lines.push_back("option strategy: " + gradient_strategy_->description());
+  if (weight_strategy_) lines.push_back("option strategy: " + weight_strategy_->description());
+  check_equal_on_all_ranks(lines, world_);
 }
 
-// Once, after the first reduction: what backward does then it does again.
-void GradientReducer::cut_buckets_as_gradients_come() {
-  if (cut_again_ || buckets_.size() < 2) return;
-  cut_again_ = true;
-  std::vector<std::int32_t> order;
-  std::vector<bool> came(parameters_.size());
-  for (const std::size_t i : arrival_) {
-    order.push_back(static_cast<std::int32_t>(i));
-    came[i] = true;
+void GradientReducer::pack(const std::vector<tensor::NamedParameter>& parameters, FirstValues& values) {
+  const std::string strategy = weight_strategy_     ? weight_strategy_->description()
+                               : gradient_strategy_ ? gradient_strategy_->description()
+                                                    : "of the shard";
+  require_shard_possible(options_, world_, strategy);
+  std::vector<tensor::NamedParameter> packed;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (layout_.is_packed(i)) packed.push_back(parameters[i]);
   }
-  for (std::size_t i = parameters_.size(); i-- > 0;) {
-    if (!came[i]) order.push_back(static_cast<std::int32_t>(i));
-  }
-  world_.broadcast(order.data(), order.size(), DataType::kInt32, first_training(), {.tag = tag("order of gradients")});
-  cut_buckets({order.begin(), order.end()});
+  values.begin_as_first_replica(packed);
+  flat_ = std::make_unique<tensor::FlatParameters>(
+      parameters, layout_, coordinates_,
+      tensor::FlatOptions{.sharers = groups_.sharers,
+                          .offload = options_.offload,
+                          .fill = [&values](const at::Tensor& parameter) { values.fill(parameter); }});
 }
 
-void GradientReducer::broadcast_values(const torch::nn::Module& module) {
-  std::vector<at::Tensor> buffers;
-  for (const at::Tensor& buffer : module.buffers()) buffers.push_back(buffer);
-  buffers_ = std::make_unique<BufferSync>(buffers, world_);
-  if (!distributed()) return;
-  if (ranges().empty() || !ranges().front().is_divided()) broadcast_weights("parameters of rank 0", 0);
-  std::set<const at::TensorImpl*> divided;
-  for (const ParameterRange& range : all_ranges()) {
-    for (const tensor::Segment& segment : range.segments()) divided.insert(segment.parameter.unsafeGetTensorImpl());
+// Where ranks divide weights or gradients, somebody asks in which unit a backward is.
+void GradientReducer::place_weights() {
+  const std::vector<ParameterRange> all = all_ranges();
+  const bool are_shares = all.front().sharing().whole() != nullptr;
+  const bool gradients_travel_in_shares = distributed() && gradients_are(layout::AlongKind::kFlat);
+  if (are_shares || (gradients_travel_in_shares && !options_.units.empty())) {
+    units_ = std::make_shared<UnitWatch>(options_.units);
   }
-  std::vector<at::Tensor> frozen;
-  for (const Known& known : known_) {
-    if (!divided.contains(known.parameter.unsafeGetTensorImpl())) frozen.push_back(known.parameter);
+  if (!are_shares) {
+    weights_ = std::make_shared<WeightsInPlace>();
+    return;
   }
-  BufferSync(frozen, world_).broadcast("frozen parameters of rank 0");
-  buffers_->broadcast("buffers of rank 0");
+  std::vector<std::size_t> unit_of;
+  for (const std::size_t unit : flat_->units()) unit_of.push_back(std::min(unit, units_->size()));
+  auto gatherer = std::make_shared<UnitGatherer>(groups_.sharers, units_, all, unit_of,
+                                                 GatherOptions{.release_after_forward = options_.reshard_after_forward,
+                                                               .keepers = options_.reshard_to,
+                                                               .type = options_.gather_type});
+  gatherer->attach();
+  weights_ = std::move(gatherer);
 }
 
-void GradientReducer::broadcast_weights(const std::string& tag, int root) {
-  for (const ParameterRange& range : ranges()) {
-    world_.broadcast(range.values().mutable_data_ptr(), static_cast<std::size_t>(range.values().numel()),
-                     tensor::to_data_type(range.values().scalar_type()), root, {.tag = tag});
+// Gradients are brought together bit by bit alike, so whoever begins alike and steps alike stays alike. Not so where a
+// strategy lets weights part; and where ranks have one memory, or shares alone, there is nothing to compare. A file is
+// not read for it.
+bool GradientReducer::weights_are_equal() const {
+  if (weight_strategy_ || !options_.offload.empty()) return false;
+  return std::all_of(ranges().begin(), ranges().end(), [](const ParameterRange& range) {
+    return !range.is_common() && range.sharing().whole() == nullptr;
+  });
+}
+
+void GradientReducer::choose_exchange() {
+  std::optional<WeightSample> sample;
+  if (options_.compare_weights && weights_are_equal()) sample.emplace(ranges());
+  if (gradient_strategy_) {
+    exchange_ =
+        std::make_unique<ExchangeBuckets>(world_, trained_, *gradient_strategy_, std::move(sample),
+                                          BucketOptions{.megabytes = options_.bucket_mb, .overlap = options_.overlap});
+  } else if (gradients_are(layout::AlongKind::kPartial)) {
+    exchange_ = std::make_unique<ExchangeInStep>(world_, trained_);
+  } else {
+    ShareOptions shares{.units = units_,
+                        .starts_in_hooks = !weights_->come_and_go(),
+                        .overlap = options_.overlap,
+                        .type = options_.reduce_type};
+    const std::size_t none = options_.units.size();
+    for (const std::size_t unit : flat_->units()) shares.unit_of.push_back(std::min(unit, none));
+    exchange_ = std::make_unique<ExchangeShares>(world_, groups_.sharers, groups_.replicas, trained_, std::move(sample),
+                                                 std::move(shares));
   }
 }
 
 void GradientReducer::attach() {
-  if (!distributed()) return;  // nothing to average: gradients may stay where backward puts them
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Parameter& place = parameters_[i];
-    const at::Tensor& parameter = ranges()[place.range].segments()[place.segment].parameter;
-    std::unique_ptr<torch::autograd::PostAccumulateGradHook> users;
-    // Without a hook this refers to one empty pointer that all tensors and threads share.
-    auto& present = torch::autograd::impl::post_acc_grad_hooks(parameter);
-    if (auto* stale = dynamic_cast<GradientHook*>(present.get())) {
-      users = stale->take_users();
-    } else if (present) {
-      users = std::move(present);
-    }
-    torch::autograd::impl::set_post_acc_grad_hooks(
-        parameter, std::make_unique<GradientHook>(weak_from_this(), i, std::move(users)));
-    if (shares_ == nullptr) continue;
-    const auto before = [weak = weak_from_this(), i](const at::Tensor&) {
-      if (const auto reducer = weak.lock()) reducer->before_gradient(i);
-    };
-    hooks_.emplace_back(parameter, parameter.register_hook(before));
+  BackwardWatch::Listener listener{.on_gradient = [this](std::size_t parameter) { on_gradient(parameter); },
+                                   .on_end = [this] { on_backward_end(); }};
+  if (exchange_->looks_ahead()) {
+    listener.before_gradient = [this](std::size_t parameter) { exchange_->before_gradient(parameter); };
   }
-  if (!gatherer_) return;
-  gatherer_->attach([weak = weak_from_this()] {
-    if (const auto reducer = weak.lock()) reducer->launch_behind();
-  });
+  watch_->attach(std::move(listener));
+  if (units_) units_->attach([this](std::size_t unit) { on_unit(unit); });
 }
 
-void GradientReducer::check_unchanged() const {
-  const std::vector<tensor::NamedParameter> now = tensor::named_parameters(module_);
-  for (std::size_t i = 0; i < std::max(now.size(), known_.size()); ++i) {
-    if (i >= now.size() || (i < known_.size() && now[i].name != known_[i].name)) {
-      const auto known_name = [&](const std::string& name) {
-        return std::any_of(known_.begin(), known_.end(), [&](const Known& known) { return known.name == name; });
-      };
-      if (i < now.size() && !known_name(now[i].name)) refuse_change(now[i].name, "was added");
-      refuse_change(known_[i].name, "was removed");
-    }
-    if (i >= known_.size()) refuse_change(now[i].name, "was added");
-    const Known& known = known_[i];
-    const at::Tensor& parameter = now[i].parameter;
-    if (parameter.unsafeGetTensorImpl() != known.parameter.unsafeGetTensorImpl()) {
-      refuse_change(known.name, "was replaced by another tensor");
-    }
-    if (parameter.storage().unsafeGetStorageImpl() != known.storage)
-      refuse_change(known.name, "was moved or converted");
-    if (!known.trainable && parameter.requires_grad()) refuse_change(known.name, "was unfrozen");
+// ---- What is told
+
+std::vector<ParameterRange> GradientReducer::all_ranges() const {
+  std::vector<ParameterRange> all = ranges();
+  all.insert(all.end(), flat_->frozen().begin(), flat_->frozen().end());
+  return all;
+}
+
+std::vector<tensor::NamedTensor> GradientReducer::own(std::vector<tensor::NamedTensor> tensors) const {
+  return given_by_rank(std::move(tensors), groups_);
+}
+
+std::vector<tensor::NamedTensor> GradientReducer::own_weights() const {
+  return own(tensor::tensors_of(module_, all_ranges()));
+}
+
+void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view group) {
+  load_weights(module_, all_ranges(), groups_, from, group);
+}
+
+std::vector<BucketTimes> GradientReducer::bucket_times() const {
+  return exchange_ ? exchange_->bucket_times() : std::vector<BucketTimes>();
+}
+
+std::uint64_t GradientReducer::bytes_given() const {
+  return (exchange_ ? exchange_->bytes_given() : 0) + (weight_strategy_ ? weight_strategy_->bytes_given() : 0);
+}
+
+std::string GradientReducer::tag(const char* what) const { return fmt::format("step {} {}", step_, what); }
+
+// ---- From backward
+
+void GradientReducer::on_gradient(std::size_t parameter) {
+  weights_->require_there(trained_.places[parameter].range, trained_.segment_of(parameter).name);
+  if (no_sync_depth_ > 0) {
+    if (!watch_->is_dead()) exchange_->take(parameter);
+    return;
   }
+  begin_round();
+  watch_->await_end();
+  if (!is_late_) exchange_->take(parameter);
+  if (watch_->note(parameter) && overlaps()) exchange_->ready(parameter);
 }
 
-void GradientReducer::sync_buffers(const std::string& tag) {
-  if (options_.buffers == BufferPolicy::kAverage) return average_buffers(tag);
-  buffers_->broadcast(tag, first_training());
+// What leaves makes room before anything waits, and what is complete starts before that, so that all ranks start the
+// same calls in the same order.
+void GradientReducer::on_unit(std::size_t unit) {
+  weights_->leave_passed(unit);
+  if (options_.overlap && no_sync_depth_ == 0 && !only_adds_up() && adds_all_gradients()) {
+    if (watch_->is_dead() || exchange_->is_due()) {
+      begin_round();
+      watch_->await_end();
+    }
+    if (!is_late_) exchange_->enter_unit();
+  }
+  weights_->enter(unit);
 }
 
-void GradientReducer::require_step_told() const {
-  if (!step_is_due_) return;
+void GradientReducer::refuse_another_backward() const {
   throw InvalidArgument(
-      Report{.what = fmt::format("[data_parallel] strategy {} was not told of a step", strategy_->description()),
-             .got = "a forward after a backward, without after_step() between them",
-             .expected = "backward, optimizer.step(), after_step()",
-             .fix = "call after_step() behind the optimizer's step; to add up gradients, use no_sync()"});
+      Report{.what = "[data_parallel] a backward came after the gradients were averaged and before step()",
+             .got = fmt::format("more than {} since the last step()", options_.backwards_per_reduction),
+             .expected = fmt::format("{} between two steps", options_.backwards_per_reduction),
+             .fix = "call step() and zero_grad() first; to add up gradients, set backward_passes_per_step"});
 }
 
-void GradientReducer::after_step() {
-  if (!distributed()) return;
-  step_is_due_ = false;
-  strategy_->after_step();
+void GradientReducer::begin_round() {
+  if (averaged_ && guards_steps_) refuse_another_backward();
+  const bool is_dead = watch_->is_dead();
+  if (watch_->is_active() && !is_dead) return;
+  is_late_ = is_late_ || is_dead;
+  watch_->end_round();
+  watch_->begin();
+  if (!is_late_) exchange_->begin(round());
 }
 
-void GradientReducer::settle() {
-  if (!distributed()) return;
-  strategy_->settle();
-  sync_buffers("buffers of all");  // ranks may have made different numbers of backwards
+// What the dead round had started is waited for, and this one begins in truth.
+void GradientReducer::catch_up() {
+  if (!is_late_) return;
+  exchange_->abandon();
+  exchange_->end_backward();
+  is_late_ = false;
+  accumulated_ = 0;
+  ++step_;
+  exchange_->begin(round());
 }
 
-std::map<std::string, at::Tensor> GradientReducer::strategy_state() const {
-  return strategy_ ? strategy_->state() : std::map<std::string, at::Tensor>();
+void GradientReducer::on_backward_end() {
+  catch_up();
+  if (!only_adds_up()) return finish();
+  ++accumulated_;
+  weights_->end_backward();
+  if (units_) units_->end_backward();
+  end_backward();
 }
 
-void GradientReducer::load_strategy_state(const std::map<std::string, at::Tensor>& state) {
-  if (strategy_) strategy_->load_state(state);
+void GradientReducer::finish() {
+  const auto start = Clock::now();
+  catch_up();
+  averaged_ = true;
+  step_is_due_ = weight_strategy_ != nullptr;
+  const bool averages = averages_gradients();
+  if (averages) exchange_->finish(/*first=*/0);
+  buffers_are_fresh_ = false;
+  const auto waited_in_backward = exchange_->waited_in_backward();
+  reset();
+  weights_->end_backward();
+  if (units_) units_->end_backward();
+  exposed_ = {};
+  if (averages) exposed_ = Clock::now() - start + waited_in_backward;
+}
+
+// Back to between two rounds. What a failed backward sent is waited for: the other ranks sent it as well, or fail.
+void GradientReducer::reset() {
+  exchange_->abandon();
+  end_backward();
+  accumulated_ = 0;
+  ++step_;
+}
+
+void GradientReducer::end_backward() {
+  is_late_ = false;
+  watch_->end_round();
+  exchange_->end_backward();
 }
 
 // Of a backward that failed: it counts.
-void GradientReducer::give_up_reduction() {
-  if (!active_) return;
-  if (!nested_) return reset();
-  const auto missing =
-      std::find_if(parameters_.begin(), parameters_.end(), [](const Parameter& p) { return !p.ready; });
-  const std::string name =
-      missing == parameters_.end() ? "" : ranges()[missing->range].segments()[missing->segment].name;
+void GradientReducer::give_up_round() {
+  if (!watch_->is_active()) return;
+  if (!watch_->ended_inside_another()) return reset();
+  const std::optional<std::size_t> missing = watch_->missing();
+  const std::string name = missing ? trained_.segment_of(*missing).name : "";
   reset();
   throw InvalidArgument(
       Report{.what = "[data_parallel] the last backward never ended, so its gradients were not averaged",
-             .got = fmt::format("no gradient of {}, and none behind a backward within the backward", name),
+             .got = fmt::format("no gradient of {}, and none after a backward within the backward", name),
              .expected = "a gradient of every parameter, or one outside of inner backwards",
              .fix = "use reigen's activation_checkpoint(), which tells of its end, or wrap the optimizer in "
                     "DistributedOptimizer, whose step() ends the reduction"});
 }
 
+// ---- From the caller
+
 void GradientReducer::number_step(std::int64_t step) {
-  give_up_reduction();
+  give_up_round();
   step_ = step;
 }
 
 void GradientReducer::prepare_forward() {
-  check_unchanged();
+  guard_->require_unchanged();
   if (!distributed()) return;
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;
-  if (inside_backward) return;  // a recomputation: the reduction is under way
-  give_up_reduction();
-  drop_idle_rooms();
-  if (gatherer_) gatherer_->begin_forward();
-  lend_spare_blocks();
+  if (inside_backward) return;  // a recomputation: the round is under way
+  give_up_round();
+  exchange_->begin_forward();
+  if (units_) units_->begin_forward();
+  weights_->begin_forward();
   if (no_sync_depth_ > 0 || only_adds_up()) return;
-  prepare_reduction();
+  prepare_round();
 }
 
-void GradientReducer::prepare_reduction() {
+void GradientReducer::prepare_round() {
   require_step_told();
-  require_own_steps();
+  ModelGuard::require_own_steps(ranges());
   if (!module_.is_training()) return;  // nothing is brought together, so a step still has it to do
   buffers_are_fresh_ = true;
-  if (options_.buffers == BufferPolicy::kOwn || !strategy_->exchanges_gradients() || buffers_->empty()) return;
-  announce(Activity::kForward);
+  if (options_.buffers == BufferPolicy::kOwn || !averages_gradients() || buffers_->empty()) return;
+  exchange_->announce_forward(tag("who still trains"));
   sync_buffers(tag("buffers"));
+}
+
+void GradientReducer::sync_buffers(const std::string& tag) {
+  const Participants participants = exchange_->participants();
+  if (options_.buffers == BufferPolicy::kAverage) return buffers_->average(tag, participants.newest);
+  buffers_->broadcast(tag, participants.first);
 }
 
 void GradientReducer::synchronize() {
   if (!distributed()) return;
-  if (gatherer_ && !active_) {
+  if (weights_->come_and_go() && !watch_->is_active()) {
     throw InvalidArgument(Report{
         .what = "[data_parallel] synchronize() without a backward, where ranks gather weights (shard parameters)",
         .got = "a rank that does not take part in the others' gathers",
@@ -445,16 +402,160 @@ void GradientReducer::synchronize() {
   }
   if (!buffers_are_fresh_) {
     prepare_forward();
-    if (no_sync_depth_ == 0 && only_adds_up()) prepare_reduction();  // the others' last forward did
+    if (no_sync_depth_ == 0 && only_adds_up()) prepare_round();  // the others' last forward did
   }
-  if (!active_) begin();
+  if (!watch_->is_active()) {
+    watch_->begin();
+    exchange_->begin(round());
+  }
   finish();
 }
 
 void GradientReducer::start_over() {
-  if (active_) reset();
+  if (watch_->is_active()) reset();
   averaged_ = false;
   accumulated_ = 0;
+}
+
+void GradientReducer::leave_no_sync() {
+  --no_sync_depth_;
+  if (exchange_) exchange_->end_backward();
+}
+
+void GradientReducer::require_step_told() const {
+  if (!step_is_due_) return;
+  throw InvalidArgument(
+      Report{.what = fmt::format("[data_parallel] strategy {} was not told of a step", weight_strategy_->description()),
+             .got = "a forward after a backward, without after_step() between them",
+             .expected = "backward, optimizer.step(), after_step()",
+             .fix = "call after_step() after the optimizer's step; to add up gradients, use no_sync()"});
+}
+
+void GradientReducer::after_step() {
+  step_is_due_ = false;
+  if (weight_strategy_) weight_strategy_->after_step();
+}
+
+void GradientReducer::settle() {
+  if (!distributed()) return;
+  if (gradient_strategy_) gradient_strategy_->settle();
+  if (weight_strategy_) weight_strategy_->settle();
+  sync_buffers("buffers of all");  // ranks may have made different numbers of backwards
+}
+
+std::map<std::string, at::Tensor> GradientReducer::strategy_state() const {
+  std::map<std::string, at::Tensor> state;
+  if (gradient_strategy_) state = gradient_strategy_->state();
+  if (weight_strategy_) state.merge(weight_strategy_->state());
+  return state;
+}
+
+void GradientReducer::load_strategy_state(const std::map<std::string, at::Tensor>& state) {
+  if (!weight_strategy_) {
+    if (gradient_strategy_) gradient_strategy_->load_state(state);
+    return;
+  }
+  std::map<std::string, at::Tensor> of_weights = state;
+  std::map<std::string, at::Tensor> of_gradients;
+  for (const auto& [name, tensor] : gradient_strategy_->state()) {
+    if (auto entry = of_weights.extract(name)) of_gradients.insert(std::move(entry));
+  }
+  gradient_strategy_->load_state(of_gradients);
+  weight_strategy_->load_state(of_weights);
+}
+
+// ---- Join
+
+void GradientReducer::begin_join(const JoinOptions& options) {
+  if (!distributed()) return;
+  if (joined_ != nullptr) {
+    throw InvalidArgument(Report{.what = "[join] another Join of this wrapper lives",
+                                 .expected = "one at a time",
+                                 .fix = "call finish() of the first, or destroy it"});
+  }
+  if (weight_strategy_) {
+    throw InvalidArgument(
+        Report{.what = fmt::format("[join] strategy {} acts on weights", weight_strategy_->description()),
+               .expected = "a strategy that brings gradients together in every step",
+               .fix = "give every rank the same number of steps; one without samples calls synchronize()"});
+  }
+  if (options_.shard != Shard::kNone) {
+    throw InvalidArgument(Report{.what = "[join] ranks share the weights (shard)",
+                                 .expected = "weights of each rank: a rank without data would not step its share",
+                                 .fix = "leave shard out, or give every rank the same number of batches"});
+  }
+  if (options.divide_by == DivideBy::kTrainingRanks && !gradient_strategy_->averages()) {
+    throw InvalidArgument(Report{.what = fmt::format("[join] strategy {} gives no mean of the ranks' gradients",
+                                                     gradient_strategy_->description()),
+                                 .got = "divide_by kTrainingRanks",
+                                 .expected = "divide_by kAllRanks: there is no number of ranks to divide by",
+                                 .fix = "leave divide_by out"});
+  }
+  const auto talks = [](const torch::nn::Module& module) {
+    return module.name().find("SyncBatchNorm") != std::string::npos;
+  };
+  const auto parts = module_.modules(/*include_self=*/false);
+  if (talks(module_) || std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return talks(*part); })) {
+    throw InvalidArgument(
+        Report{.what = "[join] the model has a SyncBatchNorm",
+               .expected = "layers that talk to no other rank: one without data would not answer them",
+               .fix = "use BatchNorm, or give every rank the same number of batches"});
+  }
+  if (watch_->is_active()) reset();
+  auto joined = std::make_unique<Joined>(world_, std::move(exchange_), ranges(), options);
+  joined_ = joined.get();
+  exchange_ = std::move(joined);
+}
+
+void GradientReducer::leave_join() {
+  if (joined_ == nullptr) return;
+  std::unique_ptr<Exchange> inner = joined_->take_inner();
+  joined_ = nullptr;
+  exchange_ = std::move(inner);
+}
+
+void GradientReducer::drop_gradients() {
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    trained_.segment_of(i).parameter.mutable_grad() = at::Tensor();
+  }
+}
+
+void GradientReducer::answer_until_all_are_done(const std::function<void()>& step) {
+  if (!distributed()) return;
+  if (watch_->is_active()) reset();
+  accumulated_ = 0;
+  for (;;) {
+    Roll roll;
+    try {
+      roll = joined_->answer(tag("who still trains"));
+    } catch (const EarlyEnd&) {
+      // The others had begun one, which they count.
+      if (joined_->roll_call().last().activity == Activity::kReduction) ++step_;
+      throw;
+    }
+    if (roll.training == 0) break;
+    if (roll.activity == Activity::kForward) {
+      sync_buffers(tag("buffers"));
+      continue;
+    }
+    drop_gradients();
+    watch_->begin();
+    joined_->begin_of_others(round());
+    finish();
+    if (step) step();
+  }
+  // Ranks that trained to the end may have cleared theirs, and the others must not bring theirs into the next step.
+  drop_gradients();
+  start_over();
+  const int trained_last = joined_->roll_call().last().first_training;
+  broadcast_weights(world_, ranges(), "weights of a rank that made the last step", trained_last);
+  if (options_.buffers == BufferPolicy::kBroadcast) {
+    buffers_->broadcast("buffers of a rank that made the last step", trained_last);
+  } else if (options_.buffers == BufferPolicy::kAverage) {
+    const Roll& newest = joined_->roll_call().last_forward();
+    buffers_->average("buffers of those that made the last step",
+                      {.from_here = newest.here, .ranks = newest.training, .first = newest.first_training});
+  }
 }
 
 }  // namespace reigen::parallel

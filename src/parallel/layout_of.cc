@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "parallel/mesh_fits.h"
+#include "parallel/option_checks.h"
 #include "reigen/base/bytes.h"
 #include "reigen/tensor/flat_parameters.h"
 #include "tensor/stored_type.h"
@@ -56,13 +56,6 @@ std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Mo
 
 }  // namespace
 
-bool mesh_fits(const DataParallelOptions& options, const Communicator& world) {
-  if (!options.mesh) return false;
-  const mesh::Mesh& mesh = *options.mesh;
-  return options.shard != Shard::kNone && mesh.world().size() == world.size() &&
-         mesh.size("dp_shard") * mesh.size("dp_replicate") == world.size();
-}
-
 LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& world,
                            const DataParallelOptions& options) {
   LayoutInputs inputs;
@@ -75,7 +68,7 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
   }
   inputs.machine.shares_memory = sharers.shares_memory();
   inputs.choices.sharding = options.shard;
-  inputs.choices.buckets = options.strategy != nullptr;
+  inputs.choices.buckets = static_cast<bool>(options.strategy);
   inputs.choices.offload = !options.offload.empty();
   inputs.choices.reshard_after_forward = options.reshard_after_forward;
   // A size that is out of range, or no number, is refused elsewhere, by its name.

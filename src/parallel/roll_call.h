@@ -1,8 +1,8 @@
 // Who still trains, asked of all ranks before everything that the ranks of a Join do together.
 #pragma once
 
+#include <memory>
 #include <string>
-#include <vector>
 
 #include "reigen/comm/communicator.h"
 #include "reigen/parallel/join.h"
@@ -26,9 +26,13 @@ class RollCall {
  public:
   RollCall(Communicator world, const JoinOptions& options);
 
-  // Blocking; the same result on every rank. Throws CollectiveMismatch where ranks that train differ in what they do,
-  // and EarlyEnd, both on every rank.
-  const Roll& answer(Activity mine, const std::string& tag);
+  // The question begins; `tag` is that of its call. One after the other.
+  void ask(Activity mine, const std::string& tag);
+  // Whether answer() would not wait.
+  bool is_answered() const { return work_.is_completed(); }
+  // Of what was asked. Waits; the same result on every rank. Throws CollectiveMismatch where ranks that train differ in
+  // what they do, and EarlyEnd, both on every rank.
+  const Roll& answer();
 
   // The last roll that anybody trained in; before the first: all.
   const Roll& last() const { return last_; }
@@ -41,7 +45,12 @@ class RollCall {
  private:
   Communicator world_;
   const JoinOptions options_;
-  std::vector<unsigned char> answers_;  // one a rank
+  Activity mine_ = Activity::kNone;
+  std::string tag_;
+  Work work_;
+  // Each rank's, and before them this rank's own. Memory of the communicator: a question that nobody waits for any more
+  // goes on in it.
+  std::shared_ptr<void> answers_;
   Roll last_;
   Roll last_forward_;
   Roll forward_before_;

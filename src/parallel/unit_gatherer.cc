@@ -10,7 +10,6 @@
 #include <memory>
 #include <utility>
 
-#include "parallel/call_end.h"
 #include "reigen/base/error.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/transient_flat.h"
@@ -20,12 +19,6 @@ namespace reigen::parallel {
 namespace {
 
 bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
-
-// torch::autograd::grad() and backward() of chosen inputs add none, or some.
-bool adds_all_gradients() {
-  const auto* const chosen = torch::autograd::get_current_graph_task_exec_info();
-  return chosen != nullptr && chosen->empty();
-}
 
 [[noreturn]] void refuse_graph_of_gradients(const std::string& unit) {
   throw InvalidArgument(
@@ -39,97 +32,84 @@ at::Tensor flat_over(const std::shared_ptr<void>& memory, const ParameterRange& 
   return at::from_blob(memory.get(), {range.values().numel()}, type);
 }
 
-std::size_t bytes_of(const ParameterRange& range, at::ScalarType type) {
+std::size_t flat_bytes(const ParameterRange& range, at::ScalarType type) {
   return static_cast<std::size_t>(range.values().numel()) * c10::elementSize(type);
 }
 
 }  // namespace
 
-UnitGatherer::UnitGatherer(const Communicator& world, std::vector<nn::Unit> units, std::vector<ParameterRange> ranges,
-                           std::vector<std::size_t> unit_of, const GatherOptions& options)
+UnitGatherer::UnitGatherer(const Communicator& world, std::shared_ptr<UnitWatch> units,
+                           std::vector<ParameterRange> ranges, std::vector<std::size_t> unit_of,
+                           const GatherOptions& options)
     : world_(*world.split(0, world.rank())),
       units_(std::move(units)),
       ranges_(std::move(ranges)),
-      parts_(units_.size() + 1),
+      parts_(units_->size() + 1),
       unit_of_(std::move(unit_of)),
-      order_(units_.size()),
       pool_(world_),
       narrow_(world_),
       options_(options) {
-  for (std::size_t i = 0; i < units_.size(); ++i) parts_[i].name = units_[i].name();
+  for (std::size_t i = 0; i < units_->size(); ++i) parts_[i].name = units_->units()[i].name();
   parts_.back().name = "what is of no unit";
   if (options_.keepers > 0) kept_.emplace(world_, options_.keepers, ranges_.size());
   for (std::size_t i = 0; i < ranges_.size(); ++i) parts_[unit_of_[i]].ranges.push_back(i);
 }
 
 UnitGatherer::~UnitGatherer() {
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (!parts_[i].ranges.empty()) units_[i].detach(nn::Layer::kParameters);
+  for (std::size_t i = 0; i < units_->size(); ++i) {
+    if (!parts_[i].ranges.empty()) units_->units()[i].detach(nn::Layer::kParameters);
   }
 }
 
-void UnitGatherer::attach(std::function<void()> on_behind) {
-  on_behind_ = std::move(on_behind);
-  for (std::size_t i = 0; i < units_.size(); ++i) {
+void UnitGatherer::attach() {
+  for (std::size_t i = 0; i < units_->size(); ++i) {
     if (parts_[i].ranges.empty()) continue;
-    units_[i].attach(nn::Layer::kParameters,
-                     [weak = weak_from_this(), i](const nn::Carry& input, const nn::Unit::Forward& inner) {
-                       const auto self = weak.lock();
-                       return self ? self->run(i, input, inner) : inner(input);
-                     });
+    units_->units()[i].attach(nn::Layer::kParameters,
+                              [weak = weak_from_this(), i](const nn::Carry& input, const nn::Unit::Forward& inner) {
+                                const auto self = weak.lock();
+                                return self ? self->run(i, input, inner) : inner(input);
+                              });
   }
 }
 
 nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner) {
   const bool in_backward = is_in_backward();
-  const bool counts = trains_ && !in_backward;
   if (!in_backward) {
     need(unit, Way::kForward);
-  } else if (at::GradMode::is_enabled() && units_[unit].has(nn::Layer::kRecompute)) {
-    // It is computed again, by itself, and its backward comes next.
-    enter(unit, order_.last_end(unit));
   } else {
-    // A part of what is computed again: units behind it are, too.
+    // It is computed again, by itself, when backward has entered it; or as a part, and so are units after it.
     await(parts_.back());
     await(parts_[unit]);
   }
-  const std::size_t begin = counts ? order_.begin_call() : 0;
   nn::Carry output = inner(input);
-  const UnitOrder::End end = counts ? order_.end_call(unit, begin) : order_.last_end(unit);
   // The last one's backward comes next.
-  const bool is_last = unit + 1 == units_.size();
+  const bool is_last = unit + 1 == units_->size();
   const bool stays = in_backward || (at::GradMode::is_enabled() && (is_last || !options_.release_after_forward));
   if (!stays) {
     if (trains_) keep(parts_[unit]);
     release(parts_[unit]);
   }
-  return with_end(input, std::move(output), [weak = weak_from_this(), unit, end] {
-    const auto self = weak.lock();
-    if (!self) return;
-    if (at::GradMode::is_enabled()) refuse_graph_of_gradients(self->parts_[unit].name);
-    self->enter(unit, end);
-  });
+  return output;
 }
 
-// Backward has come to the end of a call. What it has passed leaves before the next takes memory; and gradients leave
-// before anything waits, so that all ranks begin the same calls in the same order.
-void UnitGatherer::enter(std::size_t unit, const UnitOrder::End& end) {
-  order_.enter(end);
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    const bool leaves = options_.release_after_forward ? order_.has_passed(i) : order_.is_behind(i);
-    if (leaves && i != unit) release(parts_[i]);
+// What backward has passed leaves before the next takes memory.
+void UnitGatherer::leave_passed(std::size_t entered) {
+  if (at::GradMode::is_enabled()) refuse_graph_of_gradients(parts_[entered].name);
+  for (std::size_t i = 0; i < units_->size(); ++i) {
+    const bool leaves = options_.release_after_forward ? units_->has_passed(i) : units_->is_behind(i);
+    if (leaves && i != entered) release(parts_[i]);
   }
-  if (on_behind_ && adds_all_gradients()) on_behind_();
-  need(unit, Way::kBackward);
 }
+
+void UnitGatherer::enter(std::size_t unit) { need(unit, Way::kBackward); }
 
 void UnitGatherer::need(std::size_t part, Way way) {
   await(parts_.back());
   await(parts_[part]);
-  const bool has_next = way == Way::kForward ? part + 1 < units_.size() : part > 0;
+  const bool has_next = way == Way::kForward ? part + 1 < units_->size() : part > 0;
   if (!has_next) return;
   const std::size_t other = way == Way::kForward ? part + 1 : part - 1;
-  if (way == Way::kBackward && order_.is_behind(other)) return;
+  if (way == Way::kBackward && units_->is_behind(other)) return;
   Part& next = parts_[other];
   if (next.coming.empty() && !is_there(next)) start(next);
 }
@@ -153,7 +133,7 @@ std::shared_ptr<void> UnitGatherer::arrived(Coming& coming) {
   const ParameterRange& range = ranges_[coming.range];
   const at::ScalarType own = range.values().scalar_type();
   if (coming.type == own) return std::move(coming.memory);
-  const std::shared_ptr<void> wide = pool_.take(bytes_of(range, own));
+  const std::shared_ptr<void> wide = pool_.take(flat_bytes(range, own));
   flat_over(wide, range, own).copy_(flat_over(coming.memory, range, coming.type));
   narrow_.give_back(std::move(coming.memory));
   return wide;
@@ -167,7 +147,7 @@ void UnitGatherer::start(Part& part) {
     coming.range = i;
     coming.generation = range.sharing().whole()->generation();
     coming.type = type_on_the_way(i);
-    coming.memory = pool_of(coming).take(bytes_of(range, coming.type));
+    coming.memory = pool_of(coming).take(flat_bytes(range, coming.type));
     const std::string tag = fmt::format("gather {}", part.name).substr(0, comm::kLongestTag);
     coming.is_kept = kept_ && kept_->has(i, coming.type, coming.generation);
     if (coming.is_kept) {
@@ -235,9 +215,8 @@ void UnitGatherer::require_there(std::size_t range, const std::string& parameter
       .fix = "let the unit return what the loss reads too (nn::Carry), or use shard kGradients"});
 }
 
-void UnitGatherer::release_units() {
-  order_.end_backward();
-  for (std::size_t i = 0; i < units_.size(); ++i) {
+void UnitGatherer::end_backward() {
+  for (std::size_t i = 0; i < units_->size(); ++i) {
     drop(parts_[i]);
     release(parts_[i]);
   }
@@ -252,7 +231,6 @@ void UnitGatherer::release_all() {
 
 void UnitGatherer::begin_forward() {
   trains_ = at::GradMode::is_enabled();
-  order_.begin_forward();
   const bool are_exact = std::exchange(pinned_, false);
   if (are_exact && options_.type) release_all();
   for (Part& part : parts_) drop(part);

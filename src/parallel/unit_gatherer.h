@@ -1,8 +1,8 @@
 // Values of which each rank has its share (RangeValues::whole()), whole while a unit computes with them.
 //
-// A unit's values are gathered in front of its forward and, where they have left since, of its backward, while those of
-// the unit behind it (in backward: before it) are under way already. They leave behind the forward, and when backward
-// has passed them (unit_order.h). What belongs to no unit, or to several, comes with the first forward and stays until
+// A unit's values are gathered before its forward and, where they have left since, before its backward, while those of
+// the next unit (in backward: the one before) are under way already. They leave after the forward, and when backward
+// has passed them (unit_watch.h). What belongs to no unit, or to several, comes with the first forward and stays until
 // the values change: a second backward may need it.
 //
 // Weights may travel in 16 bits (GatherOptions::type): they are widened where they arrive. Between forward and backward
@@ -24,7 +24,8 @@
 
 #include "parallel/block_pool.h"
 #include "parallel/kept_slices.h"
-#include "parallel/unit_order.h"
+#include "parallel/unit_watch.h"
+#include "parallel/weights.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/nn/unit.h"
 #include "reigen/tensor/parameter_range.h"
@@ -37,27 +38,24 @@ struct GatherOptions {
   std::optional<at::ScalarType> type = {};  // of fp32 values on their way; none: as they are
 };
 
-class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
+class UnitGatherer final : public Weights, public std::enable_shared_from_this<UnitGatherer> {
  public:
-  // unit_of[i]: the unit that range i belongs to; units.size(): none. Collective.
-  UnitGatherer(const Communicator& world, std::vector<nn::Unit> units, std::vector<ParameterRange> ranges,
+  // unit_of[i]: the unit that range i belongs to; units->size(): none. Collective.
+  UnitGatherer(const Communicator& world, std::shared_ptr<UnitWatch> units, std::vector<ParameterRange> ranges,
                std::vector<std::size_t> unit_of, const GatherOptions& options);
-  ~UnitGatherer();
+  ~UnitGatherer() override;
   UnitGatherer(const UnitGatherer&) = delete;  // units point to one
   UnitGatherer& operator=(const UnitGatherer&) = delete;
-  // Calls `on_behind` when a backward that adds gradients to all weights has units behind it.
-  void attach(std::function<void()> on_behind);
+  // Installs itself in the units.
+  void attach();
 
-  // In front of a forward: what belongs to no unit. Blocking.
-  void begin_forward();
-  // All, and none rounded, until the next begin_forward() or change of the values: nothing leaves before.
-  void gather_all();
-  // Whether the backward that runs is done with the range, on all ranks alike.
-  bool is_behind(std::size_t range) const { return order_.is_behind(unit_of_[range]); }
-  // Throws InvalidArgument where a gradient of the range came while its values were away, which it was made of.
-  void require_there(std::size_t range, const std::string& parameter) const;
-  // A backward is over: no unit reads its weights.
-  void release_units();
+  void begin_forward() override;
+  void leave_passed(std::size_t entered) override;
+  void enter(std::size_t unit) override;
+  void require_there(std::size_t range, const std::string& parameter) const override;
+  void end_backward() override;
+  void gather_all() override;
+  bool come_and_go() const override { return true; }
 
  private:
   struct Coming {
@@ -76,7 +74,6 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   enum class Way { kForward, kBackward };
 
   nn::Carry run(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner);
-  void enter(std::size_t unit, const UnitOrder::End& end);
   void need(std::size_t part, Way way);
   bool is_there(const Part& part) const;
   void start(Part& part);
@@ -91,12 +88,10 @@ class UnitGatherer : public std::enable_shared_from_this<UnitGatherer> {
   std::shared_ptr<void> arrived(Coming& coming);
 
   Communicator world_;
-  std::vector<nn::Unit> units_;
+  std::shared_ptr<UnitWatch> units_;
   std::vector<ParameterRange> ranges_;
   std::vector<Part> parts_;           // one a unit, then the rest
   std::vector<std::size_t> unit_of_;  // of ranges
-  UnitOrder order_;
-  std::function<void()> on_behind_;
   BlockPool pool_;
   BlockPool narrow_;  // what travels rounded
   GatherOptions options_;

@@ -14,24 +14,6 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-const Names kStrategies{"plain",
-                        "bf16",
-                        "fp16",
-                        "power_sgd",
-                        "top_k",
-                        "one_bit",
-                        "adasum",
-                        "local_sgd",
-                        "hierarchical_sgd",
-                        "diloco",
-                        "gossip",
-                        "async_gossip",
-                        "stale_synchronous"};
-
-// Those that bring weights together, not gradients.
-const Names kOfWeights{"adasum", "local_sgd",    "hierarchical_sgd", "diloco",
-                       "gossip", "async_gossip", "stale_synchronous"};
-
 const std::vector<OptionOwners> kOfStrategies{
     {"matrix_rank", {"power_sgd"}},
     {"start_step", {"power_sgd", "one_bit", "local_sgd"}},
@@ -114,7 +96,7 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
   table.push_back(strategy_row("offload", &p.offload,
                                "a directory on a disk for what does not fit into memory: states of the optimizer, and "
                                "weights that ranks divide; empty: memory"));
-  table.push_back(strategy_choice("strategy", &p.strategy, "how the ranks stay together", kStrategies));
+  table.push_back(strategy_choice("strategy", &p.strategy, "how the ranks stay together", strategy_names()));
   table.push_back(strategy_row("matrix_rank", &p.matrix_rank, "rank of what a gradient is sent as", 1, 63));
   table.push_back(strategy_row("start_step", &p.start_step, "steps with plain averages at first", 0, kLargest));
   table.push_back(strategy_row("share", &p.share, "of a parameter's elements that travel", 0, 1, true));
@@ -130,10 +112,6 @@ void add_parallel(ParallelConfig& p, std::vector<Field>& table) {
 }
 
 bool lets_gradients_stay(const ParallelConfig& config) { return set_for_travelling(config).empty(); }
-
-bool acts_on_weights(const std::string& strategy) {
-  return std::find(kOfWeights.begin(), kOfWeights.end(), strategy) != kOfWeights.end();
-}
 
 void require_known_strategy(const Config& config) {
   const std::string& strategy = config.parallel.strategy;

@@ -1,6 +1,9 @@
 // What the section parallel means: which strategy has which option.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "reigen/train/config.h"
 
 namespace reigen::train {
@@ -11,7 +14,10 @@ void require_known_strategy(const Config& config);
 // Whether nothing is set for gradients that travel: strategy, buckets, overlap.
 bool lets_gradients_stay(const ParallelConfig& config);
 
-// Whether the strategy of that name brings weights together: parallel::Strategy::acts_on_weights().
+// Those of parallel.strategy.
+std::vector<std::string> strategy_names();
+
+// Whether the strategy of that name brings weights together (parallel::WeightStrategy).
 bool acts_on_weights(const std::string& strategy);
 
 }  // namespace reigen::train

@@ -20,64 +20,86 @@ void settle(std::optional<T>& set, T& holds) {
     set = holds;
 }
 
-// Sets the options of the strategy that are not set to what they are without.
-parallel::StrategyFactory strategy_of(ParallelConfig& c) {
-  if (c.strategy == "plain") return {};
-  if (c.strategy == "bf16") return parallel::compressed(at::kBFloat16);
-  if (c.strategy == "fp16") return parallel::compressed(at::kHalf);
-  if (c.strategy == "one_bit") {
-    parallel::OneBitOptions o;
-    settle(c.start_step, o.start_step);
-    return parallel::one_bit(o);
+// A strategy by its name: how it is made of the options. It sets those of its options that are not set to what they are
+// without.
+struct Entry {
+  const char* name;
+  parallel::StrategyFactory (*make)(ParallelConfig& config);
+};
+
+const Entry kStrategies[] = {
+    {"plain", [](ParallelConfig&) { return parallel::StrategyFactory(); }},
+    {"bf16", [](ParallelConfig&) { return parallel::compressed(at::kBFloat16); }},
+    {"fp16", [](ParallelConfig&) { return parallel::compressed(at::kHalf); }},
+    {"power_sgd",
+     [](ParallelConfig& c) {
+       parallel::PowerSgdOptions o;
+       settle(c.matrix_rank, o.rank);
+       settle(c.start_step, o.start_step);
+       return parallel::power_sgd(o);
+     }},
+    {"top_k",
+     [](ParallelConfig& c) {
+       parallel::TopKOptions o;
+       settle(c.share, o.share);
+       return parallel::top_k(o);
+     }},
+    {"one_bit",
+     [](ParallelConfig& c) {
+       parallel::OneBitOptions o;
+       settle(c.start_step, o.start_step);
+       return parallel::one_bit(o);
+     }},
+    {"adasum", [](ParallelConfig&) { return parallel::adasum(); }},
+    {"local_sgd",
+     [](ParallelConfig& c) {
+       parallel::LocalSgdOptions o;
+       settle(c.every, o.every);
+       settle(c.start_step, o.start_step);
+       return parallel::local_sgd(o);
+     }},
+    {"hierarchical_sgd",
+     [](ParallelConfig& c) {
+       parallel::HierarchicalSgdOptions o;
+       settle(c.group_size, o.group_size);
+       settle(c.every, o.every);
+       settle(c.global_every, o.global_every);
+       return parallel::hierarchical_sgd(o);
+     }},
+    {"diloco",
+     [](ParallelConfig& c) {
+       parallel::DilocoOptions o;
+       settle(c.every, o.every);
+       settle(c.outer_lr, o.outer_lr);
+       settle(c.outer_momentum, o.outer_momentum);
+       return parallel::diloco(o);
+     }},
+    {"gossip",
+     [](ParallelConfig& c) {
+       return parallel::gossip(
+           {.topology = c.topology == "ring" ? parallel::Topology::kRing : parallel::Topology::kExponential});
+     }},
+    {"async_gossip",
+     [](ParallelConfig& c) {
+       parallel::AsyncGossipOptions o;
+       settle(c.staleness, o.staleness);
+       return parallel::async_gossip(o);
+     }},
+    {"stale_synchronous",
+     [](ParallelConfig& c) {
+       parallel::StaleSynchronousOptions o;
+       settle(c.staleness, o.staleness);
+       return parallel::stale_synchronous(o);
+     }},
+};
+
+parallel::StrategyFactory strategy_of(ParallelConfig& config) {
+  for (const Entry& entry : kStrategies) {
+    if (config.strategy == entry.name) return entry.make(config);
   }
-  if (c.strategy == "adasum") return parallel::adasum();
-  if (c.strategy == "power_sgd") {
-    parallel::PowerSgdOptions o;
-    settle(c.matrix_rank, o.rank);
-    settle(c.start_step, o.start_step);
-    return parallel::power_sgd(o);
-  }
-  if (c.strategy == "top_k") {
-    parallel::TopKOptions o;
-    settle(c.share, o.share);
-    return parallel::top_k(o);
-  }
-  if (c.strategy == "local_sgd") {
-    parallel::LocalSgdOptions o;
-    settle(c.every, o.every);
-    settle(c.start_step, o.start_step);
-    return parallel::local_sgd(o);
-  }
-  if (c.strategy == "hierarchical_sgd") {
-    parallel::HierarchicalSgdOptions o;
-    settle(c.group_size, o.group_size);
-    settle(c.every, o.every);
-    settle(c.global_every, o.global_every);
-    return parallel::hierarchical_sgd(o);
-  }
-  if (c.strategy == "diloco") {
-    parallel::DilocoOptions o;
-    settle(c.every, o.every);
-    settle(c.outer_lr, o.outer_lr);
-    settle(c.outer_momentum, o.outer_momentum);
-    return parallel::diloco(o);
-  }
-  if (c.strategy == "gossip") {
-    return parallel::gossip(
-        {.topology = c.topology == "ring" ? parallel::Topology::kRing : parallel::Topology::kExponential});
-  }
-  if (c.strategy == "async_gossip") {
-    parallel::AsyncGossipOptions o;
-    settle(c.staleness, o.staleness);
-    return parallel::async_gossip(o);
-  }
-  if (c.strategy == "stale_synchronous") {
-    parallel::StaleSynchronousOptions o;
-    settle(c.staleness, o.staleness);
-    return parallel::stale_synchronous(o);
-  }
-  throw InvalidArgument(Report{.what = fmt::format("parallel.strategy = {}: there is none of that name", c.strategy),
-                               .fix = "--help lists them"});
+  throw InvalidArgument(
+      Report{.what = fmt::format("parallel.strategy = {}: there is none of that name", config.strategy),
+             .fix = "--help lists them"});
 }
 
 std::optional<c10::ScalarType> travelling_type(const std::string& name) {
@@ -96,6 +118,18 @@ std::optional<parallel::Shard> shard_named(const std::string& name) {
 }
 
 }  // namespace
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kStrategies) names.emplace_back(entry.name);
+  return names;
+}
+
+bool acts_on_weights(const std::string& strategy) {
+  ParallelConfig config;
+  config.strategy = strategy;
+  return strategy_of(config).weights != nullptr;
+}
 
 ParallelConfig with_strategy_defaults(ParallelConfig config) {
   strategy_of(config);

@@ -358,7 +358,7 @@ TEST_P(EveryShard, AChangeOnEveryRankBehindAStepOfOursIsRefused) {
     }
   });
   EXPECT_THAT(texts, Each(AllOf(HasSubstr("changed otherwise than by an optimizer of reigen::optim"),
-                                HasSubstr("every rank tells with note_change() of the range, behind a barrier"))));
+                                HasSubstr("every rank tells with note_change() of the range, after a barrier"))));
 }
 
 TEST_P(EveryShard, ASkippedStepAValidationWithTheAverageAndAToldChangeAreNone) {

@@ -9,7 +9,7 @@ namespace reigen::testing_oracle::strategy_test {
 namespace {
 
 using parallel::GradientBucket;
-using parallel::Strategy;
+using parallel::GradientStrategy;
 using parallel::StrategyFactory;
 using ::testing::AllOf;
 using ::testing::Each;
@@ -22,7 +22,7 @@ struct Notes {
 };
 
 // Sums in a way of its own, and spoils what lies between the parameters.
-class Noted : public Strategy {
+class Noted : public GradientStrategy {
  public:
   Noted(Communicator world, Notes& notes, bool keeps_zeros)
       : world_(std::move(world)), notes_(notes), keeps_zeros_(keeps_zeros) {}

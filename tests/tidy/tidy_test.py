@@ -112,6 +112,23 @@ class TidyTest(unittest.TestCase):
             self.planted("torn", "src/base/thing.cc", f"// What it does: {words}.")
         self.accepted("src/base/thing.cc", "// A torch.nn.Module, https://example.org, f(a, b), g(c).")
 
+    def test_class(self):
+        part = "namespace a {{\nvoid B::f{}() {{}}\n}}\n"
+        parts = {f"src/base/{name}.cc": part.format(name) for name in ("one", "two", "three")}
+        listed = CLEAN["src/base/CMakeLists.txt"].replace("thing.cc", "thing.cc one.cc two.cc three.cc")
+        findings = self.findings({**CLEAN, **parts, "src/base/CMakeLists.txt": listed})
+        self.assertEqual([(f.rule, f.path, f.line) for f in findings], [("class", "src/base/two.cc", 2)])
+        self.assertIn("members of a::B in 3 sources", findings[0].what)
+        # One of another namespace is another class.
+        parts["src/base/two.cc"] = parts["src/base/two.cc"].replace("namespace a", "namespace b")
+        self.assertEqual(self.findings({**CLEAN, **parts, "src/base/CMakeLists.txt": listed}), [])
+        header = HEADER + "namespace a {\nclass B {\n" + "  int x;\n" * 200 + "};\n}\n"
+        members = "".join(f"void B::f{i}() {{\n" + "  g();\n" * 60 + "}\n" for i in range(9))
+        files = {**CLEAN, "include/reigen/base/thing.h": header, "src/base/thing.cc": "namespace a {\n" + members + "}\n"}
+        findings = self.findings(files)
+        self.assertEqual([(f.rule, f.path, f.line) for f in findings], [("class", "src/base/thing.cc", 2)])
+        self.assertIn("a::B has 760 lines", findings[0].what)
+
     def test_functions_stay_short(self):
         self.expect("size", "src/base/thing.cc", "\n" + LONG, 2)
         self.expect("size", "src/base/thing.cc", "namespace a {\nclass B {\n" + LONG + "};\n}\n", 3)

@@ -40,6 +40,7 @@ using Carry = std::vector<at::Tensor>;
 // Where an attachment stands around a unit's forward, outermost first. One of each may be attached.
 enum class Layer {
   kTrace,       // sees all that the others add
+  kOrder,       // tells in which unit a backward is
   kRecompute,   // runs everything below once more in backward
   kParameters,  // gathers and releases
   kPrecision,   // casts what the forward computes with

@@ -7,11 +7,12 @@
 //   optimizer.step();
 //   parallel.after_step();                // strategies that act on weights need it; for the others it does nothing
 //
-// A strategy is a class in a file of its own and a function that makes it. Its calls come in the same order on every
-// rank, but what one rank calls may come earlier or later than on another.
-// - Gradients: begin() for every bucket as soon as it is complete on this rank, while backward goes on; then, when
-//   backward is over, end() for each, in that order.
-// - Weights: after_step() behind every step of the optimizer; settle() before weights are judged or saved.
+// A strategy is a class in a file of its own and a function that makes it. There are two kinds. Their calls come in the
+// same order on every rank, but what one rank calls may come earlier or later than on another.
+// - GradientStrategy: begin() for every bucket after it is complete on this rank, while backward goes on; then, after
+//   backward, end() for each, in the same order.
+// - WeightStrategy: after_step() after every step of the optimizer; settle() before weights are judged or saved. While
+//   it averages gradients (averages_gradients()) a GradientStrategy does so: plain().
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -23,6 +24,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "reigen/comm/communicator.h"
@@ -41,6 +44,7 @@ struct GradientBucket {
   std::string tag = {};                    // for the calls of this step: "step 7 bucket 0"
 };
 
+// What both kinds have.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -55,33 +59,9 @@ class Strategy {
   // Once, before all else: the weights that all ranks begin with. The handles may be kept.
   virtual void attach(const std::vector<ParameterRange>&) {}
 
-  // ---- Gradients
-
-  // False: the next backward's gradients stay where they are, and so do buffers. The same on every rank; changes only
-  // in after_step() and load_state().
-  virtual bool exchanges_gradients() const { return true; }
-  // Whether it treats all elements of the runs alike, one that is zero on all ranks stays zero and one that is 1 on
-  // some does not become it. Then the reducer's flags travel along; else in a call of their own.
-  virtual bool keeps_zeros() const { return false; }
-  // Whether end() gives a mean over the ranks, in which one that gave zeros counts; no: zeros change nothing.
-  virtual bool averages() const { return true; }
-  // Takes this rank's gradients; may start asynchronous calls, must not wait.
-  virtual void begin(const GradientBucket&) {}
-  // The bucket's gradients = what the ranks agreed on. Waits.
-  virtual void end(const GradientBucket&) {}
-
-  // ---- Weights
-
-  // True: after_step() must come behind every step, and ranks' weights may differ between two calls of
-  // settle().
-  virtual bool acts_on_weights() const { return false; }
-  // Every rank has made the same number of steps. May wait for other ranks.
-  virtual void after_step() {}
-  // Weights, and what the strategy remembers, become the same on all ranks; the mean over the ranks of either stays
+  // What the strategy remembers, and weights, become the same on all ranks; the mean over the ranks of either stays
   // what it was. Waits for all ranks.
   virtual void settle() {}
-
-  // ---- Checkpoints
 
   // What it remembers, by name; the same on every rank after settle(). The tensors are the state itself.
   virtual std::map<std::string, at::Tensor> state() const { return {}; }
@@ -90,6 +70,47 @@ class Strategy {
   void load_state(const std::map<std::string, at::Tensor>& state);
 };
 
-using StrategyFactory = std::function<std::unique_ptr<Strategy>(const Communicator& world)>;
+// g = what the ranks agree on, of all ranks' g.
+class GradientStrategy : public Strategy {
+ public:
+  // Whether it treats all elements of the runs alike, one that is zero on all ranks stays zero and one that is 1 on
+  // some does not become it. Then flags of which parameters have a gradient travel along; else in a call of their own.
+  virtual bool keeps_zeros() const { return false; }
+  // Whether end() gives a mean over the ranks, in which one that gave zeros counts; no: zeros change nothing.
+  virtual bool averages() const { return true; }
+  // Takes this rank's gradients; may start asynchronous calls, must not wait.
+  virtual void begin(const GradientBucket& bucket) = 0;
+  // The bucket's gradients = what the ranks agreed on. Waits.
+  virtual void end(const GradientBucket& bucket) = 0;
+};
+
+// x = what the ranks agree on, of all ranks' x. Ranks' weights may differ between two calls of settle().
+class WeightStrategy : public Strategy {
+ public:
+  // True: the next backward's gradients are averaged, and buffers brought together. False: both stay where they are.
+  // The same on every rank; changes only in after_step() and load_state().
+  virtual bool averages_gradients() const { return false; }
+  // Every rank has made the same number of steps. May wait for other ranks.
+  virtual void after_step() = 0;
+};
+
+// What makes a strategy on every rank: of gradients, of weights, or of none (plain()). Made of a function that returns
+// std::unique_ptr of a class of either kind.
+class StrategyFactory {
+ public:
+  using MakeGradients = std::function<std::unique_ptr<GradientStrategy>(const Communicator& world)>;
+  using MakeWeights = std::function<std::unique_ptr<WeightStrategy>(const Communicator& world)>;
+
+  StrategyFactory() = default;
+  template <class Make>
+  requires std::is_constructible_v<MakeGradients, Make> StrategyFactory(Make make) : gradients(std::move(make)) {}
+  template <class Make>
+  requires std::is_constructible_v<MakeWeights, Make> StrategyFactory(Make make) : weights(std::move(make)) {}
+
+  explicit operator bool() const { return gradients || weights; }
+
+  MakeGradients gradients = {};  // none: plain()
+  MakeWeights weights = {};      // none: nothing happens to weights
+};
 
 }  // namespace reigen::parallel

@@ -121,7 +121,7 @@ class SumInPairs {
 };
 
 // x = before - the sum of all ranks' (before - x), which are what their optimizers made of their gradients.
-class AdasumOfSteps : public Strategy {
+class AdasumOfSteps : public WeightStrategy {
  public:
   explicit AdasumOfSteps(const Communicator& world) : sum_(world) {}
 
@@ -138,8 +138,6 @@ class AdasumOfSteps : public Strategy {
     }
   }
 
-  bool exchanges_gradients() const override { return false; }
-  bool acts_on_weights() const override { return true; }
   // Behind it weights are equal: settle() has nothing to do.
   void after_step() override {
     const at::NoGradGuard no_grad;
@@ -166,7 +164,7 @@ class AdasumOfSteps : public Strategy {
   std::vector<std::vector<Piece>> pieces_;
 };
 
-class AdasumOfGradients : public Strategy {
+class AdasumOfGradients : public GradientStrategy {
  public:
   explicit AdasumOfGradients(const Communicator& world) : sum_(world) {}
 
@@ -215,10 +213,10 @@ class AdasumOfGradients : public Strategy {
 }  // namespace
 
 StrategyFactory adasum(const AdasumOptions& options) {
-  return [options](const Communicator& world) -> std::unique_ptr<Strategy> {
-    if (options.of == AdasumOf::kGradients) return std::make_unique<AdasumOfGradients>(world);
-    return std::make_unique<AdasumOfSteps>(world);
-  };
+  if (options.of == AdasumOf::kGradients) {
+    return [](const Communicator& world) { return std::make_unique<AdasumOfGradients>(world); };
+  }
+  return [](const Communicator& world) { return std::make_unique<AdasumOfSteps>(world); };
 }
 
 }  // namespace reigen::parallel

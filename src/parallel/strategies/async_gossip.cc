@@ -24,7 +24,7 @@ std::int64_t blocks_of(std::int64_t count) { return (count + kBlock - 1) / kBloc
 // q_n = round((x - y) / scale) and moves y by scale·q_n. For each neighbour it keeps d = y_neighbour - y_own, both
 // after the same number of messages, and moves x by gain·d for each. The neighbour's d is -d, bit by bit, so the mean
 // of all x stays. An element that is unlike the others of its block waits until they are told.
-class AsyncGossip : public Strategy {
+class AsyncGossip : public WeightStrategy {
  public:
   AsyncGossip(Communicator world, const AsyncGossipOptions& options)
       : world_(std::move(world)), staleness_(options.staleness) {}
@@ -51,9 +51,6 @@ class AsyncGossip : public Strategy {
     neighbours_ = neighbours.size();
     gain_ = stable_gain();
   }
-
-  bool exchanges_gradients() const override { return false; }
-  bool acts_on_weights() const override { return true; }
 
   void after_step() override {
     const at::NoGradGuard no_grad;

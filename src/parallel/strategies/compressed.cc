@@ -12,7 +12,7 @@ namespace reigen::parallel {
 
 namespace {
 
-class Compressed : public Strategy {
+class Compressed : public GradientStrategy {
  public:
   Compressed(Communicator world, at::ScalarType type) : world_(std::move(world)), type_(type) {}
 

@@ -13,7 +13,7 @@ namespace reigen::parallel {
 namespace {
 
 // d = anchor - mean of all weights;  m = momentum·m + d;  anchor -= lr·(d + momentum·m);  weights = anchor.
-class Diloco : public Strategy {
+class Diloco : public WeightStrategy {
  public:
   Diloco(Communicator world, const DilocoOptions& options)
       : world_(std::move(world)), options_(options), step_(at::zeros({1}, at::kLong)) {}
@@ -32,8 +32,6 @@ class Diloco : public Strategy {
     }
   }
 
-  bool exchanges_gradients() const override { return false; }
-  bool acts_on_weights() const override { return true; }
   void after_step() override {
     step_.add_(1);
     if (*step_.const_data_ptr<std::int64_t>() % options_.every != 0) return;

@@ -15,7 +15,7 @@ namespace reigen::parallel {
 
 namespace {
 
-class Gossip : public Strategy {
+class Gossip : public WeightStrategy {
  public:
   Gossip(Communicator world, const GossipOptions& options)
       : world_(std::move(world)), topology_(options.topology), step_(at::zeros({1}, at::kLong)) {}
@@ -36,8 +36,6 @@ class Gossip : public Strategy {
     }
   }
 
-  bool exchanges_gradients() const override { return false; }
-  bool acts_on_weights() const override { return true; }
   void after_step() override {
     const at::NoGradGuard no_grad;
     exchange();

@@ -12,7 +12,7 @@ namespace reigen::parallel {
 
 namespace {
 
-class HierarchicalSgd : public Strategy {
+class HierarchicalSgd : public WeightStrategy {
  public:
   HierarchicalSgd(Communicator world, const HierarchicalSgdOptions& options)
       : world_(std::move(world)), options_(options), step_(at::zeros({1}, at::kLong)) {}
@@ -28,8 +28,6 @@ class HierarchicalSgd : public Strategy {
     group_ = world_.split(static_cast<int>(world_.rank() / options_.group_size));
   }
 
-  bool exchanges_gradients() const override { return false; }
-  bool acts_on_weights() const override { return true; }
   void after_step() override {
     step_.add_(1);
     const std::int64_t steps = *step_.const_data_ptr<std::int64_t>();

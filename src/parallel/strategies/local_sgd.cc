@@ -12,29 +12,22 @@ namespace reigen::parallel {
 
 namespace {
 
-class LocalSgd : public Strategy {
+class LocalSgd : public WeightStrategy {
  public:
   LocalSgd(Communicator world, const LocalSgdOptions& options)
-      : world_(std::move(world)),
-        options_(options),
-        step_(at::zeros({1}, at::kLong)),
-        exact_(options.start_step > 0 ? plain()(world_) : nullptr) {}
+      : world_(std::move(world)), options_(options), step_(at::zeros({1}, at::kLong)) {}
 
   std::string description() const override {
     return fmt::format("local_sgd every {} start_step {}", options_.every, options_.start_step);
   }
-  std::uint64_t bytes_given() const override { return bytes_ + (exact_ ? exact_->bytes_given() : 0); }
+  std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override {
     require_wide("local_sgd", parameters);
     parameters_ = parameters;
   }
 
-  bool exchanges_gradients() const override { return steps() < options_.start_step; }
-  bool keeps_zeros() const override { return true; }
-  void begin(const GradientBucket& bucket) override { exact_->begin(bucket); }
-  void end(const GradientBucket& bucket) override { exact_->end(bucket); }
+  bool averages_gradients() const override { return steps() < options_.start_step; }
 
-  bool acts_on_weights() const override { return true; }
   void after_step() override {
     step_.add_(1);
     const std::int64_t local = steps() - options_.start_step;
@@ -53,7 +46,6 @@ class LocalSgd : public Strategy {
   Communicator world_;
   const LocalSgdOptions options_;
   at::Tensor step_;
-  std::unique_ptr<Strategy> exact_;  // until start_step
   std::vector<ParameterRange> parameters_;
   std::uint64_t bytes_ = 0;
 };

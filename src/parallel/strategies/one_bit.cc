@@ -74,7 +74,7 @@ void add_message(Number* sum, std::int64_t count, const std::uint8_t* message) {
   }
 }
 
-class OneBit : public Strategy {
+class OneBit : public GradientStrategy {
  public:
   OneBit(Communicator world, const OneBitOptions& options)
       : world_(std::move(world)), options_(options), step_(at::zeros({1}, at::kLong)) {}

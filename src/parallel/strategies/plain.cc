@@ -7,7 +7,7 @@ namespace reigen::parallel {
 
 namespace {
 
-class Plain : public Strategy {
+class Plain : public GradientStrategy {
  public:
   explicit Plain(Communicator world) : world_(std::move(world)) {}
 

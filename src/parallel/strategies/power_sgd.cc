@@ -69,7 +69,7 @@ void orthonormalize(const at::Tensor& matrix, std::uint64_t seed, std::uint64_t 
   }
 }
 
-class PowerSgd : public Strategy {
+class PowerSgd : public GradientStrategy {
  public:
   PowerSgd(Communicator world, const PowerSgdOptions& options)
       : world_(std::move(world)), options_(options), step_(at::zeros({1}, at::kLong)) {}

@@ -13,7 +13,7 @@ namespace reigen::parallel {
 
 namespace {
 
-class StaleSynchronous : public Strategy {
+class StaleSynchronous : public WeightStrategy {
  public:
   StaleSynchronous(Communicator world, const StaleSynchronousOptions& options)
       : world_(std::move(world)), staleness_(options.staleness) {}
@@ -34,9 +34,6 @@ class StaleSynchronous : public Strategy {
     }
     exchange_.emplace(world_, others, message_bytes_);
   }
-
-  bool exchanges_gradients() const override { return false; }
-  bool acts_on_weights() const override { return true; }
 
   void after_step() override {
     const at::NoGradGuard no_grad;

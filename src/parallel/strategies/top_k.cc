@@ -16,7 +16,7 @@ namespace reigen::parallel {
 namespace {
 
 // A bucket's message: the values of all its parameters, then their places, 32 bits each.
-class TopK : public Strategy {
+class TopK : public GradientStrategy {
  public:
   TopK(Communicator world, const TopKOptions& options) : world_(std::move(world)), share_(options.share) {}
 

@@ -1,15 +1,11 @@
-// The reducer's part in checkpoints: what each rank gives, and takes back.
-#include <fmt/format.h>
+#include "parallel/rank_weights.h"
+
 #include <torch/nn/module.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "comm/agree.h"
-#include "parallel/gradient_reducer.h"
 #include "reigen/base/error.h"
 #include "reigen/tensor/pieces.h"
 
@@ -20,30 +16,27 @@ layout::Part nothing_of(const tensor::NamedTensor& item) { return layout::flat_p
 
 }  // namespace
 
-std::vector<tensor::NamedTensor> GradientReducer::own(std::vector<tensor::NamedTensor> tensors) const {
+std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> tensors, const RankGroups& groups) {
   std::erase_if(tensors, [&](const tensor::NamedTensor& item) {
-    return item.is_divided() ? replicas_.rank() != 0 : world_.rank() != 0;
+    return item.is_divided() ? groups.replicas.rank() != 0 : groups.world.rank() != 0;
   });
   return tensors;
 }
 
-std::vector<tensor::NamedTensor> GradientReducer::own_weights() const {
-  return own(tensor::tensors_of(module_, all_ranges()));
-}
-
 // One memory of all is written by the first of them.
-void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view group) {
+void load_weights(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges, RankGroups groups,
+                  const checkpoint::Checkpoint& from, std::string_view group) {
   std::set<const at::TensorImpl*> of_others;
-  for (const ParameterRange& range : all_ranges()) {
-    if (!range.is_common() || sharers_.rank() == 0) continue;
+  for (const ParameterRange& range : ranges) {
+    if (!range.is_common() || groups.sharers.rank() == 0) continue;
     for (const tensor::Segment& segment : range.segments()) of_others.insert(segment.parameter.unsafeGetTensorImpl());
   }
-  std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module_, all_ranges());
+  std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module, ranges);
   for (tensor::NamedTensor& item : tensors) {
     if (of_others.contains(item.tensor.unsafeGetTensorImpl())) item.part = nothing_of(item);
   }
-  world_.barrier({.tag = "before weights of a checkpoint"});  // nobody computes with what there was
-  comm::attempt(world_, "weights of a checkpoint", [&] {
+  groups.world.barrier({.tag = "before weights of a checkpoint"});  // nobody computes with what there was
+  comm::attempt(groups.world, "weights of a checkpoint", [&] {
     try {
       tensor::read_into(from, group, tensors);
     } catch (const Error&) {
@@ -52,7 +45,7 @@ void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view 
       throw IoError(error.what());
     }
   });
-  for (const ParameterRange& range : all_ranges()) {
+  for (const ParameterRange& range : ranges) {
     range.sharing().publish("weights of a checkpoint");
     range.sharing().meet("weights of a checkpoint");
     range.note_change();

@@ -1,0 +1,20 @@
+#include "base/no_waiting.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace reigen::base {
+namespace {
+
+thread_local const char* scope = nullptr;
+
+}  // namespace
+
+NoWaiting::NoWaiting(const char* where) : outer_(std::exchange(scope, where)) {}
+
+NoWaiting::~NoWaiting() { scope = outer_; }
+
+void require_waiting_allowed() { REIGEN_ASSERT(scope == nullptr, "{} waits for another rank", scope); }
+
+}  // namespace reigen::base

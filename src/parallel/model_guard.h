@@ -1,0 +1,44 @@
+// Whether the model is as it was when it was wrapped: its parameters, and weights that ranks share.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "reigen/tensor/parameter_range.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace reigen::parallel {
+
+class ModelGuard {
+ public:
+  // Of a module whose parameters lie where they shall stay. The module outlives it.
+  explicit ModelGuard(const torch::nn::Module& module);
+
+  // Throws InvalidArgument naming a parameter that was added, removed, replaced, moved, converted or unfrozen since.
+  void require_unchanged() const;
+  // Throws InvalidArgument where weights that ranks share changed otherwise than by an optimizer of ours: each rank's
+  // step over all the weights, in the same memory, would make as many steps as there are ranks.
+  static void require_own_steps(const std::vector<ParameterRange>& ranges);
+
+  // In the module's order.
+  std::vector<at::Tensor> trainable() const;
+  std::vector<at::Tensor> all() const;
+
+ private:
+  struct Known {
+    std::string name;
+    at::Tensor parameter;
+    const void* storage = nullptr;
+    bool trainable = false;
+  };
+  const torch::nn::Module& module_;
+  std::vector<Known> known_;
+};
+
+}  // namespace reigen::parallel

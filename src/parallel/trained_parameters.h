@@ -1,0 +1,33 @@
+// What a backward gives gradients to: the trainable parameters in the module's order, and where each lies.
+// Thread rule: a value.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "parallel/bucket_plan.h"
+#include "reigen/tensor/parameter_range.h"
+
+namespace reigen::parallel {
+
+struct TrainedParameters {
+  std::vector<ParameterRange> ranges;
+  std::vector<ParameterPlace> places;           // one a parameter
+  std::vector<std::vector<std::size_t>> index;  // of parameters: [range][segment]
+
+  std::size_t size() const { return places.size(); }
+  const ParameterRange& range_of(std::size_t parameter) const { return ranges[places[parameter].range]; }
+  const tensor::Segment& segment_of(std::size_t parameter) const {
+    return range_of(parameter).segments()[places[parameter].segment];
+  }
+  // The places of these parameters, in that order.
+  std::vector<ParameterPlace> places_of(const std::vector<std::size_t>& order) const;
+  // All parameters, the last of the module first: roughly as backward goes.
+  std::vector<std::size_t> last_first() const;
+  bool has_gradient(std::size_t parameter) const { return range_of(parameter).is_active(places[parameter].segment); }
+};
+
+// `in_order`: the trainable parameters in the module's order; each is the parameter of a segment.
+TrainedParameters trained_parameters(std::vector<ParameterRange> ranges, const std::vector<at::Tensor>& in_order);
+
+}  // namespace reigen::parallel
