@@ -2,9 +2,9 @@
 #include <string>
 
 #include "base/check.h"
-#include "base/text.h"
 #include "c/handles.h"
 #include "c/options.h"
+#include "net/address.h"
 #include "reigen/launch/environment.h"
 
 namespace reigen::c {
@@ -16,20 +16,15 @@ constexpr std::string_view kTcp = "tcp://";
 // The store at tcp://host:port, which rank 0 serves there and nowhere else. The group's name is a part of the job's
 // identity: whoever means another group at that port is told so.
 std::shared_ptr<store::Store> meet_at(std::string_view url, const comm::GroupOptions& group) {
-  const std::string_view place = url.substr(kTcp.size());
-  const std::size_t colon = place.rfind(':');
+  const auto place = net::parse_endpoint(url.substr(kTcp.size()));
+  REIGEN_CHECK(place, "[reigen_comm_create] the store cannot be read\n  got: {}   expected: tcp://host:port", url);
   launch::Environment environment;
-  bool good = colon != std::string_view::npos && colon > 0;
-  if (good) {
-    environment.master_port = base::parse<std::uint16_t>(place.substr(colon + 1)).value_or(0);
-    good = environment.master_port != 0;
-  }
-  REIGEN_CHECK(good, "[reigen_comm_create] the store cannot be read\n  got: {}   expected: tcp://host:port", url);
+  environment.master_port = place->port;
   environment.rank = group.rank;
   environment.world_size = group.size;
   environment.source = "reigen_comm_create";
   environment.port_origin = "its store";
-  environment.master_address = std::string(place.substr(0, colon));
+  environment.master_address = place->host;
   environment.job = fmt::format("c/{}/{}", url, group.name);
   return launch::join_job(environment, Deadline::after(group.join_timeout), group.heartbeat_timeout);
 }

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/text.h"
 #include "launch/agent_meeting.h"
 #include "launch/listening.h"
 #include "launch/served_store.h"
@@ -125,22 +124,17 @@ std::shared_ptr<store::Store> meet_by_name(const Environment& environment, const
 std::shared_ptr<store::Store> connect_to_launcher(const Environment& environment, const Deadline& deadline,
                                                   milliseconds heartbeat_timeout) {
   const std::string& url = environment.store;
-  const std::string scheme = "tcp://";
-  const std::size_t colon = url.rfind(':');
-  std::uint16_t port = 0;
-  bool good = url.starts_with(scheme) && colon != std::string::npos && colon > scheme.size();
-  if (good) {
-    port = base::parse<std::uint16_t>(std::string_view(url).substr(colon + 1)).value_or(0);
-    good = port != 0;
-  }
-  if (!good) {
+  constexpr std::string_view kScheme = "tcp://";
+  std::optional<net::Endpoint> place;
+  if (url.starts_with(kScheme)) place = net::parse_endpoint(std::string_view(url).substr(kScheme.size()));
+  if (!place) {
     throw InvalidArgument({.what = "REIGEN_STORE cannot be read",
                            .got = "REIGEN_STORE=" + url,
                            .expected = "tcp://host:port",
                            .fix = "start the program with reigen run, which sets it"});
   }
-  return store::connect_tcp_store({.host = url.substr(scheme.size(), colon - scheme.size()),
-                                   .port = port,
+  return store::connect_tcp_store({.host = place->host,
+                                   .port = place->port,
                                    .job = environment.job,
                                    .connect_deadline = deadline,
                                    .heartbeat_timeout = heartbeat_timeout});

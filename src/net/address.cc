@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "reigen/base/error.h"
 
 namespace reigen::net {
@@ -101,6 +102,14 @@ Address machine_address(const std::string& name) {
 std::string endpoint_text(const std::string& host, std::uint16_t port) {
   const std::string bare = without_brackets(host);
   return bare.find(':') == std::string::npos ? fmt::format("{}:{}", bare, port) : fmt::format("[{}]:{}", bare, port);
+}
+
+std::optional<Endpoint> parse_endpoint(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
+  const auto port = base::parse<std::uint16_t>(text.substr(colon + 1));
+  if (!port || *port == 0) return std::nullopt;
+  return Endpoint{.host = std::string(text.substr(0, colon)), .port = *port};
 }
 
 }  // namespace reigen::net

@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace reigen::net {
@@ -50,5 +52,12 @@ Address machine_address(const std::string& name);
 
 // "host:port" as people write it, with brackets around a numeric IPv6 address.
 std::string endpoint_text(const std::string& host, std::uint16_t port);
+
+struct Endpoint {
+  std::string host;  // brackets stay
+  std::uint16_t port = 0;
+};
+// What endpoint_text() writes; nothing where there is no host or no port from 1 to 65535.
+std::optional<Endpoint> parse_endpoint(std::string_view text);
 
 }  // namespace reigen::net

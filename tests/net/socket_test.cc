@@ -26,6 +26,18 @@ TEST(Address, IsWrittenAsPeopleDo) {
   EXPECT_EQ(endpoint_text("fe80::1", 1), "[fe80::1]:1");
 }
 
+TEST(Endpoint, IsReadAsItIsWritten) {
+  for (const char* host : {"host", "fe80::1", "10.0.0.1"}) {
+    const auto read = parse_endpoint(endpoint_text(host, 29500));
+    ASSERT_TRUE(read) << host;
+    EXPECT_THAT(read->host, ::testing::AnyOf(std::string(host), "[" + std::string(host) + "]"));
+    EXPECT_EQ(read->port, 29500);
+  }
+  for (const char* text : {"", "host", ":1", "host:", "host:0", "host:65536", "host:1x", "host:-1"}) {
+    EXPECT_FALSE(parse_endpoint(text)) << text;
+  }
+}
+
 TEST(Address, LocalhostHasOne) { EXPECT_FALSE(resolve("localhost", 1).empty()); }
 
 TEST(Address, UnknownNamesAreRefused) {
