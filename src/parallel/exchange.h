@@ -80,6 +80,8 @@ class Exchange {
   virtual std::uint64_t bytes_given() const = 0;
   virtual std::size_t bucket_count() const { return 0; }
   virtual const std::vector<BucketTimes>& bucket_times() const = 0;  // of the last round, or the one under way
+  // Blocks of memory that were allocated for gradients on their way, so far.
+  virtual std::int64_t allocations() const { return 0; }
   // How long this round has waited in backward so far.
   virtual std::chrono::duration<double> waited_in_backward() const { return {}; }
 };

@@ -61,6 +61,7 @@ class ExchangeShares final : public Exchange {
   std::uint64_t bytes_given() const override { return bytes_; }
   std::size_t bucket_count() const override { return queue_.size(); }
   const std::vector<BucketTimes>& bucket_times() const override { return queue_.times(); }
+  std::int64_t allocations() const override { return rooms_.allocations(); }
   std::chrono::duration<double> waited_in_backward() const override { return waited_; }
 
  private:

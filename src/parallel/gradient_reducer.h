@@ -68,6 +68,8 @@ class GradientReducer {
   std::size_t bucket_count() const { return exchange_ ? exchange_->bucket_count() : 0; }
   std::vector<BucketTimes> bucket_times() const;
   std::uint64_t bytes_given() const;
+  // Blocks that were allocated for weights and gradients that come and go, so far: none in a steady step.
+  std::int64_t allocations() const { return weights_->allocations() + (exchange_ ? exchange_->allocations() : 0); }
 
   void number_step(std::int64_t step);
   void prepare_forward();

@@ -31,6 +31,7 @@ class KeptSlices {
   // Of what it has: all, into memory for `count` elements. The slice stays until forget().
   Work gather(std::size_t flat, std::int64_t count, void* into, const std::string& tag);
   void forget(std::size_t flat);
+  std::int64_t allocations() const { return pool_.allocations(); }
 
  private:
   struct Kept {

@@ -206,6 +206,10 @@ void UnitGatherer::give_back(std::size_t range) {
   pool_.give_back(whole.take());
 }
 
+std::int64_t UnitGatherer::allocations() const {
+  return pool_.allocations() + narrow_.allocations() + (kept_ ? kept_->allocations() : 0);
+}
+
 void UnitGatherer::require_there(std::size_t range, const std::string& parameter) const {
   if (ranges_[range].sharing().whole()->is_there()) return;
   throw InvalidArgument(Report{

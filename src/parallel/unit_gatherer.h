@@ -56,6 +56,7 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
   void end_backward() override;
   void gather_all() override;
   bool come_and_go() const override { return true; }
+  std::int64_t allocations() const override;
 
  private:
   struct Coming {

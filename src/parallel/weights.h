@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace reigen::parallel {
@@ -25,6 +26,8 @@ class Weights {
   // All are there, and none rounded, until the next begin_forward() or change of the values. Collective.
   virtual void gather_all() = 0;
   virtual bool come_and_go() const = 0;
+  // Blocks of memory that were allocated for weights that come, so far.
+  virtual std::int64_t allocations() const = 0;
 };
 
 class WeightsInPlace final : public Weights {
@@ -36,6 +39,7 @@ class WeightsInPlace final : public Weights {
   void end_backward() override {}
   void gather_all() override {}
   bool come_and_go() const override { return false; }
+  std::int64_t allocations() const override { return 0; }
 };
 
 }  // namespace reigen::parallel

@@ -9,6 +9,7 @@
 
 #include "harness/torch.h"
 #include "parallel/divided_training.h"
+#include "parallel/gradient_reducer.h"
 #include "reigen/parallel/replicas.h"
 #include "tensor/gradient_share.h"
 #include "tensor/transient_flat.h"
@@ -82,6 +83,43 @@ TEST_P(DividedRanks, AveragesAddUpUntilTheyAreCleared) {
     });
   };
   EXPECT_LT(distance(run(Shard::kNone), run(Shard::kParameters)), 1e-12);
+}
+
+// Units of unequal size, in every way in which weights and gradients come and go: after three steps their memory is
+// there.
+TEST(Divided, NothingIsAllocatedInASteadyStep) {
+  struct Way {
+    const char* name;
+    DataParallelOptions options;
+  };
+  for (const Way& way : std::vector<Way>{{"parameters", {.shard = Shard::kParameters}},
+                                         {"kept", {.shard = Shard::kParameters, .reshard_after_forward = false}},
+                                         {"keepers", {.shard = Shard::kParameters, .reshard_to = 2}},
+                                         {"rounded", {.shard = Shard::kParameters, .gather_type = at::kBFloat16}},
+                                         {"gradients", {.shard = Shard::kGradients}}}) {
+    on_ranks(
+        2,
+        [&](Communicator& world) -> Tensors {
+          Net model;
+          DataParallelOptions options = way.options;
+          options.units = model.units();
+          const auto reducer = std::make_shared<GradientReducer>(model, world, options);
+          DataParallelBase parallel(reducer);
+          const auto optimizer = kAdamW(parallel.parameters());
+          std::int64_t after_three = 0;
+          for (int step = 0; step < 50; ++step) {
+            if (step == 3) after_three = reducer->allocations();
+            parallel.prepare_forward();
+            loss_of(model.forward(input_of(static_cast<std::uint64_t>(step), world))).backward();
+            optimizer->step();
+            optimizer->zero_grad();
+          }
+          EXPECT_GT(after_three, 0) << way.name;
+          EXPECT_EQ(reducer->allocations(), after_three) << way.name;
+          return {torch::zeros(1)};
+        },
+        "tcp");
+  }
 }
 
 // Two replicas of two ranks, over one memory or a network each.
