@@ -109,9 +109,11 @@ bool ExchangeShares::is_due() const {
 
 void ExchangeShares::enter_unit() {
   while (is_due()) start_next();
-  // One room is for what was started last, one for the unit that comes.
+  // One room is for the unit that comes, one for what was started last, which is on its way meanwhile. In shared memory
+  // a sum is work of this thread, now or later: now its gradients may still be in the caches.
+  const std::size_t on_its_way = sharers_.shares_memory() ? 0 : 1;
   const auto start = std::chrono::steady_clock::now();
-  while (collected_ + 1 < queue_.next()) {
+  while (collected_ + on_its_way < queue_.next()) {
     const std::size_t i = collected_;
     if (!options_.units->is_behind(options_.unit_of[sums_[i].range])) break;
     collect(i);

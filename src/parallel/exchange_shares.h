@@ -4,11 +4,16 @@
 //                                   that have a gradient from before
 //
 // A range's gradients have memory (a room) from when backward makes the first of them until their sum has arrived. At
-// the place where backward enters a unit this rank waits for the sums of units before the last one: of units as large
-// as each other there are two rooms. Without units nothing waits before the end of backward, and there may be a room
-// for every range. Where weights come and go a range starts when backward has left its unit, complete or not: all ranks
-// say so at the same place. Elsewhere it also starts in the hook of its last gradient. After the round `.grad` is a
-// mark (tensor/gradient_share.h). Thread rule: as Exchange.
+// the place where backward enters a unit this rank waits for the sums of the units behind it, over a network but for
+// the last one: of units as large as each other there are at most two rooms. Without units nothing waits before the end
+// of backward, and there may be a room for every range.
+//
+// Where weights come and go a range starts when backward has left its unit, complete or not: all ranks say so at the
+// same place. Elsewhere it also starts in the hook of its last gradient.
+//
+// After the round `.grad` is a mark (tensor/gradient_share.h).
+//
+// Thread rule: as Exchange.
 #pragma once
 
 #include <ATen/core/Tensor.h>
