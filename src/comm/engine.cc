@@ -348,9 +348,9 @@ void Engine::step_back() {
 }
 
 void Engine::wait(WorkState& work, const Deadline& deadline) {
+  base::require_waiting_allowed();
   const auto done = [&] { return work.completed.load(); };
   const bool found_done = done();
-  if (!found_done) base::require_waiting_allowed();
   while (!done()) {
     std::unique_lock drive(drive_mutex_, std::try_to_lock);
     if (!drive.owns_lock()) {

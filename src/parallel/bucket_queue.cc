@@ -43,11 +43,11 @@ void BucketQueue::complete(std::size_t parameter) {
 
 void BucketQueue::require_not_started(std::size_t parameter, const std::string& name) const {
   if (!of(parameter).is_started) return;
-  throw InvalidArgument(
-      Report{.what = fmt::format("[data_parallel] parameter {} got a second gradient after its bucket was sent", name),
-             .expected = "one gradient in a backward",
-             .fix = "parameters used in several checkpointed parts, or by forwards of several backwards ago, need "
-                    "DataParallelOptions{.overlap = false}"});
+  throw InvalidArgument(Report{
+      .what = fmt::format("[data_parallel] parameter {} got a second gradient after its bucket was sent", name),
+      .expected = "one gradient in a backward",
+      .fix = "parameters used in several checkpointed parts, outside of the unit that has them, or by forwards of "
+             "several backwards ago, need DataParallelOptions{.overlap = false}"});
 }
 
 void BucketQueue::name_difference(const std::function<void()>& body) const {
@@ -92,7 +92,6 @@ void BucketQueue::poll() {
 
 std::optional<std::vector<std::size_t>> BucketQueue::order_as_they_came(int first) {
   if (was_ordered_ || buckets_.size() < 2) return std::nullopt;
-  was_ordered_ = true;
   std::vector<std::int32_t> order;
   std::vector<bool> came(bucket_of_.size());
   for (const std::size_t i : arrival_) {
@@ -102,7 +101,11 @@ std::optional<std::vector<std::size_t>> BucketQueue::order_as_they_came(int firs
   for (std::size_t i = came.size(); i-- > 0;) {
     if (!came[i]) order.push_back(static_cast<std::int32_t>(i));
   }
+  constexpr std::int32_t kUnknown = -1;
+  if (arrival_.empty()) std::fill(order.begin(), order.end(), kUnknown);  // none of its hooks told of the round
   world_.broadcast(order.data(), order.size(), DataType::kInt32, first, {.tag = tag("order of gradients")});
+  if (order.front() == kUnknown) return std::nullopt;
+  was_ordered_ = true;
   return std::vector<std::size_t>(order.begin(), order.end());
 }
 

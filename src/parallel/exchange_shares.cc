@@ -43,9 +43,9 @@ ExchangeShares::ExchangeShares(Communicator world, Communicator sharers, Communi
 
 void ExchangeShares::cut(const std::vector<std::size_t>& order) {
   std::vector<BucketPlan> plans = plan_ranges(trained_.places_of(order));
-  // What is of no unit starts after backward.
+  // What is of no unit would keep all others from starting, and from being collected, when backward has left them.
   const auto is_of_unit = [&](const BucketPlan& one) { return options_.unit_of[one.range] < options_.units->size(); };
-  if (!options_.starts_in_hooks && options_.units) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
+  if (options_.units) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
   std::vector<BucketQueue::Bucket> buckets;
   sums_.clear();
   for (const BucketPlan& plan : plans) {

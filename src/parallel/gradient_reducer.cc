@@ -81,6 +81,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
 }
 
 GradientReducer::~GradientReducer() {
+  if (units_) units_->detach();
   if (!exchange_ || !exchange_->is_under_way()) return;
   // A failed step: its operations go on with memory that is about to go, and waiting for them could last for ever.
   if (options_.mesh) {
@@ -248,6 +249,7 @@ std::string GradientReducer::tag(const char* what) const { return fmt::format("s
 
 void GradientReducer::on_gradient(std::size_t parameter) {
   weights_->require_there(trained_.places[parameter].range, trained_.segment_of(parameter).name);
+  if (is_late_ || watch_->is_dead()) require_elsewhere(parameter);
   if (no_sync_depth_ > 0) {
     if (!watch_->is_dead()) exchange_->take(parameter);
     return;
@@ -256,6 +258,18 @@ void GradientReducer::on_gradient(std::size_t parameter) {
   watch_->await_end();
   if (!is_late_) exchange_->take(parameter);
   if (watch_->note(parameter) && overlaps()) exchange_->ready(parameter);
+}
+
+// What a dead round had started is still on its way, and backward has added to it where `.grad` was kept.
+void GradientReducer::require_elsewhere(std::size_t parameter) const {
+  const bool is_in_place = trained_.range_of(parameter).is_in_place(trained_.places[parameter].segment);
+  if (!is_in_place || !exchange_->is_under_way()) return;
+  throw InvalidArgument(
+      Report{.what = fmt::format("[data_parallel] the gradient of {} was added to one that is on its way",
+                                 trained_.segment_of(parameter).name),
+             .got = "a backward after one that failed, without a forward between them, and gradients that were kept",
+             .expected = "gradients that are undefined, or a forward",
+             .fix = "call optimizer.zero_grad() when a backward fails, and begin anew with a forward"});
 }
 
 // What leaves makes room before anything waits, and what is complete starts before that, so that all ranks start the
@@ -313,10 +327,10 @@ void GradientReducer::on_backward_end() {
 void GradientReducer::finish() {
   const auto start = Clock::now();
   catch_up();
-  averaged_ = true;
-  step_is_due_ = weight_strategy_ != nullptr;
   const bool averages = averages_gradients();
   if (averages) exchange_->finish(/*first=*/0);
+  averaged_ = true;
+  step_is_due_ = weight_strategy_ != nullptr;
   buffers_are_fresh_ = false;
   const auto waited_in_backward = exchange_->waited_in_backward();
   reset();
@@ -443,25 +457,34 @@ void GradientReducer::settle() {
   sync_buffers("buffers of all");  // ranks may have made different numbers of backwards
 }
 
+// Where both strategies remember something, names of the one of weights begin with "weights.".
+std::string GradientReducer::prefix_of_weights() const {
+  return gradient_strategy_ && !gradient_strategy_->state().empty() ? "weights." : "";
+}
+
 std::map<std::string, at::Tensor> GradientReducer::strategy_state() const {
   std::map<std::string, at::Tensor> state;
   if (gradient_strategy_) state = gradient_strategy_->state();
-  if (weight_strategy_) state.merge(weight_strategy_->state());
+  if (!weight_strategy_) return state;
+  const std::string prefix = prefix_of_weights();
+  for (const auto& [name, tensor] : weight_strategy_->state()) state[prefix + name] = tensor;
   return state;
 }
 
 void GradientReducer::load_strategy_state(const std::map<std::string, at::Tensor>& state) {
-  if (!weight_strategy_) {
-    if (gradient_strategy_) gradient_strategy_->load_state(state);
-    return;
+  std::map<std::string, at::Tensor> of_gradients = state;
+  std::map<std::string, at::Tensor> of_weights;
+  if (weight_strategy_) {
+    const std::string prefix = prefix_of_weights();
+    for (const auto& [name, tensor] : state) {
+      if (!name.starts_with(prefix)) continue;
+      of_weights[name.substr(prefix.size())] = tensor;
+      of_gradients.erase(name);
+    }
+    weight_strategy_->require_state_fits(of_weights);
   }
-  std::map<std::string, at::Tensor> of_weights = state;
-  std::map<std::string, at::Tensor> of_gradients;
-  for (const auto& [name, tensor] : gradient_strategy_->state()) {
-    if (auto entry = of_weights.extract(name)) of_gradients.insert(std::move(entry));
-  }
-  gradient_strategy_->load_state(of_gradients);
-  weight_strategy_->load_state(of_weights);
+  if (gradient_strategy_) gradient_strategy_->load_state(of_gradients);
+  if (weight_strategy_) weight_strategy_->load_state(of_weights);
 }
 
 // ---- Join
@@ -502,7 +525,8 @@ void GradientReducer::begin_join(const JoinOptions& options) {
                .fix = "use BatchNorm, or give every rank the same number of batches"});
   }
   if (watch_->is_active()) reset();
-  auto joined = std::make_unique<Joined>(world_, std::move(exchange_), ranges(), options);
+  auto joined = std::make_unique<Joined>(world_, ranges(), options);
+  joined->put_inner(std::move(exchange_));
   joined_ = joined.get();
   exchange_ = std::move(joined);
 }

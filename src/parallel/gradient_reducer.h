@@ -4,7 +4,8 @@
 // One round: backward's first gradient begins it, gradients come while backward runs, the end of backward finishes it.
 // Between rounds a forward may bring buffers together. A backward that throws leaves a dead round. The next forward
 // waits for what that round had started. A backward that comes before such a forward takes no part in overlap: its
-// hooks leave gradients where they are, since a hook may not wait, and its end waits and then does all (`is_late_`).
+// hooks leave gradients where backward made them, since a hook may not wait, and its end waits and then does all
+// (`is_late_`). It is refused where gradients were kept, to which it would add on their way.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -120,8 +121,10 @@ class GradientReducer {
   void prepare_round();
   void refuse_another_backward() const;
   void require_step_told() const;
+  void require_elsewhere(std::size_t parameter) const;
   void sync_buffers(const std::string& tag);
   void drop_gradients();
+  std::string prefix_of_weights() const;
 
   bool distributed() const { return world_.size() > 1; }
   bool averages_gradients() const { return !weight_strategy_ || weight_strategy_->averages_gradients(); }

@@ -8,9 +8,8 @@
 
 namespace reigen::parallel {
 
-Joined::Joined(Communicator world, std::unique_ptr<Exchange> inner, std::vector<ParameterRange> ranges,
-               const JoinOptions& options)
-    : world_(std::move(world)), inner_(std::move(inner)), ranges_(std::move(ranges)), roll_call_(world_, options) {}
+Joined::Joined(Communicator world, std::vector<ParameterRange> ranges, const JoinOptions& options)
+    : world_(std::move(world)), ranges_(std::move(ranges)), roll_call_(world_, options) {}
 
 const Roll& Joined::answer(const std::string& tag) {
   roll_call_.ask(Activity::kNone, tag);

@@ -21,9 +21,10 @@ namespace reigen::parallel {
 
 class Joined final : public Exchange {
  public:
-  Joined(Communicator world, std::unique_ptr<Exchange> inner, std::vector<ParameterRange> ranges,
-         const JoinOptions& options);
+  Joined(Communicator world, std::vector<ParameterRange> ranges, const JoinOptions& options);
 
+  // Before all else; and back.
+  void put_inner(std::unique_ptr<Exchange> inner) { inner_ = std::move(inner); }
   std::unique_ptr<Exchange> take_inner() { return std::move(inner_); }
   // This rank has no more data. What the others do next; `tag`: of the question. Waits.
   const Roll& answer(const std::string& tag);

@@ -67,6 +67,17 @@ class UnitOrder {
   // It is at the end of the call with that number.
   void enter(std::size_t end) { entered_ = end; }
   void end_backward() { begin_backward({}); }
+  // Of a call of the unit within the call that backward is at the end of, which is computed again. Of several the last,
+  // of which less is behind. 0: there is none.
+  std::size_t end_within(std::size_t unit) const {
+    std::size_t last = 0;
+    for (const auto& one : through_) {
+      for (const Call& call : one->of_unit[unit]) {
+        if (call.end < entered_) last = std::max(last, call.end);
+      }
+    }
+    return last;
+  }
 
   // All calls of the unit are: no gradient of it is still to come.
   bool is_behind(std::size_t unit) const {

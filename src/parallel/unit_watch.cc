@@ -28,8 +28,11 @@ bool is_in_backward(const UnitOrder::MicroBatch& micro_batch) {
 
 UnitWatch::UnitWatch(std::vector<nn::Unit> units) : units_(std::move(units)), order_(units_.size()) {}
 
-UnitWatch::~UnitWatch() {
+UnitWatch::~UnitWatch() { detach(); }
+
+void UnitWatch::detach() {
   if (!on_enter_) return;
+  on_enter_ = nullptr;
   for (const nn::Unit& unit : units_) unit.detach(nn::Layer::kOrder);
 }
 
@@ -57,8 +60,8 @@ void UnitWatch::end_backward() {
 }
 
 nn::Carry UnitWatch::run(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner) {
-  const bool is_computed_again = torch::autograd::get_current_graph_task_id() != -1;
-  if (is_computed_again || !trains_) return inner(input);
+  if (torch::autograd::get_current_graph_task_id() != -1) return run_again(unit, input, inner);
+  if (!trains_) return inner(input);
   const std::shared_ptr<UnitOrder::MicroBatch> micro_batch = order_.current();
   const std::size_t begin = order_.begin_call();
   nn::Carry output = inner(input);
@@ -71,7 +74,23 @@ nn::Carry UnitWatch::run(std::size_t unit, const nn::Carry& input, const nn::Uni
   return std::move(ended.output);
 }
 
+// A part of what is computed again, whose own backward runs within the backward and comes through this unit.
+nn::Carry UnitWatch::run_again(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner) {
+  const std::size_t end = order_.end_within(unit);
+  nn::Carry output = inner(input);
+  if (end == 0) return output;
+  return with_end(input, std::move(output),
+                  [weak = weak_from_this(), unit, end] {
+                    const auto self = weak.lock();
+                    if (!self || !self->on_enter_) return;
+                    self->order_.enter(end);
+                    self->on_enter_(unit);
+                  })
+      .output;
+}
+
 void UnitWatch::enter(std::size_t unit, std::size_t end) {
+  if (!on_enter_) return;
   const int backward = torch::autograd::get_current_graph_task_id();
   if (backward != backward_) {
     backward_ = backward;

@@ -2,8 +2,9 @@
 // before the unit's own backward. All ranks whose forwards make the same calls enter the same units in the same order,
 // so what a rank does there may wait for the others, unlike in a hook of a gradient.
 //
-// The watch stands outside of recomputation. A unit that is computed again in backward is entered once, before that.
-// Thread rule: one thread at a time, the one that runs forward and backward.
+// The watch stands outside of recomputation. A unit that is computed again in backward is entered once, before that;
+// units within it are entered by the backward of what was computed again. Thread rule: one thread at a time, the one
+// that runs forward and backward.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +26,8 @@ class UnitWatch : public std::enable_shared_from_this<UnitWatch> {
 
   // A backward enters a unit. Who listens outlives the watch.
   void attach(std::function<void(std::size_t unit)> on_enter);
+  // Nobody listens any more, and units are as they were.
+  void detach();
 
   // A forward of the model begins, outside of backward: the next micro-batch.
   void begin_forward();
@@ -40,6 +43,7 @@ class UnitWatch : public std::enable_shared_from_this<UnitWatch> {
 
  private:
   nn::Carry run(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner);
+  nn::Carry run_again(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner);
   void enter(std::size_t unit, std::size_t end);
 
   std::vector<nn::Unit> units_;

@@ -197,7 +197,6 @@ TEST(Divided, WeightsAndGradientsAreThereOnlyWhileTheirUnitRuns) {
     std::size_t largest = 0;
     for (const ParameterRange& range : parallel.parameters()) largest = std::max(largest, range.values().nbytes());
     std::size_t most_weights = 0;
-    std::size_t most_gradients = 0;
     for (const nn::Unit& unit : model.units()) {
       unit.attach(nn::Layer::kPrecision, [&](const nn::Carry& input, const nn::Unit::Forward& inner) {
         most_weights = std::max(most_weights, weights());
@@ -207,7 +206,6 @@ TEST(Divided, WeightsAndGradientsAreThereOnlyWhileTheirUnitRuns) {
     optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
     const at::Tensor loss = loss_of(parallel(input_of(1, world)));
     loss.backward();
-    most_gradients = std::max(most_gradients, gradients());
     EXPECT_GT(most_weights, 0U);
     EXPECT_LE(most_weights, 2 * largest);
     EXPECT_EQ(gradients(), 0U);
@@ -221,6 +219,86 @@ TEST(Divided, WeightsAndGradientsAreThereOnlyWhileTheirUnitRuns) {
     EXPECT_TRUE(model.scale.isfinite().all().item<bool>());
     return {torch::zeros(1)};
   });
+}
+
+// Wherever gradients are averaged by units: those of two units at a time have memory, and those of no unit.
+TEST(Divided, GradientsOfTwoUnitsHaveMemoryAtATime) {
+  struct Way {
+    const char* backend;
+    Shard shard;
+    bool recomputes;
+  };
+  for (const Way& way : std::vector<Way>{{"tcp", Shard::kGradients, false},
+                                         {"tcp", Shard::kGradients, true},
+                                         {"tcp", Shard::kParameters, false},
+                                         {"tcp", Shard::kParameters, true},
+                                         {"shared_memory", Shard::kParameters, false}}) {
+    on_ranks(
+        2,
+        [&](Communicator& world) -> Tensors {
+          Net model;
+          std::optional<nn::ActivationCheckpoint> checkpoint;
+          if (way.recomputes) checkpoint.emplace(nn::activation_checkpoint(model.units()));
+          auto parallel = data_parallel(model, world, {.shard = way.shard, .units = model.units()});
+          std::vector<std::size_t> sizes;
+          std::size_t of_no_unit = 0;
+          for (const ParameterRange& range : parallel.parameters()) {
+            const std::string& name = range.segments().front().name;
+            const bool is_of_unit = std::any_of(model.list.begin(), model.list.end(), [&](const nn::Unit& unit) {
+              return name.rfind(unit.name() + ".", 0) == 0 && name.find("tied") == std::string::npos;
+            });
+            is_of_unit ? sizes.push_back(range.values().nbytes()) : void(of_no_unit += range.values().nbytes());
+          }
+          std::sort(sizes.rbegin(), sizes.rend());
+          std::size_t most = 0;
+          for (const at::Tensor& parameter : model.parameters()) {
+            if (!parameter.requires_grad()) continue;
+            parameter.register_hook([&](const at::Tensor&) {
+              std::size_t bytes = 0;
+              for (const ParameterRange& range : parallel.parameters()) {
+                if (range.share()->made().is_there()) bytes += range.share()->made().bytes();
+              }
+              most = std::max(most, bytes);
+            });
+          }
+          optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
+          for (std::uint64_t step = 0; step < 3; ++step) {
+            loss_of(parallel(input_of(step, world))).backward();
+            optimizer.step();
+            optimizer.zero_grad();
+          }
+          EXPECT_GT(sizes.size(), 2U);
+          EXPECT_GT(most, 0U);
+          EXPECT_LE(most, sizes[0] + sizes[1] + of_no_unit) << way.backend << ", " << to_text(way.shard);
+          return {torch::zeros(1)};
+        },
+        way.backend);
+  }
+}
+
+// A wrapper that is destroyed in the middle of a step leaves the model to others.
+TEST(Divided, AWrapperThatDiesInTheMiddleOfAStepLeavesTheUnits) {
+  for (const Shard shard : {Shard::kGradients, Shard::kParameters}) {
+    on_ranks(
+        2,
+        [&](Communicator& world) -> Tensors {
+          Communicator group = *world.split(0, world.rank());
+          Net model;
+          {
+            auto parallel = data_parallel(model, group, {.shard = shard, .units = model.units()});
+            at::Tensor x = input_of(1, world).requires_grad_();
+            x.register_hook([](const at::Tensor& gradient) -> at::Tensor {
+              throw std::runtime_error("planted");
+              return gradient;
+            });
+            EXPECT_THROW(loss_of(parallel(x)).backward(), std::runtime_error);
+          }
+          group.abort("done with it");
+          for (const nn::Unit& unit : model.units()) EXPECT_FALSE(unit.has(nn::Layer::kOrder)) << unit.name();
+          return {torch::zeros(1)};
+        },
+        "tcp");
+  }
 }
 
 TEST(Divided, WeightsThatWereGatheredStayWhenTheWrapperIsGone) {

@@ -97,6 +97,32 @@ TEST_F(UnitWatchTest, AUnitThatIsComputedAgainIsEnteredOnceBeforeThat) {
   EXPECT_THAT(backward(second), ElementsAre("c:", "b: c", "a: b c"));
 }
 
+// Units within one that is computed again are entered by the backward of what was computed again.
+TEST(UnitWatchInside, PartsOfWhatIsComputedAgainAreEnteredAfterIt) {
+  Chain model;
+  std::vector<nn::Unit> units{nn::Unit("all", std::make_shared<torch::nn::Module>(),
+                                       [&](const nn::Carry& input) { return nn::fold(model.list, input); })};
+  const auto checkpoint = nn::activation_checkpoint(units);
+  units.insert(units.end(), model.list.begin(), model.list.end());
+  const auto watch = std::make_shared<UnitWatch>(units);
+  std::vector<std::string> lines;
+  watch->attach([&](std::size_t unit) {
+    std::string line = units[unit].name() + ":";
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      if (watch->is_behind(i)) line += " " + units[i].name();
+    }
+    lines.push_back(line);
+  });
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    watch->begin_forward();
+    const at::Tensor loss = nn::call(units[0], nn::Carry{numbers(step, {2, 4})}).front().sum();
+    lines.clear();
+    loss.backward();
+    watch->end_backward();
+    EXPECT_THAT(lines, ElementsAre("all:", "c:", "b: c", "a: b c"));
+  }
+}
+
 // Interleaved micro-batches as under a pipeline schedule: forwards ahead of backwards, gradients add up, the last
 // backward averages. The weights come and go, and what comes out is what one rank that holds all gets.
 TEST(MicroBatches, InFlightGiveTheGradientsOfOneAfterTheOther) {

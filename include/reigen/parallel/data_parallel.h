@@ -117,7 +117,8 @@ class DataParallelBase {
   // when gradients are exchanged too).
   void prepare_forward();
 
-  // Behind every step of the optimizer when the strategy acts on weights; else it does nothing. Strategy::after_step().
+  // Behind every step of the optimizer when the strategy acts on weights; else it does nothing.
+  // WeightStrategy::after_step().
   void after_step();
 
   // The same model on every rank: buffers (rank 0's; kAverage: their mean), and weights where the strategy lets them

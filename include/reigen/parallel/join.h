@@ -23,8 +23,9 @@
 // these are answered: no collectives of your own with ranks that may have ended, as for a loss, no settle(), and no
 // exception that backward throws and the loop survives. What strategies keep back (error feedback) still comes from
 // ranks that have ended; adasum() of gradients does not divide.
-// Cost: one all_gather of a byte, blocking, before every reduction and every forward that brings buffers together;
-// buckets travel during backward as without it. At the end a broadcast of weights and buffers.
+// Cost: one all_gather of a byte before every reduction and every forward that brings buffers together. Before a
+// forward it blocks; in backward it runs beside it, and buckets travel after it has ended, so a collective of your own
+// within backward needs a communicator of its own (split). At the end a broadcast of weights and buffers.
 //
 // Errors: InvalidArgument where the strategy acts on weights (local SGD and its kin: every rank has to make every step
 // itself), for a model with SyncBatchNorm, for kTrainingRanks with adasum() of gradients, when a Join lives already, or

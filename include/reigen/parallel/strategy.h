@@ -68,6 +68,8 @@ class Strategy {
   // Copies into them. Throws InvalidArgument when an entry is missing, unknown, or of another shape or type; nothing is
   // changed then.
   void load_state(const std::map<std::string, at::Tensor>& state);
+  // Throws as load_state() would, and changes nothing.
+  void require_state_fits(const std::map<std::string, at::Tensor>& state) const;
 };
 
 // g = what the ranks agree on, of all ranks' g.

@@ -18,7 +18,7 @@ std::string shape_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-void Strategy::load_state(const std::map<std::string, at::Tensor>& given) {
+void Strategy::require_state_fits(const std::map<std::string, at::Tensor>& given) const {
   const std::map<std::string, at::Tensor> own = state();
   for (const auto& [name, tensor] : own) {
     const auto entry = given.find(name);
@@ -30,8 +30,12 @@ void Strategy::load_state(const std::map<std::string, at::Tensor>& given) {
   for (const auto& [name, tensor] : given) {
     REIGEN_CHECK(own.contains(name), "[strategy] {} has no {} to set", description(), name);
   }
+}
+
+void Strategy::load_state(const std::map<std::string, at::Tensor>& given) {
+  require_state_fits(given);
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : own) at::Tensor(tensor).copy_(given.at(name));
+  for (const auto& [name, tensor] : state()) at::Tensor(tensor).copy_(given.at(name));
 }
 
 }  // namespace reigen::parallel
