@@ -106,7 +106,7 @@ void BackwardWatch::on_backward_end() {
   if (!is_active_) return;
   // A node that is being evaluated now means that this backward runs inside another one.
   const bool is_inside_another = torch::autograd::get_current_node() != nullptr;
-  if (is_inside_another && count_ < ready_.size()) {
+  if (is_inside_another && missing()) {
     nested_ = true;
     return;
   }
@@ -116,7 +116,6 @@ void BackwardWatch::on_backward_end() {
 bool BackwardWatch::note(std::size_t parameter) {
   if (ready_[parameter] != 0) return false;
   ready_[parameter] = 1;
-  ++count_;
   return true;
 }
 
@@ -133,7 +132,6 @@ std::optional<std::size_t> BackwardWatch::missing() const {
 
 void BackwardWatch::end_round() {
   std::fill(ready_.begin(), ready_.end(), 0);
-  count_ = 0;
   is_active_ = false;
   nested_ = false;
   backwards_.clear();

@@ -1,8 +1,8 @@
 // Tells what backward does: which gradient is complete, and when backward has ended. It knows no bucket and no rank.
 //
 // A round is what becomes one mean over the ranks: usually one backward, or several that only add up. It begins with
-// begin() and ends with end_round(). Two hooks on each parameter tell of its gradient, a callback of the engine of the
-// end. A backward that throws calls nobody back: it is dead, and so is its round.
+// begin() and ends with end_round(). Two hooks on each parameter tell of its gradient; a callback of the engine tells
+// of the end. A backward that throws calls nobody back: it is dead, and so is its round.
 //
 // A backward may run inside another one of which tensor::inner_backward() knows nothing. The engine calls back at the
 // end of the inner one, when gradients of the outer one are still to come. Such an end does not count while gradients
@@ -45,11 +45,11 @@ class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
 
   void begin() { is_active_ = true; }
   bool is_active() const { return is_active_; }
-  // The end of the backward that runs, in which the call is made, will be told.
+  // Asks to be told of the end of the backward that runs now.
   void await_end();
   // This parameter's gradient is complete in this round. Returns false where it was before.
   bool note(std::size_t parameter);
-  // Its backward threw, and no other one of it runs or ended.
+  // The round's backward threw, and no other backward of the round runs or has ended.
   bool is_dead() const;
   // A backward inside another one ended it, and no other did.
   bool ended_inside_another() const { return is_active_ && nested_; }
@@ -66,7 +66,6 @@ class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
   bool is_active_ = false;
   bool nested_ = false;
   std::vector<char> ready_;                    // parameters, in this round
-  std::size_t count_ = 0;                      // of those
   std::vector<std::weak_ptr<int>> backwards_;  // ids of those that will call back; dead ones threw
 };
 

@@ -109,6 +109,12 @@ std::optional<std::vector<std::size_t>> BucketQueue::order_as_they_came(int firs
   return std::vector<std::size_t>(order.begin(), order.end());
 }
 
+std::vector<char> BucketQueue::on_any_rank(std::vector<char> flags) {
+  world_.all_reduce(flags.data(), flags.data(), flags.size(), DataType::kUint8, ReduceOp::kMax,
+                    {.tag = tag("which parameters have gradients")});
+  return flags;
+}
+
 std::string BucketQueue::tag(const std::string& what) const { return fmt::format("step {} {}", round_.step, what); }
 
 }  // namespace reigen::parallel

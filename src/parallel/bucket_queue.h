@@ -63,10 +63,13 @@ class BucketQueue {
   // those that never came. None: not this time. Collective.
   std::optional<std::vector<std::size_t>> order_as_they_came(int first);
 
+  // flags[i] = the largest of all ranks' flags[i], which say of each parameter whether it has a gradient. Collective.
+  std::vector<char> on_any_rank(std::vector<char> flags);
+
   const std::vector<BucketTimes>& times() const { return times_; }
-  std::string tag(const std::string& what) const;
 
  private:
+  std::string tag(const std::string& what) const;
   void name_difference(const std::function<void()>& body) const;
 
   Communicator world_;

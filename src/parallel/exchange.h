@@ -48,9 +48,9 @@ class Exchange {
 
   // Whether before_gradient() is to be called.
   virtual bool looks_ahead() const { return false; }
-  // What comes next is added to what `.grad` is.
+  // A gradient of the parameter is about to be added to `.grad`.
   virtual void before_gradient(std::size_t) {}
-  // `.grad` of the parameter is complete. It comes to where the exchange wants it.
+  // `.grad` of the parameter is complete. The exchange moves it to where it needs it.
   virtual void take(std::size_t parameter) = 0;
   virtual void begin(const Round& round) = 0;
   // The parameter's gradient has been taken, the last one in this round. Starts what is complete.
@@ -73,9 +73,9 @@ class Exchange {
   // A backward has ended, or was given up.
   virtual void end_backward() {}
 
-  // ---- Told
+  // ---- What others ask
 
-  // Something was started and not waited for.
+  // Whether a call was started for which nobody has waited.
   virtual bool is_under_way() const = 0;
   virtual std::uint64_t bytes_given() const = 0;
   virtual std::size_t bucket_count() const { return 0; }

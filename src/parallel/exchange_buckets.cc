@@ -114,25 +114,16 @@ char* ExchangeBuckets::flag_of(std::size_t parameter) const {
 
 // The slot and the flag of a parameter as they must be when its bucket leaves.
 void ExchangeBuckets::fill(std::size_t parameter) {
-  const ParameterRange& range = trained_.range_of(parameter);
-  const std::size_t segment = trained_.places[parameter].segment;
-  const bool has_gradient = range.is_active(segment);
-  if (has_gradient) {
-    range.take_gradient(segment);
-  } else {
-    const at::Tensor& slot = range.gradient_slot(segment);
-    std::memset(slot.mutable_data_ptr(), 0, slot.nbytes());
-  }
-  write_flag(flag_of(parameter), range.gradients().scalar_type(), has_gradient && strategy_.keeps_zeros());
+  trained_.fill_slot(parameter);
+  write_flag(flag_of(parameter), trained_.range_of(parameter).gradients().scalar_type(),
+             trained_.has_gradient(parameter) && strategy_.keeps_zeros());
 }
 
 // Which parameters have a gradient on some rank, where the strategy does not carry the flags.
 std::vector<char> ExchangeBuckets::exchange_flags() {
   std::vector<char> flags;
   for (std::size_t i = 0; i < trained_.size(); ++i) flags.push_back(trained_.has_gradient(i) ? 1 : 0);
-  world_.all_reduce(flags.data(), flags.data(), flags.size(), DataType::kUint8, ReduceOp::kMax,
-                    {.tag = queue_.tag("which parameters have gradients")});
-  return flags;
+  return queue_.on_any_rank(std::move(flags));
 }
 
 // A gradient that only other ranks had is ours too; one that nobody had stays undefined.

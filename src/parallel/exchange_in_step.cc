@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include <cstring>
 #include <utility>
 
 #include "parallel/gradients_named.h"
@@ -34,14 +33,7 @@ void ExchangeInStep::take(std::size_t parameter) {
 
 void ExchangeInStep::finish(int) {
   for (std::size_t i = 0; i < trained_.size(); ++i) {
-    const ParameterRange& range = trained_.range_of(i);
-    const std::size_t segment = trained_.places[i].segment;
-    if (range.is_active(segment)) {
-      range.take_gradient(segment);
-    } else {
-      const at::Tensor& slot = range.gradient_slot(segment);
-      std::memset(slot.mutable_data_ptr(), 0, slot.nbytes());
-    }
+    trained_.fill_slot(i);
     bytes_ += trained_.places[i].bytes;
   }
   const std::vector<char> somewhere = exchange_places();

@@ -43,7 +43,7 @@ ExchangeShares::ExchangeShares(Communicator world, Communicator sharers, Communi
 
 void ExchangeShares::cut(const std::vector<std::size_t>& order) {
   std::vector<BucketPlan> plans = plan_ranges(trained_.places_of(order));
-  // What is of no unit would keep all others from starting, and from being collected, when backward has left them.
+  // A range of no unit is never behind backward. In front of the others it would keep them from starting.
   const auto is_of_unit = [&](const BucketPlan& one) { return options_.unit_of[one.range] < options_.units->size(); };
   if (options_.units) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
   std::vector<BucketQueue::Bucket> buckets;
@@ -154,12 +154,7 @@ void ExchangeShares::start(std::size_t bucket) {
     gradient.has = is_old || range.is_active(segment);
     gradient.adds = is_old || (gradient.adds && gradient.has);
     sum.added[segment] = gradient.adds ? 1 : 0;
-    if (range.is_active(segment)) {
-      range.gather_gradient(segment);
-    } else {
-      const at::Tensor& slot = range.gradient_slot(segment);
-      std::memset(slot.mutable_data_ptr(), 0, slot.nbytes());
-    }
+    trained_.fill_slot(i);
   }
   const bool adds = std::any_of(sum.added.begin(), sum.added.end(), [](char one) { return one != 0; });
   const at::Tensor own = range.own_part(range.gradients());
@@ -231,9 +226,7 @@ void ExchangeShares::end_started() {
 std::vector<char> ExchangeShares::exchange_flags() {
   std::vector<char> flags;
   for (const Gradient& gradient : gradients_) flags.push_back(gradient.has ? 1 : 0);
-  world_.all_reduce(flags.data(), flags.data(), flags.size(), DataType::kUint8, ReduceOp::kMax,
-                    {.tag = queue_.tag("which parameters have gradients")});
-  return flags;
+  return queue_.on_any_rank(std::move(flags));
 }
 
 void ExchangeShares::finish(int first) {

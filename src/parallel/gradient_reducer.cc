@@ -68,9 +68,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   guard_ = std::make_unique<ModelGuard>(module_);
   trained_ = trained_parameters(ranges(), guard_->trainable());
   buffers_ = std::make_unique<BufferSync>(module_.buffers(), world_);
-  std::vector<at::Tensor> watched;
-  for (std::size_t i = 0; i < trained_.size(); ++i) watched.push_back(trained_.segment_of(i).parameter);
-  watch_ = std::make_shared<BackwardWatch>(std::move(watched));
+  watch_ = std::make_shared<BackwardWatch>(guard_->trainable());
   if (!distributed()) return;  // nothing to average: gradients may stay where backward puts them
   choose_exchange();
   values.broadcast(guard_->all(), ranges(), all_ranges());
@@ -272,8 +270,8 @@ void GradientReducer::require_elsewhere(std::size_t parameter) const {
              .fix = "call optimizer.zero_grad() when a backward fails, and begin anew with a forward"});
 }
 
-// What leaves makes room before anything waits, and what is complete starts before that, so that all ranks start the
-// same calls in the same order.
+// First weights that backward has passed leave, which makes room. Then sums of gradients start. Only then this rank
+// waits for weights. So all ranks start the same calls in the same order.
 void GradientReducer::on_unit(std::size_t unit) {
   weights_->leave_passed(unit);
   if (options_.overlap && no_sync_depth_ == 0 && !only_adds_up() && adds_all_gradients()) {
@@ -340,7 +338,8 @@ void GradientReducer::finish() {
   if (averages) exposed_ = Clock::now() - start + waited_in_backward;
 }
 
-// Back to between two rounds. What a failed backward sent is waited for: the other ranks sent it as well, or fail.
+// Ends the round, also one whose backward failed. This rank waits for what that backward had started: the other ranks
+// started it as well, or fail.
 void GradientReducer::reset() {
   exchange_->abandon();
   end_backward();

@@ -28,7 +28,7 @@ class Joined final : public Exchange {
   std::unique_ptr<Exchange> take_inner() { return std::move(inner_); }
   // This rank has no more data. What the others do next; `tag`: of the question. Waits.
   const Roll& answer(const std::string& tag);
-  // The next round was announced by others, with which this rank takes part in it.
+  // Begins a round that ranks with data have announced. This rank takes part in it with zeros.
   void begin_of_others(const Round& round);
   const RollCall& roll_call() const { return roll_call_; }
 

@@ -17,7 +17,7 @@ namespace reigen::parallel {
 
 class ModelGuard {
  public:
-  // Of a module whose parameters lie where they shall stay. The module outlives it.
+  // The module's parameters have been packed and stay where they lie. The module outlives the guard.
   explicit ModelGuard(const torch::nn::Module& module);
 
   // Throws InvalidArgument naming a parameter that was added, removed, replaced, moved, converted or unfrozen since.

@@ -26,7 +26,7 @@ class RollCall {
  public:
   RollCall(Communicator world, const JoinOptions& options);
 
-  // The question begins; `tag` is that of its call. One after the other.
+  // Asks all ranks; `tag` names the call. The answer is taken before the next question.
   void ask(Activity mine, const std::string& tag);
   // Whether answer() would not wait.
   bool is_answered() const { return work_.is_completed(); }

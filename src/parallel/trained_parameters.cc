@@ -1,5 +1,6 @@
 #include "parallel/trained_parameters.h"
 
+#include <cstring>
 #include <unordered_map>
 #include <utility>
 
@@ -20,6 +21,14 @@ TrainedParameters trained_parameters(std::vector<ParameterRange> ranges, const s
     result.index[place.range][place.segment] = result.places.size() - 1;
   }
   return result;
+}
+
+void TrainedParameters::fill_slot(std::size_t parameter) const {
+  const ParameterRange& range = range_of(parameter);
+  const std::size_t segment = places[parameter].segment;
+  if (range.is_active(segment)) return range.take_gradient(segment);
+  const at::Tensor& slot = range.gradient_slot(segment);
+  std::memset(slot.mutable_data_ptr(), 0, slot.nbytes());
 }
 
 std::vector<ParameterPlace> TrainedParameters::places_of(const std::vector<std::size_t>& order) const {

@@ -24,6 +24,8 @@ struct TrainedParameters {
   std::vector<ParameterPlace> places_of(const std::vector<std::size_t>& order) const;
   // All parameters, the last of the module first: roughly as backward goes.
   std::vector<std::size_t> last_first() const;
+  // The parameter's slot = its gradient, or zeros where there is none.
+  void fill_slot(std::size_t parameter) const;
   bool has_gradient(std::size_t parameter) const { return range_of(parameter).is_active(places[parameter].segment); }
 };
 

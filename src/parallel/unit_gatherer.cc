@@ -86,7 +86,7 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
   const bool is_last = unit + 1 == units_->size();
   const bool stays = in_backward || (at::GradMode::is_enabled() && (is_last || !options_.release_after_forward));
   if (!stays) {
-    if (trains_) keep(parts_[unit]);
+    if (units_->trains()) keep(parts_[unit]);
     release(parts_[unit]);
   }
   return output;
@@ -234,7 +234,6 @@ void UnitGatherer::release_all() {
 }
 
 void UnitGatherer::begin_forward() {
-  trains_ = at::GradMode::is_enabled();
   const bool are_exact = std::exchange(pinned_, false);
   if (are_exact && options_.type) release_all();
   for (Part& part : parts_) drop(part);

@@ -97,7 +97,6 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
   BlockPool narrow_;  // what travels rounded
   GatherOptions options_;
   std::optional<KeptSlices> kept_;  // by range
-  bool trains_ = false;             // a backward follows the forward that runs
   bool pinned_ = false;
 };
 

@@ -81,16 +81,12 @@ nn::Carry UnitWatch::run_again(std::size_t unit, const nn::Carry& input, const n
   if (end == 0) return output;
   return with_end(input, std::move(output),
                   [weak = weak_from_this(), unit, end] {
-                    const auto self = weak.lock();
-                    if (!self || !self->on_enter_) return;
-                    self->order_.enter(end);
-                    self->on_enter_(unit);
+                    if (const auto self = weak.lock()) self->reach(unit, end);
                   })
       .output;
 }
 
 void UnitWatch::enter(std::size_t unit, std::size_t end) {
-  if (!on_enter_) return;
   const int backward = torch::autograd::get_current_graph_task_id();
   if (backward != backward_) {
     backward_ = backward;
@@ -98,8 +94,12 @@ void UnitWatch::enter(std::size_t unit, std::size_t end) {
     std::erase_if(through, [](const auto& one) { return !is_in_backward(*one); });
     order_.begin_backward(std::move(through));
   }
+  reach(unit, end);
+}
+
+void UnitWatch::reach(std::size_t unit, std::size_t end) {
   order_.enter(end);
-  on_enter_(unit);
+  if (on_enter_) on_enter_(unit);
 }
 
 }  // namespace reigen::parallel

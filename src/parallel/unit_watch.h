@@ -34,6 +34,8 @@ class UnitWatch : public std::enable_shared_from_this<UnitWatch> {
   // A backward is over.
   void end_backward();
 
+  // Whether a backward follows the forward that runs.
+  bool trains() const { return trains_; }
   std::size_t size() const { return units_.size(); }
   const std::vector<nn::Unit>& units() const { return units_; }
   // Whether the backward that runs is done with the unit, on all ranks alike.
@@ -45,12 +47,13 @@ class UnitWatch : public std::enable_shared_from_this<UnitWatch> {
   nn::Carry run(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner);
   nn::Carry run_again(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner);
   void enter(std::size_t unit, std::size_t end);
+  void reach(std::size_t unit, std::size_t end);
 
   std::vector<nn::Unit> units_;
   std::function<void(std::size_t)> on_enter_;
   UnitOrder order_;
-  bool trains_ = false;  // a backward follows the forward that runs
-  int backward_ = -1;    // id of the one that the order knows
+  bool trains_ = false;
+  int backward_ = -1;  // id of the one that the order knows
 };
 
 }  // namespace reigen::parallel

@@ -5,7 +5,6 @@
 
 #include "harness/torch.h"
 #include "parallel/oracle.h"
-#include "reigen/parallel/strategies.h"
 
 namespace reigen::parallel::hooks_test {
 namespace {
@@ -120,12 +119,7 @@ TEST(Hooks, ABackwardAfterADeadOneAveragesAtItsEnd) {
             auto parallel = data_parallel(model, world, {.bucket_mb = 0, .shard = shard});
             optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
             const at::Tensor fine = parallel(share(numbers(1, {4, 4}), world)).square().sum();
-            at::Tensor x = share(numbers(2, {4, 4}), world).requires_grad_();
-            x.register_hook([](const at::Tensor& gradient) -> at::Tensor {
-              throw std::runtime_error("planted");
-              return gradient;
-            });
-            at::Tensor failing = parallel(x).square().sum();
+            at::Tensor failing = parallel(input_that_fails(share(numbers(2, {4, 4}), world))).square().sum();
             EXPECT_THROW(failing.backward(), std::runtime_error);
             for (at::Tensor& parameter : model.parameters()) parameter.mutable_grad() = at::Tensor();
             fine.backward();
@@ -152,12 +146,7 @@ TEST(Hooks, ABackwardAfterADeadOneIsRefusedWhereItAddsToWhatIsOnItsWay) {
         Mlp model;
         auto parallel = data_parallel(model, world, {.bucket_mb = 0});
         const at::Tensor fine = parallel(share(numbers(1, {4, 4}), world)).square().sum();
-        at::Tensor x = share(numbers(2, {4, 4}), world).requires_grad_();
-        x.register_hook([](const at::Tensor& gradient) -> at::Tensor {
-          throw std::runtime_error("planted");
-          return gradient;
-        });
-        at::Tensor failing = parallel(x).square().sum();
+        at::Tensor failing = parallel(input_that_fails(share(numbers(2, {4, 4}), world))).square().sum();
         EXPECT_THROW(failing.backward(), std::runtime_error);
         try {
           fine.backward();
@@ -170,37 +159,6 @@ TEST(Hooks, ABackwardAfterADeadOneIsRefusedWhereItAddsToWhatIsOnItsWay) {
       },
       "tcp");
   EXPECT_THAT(texts, Each(HasSubstr("was added to one that is on its way")));
-}
-
-// Both kinds of strategy remember a step of that name.
-TEST(Strategies, OfGradientsUnderOneOfWeightsKeepTheirStatesApart) {
-  on_ranks(2, [&](Communicator& world) -> Tensors {
-    StrategyFactory both = local_sgd({.every = 2, .start_step = 5});
-    both.gradients = power_sgd({.rank = 1, .start_step = 1}).gradients;
-    Mlp model;
-    auto parallel = data_parallel(model, world, {.strategy = both});
-    optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
-    for (std::uint64_t step = 0; step < 3; ++step) {
-      parallel(share(numbers(step, {4, 4}), world)).sum().backward();
-      optimizer.step();
-      optimizer.zero_grad();
-      parallel.after_step();
-    }
-    parallel.settle();
-    std::map<std::string, at::Tensor> state = parallel.strategy_state();
-    EXPECT_EQ(state.at("step").item<std::int64_t>(), 3);
-    EXPECT_EQ(state.at("weights.step").item<std::int64_t>(), 3);
-    for (auto& [name, tensor] : state) tensor = tensor.clone();
-    state["weights.step"].fill_(7);
-    parallel.load_strategy_state(state);
-    EXPECT_EQ(parallel.strategy_state().at("weights.step").item<std::int64_t>(), 7);
-    EXPECT_TRUE(parallel.ranks_differ());
-    state.erase("weights.step");
-    state["step"] = at::full({1}, 9, at::kLong);
-    EXPECT_THROW(parallel.load_strategy_state(state), InvalidArgument);
-    EXPECT_EQ(parallel.strategy_state().at("step").item<std::int64_t>(), 3) << "nothing is changed";
-    return {torch::zeros(1)};
-  });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,16 @@ inline at::Tensor numbers(std::uint64_t seed, at::IntArrayRef shape) {
 // Rank r's rows of a global batch.
 inline at::Tensor share(const at::Tensor& batch, const Communicator& world) {
   return batch.chunk(world.size())[static_cast<std::size_t>(world.rank())];
+}
+
+// Input of a model whose backward throws std::runtime_error after it has given the gradients of all weights.
+inline at::Tensor input_that_fails(const at::Tensor& values) {
+  at::Tensor input = values.clone().requires_grad_();
+  input.register_hook([](const at::Tensor& gradient) -> at::Tensor {
+    throw std::runtime_error("planted");
+    return gradient;
+  });
+  return input;
 }
 
 // Three layers with odd sizes; 4 inputs, 3 outputs.

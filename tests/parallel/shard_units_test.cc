@@ -286,12 +286,7 @@ TEST(Divided, AWrapperThatDiesInTheMiddleOfAStepLeavesTheUnits) {
           Net model;
           {
             auto parallel = data_parallel(model, group, {.shard = shard, .units = model.units()});
-            at::Tensor x = input_of(1, world).requires_grad_();
-            x.register_hook([](const at::Tensor& gradient) -> at::Tensor {
-              throw std::runtime_error("planted");
-              return gradient;
-            });
-            EXPECT_THROW(loss_of(parallel(x)).backward(), std::runtime_error);
+            EXPECT_THROW(loss_of(parallel(input_that_fails(input_of(1, world)))).backward(), std::runtime_error);
           }
           group.abort("done with it");
           for (const nn::Unit& unit : model.units()) EXPECT_FALSE(unit.has(nn::Layer::kOrder)) << unit.name();

@@ -329,5 +329,36 @@ TEST(Buffers, AreAveragedWhenAsked) {
   EXPECT_EQ(buffers[2].item<std::int64_t>(), 1);
 }
 
+// Both kinds of strategy remember a step of that name.
+TEST(Strategies, OfGradientsUnderOneOfWeightsKeepTheirStatesApart) {
+  on_ranks(2, [&](Communicator& world) -> Tensors {
+    StrategyFactory both = parallel::local_sgd({.every = 2, .start_step = 5});
+    both.gradients = parallel::power_sgd({.rank = 1, .start_step = 1}).gradients;
+    Mlp model;
+    auto parallel = data_parallel(model, world, {.strategy = both});
+    optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      parallel(share(numbers(step, {4, 4}), world)).sum().backward();
+      optimizer.step();
+      optimizer.zero_grad();
+      parallel.after_step();
+    }
+    parallel.settle();
+    std::map<std::string, at::Tensor> state = parallel.strategy_state();
+    EXPECT_EQ(state.at("step").item<std::int64_t>(), 3);
+    EXPECT_EQ(state.at("weights.step").item<std::int64_t>(), 3);
+    for (auto& [name, tensor] : state) tensor = tensor.clone();
+    state["weights.step"].fill_(7);
+    parallel.load_strategy_state(state);
+    EXPECT_EQ(parallel.strategy_state().at("weights.step").item<std::int64_t>(), 7);
+    EXPECT_TRUE(parallel.ranks_differ());
+    state.erase("weights.step");
+    state["step"] = at::full({1}, 9, at::kLong);
+    EXPECT_THROW(parallel.load_strategy_state(state), InvalidArgument);
+    EXPECT_EQ(parallel.strategy_state().at("step").item<std::int64_t>(), 3) << "nothing is changed";
+    return {torch::zeros(1)};
+  });
+}
+
 }  // namespace
 }  // namespace reigen::testing_oracle::weight_strategy_test

@@ -96,8 +96,8 @@ class WeightStrategy : public Strategy {
   virtual void after_step() = 0;
 };
 
-// What makes a strategy on every rank: of gradients, of weights, or of none (plain()). Made of a function that returns
-// std::unique_ptr of a class of either kind.
+// The functions that every rank calls to make its strategies. It is made of one function, which returns a
+// std::unique_ptr to a class of either kind.
 class StrategyFactory {
  public:
   using MakeGradients = std::function<std::unique_ptr<GradientStrategy>(const Communicator& world)>;
