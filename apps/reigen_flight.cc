@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "base/process_state.h"
@@ -19,6 +20,10 @@ namespace reigen::apps {
 namespace {
 
 constexpr std::size_t kLines = 100;
+
+std::string ranks_of(const flight::LiveJob& job) {
+  return base::counted(static_cast<std::int64_t>(job.ranks.size()), "rank");
+}
 
 pid_t parse_pid(const std::string& text) {
   const auto pid = base::parse<pid_t>(text);
@@ -40,8 +45,7 @@ flight::LiveJob only_job() {
   }
   std::string list;
   for (const flight::LiveJob& job : jobs) {
-    list += fmt::format("\n    {:>7}  {} rank{}  {}", job.pid, job.ranks.size(), job.ranks.size() == 1 ? "" : "s",
-                        job.command);
+    list += fmt::format("\n    {:>7}  {}  {}", job.pid, ranks_of(job), job.command);
   }
   throw InvalidArgument(Report{.what = "several jobs of this user run on this machine",
                                .got = list,
@@ -62,7 +66,7 @@ std::string trouble_of(pid_t pid) {
 }
 
 void print(const flight::LiveJob& job) {
-  fmt::print("job {}: {} rank{}, {}\n", job.pid, job.ranks.size(), job.ranks.size() == 1 ? "" : "s", job.command);
+  fmt::print("job {}: {}, {}\n", job.pid, ranks_of(job), job.command);
   for (const flight::ReadRank& rank : job.ranks) {
     if (rank.pid == 0) continue;
     const std::string trouble = trouble_of(rank.pid);

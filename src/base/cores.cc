@@ -14,6 +14,7 @@
 
 #include "base/environment.h"
 #include "base/slurm.h"
+#include "base/text.h"
 
 namespace reigen::base {
 
@@ -83,7 +84,7 @@ struct Limit {
   std::string text;
 };
 
-std::string processors(int count) { return fmt::format("{} processor{}", count, count == 1 ? "" : "s"); }
+std::string processors(int count) { return counted(count, "processor"); }
 
 void lower(Limit& limit, double cores, const std::string& text) {
   if (cores < limit.cores) limit = {cores, text};
@@ -207,8 +208,8 @@ int threads_by_environment() {
 
 std::string describe_shortage(const CoreShare& share, int threads) {
   if (static_cast<long>(share.ranks) * threads <= share.total) return {};
-  return fmt::format("{} rank{} x {} thread{} share {}: each gets a part of the speed", share.ranks,
-                     share.ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s", share.limit);
+  return fmt::format("{} x {} share {}: each gets a part of the speed", counted(share.ranks, "rank"),
+                     counted(threads, "thread"), share.limit);
 }
 
 }  // namespace reigen::base

@@ -31,6 +31,10 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   return best;
 }
 
+std::string counted(std::int64_t number, std::string_view what) {
+  return std::to_string(number).append(" ").append(what).append(number == 1 ? "" : "s");
+}
+
 std::string quote_shell(const std::string& word) {
   const bool plain = !word.empty() && word.find_first_not_of(
                                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%") ==

@@ -1,8 +1,10 @@
-// Text that people and programs write: numbers in it, the known word that was meant, a word for a shell.
+// Text that people and programs write: numbers in it, the known word that was meant, a number of things, a word for a
+// shell.
 #pragma once
 
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +28,9 @@ std::size_t edit_distance(const std::string& a, const std::string& b);
 
 // The known word that `word` most probably means, empty if none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
+
+// "1 step", "2 steps".
+std::string counted(std::int64_t number, std::string_view what);
 
 // The word as a shell takes it: in quotes where it needs some.
 std::string quote_shell(const std::string& word);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace reigen::comm {
 
@@ -12,8 +13,6 @@ namespace {
 long seconds_of(std::chrono::nanoseconds time) {
   return static_cast<long>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
 }
-
-std::string counted_ranks(int number) { return fmt::format("{} rank{}", number, number == 1 ? "" : "s"); }
 
 }  // namespace
 
@@ -66,8 +65,8 @@ Report joined_twice(const GroupOptions& options) {
 Report incomplete_group(const GroupOptions& options, const std::vector<int>& missing) {
   return {.what = fmt::format("rank {} of {}: group \"{}\" is not complete after {} s", options.rank, options.size,
                               options.name, seconds_of(options.join_timeout)),
-          .got = counted_ranks(options.size - static_cast<int>(missing.size())),
-          .expected = fmt::format("{}; missing: {}", counted_ranks(options.size), fmt::join(missing, ", ")),
+          .got = base::counted(options.size - static_cast<std::int64_t>(missing.size()), "rank"),
+          .expected = fmt::format("{}; missing: {}", base::counted(options.size, "rank"), fmt::join(missing, ", ")),
           .fix =
               "see what the missing ranks printed; every rank must create its groups in the same order; "
               "REIGEN_COMM_JOIN_TIMEOUT=seconds waits longer"};
@@ -86,8 +85,8 @@ void check_same_size(const GroupOptions& options, int rank, int ranks) {
   if (ranks == options.size) return;
   throw InvalidArgument(Report{
       .what = fmt::format("ranks {} and {} differ in the size of group \"{}\"", options.rank, rank, options.name),
-      .got = fmt::format("{}, says rank {}", counted_ranks(ranks), rank),
-      .expected = fmt::format("{}, says rank {}", counted_ranks(options.size), options.rank),
+      .got = fmt::format("{}, says rank {}", base::counted(ranks, "rank"), rank),
+      .expected = fmt::format("{}, says rank {}", base::counted(options.size, "rank"), options.rank),
       .fix = "start every rank of a job with the same number of ranks (WORLD_SIZE)"});
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "flight/merge.h"
 
 namespace reigen::flight {
@@ -124,7 +125,7 @@ std::string title_of(const MergedGroup& group, std::int64_t now) {
   for (const Member& member : group.members) ranks.push_back(member.rank);
   std::sort(ranks.begin(), ranks.end());
   const bool whole = ranks.size() == static_cast<std::size_t>(group.size) && ranks.back() == group.size - 1;
-  std::string who = fmt::format("{} rank{}", group.size, group.size == 1 ? "" : "s");
+  std::string who = base::counted(group.size, "rank");
   if (!whole && group.missing.empty()) who = rank_list(ranks);
   if (!group.missing.empty()) who += fmt::format(" ({} without a record)", group.missing.size());
   return fmt::format("  group \"{}\", {}: {}", group.name, who, common_progress(group, now));

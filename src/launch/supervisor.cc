@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/process_state.h"
+#include "base/text.h"
 #include "reigen/base/error.h"
 
 namespace reigen::launch {
@@ -222,9 +223,9 @@ void Supervisor::handle_signal(int signal) {
   signal_all(signal);
   console_.line(
       Stream::kError, {},
-      fmt::format("reigen: {} passed on to {} rank{}; {:g} s to end, Ctrl-C{} to kill", signal_name(signal),
-                  ranks_.size(), ranks_.size() == 1 ? "" : "s", std::chrono::duration<double>(options_.grace).count(),
-                  signal == SIGINT ? " once more" : ""));
+      fmt::format("reigen: {} passed on to {}; {:g} s to end, Ctrl-C{} to kill", signal_name(signal),
+                  base::counted(static_cast<std::int64_t>(ranks_.size()), "rank"),
+                  std::chrono::duration<double>(options_.grace).count(), signal == SIGINT ? " once more" : ""));
 }
 
 // A terminal that is gone, a warning before the end of the time, or what a program means by it: ranks that know the
@@ -233,8 +234,8 @@ void Supervisor::pass_on(int signal) {
   signal_all(signal);
   if (!passed_on_.insert(signal).second) return;
   console_.line(Stream::kError, {},
-                fmt::format("reigen: {} passed on to {} rank{}", signal_name(signal), ranks_.size(),
-                            ranks_.size() == 1 ? "" : "s"));
+                fmt::format("reigen: {} passed on to {}", signal_name(signal),
+                            base::counted(static_cast<std::int64_t>(ranks_.size()), "rank")));
 }
 
 // Ctrl-Z: the ranks have process groups of their own, the terminal does not reach them.

@@ -9,6 +9,7 @@
 #include "base/cores.h"
 #include "base/environment.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "comm/core_share_of.h"
 
 namespace reigen::tensor {
@@ -67,8 +68,8 @@ void share_cores(Communicator ranks, int threads) {
   const int now = at::get_num_threads();
   if (now != before) {
     const std::string others = threads == 0 && agreed < own ? ", and another rank takes no more" : "";
-    base::log_info("rank {}: {} thread{} in place of {}, as {} here share {}{}", ranks.rank(), now, now == 1 ? "" : "s",
-                   before, share.ranks == 1 ? "1 rank" : std::to_string(share.ranks) + " ranks", share.limit, others);
+    base::log_info("rank {}: {} in place of {}, as {} here share {}{}", ranks.rank(), base::counted(now, "thread"),
+                   before, base::counted(share.ranks, "rank"), share.limit, others);
   }
   const std::string shortage = share.is_first ? base::describe_shortage(share, now) : "";
   if (!shortage.empty() && !was_said(now)) base::log_warning("{}", shortage);

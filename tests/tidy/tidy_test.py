@@ -75,6 +75,19 @@ class TidyTest(unittest.TestCase):
         self.planted("floor", "include/reigen/base/thing.h", '#include "reigen/tensor/flat.h"')
         self.planted("floor", "src/comm/group.cc", "#include <reigen/tensor/flat.h>")
 
+    def test_a_folder_of_a_floor_may_not_include_one_above_it(self):
+        files = {**CLEAN,
+                 "docs/architecture.md": TABLE + "\n| folder | holds |\n|---|---|\n| `comm/low/` | a |\n| `comm/high/` | b |\n",
+                 "src/comm/CMakeLists.txt": "reigen_floor(NAME comm\n  SOURCES group.cc low/a.cc high/b.cc\n  USES net)\n",
+                 "src/comm/low/a.h": HEADER, "src/comm/low/a.cc": '#include "comm/low/a.h"\n',
+                 "src/comm/high/b.h": HEADER, "src/comm/high/b.cc": '#include "comm/high/b.h"\n#include "comm/low/a.h"\n'}
+        self.assertEqual([str(f) for f in self.findings(files)], [])
+        upward = {**files, "src/comm/low/a.cc": '#include "comm/low/a.h"\n#include "comm/high/b.h"\n'}
+        self.assertEqual([(f.rule, f.path, f.line) for f in self.findings(upward)], [("folder", "src/comm/low/a.cc", 2)])
+        unknown = {**files, "src/comm/CMakeLists.txt": files["src/comm/CMakeLists.txt"].replace("high/b.cc", "high/b.cc new/c.cc"),
+                   "src/comm/new/c.cc": "int c();\n"}
+        self.assertEqual([(f.rule, f.path, f.line) for f in self.findings(unknown)], [("folder", "src/comm/new/c.cc", 1)])
+
     def test_what_a_lower_floor_uses_may_be_used_too(self):
         self.accepted("src/tensor/flat.cc", '#include "net/socket.h"')
 

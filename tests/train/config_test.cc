@@ -12,7 +12,7 @@
 
 #include "base/variables.h"
 #include "reigen/base/error.h"
-#include "train/config_text.h"
+#include "train/config/config_text.h"
 
 namespace reigen::train {
 namespace {

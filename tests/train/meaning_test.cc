@@ -1,4 +1,4 @@
-#include "train/meaning.h"
+#include "train/start/meaning.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
-#include "train/memory_fit.h"
+#include "train/model/memory_fit.h"
 
 #include <torch/nn/modules/linear.h>
 
 #include <mutex>
 
-#include "train/agree.h"
-#include "train/optimization.h"
+#include "train/config/strategy_of.h"
+#include "train/model/optimization.h"
+#include "train/run/agree.h"
 #include "train/small_run.h"
-#include "train/strategy_of.h"
 
 namespace reigen::train {
 namespace {

@@ -1,5 +1,5 @@
 // What a run's section optim does: every optimizer goes on bitwise, schedules, clipping and averages reach the files.
-#include "train/optimization.h"
+#include "train/model/optimization.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "train/run_directory.h"
+#include "train/files/run_directory.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

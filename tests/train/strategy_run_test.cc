@@ -3,9 +3,9 @@
 #include <chrono>
 #include <thread>
 
-#include "train/parallel_config.h"
+#include "train/config/parallel_config.h"
+#include "train/config/strategy_of.h"
 #include "train/small_run.h"
-#include "train/strategy_of.h"
 
 namespace reigen::train {
 namespace {

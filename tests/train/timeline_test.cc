@@ -5,9 +5,9 @@
 
 #include <map>
 
-#include "train/clock_offset.h"
 #include "train/small_run.h"
-#include "train/step_trace.h"
+#include "train/watch/clock_offset.h"
+#include "train/watch/step_trace.h"
 
 namespace reigen::train {
 namespace {

@@ -1,0 +1,240 @@
+#include "train/files/checkpoints.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/file_system.h"
+#include "base/text.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/write.h"
+#include "comm/agree.h"
+#include "reigen/base/bytes.h"
+#include "train/run/agree.h"
+
+namespace reigen::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kFailuresInARow = 3;  // then the disk will not recover by itself
+
+std::int64_t checkpoints_in(const fs::path& folder) {
+  try {
+    return static_cast<std::int64_t>(checkpoint::list(folder).size());
+  } catch (const IoError&) {
+    return 0;  // the first save tells
+  }
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
+                         std::function<void()> give_up)
+    : run_(run), files_(files), data_(data), model_(model), lines_(lines), give_up_(std::move(give_up)) {}
+
+void Checkpoints::begin() {
+  if (files_.found() != nullptr) saved_ = asked_ = files_.found()->manifest().step;
+  begins_with_nan_.clear();
+  const State now = state();
+  for (const checkpoint::Piece& piece : now.model.pieces()) {
+    if (checkpoint::not_finite_in(piece).has_nan) begins_with_nan_.insert(piece.name);
+  }
+}
+
+Checkpoints::State Checkpoints::state() const {
+  return {.model = tensor::Pieces(model_.parallel().own_weights()),
+          .optimizer = tensor::Pieces(model_.parallel().own(model_.state()))};
+}
+
+// Of all ranks together.
+std::int64_t Checkpoints::bytes_needed() {
+  auto bytes = static_cast<std::int64_t>(checkpoint::room_for(state().contents()));
+  run_.world.all_reduce(&bytes, &bytes, 1, DataType::kInt64, ReduceOp::kSum, {.tag = "room for a checkpoint"}).wait();
+  return bytes;
+}
+
+void Checkpoints::look_at_room() {
+  const std::int64_t bytes = bytes_needed();
+  if (!run_.is_first()) return;
+  const std::optional<std::uint64_t> room = base::room_in(files_.directory());
+  if (!room) return;
+  const std::int64_t there = checkpoints_in(folder());
+  const std::int64_t every = run_.config.checkpoint.every_steps;
+  const std::int64_t to_come = every > 0 ? (run_.total - run_.done + every - 1) / every : 1;
+  // The new one lies beside those that it replaces for a while.
+  const std::int64_t at_once =
+      std::max<std::int64_t>(std::min(to_come + there, run_.config.checkpoint.keep + 1) - there, 1);
+  const auto one = static_cast<std::uint64_t>(bytes);
+  const int models = model_.optimization().has_average() ? 2 : 1;
+  const auto model = static_cast<std::uint64_t>(models * model_.whole_weights());
+  const std::uint64_t needed = static_cast<std::uint64_t>(at_once) * one + model;
+  if (*room >= needed) return;
+  std::string what =
+      fmt::format("warning: {} are free in {}, and this run will write up to {}: {} of {} at a time, and {} of ",
+                  format_bytes(*room), files_.directory().string(), format_bytes(needed),
+                  base::counted(at_once, "checkpoint"), format_bytes(one), models == 1 ? "a model" : "models");
+  what += format_bytes(model);
+  if (*room < model)
+    what += "; not even the trained weights will fit";
+  else if (*room < one + model)
+    what += "; the last checkpoint will not fit beside the trained weights, which are written first";
+  run_.say(what + "; free space, or change checkpoint.keep, checkpoint.every_steps, run.dir");
+}
+
+void Checkpoints::require_finite() { checked_state(); }
+
+// All that must be true of a state before it replaces an older one. What a model does not train may be infinite on
+// purpose, as masks are.
+Checkpoints::State Checkpoints::checked_state() {
+  model_.settle();
+  State now = state();
+  together(run_.world, "checkpoint", [&] {
+    std::set<std::string> trained;
+    for (const auto& entry : model_.module().named_parameters()) {
+      if (entry.value().requires_grad()) trained.insert(entry.key());
+    }
+    for (const auto& [group, pieces] : now.contents()) {
+      for (const checkpoint::Piece& piece : pieces) {
+        const auto [has_nan, has_infinity] = checkpoint::not_finite_in(piece);
+        const bool is_fixed = group == "model" && !trained.contains(piece.name);
+        const bool may_be = is_fixed && (!has_nan || begins_with_nan_.contains(piece.name));
+        if (may_be || (!has_nan && !has_infinity)) continue;
+        throw Error(ExitCode::kNotANumber,
+                    Report{.what = fmt::format("the state after step {} is not finite: no checkpoint of it", run_.done),
+                           .got = fmt::format("{} in {} {}", has_nan ? "NaN" : "infinity", group, piece.name),
+                           .fix = "use a smaller optim.lr, or look at the data"});
+      }
+    }
+  });
+  return now;
+}
+
+void Checkpoints::open() {
+  if (saver_) return;
+  saver_.emplace(folder(), run_.world,
+                 checkpoint::SaverOptions{.keep = run_.config.checkpoint.keep,
+                                          .asynchronous = run_.config.checkpoint.asynchronous,
+                                          .warns_without_locks = false});  // the run's directory was, for all below it
+}
+
+void Checkpoints::prepare() {
+  if (!run_.config.checkpoint.asynchronous || run_.done >= run_.total) return;
+  try {
+    open();
+    saver_->prepare(state().contents());
+  } catch (const IoError&) {
+    // The first save tries again, and tells.
+  }
+}
+
+void Checkpoints::save() {
+  const State now = checked_state();
+  wait();
+  // A thread that writes may have ended on some ranks and not yet on others: all count alike only where all waited.
+  const bool asynchronous = run_.config.checkpoint.asynchronous;
+  if (asynchronous && should_give_up()) give_up_();
+  asked_ = run_.done;
+  try {
+    // Every rank throws what rank 0 met: a run that goes on from a checkpoint needs the lines of the steps before.
+    comm::attempt_first(run_.world, "lines of steps", [&] {
+      lines_.flush();
+      return std::string();
+    });
+    open();
+    const bool ended = run_.position >= data_.loader().size();
+    saver_->save({.step = run_.done,
+                  .epoch = ended ? run_.epoch + 1 : run_.epoch,
+                  .position = ended ? 0 : run_.position,
+                  .global_batch = data_.loader().global_batch(),
+                  .seed = run_.config.train.seed,
+                  .world_size = run_.world.size(),
+                  .optimizer_steps = model_.optimization().steps(),
+                  .mesh = model_.mesh(),
+                  .options = data_.described()},
+                 now.contents());
+    if (!asynchronous) hear();
+  } catch (const IoError& error) {
+    note_failed(error);
+  }
+  if (!asynchronous && should_give_up()) give_up_();
+}
+
+// At the end of a run there is more to be done.
+bool Checkpoints::should_give_up() const { return failed_ >= kFailuresInARow && run_.done < run_.total && !run_.stop; }
+
+void Checkpoints::wait() {
+  if (!saver_) return;
+  try {
+    saver_->wait();
+    hear();
+  } catch (const IoError& error) {
+    note_failed(error);
+  }
+}
+
+void Checkpoints::hear() {
+  if (!saver_ || saver_->is_saving()) return;
+  try {
+    saver_->check();
+  } catch (const IoError& error) {
+    return note_failed(error);
+  }
+  if (const auto path = saver_->last(); path && path->filename() == checkpoint::name_of(asked_)) {
+    saved_ = asked_;
+    failed_ = 0;
+    lacks_room_ = false;
+  }
+}
+
+void Checkpoints::note_failed(const IoError& error) {
+  lacks_room_ = dynamic_cast<const NoRoom*>(&error) != nullptr;
+  if (!lacks_room_) ++failed_;
+  why_not_ = error.what();
+  run_.say(fmt::format("warning: no checkpoint of step {}: {}", asked_, error.what()));
+}
+
+void Checkpoints::save_last_in_little_room() {
+  const std::int64_t bytes = bytes_needed();
+  std::string gone;
+  if (run_.is_first()) {
+    try {
+      const auto steps = checkpoint::make_room(folder(), static_cast<std::uint64_t>(bytes), run_.done);
+      gone = fmt::format("{}", fmt::join(steps, ", "));
+    } catch (const IoError& error) {
+      run_.say(fmt::format("warning: older checkpoints stay: {}", error.what()));
+    }
+  }
+  gone = share_text(run_.world, gone);
+  if (gone.empty()) return;
+  run_.say(fmt::format("note: older checkpoints (of steps {}) are deleted, to make room for the last", gone));
+  std::error_code unknown;
+  const bool is_gone = run_.is_first() && saved_ > 0 && !fs::exists(last(), unknown) && !unknown;
+  if (!share_text(run_.world, is_gone ? "gone" : "").empty()) saved_ = -1;  // else a message would send the user to it
+  save();
+  wait();
+}
+
+// This run's, or that from which it went on.
+fs::path Checkpoints::last() const {
+  const bool is_own = files_.found() == nullptr || saved_ != files_.found()->manifest().step;
+  return is_own ? folder() / checkpoint::name_of(saved_) : files_.found()->path();
+}
+
+std::string Checkpoints::way_back() const {
+  if (saved_ <= 0) return "";
+  const fs::path path = last();
+  std::error_code ignored;
+  if (!fs::exists(path, ignored) && !ignored) return "";
+  const bool is_own = fs::equivalent(path.parent_path(), folder(), ignored);
+  return is_own ? fmt::format("a run goes on from the checkpoint of step {} with --run.resume true", saved_)
+                : fmt::format("a run goes on from the checkpoint of step {} with --run.resume {}", saved_,
+                              base::quote_shell(path.string()));
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,91 @@
+// A run's checkpoints: when one can be written, what is written, and what happens when the disk does not take it.
+//
+// A save that fails is a warning: the checkpoint before is whole, and a disk may recover. After three in a row for want
+// of anything but room the run gives up. Where there is no room it goes on: its end needs less than a checkpoint.
+// Every rank counts the same failures, so all end together.
+//
+// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "reigen/base/error.h"
+#include "reigen/checkpoint/saver.h"
+#include "reigen/tensor/pieces.h"
+#include "train/files/run_files.h"
+#include "train/files/step_lines.h"
+#include "train/model/trained_model.h"
+#include "train/run/run.h"
+#include "train/start/run_data.h"
+
+namespace reigen::train {
+
+class Checkpoints {
+ public:
+  // give_up: called on every rank where saves keep failing in the middle of a run; throws.
+  Checkpoints(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
+              std::function<void()> give_up);
+
+  // Before the first step: what the run goes on from counts as saved, and what is no number then may be none later.
+  void begin();
+  // Collective. Says before the first step what will not fit. A warning, because others may free space meanwhile.
+  void look_at_room();
+  // While the first steps are made, the kernel gives the memory that the first copy would wait for.
+  void prepare();
+  // Collective. Throws 80 where the state is not finite: it replaces no older one.
+  void require_finite();
+  // Collective. With the lines of the steps before. Throws as require_finite().
+  void save();
+  // Waits for what is under way.
+  void wait();
+  // Whether the last save has ended by now, and how. Does not wait.
+  void hear();
+  // Collective. Deletes older checkpoints for the last one, once the weights are on the disk, and saves it. Not before:
+  // one of the two is there at every moment.
+  void save_last_in_little_room();
+  // Ends the thread that writes.
+  void release() { saver_.reset(); }
+
+  std::int64_t saved() const { return saved_; }            // step of the newest one; -1: there is none
+  std::int64_t asked_to_save() const { return asked_; }    // step of the newest that was begun
+  bool lacks_room() const { return lacks_room_; }          // the newest failed for want of room
+  int failed_in_a_row() const { return failed_; }          // for want of anything else
+  const std::string& why_not() const { return why_not_; }  // the newest that failed did
+  std::filesystem::path last() const;                      // the newest whole one
+  std::filesystem::path folder() const { return files_.directory() / "checkpoints"; }
+  std::string way_back() const;  // how a run goes on from the newest one; empty: there is none
+
+ private:
+  struct State {
+    tensor::Pieces model;
+    tensor::Pieces optimizer;
+    checkpoint::Contents contents() const { return {{"model", model.pieces()}, {"optimizer", optimizer.pieces()}}; }
+  };
+  State state() const;
+  State checked_state();
+  std::int64_t bytes_needed();
+  void open();
+  void note_failed(const IoError& error);
+  bool should_give_up() const;
+
+  Run& run_;
+  const RunFiles& files_;
+  const RunData& data_;
+  TrainedModel& model_;
+  StepLines& lines_;
+  std::function<void()> give_up_;
+  std::optional<checkpoint::Saver> saver_;
+  std::int64_t saved_ = -1;
+  std::int64_t asked_ = -1;
+  int failed_ = 0;
+  bool lacks_room_ = false;
+  std::string why_not_;
+  std::set<std::string> begins_with_nan_;  // what is not trained may hold one on purpose
+};
+
+}  // namespace reigen::train

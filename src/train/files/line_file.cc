@@ -1,0 +1,97 @@
+#include "train/files/line_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "base/check.h"
+#include "reigen/format/atomic_file.h"
+
+namespace reigen::train {
+
+namespace {
+
+constexpr auto kFlushEvery = std::chrono::milliseconds(500);
+constexpr std::size_t kBufferMax = 1 << 16;
+constexpr std::size_t kKeptMax = std::size_t{64} << 20;  // while they cannot be written
+
+std::string read_all(int fd) {
+  std::string text;
+  std::vector<char> block(1 << 16);
+  for (;;) {
+    const auto got = REIGEN_SYSCALL(::read(fd, block.data(), block.size()));
+    if (got == 0) return text;
+    text.append(block.data(), static_cast<std::size_t>(got));
+  }
+}
+
+std::size_t length_of_kept(const std::string& text, const LineFile::Keep& keep) {
+  std::size_t length = 0;
+  for (;;) {
+    const auto end = text.find('\n', length);
+    if (end == std::string::npos || !keep(std::string_view(text).substr(length, end - length))) return length;
+    length = end + 1;
+  }
+}
+
+UniqueFd open_file(const std::filesystem::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd) {
+    const int error = errno;
+    throw IoError(fmt::format("cannot write {}: {}", path.string(), base::errno_text(error)),
+                  error == EACCES || error == EPERM || error == EROFS ? ExitCode::kPermission : ExitCode::kIo);
+  }
+  return fd;
+}
+
+}  // namespace
+
+LineFile::LineFile(std::filesystem::path path, const Keep& keep)
+    : path_(std::move(path)), fd_(open_file(path_)), flushed_(std::chrono::steady_clock::now()) {
+  const std::size_t length = keep ? length_of_kept(read_all(fd_.get()), keep) : 0;
+  REIGEN_SYSCALL(::ftruncate(fd_.get(), static_cast<off_t>(length)));
+  REIGEN_SYSCALL(::lseek(fd_.get(), 0, SEEK_END));
+}
+
+LineFile::~LineFile() {
+  try {
+    flush();
+  } catch (const Error&) {
+    // Reported by the flush() that a run which ends well makes itself.
+  }
+}
+
+void LineFile::append(std::string_view line) {
+  buffer_ += line;
+  const bool is_due = std::chrono::steady_clock::now() - flushed_ >= kFlushEvery;
+  if (!is_due && (buffer_.size() < kBufferMax || !trouble_.empty())) return;
+  try {
+    flush();
+  } catch (const IoError&) {
+    // A run is worth more than its log, and a disk may get room again.
+    if (buffer_.size() > kKeptMax) throw;
+  }
+}
+
+void LineFile::flush() {
+  flushed_ = std::chrono::steady_clock::now();
+  std::size_t done = 0;
+  int failed = 0;
+  while (done < buffer_.size() && failed == 0) {
+    const auto written = ::write(fd_.get(), buffer_.data() + done, buffer_.size() - done);
+    if (written >= 0)
+      done += static_cast<std::size_t>(written);
+    else if (errno != EINTR)
+      failed = errno;
+  }
+  buffer_.erase(0, done);
+  trouble_.clear();
+  if (failed == 0) return;
+  trouble_ = fmt::format("cannot write {}: {}", path_.string(), base::errno_text(failed));
+  if (failed == ENOSPC || failed == EDQUOT) throw NoRoom(trouble_);
+  throw IoError(trouble_);
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,108 @@
+#include "reigen/train/metrics.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "reigen/base/error.h"
+#include "train/files/line_file.h"
+
+namespace reigen::train {
+
+namespace {
+
+struct Line {
+  std::int64_t step = 0;    // 0: it tells of none
+  bool is_of_step = false;  // and not of a validation behind it
+};
+
+Line line_in(std::string_view text) {
+  const auto json = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
+  if (!json.is_object()) return {};
+  const auto step = json.find("step");
+  if (step == json.end() || !step->is_number_integer()) return {};
+  return {.step = step->get<std::int64_t>(), .is_of_step = !json.contains("test_loss") || json.contains("loss")};
+}
+
+std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+// In front of what may follow.
+std::string of_time(double time) { return time > 0 ? fmt::format(",\"time\":{:.3f}", time) : ""; }
+
+// Keeps the lines up to `last`, each of the step after the one before. A run that began in this directory with a
+// checkpoint of another has none of them, and goes back to where it began.
+std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_t last) {
+  if (last == 0) return std::make_unique<LineFile>(path);
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  // A run that went on in a new directory has no line of the steps before.
+  if (error || size == 0) return std::make_unique<LineFile>(path);
+  std::int64_t step = 0;
+  bool begins_behind = false;
+  {
+    std::ifstream in(path);
+    for (std::string text; step < last && std::getline(in, text);) {
+      const Line line = line_in(text);
+      const bool fits = line.is_of_step ? step == 0 || line.step == step + 1 : line.step == step || step == 0;
+      if (line.step <= 0 || !fits) break;
+      begins_behind = begins_behind || (line.is_of_step && step == 0 && line.step == last + 1);
+      if (line.is_of_step) step = line.step;
+    }
+  }
+  if (step != last && !begins_behind) {
+    throw DataError(Report{.what = fmt::format("{} does not hold the steps before the checkpoint", path.string()),
+                           .got = step == 0 ? "no line of a step" : fmt::format("lines up to step {}", step),
+                           .expected = fmt::format("the line of step {}", last),
+                           .fix = "move the file away, or go on in another --run.dir"});
+  }
+  return std::make_unique<LineFile>(path, [last](std::string_view line) {
+    const std::int64_t of_line = line_in(line).step;
+    return of_line > 0 && of_line <= last;
+  });
+}
+
+}  // namespace
+
+std::string to_json_line(const StepMetrics& m) {
+  std::string line = fmt::format(
+      "{{\"step\":{},\"epoch\":{},\"loss\":{},\"lr\":{},\"samples_per_s\":{:.1f},\"step_ms\":{:.4f},\"data_ms\":{:.4f},"
+      "\"forward_ms\":{:.4f},\"backward_ms\":{:.4f},\"comm_exposed_ms\":{:.4f},\"optimizer_ms\":{:.4f}",
+      m.step, m.epoch, json_number(m.loss), m.lr, m.samples_per_s, m.step_ms, m.data_ms, m.forward_ms, m.backward_ms,
+      m.comm_exposed_ms, m.optimizer_ms);
+  line += of_time(m.time);
+  if (m.grad_norm) line += fmt::format(",\"grad_norm\":{}", *m.grad_norm);
+  if (m.skipped) line += ",\"skipped\":true";
+  return line + "}\n";
+}
+
+std::string to_json_line(const ValidationMetrics& m) {
+  std::string line =
+      fmt::format("{{\"step\":{},\"epoch\":{},\"test_loss\":{}", m.step, m.epoch, json_number(m.test_loss));
+  if (m.test_accuracy) line += fmt::format(",\"test_accuracy\":{}", json_number(*m.test_accuracy));
+  line += fmt::format(",\"test_samples\":{}", m.test_samples);
+  for (const auto& [key, value] : m.more) line += fmt::format(",{}:{}", nlohmann::json(key).dump(), json_number(value));
+  return line + of_time(m.time) + "}\n";
+}
+
+double seconds_since_1970() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) * 1e-3;
+}
+
+MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t keep_steps)
+    : file_(open_at(path, keep_steps)) {}
+
+MetricsWriter::~MetricsWriter() = default;
+
+void MetricsWriter::write(const StepMetrics& metrics) { file_->append(to_json_line(metrics)); }
+
+void MetricsWriter::write(const ValidationMetrics& metrics) { file_->append(to_json_line(metrics)); }
+
+const std::string& MetricsWriter::trouble() const { return file_->trouble(); }
+
+void MetricsWriter::flush() { file_->flush(); }
+
+}  // namespace reigen::train

@@ -1,0 +1,44 @@
+// model.safetensors and model_ema.safetensors: the weights that a run leaves behind, in one file though ranks may hold
+// parts of them.
+// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+#pragma once
+
+#include <filesystem>
+
+#include "train/files/checkpoints.h"
+#include "train/files/outcome.h"
+#include "train/model/trained_model.h"
+#include "train/run/run.h"
+#include "train/start/run_data.h"
+
+namespace reigen::train {
+
+class ModelFiles {
+ public:
+  ModelFiles(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, const Checkpoints& checkpoints,
+             Outcome& outcome);
+
+  // Collective. Of the step that was made last. After the last step of all older checkpoints make room for them, but
+  // for the newest. What fails is in `outcome`.
+  void write();
+  bool has_model() const { return has_model_; }  // model.safetensors was written
+  // Collective. Whether an earlier process wrote them, and a summary, of this step or a later one.
+  bool has_results() const;
+  std::filesystem::path path() const { return files_.directory() / "model.safetensors"; }
+
+ private:
+  void make_room();
+  void write_model();
+  void write_average();
+  std::filesystem::path path_of_average() const { return files_.directory() / "model_ema.safetensors"; }
+
+  Run& run_;
+  const RunFiles& files_;
+  const RunData& data_;
+  TrainedModel& model_;
+  const Checkpoints& checkpoints_;
+  Outcome& outcome_;
+  bool has_model_ = false;
+};
+
+}  // namespace reigen::train

@@ -1,0 +1,121 @@
+#include "train/files/run_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "checkpoint/directory.h"
+#include "reigen/base/error.h"
+#include "reigen/format/atomic_file.h"
+#include "reigen/tensor/tensor_files.h"
+#include "train/run/agree.h"
+#include "train/start/resume.h"
+
+namespace reigen::train {
+
+namespace fs = std::filesystem;
+
+void RunFiles::find() {
+  ResumePoint point{.run_directory = run_.config.run.dir};
+  if (wants_resume(run_.config)) {
+    together(run_.world, "resume", [&] {
+      if (run_.is_first()) point = find_resume_point(run_.config);
+    });
+  }
+  const std::string path = share_text(run_.world, point.checkpoint.string());
+  together(run_.world, "run directory", [&] {
+    if (run_.is_first() && point.run_directory.empty()) {
+      point.run_directory = default_run_directory(run_.task.name(), made_);
+    }
+  });
+  directory_ = share_text(run_.world, point.run_directory.string());
+  same_run_ = point.same_run || run_.rollbacks > 0;  // it goes back into another's checkpoint, and stays where it is
+  unreadable_ = point.unreadable;
+  for (const std::string& note : point.notes) run_.say(note);
+  if (path.empty()) return;
+  together(run_.world, "checkpoint", [&] { found_.emplace(path); });
+  run_.done = found_->manifest().step;
+  run_.epoch = found_->manifest().epoch;
+  run_.position = found_->manifest().position;
+  if (!run_.config.train.global_batch) run_.config.train.global_batch = found_->manifest().global_batch;
+}
+
+void RunFiles::open(const Contents& contents, StepLines& lines) {
+  together(run_.world, "run directory", [&] {
+    if (run_.is_first()) write_start(contents, lines);
+  });
+  made_.keep();
+}
+
+void RunFiles::write_start(const Contents& contents, StepLines& lines) {
+  held_.emplace(directory_, same_run_, made_);
+  if (!held_->warning().empty() && run_.rollbacks == 0) run_.say("warning: " + held_->warning());
+  if (!run_.config.data.dump_order.empty()) {
+    lines.open_order(run_.config.data.dump_order, contents.drawn_by, run_.done);
+  }
+  if (found_ && run_.done >= run_.total) return;  // nothing is to be done: nothing is to change
+  Config resolved = run_.config;
+  resolved.run.dir = directory_.string();
+  resolved.run.resume.clear();  // of this start, not of the run
+  resolved.data.may_differ = false;
+  // A start that fails leaves no half run, over which the next would stumble.
+  const auto make = [&](const char* name, const auto& body) {
+    std::error_code ignored;
+    const bool is_new = !fs::exists(fs::symlink_status(directory_ / name, ignored));
+    body(directory_ / name);
+    if (is_new) made_.note(directory_ / name);
+  };
+  make("config.toml",
+       [&](const fs::path& path) { format::write_file_atomically(path, std::string_view(to_toml(resolved))); });
+  if (found_) set_future_aside();
+  make("metrics.jsonl", [&](const fs::path& path) { lines.open_metrics(path, run_.done); });
+  if (!saves_initial()) return;
+  make("initial.safetensors", [&](const fs::path& path) {
+    tensor::write_tensors(path, tensor::tensors_of(run_.task.module()), contents.metadata);
+  });
+}
+
+// An older checkpoint that goes on replaces the future that was: a later resume must not come back to it. It is there
+// to be taken back until the run has come as far, with the lines of its steps.
+void RunFiles::set_future_aside() {
+  const fs::path checkpoints = directory_ / "checkpoints";
+  const std::vector<fs::path> all = checkpoint::list(checkpoints);
+  const fs::path place = checkpoint::set_aside_path(checkpoints);
+  std::error_code error;
+  const auto tell = [&](const std::string& what) {
+    run_.say(fmt::format(
+        "note: {} {}; they are deleted when this run has come as far (docs/checkpoints.md: how to go back to one)",
+        what, place.string()));
+  };
+  if (all.empty() || checkpoint::step_of(all.front()).value_or(run_.done) <= run_.done) {
+    if (!checkpoint::list(place).empty()) tell("checkpoints that this run gave up are in");
+    return;
+  }
+  checkpoint::make_directories(place);
+  const std::string name = fmt::format("metrics_of_{}.jsonl", all.front().filename().string());
+  std::string lines;
+  if (fs::exists(directory_ / "metrics.jsonl", error)) {
+    std::ifstream in(directory_ / "metrics.jsonl");
+    lines.assign(std::istreambuf_iterator<char>(in), {});
+    if (!fs::exists(place / name, error)) format::write_file_atomically(place / name, std::string_view(lines));
+  }
+  std::vector<std::string> moved;
+  std::vector<std::string> kept;
+  for (const fs::path& path : checkpoint::set_aside_after(checkpoints, run_.done, unreadable_)) {
+    (path.parent_path() == place ? moved : kept).push_back(path.filename().string());
+    if (path.parent_path() != place) format::write_file_atomically(path.parent_path() / name, std::string_view(lines));
+  }
+  if (!kept.empty()) {
+    run_.say(fmt::format("note: checkpoints that cannot be read ({}) are moved to {}", fmt::join(kept, ", "),
+                         (checkpoints / "unreadable").string()));
+  }
+  if (moved.empty()) return;
+  tell(fmt::format("the run goes on after step {}, so newer checkpoints ({}) are moved to", run_.done,
+                   fmt::join(moved, ", ")));
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,99 @@
+#include "train/files/summary.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "reigen/base/bytes.h"
+#include "train/run/progress.h"
+
+namespace reigen::train {
+
+namespace {
+
+nlohmann::ordered_json to_json(const MemoryReport& memory) {
+  nlohmann::ordered_json json;
+  const auto tell = [&](const char* name, std::int64_t MemoryUse::*part, bool has_formula) {
+    for (const MemoryUse& use : memory.ranks) json[name]["by_rank"].push_back(use.*part);
+    if (!has_formula) return;
+    std::int64_t sum = 0;
+    for (const MemoryUse& use : memory.formulas) sum += use.*part;
+    for (const MemoryUse& use : memory.formulas) json[name]["formula_by_rank"].push_back(use.*part);
+    json[name]["formula"] = sum / static_cast<std::int64_t>(std::max<std::size_t>(memory.formulas.size(), 1));
+  };
+  tell("parameters", &MemoryUse::parameters, true);
+  tell("gradients", &MemoryUse::gradients, true);
+  tell("optimizer", &MemoryUse::optimizer, true);
+  tell("buffers", &MemoryUse::buffers, false);
+  tell("activations", &MemoryUse::activations, false);
+  tell("step", &MemoryUse::step, false);
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const Summary& s) {
+  const auto peak = s.peak_rss_bytes.empty() ? 0 : *std::max_element(s.peak_rss_bytes.begin(), s.peak_rss_bytes.end());
+  nlohmann::ordered_json json = {{"task", s.task}};
+  if (const auto accuracy = s.test.accuracy()) json["test_accuracy"] = *accuracy;
+  const nlohmann::ordered_json rest = {{"test_loss", s.test.loss()},
+                                       {"test_samples", s.test.count},
+                                       {"samples_per_s", s.samples_per_s},
+                                       {"samples_per_s_overall", s.samples_per_s_overall},
+                                       {"world_size", s.world_size},
+                                       {"backend", s.backend},
+                                       {"strategy", s.strategy},
+                                       {"shard", s.shard},
+                                       {"bytes_given", s.bytes_given},
+                                       {"precision", s.precision},
+                                       {"steps", s.steps},
+                                       {"epochs", s.epochs},
+                                       {"global_batch", s.global_batch},
+                                       {"step_ms", s.mean.step * 1e3},
+                                       {"data_ms", s.mean.data * 1e3},
+                                       {"forward_ms", s.mean.forward * 1e3},
+                                       {"backward_ms", s.mean.backward * 1e3},
+                                       {"comm_exposed_ms", s.mean.exposed * 1e3},
+                                       {"optimizer_ms", s.mean.optimizer * 1e3},
+                                       {"peak_rss_bytes", peak},
+                                       {"peak_rss_bytes_by_rank", s.peak_rss_bytes},
+                                       {"memory_bytes", to_json(s.memory)},
+                                       {"first_step_s", s.first_step_s},
+                                       {"wall_s", s.wall_s}};
+  json.update(rest);
+  for (const auto& [key, value] : s.test_figures) json[key] = value;
+  return json.dump(2) + '\n';
+}
+
+std::string to_text(const Summary& s) {
+  const std::string which = s.first_step > 0 ? fmt::format(" ({} to {})", s.first_step + 1, s.steps) : std::string();
+  std::string text =
+      fmt::format("{}: {}{} of {} on {} ({}), {}\n", s.task, base::counted(s.steps - s.first_step, "step"), which,
+                  base::counted(s.samples_per_step, "sample"), base::counted(s.world_size, "rank"), s.backend,
+                  format_duration(s.wall_s));
+  text += fmt::format("  result         {}\n", s.test_text);
+  if (s.mean.step > 0) {
+    const double all = s.mean.step;
+    const auto share = [&](double part) { return fmt::format("{:.1f} ms ({:.0f} %)", part * 1e3, 100 * part / all); };
+    text += fmt::format("  speed          {:.0f} samples/s\n", s.samples_per_s);
+    text += fmt::format(
+        "  step           {:.1f} ms: data {}, forward {}, backward {}, exposed communication {}, optimizer {}\n",
+        all * 1e3, share(s.mean.data), share(s.mean.forward), share(s.mean.backward), share(s.mean.exposed),
+        share(s.mean.optimizer));
+  }
+  std::vector<std::string> peaks;
+  for (const auto bytes : s.peak_rss_bytes) peaks.push_back(format_bytes(static_cast<std::uint64_t>(bytes)));
+  constexpr std::size_t kShown = 8;
+  const std::size_t hidden = peaks.size() > kShown ? peaks.size() - kShown : 0;
+  peaks.resize(peaks.size() - hidden);
+  text += fmt::format("  peak memory    {} a rank{}\n", fmt::join(peaks, ", "),
+                      hidden > 0 ? fmt::format(" (and {} more)", hidden) : "");
+  text += fmt::format("  a rank holds   {}\n", to_text(s.memory));
+  text += fmt::format("  files          {}\n", s.directory.string());
+  return text;
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,46 @@
+// What a run leaves at its end: summary.json and a few lines for the user.
+// Thread rule: no shared state.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reigen/train/task.h"
+#include "train/model/memory_use.h"
+#include "train/run/step_times.h"
+
+namespace reigen::train {
+
+struct Summary {
+  std::string task = {};
+  std::string backend = {};
+  std::string precision = {};
+  std::string strategy = {};
+  std::string shard = {};  // what ranks held together
+  int world_size = 1;
+  std::uint64_t bytes_given = 0;  // by this rank, to keep the ranks together (Strategy::bytes_given)
+  std::int64_t steps = 0;
+  std::int64_t first_step = 0;  // done before this process started
+  std::int64_t epochs = 0;
+  std::int64_t global_batch = 0;
+  std::int64_t samples_per_step = 0;  // fewer than global_batch when the data has fewer
+  Scores test = {};
+  std::string test_text = {};                                     // for people
+  std::vector<std::pair<std::string, double>> test_figures = {};  // the task's own
+  double samples_per_s = 0;                                       // samples of a step / median step
+  double samples_per_s_overall = 0;                               // samples / time of all steps, the first ones too
+  StepTime mean = {};
+  double first_step_s = 0;  // from the start of the process to the end of the first optimizer step
+  double wall_s = 0;        // from the start of the process to the summary
+  std::vector<std::int64_t> peak_rss_bytes = {};  // by rank
+  MemoryReport memory = {};
+  std::filesystem::path directory = {};
+};
+
+std::string to_json(const Summary& summary);
+std::string to_text(const Summary& summary);
+
+}  // namespace reigen::train

@@ -1,0 +1,140 @@
+#include "train/loop/ending.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reigen/format/atomic_file.h"
+#include "train/run/agree.h"
+#include "train/run/process_age.h"
+
+namespace reigen::train {
+
+Ending::Ending(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
+               Checkpoints& checkpoints, Validation& validation, const MemoryWatch& memory, const StepTimes& times,
+               Outcome& outcome)
+    : run_(run),
+      files_(files),
+      data_(data),
+      model_(model),
+      lines_(lines),
+      checkpoints_(checkpoints),
+      validation_(validation),
+      memory_(memory),
+      times_(times),
+      outcome_(outcome),
+      models_(run, files, data, model, checkpoints, outcome) {}
+
+void Ending::save_last() {
+  const bool has_ended = run_.done >= run_.total;
+  checkpoints_.wait();  // what makes room for the weights spares the newest checkpoint, which may be under way
+  const bool is_due = checkpoints_.asked_to_save() != run_.done;
+  if (has_ended && is_due) {
+    checkpoints_.require_finite();
+    if (!model_.gathers()) models_.write();
+  }
+  if (is_due) checkpoints_.save();
+  checkpoints_.wait();
+  if (checkpoints_.saved() == run_.done) return;
+  if (!models_.has_model()) models_.write();
+  if (has_ended && models_.has_model() && checkpoints_.lacks_room()) checkpoints_.save_last_in_little_room();
+  if (checkpoints_.saved() != run_.done) note_lost_checkpoint(checkpoints_.why_not());
+}
+
+void Ending::give_up() {
+  if (!models_.has_model()) models_.write();
+  note_lost_checkpoint(fmt::format("{} checkpoints in a row could not be written; {}", checkpoints_.failed_in_a_row(),
+                                   checkpoints_.why_not()));
+  require_complete();
+}
+
+void Ending::note_lost_checkpoint(const std::string& why) {
+  outcome_.note_lost(fmt::format("checkpoint of step {}", run_.done), ExitCode::kIo, why);
+}
+
+void Ending::require_complete() const {
+  if (outcome_.is_complete()) return;
+  std::vector<std::string> ways;
+  if (models_.has_model()) {
+    ways.push_back(fmt::format("the weights after step {} are in {}", run_.done, models_.path().string()));
+  }
+  if (const std::string way = checkpoints_.way_back(); !way.empty()) ways.push_back(way);
+  throw outcome_.error(fmt::format("not all of the run could be saved after step {} of {}", run_.done, run_.total),
+                       std::move(ways));
+}
+
+void Ending::finish() {
+  if (!models_.has_model()) models_.write();
+  outcome_.attempt("summary.json", [&] { write_results(); });
+  outcome_.attempt("metrics.jsonl", [&] { together(run_.world, "metrics", [&] { lines_.flush(); }); });
+  say_closing_words();
+  require_complete();
+}
+
+void Ending::write_results() {
+  test_ = validation_.score();
+  validation_.note(*test_, std::max<std::int64_t>(0, run_.position > 0 ? run_.epoch : run_.epoch - 1));
+  const Summary summary = summarize();
+  std::string text = to_text(summary);
+  text.pop_back();
+  run_.say(text);
+  together(run_.world, "summary", [&] {
+    if (!run_.is_first()) return;
+    format::write_file_atomically(files_.directory() / "summary.json", std::string_view(to_json(summary)));
+  });
+}
+
+Summary Ending::summarize() {
+  Summary summary{.task = run_.task.name(),
+                  .backend = run_.world.backend(),
+                  .precision = run_.config.train.precision,
+                  .strategy = run_.config.parallel.strategy,
+                  .shard = parallel::to_text(model_.parallel().shard()),
+                  .world_size = run_.world.size(),
+                  .bytes_given = model_.parallel().bytes_given(),
+                  .steps = run_.done,
+                  .first_step = run_.done - static_cast<std::int64_t>(times_.count()),
+                  .epochs = run_.config.train.epochs,
+                  .global_batch = data_.loader().global_batch(),
+                  .samples_per_step = data_.samples_per_step(),
+                  .test = *test_,
+                  .test_text = run_.task.describe(*test_),
+                  .test_figures = run_.task.more_figures(*test_),
+                  .mean = times_.mean(),
+                  .first_step_s = first_step_s_,
+                  .wall_s = process_age_seconds(),
+                  .directory = files_.directory()};
+  if (times_.count() > 0) {
+    summary.samples_per_s = static_cast<double>(data_.samples_per_step()) / times_.median_step();
+    summary.samples_per_s_overall = times_.overall_samples_per_s();
+  }
+  const std::int64_t peak = peak_memory_bytes();
+  summary.peak_rss_bytes.resize(static_cast<std::size_t>(run_.world.size()));
+  run_.world.all_gather(&peak, summary.peak_rss_bytes.data(), 1, DataType::kInt64, {.tag = "peak memory"}).wait();
+  summary.memory = memory_.report(model_, run_.world);
+  return summary;
+}
+
+// For people alone.
+void Ending::say_closing_words() {
+  // Rank 0 alone has not the weights that ranks divide over a network.
+  if (!run_.is_first() || model_.gathers()) return;
+  try {
+    const at::NoGradGuard no_grad;
+    model_.module().eval();
+    const std::string words = run_.task.closing_words();
+    if (!words.empty()) run_.say(words);
+  } catch (const std::exception& error) {
+    run_.say(fmt::format("warning: no closing words of {}: {}", run_.task.name(), error.what()));
+  }
+}
+
+void Ending::note_first_step() { first_step_s_ = process_age_seconds(); }
+
+}  // namespace reigen::train

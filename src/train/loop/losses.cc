@@ -1,0 +1,64 @@
+#include "train/loop/losses.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+namespace reigen::train {
+
+double Losses::add_up(double sum, Optimization::Gradients& gradients, const data::Batch& batch) {
+  double sums[3] = {sum, run_.wants_stop() ? 1.0 : 0.0, gradients.finite ? 0.0 : 1.0};
+  if (run_.world.size() > 1) {
+    run_.world.all_reduce(sums, sums, 3, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"}).wait();
+  }
+  run_.stop = sums[1] > 0;
+  gradients.finite = sums[2] == 0;
+  return sums[0] / static_cast<double>(batch.global_terms);
+}
+
+void Losses::note(const Step& step, const data::Batch& batch, const StepTime& time) {
+  Noted one{.loss = step.loss, .terms = batch.global_terms};
+  if (run_.is_first()) {
+    one.metrics = {.step = run_.done,
+                   .epoch = batch.epoch,
+                   .lr = model_.optimization().lr(),
+                   .samples_per_s = static_cast<double>(batch.global_count) / time.step,
+                   .step_ms = time.step * 1e3,
+                   .data_ms = time.data * 1e3,
+                   .forward_ms = time.forward * 1e3,
+                   .backward_ms = time.backward * 1e3,
+                   .comm_exposed_ms = time.exposed * 1e3,
+                   .optimizer_ms = time.optimizer * 1e3,
+                   .grad_norm = step.grad_norm,
+                   .skipped = step.skipped,
+                   .time = seconds_since_1970()};
+    if (lines_.writes_order()) one.order = fmt::format("{}\n", fmt::join(data_.loader().global_indices(batch), " "));
+  }
+  if (model_.ranks_differ()) return late_.push_back(std::move(one));
+  record(one);
+}
+
+void Losses::add_up_late() {
+  if (late_.empty()) return;
+  std::vector<double> sums;
+  for (const Noted& one : late_) sums.push_back(one.loss);
+  sums.push_back(run_.wants_stop() ? 1 : 0);
+  run_.world.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum, {.tag = "losses"})
+      .wait();
+  run_.stop = sums.back() > 0;
+  for (std::size_t i = 0; i < late_.size(); ++i) {
+    late_[i].loss = sums[i] / static_cast<double>(late_[i].terms);
+    record(late_[i]);
+  }
+  late_.clear();
+}
+
+void Losses::record(Noted& one) {
+  if (!run_.is_first()) return;
+  one.metrics.loss = one.loss;
+  lines_.write(one.metrics, one.order);
+  run_.console.show_step(one.metrics.step, one.metrics.epoch, one.loss, one.metrics.samples_per_s);
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,327 @@
+// The loop. What steers it is called by its name; what only looks is a Watcher (watch/watcher.h).
+#include "reigen/train/trainer.h"
+
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "reigen/tensor/compute_threads.h"
+#include "train/files/checkpoints.h"
+#include "train/files/outcome.h"
+#include "train/files/run_files.h"
+#include "train/files/step_lines.h"
+#include "train/loop/ending.h"
+#include "train/loop/losses.h"
+#include "train/loop/validation.h"
+#include "train/model/memory_fit.h"
+#include "train/model/micro_batch.h"
+#include "train/model/trained_model.h"
+#include "train/run/run.h"
+#include "train/run/step_times.h"
+#include "train/start/resume.h"
+#include "train/start/run_data.h"
+#include "train/watch/memory_watch.h"
+#include "train/watch/not_finite.h"
+#include "train/watch/replica_watch.h"
+#include "train/watch/trace_watch.h"
+
+namespace reigen::train {
+
+// Each part knows those above it.
+struct Trainer::Impl {
+  Impl(Task& task, Communicator world, TrainerOptions options) : run(task, std::move(world), std::move(options)) {}
+
+  FitResult fit();
+  void begin();
+  void begin_progress();
+  bool train();
+  void go_back();
+  bool run_epoch(std::int64_t epoch);
+  void step(const data::Batch& batch, double waited);
+  void make_step(const data::Batch& batch, double waited);
+  double forward_and_backward(const data::Batch& batch, StepTime& time);
+  void pass_over(const data::Batch& batch, double waited);
+  void end_phase(Phase phase);
+
+  Run run;
+  StepTimes times;
+  Stopwatch cycle;  // from the end of a step to the end of the next
+  Stopwatch phase;
+
+  RunFiles files{run};
+  RunData data{run};
+  TrainedModel model{run};
+  StepLines lines{run.console};
+  Outcome outcome{run.console};
+  Checkpoints checkpoints{run, files, data, model, lines, [this] { ending.give_up(); }};
+  Losses losses{run, data, model, lines};
+  Validation validation{run, data, model, lines};
+  NotFinite not_finite{run, model, checkpoints, lines};
+  MemoryWatch memory;
+  ReplicaWatch replicas{run, model, checkpoints};
+  TraceWatch trace{run, files, model, outcome, cycle};
+  Ending ending{run, files, data, model, lines, checkpoints, validation, memory, times, outcome};
+  std::vector<Watcher*> watchers = {&replicas, &trace, &memory};
+};
+
+Trainer::Trainer(Task& task, Communicator world, TrainerOptions options)
+    : impl_(std::make_unique<Impl>(task, std::move(world), std::move(options))) {}
+
+Trainer::~Trainer() = default;
+
+Scores Trainer::validate() { return impl_->validation.score(); }
+
+FitResult Trainer::fit() { return impl_->fit(); }
+
+FitResult Trainer::Impl::fit() {
+  try {
+    require_same(run.config, run.world);
+    trace.open();
+  } catch (InvalidArgument& error) {
+    error.mark_common();
+    throw;
+  }
+  tensor::share_cores(run.world, static_cast<int>(run.config.train.threads));
+  begin();
+  FitResult result{.directory = files.directory()};
+  result.already_done = files.found() != nullptr && run.done >= run.total;
+  if (result.already_done) {
+    run.say(
+        fmt::format("{}: already finished: the checkpoint is of step {}, train.epochs and train.max_steps ask for {}",
+                    run.task.name(), run.done, run.total));
+  } else {
+    begin_progress();
+    while (!train()) go_back();
+  }
+  result.steps = run.done;
+  result.stopped = run.stop && run.done < run.total;
+  if (result.stopped) {
+    if (checkpoints.saved() != run.done) ending.require_complete();  // else the run can go on: the rest was a warning
+    run.say(fmt::format("stopped after step {} of {} as asked; checkpoint in {}", run.done, run.total,
+                        checkpoints.folder().string()));
+    const std::string directory = base::quote_shell(result.directory.string());
+    const std::string& command = run.options.resume_command;
+    run.say(
+        fmt::format("go on with: {}{}--run.dir {} --run.resume true", command, command.empty() ? "" : " ", directory));
+    return result;
+  }
+  if (!result.already_done || !ending.has_results()) ending.finish();
+  result.test = ending.test().value_or(Scores{});
+  if (times.count() > 0) result.samples_per_s = static_cast<double>(data.samples_per_step()) / times.median_step();
+  return result;
+}
+
+// ---- before the first step
+
+void Trainer::Impl::begin() {
+  files.find();
+  data.open(files.found());
+  trace.note_range();
+  const checkpoint::Checkpoint* found = files.found();
+  model.make({.from = found,
+              .other_strategy = found != nullptr ? what_differs_in_strategy(*found, data.described()) : "",
+              .global_batch = data.loader().global_batch(),
+              .samples_per_step = data.samples_per_step()});
+  checkpoints.begin();
+  if (files.saves_initial() && model.gathers()) {
+    require_room("the whole model, for run.save_initial,", model.whole_weights(), "leave run.save_initial out",
+                 run.world);
+    model.parallel().gather_weights();
+  }
+  files.open({.drawn_by = {.size = data.loader().size(),
+                           .global_batch = data.loader().global_batch(),
+                           .shuffle = true,
+                           .seed = static_cast<std::uint64_t>(run.config.train.seed)},
+              .metadata = data.metadata()},
+             lines);
+  if (run.rollbacks == 0 && run.done < run.total) checkpoints.look_at_room();
+}
+
+void Trainer::Impl::begin_progress() {
+  if (files.found() != nullptr) {
+    run.say(fmt::format("going on after step {} from {}", run.done, files.found()->path().string()));
+  }
+  const data::Loader& loader = data.loader();
+  run.say(fmt::format("{}: {} ({}), {} {}, global batch {}, {} an epoch, files in {}", run.task.name(),
+                      base::counted(run.world.size(), "rank"), run.world.backend(), loader.size(),
+                      run.task.kind_of_samples(), loader.global_batch(), base::counted(loader.steps(), "step"),
+                      files.directory().string()));
+  run.console.begin_progress({.log_every = run.config.train.log_every,
+                              .steps = run.total,
+                              .first_step = run.done,
+                              .epochs = data.epochs_to_see()});
+}
+
+// ---- the loop
+
+// False when it is to go on from a checkpoint.
+bool Trainer::Impl::train() {
+  model.module().train();
+  checkpoints.prepare();
+  try {
+    while (run.done < run.total && !run.stop) {
+      if (run_epoch(run.epoch)) {
+        run.epoch += 1;
+        run.position = 0;
+      }
+    }
+  } catch (const NotFinite::GoBack& step) {
+    not_finite.go_back(step);
+    return false;
+  }
+  ending.save_last();
+  trace.end_run();
+  return true;
+}
+
+// As a run that goes on begins; the ranks and their group stay.
+void Trainer::Impl::go_back() {
+  run.config.run.dir = files.directory().string();
+  checkpoints.release();
+  model.release();
+  data.release();
+  lines.close();
+  ++run.rollbacks;
+  begin();
+  begin_progress();
+}
+
+// False when it was left before its end.
+bool Trainer::Impl::run_epoch(std::int64_t epoch) {
+  auto batches = data.loader().epoch(epoch, run.position);
+  Stopwatch wait;
+  cycle.lap();
+  while (data::Batch* batch = batches.next()) {
+    if (not_finite.is_left_out(*batch))
+      pass_over(*batch, wait.lap());
+    else
+      step(*batch, wait.lap());
+    checkpoints.hear();
+    run.position = batch->position;
+    const bool ended = run.position >= data.loader().size();
+    const std::int64_t every = run.config.checkpoint.every_steps;
+    const bool due = every > 0 && run.done % every == 0;
+    if (due || ended || run.done == run.total || run.done % Losses::kTogether == 0) losses.add_up_late();
+    if (due || run.stop) {
+      const bool remembers = model.ranks_differ() || !model.parallel().strategy_state().empty();
+      if (!due && run.done < run.total && remembers) {
+        run.say(fmt::format(
+            "note: to be saved, ranks were brought together after step {}, which strategy {} would not have "
+            "done there: the run goes on from their mean",
+            run.done, run.config.parallel.strategy));
+      }
+      // The last one has its own rules.
+      if (run.done < run.total && !run.stop) checkpoints.save();
+      cycle.lap();
+    }
+    if (ended) {
+      // The last epoch's validation belongs to the end of the run.
+      if (run.done < run.total && !run.stop) {
+        validation.score_epoch(epoch);
+        cycle.lap();
+      }
+      return true;
+    }
+    if (run.done == run.total || run.stop) return false;
+    wait.lap();
+  }
+  return true;
+}
+
+void Trainer::Impl::end_phase(Phase ended) {
+  for (Watcher* watcher : watchers) watcher->end_phase(ended);
+}
+
+void Trainer::Impl::step(const data::Batch& batch, double waited) {
+  try {
+    make_step(batch, waited);
+  } catch (...) {
+    for (Watcher* watcher : watchers) watcher->abandon_step();
+    throw;
+  }
+}
+
+void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
+  StepTime time{.data = waited};
+  phase.lap();
+  const auto lap = [&](Phase ended) {
+    end_phase(ended);
+    return phase.lap();
+  };
+  seed_step(run);
+  for (Watcher* watcher : watchers) watcher->begin_step(run.done + 1, waited);
+  end_phase(Phase::kData);
+  model.parallel().number_step(run.done + 1);
+  not_finite.begin_step();
+  const double own = forward_and_backward(batch, time);  // summed over the terms of this rank
+  model.note_step();
+  time.exposed = run.world.size() > 1 ? model.parallel().last_exposed_communication().count() : 0;
+  time.backward -= time.exposed;
+  const double met = model.seconds_met();
+  Optimization::Gradients gradients = model.optimization().look();
+  time.optimizer = lap(Phase::kGradients);
+  Losses::Step given{.loss = own};
+  if (model.ranks_differ()) {
+    not_finite.require_own(own, gradients, batch);
+  } else {
+    given.loss = losses.add_up(own, gradients, batch);
+    given.skipped = !std::isfinite(given.loss) || !gradients.finite;
+    if (given.skipped) {
+      not_finite.meet(given.loss, gradients, batch, batch.terms > 0 ? own / static_cast<double>(batch.terms) : 0);
+    }
+    time.exposed += lap(Phase::kLoss);
+  }
+  if (given.skipped) {
+    not_finite.skip();
+  } else {
+    gradients = model.optimization().step(run.done, gradients, model.ranks_differ() ? &run.world : nullptr);
+    if (!gradients.finite) not_finite.meet_after_step(batch);
+    given.grad_norm = gradients.norm;
+    not_finite.note_numbers();
+    model.parallel().after_step();
+  }
+  time.optimizer += lap(Phase::kOptimizer);
+  // Where ranks share weights they meet in the middle of that.
+  const double meetings = model.seconds_met() - met;
+  time.exposed += meetings;
+  time.optimizer -= meetings;
+  time.step = cycle.lap();
+  run.done += 1;
+  if (times.count() == 0) ending.note_first_step();
+  times.add(time, batch.global_count);
+  losses.note(given, batch, time);
+  for (Watcher* watcher : watchers) watcher->end_step(run.done);
+}
+
+// The sum of this rank's losses over its terms.
+double Trainer::Impl::forward_and_backward(const data::Batch& batch, StepTime& time) {
+  double sum = 0;
+  for (std::size_t i = 0; i < batch.parts.size(); ++i) {
+    const data::MicroBatch& part = batch.parts[i];
+    std::optional<parallel::NoSync> only_adds_up;
+    if (i + 1 < batch.parts.size()) only_adds_up.emplace(model.parallel().no_sync());
+    model.parallel().prepare_forward();
+    const at::Tensor mean = loss_of(run, part);
+    if (part.terms > 0) sum += mean.item<double>() * static_cast<double>(part.terms);
+    end_phase(Phase::kForward);
+    time.forward += phase.lap();
+    backward(model, mean, part);
+    end_phase(Phase::kBackward);
+    time.backward += phase.lap();
+  }
+  return sum;
+}
+
+void Trainer::Impl::pass_over(const data::Batch& batch, double waited) {
+  run.done += 1;
+  losses.note({.loss = NAN, .skipped = true}, batch, {.step = cycle.lap(), .data = waited});
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,110 @@
+#include "train/loop/validation.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "data/complete.h"
+#include "reigen/data/sampler.h"
+#include "train/model/precision.h"
+#include "train/run/agree.h"
+
+namespace reigen::train {
+
+namespace {
+
+constexpr std::int64_t kCallsTogether = 16;  // between two looks whether any rank wants to stop
+
+}  // namespace
+
+Scores Validation::score_all(bool may_end) {
+  data_.open_test();
+  const at::NoGradGuard no_grad;
+  model_.settle();
+  auto averaged = model_.is_made() ? model_.optimization().swap_in_average() : std::nullopt;
+  torch::nn::Module& module = model_.module();
+  const bool was_training = module.is_training();
+  module.eval();
+  const bool gathers = model_.gathers();
+  if (gathers) model_.parallel().prepare_forward();
+  const data::Range mine = data::share_of({0, data_.test().size()}, run_.world.rank(), run_.world.size());
+  Scores sum;
+  const std::int64_t batch = run_.task.score_batch();
+  const std::int64_t count = calls();
+  bool ends = false;
+  for (std::int64_t call = 0; call < count && !ends; ++call) {
+    const std::int64_t first = mine.begin + call * batch;
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
+    Scores scores;
+    if (!indices.empty()) {
+      scores = score_some(indices);
+    } else if (gathers) {
+      score_some({0});  // weights are gathered in as many forwards as the rank with the most samples makes
+    }
+    sum.loss_sum += scores.loss_sum;
+    if (scores.correct) sum.correct = sum.correct.value_or(0) + *scores.correct;
+    sum.count += scores.count;
+    const bool is_last = call + 1 == count;  // what is complete is not thrown away
+    ends = may_end && !is_last && call % kCallsTogether == kCallsTogether - 1 && hears_of_stop();
+  }
+  module.train(was_training);
+  if (averaged) averaged->end();
+  // A rank without a sample does not know whether there is an accuracy.
+  double sums[4] = {sum.loss_sum, static_cast<double>(sum.correct.value_or(0)), static_cast<double>(sum.count),
+                    sum.correct ? 1.0 : 0.0};
+  run_.world.all_reduce(sums, sums, 4, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"}).wait();
+  Scores all{.loss_sum = sums[0], .count = std::llround(sums[2])};
+  if (sums[3] > 0) all.correct = std::llround(sums[1]);
+  return all;
+}
+
+bool Validation::hears_of_stop() {
+  run_.stop = any_wishes_to_stop(run_.world, run_.wants_stop());
+  return run_.stop;
+}
+
+Scores Validation::score_some(const std::vector<std::int64_t>& indices) {
+  const data::Dataset& test = data_.test();
+  const data::Samples samples = data::complete(test.gather(indices), test, static_cast<std::int64_t>(indices.size()));
+  const auto autocast = compute_type(run_.config.train.precision);
+  return run_.task.score_of(samples);
+}
+
+// Of the rank with the most.
+std::int64_t Validation::calls() const {
+  const std::int64_t batch = run_.task.score_batch();
+  std::int64_t most = 0;
+  for (int rank = 0; rank < run_.world.size(); ++rank) {
+    const data::Range one = data::share_of({0, data_.test().size()}, rank, run_.world.size());
+    most = std::max(most, (one.end - one.begin + batch - 1) / batch);
+  }
+  return most;
+}
+
+void Validation::score_epoch(std::int64_t epoch) {
+  const auto started = Progress::Clock::now();
+  const Scores scores = score_all(true);
+  const std::string prefix = fmt::format("epoch {}/{}: ", epoch + 1, data_.epochs_to_see());
+  if (run_.stop) return run_.say(prefix + "validation broken off");
+  note(scores, epoch);
+  run_.say(prefix + run_.task.describe(scores));
+  run_.console.exclude(Progress::Clock::now() - started);
+}
+
+void Validation::note(const Scores& scores, std::int64_t epoch) {
+  if (!run_.is_first()) return;
+  lines_.write({.step = run_.done,
+                .epoch = epoch,
+                .test_loss = scores.loss(),
+                .test_accuracy = scores.accuracy(),
+                .test_samples = scores.count,
+                .more = run_.task.more_figures(scores),
+                .time = seconds_since_1970()});
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,193 @@
+#include "train/model/memory_fit.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "reigen/base/bytes.h"
+#include "reigen/nn/without_memory.h"
+#include "train/run/agree.h"
+
+namespace reigen::train {
+namespace {
+
+constexpr int kMostRanks = 1 << 12;
+
+// The ranks of this one's memory, and what they share.
+struct Here {
+  std::int64_t room = 0;
+  std::vector<int> ranks = {};
+};
+
+struct Need {
+  parallel::LayoutInputs inputs;
+  bool copies = false;   // of what ranks give to a checkpoint
+  bool adds_up = false;  // gradients of several micro-batches
+
+  std::int64_t of(const Here& here) const { return of(inputs.choose(), here); }
+  std::int64_t of(const layout::Layout& layout, const Here& here) const {
+    using layout::Role;
+    std::int64_t bytes = 0;
+    for (const int rank : here.ranks) {
+      const layout::Coordinates at = layout.coordinates_of(rank);
+      for (const Role role : {Role::kValue, Role::kGradient, Role::kState}) {
+        bytes += layout.bytes(role, at, layout::Medium::kHost);
+      }
+      if (adds_up) bytes += layout.bytes_before_averaging(at);
+      if (copies) bytes += layout.bytes_given(at);
+    }
+    return bytes;
+  }
+  // Of the rank that needs most, alone in its memory.
+  std::int64_t of_the_largest() const {
+    const layout::Layout layout = inputs.choose();
+    std::int64_t most = 0;
+    for (int rank = 0; rank < layout.ranks(); ++rank) most = std::max(most, of(layout, {.ranks = {rank}}));
+    return most;
+  }
+  // Whether gradients that are not averaged yet are whole, beside this rank's share of the averaged ones.
+  bool makes_beside_shares() const {
+    const layout::Layout layout = inputs.choose();
+    return layout.bytes_before_averaging(layout.coordinates_of(0)) > 0;
+  }
+  Need with(const std::function<void(Need&)>& change) const {
+    Need changed = *this;
+    change(changed);
+    return changed;
+  }
+  // The same model on so many ranks, which divide everything and share no memory.
+  Need over_a_network(int ranks) const {
+    return with([&](Need& changed) {
+      changed.inputs.choices.sharding = layout::Sharding::kParameters;
+      changed.inputs.choices.axes = {{"dp_shard", ranks}};
+      changed.inputs.machine.shares_memory = false;
+    });
+  }
+};
+
+std::string text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
+
+// How many ranks with as much memory as one here would do over a network. 0: no number would.
+int ranks_that_fit(const Need& need, const Here& here, int least) {
+  const auto room_of_one = here.room / static_cast<std::int64_t>(here.ranks.size());
+  const auto fits = [&](int ranks) { return need.over_a_network(ranks).of_the_largest() <= room_of_one; };
+  // More ranks than blocks of weights change nothing.
+  if (!fits(kMostRanks)) return 0;
+  int enough = least;
+  while (enough < kMostRanks && !fits(enough)) enough = std::min(2 * enough, kMostRanks);
+  int too_few = enough / 2;
+  while (enough - too_few > 1 && enough > least) {
+    const int middle = std::max((too_few + enough) / 2, least);
+    (fits(middle) ? enough : too_few) = middle;
+  }
+  return enough;
+}
+
+std::string what_fits(const Need& need, const Here& here) {
+  using layout::Sharding;
+  std::vector<std::string> ways;
+  const auto add = [&](const std::string& option, const Need& other) {
+    const std::int64_t bytes = other.of(here);
+    if (bytes <= here.room) ways.push_back(fmt::format("{} needs {}", option, text(bytes)));
+  };
+  const layout::Choices& now = need.inputs.choices;
+  int ranks = 1;
+  for (const layout::Axis& axis : now.axes) ranks *= axis.size;
+  if (ranks > 1) {
+    for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
+      add(fmt::format("--parallel.shard {}", layout::to_text(sharding)), need.with([&](Need& changed) {
+        changed.inputs.choices.sharding = sharding;
+        if (now.axes.size() == 1) changed.inputs.choices.axes = {{"dp_shard", ranks}};
+      }));
+    }
+  }
+  const bool divides = !ways.empty();
+  if (need.copies) add("--checkpoint.asynchronous false", need.with([](Need& changed) { changed.copies = false; }));
+  if (need.adds_up && need.makes_beside_shares()) {
+    add("--train.micro_batch 0", need.with([](Need& changed) { changed.adds_up = false; }));
+  }
+  if (!now.offload) {
+    add("--parallel.offload DIRECTORY", need.with([](Need& changed) { changed.inputs.choices.offload = true; }));
+  }
+  const int more = divides ? 0 : ranks_that_fit(need, here, ranks + 1);
+  if (more > 0) {
+    ways.push_back(
+        fmt::format("{} ranks with as much memory each, over a network, with --parallel.shard parameters need {} each",
+                    more, text(need.over_a_network(more).of_the_largest())));
+  }
+  return ways.empty() ? "use a smaller model, or more memory" : fmt::format("{}", fmt::join(ways, "; "));
+}
+
+// Collective.
+Here ask_all(const base::AvailableMemory& there, Communicator& world) {
+  struct Rank {
+    std::uint64_t memory;  // which
+    std::int64_t room;
+  };
+  const Rank mine{.memory = std::hash<std::string>()(there.identity), .room = static_cast<std::int64_t>(there.bytes)};
+  std::vector<Rank> ranks(static_cast<std::size_t>(world.size()));
+  world.all_gather(&mine, ranks.data(), sizeof(Rank), DataType::kUint8, {.tag = "memory there"}).wait();
+  Here here{.room = mine.room};
+  for (int i = 0; i < world.size(); ++i) {
+    if (ranks[static_cast<std::size_t>(i)].memory == mine.memory) here.ranks.push_back(i);
+  }
+  return here;
+}
+
+}  // namespace
+
+void require_room(const char* what, std::int64_t bytes, const std::string& fix, Communicator& world,
+                  const std::function<base::AvailableMemory()>& available) {
+  const base::AvailableMemory there = available();
+  const Here here = ask_all(there, world);
+  together(world, "memory", [&] {
+    const auto ranks = static_cast<int>(here.ranks.size());
+    const std::int64_t needed = ranks * bytes;
+    if (there.source.empty() || needed <= here.room) return;
+    throw Error(ExitCode::kOsResource,
+                Report{.what = fmt::format("{} does not fit into memory", what),
+                       .got = fmt::format("{} more for {} here", text(needed), base::counted(ranks, "rank")),
+                       .expected = fmt::format("at most {} ({})", text(here.room), there.source),
+                       .fix = fix});
+  });
+}
+
+void require_room(const torch::nn::Module& module, const parallel::LayoutInputs& inputs, const Config& config,
+                  std::int64_t samples, Communicator& world, const std::function<base::AvailableMemory()>& available) {
+  const Need need{.inputs = inputs,
+                  .copies = config.checkpoint.asynchronous,
+                  .adds_up = config.train.micro_batch > 0 && config.train.micro_batch < samples};
+  const base::AvailableMemory there = available();
+  // The module as it is has taken its part already.
+  std::int64_t held = 0;
+  for (const at::Tensor& parameter : module.parameters()) {
+    if (!nn::has_no_memory(parameter)) held += static_cast<std::int64_t>(parameter.nbytes());
+  }
+  Here here = ask_all(there, world);
+  here.room += static_cast<std::int64_t>(here.ranks.size()) * held;
+  together(world, "memory", [&] {
+    if (there.source.empty()) return;
+    const std::int64_t needed = need.of(here);
+    if (needed <= here.room) return;
+    std::string beside;
+    if (need.copies) beside += ", and copies for checkpoint.asynchronous,";
+    if (need.adds_up && need.makes_beside_shares()) beside += " with gradients of several micro-batches";
+    const layout::Sharding sharding = layout::sharding_of(need.inputs.choices, need.inputs.machine);
+    throw Error(
+        ExitCode::kOsResource,
+        Report{.what = fmt::format("weights, gradients and states of the optimizer{} do not fit into memory", beside),
+               .got = fmt::format("{} for {} here with parallel.shard {}", text(needed),
+                                  base::counted(static_cast<std::int64_t>(here.ranks.size()), "rank"),
+                                  layout::to_text(world.size() > 1 ? sharding : layout::Sharding::kNone)),
+               .expected = fmt::format("at most {} ({})", text(here.room), there.source),
+               .fix = what_fits(need, here)});
+  });
+}
+
+}  // namespace reigen::train

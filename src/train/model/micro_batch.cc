@@ -1,0 +1,34 @@
+#include "train/model/micro_batch.h"
+
+#include <ATen/Context.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "base/philox.h"
+#include "reigen/nn/stand_in.h"
+#include "train/model/precision.h"
+
+namespace reigen::train {
+
+void seed_step(const Run& run) {
+  if (run.config.run.ranks == "threads") return;
+  const auto word = base::philox(static_cast<std::uint64_t>(run.config.train.seed),
+                                 static_cast<std::uint64_t>(run.done), static_cast<std::uint64_t>(run.world.rank()));
+  at::manual_seed((static_cast<std::uint64_t>(word[0]) << 32) | word[1]);
+}
+
+at::Tensor loss_of(Run& run, const data::MicroBatch& part) {
+  const auto autocast = compute_type(run.config.train.precision);
+  std::optional<nn::StandIn> stand_in;
+  if (part.count == 0) stand_in.emplace();
+  return run.task.loss_of({part.input, part.target, part.inputs, part.targets});
+}
+
+void backward(TrainedModel& model, const at::Tensor& mean, const data::MicroBatch& part) {
+  std::optional<nn::StandIn> stand_in;  // units may be computed again
+  if (part.count == 0) stand_in.emplace();
+  model.optimization().scaled(part.weight == 1 ? mean : mean * part.weight).backward();
+}
+
+}  // namespace reigen::train

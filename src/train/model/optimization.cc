@@ -1,0 +1,242 @@
+#include "train/model/optimization.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "reigen/base/error.h"
+#include "reigen/optim/adagrad.h"
+#include "reigen/optim/adam.h"
+#include "reigen/optim/adamw.h"
+#include "reigen/optim/clip.h"
+#include "reigen/optim/lamb.h"
+#include "reigen/optim/lars.h"
+#include "reigen/optim/lion.h"
+#include "reigen/optim/rmsprop.h"
+#include "reigen/optim/sgd.h"
+#include "train/config/optimization_config.h"
+
+namespace reigen::train {
+namespace {
+
+using Groups = std::vector<optim::ParameterGroup>;
+
+bool any_matches(const std::vector<std::string>& patterns, const tensor::Segment& segment) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return optim::matches(pattern, segment); });
+}
+
+void require_matches(const char* key, const std::vector<std::string>& patterns,
+                     const std::vector<ParameterRange>& ranges) {
+  const auto unmatched = optim::unmatched_patterns({{.patterns = patterns}}, ranges);
+  if (unmatched.empty()) return;
+  std::vector<std::string> names;
+  for (const ParameterRange& range : ranges) {
+    for (const tensor::Segment& segment : range.segments()) names.push_back(segment.name);
+  }
+  const bool many = names.size() > 8;
+  if (many) names.resize(8);
+  throw InvalidArgument(Report{.what = fmt::format("{}: {} is the name of no parameter", key, unmatched.front()),
+                               .got = unmatched.front(),
+                               .expected = fmt::format("names like {}{}", fmt::join(names, ", "), many ? ", ..." : ""),
+                               .fix = fmt::format("correct {}", key)});
+}
+
+// The lists of the configuration are independent of each other; a group is what one parameter gets of all.
+Groups groups_of(const OptimConfig& config, const std::vector<ParameterRange>& ranges) {
+  const auto no_decay = items_of("optim.no_decay", config.no_decay);
+  const auto listed = items_of("optim.no_adapt", config.no_adapt);
+  const bool all_adapt = config.no_adapt == "none";
+  const auto no_adapt = all_adapt ? std::vector<std::string>() : listed.empty() ? no_decay : listed;
+  const auto factors = lr_factors_of(config);
+  std::vector<std::string> factor_patterns;
+  for (const auto& [pattern, factor] : factors) factor_patterns.push_back(pattern);
+  require_matches("optim.no_decay", no_decay, ranges);
+  require_matches("optim.no_adapt", no_adapt, ranges);
+  require_matches("optim.lr_factors", factor_patterns, ranges);
+
+  std::map<std::tuple<double, bool, bool>, std::vector<std::string>> members;
+  for (const ParameterRange& range : ranges) {
+    for (const tensor::Segment& segment : range.segments()) {
+      const auto factor = std::find_if(factors.begin(), factors.end(),
+                                       [&](const auto& one) { return optim::matches(one.first, segment); });
+      const double lr_factor = factor == factors.end() ? 1 : factor->second;
+      const bool decays = !any_matches(no_decay, segment);
+      const bool adapts = !any_matches(no_adapt, segment);
+      if (lr_factor != 1 || !decays || !adapts) members[{lr_factor, decays, adapts}].push_back(segment.name);
+    }
+  }
+  Groups groups;
+  for (auto& [treatment, names] : members) {
+    const auto [lr_factor, decays, adapts] = treatment;
+    groups.push_back({.patterns = std::move(names), .lr_factor = lr_factor, .adapt = adapts});
+    if (!decays) groups.back().weight_decay = 0;
+  }
+  return groups;
+}
+
+template <class Options>
+Options with_betas(Options options, const OptimConfig& config) {
+  options.betas.first = config.beta1.value_or(options.betas.first);
+  options.betas.second = config.beta2.value_or(options.betas.second);
+  return options;
+}
+
+template <class Options>
+Options adam_options(const OptimConfig& config) {
+  Options options = with_betas(Options(), config);
+  options.eps = config.eps.value_or(options.eps);
+  options.amsgrad = config.amsgrad;
+  options.bf16_states = config.bf16_states;
+  return options;
+}
+
+// use(options): with the options of the optimizer that the configuration names, but for those that all have.
+template <class Use>
+auto with_options(const OptimConfig& config, const Use& use) {
+  if (config.name == "adamw") return use(adam_options<optim::AdamWOptions>(config));
+  if (config.name == "adam") return use(adam_options<optim::AdamOptions>(config));
+  if (config.name == "sgd") {
+    return use(optim::SGDOptions{.momentum = config.momentum.value_or(0),
+                                 .dampening = config.dampening.value_or(0),
+                                 .nesterov = config.nesterov,
+                                 .bf16_states = config.bf16_states});
+  }
+  if (config.name == "adagrad") {
+    optim::AdagradOptions options{.lr_decay = config.lr_decay.value_or(0)};
+    options.eps = config.eps.value_or(options.eps);
+    options.initial_accumulator_value = config.initial_accumulator_value.value_or(options.initial_accumulator_value);
+    return use(options);
+  }
+  if (config.name == "rmsprop") {
+    optim::RMSpropOptions options{.momentum = config.momentum.value_or(0), .centered = config.centered};
+    options.alpha = config.alpha.value_or(options.alpha);
+    options.eps = config.eps.value_or(options.eps);
+    return use(options);
+  }
+  if (config.name == "lion") {
+    auto options = with_betas(optim::LionOptions(), config);
+    options.bf16_states = config.bf16_states;
+    return use(options);
+  }
+  if (config.name == "lars") {
+    optim::LARSOptions options;
+    options.momentum = config.momentum.value_or(options.momentum);
+    options.trust_coefficient = config.trust_coefficient.value_or(options.trust_coefficient);
+    return use(options);
+  }
+  if (config.name == "lamb") {
+    auto options = with_betas(optim::LAMBOptions(), config);
+    options.eps = config.eps.value_or(options.eps);
+    return use(options);
+  }
+  throw InvalidArgument(Report{.what = fmt::format("optim.name = {}: there is no such optimizer", config.name),
+                               .fix = "--help lists them"});
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config,
+                                                 const std::vector<ParameterRange>& parameters, const Groups& groups) {
+  return with_options(config, [&]<class Options>(Options options) -> std::unique_ptr<optim::Optimizer> {
+    options.lr = config.lr.value_or(options.lr);
+    options.weight_decay = config.weight_decay.value_or(options.weight_decay);
+    options.groups = groups;
+    return std::make_unique<optim::FlatOptimizer<Options>>(parameters, options);
+  });
+}
+
+bool is_of_average(const std::string& name) { return name.ends_with(".ema") || name == "ema.updates"; }
+
+}  // namespace
+
+std::vector<layout::StateSpec> states_of(const OptimConfig& config) {
+  std::vector<layout::StateSpec> states = with_options(
+      config, []<class Options>(const Options& options) { return optim::FlatOptimizer<Options>::states(options); });
+  if (config.ema_decay > 0) states.push_back({.name = "ema", .type_of_16_bits = format::TensorType::kF32});
+  return states;
+}
+
+Optimization::Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length)
+    : parameters_(parameters), clip_norm_(config.train.clip_norm), clip_value_(config.train.clip_value) {
+  require_known_optimization(config);
+  schedule_ = schedule_of(config.optim, length.total_steps);
+  optim::check(schedule_);
+  optimizer_ = make_optimizer(config.optim, parameters, groups_of(config.optim, parameters));
+  base_lr_ = base_lr(config.optim, optimizer_->lr(), length.global_batch);
+  if (config.train.precision == "fp16") {
+    optim::GradScalerOptions scaling;
+    scaling.init_scale = config.train.loss_scale.value_or(scaling.init_scale);
+    scaler_.emplace(scaling);
+  }
+  const bool in_one_pass = config.optim.name != "lars" && config.optim.name != "lamb";
+  const bool keeps_own = length.world_size == 1 || parameters.front().rows() != nullptr;
+  const bool must_know_before = config.train.not_finite == "skip";
+  checks_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_ && !must_know_before;
+  if (config.optim.ema_decay > 0) average_.emplace(parameters, optim::EmaOptions{.decay = config.optim.ema_decay});
+}
+
+Optimization::Gradients Optimization::look() const {
+  if (scaler_ || checks_in_step_) return {};
+  const optim::GradientNorm norm = optim::gradient_norm(parameters_);
+  const bool clips = norm.finite && clip_norm_ > 0;
+  return {.norm = norm.norm, .finite = norm.finite, .factor = clips ? optim::clip_factor(norm.norm, clip_norm_) : 1};
+}
+
+at::Tensor Optimization::scaled(const at::Tensor& loss) const { return scaler_ ? scaler_->scale(loss) : loss; }
+
+Optimization::Gradients Optimization::step(std::int64_t done, const Gradients& gradients, Communicator* agree) {
+  optimizer_->set_lr(optim::scheduled_lr(base_lr_, done, schedule_));
+  if (scaler_) {
+    const bool stepped =
+        scaler_->step(*optimizer_, parameters_, {.max_norm = clip_norm_, .max_value = clip_value_, .agree = agree});
+    optimizer_->zero_grad();
+    if (stepped && average_) average_->update();
+    return {.norm = stepped ? std::optional(scaler_->last_norm()) : std::nullopt};
+  }
+  optim::StepOptions how{.gradient_factor = gradients.factor};
+  if (clip_value_ > 0) how.gradient_limit = clip_value_;
+  how.check_finite = checks_in_step_;
+  optimizer_->step(how);
+  Gradients seen = gradients;
+  if (checks_in_step_) seen.finite = optimizer_->was_finite();
+  if (!seen.finite) return seen;
+  optimizer_->zero_grad();
+  if (average_) average_->update();
+  return seen;
+}
+
+std::vector<tensor::NamedTensor> Optimization::state() const {
+  std::vector<tensor::NamedTensor> tensors = optimizer_->state();
+  const auto append = [&](const std::vector<tensor::NamedTensor>& more) {
+    tensors.insert(tensors.end(), more.begin(), more.end());
+  };
+  if (average_) append(average_->state());
+  if (scaler_) append(scaler_->state());
+  return tensors;
+}
+
+void Optimization::load_state(const std::vector<tensor::NamedTensor>& state, std::int64_t steps) {
+  std::vector<tensor::NamedTensor> of_optimizer;
+  std::vector<tensor::NamedTensor> of_average;
+  std::vector<tensor::NamedTensor> of_scaler;
+  for (const auto& item : state) {
+    const bool is_of_scaler =
+        item.name == "scaler.scale" || item.name == "scaler.clean_steps" || item.name == "scaler.skipped";
+    (is_of_scaler ? of_scaler : is_of_average(item.name) ? of_average : of_optimizer).push_back(item);
+  }
+  optimizer_->load_state(of_optimizer, steps);
+  if (average_ && !of_average.empty()) average_->load_state(of_average);
+  if (scaler_ && !of_scaler.empty()) scaler_->load_state(of_scaler);
+}
+
+std::optional<optim::ExponentialMovingAverage::Swapped> Optimization::swap_in_average() {
+  if (!average_) return std::nullopt;
+  return average_->swap_in();
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,182 @@
+#include "train/model/trained_model.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string_view>
+
+#include "reigen/nn/unit_policy.h"
+#include "reigen/nn/without_memory.h"
+#include "reigen/parallel/layout_of.h"
+#include "reigen/tensor/data_type.h"
+#include "reigen/tensor/pieces.h"
+#include "train/config/strategy_of.h"
+#include "train/model/activations.h"
+#include "train/model/memory_fit.h"
+#include "train/model/verify_before_training.h"
+#include "train/run/agree.h"
+
+namespace reigen::train {
+
+namespace {
+
+// In front of its tensors in a checkpoint; no module has such a name.
+constexpr std::string_view kOfStrategy = "//strategy/";
+
+bool is_without_memory(const torch::nn::Module& module) {
+  const std::vector<at::Tensor> parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory);
+}
+
+// The model is the task's, and so is the type of its weights: fp32 in place of fp64 would pass unseen.
+void require_precision(const torch::nn::Module& module, const std::string& precision) {
+  if (precision != "fp64") return;
+  for (const auto& item : module.named_parameters()) {
+    const at::ScalarType type = item.value().scalar_type();
+    if (type == at::kDouble || !item.value().is_floating_point()) continue;
+    throw InvalidArgument(Report{.what = "train.precision fp64: the task's model is of another type",
+                                 .got = fmt::format("{} is {}", item.key(), at::toString(type)),
+                                 .expected = "Double",
+                                 .fix = "where config.train.precision is fp64, module().to(at::kDouble) and data of "
+                                        "doubles in the task; or leave train.precision out"});
+  }
+}
+
+// What fails on one rank is not every rank's error.
+std::function<void()> alone(std::function<void()> body) {
+  return [body = std::move(body)] {
+    try {
+      body();
+    } catch (const InvalidArgument& error) {
+      throw Error(error.exit_code(), error.what());
+    }
+  };
+}
+
+// Of the others nothing is read.
+std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& module) {
+  std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module);
+  for (tensor::NamedTensor& item : tensors) {
+    if (nn::has_no_memory(item.tensor)) item.part = layout::flat_part(item.tensor.sizes().vec(), 0, 0);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+void TrainedModel::make(const Start& start) {
+  bool without_memory = false;
+  together(run_.world, "model", [&] {
+    require_precision(module(), run_.config.train.precision);
+    without_memory = is_without_memory(module());
+    if (!without_memory) set_values(start);
+  });
+  activations_ = checkpoint_activations(run_.task, run_.config.train);
+  if (run_.config.train.verify > 0 && run_.rollbacks == 0) {
+    run_.say(verify_before_training(run_.task, run_.config, start.samples_per_step, run_.world));
+  }
+  try {
+    wrap(start, without_memory);
+  } catch (InvalidArgument& error) {
+    error.mark_common();  // models and options were compared: every rank throws it
+    throw;
+  }
+  settled_ = start.from != nullptr;  // as it was saved
+  if (start.from == nullptr) return;
+  together(run_.world, "optimizer", [&] { load_state(start); });
+}
+
+void TrainedModel::set_values(const Start& start) {
+  if (start.from != nullptr)
+    tensor::read_into(*start.from, "model", those_with_memory(module()));
+  else
+    run_.task.initialize(static_cast<std::uint64_t>(run_.config.train.seed));
+}
+
+void TrainedModel::wrap(const Start& start, bool without_memory) {
+  const Config& config = run_.config;
+  parallel::DataParallelOptions how = data_parallel_options(config.parallel, run_.world);
+  how.units = run_.task.units();
+  if (config.parallel.unit_size > 0) how.units = nn::units_of_size(how.units, config.parallel.unit_size);
+  if (without_memory) how.initialize = alone([&] { set_values(start); });
+  parallel::LayoutInputs inputs = parallel::layout_inputs(module(), run_.world, how);
+  inputs.choices.states = states_of(config.optim);
+  const layout::Layout layout = inputs.choose();
+  mesh_.clear();
+  for (const layout::Axis& axis : layout.axes()) mesh_.emplace_back(axis.name, axis.size);
+  memory_ = formula(layout, layout.coordinates_of(run_.world.rank()));
+  // A wrapper that is gone has not given back what it had.
+  const std::int64_t samples = (start.global_batch + run_.world.size() - 1) / run_.world.size();
+  if (run_.rollbacks == 0) require_room(module(), inputs, config, samples, run_.world);
+  parallel_.emplace(module(), run_.world, how);
+  optimization_.emplace(
+      config, parallel_->parameters(),
+      RunLength{.total_steps = run_.total, .global_batch = start.global_batch, .world_size = run_.world.size()});
+}
+
+void TrainedModel::load_state(const Start& start) {
+  std::vector<tensor::NamedTensor> of_optimization;
+  std::map<std::string, at::Tensor> of_strategy;
+  for (const tensor::NamedTensor& item : tensor::read_group(*start.from, "optimizer", state())) {
+    if (item.name.starts_with(kOfStrategy))
+      of_strategy[item.name.substr(kOfStrategy.size())] = item.tensor;
+    else
+      of_optimization.push_back(item);
+  }
+  optimization_->load_state(of_optimization, start.from->manifest().optimizer_steps);
+  if (of_strategy.empty() || run_.world.size() == 1) return;
+  if (start.other_strategy.empty()) {
+    parallel_->load_strategy_state(of_strategy);
+  } else {
+    run_.say(fmt::format("note: {}, so what the strategy remembered is dropped", start.other_strategy));
+  }
+}
+
+void TrainedModel::release() {
+  if (optimization_) optimization_->leave_out();
+  optimization_.reset();
+  parallel_.reset();
+  activations_.reset();
+}
+
+void TrainedModel::settle() {
+  if (!parallel_ || settled_) return;
+  settled_ = true;
+  parallel_->settle();
+  if (!parallel_->ranks_differ()) return;
+  const at::NoGradGuard no_grad;
+  for (const tensor::NamedTensor& item : optimization_->state()) {
+    if (!item.tensor.is_floating_point() || item.tensor.numel() == 0) continue;
+    const bool counts = item.name.ends_with(".step");
+    run_.world.all_reduce(item.tensor.const_data_ptr(), item.tensor.mutable_data_ptr(),
+                          static_cast<std::size_t>(item.tensor.numel()),
+                          tensor::to_data_type(item.tensor.scalar_type()), counts ? ReduceOp::kMax : ReduceOp::kAvg,
+                          {.tag = "optimizer state"});
+  }
+}
+
+std::vector<tensor::NamedTensor> TrainedModel::state() const {
+  std::vector<tensor::NamedTensor> tensors = optimization_->state();
+  for (const auto& [name, tensor] : parallel_->strategy_state()) {
+    tensors.push_back({std::string(kOfStrategy) + name, tensor});
+  }
+  return tensors;
+}
+
+std::int64_t TrainedModel::whole_weights() const {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& parameter : module().parameters()) bytes += static_cast<std::int64_t>(parameter.nbytes());
+  return bytes;
+}
+
+double TrainedModel::seconds_met() const {
+  double sum = 0;
+  for (const ParameterRange& range : parallel_->parameters()) sum += range.sharing().seconds_met();
+  return sum;
+}
+
+}  // namespace reigen::train

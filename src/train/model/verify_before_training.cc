@@ -1,0 +1,64 @@
+#include "train/model/verify_before_training.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+
+#include <vector>
+
+#include "base/text.h"
+#include "data/complete.h"
+#include "reigen/base/error.h"
+#include "reigen/parallel/verify.h"
+#include "train/config/strategy_of.h"
+#include "train/run/agree.h"
+
+namespace reigen::train {
+namespace {
+
+// What of the run the check does not cover; empty: nothing.
+std::string left_out(const Config& config, const Communicator& world) {
+  std::vector<std::string> parts;
+  // Computed in the types of the weights: rounding of 16 bits grows over the steps as far as a real difference does.
+  const std::string& precision = config.train.precision;
+  if (precision == "bf16" || precision == "fp16") parts.push_back("in fp32 instead of train.precision " + precision);
+  // Shared weights have the bits of own ones, but ranks that share them cannot each train alone. Strategies differ from
+  // one process by design.
+  if (data_parallel_options(config.parallel, world).shard != parallel::Shard::kNone) parts.push_back("without shards");
+  if (config.parallel.strategy != ParallelConfig{}.strategy)
+    parts.push_back("without parallel.strategy " + config.parallel.strategy);
+  return parts.empty() ? "" : fmt::format(" (plain data parallelism, {})", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+std::string verify_before_training(Task& task, const Config& config, std::int64_t samples, Communicator& world) {
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = 0; i < samples; ++i) indices.push_back(i);
+  data::Samples batch;
+  together(world, "training data", [&] {
+    const data::DatasetPtr training = task.training_data();
+    batch = data::complete(training->gather(indices), *training, samples);
+  });
+  task.module().train();
+  const auto loss = [&](const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets) {
+    return task.loss_of({inputs.front(), targets.empty() ? at::Tensor() : targets.front(), inputs, targets});
+  };
+  parallel::VerifyOptions how{.steps = static_cast<int>(config.train.verify)};
+  how.parallel.bucket_mb = config.parallel.bucket_mb;
+  how.parallel.overlap = config.parallel.overlap;
+  const parallel::VerifyReport report = parallel::verify(task.module(), world, loss, batch.inputs, batch.targets, how);
+  if (report.same) {
+    return fmt::format("verified on {} with {} samples{}: {}", base::counted(world.size(), "rank"), samples,
+                       left_out(config, world), report.text);
+  }
+  throw common(
+      Error(ExitCode::kConfiguration,
+            Report{.what = "the model does not train in parallel as it does alone",
+                   .got = report.text,
+                   .expected = fmt::format("the same for {} steps", how.steps),
+                   .fix = "look at what depends on other samples of a batch (batch statistics), at sums in the "
+                          "loss, and at random layers; or leave train.verify out"}));
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,57 @@
+// reigen bench ddp: where the time of a data-parallel step goes, for several sizes of buckets.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reigen/comm/communicator.h"
+#include "reigen/train/config.h"
+#include "train/tasks/recipes.h"
+
+namespace reigen::train {
+
+struct DdpBenchOptions {
+  std::string recipe = "resnet18";
+  std::vector<double> buckets_mb = {0, 1, 5, 10, 25, 50, 100};
+  std::int64_t steps = 3;   // of each kind in a round
+  std::int64_t rounds = 5;  // over all sizes
+  std::string json = {};
+  bool help = false;
+  std::vector<std::string> rest = {};  // options of the recipe
+};
+
+// Throws InvalidArgument (2).
+DdpBenchOptions parse_ddp_bench(const std::vector<std::string>& arguments);
+std::string ddp_bench_help();
+
+// Throws InvalidArgument (2) for options of the recipe that leave nothing to compare.
+void require_measurable(const Config& config);
+
+// Medians over rounds and steps of the slowest rank's milliseconds. Forward and backward together are what a step
+// computes; `overlapped` and `naive` are both with communication: buckets that travel during backward, and after it.
+struct DdpBenchRow {
+  double bucket_mb = 0;
+  std::size_t buckets = 0;
+  double forward_ms = 0;
+  double backward_ms = 0;
+  double communication_ms = 0;
+  double overlapped_ms = 0;
+  double naive_ms = 0;
+
+  double compute_ms() const { return forward_ms + backward_ms; }
+  double sum_ms() const { return compute_ms() + communication_ms; }
+  double exposed_ms() const { return overlapped_ms - compute_ms(); }
+  // Of the smaller of communication and backward: what overlapping took from the sum. Outside of 0 to 1 where the
+  // smaller is less than noise.
+  double hidden() const;
+};
+
+// Collective. Every rank gives the same options and gets the same rows.
+std::vector<DdpBenchRow> measure_ddp(const Recipe& recipe, const Config& config, const DdpBenchOptions& options,
+                                     Communicator& world);
+
+std::string to_text(const std::vector<DdpBenchRow>& rows);
+std::string to_json(const std::vector<DdpBenchRow>& rows, const std::string& recipe, int ranks);
+
+}  // namespace reigen::train

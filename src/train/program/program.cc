@@ -1,0 +1,407 @@
+#include "reigen/train/program.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/host_name.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "reigen/base/error.h"
+#include "reigen/format/atomic_file.h"
+#include "reigen/launch/environment.h"
+#include "reigen/launch/job.h"
+#include "reigen/runtime/init.h"
+#include "reigen/train/config.h"
+#include "reigen/train/stop.h"
+#include "reigen/train/trainer.h"
+#include "train/config/config_text.h"
+#include "train/files/summary.h"
+#include "train/program/ddp_bench.h"
+#include "train/program/launcher_prefix.h"
+#include "train/run/agree.h"
+#include "train/run/failure.h"
+#include "train/run/progress.h"
+#include "train/tasks/recipes.h"
+
+namespace reigen::train {
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+constexpr const char* kDdpBench = "bench-ddp";  // in place of a recipe: reigen bench ddp
+
+std::string overview() {
+  std::string text =
+      "reigen-train RECIPE [options]: trains a built-in recipe\n"
+      "reigen train RECIPE -n N [options] starts N ranks of it\n"
+      "\nrecipes:\n";
+  for (const Recipe& recipe : recipes()) text += fmt::format("  {:<8} {}\n", recipe.name, recipe.summary);
+  return text + "\nreigen-train RECIPE --help lists its options\n";
+}
+
+// A recipe as it was called: a built-in one by its name, another one by its program.
+struct Program {
+  const Recipe& recipe;
+  Arguments options;      // behind the recipe's name
+  bool built_in = false;  // in reigen-train
+
+  // In front of the options, as a person writes it.
+  std::string call() const {
+    const auto front = base::environment::command();
+    if (built_in) return (front ? base::quote_shell(*front) + " train " : own_name() + " ") + recipe.name;
+    return own_name();
+  }
+  static std::string own_name() { return base::quote_shell(program_invocation_name); }
+};
+
+// Where a recipe has no word for data, there is no option.
+Config defaults_of(const Recipe& recipe) {
+  Config defaults = recipe.defaults;
+  defaults.data.takes_path = !recipe.data.empty();
+  return defaults;
+}
+
+std::string program_help(const Program& program) {
+  const Recipe& recipe = program.recipe;
+  const std::string call = program.built_in ? "reigen train " + recipe.name : program.call();
+  const std::size_t width = call.size() + 19;
+  const auto example = [&](const std::string& options, const std::string& what) {
+    return fmt::format("  {:<{}} {}\n", call + options, width, what);
+  };
+  std::string text = recipe.summary.empty() ? recipe.name : fmt::format("{}: {}", recipe.name, recipe.summary);
+  text += "\n\n" + example(" -n 2 [options]", "two ranks") + example(" --print-config", "the options as a file") + "\n";
+  if (!recipe.data.empty()) text += fmt::format("data.path: {}\n", recipe.data);
+  const auto all = recipe.defaults.train.global_batch;
+  text += all ? fmt::format("batch: {} samples over all ranks (train.global_batch)\n\n", *all)
+              : fmt::format("batch: {} samples a rank, unless train.global_batch says how many together\n\n",
+                            recipe.batch_per_rank);
+  return text + help_text(defaults_of(recipe));
+}
+
+const Recipe& find_recipe(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Recipe& recipe : recipes()) {
+    if (recipe.name == name) return recipe;
+    names.push_back(recipe.name);
+  }
+  const std::string near = nearest(name, names);
+  throw InvalidArgument(
+      Report{.what = fmt::format("unknown recipe {}", name),
+             .expected = fmt::format("{}", fmt::join(names, ", ")),
+             .fix = near.empty() ? "reigen-train --help tells what they are" : fmt::format("did you mean {}?", near)},
+      ExitCode::kUsage);
+}
+
+// The program as it was called, and the user's own words without the run's directory and resume, which are said anew,
+// and without the consent to other data, which was of that start alone.
+std::string resume_command(const Program& program, int ranks, const std::string& launcher) {
+  const Arguments& options = program.options;
+  std::string command = program.call();
+  const auto front = base::environment::command();
+  if (!program.built_in && front)  // `reigen run`
+    command = fmt::format("{} run -n {} {}", base::quote_shell(*front), ranks, command);
+  else if (launcher == "reigen" || launcher == "none")
+    command += fmt::format(" -n {}", ranks);
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const std::string& word = options[i];
+    if (word == "--run.dir" || word == "--run.resume" || word == "-n")
+      ++i;
+    else if (word == "--data.may_differ" && i + 1 < options.size() && !options[i + 1].starts_with('-'))
+      ++i;
+    else if (word != "--data.may_differ" && !word.starts_with("--run.dir=") && !word.starts_with("--run.resume=") &&
+             !word.starts_with("--data.may_differ="))
+      command += ' ' + base::quote_shell(word);
+  }
+  return command;
+}
+
+// The user's variables that give options, "REIGEN_MODEL_DIM=64 ", but for what a resume says anew.
+std::string option_variables(const Recipe& recipe) {
+  Config config = defaults_of(recipe);
+  std::vector<std::string> names;
+  for (const Field& field : fields(config)) {
+    const std::string name = field.name();
+    const bool said_anew = name == "run.dir" || name == "run.resume" || name == "data.may_differ";
+    if (!said_anew && !field.may_differ) names.push_back(variable_of(field));  // else another rank's is another
+  }
+  std::string text;
+  for (const auto& [name, value] : process_environment()) {
+    const bool counts = !value.empty() && std::find(names.begin(), names.end(), name) != names.end();
+    if (counts) text += fmt::format("{}={} ", name, base::quote_shell(value));
+  }
+  return text;
+}
+
+struct Job {
+  const Recipe& recipe;
+  Config config;
+  std::string resume;  // command
+};
+
+// Of the exception that is being handled, an error of this rank alone: they must not wait for it.
+void tell_the_others(Communicator& world) {
+  const Failure failure = failure_of(std::current_exception());
+  if (failure.common || failure.aftermath) return;
+  world.abort(fmt::format("rank {} ({}): {}", world.rank(), base::host_name(), failure.text));
+}
+
+int train_rank(const Job& job, Communicator& world) {
+  try {
+    const bool computes_first = job.config.train.verify > 0;
+    const std::unique_ptr<Task> task = job.recipe.make(job.config, !computes_first);
+    Trainer trainer(*task, world,
+                    {.config = job.config,
+                     .batch_per_rank = job.recipe.batch_per_rank,
+                     .stop_requested = stop_requested,
+                     .columns = terminal_columns(),
+                     .resume_command = job.resume});
+    return static_cast<int>(trainer.fit().stopped ? ExitCode::kStopped : ExitCode::kOk);
+  } catch (...) {
+    tell_the_others(world);
+    throw;
+  }
+}
+
+// Of a job one rank says that the wish was heard, unless a launcher of ours does.
+void listen(const RunConfig& run, const launch::Environment& environment) {
+  const bool tells = environment.rank == 0 && environment.source != "reigen";
+  install_stop_handlers(
+      {.signals = parse_stop_signals(run.stop_signals), .after = parse_stop_time(run.stop_after), .tells = tells});
+  const auto end = base::get_environment("SLURM_JOB_END_TIME");
+  if (!end || !run.stop_after.empty() || environment.rank != 0) return;
+  base::log_info(
+      "the job's time ends at {} (SLURM_JOB_END_TIME): sbatch --signal=USR1@120 or --run.stop_after saves before",
+      *end);
+}
+
+InitOptions init_options(const CommConfig& config) {
+  const auto time = [](double seconds) { return std::chrono::milliseconds(std::llround(seconds * 1000)); };
+  return {.backend = config.backend,
+          .algorithms = config.algorithms,
+          .network = config.network,
+          .machine_id = config.machine_id,
+          .timeout = time(config.timeout),
+          .join_timeout = time(config.join_timeout),
+          .heartbeat_timeout = time(config.heartbeat_timeout),
+          .report_after = time(config.report_after)};
+}
+
+// Of a process; one machine plays several.
+InitOptions init_options(const CommConfig& config, const launch::Environment& environment) {
+  InitOptions options = init_options(config);
+  if (config.machines == 0) return options;
+  options.machine_id = fmt::format("machine{}", environment.rank * config.machines / environment.world_size);
+  return options;
+}
+
+void require_one_process(const Config& config, const launch::Environment& environment, const std::string& call) {
+  if (environment.world_size > 1) {
+    throw InvalidArgument(Report{.what = "run.ranks = threads: this is one of several processes already",
+                                 .got = fmt::format("{} processes from {}", environment.world_size, environment.source),
+                                 .fix = fmt::format("start one process: {} -n N --run.ranks threads", call)});
+  }
+  if (config.comm.machines > 0) {
+    throw InvalidArgument(Report{.what = "comm.machines: ranks that are threads share one memory",
+                                 .got = fmt::format("{}", config.comm.machines),
+                                 .expected = "0",
+                                 .fix = "leave it out, or run.ranks = processes"},
+                          ExitCode::kUsage);
+  }
+}
+
+int run_as_threads(Job job, int ranks, const launch::Environment& environment, const std::string& call) {
+  require_one_process(job.config, environment, call);
+  listen(job.config.run, environment);
+  std::vector<int> codes(static_cast<std::size_t>(ranks));
+  run_threads(
+      ranks, [&](Communicator& world) { codes[static_cast<std::size_t>(world.rank())] = train_rank(job, world); },
+      init_options(job.config.comm));
+  return codes[0];
+}
+
+// The words that start this program: the user's own, for the command that goes on, where they name it by a path.
+std::string path_of_program() {
+  const std::string self = "/proc/self/exe";
+  const std::string called = program_invocation_name;
+  std::error_code error;
+  if (called.find('/') != std::string::npos && std::filesystem::equivalent(called, self, error)) return called;
+  return std::filesystem::read_symlink(self).string();
+}
+
+// `reigen-train mnist -n 2` without a launcher: be the launcher.
+int run_launcher(const Program& program, int ranks) {
+  const Arguments& options = program.options;
+  launch::JobOptions job{
+      .command = {path_of_program()}, .ranks = ranks, .prefix = "none", .grace = launch::kGraceToSave};
+  if (program.built_in) job.command.push_back(program.recipe.name);
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    if (options[i] == "-n")
+      ++i;
+    else
+      job.command.push_back(options[i]);
+  }
+  return launch::run_job(job).exit_code;
+}
+
+// A program that is one rank already cannot be more.
+void require_ranks_of_launcher(std::optional<int> wanted, const launch::Environment& environment) {
+  if (!wanted || *wanted == environment.world_size) return;
+  const bool alone = environment.source == "none";
+  throw InvalidArgument(
+      Report{.what =
+                 alone ? fmt::format("-n {}: this is one process, which no launcher started", *wanted)
+                       : fmt::format("-n {}: {} started {} ranks", *wanted, environment.source, environment.world_size),
+             .fix = alone ? fmt::format("reigen run -n {} and the same words, or --run.ranks threads", *wanted)
+                          : "say the number of ranks to the launcher only"},
+      ExitCode::kUsage);
+}
+
+int run_recipe(const Program& program, const launch::Environment& environment) {
+  const Recipe& recipe = program.recipe;
+  const CommandLine line = [&] {
+    try {
+      return read_command_line(defaults_of(recipe), program.options, process_environment());
+    } catch (Error& error) {
+      error.mark_common();  // every rank was given the same words
+      throw;
+    }
+  }();
+  if (line.help || line.print_config) {
+    if (environment.rank == 0) fmt::print("{}", line.help ? program_help(program) : to_toml(line.config));
+    return 0;
+  }
+  const bool threads = line.config.run.ranks == "threads";
+  const int ranks = line.ranks.value_or(environment.world_size);
+  Job job{.recipe = recipe,
+          .config = line.config,
+          .resume = option_variables(recipe) + launcher_prefix(environment) +
+                    resume_command(program, ranks, environment.source)};
+  if (threads) return run_as_threads(std::move(job), ranks, environment, program.call());
+  if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(program, ranks);
+  require_ranks_of_launcher(line.ranks, environment);
+  Communicator world = init(init_options(line.config.comm, environment));
+  listen(line.config.run, environment);
+  return train_rank(job, world);
+}
+
+int bench_rank(const DdpBenchOptions& options, const Recipe& recipe, const Config& config, Communicator& world) {
+  try {
+    const bool prints = world.rank() == 0;
+    std::optional<format::AtomicFile> json;  // before the work: a folder that is not there should not cost a run
+    together(world, "bench ddp", [&] {
+      if (prints && !options.json.empty()) json.emplace(options.json);
+    });
+    if (prints) {
+      fmt::print("{}: {} ({}), {} of {}; milliseconds, medians, the slowest rank's\n", recipe.name,
+                 base::counted(world.size(), "rank"), world.backend(), base::counted(options.rounds, "round"),
+                 base::counted(options.steps, "step"));
+      std::fflush(stdout);
+    }
+    const std::vector<DdpBenchRow> rows = measure_ddp(recipe, config, options, world);
+    if (!prints) return 0;
+    fmt::print("{}", to_text(rows));
+    if (json) {
+      const std::string text = to_json(rows, recipe.name, world.size());
+      json->write(std::as_bytes(std::span(text)));
+      json->commit();
+    }
+    return 0;
+  } catch (...) {
+    tell_the_others(world);
+    throw;
+  }
+}
+
+int run_ddp_bench(const Arguments& arguments, const launch::Environment& environment) {
+  DdpBenchOptions options;
+  const Recipe* recipe = nullptr;
+  CommandLine line;
+  try {
+    options = parse_ddp_bench(arguments);
+    recipe = &find_recipe(options.recipe);
+    line = read_command_line(recipe->defaults, options.rest, process_environment());
+    require_measurable(line.config);
+  } catch (Error& error) {
+    error.mark_common();  // every rank was given the same words
+    throw;
+  }
+  if (options.help || line.help) {
+    if (environment.rank == 0) fmt::print("{}", ddp_bench_help());
+    return 0;
+  }
+  const auto bench = [&](Communicator& world) { bench_rank(options, *recipe, line.config, world); };
+  if (line.config.run.ranks == "threads") {
+    const int ranks = line.ranks.value_or(1);
+    require_one_process(line.config, environment, "reigen bench ddp");
+    run_threads(ranks, bench, init_options(line.config.comm));
+    return 0;
+  }
+  require_ranks_of_launcher(line.ranks, environment);
+  Communicator world = init(init_options(line.config.comm, environment));
+  bench(world);
+  return 0;
+}
+
+}  // namespace
+
+namespace {
+
+// What `body` returns, or the code of its error, told once for the whole job.
+template <class Body>
+int told(const Body& body) {
+  launch::Environment environment;
+  try {
+    environment = launch::detect_environment();
+    return body(environment);
+  } catch (...) {
+    return report(failure_of(std::current_exception()), environment.rank, environment.world_size);
+  }
+}
+
+}  // namespace
+
+int run(int argc, char** argv, const Recipe& recipe) {
+  return told([&](const launch::Environment& environment) {
+    if (!recipe.make) throw InvalidArgument("train::run: the recipe does not say how to make its task (Recipe::make)");
+    return run_recipe({.recipe = recipe, .options = Arguments(argv + std::min(argc, 1), argv + argc)}, environment);
+  });
+}
+
+int run_program(int argc, char** argv) {
+  return told([&](const launch::Environment& environment) {
+    const Arguments arguments(argv + std::min(argc, 1), argv + argc);
+    if (arguments.empty()) {
+      fmt::print(stderr, "{}", overview());
+      return static_cast<int>(ExitCode::kUsage);
+    }
+    if (arguments[0] == "--help" || arguments[0] == "-h") {
+      fmt::print("{}", overview());
+      return 0;
+    }
+    if (arguments[0] == "--version") {
+      fmt::print("reigen-train {}\n", REIGEN_VERSION);
+      return 0;
+    }
+    const Arguments options(arguments.begin() + 1, arguments.end());
+    if (arguments[0] == kDdpBench) return run_ddp_bench(options, environment);
+    return run_recipe({.recipe = find_recipe(arguments[0]), .options = options, .built_in = true}, environment);
+  });
+}
+
+}  // namespace reigen::train

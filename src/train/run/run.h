@@ -1,0 +1,44 @@
+// A run as all of its parts know it: what was asked for, who talks to the user, and how far it has come. Whoever
+// moves the run on writes here: the loop, and where it begins (files/run_files.h, loop/run_data.h).
+// Thread rule: the thread of its rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "reigen/comm/communicator.h"
+#include "reigen/train/config.h"
+#include "reigen/train/task.h"
+#include "reigen/train/trainer.h"
+#include "train/run/console.h"
+
+namespace reigen::train {
+
+struct Run {
+  Run(Task& its_task, Communicator its_world, TrainerOptions its_options)
+      : task(its_task),
+        world(std::move(its_world)),
+        options(std::move(its_options)),
+        config(options.config),
+        console(is_first(), options.write ? options.write : write_to_stdout, options.columns) {}
+
+  bool is_first() const { return world.rank() == 0; }
+  bool wants_stop() const { return options.stop_requested && options.stop_requested(); }
+  void say(const std::string& text) { console.say(text); }
+
+  Task& task;
+  Communicator world;
+  TrainerOptions options;
+  Config config;  // options.config, with what a checkpoint adds
+  Console console;
+
+  std::int64_t done = 0;      // steps
+  std::int64_t total = 0;     // steps
+  std::int64_t epoch = 0;     // of the next sample
+  std::int64_t position = 0;  // of the next sample in that epoch
+  bool stop = false;          // a rank wants to stop, and all have heard of it
+  int rollbacks = 0;          // so often the run went back to a checkpoint of its own
+};
+
+}  // namespace reigen::train

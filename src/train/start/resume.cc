@@ -1,0 +1,250 @@
+#include "train/start/resume.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "reigen/base/error.h"
+#include "train/config/strategy_of.h"
+#include "train/start/meaning.h"
+
+namespace reigen::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// A change of these would repeat or skip samples, or continue another model.
+constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name"};
+// The same of the data, for which there is an option.
+constexpr const char* kOfData[] = {"data.limit", "data.samples"};
+// Other states; checkpoints of earlier versions, which had no such options, do not tell.
+constexpr const char* kFixedIfTold[] = {"optim.amsgrad", "optim.centered", "optim.bf16_states"};
+
+// What lets a run go on otherwise than it would have.
+bool is_noted(const std::string& key) {
+  return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" || key == "data.path";
+}
+
+// Of a schedule with an end the number of steps is a part.
+bool is_noted_for(const std::string& key, const std::string& schedule) {
+  const bool has_end =
+      schedule != "constant" && schedule != "step" && schedule != "multi_step" && schedule != "not set";
+  return is_noted(key) || (has_end && (key == "train.epochs" || key == "train.max_steps"));
+}
+
+std::string value_in(const std::map<std::string, std::string>& options, const char* key) {
+  const auto found = options.find(key);
+  return found == options.end() ? "not set" : found->second;
+}
+
+checkpoint::Checkpoint verified(const fs::path& path) {
+  checkpoint::Checkpoint checkpoint(path);
+  checkpoint.verify();
+  return checkpoint;
+}
+
+// Nothing found: there is none at all.
+ResumePoint newest_in(const fs::path& checkpoints, const std::string& others) {
+  ResumePoint point;
+  const checkpoint::Search search = checkpoint::find_newest(checkpoints);
+  point.unreadable = search.unreadable;
+  for (const std::string& damaged : search.damaged)
+    point.notes.push_back("passed over a damaged checkpoint: " + damaged);
+  if (search.newest) {
+    point.checkpoint = search.newest->path();
+  } else if (!search.damaged.empty()) {
+    throw DataError(Report{
+        .what = fmt::format("no whole checkpoint in {}; the newest: {}", checkpoints.string(), search.damaged.front()),
+        .fix = "start anew in another --run.dir" + others});
+  }
+  return point;
+}
+
+ResumePoint newest_of(const fs::path& run_directory) {
+  const fs::path checkpoints = run_directory / "checkpoints";
+  std::error_code ignored;
+  const fs::path aside = checkpoint::set_aside_path(checkpoints);
+  const std::string others =
+      fs::exists(aside, ignored) ? fmt::format("; {} holds checkpoints that the run gave up", aside.string()) : "";
+  ResumePoint point = newest_in(checkpoints, others);
+  point.run_directory = run_directory;
+  if (!point.checkpoint.empty()) return point;
+  if (fs::exists(run_directory / "model.safetensors", ignored)) {
+    const bool has_ended = steps_of_summary(run_directory / "summary.json") > 0;
+    throw IoError(Report{.what = fmt::format("cannot resume: {} holds {}", run_directory.string(),
+                                             has_ended ? "a run that has ended, and no checkpoint of it"
+                                                       : "the weights of a run whose checkpoint could not be written"),
+                         .got = "model.safetensors, which a start at step 1 would replace",
+                         .fix = "start anew in another --run.dir" + others},
+                  ExitCode::kInputMissing);
+  }
+  point.notes.push_back(fmt::format("no checkpoint in {}: starting at step 1{}", run_directory.string(), others));
+  return point;
+}
+
+}  // namespace
+
+bool wants_resume(const Config& config) { return !config.run.resume.empty() && config.run.resume != "false"; }
+
+std::int64_t steps_of_summary(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  const auto json = nlohmann::json::parse(in, nullptr, false);
+  const auto steps = json.is_object() ? json.find("steps") : json.end();
+  return steps != json.end() && steps->is_number_integer() ? steps->get<std::int64_t>() : -1;
+}
+
+ResumePoint find_resume_point(const Config& config) {
+  const bool newest = config.run.resume == "true";
+  if (newest && config.run.dir.empty()) {
+    throw InvalidArgument(Report{.what = "run.resume = true: which run?",
+                                 .fix = "name it with --run.dir DIR, or give --run.resume its path"});
+  }
+  const fs::path source = newest ? config.run.dir : config.run.resume;
+  std::error_code ignored;
+  if (!fs::is_directory(source, ignored)) {
+    throw IoError(Report{.what = fmt::format("cannot resume: there is no directory {}", source.string()),
+                         .fix = "give the directory of a run, or of one of its checkpoints"},
+                  ExitCode::kInputMissing);
+  }
+  ResumePoint point;
+  const bool is_checkpoint = fs::exists(source / "manifest.json", ignored);
+  const bool is_run = fs::exists(source / "config.toml", ignored) || fs::exists(source / "checkpoints", ignored);
+  const fs::path place = fs::absolute(source / ".").lexically_normal().parent_path();
+  if (is_checkpoint) {
+    point.checkpoint = verified(source).path();
+    if (place.parent_path().filename() == "checkpoints") point.run_directory = place.parent_path().parent_path();
+  } else if (!is_run && !checkpoint::list(source).empty()) {
+    // Of a run, or of its own, as `reigen checkpoint reshard` makes one.
+    if (place.filename() == "checkpoints" && fs::exists(place.parent_path() / "config.toml", ignored)) {
+      point = newest_of(place.parent_path());
+    } else {
+      point = newest_in(source, "");
+    }
+  } else {
+    if (!is_run) {
+      throw IoError(Report{.what = fmt::format("cannot resume: {} holds no run", source.string()),
+                           .got = "neither config.toml nor checkpoints/ nor step_N",
+                           .fix = "give the directory of a run, or of one of its checkpoints"},
+                    ExitCode::kInputMissing);
+    }
+    point = newest_of(source);
+  }
+  point.same_run = !point.run_directory.empty();
+  if (!config.run.dir.empty()) {
+    point.same_run = point.same_run && fs::weakly_canonical(config.run.dir, ignored) ==
+                                           fs::weakly_canonical(point.run_directory, ignored);
+    point.run_directory = config.run.dir;
+  }
+  return point;
+}
+
+std::map<std::string, std::string> options_of(const Config& config, const std::string& task, std::int64_t samples) {
+  Config copy = config;
+  copy.parallel = with_strategy_defaults(config.parallel);
+  std::map<std::string, std::string> options;
+  for (const Field& field : fields(copy)) options[field.name()] = value_text(field);
+  options["task"] = task;
+  options["data.samples"] = std::to_string(samples);
+  return options;
+}
+
+namespace {
+
+// What the data are otherwise than those with which the run began.
+std::vector<std::string> differences_of_data(const std::map<std::string, std::string>& before,
+                                             const std::map<std::string, std::string>& options,
+                                             const data::Meaning& meaning) {
+  std::vector<std::string> found;
+  for (const Difference& one : differences(meaning, before)) {
+    if (!one.is_told_only) found.push_back(one.text);
+  }
+  for (const char* key : kOfData) {
+    if (value_in(before, key) == value_in(options, key)) continue;
+    found.push_back(fmt::format("{} is {}, it was {}", key, value_in(options, key), value_in(before, key)));
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
+                                            const std::map<std::string, std::string>& options,
+                                            const data::Meaning& meaning, std::optional<std::int64_t> global_batch) {
+  const auto refuse = [&](const std::string& key, const std::string& got, const std::string& expected) {
+    return InvalidArgument(
+        Report{.what = fmt::format("{} differs from the run that is to go on", key),
+               .got = got,
+               .expected = fmt::format("{} (from {})", expected, found.path().string()),
+               .fix = fmt::format("give the options of that run, e.g. --config {}",
+                                  (found.path().parent_path().parent_path() / "config.toml").string())});
+  };
+  const auto& before = found.manifest().options;
+  for (const char* key : kFixed) {
+    if (value_in(before, key) != value_in(options, key))
+      throw refuse(key, value_in(options, key), value_in(before, key));
+  }
+  // Not all sizes of a model show in the shapes of its parameters.
+  for (const auto& [key, value] : options) {
+    if (key.starts_with("model.") && value_in(before, key.c_str()) != value) {
+      throw refuse(key, value, value_in(before, key.c_str()));
+    }
+  }
+  if (global_batch && *global_batch != found.manifest().global_batch) {
+    throw refuse("train.global_batch", std::to_string(*global_batch), std::to_string(found.manifest().global_batch));
+  }
+  for (const char* key : kFixedIfTold) {
+    if (before.contains(key) && value_in(before, key) != value_in(options, key))
+      throw refuse(key, value_in(options, key), value_in(before, key));
+  }
+  std::vector<std::string> notes;
+  const std::vector<std::string> other_data = differences_of_data(before, options, meaning);
+  if (!other_data.empty() && value_in(options, "data.may_differ") != "true") {
+    const std::string path = value_in(before, "data.path");
+    throw InvalidArgument(Report{.what = "the data differ from those of the run that is to go on",
+                                 .got = fmt::format("{}", fmt::join(other_data, "; ")),
+                                 .expected = fmt::format("the data of {} (data.path was {})", found.path().string(),
+                                                         path.empty() ? "not given" : path),
+                                 .fix = "give those data, or go on with these on purpose: --data.may_differ true"});
+  }
+  for (const std::string& one : other_data) notes.push_back("data.may_differ: " + one);
+  for (const Difference& one : differences(meaning, before)) {
+    if (one.is_told_only)
+      notes.push_back(fmt::format("warning: {}; if they are computed, another machine may round otherwise", one.text));
+  }
+  if (!meaning.empty() && !has_meaning(before)) {
+    notes.push_back("the checkpoint does not say what its data were, so these are not compared with them");
+  }
+  for (const auto& [key, value] : options) {
+    if (!before.contains(key) || before.at(key) == value || !is_noted_for(key, value_in(options, "optim.schedule")))
+      continue;
+    notes.push_back(fmt::format("{} is {} from here on; it was {}", key, value, before.at(key)));
+  }
+  return notes;
+}
+
+std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
+                                     const std::map<std::string, std::string>& options) {
+  const auto& before = found.manifest().options;
+  // Earlier versions wrote what was given; what was not held as it does now.
+  Config usual;
+  usual.parallel.strategy = value_in(options, "parallel.strategy");
+  const std::map<std::string, std::string> defaults = options_of(usual, "", 0);
+  for (const auto& [key, value] : options) {
+    const bool shapes_no_state = key == "parallel.bucket_mb" || key == "parallel.overlap" || key == "parallel.shard" ||
+                                 key == "parallel.buffers" || key == "parallel.replicas" ||
+                                 key == "parallel.reshard_after_forward" || key == "parallel.reshard_to" ||
+                                 key == "parallel.unit_size" || key == "parallel.offload" ||
+                                 key == "parallel.gather_type" || key == "parallel.reduce_type";
+    if (!key.starts_with("parallel.") || shapes_no_state) continue;
+    std::string was = value_in(before, key.c_str());
+    if (was == "not set") was = value_in(defaults, key.c_str());
+    if (was != value) return fmt::format("{} is {}; it was {}", key, value, was);
+  }
+  return "";
+}
+
+}  // namespace reigen::train

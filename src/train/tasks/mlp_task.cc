@@ -1,0 +1,64 @@
+#include "reigen/train/mlp_task.h"
+
+#include <ATen/ATen.h>
+
+#include "reigen/data/digits.h"
+#include "reigen/data/mnist.h"
+#include "train/tasks/classification.h"
+#include "train/tasks/digits_from.h"
+#include "train/tasks/make_model.h"
+
+namespace reigen::train {
+
+namespace {
+
+// [B, 1, 28, 28] to [B, 1024].
+at::Tensor rows_of(const at::Tensor& images) {
+  constexpr double kBlack = (0 - 0.1307) / 0.3081;  // data/mnist.h
+  return at::constant_pad_nd(images, {2, 2, 2, 2}, kBlack).flatten(1);
+}
+
+}  // namespace
+
+MlpTask::MlpTask(const MlpTaskOptions& options)
+    : options_(options),
+      model_(
+          make_model<models::Mlp>(options.without_memory, options.type,
+                                  models::MlpOptions{.inputs = 1024, .layers = options.layers, .dim = options.dim})) {}
+
+const std::string& MlpTask::name() const {
+  static const std::string kName = "mlp";
+  return kName;
+}
+
+data::DatasetPtr MlpTask::open(data::Split split) const {
+  if (options_.path.empty()) return data::digits({.split = split, .type = options_.type});
+  return data::mnist(options_.path, split, options_.type);
+}
+
+data::DatasetPtr MlpTask::training_data() {
+  if (training_) return training_;
+  training_ = open(data::Split::kTrain);
+  if (!options_.path.empty()) kind_ = digits_from(options_.path);
+  return training_;
+}
+
+data::DatasetPtr MlpTask::test_data() {
+  if (!test_) test_ = open(data::Split::kTest);
+  return test_;
+}
+
+std::string MlpTask::kind_of_samples() const {
+  if (options_.path.empty()) return "drawn digits";
+  return kind_.empty() ? "digits from " + options_.path : kind_;
+}
+
+at::Tensor MlpTask::loss(const at::Tensor& input, const at::Tensor& target) {
+  return at::cross_entropy_loss(model_->forward(rows_of(input)), target);
+}
+
+Scores MlpTask::score(const at::Tensor& input, const at::Tensor& target) {
+  return score_classes(model_->forward(rows_of(input)), target);
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,117 @@
+#include "train/tasks/recipes.h"
+
+#include "reigen/train/gpt_task.h"
+#include "reigen/train/mlp_task.h"
+#include "reigen/train/mnist_task.h"
+#include "reigen/train/resnet18_task.h"
+
+namespace reigen::train {
+
+namespace {
+
+constexpr const char* kDigits =
+    "a folder with the four files of MNIST's form (IDX), plain or .gz;\n"
+    "  without it: digits that the program draws";
+
+constexpr std::int64_t kMostLayers = 1000;
+
+c10::ScalarType type_of(const Config& config) { return config.train.precision == "fp64" ? c10::kDouble : c10::kFloat; }
+
+// AdamW at the full rate from the first steps on would turn rounding into differences between layouts: how long to wait
+// is the model's (docs/decisions/0005-rounding-and-the-first-steps.md).
+struct Pace {
+  std::int64_t epochs = 1;
+  double lr = 1e-3;
+  std::int64_t warmup_steps = 100;
+};
+
+Config defaults(const Pace& pace, std::vector<ModelOption> model = {}) {
+  Config config;
+  config.train.epochs = pace.epochs;
+  config.optim.lr = pace.lr;
+  config.optim.warmup_steps = pace.warmup_steps;
+  config.model.options = std::move(model);
+  return config;
+}
+
+Recipe mnist() {
+  return {.name = "mnist",
+          .summary = "a convolutional network on digits, MNIST's files or drawn",
+          .data = kDigits,
+          .defaults = defaults({.epochs = 3}),
+          .batch_per_rank = 64,
+          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
+            return std::make_unique<MnistTask>(
+                MnistOptions{.path = config.data.path, .type = type_of(config), .without_memory = without_memory});
+          }};
+}
+
+Recipe mlp() {
+  return {.name = "mlp",
+          .summary = "a perceptron of 8 layers on the same digits",
+          .data = kDigits,
+          .defaults = defaults({.epochs = 3, .lr = 3e-4, .warmup_steps = 500},
+                               {{"layers", 8, "hidden layers", 1, kMostLayers}, {"dim", 1024, "width of each"}}),
+          .batch_per_rank = 32,
+          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
+            return std::make_unique<MlpTask>(MlpTaskOptions{.path = config.data.path,
+                                                            .type = type_of(config),
+                                                            .without_memory = without_memory,
+                                                            .layers = config.model["layers"],
+                                                            .dim = config.model["dim"]});
+          }};
+}
+
+Recipe resnet18() {
+  return {.name = "resnet18",
+          .summary = "ResNet-18 on small colour pictures in classes, from folders or drawn",
+          .data =
+              "a folder with train/ and test/ (or val/), or without: one folder a class,\n"
+              "  of JPEG and PNG files; without it: pictures that the program draws",
+          .defaults = defaults(
+              {.epochs = 5, .warmup_steps = 500},
+              {{"width", 64, "channels of the first stage"},
+               {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0}}),
+          .batch_per_rank = 32,
+          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
+            return std::make_unique<ResNet18Task>(ResNet18TaskOptions{.path = config.data.path,
+                                                                      .type = type_of(config),
+                                                                      .without_memory = without_memory,
+                                                                      .width = config.model["width"],
+                                                                      .norm_batch = config.model["norm_batch"]});
+          }};
+}
+
+Recipe gpt() {
+  return {.name = "gpt",
+          .summary = "a decoder on the characters of a text, yours or Reigen's documents",
+          .data =
+              "a text file of any name, or a folder of *.txt and *.md, plain or .gz, of\n"
+              "  which a tenth is for validation; without it: Reigen's documents",
+          .defaults = defaults({.epochs = 5}, {{"layers", 6, "layers of attention and MLP", 1, kMostLayers},
+                                               {"dim", 384, "width"},
+                                               {"heads", 6, "heads of attention; must divide model.dim"},
+                                               {"context", 256, "characters of a window"},
+                                               {"vocab", 0, "tokens; 0: as many as the text has different bytes", 0}}),
+          .batch_per_rank = 8,
+          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
+            return std::make_unique<GptTask>(GptTaskOptions{.path = config.data.path,
+                                                            .type = type_of(config),
+                                                            .without_memory = without_memory,
+                                                            .seed = static_cast<std::uint64_t>(config.train.seed),
+                                                            .model = {.vocab = config.model["vocab"],
+                                                                      .layers = config.model["layers"],
+                                                                      .dim = config.model["dim"],
+                                                                      .heads = config.model["heads"],
+                                                                      .context = config.model["context"]}});
+          }};
+}
+
+}  // namespace
+
+const std::vector<Recipe>& recipes() {
+  static const std::vector<Recipe> kRecipes = {mnist(), mlp(), resnet18(), gpt()};
+  return kRecipes;
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,200 @@
+#include "train/watch/blame.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+#include "tensor/gradient_share.h"
+#include "train/model/memory_fit.h"
+#include "train/model/micro_batch.h"
+
+namespace reigen::train {
+
+namespace {
+
+constexpr std::size_t kRanksNamed = 4;
+
+struct Suspect {
+  double loss = 0;
+  std::int64_t weight = -1;    // the first parameter that holds what is no number
+  std::int64_t gradient = -1;  // the last one whose gradient does: backward comes from there
+  std::int64_t failed = 0;     // could not compute the step again
+};
+
+bool is_finite(const at::Tensor& values) { return std::isfinite(values.sum(at::kDouble).item<double>()); }
+
+struct InRange {
+  const ParameterRange* range = nullptr;  // null: in none
+  std::size_t segment = 0;
+};
+
+InRange find(const std::vector<ParameterRange>& ranges, const at::Tensor& parameter) {
+  for (const ParameterRange& range : ranges) {
+    for (std::size_t i = 0; i < range.size(); ++i) {
+      if (range.segments()[i].parameter.unsafeGetTensorImpl() == parameter.unsafeGetTensorImpl()) return {&range, i};
+    }
+  }
+  return {};
+}
+
+// This rank's share of the segment in a buffer of the range's layout.
+bool is_share_finite(const InRange& place, const at::Tensor& flat) {
+  const tensor::Segment& segment = place.range->segments()[place.segment];
+  const layout::Part part = place.range->part_of(segment);
+  return part.count == 0 || is_finite(flat.narrow(0, segment.offset + part.first, part.count));
+}
+
+// A mean of which this rank has its share.
+bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor& parameter) {
+  const InRange place = find(ranges, parameter);
+  const bool has_share = place.range != nullptr && place.range->share() != nullptr;
+  if (has_share && place.range->share()->is_marked(place.segment, parameter.grad())) {
+    return is_share_finite(place, place.range->gradients());
+  }
+  return is_finite(parameter.grad().detach());
+}
+
+// Where each rank has its share of the weights alone: of that.
+bool is_held_finite(const std::vector<ParameterRange>& weights, const at::Tensor& parameter) {
+  const InRange place = find(weights, parameter);
+  if (place.range != nullptr && place.range->sharing().whole() != nullptr) {
+    return is_share_finite(place, place.range->values());
+  }
+  return is_finite(parameter.detach());
+}
+
+Suspect suspect(double loss, const torch::nn::Module& module, const parallel::DataParallelBase& parallel) {
+  const std::vector<ParameterRange> weights = parallel.weights();
+  Suspect found{.loss = loss};
+  std::int64_t index = 0;
+  for (const at::Tensor& parameter : module.parameters()) {
+    const at::Tensor& gradient = parameter.grad();
+    if (found.weight < 0 && !is_held_finite(weights, parameter)) found.weight = index;
+    if (gradient.defined() && !is_kept_finite(parallel.parameters(), parameter)) found.gradient = index;
+    ++index;
+  }
+  return found;
+}
+
+bool has_lost(const Suspect& s) { return !std::isfinite(s.loss); }
+
+std::string name_of(const torch::nn::Module& module, std::int64_t parameter) {
+  return module.named_parameters()[static_cast<std::size_t>(parameter)].key();
+}
+
+// "rank 1: loss nan; rank 3: ...", of the first ranks of which `what` says anything; empty: of none.
+template <class What>
+std::string list_ranks(const std::vector<Suspect>& all, const What& what) {
+  std::vector<std::string> texts;
+  std::size_t blamed = 0;
+  for (std::size_t q = 0; q < all.size(); ++q) {
+    const std::vector<std::string> words = what(all[q]);
+    if (!words.empty() && ++blamed <= kRanksNamed) {
+      texts.push_back(fmt::format("rank {}: {}", q, fmt::join(words, ", ")));
+    }
+  }
+  const std::string more = blamed > kRanksNamed ? fmt::format("; and {} ranks more", blamed - kRanksNamed) : "";
+  return fmt::format("{}{}", fmt::join(texts, "; "), more);
+}
+
+}  // namespace
+
+// Gradients are averages by now, so a rank whose loss is a number shows only in a backward of its own. What the model
+// draws is drawn again where ranks are processes; a SyncBatchNorm still mixes the ranks.
+void Blame::compute_alone(const data::Batch& batch) {
+  const auto alone = model_.parallel().no_sync();
+  for (const ParameterRange& range : model_.parallel().parameters()) range.drop_gradients();
+  seed_step(run_);
+  for (const data::MicroBatch& part : batch.parts) backward(model_, loss_of(run_, part), part);
+}
+
+std::string Blame::of_step(double loss, const data::Batch& batch) {
+  std::vector<Suspect> all(static_cast<std::size_t>(run_.world.size()));
+  const auto name = [&](std::int64_t index) { return name_of(model_.module(), index); };
+  const auto ask = [&](bool failed) {
+    Suspect& own = all[static_cast<std::size_t>(run_.world.rank())] =
+        suspect(batch.terms == 0 ? 0 : loss, model_.module(), model_.parallel());
+    own.failed = failed ? 1 : 0;
+    run_.world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
+  };
+  const auto any = [&](auto is) { return std::any_of(all.begin(), all.end(), is); };
+  const auto has_weight = [](const Suspect& s) { return s.weight >= 0; };
+  const auto has_gradient = [](const Suspect& s) { return s.gradient >= 0; };
+  ask(false);
+  const auto holder = std::find_if(all.begin(), all.end(), has_weight);
+  if (model_.gathers() ? holder != all.end() : std::all_of(all.begin(), all.end(), has_weight)) {
+    return fmt::format("the weights {} hold it, from the step before or from the start", name(holder->weight));
+  }
+  // The average holds what any rank's gradient held.
+  bool is_own = run_.world.size() == 1 || model_.ranks_differ();
+  if (!any(has_lost) && !any(has_weight)) {
+    if (!any(has_gradient)) return "every gradient is a number: their squares are too large to add";
+    if (!is_own) {
+      // Where ranks average their shares, each has seen its own of the mean.
+      const std::int64_t averaged = std::max_element(all.begin(), all.end(), [](const Suspect& a, const Suspect& b) {
+                                      return a.gradient < b.gradient;
+                                    })->gradient;
+      if (model_.gathers()) {
+        try {
+          require_room("the whole model, on the rank that computes its step again,", model_.whole_weights(), "",
+                       run_.world);
+        } catch (const Error& error) {
+          if (!error.is_common()) throw;
+          return fmt::format("gradient of {}; no memory for whole weights, with which each rank could look for its own",
+                             name(averaged));
+        }
+        model_.parallel().gather_weights();  // a rank may fail in the middle
+      }
+      bool failed = false;
+      try {
+        compute_alone(batch);
+      } catch (const std::exception&) {
+        failed = true;  // and ends as what it is known to be
+      }
+      ask(failed);
+      is_own = true;
+      if (!any(has_gradient)) {
+        return fmt::format("gradient of {}, on no rank by itself when the step is computed again", name(averaged));
+      }
+    }
+  }
+  const std::string text = list_ranks(all, [&](const Suspect& s) {
+    std::vector<std::string> what;
+    if (has_lost(s)) what.push_back(fmt::format("loss {}", s.loss));
+    if (has_weight(s)) what.push_back(fmt::format("weights {}", name(s.weight)));
+    if (is_own && has_gradient(s)) what.push_back(fmt::format("gradient of {}", name(s.gradient)));
+    if (s.failed != 0) what.emplace_back("could not compute the step again");
+    return what;
+  });
+  return text.empty() ? "every rank's loss is a number: their sum is too large" : text;
+}
+
+std::string Blame::of_own_gradients() {
+  const Suspect own = suspect(0, model_.module(), model_.parallel());
+  std::vector<Suspect> all(static_cast<std::size_t>(run_.world.size()));
+  run_.world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
+  const std::string text = list_ranks(all, [&](const Suspect& s) {
+    std::vector<std::string> what;
+    if (s.gradient >= 0) what.push_back(fmt::format("gradient of {}", name_of(model_.module(), s.gradient)));
+    return what;
+  });
+  return text.empty() ? "every rank's gradient is a number: their mean is too large" : text;
+}
+
+std::string Blame::of_this_rank(double loss) {
+  const Suspect own = suspect(loss, model_.module(), model_.parallel());
+  std::string text = fmt::format("rank {}: ", run_.world.rank());
+  if (has_lost(own)) return text + fmt::format("loss {}", loss);
+  if (own.weight >= 0) return text + fmt::format("weights {}", name_of(model_.module(), own.weight));
+  if (own.gradient >= 0) return text + fmt::format("gradient of {}", name_of(model_.module(), own.gradient));
+  return text + "every gradient is a number: their squares are too large to add";
+}
+
+}  // namespace reigen::train

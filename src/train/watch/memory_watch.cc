@@ -1,0 +1,33 @@
+#include "train/watch/memory_watch.h"
+
+#include <algorithm>
+
+namespace reigen::train {
+
+namespace {
+
+constexpr int kStepsCounted = 3;  // buckets are cut anew after the first
+
+}  // namespace
+
+void MemoryWatch::begin_step(std::int64_t /*step*/, double /*waited*/) {
+  if (counted_steps_ < kStepsCounted) counted_.emplace();
+}
+
+void MemoryWatch::end_phase(Phase phase) {
+  if (!counted_) return;
+  if (phase == Phase::kForward) most_.activations = std::max(most_.activations, counted_->live());
+  if (phase == Phase::kBackward) most_.step = std::max(most_.step, counted_->peak());
+  if (phase != Phase::kGradients) return;
+  counted_.reset();
+  ++counted_steps_;
+}
+
+MemoryReport MemoryWatch::report(const TrainedModel& model, Communicator& world) const {
+  MemoryUse use = count_memory(model.module(), model.parallel());
+  use.activations = most_.activations;
+  use.step = most_.step;
+  return gather_memory(use, model.memory_of_layout(), world);
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,31 @@
+// How much memory the first steps take beside what stays between steps.
+// Thread rule: the thread of its rank.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tensor/counted_bytes.h"
+#include "train/model/memory_use.h"
+#include "train/model/trained_model.h"
+#include "train/run/run.h"
+#include "train/watch/watcher.h"
+
+namespace reigen::train {
+
+class MemoryWatch : public Watcher {
+ public:
+  void begin_step(std::int64_t step, double waited) override;
+  void end_phase(Phase phase) override;
+  void abandon_step() override { counted_.reset(); }
+
+  // Collective. With what is there now, of all ranks, beside what the layout says.
+  MemoryReport report(const TrainedModel& model, Communicator& world) const;
+
+ private:
+  int counted_steps_ = 0;
+  std::optional<tensor::CountedBytes> counted_;
+  MemoryUse most_;  // activations and step
+};
+
+}  // namespace reigen::train
