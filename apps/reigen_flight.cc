@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/process_state.h"
+#include "base/machine/process_state.h"
 #include "base/text.h"
 #include "flight/find.h"
 #include "flight/json.h"

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <limits>
 
-#include "base/cores.h"
 #include "base/environment.h"
+#include "base/machine/cores.h"
 #include "reigen/base/error.h"
 #include "reigen_commands.h"
 

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "base/host_name.h"
 #include "base/log.h"
+#include "base/machine/host_name.h"
 #include "bench/explain.h"
 #include "bench/measure.h"
 #include "bench/memory.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/cores.h"
+#include "base/machine/cores.h"
 #include "bench/memory.h"
 #include "comm/backends.h"
 #include "comm/hierarchical/plan.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/call.h"
+#include "comm/call/call.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::apps::bench {

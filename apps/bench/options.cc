@@ -8,8 +8,8 @@
 #include <limits>
 #include <memory>
 
-#include "comm/algorithm_choice.h"
 #include "comm/backends.h"
+#include "comm/call/algorithm_choice.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 #include "usage.h"

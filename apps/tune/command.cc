@@ -8,7 +8,7 @@
 #include <string>
 #include <system_error>
 
-#include "base/host_name.h"
+#include "base/machine/host_name.h"
 #include "bench/ranks.h"
 #include "comm/tuning/table.h"
 #include "reigen/base/error.h"

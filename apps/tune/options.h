@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "comm/algorithm_choice.h"
+#include "comm/call/algorithm_choice.h"
 #include "reigen_commands.h"
 
 namespace reigen::apps::tune {

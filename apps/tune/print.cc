@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/cores.h"
+#include "base/machine/cores.h"
 #include "comm/tuning/explain.h"
 
 namespace reigen::apps::tune {

@@ -8,8 +8,8 @@
 #include <map>
 #include <utility>
 
-#include "base/cores.h"
-#include "base/host_name.h"
+#include "base/machine/cores.h"
+#include "base/machine/host_name.h"
 #include "bench/measure.h"
 #include "bench/statistics.h"
 #include "comm/shared_memory/ways.h"

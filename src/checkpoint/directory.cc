@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/file_system.h"
 #include "base/log.h"
+#include "base/machine/file_system.h"
 #include "base/text.h"
 #include "reigen/base/unique_fd.h"
 #include "reigen/checkpoint/checkpoint.h"

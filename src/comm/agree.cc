@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/error_record.h"
 #include "base/hash.h"
-#include "base/host_name.h"
+#include "base/machine/host_name.h"
 #include "reigen/comm/byte_strings.h"
 
 namespace reigen::comm {

@@ -13,8 +13,8 @@
 #include <memory>
 #include <string>
 
-#include "base/core_share.h"
-#include "comm/call.h"
+#include "base/machine/core_share.h"
+#include "comm/call/call.h"
 #include "reigen/base/error.h"
 
 namespace reigen::comm {
@@ -114,8 +114,9 @@ class Backend {
   virtual Common create_common(std::size_t bytes);
   virtual std::shared_ptr<void> open_common(const std::string& word);
 
-  // A backend for some of this group's ranks, with the same memory. Blocks until they are all there; a rank that dies
-  // meanwhile is a PeerLost by its number in the new one. `members`: rank in this group of every rank of the new one.
+  // A backend for some of this group's ranks, with the same memory, which meet in options.meeting. Blocks until they
+  // are all there; a PeerLost is by its number in the new one. `members`: rank in this group of every rank of the new
+  // one.
   virtual std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) = 0;
 };
 

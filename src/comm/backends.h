@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/algorithm_choice.h"
 #include "comm/backend.h"
+#include "comm/call/algorithm_choice.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::comm {

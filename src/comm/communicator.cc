@@ -1,17 +1,19 @@
 #include "reigen/comm/communicator.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "base/cores.h"
 #include "base/log.h"
-#include "comm/algorithm_choice.h"
+#include "base/machine/cores.h"
 #include "comm/backends.h"
+#include "comm/call/algorithm_choice.h"
 #include "comm/core_share_of.h"
 #include "comm/engine.h"
 #include "comm/flight_log.h"
+#include "comm/forming/round_store.h"
 #include "comm/self/self_backend.h"
 #include "reigen/comm/call_group.h"
 
@@ -56,10 +58,11 @@ struct Communicator::Impl {
   // Of the processors, beside the ranks of the group that this one is a part of. None: alone, and asked for late.
   std::optional<base::CoreShare> share;
   std::optional<FlightLog> flight;
-  std::shared_ptr<Engine> engine;  // null in a group of one
-  std::exception_ptr ended;        // of a group of one
-  std::uint64_t calls = 0;         // of a group of one
-  int splits = 0;                  // so far: every rank counts alike
+  std::shared_ptr<Context> context;  // of this group and those split off it; null in a group of one
+  std::shared_ptr<Engine> engine;    // null in a group of one
+  std::exception_ptr ended;          // of a group of one
+  std::uint64_t calls = 0;           // of a group of one
+  int splits = 0;                    // so far: every rank counts alike
 
   // Before the others are met, so that the record of a rank that waits for them names the group.
   void begin_record() {
@@ -69,6 +72,22 @@ struct Communicator::Impl {
 
   ~Impl() {
     if (engine) engine->shut_down();
+  }
+
+  std::vector<int> in_first_group(const std::vector<int>& ranks) const {
+    std::vector<int> numbers;
+    for (const int rank : ranks) numbers.push_back(engine->members()[static_cast<std::size_t>(rank)]);
+    return numbers;
+  }
+
+  // members: the number of every rank in the first group of the context.
+  void begin(std::unique_ptr<Backend> backend, std::vector<int> members) {
+    backend_name = backend->name();
+    if (!share) share = backend->core_share();
+    engine = std::make_shared<Engine>(
+        std::move(backend), *flight, *share,
+        Engine::Group{.name = options.name, .rank = options.rank, .members = std::move(members)}, context);
+    engine->enter();
   }
 
   bool collecting = false;  // a CallGroup's calls
@@ -140,11 +159,10 @@ Communicator::Communicator(const GroupOptions& options) : impl_(std::make_shared
     impl_->backend_name = self::backend_name();
     return;
   }
-  auto backend = find_backend(options.backend).make(options);
-  impl_->backend_name = backend->name();
-  impl_->share = backend->core_share();
-  impl_->engine = std::make_shared<Engine>(std::move(backend), *impl_->flight, *impl_->share, options.name,
-                                           options.rank, options.size);
+  impl_->context = std::make_shared<Context>();
+  std::vector<int> members(static_cast<std::size_t>(options.size));
+  std::iota(members.begin(), members.end(), 0);
+  impl_->begin(find_backend(options.backend).make(options), std::move(members));
   base::log_info("group \"{}\": rank {} of {}, backend {}", options.name, options.rank, options.size,
                  impl_->backend_name);
 }
@@ -168,35 +186,54 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
                  .type = DataType::kInt64},
                 {.tag = "split"});
   const int number = impl_->splits++;
-  if (color < 0) return std::nullopt;
   std::vector<int> members;
   for (int q = 0; q < p; ++q) {
-    if (wishes[static_cast<std::size_t>(q)].color == color) members.push_back(q);
+    if (color >= 0 && wishes[static_cast<std::size_t>(q)].color == color) members.push_back(q);
   }
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
     return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
   });
-  auto child = std::make_shared<Impl>();
-  child->options = impl_->options;
-  child->options.name = fmt::format("{}/{}.{}", name(), number, color);
-  child->options.size = static_cast<int>(members.size());
-  child->options.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
-  child->backend_name = impl_->backend_name;
-  child->share = impl_->share;
-  child->begin_record();
-  if (impl_->engine) {
-    std::unique_ptr<Backend> backend;
-    try {
-      backend = impl_->engine->backend().make_child(child->options, members);
-    } catch (const PeerLost& error) {  // whoever splits knows its own ranks
-      if (error.rank() < 0) throw;
-      throw PeerLost(members[static_cast<std::size_t>(error.rank())], error.what());
-    }
-    child->backend_name = backend->name();
-    child->engine = std::make_shared<Engine>(std::move(backend), *child->flight, *child->share, child->options.name,
-                                             child->options.rank, child->options.size);
+  std::shared_ptr<Impl> child;
+  if (color >= 0) {
+    child = std::make_shared<Impl>();
+    child->options = impl_->options;
+    child->options.name = fmt::format("{}/{}.{}", name(), number, color);
+    child->options.size = static_cast<int>(members.size());
+    child->options.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
+    child->backend_name = impl_->backend_name;
+    child->share = impl_->share;
+    child->context = impl_->context;
+    child->begin_record();
   }
+  // Also a rank that gets no group takes part until all have theirs.
+  if (impl_->engine) {
+    auto backend = meet(child.get(), members);
+    if (child) child->begin(std::move(backend), impl_->in_first_group(members));
+  }
+  if (!child) return std::nullopt;
   return Communicator(std::move(child));
+}
+
+// Makes the backend of `child` (null: of none) while the ranks of this group meet in rounds. Every rank comes to the
+// last round, also one on which something failed.
+std::unique_ptr<Backend> Communicator::meet(Impl* child, const std::vector<int>& members) const {
+  const auto meeting = std::make_shared<RoundStore>(*this);
+  std::unique_ptr<Backend> backend;
+  std::exception_ptr error;
+  try {
+    GroupOptions options = child == nullptr ? GroupOptions() : child->options;
+    options.meeting = meeting;
+    if (child != nullptr) backend = impl_->engine->backend().make_child(options, members);
+  } catch (const PeerLost& lost) {  // whoever splits knows its own ranks
+    const int rank = lost.rank() < 0 ? -1 : members[static_cast<std::size_t>(lost.rank())];
+    error = std::make_exception_ptr(PeerLost(rank, lost.what()));
+  } catch (...) {
+    error = std::current_exception();
+  }
+  meeting->end();
+  if (meeting->failure()) std::rethrow_exception(meeting->failure());
+  if (error) std::rethrow_exception(error);
+  return backend;
 }
 
 base::CoreShare core_share_of(const Communicator& group) {

@@ -1,7 +1,7 @@
 // What the ranks that formed a group, and all groups that were split from it, have of their machine's processors.
 #pragma once
 
-#include "base/core_share.h"
+#include "base/machine/core_share.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::comm {

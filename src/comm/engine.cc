@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "base/cores.h"
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/machine/cores.h"
 #include "base/no_waiting.h"
-#include "comm/pause.h"
+#include "comm/pause/pause.h"
 
 namespace reigen::comm {
 
@@ -15,11 +19,10 @@ using std::chrono::milliseconds;
 
 constexpr auto kSpinFor =
     microseconds(60);  // with a core for each rank: a peer that comes soon is met without a system call
-constexpr auto kYieldFor = microseconds(50);    // with more ranks than cores: let the others run
-constexpr int kPauses = 4;                      // between two looks
-constexpr int kFirstLooks = 64;                 // of a blocking call, a pause apart and without a clock
-constexpr auto kSleepSlice = milliseconds(20);  // so often the peers are looked after
-constexpr auto kHeartbeat = milliseconds(500);
+constexpr auto kYieldFor = microseconds(50);                   // with more ranks than cores: let the others run
+constexpr int kPauses = 4;                                     // between two looks
+constexpr int kFirstLooks = 64;                                // of a blocking call, a pause apart and without a clock
+constexpr auto kSleepSlice = milliseconds(20);                 // so often the peers are looked after
 constexpr std::size_t kCarriedAtOnce = std::size_t{64} << 10;  // bytes that cost less than to wake a thread for them
 
 }  // namespace
@@ -48,17 +51,14 @@ AbortCause cause_of(std::exception_ptr error) {
   }
 }
 
-Engine::Engine(std::unique_ptr<Backend> backend, FlightLog flight, const base::CoreShare& share, std::string group,
-               int rank, int size)
+Engine::Engine(std::unique_ptr<Backend> backend, FlightLog flight, const base::CoreShare& share, Group group,
+               std::shared_ptr<Context> context)
     : backend_(std::move(backend)),
       may_spin_(backend_->always_spins() || base::have_cores(share, 1)),
       both_may_spin_(backend_->always_spins() || base::have_cores(share, 2)),
       flight_(std::move(flight)),
       group_(std::move(group)),
-      rank_(rank),
-      size_(size) {
-  progress_thread_ = std::thread([this] { progress_loop(); });
-}
+      context_(std::move(context)) {}
 
 Engine::~Engine() { shut_down(); }
 
@@ -66,21 +66,22 @@ void Engine::shut_down() {
   {
     std::unique_lock lock(queue_mutex_);
     if (stop_) return;
-    flush_ = true;
-    wanted_.notify_one();
+    stop_ = true;
+    flush_.store(true);
+    context_->want(*this);
     listeners_.fetch_add(1);
     changed_.wait_for(lock, std::chrono::seconds(2), [&] { return pending_.load() == 0; });
     listeners_.fetch_sub(1);
-    stop_ = true;
-    wanted_.notify_one();
   }
   if (pending_.load() > 0) abort_wanted_.store(true);  // a thread that waits for one of them steps back
   backend_->wake();
-  if (progress_thread_.joinable()) progress_thread_.join();
+  if (auto cause = context_->leave(*this)) end(std::move(*cause));
   std::lock_guard drive(drive_mutex_);
+  // Who leaves keeps its other groups; ranks that wait in this one end theirs.
   if (pending_.load() > 0) {
     fail(std::make_exception_ptr(
-        Aborted(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, group_))));
+             Aborted(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, name_))),
+         Spread::kHere);
   }
   abort_wanted_.store(false);
   backend_->leave();
@@ -97,7 +98,7 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
       if (dead_ && !told_.exchange(true)) std::rethrow_exception(dead_);
       if (dead_)
         throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
-                                  size_, group_, cause_of(dead_).text));
+                                  size_, name_, cause_of(dead_).text));
       const bool counts = !is_between_two(work->call.kind);
       work->sequence = counts ? next_sequence_ : 0;
       work->operation = backend_->start(work->call, work->sequence);
@@ -339,12 +340,11 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
   }
 }
 
-// Others may drive now: a waiting thread, or the progress thread if an operation was left to it.
+// Others may drive now: a waiting thread, or the context's if an operation was left to it. It sleeps through operations
+// that others drive: to wake it for each of them would take a core from a rank that computes or spins.
 void Engine::step_back() {
   tell_listeners();
-  if (thread_pending_.load() == 0) return;
-  std::lock_guard lock(queue_mutex_);
-  wanted_.notify_one();
+  if (thread_pending_.load() > 0) context_->want(*this);
 }
 
 void Engine::wait(WorkState& work, const Deadline& deadline) {
@@ -373,7 +373,7 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
       step_back();
       throw Timeout(
           fmt::format("[{}] rank {} of {} group \"{}\" #{}: not complete at the caller's deadline; it goes on",
-                      name_of(work.call.kind), rank_, size_, group_, work.sequence));
+                      name_of(work.call.kind), rank_, size_, name_, work.sequence));
     }
   }
   if (!found_done) step_back();
@@ -400,16 +400,20 @@ void Engine::abort(const std::string& cause) {
   backend_->wake();
   std::lock_guard drive(drive_mutex_);
   fail(std::make_exception_ptr(
-      Aborted(fmt::format("rank {} of {} ended group \"{}\": {}", rank_, size_, group_, cause))));
+      Aborted(fmt::format("rank {} of {} ended group \"{}\": {}", rank_, size_, name_, cause))));
   abort_wanted_.store(false);
 }
 
 // Holds drive_mutex_.
-void Engine::fail(std::exception_ptr error) {
+void Engine::fail(std::exception_ptr error, Spread spread) {
   std::lock_guard lock(queue_mutex_);
   if (!dead_) {
     dead_ = error;
-    backend_->publish_abort(cause_of(error));
+    AbortCause cause = cause_of(error);
+    backend_->publish_abort(cause);
+    const bool is_known = cause.rank >= 0 && cause.rank < size_;
+    cause.rank = is_known ? group_.members[static_cast<std::size_t>(cause.rank)] : -1;
+    if (spread == Spread::kToAllGroups) context_->end_all(std::move(cause));
   }
   pending_.store(0);
   thread_pending_.store(0);
@@ -425,37 +429,40 @@ void Engine::fail(std::exception_ptr error) {
   changed_.notify_all();
 }
 
-void Engine::progress_loop() {
-  // It works beside a thread that computes. Over a link that brings a packet every 50 us a thread that looks for the
+bool Engine::progress(const Deadline& until, const std::function<bool()>& called_away) {
+  std::unique_lock drive(drive_mutex_, std::try_to_lock);
+  if (!drive.owns_lock()) return false;
+  // The thread works beside one that computes. Over a link that brings a packet every 50 us a thread that looks for the
   // next one never sleeps; without a core of its own it takes that thread's.
-  const auto patience = both_may_spin_ ? kSpinFor : microseconds(0);
-  // A waiting thread would rather drive itself.
-  const auto wanted = [&] {
-    return (thread_pending_.load() > 0 || (flush_ && pending_.load() > 0)) && waiters_.load() == 0;
-  };
-  for (;;) {
-    backend_->heartbeat();
-    {
-      std::unique_lock lock(queue_mutex_);
-      wanted_.wait_for(lock, kHeartbeat, [&] { return stop_ || wanted(); });
-      if (stop_) return;
-      if (!wanted()) continue;
-    }
-    std::unique_lock drive(drive_mutex_, std::try_to_lock);
-    if (!drive.owns_lock()) {
-      // Somebody drives already; look again when that changes.
-      std::unique_lock lock(queue_mutex_);
-      wanted_.wait_for(lock, milliseconds(5));
-      continue;
-    }
-    const auto enough = [&] {
-      std::lock_guard lock(queue_mutex_);
-      return pending_.load() == 0 || stop_ || waiters_.load() > 0;
-    };
-    drive_until(enough, Deadline::after(kHeartbeat), patience);
-    drive.unlock();
-    tell_listeners();
+  drive_until([&] { return pending_.load() == 0 || waiters_.load() > 0 || called_away(); }, until,
+              both_may_spin_ ? kSpinFor : microseconds(0));
+  drive.unlock();
+  tell_listeners();
+  return true;
+}
+
+void Engine::hear_of_end() {
+  std::unique_lock drive(drive_mutex_, std::try_to_lock);
+  if (!drive.owns_lock()) return;
+  try {
+    backend_->throw_if_ended();
+  } catch (...) {
+    fail(std::current_exception());
   }
+}
+
+void Engine::end(AbortCause cause) {
+  const auto found = std::find(group_.members.begin(), group_.members.end(), cause.rank);
+  cause.rank = found == group_.members.end() ? -1 : static_cast<int>(found - group_.members.begin());
+  abort_wanted_.store(true);
+  backend_->wake();
+  std::lock_guard drive(drive_mutex_);
+  try {
+    throw_cause(cause);
+  } catch (...) {
+    fail(std::current_exception(), Spread::kHere);
+  }
+  abort_wanted_.store(false);
 }
 
 }  // namespace reigen::comm

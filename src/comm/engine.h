@@ -1,10 +1,10 @@
 // Runs a group's operations in the order of the calls (those between two ranks beside the others), on whichever thread
-// has reason to: the caller of a blocking call, a thread that waits, one that polls, or the progress thread, which
-// sleeps otherwise and gives signs of life.
+// has reason to: the caller of a blocking call, a thread that waits, one that polls, or the thread of the rank's groups
+// (context.h), which sleeps otherwise and gives signs of life.
 //
 // Locks: `drive_mutex_` is held by the one thread that moves operations on, also while it sleeps, and guards those
-// under way; `queue_mutex_` guards what others hand over to it and is held for moments. Order: drive before queue. A
-// blocking call that finds nobody driving takes each of them once.
+// under way; `queue_mutex_` guards what others hand over to it and is held for moments. Order: drive before queue
+// before the context's. A blocking call that finds nobody driving takes each of them once.
 #pragma once
 
 #include <atomic>
@@ -17,10 +17,10 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "comm/backend.h"
+#include "comm/context.h"
 #include "comm/flight_log.h"
 #include "reigen/base/deadline.h"
 #include "reigen/comm/work.h"
@@ -49,9 +49,14 @@ struct WorkState {
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  // `share`: of the processors; it decides who spins.
-  Engine(std::unique_ptr<Backend> backend, FlightLog flight, const base::CoreShare& share, std::string group, int rank,
-         int size);
+  struct Group {
+    std::string name = {};
+    int rank = 0;
+    std::vector<int> members = {};  // of every rank: its number in the first group of the context
+  };
+  // `share`: of the processors; it decides who spins. Call enter() before the first call.
+  Engine(std::unique_ptr<Backend> backend, FlightLog flight, const base::CoreShare& share, Group group,
+         std::shared_ptr<Context> context);
   ~Engine();
   Engine(const Engine&) = delete;  // a thread belongs to it
   Engine& operator=(const Engine&) = delete;
@@ -70,10 +75,24 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Never waits; looks after the peers now and then, so that a dead one is noticed by a caller that only polls.
   void poll();
   void abort(const std::string& cause);
-  // Finishes what is queued, within a second or two; then stops the thread. Called when the last handle is gone.
+  // Finishes what is queued, within a second or two; then leaves the context. Called when the last handle is gone.
   void shut_down();
 
   Backend& backend() { return *backend_; }
+  const std::vector<int>& members() const { return group_.members; }
+
+  // Of the context:
+  void enter() { context_->enter(*this); }
+  // Whether operations are left to the context's thread, and no waiting thread would rather drive.
+  bool wants_thread() const {
+    return (thread_pending_.load() > 0 || (flush_.load() && pending_.load() > 0)) && waiters_.load() == 0;
+  }
+  // Drives until the deadline, as long as there is work and nobody else wants the caller. False: another thread drives.
+  bool progress(const Deadline& until, const std::function<bool()>& called_away);
+  // Looks whether another rank has ended the group, unless another thread drives, which looks by itself.
+  void hear_of_end();
+  // Another group of the context has ended so; `cause.rank` is a number of the context's first group.
+  void end(AbortCause cause);
 
  private:
   using Works = std::deque<std::shared_ptr<WorkState>>;
@@ -88,18 +107,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void complete(Works& works, std::size_t index);
   void look_after_peers();
   void drive_until(const std::function<bool()>& finished, const Deadline& deadline, std::chrono::microseconds patience);
-  void fail(std::exception_ptr error);
+  enum class Spread { kToAllGroups, kHere };
+  void fail(std::exception_ptr error, Spread spread = Spread::kToAllGroups);
   void tell_listeners();
   void step_back();
-  void progress_loop();
 
   std::unique_ptr<Backend> backend_;
   const bool may_spin_;       // a thread of each rank has a processor of its own, so that spinning costs nobody
   const bool both_may_spin_;  // two of each
   const FlightLog flight_;
-  const std::string group_;
-  const int rank_;
-  const int size_;
+  const Group group_;
+  const std::string& name_ = group_.name;
+  const int rank_ = group_.rank;
+  const int size_ = static_cast<int>(group_.members.size());
+  const std::shared_ptr<Context> context_;
 
   std::mutex drive_mutex_;
   Works active_;                        // in the order of the calls
@@ -112,21 +133,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Works incoming_;  // called while another thread drives
   std::atomic<bool> has_incoming_{false};
   std::condition_variable changed_;  // for waiting threads: a work completed, or the driver stepped back
-  // For the progress thread alone: it must sleep through operations that others drive. To wake it for each of them
-  // would take a core from a rank that computes or spins.
-  std::condition_variable wanted_;
   std::uint64_t next_sequence_ = 0;
   std::exception_ptr dead_;
   std::atomic<bool> told_{false};  // somebody knows of it: a call has thrown it
   bool stop_ = false;
-  bool flush_ = false;  // the progress thread finishes what is pending, whoever it was left to
+  std::atomic<bool> flush_{false};  // the context's thread finishes what is pending, whoever it was left to
 
   std::atomic<std::size_t> pending_{0};         // calls that are not complete
-  std::atomic<std::size_t> thread_pending_{0};  // of these, left to the progress thread
+  std::atomic<std::size_t> thread_pending_{0};  // of these, left to the context's thread
   std::atomic<bool> abort_wanted_{false};       // the driver steps back, so that abort() can clear the queue
   std::atomic<int> listeners_{0};               // threads at `changed_`
-  std::atomic<int> waiters_{0};                 // threads that would rather drive than wait for the progress thread
-  std::thread progress_thread_;
+  std::atomic<int> waiters_{0};                 // threads that would rather drive than wait for the context's
 };
 
 }  // namespace reigen::comm

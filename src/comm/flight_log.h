@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/call.h"
+#include "comm/call/call.h"
 #include "reigen/comm/history.h"
 
 namespace reigen::flight {

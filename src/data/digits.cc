@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/check.h"
-#include "data/image_dataset.h"
+#include "data/pictures/image_dataset.h"
 
 namespace reigen::data {
 namespace {

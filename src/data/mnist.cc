@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "data/fingerprint.h"
-#include "data/folder.h"
-#include "data/image_dataset.h"
+#include "data/pictures/folder.h"
+#include "data/pictures/image_dataset.h"
 #include "reigen/base/error.h"
 #include "reigen/format/idx.h"
 

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "data/documents.h"
 #include "data/fingerprint.h"
-#include "data/folder.h"
+#include "data/pictures/folder.h"
 #include "format/byte_stream.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"

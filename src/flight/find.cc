@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/process_state.h"
+#include "base/machine/process_state.h"
 #include "base/text.h"
 #include "flight/memory.h"
 #include "flight/recorder.h"

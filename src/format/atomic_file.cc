@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/file_system.h"
+#include "base/machine/file_system.h"
 #include "reigen/base/error.h"
 
 namespace reigen::format {

@@ -12,12 +12,12 @@
 #include "base/check.h"
 #include "base/environment.h"
 #include "base/hash.h"
-#include "base/host_name.h"
-#include "base/slurm.h"
+#include "base/machine/host_name.h"
+#include "base/machine/slurm.h"
 #include "base/text.h"
 #include "base/variables.h"
-#include "launch/listening.h"
-#include "launch/node_list.h"
+#include "launch/meet/listening.h"
+#include "launch/meet/node_list.h"
 #include "reigen/base/error.h"
 
 namespace reigen::launch {

@@ -15,7 +15,7 @@
 #include <system_error>
 
 #include "base/check.h"
-#include "base/host_name.h"
+#include "base/machine/host_name.h"
 #include "net/socket.h"
 
 namespace reigen::net {

@@ -14,7 +14,7 @@
 #include "nn/init_rules.h"
 #include "nn/normal_quantile.h"
 #include "nn/skip_writes.h"
-#include "tensor/away_memory.h"
+#include "tensor/memory/away_memory.h"
 
 namespace reigen::nn {
 

@@ -14,7 +14,7 @@
 
 #include "nn/skip_writes.h"
 #include "reigen/base/error.h"
-#include "tensor/away_memory.h"
+#include "tensor/memory/away_memory.h"
 
 namespace reigen::nn {
 namespace {

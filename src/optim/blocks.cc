@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "tensor/gradient_rows.h"
-#include "tensor/gradient_share.h"
+#include "tensor/flat/gradient_rows.h"
+#include "tensor/flat/gradient_share.h"
 
 namespace reigen::optim {
 

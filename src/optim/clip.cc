@@ -7,7 +7,7 @@
 
 #include "optim/blocks.h"
 #include "optim/option_checks.h"
-#include "tensor/gradient_rows.h"
+#include "tensor/flat/gradient_rows.h"
 
 namespace reigen::optim {
 namespace {

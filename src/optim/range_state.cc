@@ -13,8 +13,8 @@
 #include "base/philox.h"
 #include "optim/option_checks.h"
 #include "reigen/format/hash.h"
-#include "tensor/gradient_rows.h"
-#include "tensor/memory_resource.h"
+#include "tensor/flat/gradient_rows.h"
+#include "tensor/memory/memory_resource.h"
 
 namespace reigen::optim {
 namespace {

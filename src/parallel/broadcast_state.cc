@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "parallel/buffer_sync.h"
-#include "parallel/model_check.h"
+#include "parallel/check/model_check.h"
 #include "reigen/base/error.h"
 #include "reigen/comm/byte_strings.h"
 

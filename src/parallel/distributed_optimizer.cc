@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "parallel/exchange/predivided.h"
 #include "parallel/gradient_reducer.h"
-#include "parallel/predivided.h"
 #include "reigen/base/error.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/collectives.h"

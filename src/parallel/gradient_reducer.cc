@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "parallel/exchange_buckets.h"
-#include "parallel/exchange_in_step.h"
-#include "parallel/exchange_shares.h"
-#include "parallel/first_values.h"
-#include "parallel/model_check.h"
-#include "parallel/option_checks.h"
-#include "parallel/unit_gatherer.h"
+#include "parallel/check/model_check.h"
+#include "parallel/check/option_checks.h"
+#include "parallel/exchange/exchange_buckets.h"
+#include "parallel/exchange/exchange_in_step.h"
+#include "parallel/exchange/exchange_shares.h"
+#include "parallel/weights/first_values.h"
+#include "parallel/weights/unit_gatherer.h"
 #include "reigen/base/error.h"
 #include "reigen/parallel/layout_of.h"
 #include "reigen/parallel/strategies.h"

@@ -22,15 +22,15 @@
 #include <string_view>
 #include <vector>
 
-#include "parallel/backward_watch.h"
 #include "parallel/buffer_sync.h"
-#include "parallel/exchange.h"
-#include "parallel/joined.h"
-#include "parallel/model_guard.h"
-#include "parallel/rank_weights.h"
+#include "parallel/check/model_guard.h"
+#include "parallel/exchange/exchange.h"
+#include "parallel/exchange/joined.h"
 #include "parallel/trained_parameters.h"
-#include "parallel/unit_watch.h"
-#include "parallel/weights.h"
+#include "parallel/watch/backward_watch.h"
+#include "parallel/watch/unit_watch.h"
+#include "parallel/weights/rank_weights.h"
+#include "parallel/weights/weights.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/layout/layout.h"
 #include "reigen/parallel/data_parallel.h"

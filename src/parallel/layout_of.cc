@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "parallel/option_checks.h"
+#include "parallel/check/option_checks.h"
 #include "reigen/base/bytes.h"
 #include "reigen/tensor/flat_parameters.h"
 #include "tensor/stored_type.h"

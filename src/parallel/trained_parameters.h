@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "parallel/bucket_plan.h"
+#include "parallel/exchange/bucket_plan.h"
 #include "reigen/tensor/parameter_range.h"
 
 namespace reigen::parallel {

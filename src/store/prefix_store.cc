@@ -1,4 +1,5 @@
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "reigen/store/store.h"
@@ -19,6 +20,11 @@ class PrefixStore final : public Store {
     return store_->get(prefix_ + key, deadline);
   }
   std::optional<std::string> try_get(const std::string& key) override { return store_->try_get(prefix_ + key); }
+  std::vector<std::optional<std::string>> try_get_all(const std::vector<std::string>& keys) override {
+    std::vector<std::string> whole;
+    for (const std::string& key : keys) whole.push_back(prefix_ + key);
+    return store_->try_get_all(whole);
+  }
   std::int64_t add(const std::string& key, std::int64_t delta) override { return store_->add(prefix_ + key, delta); }
   std::string compare_and_set(const std::string& key, const std::optional<std::string>& expected,
                               const std::string& desired) override {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -44,6 +45,23 @@ class TcpStore final : public Store {
   std::optional<std::string> try_get(const std::string& key) override {
     Reply reply = call({.operation = Operation::kTryGet, .key = key});
     return reply.status == Status::kOk ? std::optional(std::move(reply.value)) : std::nullopt;
+  }
+
+  std::vector<std::optional<std::string>> try_get_all(const std::vector<std::string>& keys) override {
+    std::vector<std::optional<std::string>> values;
+    while (values.size() < keys.size()) {
+      std::vector<std::string> some;
+      std::size_t bytes = 0;
+      for (std::size_t i = values.size(); i < keys.size() && bytes < kMaxValue / 2; bytes += keys[i++].size() + 8) {
+        check_key(keys[i]);
+        some.push_back(keys[i]);
+      }
+      const Reply reply = call({.operation = Operation::kTryGetAll, .key = "all", .value = encode_keys(some)});
+      auto found = decode_values(reply.value);
+      if (found.empty() || found.size() > some.size()) throw_lost("an answer to other keys");
+      values.insert(values.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
+    }
+    return values;
   }
 
   std::int64_t add(const std::string& key, std::int64_t delta) override {

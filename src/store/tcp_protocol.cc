@@ -77,7 +77,7 @@ Request decode_request(std::string_view message) {
   Request request;
   const std::uint8_t operation = reader.u8();
   if (operation < static_cast<std::uint8_t>(Operation::kSet) ||
-      operation > static_cast<std::uint8_t>(Operation::kPing)) {
+      operation > static_cast<std::uint8_t>(Operation::kTryGetAll)) {
     throw DataError(fmt::format("a request of unknown kind {}", operation));
   }
   request.operation = static_cast<Operation>(operation);
@@ -87,6 +87,41 @@ Request decode_request(std::string_view message) {
   request.delta = static_cast<std::int64_t>(reader.u64());
   reader.expect_end();
   return request;
+}
+
+std::string encode_keys(const std::vector<std::string>& keys) {
+  std::string out;
+  net::put_u32(out, static_cast<std::uint32_t>(keys.size()));
+  for (const std::string& key : keys) net::put_bytes(out, key);
+  return out;
+}
+
+std::vector<std::string> decode_keys(std::string_view text) {
+  net::WireReader reader(text);
+  std::vector<std::string> keys;
+  for (std::uint32_t left = reader.u32(); left > 0; --left) keys.emplace_back(reader.bytes());
+  reader.expect_end();
+  return keys;
+}
+
+std::string encode_values(const std::vector<std::optional<std::string>>& values) {
+  std::string out;
+  net::put_u32(out, static_cast<std::uint32_t>(values.size()));
+  for (const std::optional<std::string>& value : values) {
+    net::put_u8(out, value ? 1 : 0);
+    if (value) net::put_bytes(out, *value);
+  }
+  return out;
+}
+
+std::vector<std::optional<std::string>> decode_values(std::string_view text) {
+  net::WireReader reader(text);
+  std::vector<std::optional<std::string>> values;
+  for (std::uint32_t left = reader.u32(); left > 0; --left) {
+    values.push_back(reader.u8() != 0 ? std::optional(std::string(reader.bytes())) : std::nullopt);
+  }
+  reader.expect_end();
+  return values;
 }
 
 std::string encode(const Reply& reply) {

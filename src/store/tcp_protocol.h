@@ -14,13 +14,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "store/checks.h"
 
 namespace reigen::store {
 
 inline constexpr std::string_view kMagic = "ReigenKV";
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 inline constexpr std::size_t kMaxJob = 256;
 inline constexpr std::size_t kMaxHello = 512;  // room for what later versions may add
 inline constexpr std::size_t kMaxWelcome = 64;
@@ -50,7 +51,17 @@ struct Welcome {
 std::string encode(const Welcome& welcome);
 std::optional<Welcome> decode_welcome(std::string_view message);  // nullopt: not a server of ours
 
-enum class Operation : std::uint8_t { kSet = 1, kGet, kTryGet, kAdd, kCompareAndSet, kErase, kCancel, kPing };
+enum class Operation : std::uint8_t {
+  kSet = 1,
+  kGet,
+  kTryGet,
+  kAdd,
+  kCompareAndSet,
+  kErase,
+  kCancel,
+  kPing,
+  kTryGetAll
+};
 
 struct Request {
   Operation operation = Operation::kPing;
@@ -68,6 +79,12 @@ enum class Status : std::uint8_t {
   kRefused = 2,
   kPong = 3
 };  // kRefused: the value is the reason
+
+// Of a kTryGetAll: the keys, as the request's value; the values, as the reply's.
+std::string encode_keys(const std::vector<std::string>& keys);
+std::vector<std::string> decode_keys(std::string_view text);  // throws DataError
+std::string encode_values(const std::vector<std::optional<std::string>>& values);
+std::vector<std::optional<std::string>> decode_values(std::string_view text);  // throws DataError
 
 struct Reply {
   Status status = Status::kOk;

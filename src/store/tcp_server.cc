@@ -34,6 +34,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr std::size_t kValueOverhead = 16;  // of a value among several in a reply, at most
 constexpr auto kHelloLimit = 3s;            // from the connection to the end of its hello
 constexpr auto kExhaustedPause = 100ms;     // before accepting again when descriptors ran out
 constexpr std::size_t kMaxStrangers = 256;  // beyond, the oldest one goes; a real client then tries again
@@ -133,6 +134,7 @@ class Server {
   void greet(Peer& peer, const std::string& message);
   void serve(Peer& peer, const Request& request);
   void answer_get(Peer& peer, const std::string& key);
+  void answer_all(Peer& peer, const std::vector<std::string>& keys);
   void cancel_wait(Peer& peer);
   void put(const std::string& key, const std::string& value);
   void reply(Peer& peer, const Reply& reply);
@@ -277,6 +279,7 @@ void Server::serve(Peer& peer, const Request& request) {
       case Operation::kTryGet:
         if (const std::string* value = table_.find(key)) return reply(peer, {.value = *value});
         return reply(peer, {.status = Status::kMissing});
+      case Operation::kTryGetAll: return answer_all(peer, decode_keys(request.value));
       case Operation::kAdd: {
         const std::string sum = std::to_string(table_.sum(key, request.delta));
         put(key, sum);
@@ -295,6 +298,19 @@ void Server::serve(Peer& peer, const Request& request) {
   } catch (const InvalidArgument& error) {
     reply(peer, {.status = Status::kRefused, .value = error.what()});
   }
+}
+
+// As many of the values as a reply may hold; the client asks again for the others.
+void Server::answer_all(Peer& peer, const std::vector<std::string>& keys) {
+  std::vector<std::optional<std::string>> values;
+  std::size_t bytes = 0;
+  for (const std::string& key : keys) {
+    const std::string* value = table_.find(key);
+    bytes += kValueOverhead + (value == nullptr ? 0 : value->size());
+    if (bytes > kMaxValue && !values.empty()) break;
+    values.push_back(value == nullptr ? std::nullopt : std::optional(*value));
+  }
+  reply(peer, {.value = encode_values(values)});
 }
 
 void Server::answer_get(Peer& peer, const std::string& key) {

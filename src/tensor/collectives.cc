@@ -13,8 +13,8 @@
 #include "reigen/base/error.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/differentiable.h"
+#include "tensor/memory/shared_tensor.h"
 #include "tensor/shape_check.h"
-#include "tensor/shared_tensor.h"
 
 namespace reigen::tensor {
 namespace {

@@ -6,9 +6,9 @@
 #include <atomic>
 #include <string>
 
-#include "base/cores.h"
 #include "base/environment.h"
 #include "base/log.h"
+#include "base/machine/cores.h"
 #include "base/text.h"
 #include "comm/core_share_of.h"
 

@@ -8,9 +8,9 @@
 #include <span>
 
 #include "base/check.h"
-#include "tensor/away_memory.h"
+#include "tensor/flat/transient_flat.h"
+#include "tensor/memory/away_memory.h"
 #include "tensor/stored_type.h"
-#include "tensor/transient_flat.h"
 
 namespace reigen::tensor {
 

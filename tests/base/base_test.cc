@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/available_memory.h"
-#include "base/cache_size.h"
 #include "base/check.h"
-#include "base/cores.h"
 #include "base/environment.h"
+#include "base/machine/available_memory.h"
+#include "base/machine/cache_size.h"
+#include "base/machine/cores.h"
 #include "base/variables.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/deadline.h"

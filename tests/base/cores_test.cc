@@ -1,5 +1,5 @@
 // How the processors of a machine, its quotas and Slurm's gifts are shared among ranks.
-#include "base/cores.h"
+#include "base/machine/cores.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

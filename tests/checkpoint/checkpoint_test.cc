@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "base/file_system.h"
+#include "base/machine/file_system.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/layouts.h"
 #include "checkpoint/write.h"

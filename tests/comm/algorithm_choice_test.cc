@@ -1,4 +1,4 @@
-#include "comm/algorithm_choice.h"
+#include "comm/call/algorithm_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

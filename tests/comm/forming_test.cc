@@ -1,5 +1,5 @@
 // While a group forms.
-#include "comm/forming.h"
+#include "comm/forming/forming.h"
 
 #include <gtest/gtest.h>
 

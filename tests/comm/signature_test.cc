@@ -1,5 +1,5 @@
 // A call as other ranks see it.
-#include "comm/signature.h"
+#include "comm/call/signature.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // One rule for the names in a folder, for every reader of one.
-#include "data/folder.h"
+#include "data/pictures/folder.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "data/picture.h"
-#include "data/picture_kind.h"
+#include "data/pictures/picture.h"
+#include "data/pictures/picture_kind.h"
 #include "format/byte_stream.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"

@@ -13,8 +13,8 @@
 #include <map>
 #include <numeric>
 
-#include "data/picture.h"
 #include "data/picture_files.h"
+#include "data/pictures/picture.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"

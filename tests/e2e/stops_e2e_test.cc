@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/process_state.h"
+#include "base/machine/process_state.h"
 #include "harness/read_file.h"
 #include "launch/child_program.h"
 

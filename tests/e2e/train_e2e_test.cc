@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/process_state.h"
+#include "base/machine/process_state.h"
 #include "flight/find.h"
 #include "harness/read_file.h"
 #include "launch/child_program.h"

@@ -11,7 +11,7 @@
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 
-namespace reigen::format {
+namespace reigen::format::atomic_file_test {
 namespace {
 
 using testing::AllOf;
@@ -148,4 +148,4 @@ TEST(AtomicFile, NoPermission) {
 }
 
 }  // namespace
-}  // namespace reigen::format
+}  // namespace reigen::format::atomic_file_test

@@ -12,7 +12,7 @@
 #include "reigen/format/pt_file.h"
 #include "reigen/format/safetensors.h"
 
-namespace reigen::format {
+namespace reigen::format::file_kind_test {
 namespace {
 
 using testing::AllOf;
@@ -110,4 +110,4 @@ TEST(FileKind, OtherArchivesAreNamed) {
 }
 
 }  // namespace
-}  // namespace reigen::format
+}  // namespace reigen::format::file_kind_test

@@ -9,7 +9,7 @@
 
 #include "format/temporary_folder.h"
 
-namespace reigen::format {
+namespace reigen::format::hash_test {
 namespace {
 
 std::uint64_t of(std::string_view text, std::uint64_t seed = 0) { return hash64(text.data(), text.size(), seed); }
@@ -62,4 +62,4 @@ TEST(HashFile, IsThatOfItsBytes) {
 }
 
 }  // namespace
-}  // namespace reigen::format
+}  // namespace reigen::format::hash_test

@@ -14,7 +14,7 @@
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 
-namespace reigen::format {
+namespace reigen::format::idx_test {
 namespace {
 
 using testing::ElementsAre;
@@ -182,4 +182,4 @@ TEST(ReadIdx, MissingFolderPipeAndUnreadable) {
 }
 
 }  // namespace
-}  // namespace reigen::format
+}  // namespace reigen::format::idx_test

@@ -10,7 +10,7 @@
 #include "reigen/base/error.h"
 #include "reigen/format/pt_file.h"
 
-namespace reigen::format {
+namespace reigen::format::pt_damage_test {
 namespace {
 
 using testing::HasSubstr;
@@ -363,4 +363,4 @@ TEST(PtDamage, NoCutGoesUnseen) {
 }
 
 }  // namespace
-}  // namespace reigen::format
+}  // namespace reigen::format::pt_damage_test

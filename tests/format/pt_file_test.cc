@@ -12,7 +12,7 @@
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 
-namespace reigen::format {
+namespace reigen::format::pt_file_test {
 namespace {
 
 using testing::ElementsAre;
@@ -450,4 +450,4 @@ TEST(PtFile, MissingFile) {
 }
 
 }  // namespace
-}  // namespace reigen::format
+}  // namespace reigen::format::pt_file_test

@@ -10,7 +10,7 @@
 #include "reigen/base/error.h"
 #include "reigen/format/pt_file.h"
 
-namespace reigen::format {
+namespace reigen::format::pt_objects_test {
 namespace {
 
 using testing::HasSubstr;
@@ -270,4 +270,4 @@ TEST(PtScripts, FilesOfPyTorch) {
 }
 
 }  // namespace
-}  // namespace reigen::format
+}  // namespace reigen::format::pt_objects_test

@@ -12,7 +12,7 @@
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 
-namespace reigen::format {
+namespace reigen::format::safetensors_test {
 namespace {
 
 using testing::ElementsAre;
@@ -317,4 +317,4 @@ TEST(Safetensors, MissingFile) {
 }
 
 }  // namespace
-}  // namespace reigen::format
+}  // namespace reigen::format::safetensors_test

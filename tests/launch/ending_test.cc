@@ -1,11 +1,11 @@
-#include "launch/ending.h"
+#include "launch/ranks/ending.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
 
-#include "launch/signals.h"
+#include "launch/ranks/signals.h"
 
 namespace reigen::launch {
 namespace {

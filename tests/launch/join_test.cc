@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "launch/listening.h"
+#include "launch/meet/listening.h"
 #include "net/socket.h"
 #include "reigen/base/error.h"
 #include "reigen/base/unique_fd.h"

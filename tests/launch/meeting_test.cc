@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "agent_server.h"
-#include "launch/agent_store.h"
-#include "launch/listening.h"
-#include "launch/slurm_node.h"
+#include "launch/meet/agent_store.h"
+#include "launch/meet/listening.h"
+#include "launch/meet/slurm_node.h"
 #include "net/interfaces.h"
 #include "net/socket.h"
 #include "reigen/base/error.h"

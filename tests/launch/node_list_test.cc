@@ -1,4 +1,4 @@
-#include "launch/node_list.h"
+#include "launch/meet/node_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

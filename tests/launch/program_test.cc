@@ -1,4 +1,4 @@
-#include "launch/program.h"
+#include "launch/ranks/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "launch/resources.h"
+#include "launch/ranks/resources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

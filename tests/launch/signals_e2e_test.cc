@@ -9,7 +9,7 @@
 #include <csignal>
 #include <thread>
 
-#include "base/process_state.h"
+#include "base/machine/process_state.h"
 #include "child_program.h"
 
 namespace reigen::launch::signals_e2e_test {

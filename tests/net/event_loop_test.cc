@@ -7,13 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include "net/soon.h"
 
 namespace reigen::net {
 namespace {
 
 using namespace std::chrono_literals;
-
-Deadline soon() { return Deadline::after(30s); }
 
 struct Pipe {
   Pipe() {

@@ -10,14 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "net/soon.h"
 #include "net/wire.h"
 
 namespace reigen::net {
 namespace {
 
 using namespace std::chrono_literals;
-
-Deadline soon() { return Deadline::after(30s); }
 
 std::pair<Socket, Socket> connected() {
   Listener listener("127.0.0.1", 0);

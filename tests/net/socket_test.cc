@@ -9,13 +9,12 @@
 #include <chrono>
 #include <string>
 #include <utility>
+#include "net/soon.h"
 
 namespace reigen::net {
 namespace {
 
 using namespace std::chrono_literals;
-
-Deadline soon() { return Deadline::after(30s); }
 
 TEST(Address, IsWrittenAsPeopleDo) {
   EXPECT_EQ(resolve("127.0.0.1", 80).front().to_string(), "127.0.0.1:80");

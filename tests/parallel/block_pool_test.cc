@@ -1,5 +1,5 @@
 // Memory that is handed out again.
-#include "parallel/block_pool.h"
+#include "parallel/exchange/block_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "parallel/bucket_plan.h"
+#include "parallel/exchange/bucket_plan.h"
 
 #include <gmock/gmock.h>
 

@@ -8,7 +8,7 @@
 #include "parallel/divided_training.h"
 #include "reigen/mesh/mesh.h"
 #include "reigen/optim/adamw.h"
-#include "tensor/memory_resource.h"
+#include "tensor/memory/memory_resource.h"
 
 namespace reigen::parallel::layout_of_test {
 namespace {

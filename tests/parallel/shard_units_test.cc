@@ -11,8 +11,8 @@
 #include "parallel/divided_training.h"
 #include "parallel/gradient_reducer.h"
 #include "reigen/parallel/replicas.h"
-#include "tensor/gradient_share.h"
-#include "tensor/transient_flat.h"
+#include "tensor/flat/gradient_share.h"
+#include "tensor/flat/transient_flat.h"
 
 namespace reigen::parallel::shard_units_test {
 namespace {

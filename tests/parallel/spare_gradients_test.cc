@@ -10,7 +10,7 @@
 #include "parallel/oracle.h"
 #include "reigen/optim/clip.h"
 #include "reigen/optim/lamb.h"
-#include "tensor/gradient_rows.h"
+#include "tensor/flat/gradient_rows.h"
 
 namespace reigen::parallel::spare_gradients_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "base/cores.h"
+#include "base/machine/cores.h"
 #include "comm/core_share_of.h"
 #include "harness/torch.h"
 #include "parallel/oracle.h"

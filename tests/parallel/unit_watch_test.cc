@@ -1,5 +1,5 @@
 // Where a backward is: units that it enters, and those that it has behind it.
-#include "parallel/unit_watch.h"
+#include "parallel/watch/unit_watch.h"
 
 #include <gmock/gmock.h>
 

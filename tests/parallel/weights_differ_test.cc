@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "harness/torch.h"
+#include "parallel/check/weight_sample.h"
 #include "parallel/oracle.h"
-#include "parallel/weight_sample.h"
 #include "reigen/parallel/distributed_optimizer.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/collectives.h"

@@ -186,6 +186,26 @@ TEST_P(StoreContract, EraseMakesAKeyMissing) {
   EXPECT_EQ(store_->add("k", 1), 1);
 }
 
+TEST_P(StoreContract, SeveralKeysAtOnce) {
+  EXPECT_TRUE(store_->try_get_all({}).empty());
+  store_->set("a", "1");
+  store_->set("empty", "");
+  const std::string large(kMiB, 'x');
+  store_->set("large", large);
+  store_->set("larger", large);
+  const auto values = other_->try_get_all({"larger", "a", "none", "large", "empty", "a"});
+  EXPECT_THAT(values, testing::ElementsAre(large, "1", std::nullopt, large, "", "1"));
+  std::vector<std::string> keys;
+  for (int i = 0; i < 1000; ++i) keys.push_back("k" + std::to_string(i));
+  for (int i = 0; i < 1000; i += 2) store_->set(keys[static_cast<std::size_t>(i)], std::to_string(i));
+  const auto half = other_->try_get_all(keys);
+  ASSERT_EQ(half.size(), 1000U);
+  for (int i = 0; i < 1000; ++i) {
+    const auto& value = half[static_cast<std::size_t>(i)];
+    EXPECT_EQ(value, i % 2 == 0 ? std::optional(std::to_string(i)) : std::nullopt) << i;
+  }
+}
+
 TEST_P(StoreContract, KeysAndValuesAreBytes) {
   std::string bytes;
   for (int i = 0; i < 1024; ++i) bytes += static_cast<char>(i % 256);

@@ -1,4 +1,4 @@
-#include "tensor/disk_tensor.h"
+#include "tensor/memory/disk_tensor.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

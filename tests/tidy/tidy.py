@@ -16,6 +16,7 @@ from pathlib import Path
 
 HEADER_LINES, SOURCE_LINES, FUNCTION_LINES, COLUMNS = 300, 600, 70, 120
 CLASS_FILES, CLASS_LINES = 2, 700
+FOLDER_FILES = 25  # of src/
 CODE_FOLDERS = ("include", "src", "apps", "examples", "bench", "tests")
 TEXT_FOLDERS = CODE_FOLDERS + ("docs", "scripts", "cmake", ".ci")
 SOURCE_ENDINGS = (".h", ".cc", ".c")
@@ -283,6 +284,17 @@ def rule_size(tree):
                 yield Finding(source.path, first, "size", f"a function of {last - first + 1} lines, {FUNCTION_LINES} are the limit", "smaller functions")
 
 
+def rule_crowd(tree):
+    """A folder that nobody can look over has folders in it."""
+    files = {}
+    for path in tree.paths:
+        if path.startswith("src/"):
+            files.setdefault(path.rsplit("/", 1)[0], []).append(path)
+    for folder, paths in sorted(files.items()):
+        if len(paths) > FOLDER_FILES:
+            yield Finding(folder, 1, "crowd", f"{len(paths)} files, {FOLDER_FILES} are the limit", "folders in it, each with an idea")
+
+
 def class_lines(source):
     """(class with its namespace, first line, last line) of every class body and of every member defined outside of one."""
     space = "::".join(re.findall(r"^(?:inline\s+)?namespace\s+([\w:]+)\s*\{", source.code, re.MULTILINE)[:1])
@@ -482,7 +494,7 @@ def rule_quoted(tree):
                 yield Finding(path, line, "quoted", f"not what {name} is", "the file's text, whole")
 
 
-RULES = [rule_floor, rule_folder, rule_cmake_floor, rule_torch, rule_engine, rule_size, rule_class, rule_header, rule_conditional, rule_banned, rule_path, rule_marker,
+RULES = [rule_floor, rule_folder, rule_cmake_floor, rule_torch, rule_engine, rule_size, rule_crowd, rule_class, rule_header, rule_conditional, rule_banned, rule_path, rule_marker,
          rule_line, rule_torn, rule_name, rule_listed, rule_link, rule_documented, rule_quoted]
 
 

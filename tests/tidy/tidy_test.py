@@ -120,6 +120,12 @@ class TidyTest(unittest.TestCase):
         self.expect("size", "include/reigen/base/thing.h", HEADER + "int thing();\n" * 299, 301)
         self.expect("size", "src/base/thing.cc", '#include "reigen/base/thing.h"\n' + "int x;\n" * 600, 601)
 
+    def test_a_folder_of_too_many_files(self):
+        files = {f"src/base/part{n}.cc": "int a();\n" for n in range(23)}
+        files["src/base/CMakeLists.txt"] = CLEAN["src/base/CMakeLists.txt"].replace("thing.cc", "thing.cc " + " ".join(f"part{n}.cc" for n in range(23)))
+        findings = self.findings({**CLEAN, **files})
+        self.assertEqual([(f.rule, f.path) for f in findings], [("crowd", "src/base")], [str(f) for f in findings])
+
     def test_comments_keep_their_shape(self):
         for words in ("state is// loaded", "(of those, not hashes),and deletes", "newest first.They come"):
             self.planted("torn", "src/base/thing.cc", f"// What it does: {words}.")

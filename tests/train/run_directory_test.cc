@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/file_system.h"
+#include "base/machine/file_system.h"
 #include "harness/no_locks.h"
 #include "reigen/base/error.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/algorithm_choice.h"
+#include "comm/call/algorithm_choice.h"
 
 namespace reigen::trial {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "comm/call.h"
+#include "comm/call/call.h"
 
 namespace reigen::trial {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/call.h"
+#include "comm/call/call.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::trial {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/cache_size.h"
+#include "base/machine/cache_size.h"
 #include "comm/hierarchical/plan.h"
 #include "comm/schedule/table.h"
 #include "comm/shared_memory/page.h"

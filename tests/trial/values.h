@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/call.h"
+#include "comm/call/call.h"
 
 namespace reigen::trial {
 

@@ -33,6 +33,8 @@ struct CoreShare;
 
 namespace reigen::comm {
 
+class Backend;
+
 class Communicator {
  public:
   Communicator();  // alone: rank 0 of 1
@@ -146,6 +148,7 @@ class Communicator {
   friend base::CoreShare core_share_of(const Communicator& group);  // of Reigen's own use
   struct Impl;
   explicit Communicator(std::shared_ptr<Impl> impl);
+  std::unique_ptr<Backend> meet(Impl* child, const std::vector<int>& members) const;
 
   std::shared_ptr<Impl> impl_;
 };

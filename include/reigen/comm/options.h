@@ -54,6 +54,7 @@ struct GroupOptions {
   int segments = 0;     // backend tcp: into how many pieces what can be cut is cut; 0: by size. The same on every rank
   int connections = 1;  // backend tcp: sockets between two ranks among which large messages are divided
   int device = -1;      // backend nccl: this rank's GPU, modulo those that it sees; -1: the caller's current one
+  std::shared_ptr<store::Store> meeting = nullptr;  // where the ranks meet, of Reigen's own use; null: in `store`
   // Called about once a second while ranks are waited for to come; what it throws ends the forming of the group.
   std::function<void()> while_forming = {};
   std::shared_ptr<flight::Recorder> recorder = nullptr;  // of this rank's operations; null: the group has its own

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "reigen/base/deadline.h"
 
@@ -30,6 +31,9 @@ class Store {
 
   // The value if the key exists now.
   virtual std::optional<std::string> try_get(const std::string& key) = 0;
+
+  // Of each key its value, if it exists now. In one trip over a network for some hundred keys; else a try_get() each.
+  virtual std::vector<std::optional<std::string>> try_get_all(const std::vector<std::string>& keys);
 
   // Adds to a counter in one indivisible step and gives the new value; a missing key counts as 0. The value is stored
   // as decimal text. Throws InvalidArgument if the key holds something else.

@@ -107,6 +107,7 @@ void Channel::write_verdict() {
     cause = verdict;
   }
   const std::string first = store->compare_and_set("abort", std::nullopt, encode(*cause));
+  store->add("attention", 1);  // ranks that wait for nothing here hear of it too
   std::lock_guard lock(mutex);
   failure = decode_cause(first);
 }
@@ -120,6 +121,9 @@ void Channel::look_for_attention(bool watching, Clock::time_point now) {
   if (value == attention_) return;
   attention_ = value;
   answer_until_ = now + 2 * kAskAgain;
+  const auto abort = store->try_get("abort");
+  std::lock_guard lock(mutex);
+  if (abort && !failure) failure = decode_cause(*abort);
 }
 
 void Channel::write_state() {
@@ -135,10 +139,11 @@ void Channel::write_state() {
 
 void Channel::read_states() {
   std::vector<RankState> seen(static_cast<std::size_t>(options.size));
-  for (int q = 0; q < options.size; ++q) {
-    if (const auto text = store->try_get(fmt::format("state/{}", q))) {
-      seen[static_cast<std::size_t>(q)] = decode_state(*text);
-    }
+  std::vector<std::string> keys;
+  for (int q = 0; q < options.size; ++q) keys.push_back(fmt::format("state/{}", q));
+  const auto texts = store->try_get_all(keys);
+  for (std::size_t q = 0; q < texts.size(); ++q) {
+    if (texts[q]) seen[q] = decode_state(*texts[q]);
   }
   const auto abort = store->try_get("abort");
   const auto mismatch = find_mismatch(seen, options.name);

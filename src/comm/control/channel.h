@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/control/rank_state.h"
-#include "comm/peer_process.h"
+#include "comm/forming/peer_process.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::comm::control {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "comm/mismatch_reports.h"
+#include "comm/call/mismatch_reports.h"
 
 namespace reigen::comm::control {
 

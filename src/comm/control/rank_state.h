@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/backend.h"
-#include "comm/signature.h"
+#include "comm/call/signature.h"
 
 namespace reigen::comm::control {
 

@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "base/check.h"
-#include "base/cores.h"
 #include "base/log.h"
+#include "base/machine/cores.h"
 #include "comm/control/channel.h"
-#include "comm/rank_reports.h"
+#include "comm/forming/rank_reports.h"
 
 namespace reigen::comm::control {
 
@@ -197,15 +197,13 @@ std::vector<std::string> StoreControl::join(const std::string& announcement, con
     }
   });
   forming_->enter();
-  forming_->store().set(fmt::format("rank/{}", o.rank), place_of_this_process() + "\n" + announcement);
-  std::vector<std::string> announcements;
-  for (int q = 0; q < o.size; ++q) {
-    const std::string text = forming_->wait_for(fmt::format("rank/{}", q), "rank");
-    const std::size_t line = text.find('\n');
-    channel_->peers[static_cast<std::size_t>(q)] = process_at(text.substr(0, line));
-    announcements.push_back(line == std::string::npos ? std::string() : text.substr(line + 1));
+  std::vector<std::string> texts = forming_->exchange("rank", place_of_this_process() + "\n" + announcement);
+  for (std::size_t q = 0; q < texts.size(); ++q) {
+    const std::size_t line = texts[q].find('\n');
+    channel_->peers[q] = process_at(texts[q].substr(0, line));
+    texts[q].erase(0, line == std::string::npos ? line : line + 1);
   }
-  return announcements;
+  return texts;
 }
 
 void StoreControl::agree(const std::string& failure) {
@@ -251,6 +249,11 @@ void StoreControl::check_message(int rank, const std::string& what, std::chrono:
   std::lock_guard lock(channel_->mutex);
   if (!begin_look(*channel_, nullptr, waited)) return;
   conclude({.channel = *channel_, .what = what, .waited = waited, .watch = watch_, .partner = rank});
+}
+
+void StoreControl::throw_if_ended() {
+  std::lock_guard lock(channel_->mutex);
+  if (channel_->failure) throw_cause(*channel_->failure);
 }
 
 void StoreControl::leave() {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "comm/backend.h"
-#include "comm/forming.h"
+#include "comm/forming/forming.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::comm::control {
@@ -52,6 +52,8 @@ class StoreControl {
   void check(const Call& call, std::uint64_t sequence, std::chrono::nanoseconds waited);
   // While a message to or from `rank` waits; `what` describes it.
   void check_message(int rank, const std::string& what, std::chrono::nanoseconds waited);
+  // Throws what another rank ended the group with, if this rank has heard of it: within half a second, waiting or not.
+  void throw_if_ended();
   // The engine saw that the calls differ: check() will name them soon.
   void look_for_mismatch();
 

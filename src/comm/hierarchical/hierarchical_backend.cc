@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "comm/backends.h"
-#include "comm/forming.h"
+#include "comm/forming/forming.h"
 #include "comm/hierarchical/group.h"
 #include "comm/hierarchical/machines.h"
 #include "comm/hierarchical/operation.h"
@@ -93,6 +93,9 @@ class HierarchicalBackend : public Backend {
   }
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
     static_cast<const CheckedOperation&>(operation).check_peers(waited);
+  }
+  void throw_if_ended() override {
+    group_.throw_if_ended([this] { return fmt::format("group \"{}\"", group_.options.name); });
   }
   void heartbeat() override {
     for (const Part* part : group_.parts()) part->backend->heartbeat();

@@ -10,9 +10,9 @@
 #include <sstream>
 
 #include "base/log.h"
-#include "comm/forming.h"
-#include "comm/peer_process.h"
-#include "comm/rank_reports.h"
+#include "comm/forming/forming.h"
+#include "comm/forming/peer_process.h"
+#include "comm/forming/rank_reports.h"
 #include "comm/shared_memory/segment.h"
 #include "reigen/base/error.h"
 
@@ -77,15 +77,11 @@ std::uint64_t random_word() {
 // What every rank says to `what`; `read` gets it as it comes.
 void exchange(Forming& forming, const GroupOptions& options, const std::string& what, const std::string& own,
               const std::function<void(int rank, const std::string& text)>& read) {
-  const auto key = [&](int rank) { return fmt::format("{}/{}", what, rank); };
-  forming.store().set(key(options.rank), own);
-  for (int q = 0; q < options.size; ++q) {
-    const std::string text = forming.wait_for(key(q), what);
-    try {
-      read(q, text);
-    } catch (const Error& error) {
-      forming.end_for_all(error);
-    }
+  const std::vector<std::string> texts = forming.exchange(what, own);
+  try {
+    for (int q = 0; q < options.size; ++q) read(q, texts[static_cast<std::size_t>(q)]);
+  } catch (const Error& error) {
+    forming.end_for_all(error);
   }
 }
 

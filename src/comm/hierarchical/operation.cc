@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "comm/mismatch_reports.h"
-#include "comm/signature.h"
+#include "comm/call/mismatch_reports.h"
+#include "comm/call/signature.h"
 
 namespace reigen::comm::hierarchical {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/checked_operation.h"
+#include "comm/call/checked_operation.h"
 #include "comm/hierarchical/group.h"
 #include "comm/hierarchical/plan.h"
 

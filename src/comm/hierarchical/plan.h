@@ -17,7 +17,7 @@
 #include <functional>
 #include <vector>
 
-#include "comm/call.h"
+#include "comm/call/call.h"
 #include "comm/hierarchical/layout.h"
 
 namespace reigen::comm::hierarchical {

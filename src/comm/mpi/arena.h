@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "comm/block_table.h"
+#include "comm/call/block_table.h"
 
 namespace reigen::comm::mpi {
 

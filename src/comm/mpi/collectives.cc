@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/call/signature.h"
 #include "comm/mpi/block.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/reduction.h"
 #include "comm/reduce/reduce.h"
-#include "comm/signature.h"
 
 namespace reigen::comm::mpi {
 

@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/checked_operation.h"
+#include "comm/call/checked_operation.h"
 #include "comm/mpi/group.h"
 
 namespace reigen::comm::mpi {

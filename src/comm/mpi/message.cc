@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "comm/mismatch_reports.h"
+#include "comm/call/mismatch_reports.h"
 #include "comm/mpi/block.h"
 #include "comm/mpi/library.h"
 #include "reigen/base/deadline.h"

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/checked_operation.h"
+#include "comm/call/checked_operation.h"
 #include "comm/mpi/group.h"
 #include "reigen/comm/options.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "comm/checked_operation.h"
+#include "comm/call/checked_operation.h"
 #include "comm/control/sleeper.h"
 #include "comm/mpi/collectives.h"
 #include "comm/mpi/library.h"
@@ -88,6 +88,7 @@ class MpiBackend : public Backend {
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
     static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
+  void throw_if_ended() override { group_.control->throw_if_ended(); }
   void heartbeat() override {}  // the control's thread gives it while somebody wants to know
   void leave() override;
   void publish_abort(const AbortCause& cause) override;

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "comm/mismatch_reports.h"
+#include "comm/call/mismatch_reports.h"
 #include "comm/mpi/block.h"
 #include "comm/mpi/collectives.h"
 #include "comm/mpi/library.h"

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/checked_operation.h"
+#include "comm/call/checked_operation.h"
 #include "comm/nccl/api.h"
 #include "comm/nccl/group.h"
 

@@ -17,8 +17,8 @@
 #include <optional>
 #include <string>
 
+#include "comm/call/tag.h"
 #include "comm/nccl/group.h"
-#include "comm/tag.h"
 #include "reigen/comm/types.h"
 #include "reigen/store/store.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "comm/mismatch_reports.h"
+#include "comm/call/mismatch_reports.h"
 
 namespace reigen::comm::nccl {
 

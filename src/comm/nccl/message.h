@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "comm/checked_operation.h"
+#include "comm/call/checked_operation.h"
 #include "comm/nccl/courier.h"
 #include "reigen/comm/options.h"
 

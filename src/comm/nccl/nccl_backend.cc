@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "comm/block_table.h"
+#include "comm/call/block_table.h"
 #include "comm/control/sleeper.h"
 #include "comm/nccl/collectives.h"
 #include "comm/nccl/courier.h"
@@ -64,6 +64,7 @@ class NcclBackend : public Backend {
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
     static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
+  void throw_if_ended() override { group_.control->throw_if_ended(); }
   void heartbeat() override {}  // the control's thread gives it while somebody wants to know
   void leave() override;
   void publish_abort(const AbortCause& cause) override;

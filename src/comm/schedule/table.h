@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/call.h"
+#include "comm/call/call.h"
 #include "comm/schedule/schedule.h"
 
 namespace reigen::comm::schedule {

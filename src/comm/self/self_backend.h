@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/call.h"
+#include "comm/call/call.h"
 
 namespace reigen::comm::self {
 

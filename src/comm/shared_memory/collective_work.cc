@@ -2,7 +2,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "base/cache_size.h"
+#include "base/machine/cache_size.h"
 #include "comm/reduce/reduce.h"
 #include "comm/shared_memory/collectives.h"
 

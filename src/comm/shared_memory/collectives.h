@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "comm/backend.h"
-#include "comm/checked_operation.h"
+#include "comm/call/checked_operation.h"
 #include "comm/shared_memory/group.h"
 #include "comm/shared_memory/store_choice.h"
 

@@ -12,10 +12,10 @@
 #include <thread>
 
 #include "base/check.h"
-#include "base/host_name.h"
 #include "base/log.h"
-#include "comm/forming.h"
-#include "comm/rank_reports.h"
+#include "base/machine/host_name.h"
+#include "comm/forming/forming.h"
+#include "comm/forming/rank_reports.h"
 #include "comm/tuning/tuned.h"
 
 namespace reigen::comm::shared_memory {
@@ -26,9 +26,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kEnding = milliseconds(300);      // from the loss of its files to the end of a process
-constexpr auto kJoinSlice = seconds(1);          // so often those that wait look who is missing
-constexpr auto kSplitSlice = milliseconds(200);  // ... where deaths can be seen
+constexpr auto kEnding = milliseconds(300);  // from the loss of its files to the end of a process
+constexpr auto kJoinSlice = seconds(1);      // so often those that wait look who is missing
 
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout, nullptr, 0);
@@ -56,14 +55,13 @@ CallSignature signature_of(const Descriptor& d) {
           .tag = d.tag};
 }
 
-Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Parent& parent)
+Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Group* whole)
     : options_(options), heap_(std::move(heap)), peers_(static_cast<std::size_t>(options.size)) {
   auto& own = peers_[static_cast<std::size_t>(rank())];
   static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
   // Of a part of a group: its ranks share the processors with the others. Where the others' processes are not known yet
   // their number must do.
-  const bool cores_for_all =
-      parent.group == nullptr ? base::have_cores(size()) : base::have_cores(parent.group->core_share_, 1);
+  const bool cores_for_all = whole == nullptr ? base::have_cores(size()) : base::have_cores(whole->core_share_, 1);
   own.inline_bytes = inline_bytes_for(size(), cores_for_all);
   const std::size_t bytes = page_bytes(size()) + kInlineSlots * own.inline_bytes;
   own.segment = Segment::create((bytes + 4095) / 4096 * 4096);
@@ -71,8 +69,8 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Pare
   for (int q = 0; q < size(); ++q) new (&box(rank(), q)) PairBox;
   own.host = base::host_name();
   own.pid = ::getpid();
-  join(parent);
-  core_share_ = parent.group == nullptr ? share_cores() : parent.group->core_share_;
+  join();
+  core_share_ = whole == nullptr ? share_cores() : whole->core_share_;
   algorithms_ = AlgorithmChoice(tuning::rules_in_force(options, Family::kSharedMemory), Family::kSharedMemory);
 }
 
@@ -147,44 +145,20 @@ void Group::open_peer(int rank, const Announced& announced) {
   peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
 }
 
-void Group::check_coming(const Parent& parent, const std::vector<int>& missing) {
-  parent.group->throw_if_aborted();
-  const std::string what = fmt::format("[split] group \"{}\"", options_.name);
-  const auto now = std::chrono::steady_clock::now();
-  if (standstill_.look(now).count() > 0) joining_since_ = now;  // what was seen before says nothing any more
-  for (const int q : missing) {
-    const int there = parent.members[static_cast<std::size_t>(q)];
-    parent.group->check_alive(there, what);
-    // The parent's own notes belong to the thread that drives it.
-    const std::uint64_t beat = parent.group->peers_[static_cast<std::size_t>(there)].page->heartbeat.load();
-    Peer& peer = peers_[static_cast<std::size_t>(q)];
-    if (peer.heartbeat != beat || peer.heartbeat_seen < joining_since_) {
-      peer.heartbeat = beat;
-      peer.heartbeat_seen = now;
+void Group::join() {
+  Forming forming(options_, "", kJoinSlice, [&](const std::vector<int>& missing) {
+    for (const int q : missing) {
+      if (has_died(q)) throw PeerLost(q, died_while_forming(who(q), options_));
     }
-    if (now - peer.heartbeat_seen > options_.heartbeat_timeout) {
-      parent.group->throw_silent(there, now - peer.heartbeat_seen, what);
-    }
-  }
-}
-
-void Group::join(const Parent& parent) {
-  Forming forming(options_, "", parent.group != nullptr ? kSplitSlice : kJoinSlice,
-                  [&](const std::vector<int>& missing) {
-                    for (const int q : missing) {
-                      if (has_died(q)) throw PeerLost(q, died_while_forming(who(q), options_));
-                    }
-                    if (parent.group != nullptr) in_numbers_of(parent.members, [&] { check_coming(parent, missing); });
-                  });
+  });
   forming.enter();
-  forming.store().set(fmt::format("rank/{}", rank()), announcement());
-  for (int q = 0; q < size(); ++q) {
-    const std::string text = forming.wait_for(fmt::format("rank/{}", q), "rank");
-    try {
-      open_peer(q, read_announcement(q, text));
-    } catch (const Error& error) {
-      forming.end_for_all(error);
+  const std::vector<std::string> announcements = forming.exchange("rank", announcement());
+  try {
+    for (int q = 0; q < size(); ++q) {
+      open_peer(q, read_announcement(q, announcements[static_cast<std::size_t>(q)]));
     }
+  } catch (const Error& error) {
+    forming.end_for_all(error);
   }
   forming.complete();
 }

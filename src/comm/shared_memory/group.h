@@ -9,12 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "base/cores.h"
-#include "base/standstill.h"
-#include "comm/algorithm_choice.h"
+#include "base/machine/cores.h"
 #include "comm/backend.h"
+#include "comm/call/algorithm_choice.h"
+#include "comm/call/signature.h"
 #include "comm/shared_memory/page.h"
-#include "comm/signature.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::comm::shared_memory {
@@ -37,19 +36,11 @@ struct Through {
   }
 };
 
-class Group;
-
-// What a group that forms by split() came from: there its ranks know each other.
-struct Parent {
-  const Group* group = nullptr;
-  std::vector<int> members = {};  // rank there of every rank here
-};
-
 class Group {
  public:
   // Blocks until all ranks have mapped each other's pages. Throws Timeout naming who did not come, BackendError when
-  // ranks cannot reach each other's memory.
-  Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Parent& parent = {});
+  // ranks cannot reach each other's memory. whole: the group that this one is split off.
+  Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Group* whole = nullptr);
   ~Group();
   Group(const Group&) = delete;  // other ranks hold its page
   Group& operator=(const Group&) = delete;
@@ -111,10 +102,8 @@ class Group {
     std::chrono::steady_clock::time_point heartbeat_seen;
   };
 
-  void join(const Parent& parent);
+  void join();
   base::CoreShare share_cores() const;
-  // Throws when the group that this one is a part of has failed, or one of these ranks of this one has died or stopped.
-  void check_coming(const Parent& parent, const std::vector<int>& missing);
   // What a rank tells the others to find its memory.
   struct Announced {
     std::string host;
@@ -139,8 +128,6 @@ class Group {
   AlgorithmChoice algorithms_{"", Family::kSharedMemory};
   std::shared_ptr<Heap> heap_;
   std::vector<Peer> peers_;
-  std::chrono::steady_clock::time_point joining_since_ = std::chrono::steady_clock::now();
-  base::Standstill standstill_{std::chrono::seconds(2)};  // while it forms
   base::CoreShare core_share_;
   std::size_t inline_bytes_ = SIZE_MAX;
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last told

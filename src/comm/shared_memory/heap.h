@@ -13,7 +13,7 @@
 #include <mutex>
 #include <vector>
 
-#include "comm/block_table.h"
+#include "comm/call/block_table.h"
 #include "comm/shared_memory/segment.h"
 
 namespace reigen::comm::shared_memory {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "comm/mismatch_reports.h"
+#include "comm/call/mismatch_reports.h"
 
 namespace reigen::comm::shared_memory {
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/checked_operation.h"
+#include "comm/call/checked_operation.h"
 #include "comm/shared_memory/group.h"
 
 namespace reigen::comm::shared_memory {

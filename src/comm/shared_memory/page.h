@@ -10,10 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "comm/call.h"
+#include "comm/call/call.h"
+#include "comm/call/tag.h"
 #include "comm/shared_memory/heap.h"
 #include "comm/shared_memory/ways.h"
-#include "comm/tag.h"
 
 namespace reigen::comm::shared_memory {
 

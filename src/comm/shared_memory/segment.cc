@@ -9,8 +9,8 @@
 #include <map>
 #include <mutex>
 
-#include "base/available_memory.h"
 #include "base/check.h"
+#include "base/machine/available_memory.h"
 #include "reigen/base/bytes.h"
 
 namespace reigen::comm::shared_memory {

@@ -18,8 +18,8 @@ constexpr std::size_t kPageBytes = 4096;
 
 class SharedMemoryBackend : public Backend {
  public:
-  SharedMemoryBackend(const GroupOptions& options, std::shared_ptr<Heap> heap, const Parent& parent = {})
-      : group_(options, std::move(heap), parent) {}
+  SharedMemoryBackend(const GroupOptions& options, std::shared_ptr<Heap> heap, const Group* whole = nullptr)
+      : group_(options, std::move(heap), whole) {}
 
   const std::string& name() const override { return name_; }
   std::string last_algorithm() const override { return shared_memory::name_of(pipeline_.last.load()); }
@@ -61,8 +61,8 @@ class SharedMemoryBackend : public Backend {
     return group_.heap().add_common(Segment::open(address), group_.options().name);
   }
   std::shared_ptr<void> hold(const void* pointer) override { return group_.heap().hold(pointer); }
-  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override {
-    return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this(), Parent{&group_, members});
+  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
+    return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this(), &group_);
   }
 
  private:

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/algorithm_choice.h"
-#include "comm/call.h"
+#include "comm/call/algorithm_choice.h"
+#include "comm/call/call.h"
 
 namespace reigen::comm::shared_memory {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "comm/mismatch_reports.h"
+#include "comm/call/mismatch_reports.h"
 #include "comm/reduce/reduce.h"
 #include "comm/schedule/cut.h"
 

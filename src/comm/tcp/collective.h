@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/checked_operation.h"
+#include "comm/call/checked_operation.h"
 #include "comm/schedule/table.h"
 #include "comm/tcp/group.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "comm/rank_reports.h"
+#include "comm/forming/rank_reports.h"
 #include "comm/tcp/acceptor.h"
 #include "comm/tuning/tuned.h"
 
@@ -33,14 +33,14 @@ constexpr std::size_t kAlignment = 64;
 
 }  // namespace
 
-Group::Group(const GroupOptions& options, const CheckComing& check_coming)
+Group::Group(const GroupOptions& options)
     : options_(options),
       peers_(static_cast<std::size_t>(options.size)),
       control_(options.size),
       poll_fd_(REIGEN_SYSCALL(::epoll_create1(EPOLL_CLOEXEC))),
       wake_fd_(REIGEN_SYSCALL(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))) {
   watch(wake_fd_.get(), EPOLLIN);
-  std::vector<Neighbour> neighbours = join(options_, check_coming);
+  std::vector<Neighbour> neighbours = join(options_);
   std::vector<pid_t> here;
   std::size_t place = 0;
   for (int q = 0; q < size(); ++q) {
@@ -247,19 +247,6 @@ void Group::check_message(int rank, bool nothing_comes, const std::string& what,
   check_heartbeat(rank, what, waited);
   check_answers(what, waited);
   check_patience({rank}, what, waited);
-}
-
-void Group::check_coming(const std::vector<int>& ranks, const std::string& to, Deadline::Clock::time_point since) {
-  control_.look();
-  if (const auto cause = control_.cause_for(UINT64_MAX)) throw_cause(*cause);
-  const auto waited = Deadline::Clock::now() - since;
-  const std::string what = fmt::format("[split] rank {} of {} joining group \"{}\"", rank(), size(), to);
-  check_gone(ranks, what);  // whatever it has sent: it is needed elsewhere
-  for (const int q : ranks) {
-    if (q == rank()) continue;
-    check_control(q, what);
-    check_heartbeat(q, what, waited);
-  }
 }
 
 void Group::throw_if_ended(std::uint64_t sequence) {

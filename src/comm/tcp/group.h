@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "base/cores.h"
-#include "comm/algorithm_choice.h"
+#include "base/machine/cores.h"
 #include "comm/backend.h"
+#include "comm/call/algorithm_choice.h"
 #include "comm/tcp/control.h"
 #include "comm/tcp/header.h"
 #include "comm/tcp/join.h"
@@ -28,7 +28,7 @@ namespace reigen::comm::tcp {
 
 class Group {
  public:
-  explicit Group(const GroupOptions& options, const CheckComing& check_coming = {});
+  explicit Group(const GroupOptions& options);
 
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
@@ -60,9 +60,6 @@ class Group {
              const std::string& what, std::chrono::nanoseconds waited);
   // The same for a message to or from one rank. `nothing_comes`: if it has ended, then for good.
   void check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited);
-  // For a group that is being split off this one: throws when one of these ranks has died, left, is silent for too long
-  // since `since`, or when this group has ended. Any thread.
-  void check_coming(const std::vector<int>& ranks, const std::string& to, Deadline::Clock::time_point since);
   // A rank that was busy elsewhere learns that the others ended the group before call number `sequence`.
   void throw_if_ended(std::uint64_t sequence);
   void leave();

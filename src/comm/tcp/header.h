@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "comm/signature.h"
+#include "comm/call/signature.h"
 
 namespace reigen::comm::tcp {
 

@@ -10,11 +10,11 @@
 
 #include "base/check.h"
 #include "base/environment.h"
-#include "base/host_name.h"
 #include "base/log.h"
-#include "comm/forming.h"
-#include "comm/peer_process.h"
-#include "comm/rank_reports.h"
+#include "base/machine/host_name.h"
+#include "comm/forming/forming.h"
+#include "comm/forming/peer_process.h"
+#include "comm/forming/rank_reports.h"
 #include "comm/tcp/acceptor.h"
 #include "comm/tcp/header.h"
 #include "net/interfaces.h"
@@ -76,14 +76,11 @@ Announcement parse(int rank, const std::string& text) {
 
 class Join {
  public:
-  Join(const GroupOptions& options, const CheckComing& check_coming)
+  explicit Join(const GroupOptions& options)
       : options_(options),
-        check_coming_(check_coming),
         connections_(options.connections + 2),
-        forming_(options, "", kJoinSlice, [this](const std::vector<int>& missing) {
-          if (check_coming_) check_coming_(missing);
-          refuse_other_versions(missing);
-        }) {}
+        forming_(options, "", kJoinSlice, [this](const std::vector<int>& missing) { refuse_other_versions(missing); }) {
+  }
 
   std::vector<Neighbour> run();
 
@@ -100,7 +97,6 @@ class Join {
   void refuse_other_versions(const std::vector<int>& missing);
 
   const GroupOptions& options_;
-  const CheckComing& check_coming_;
   const int connections_;  // to each other rank: control, messages, data
   Forming forming_;
 };
@@ -182,7 +178,7 @@ void Join::throw_unreachable(int rank, const Announcement& own, const Announceme
   const bool ended =
       !refusals.empty() && std::all_of(refusals.begin(), refusals.end(), [](const auto& r) { return r.at_once; });
   if (ended) report.fix = "nobody listens there any more: see what that rank printed";
-  if (ended || check_coming_) throw PeerLost(rank, to_string(report));
+  if (ended || options_.meeting != nullptr) throw PeerLost(rank, to_string(report));
   throw BackendError(report);
 }
 
@@ -234,14 +230,9 @@ void Join::refuse_other_size() {
 // Whether all ranks are in one network namespace. If they are, each listens on the loopback alone, where no other
 // machine can call. Each rank makes a few calls of the store, however many ranks there are.
 bool Join::all_in_one_network() {
-  const std::string own = net::network_identity();
-  store::Store& store = forming_.store();
   refuse_other_size();
-  if (store.compare_and_set("network", std::nullopt, own) != own) store.set("networks differ", "");
-  store.set(fmt::format("network/{}", options_.rank), "");
-  if (store.add("networks", 1) == options_.size) store.set("networks known", "");
-  forming_.wait_for("networks known", "network");
-  return !store.try_get("networks differ").has_value();
+  const std::vector<std::string> networks = forming_.exchange("network", net::network_identity());
+  return std::all_of(networks.begin(), networks.end(), [&](const auto& one) { return one == networks.front(); });
 }
 
 std::vector<Neighbour> Join::run() {
@@ -261,13 +252,12 @@ std::vector<Neighbour> Join::run() {
   Acceptor acceptor(own.secret, own.answer, options_.rank + 1, options_.size, connections_,
                     through_loopback ? own.addresses.front().host : "");
   own.port = acceptor.port();
-  forming_.store().set(fmt::format("rank/{}", options_.rank), to_text(own));
+  const std::vector<std::string> announcements = forming_.exchange("rank", to_text(own));
   std::vector<Neighbour> neighbours(static_cast<std::size_t>(options_.size));
   for (int q = 0; q < options_.size; ++q) {
-    const std::string text = forming_.wait_for(fmt::format("rank/{}", q), "rank");
     Neighbour& neighbour = neighbours[static_cast<std::size_t>(q)];
     try {
-      const Announcement other = parse(q, text);
+      const Announcement other = parse(q, announcements[static_cast<std::size_t>(q)]);
       check_fits(q, other);
       neighbour.host = other.host;
       neighbour.pid = other.pid;
@@ -288,8 +278,6 @@ std::vector<Neighbour> Join::run() {
 
 }  // namespace
 
-std::vector<Neighbour> join(const GroupOptions& options, const CheckComing& check_coming) {
-  return Join(options, check_coming).run();
-}
+std::vector<Neighbour> join(const GroupOptions& options) { return Join(options).run(); }
 
 }  // namespace reigen::comm::tcp

@@ -8,7 +8,6 @@
 
 #include <sys/types.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,11 +24,8 @@ struct Neighbour {
   std::vector<net::Socket> sockets;  // control, messages, then data; none for the own rank
 };
 
-// Throws when one of the ranks that have not come yet will not: asked now and then while others are waited for.
-using CheckComing = std::function<void(const std::vector<int>& missing)>;
-
 // Blocks until all ranks are connected with each other. Throws Timeout naming who did not come, PeerLost for a rank
 // that is stopped, BackendError when ranks do not reach each other, with the addresses that were tried.
-std::vector<Neighbour> join(const GroupOptions& options, const CheckComing& check_coming);
+std::vector<Neighbour> join(const GroupOptions& options);
 
 }  // namespace reigen::comm::tcp

@@ -1,7 +1,7 @@
 #include "comm/tcp/message.h"
 
 #include "base/check.h"
-#include "comm/mismatch_reports.h"
+#include "comm/call/mismatch_reports.h"
 
 namespace reigen::comm::tcp {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "comm/checked_operation.h"
+#include "comm/call/checked_operation.h"
 #include "comm/tcp/group.h"
 
 namespace reigen::comm::tcp {

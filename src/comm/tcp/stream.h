@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/call.h"
+#include "comm/call/call.h"
 #include "net/socket.h"
 #include "reigen/base/deadline.h"
 #include "reigen/base/error.h"

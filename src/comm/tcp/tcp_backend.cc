@@ -1,8 +1,6 @@
 #include "comm/tcp/tcp_backend.h"
 
-#include "base/standstill.h"
-#include "comm/block_table.h"
-#include "comm/forming.h"
+#include "comm/call/block_table.h"
 #include "comm/self/self_backend.h"
 #include "comm/tcp/collective.h"
 #include "comm/tcp/group.h"
@@ -14,8 +12,8 @@ namespace {
 
 class TcpBackend : public Backend {
  public:
-  TcpBackend(const GroupOptions& options, std::shared_ptr<BlockTable> blocks, const CheckComing& check_coming)
-      : group_(options, check_coming), blocks_(std::move(blocks)) {}
+  TcpBackend(const GroupOptions& options, std::shared_ptr<BlockTable> blocks)
+      : group_(options), blocks_(std::move(blocks)) {}
 
   const std::string& name() const override { return name_; }
   std::string last_algorithm() const override {
@@ -41,15 +39,8 @@ class TcpBackend : public Backend {
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return blocks_->add(self::allocate(bytes), bytes); }
   std::shared_ptr<void> hold(const void* pointer) override { return blocks_->hold(pointer); }
-  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override {
-    auto since = Deadline::Clock::now();
-    base::Standstill standstill(std::chrono::seconds(2));
-    return std::make_unique<TcpBackend>(options, blocks_, [&](const std::vector<int>& missing) {
-      if (standstill.look().count() > 0) since = Deadline::Clock::now();
-      std::vector<int> here;
-      for (const int q : missing) here.push_back(members[static_cast<std::size_t>(q)]);
-      in_numbers_of(members, [&] { group_.check_coming(here, options.name, since); });
-    });
+  std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
+    return std::make_unique<TcpBackend>(options, blocks_);
   }
 
  private:
@@ -64,7 +55,7 @@ class TcpBackend : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
-  return std::make_unique<TcpBackend>(options, std::make_shared<BlockTable>(), CheckComing());
+  return std::make_unique<TcpBackend>(options, std::make_shared<BlockTable>());
 }
 
 }  // namespace reigen::comm::tcp

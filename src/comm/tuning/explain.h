@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/algorithm_choice.h"
+#include "comm/call/algorithm_choice.h"
 
 namespace reigen::comm::tuning {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/algorithm_choice.h"
+#include "comm/call/algorithm_choice.h"
 #include "comm/tuning/model.h"
 
 namespace reigen::comm::tuning {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "base/host_name.h"
 #include "base/log.h"
+#include "base/machine/host_name.h"
 #include "comm/tuning/table.h"
 #include "reigen/base/error.h"
 
@@ -44,7 +44,8 @@ std::string find_rules(const GroupOptions& options, Family family) {
 std::string rules_in_force(const GroupOptions& options, Family family) {
   if (options.algorithms != kTuned) return options.algorithms;
   if (options.size == 1) return {};
-  const auto store = store::make_prefix_store(options.store, "group/" + options.name);
+  const auto store =
+      store::make_prefix_store(options.meeting ? options.meeting : options.store, "group/" + options.name);
   if (options.rank == 0) store->set("tuned", find_rules(options, family));
   const std::string found = store->get("tuned", Deadline::after(options.join_timeout));
   if (found.front() == kMissing) throw InvalidArgument(found.substr(1));

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "comm/algorithm_choice.h"
+#include "comm/call/algorithm_choice.h"
 #include "reigen/comm/options.h"
 
 namespace reigen::comm::tuning {

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "parallel/strategies/average.h"
 #include "reigen/parallel/strategies.h"
-#include "tensor/shared_tensor.h"
+#include "tensor/memory/shared_tensor.h"
 
 namespace reigen::parallel {
 

@@ -9,7 +9,7 @@
 #include "reigen/comm/call_group.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
-#include "tensor/shared_tensor.h"
+#include "tensor/memory/shared_tensor.h"
 
 namespace reigen::parallel {
 

@@ -9,7 +9,7 @@
 #include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
 #include "reigen/parallel/strategies.h"
-#include "tensor/shared_tensor.h"
+#include "tensor/memory/shared_tensor.h"
 
 namespace reigen::parallel {
 

@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/file_system.h"
+#include "base/machine/file_system.h"
 #include "base/text.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/write.h"

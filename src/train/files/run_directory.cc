@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "base/check.h"
-#include "base/file_system.h"
+#include "base/machine/file_system.h"
 #include "reigen/format/atomic_file.h"
 
 namespace reigen::train {

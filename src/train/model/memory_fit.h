@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "base/available_memory.h"
+#include "base/machine/available_memory.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/parallel/layout_of.h"
 #include "reigen/train/config.h"

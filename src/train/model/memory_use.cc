@@ -10,7 +10,7 @@
 #include <string>
 
 #include "reigen/base/bytes.h"
-#include "tensor/memory_resource.h"
+#include "tensor/memory/memory_resource.h"
 
 namespace reigen::train {
 namespace {

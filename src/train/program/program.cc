@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/environment.h"
-#include "base/host_name.h"
 #include "base/log.h"
+#include "base/machine/host_name.h"
 #include "base/text.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"

@@ -8,7 +8,7 @@
 #include <new>
 #include <thread>
 
-#include "base/host_name.h"
+#include "base/machine/host_name.h"
 #include "reigen/base/error.h"
 #include "reigen/train/stop.h"
 

@@ -11,7 +11,7 @@
 #include <exception>
 #include <vector>
 
-#include "tensor/gradient_share.h"
+#include "tensor/flat/gradient_share.h"
 #include "train/model/memory_fit.h"
 #include "train/model/micro_batch.h"
 

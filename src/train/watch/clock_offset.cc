@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "base/host_name.h"
+#include "base/machine/host_name.h"
 
 namespace reigen::train {
 

@@ -1,0 +1,126 @@
+#include "base/machine/file_system.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/machine/host_name.h"
+
+namespace reigen::base {
+
+namespace {
+
+bool is_read_only(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags != -1 && (flags & O_ACCMODE) == O_RDONLY;
+}
+
+bool means_no_locks(int error, int fd) {
+  constexpr int kNotSupportedInKernel = 524;  // ENOTSUPP, which has no name outside of it
+  switch (error) {
+    case ENOLCK:
+    case ENOSYS:
+    case EOPNOTSUPP:
+    case EINVAL:
+    case ENOTTY:
+    case EPERM:
+    case kNotSupportedInKernel: return true;
+    case EBADF: return is_read_only(fd);  // NFS, of what is open for reading; else it is a fault of ours
+    default: return false;
+  }
+}
+
+}  // namespace
+
+LockAttempt try_lock(int fd) {
+  for (;;) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return {};
+    if (errno == EINTR) continue;
+    if (errno == EWOULDBLOCK) return {.outcome = LockAttempt::Outcome::kHeldByAnother, .error = errno};
+    const int error = errno;
+    const bool none = means_no_locks(error, fd);
+    return {.outcome = none ? LockAttempt::Outcome::kNoLocks : LockAttempt::Outcome::kFailed, .error = error};
+  }
+}
+
+namespace {
+
+std::string holder_in(int fd) {
+  char text[256];
+  const auto length = ::pread(fd, text, sizeof(text), 0);
+  std::string holder(text, length > 0 ? static_cast<std::size_t>(length) : 0);
+  const bool plain = std::all_of(holder.begin(), holder.end(), [](char c) { return c >= ' ' && c < '\x7f'; });
+  return plain ? holder : "";
+}
+
+}  // namespace
+
+LockFile::LockFile(const std::filesystem::path& path) {
+  fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  is_new_ = static_cast<bool>(fd_);
+  if (!fd_) fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  // Another user's: it can be locked all the same.
+  if (!fd_ && errno == EACCES) fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd_) {
+    const int error = errno;
+    const ExitCode code = exit_code_of_errno(error);
+    throw IoError(fmt::format("cannot make {}: {}", path.string(), errno_text(error)),
+                  code == ExitCode::kInputMissing ? ExitCode::kIo : code);
+  }
+  attempt_ = try_lock(fd_.get());
+  if (attempt_.outcome == LockAttempt::Outcome::kFailed) {
+    if (is_new_) ::unlink(path.c_str());
+    throw IoError(fmt::format("cannot lock {}: {}", path.string(), errno_text(attempt_.error)),
+                  exit_code_of_errno(attempt_.error));
+  }
+  if (attempt_.outcome == LockAttempt::Outcome::kHeldByAnother) {
+    const std::string holder = holder_in(fd_.get());
+    text_ = holder.empty() ? "a lock on " + path.string() : holder;
+    return;
+  }
+  if (attempt_.outcome == LockAttempt::Outcome::kNoLocks) {
+    text_ = fmt::format("the file system of {} has no locks ({}): nothing keeps a second job from writing there",
+                        path.parent_path().string(), errno_text(attempt_.error));
+  }
+  const std::string mine = fmt::format("pid {} on {}", ::getpid(), host_name());
+  // For the others' message alone: a disk that is full is told elsewhere.
+  if (::ftruncate(fd_.get(), 0) == 0 && ::pwrite(fd_.get(), mine.data(), mine.size(), 0) < 0) return;
+}
+
+bool means_no_sync(int error) {
+  switch (error) {
+    case EINVAL:
+    case ENOSYS:
+    case EOPNOTSUPP:
+    case ENOTTY:
+    case EISDIR: return true;
+    default: return false;
+  }
+}
+
+int sync_folder(const std::filesystem::path& folder) {
+  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Who may write in a folder need not be allowed to read it.
+  if (!fd) return errno == EACCES || errno == EPERM ? 0 : errno;
+  while (::fsync(fd.get()) != 0) {
+    if (errno == EINTR) continue;
+    // EBADF: some want what they sync open for writing, as no folder can be.
+    return means_no_sync(errno) || errno == EBADF || errno == EACCES || errno == EPERM ? 0 : errno;
+  }
+  return 0;
+}
+
+std::optional<std::uint64_t> room_in(const std::filesystem::path& folder) {
+  struct statvfs room {};
+  if (::statvfs(folder.c_str(), &room) != 0) return std::nullopt;
+  if (room.f_blocks == 0) return std::nullopt;  // some of FUSE, which count nothing
+  return std::uint64_t{room.f_bavail} * room.f_frsize;
+}
+
+}  // namespace reigen::base

@@ -1,0 +1,155 @@
+#include "comm/forming/forming.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/error_record.h"
+#include "base/machine/host_name.h"
+#include "base/machine/process_state.h"
+#include "comm/forming/rank_reports.h"
+
+namespace reigen::comm {
+
+namespace {
+
+constexpr auto kStoodStill = std::chrono::seconds(3);    // a wait that ends so late: this process did not run
+constexpr auto kStaysStopped = std::chrono::seconds(2);  // then a rank is stopped and will not just go on
+
+}  // namespace
+
+Forming::Forming(const GroupOptions& options, const std::string& part, std::chrono::milliseconds slice, Look look)
+    : options_(options),
+      slice_(slice),
+      look_(std::move(look)),
+      store_(
+          store::make_prefix_store(options.meeting ? options.meeting : options.store, "group/" + options.name + part)),
+      deadline_(Deadline::after(options.join_timeout)) {}
+
+void Forming::enter() {
+  if (store_->add(fmt::format("joined/{}", options_.rank), 1) != 1) throw InvalidArgument(joined_twice(options_));
+  throw_if_ended();  // the others may have given up before this rank came
+}
+
+std::string Forming::wait_for(const std::string& key, const std::string& sign) {
+  for (;;) {
+    const Deadline until = Deadline::after(deadline_.remaining(slice_));
+    try {
+      return store_->get(key, until);
+    } catch (const Timeout&) {
+      woke(until);
+      look_for(missing_of(sign));
+    }
+  }
+}
+
+std::string Forming::wait_for_all(const std::string& key, const std::string& sign) {
+  for (;;) {
+    const Deadline until = Deadline::after(deadline_.remaining(slice_));
+    try {
+      return store_->get(key, until);
+    } catch (const Timeout&) {
+      woke(until);
+      const std::vector<int> missing = missing_of(sign);
+      look_for(missing);
+      // Who came last died before it could say that all are there, or counts to another number.
+      if (missing.empty()) store_->compare_and_set(key, std::nullopt, "");
+    }
+  }
+}
+
+void Forming::look_for(const std::vector<int>& missing) {
+  check(missing);
+  if (!missing.empty() && deadline_.expired()) end_for_all(Timeout(incomplete_group(options_, missing)));
+}
+
+std::vector<std::string> Forming::exchange(const std::string& what, const std::string& own) {
+  std::vector<std::string> keys;
+  for (int q = 0; q < options_.size; ++q) keys.push_back(fmt::format("{}/{}", what, q));
+  store_->set(keys[static_cast<std::size_t>(options_.rank)], own);
+  // The last one says that all are there: a rank asks once, not once for each of the others.
+  if (store_->add(what + "s", 1) == options_.size) store_->set("all " + what + "s", "");
+  wait_for_all("all " + what + "s", what);
+  std::vector<std::string> texts;
+  for (std::optional<std::string>& text : store_->try_get_all(keys)) texts.push_back(std::move(text).value_or(""));
+  return texts;
+}
+
+void Forming::woke(const Deadline& until) {
+  const auto late = Deadline::Clock::now() - until.when();
+  if (late < kStoodStill) return;
+  if (!deadline_.is_never()) deadline_ = Deadline::at(deadline_.when() + late);
+  since_ += late;
+  stopped_.clear();
+}
+
+void Forming::check(const std::vector<int>& missing) {
+  throw_if_ended();
+  if (options_.while_forming) options_.while_forming();
+  try {
+    if (look_) look_(missing);
+    if (Deadline::Clock::now() - since_ >= options_.heartbeat_timeout) check_not_stopped(missing);
+  } catch (const PeerLost& error) {
+    end_for_all(error);
+  }
+}
+
+// A launcher of ours tells the numbers of its processes; those of other machines are not found here. It knows the ranks
+// of the job, not those of groups that were split off ("world/0.1") or are parts ("world.machine1").
+void Forming::check_not_stopped(const std::vector<int>& missing) const {
+  if (options_.name.find_first_of("/.") != std::string::npos) return;
+  if (options_.store->try_get("process/count") != std::to_string(options_.size)) return;
+  for (const int q : missing) {
+    const auto text = options_.store->try_get(fmt::format("process/{}", q));
+    const pid_t pid = text ? static_cast<pid_t>(std::stol(*text)) : 0;
+    if (pid == 0 || base::find_stopped(pid) == 0) {
+      stopped_.erase(q);
+      continue;
+    }
+    // A suspended job goes on one process after the other.
+    const auto now = Deadline::Clock::now();
+    if (now - stopped_.try_emplace(q, now).first->second < kStaysStopped) continue;
+    const auto quiet = std::chrono::duration_cast<std::chrono::seconds>(options_.heartbeat_timeout).count();
+    throw PeerLost(q, to_string(Report{.what = fmt::format("rank {} (host {}, pid {}) is stopped (SIGSTOP) and has not "
+                                                           "joined group \"{}\"",
+                                                           q, base::host_name(), pid, options_.name),
+                                       .got = fmt::format("no word of it for {} s", quiet),
+                                       .expected = fmt::format("{} ranks", options_.size),
+                                       .fix = fmt::format("kill -CONT {} before the others lose patience "
+                                                          "(REIGEN_COMM_HEARTBEAT_TIMEOUT=seconds)",
+                                                          pid)}));
+  }
+}
+
+std::vector<int> Forming::missing_of(const std::string& sign) {
+  std::vector<std::string> keys;
+  for (int q = 0; q < options_.size; ++q) keys.push_back(fmt::format("{}/{}", sign, q));
+  const auto signs = store_->try_get_all(keys);
+  std::vector<int> missing;
+  for (std::size_t q = 0; q < signs.size(); ++q) {
+    if (!signs[q]) missing.push_back(static_cast<int>(q));
+  }
+  return missing;
+}
+
+void Forming::complete() {
+  store_->set(fmt::format("opened/{}", options_.rank), "");
+  if (store_->add("opened", 1) == options_.size) store_->compare_and_set("complete", std::nullopt, "");
+  const std::string verdict = wait_for_all("complete", "opened");
+  if (!verdict.empty()) base::raise(base::decode_error(verdict));
+}
+
+void Forming::throw_if_ended() {
+  if (const auto verdict = store_->try_get("complete"); verdict && !verdict->empty())
+    base::raise(base::decode_error(*verdict));
+}
+
+void Forming::end_for_all(const Error& error) {
+  const std::string own = base::encode(base::record_of(error));
+  const std::string verdict = store_->compare_and_set("complete", std::nullopt, own);
+  base::raise(base::decode_error(verdict.empty() ? own : verdict));  // empty: all were there before
+}
+
+}  // namespace reigen::comm

@@ -1,0 +1,7 @@
+#include "comm/pause/pause.h"
+
+namespace reigen::comm {
+
+void pause_processor() {}
+
+}  // namespace reigen::comm

@@ -1,7 +1,0 @@
-#include "comm/pause.h"
-
-namespace reigen::comm {
-
-void pause_processor() { __builtin_ia32_pause(); }
-
-}  // namespace reigen::comm

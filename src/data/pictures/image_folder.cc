@@ -1,0 +1,225 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "data/fingerprint.h"
+#include "data/pictures/folder.h"
+#include "data/pictures/picture.h"
+#include "data/pictures/picture_dataset.h"
+#include "reigen/base/error.h"
+
+namespace reigen::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kTestShare = 10;  // one of so many, where there is no folder for testing
+constexpr const char* kForm =
+    "give a folder with one folder of JPEG or PNG files for each class, or train/ and test/ of them";
+
+struct File {
+  fs::path path;
+  std::int64_t label = 0;
+};
+
+class Folder final : public PictureDataset {
+ public:
+  Folder(std::string name, const ImageFolderOptions& options, fs::path root, std::vector<std::string> classes,
+         std::vector<File> files)
+      : PictureDataset(std::move(name), options.type, options.augment),
+        root_(std::move(root)),
+        classes_(std::move(classes)),
+        files_(std::move(files)) {}
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  Meaning meaning() const override {
+    std::vector<LabelledPath> paths;
+    std::vector<std::int64_t> counts(classes_.size());
+    for (const File& file : files_) {
+      paths.push_back({file.path, file.label});
+      counts[static_cast<std::size_t>(file.label)] += 1;
+    }
+    std::vector<std::string> pictures;
+    for (std::size_t i = 0; i < counts.size(); ++i) pictures.push_back(fmt::format("{} {}", classes_[i], counts[i]));
+    return {{.name = "classes", .values = classes_, .one = "class"},
+            {.name = "pictures", .values = std::move(pictures), .one = "number of pictures of class"},
+            {.name = "files", .values = {fingerprint(root_, paths)}}};
+  }
+
+ protected:
+  std::int64_t draw(std::int64_t index, Pixels& pixels) const override {
+    const File& file = files_[static_cast<std::size_t>(index)];
+    square(read_picture(file.path, kPictureSide), kPictureSide, pixels);
+    return file.label;
+  }
+
+ private:
+  fs::path root_;
+  std::vector<std::string> classes_;
+  std::vector<File> files_;
+};
+
+WalkOptions walk_of_pictures() {
+  const auto is_picture = [](const fs::path& path) {
+    const std::string ending = lower(path.extension().string());
+    return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+  };
+  return {.wanted = is_picture, .fix = kForm, .loose = "in no class"};
+}
+
+std::vector<std::string> names_of(const std::vector<fs::path>& folders) {
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders) names.push_back(folder.filename().string());
+  return names;
+}
+
+void require_classes(const fs::path& folder, const std::vector<std::string>& classes) {
+  if (classes.size() >= 2) return;
+  throw DataError(Report{.what = fmt::format("'{}' holds no classes of pictures", folder.string()),
+                         .got = classes.empty() ? "no folder in it" : fmt::format("only '{}'", classes[0]),
+                         .expected = "at least two folders, one for each class",
+                         .fix = kForm});
+}
+
+std::vector<File> files_in(const fs::path& folder, const std::vector<std::string>& classes, Taken& taken) {
+  std::vector<File> files;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    Taken here;
+    const auto found = walk(folder / classes[i], walk_of_pictures(), here);
+    if (found.empty()) {
+      throw DataError(Report{.what = fmt::format("no pictures in '{}'", (folder / classes[i]).string()),
+                             .got = "no file named *.jpg, *.jpeg or *.png: " + here.text(),
+                             .expected = "at least one picture in each class",
+                             .fix = kForm});
+    }
+    for (const fs::path& path : found) files.push_back({path, static_cast<std::int64_t>(i)});
+    taken.add(here);
+  }
+  taken.files += static_cast<std::int64_t>(files.size());
+  return files;
+}
+
+// Folders that are for testing by their names are no classes.
+void require_training(const fs::path& folder, const std::vector<fs::path>& folders) {
+  const bool only_splits = std::all_of(folders.begin(), folders.end(), [](const fs::path& path) {
+    return split_word(path.filename().string()).has_value();
+  });
+  if (folders.empty() || !only_splits) return;
+  throw DataError(Report{.what = fmt::format("nothing to train with in '{}'", folder.string()),
+                         .got = fmt::format("'{}' and no train/", folders[0].filename().string()),
+                         .expected = "a folder train/ beside it",
+                         .fix = kForm});
+}
+
+// A class may be named Train. A folder of that name is for training where classes lie in it and a folder for testing
+// stands beside it; `train` in small letters also without one, which is an error of its own, unless pictures lie right
+// in it. Where all folders have such names, none is a class.
+bool are_splits(const std::vector<fs::path>& folders, const SplitFolders& splits) {
+  const WalkOptions options = walk_of_pictures();
+  Taken beside;
+  const bool has_classes = !folders_in(splits.train, options, beside).empty();
+  const bool has_pictures = std::any_of(beside.passed_over.begin(), beside.passed_over.end(),
+                                        [&](const PassedOver& files) { return files.reason == options.loose; });
+  const bool exact = splits.train.filename() == "train";
+  const bool nothing_else = std::all_of(folders.begin(), folders.end(), [](const fs::path& path) {
+    return split_word(path.filename().string()).has_value();
+  });
+  if (splits.test.empty()) return exact && has_classes && !has_pictures;
+  return exact || has_classes || nothing_else;
+}
+
+// The first folder for testing that holds classes: test/ may hold pictures that nobody has sorted.
+fs::path test_folder(const fs::path& folder, const SplitFolders& splits) {
+  if (splits.test.empty()) {
+    throw IoError(Report{.what = fmt::format("nothing to test with in '{}'", folder.string()),
+                         .got = fmt::format("'{}' alone", splits.train.filename().string()),
+                         .expected = "a folder test/ or val/ beside it",
+                         .fix = kForm},
+                  ExitCode::kInputMissing);
+  }
+  for (const fs::path& candidate : splits.test) {
+    Taken ignored;
+    if (!folders_in(candidate, walk_of_pictures(), ignored).empty()) return candidate;
+  }
+  return splits.test[0];
+}
+
+// The classes of train/, whose numbers the labels are, with the folders of test/.
+std::vector<File> test_files(const fs::path& folder, const std::vector<std::string>& classes, Taken& taken) {
+  std::vector<File> files;
+  const auto present = names_of(folders_in(folder, walk_of_pictures(), taken));
+  require_classes(folder, present);
+  for (const std::string& name : present) {
+    const auto found = std::lower_bound(classes.begin(), classes.end(), name);
+    if (found == classes.end() || *found != name) {
+      throw DataError(
+          Report{.what = fmt::format("'{}' is a class that training does not know", (folder / name).string()),
+                 .got = fmt::format("no '{}' beside the {} classes for training", name, classes.size()),
+                 .expected = "only classes of train/",
+                 .fix = kForm});
+    }
+    for (File& file : files_in(folder, {name}, taken)) {
+      files.push_back({std::move(file.path), found - classes.begin()});
+    }
+  }
+  return files;
+}
+
+// Every tenth for testing, the others for training.
+std::vector<File> part_of(std::vector<File> all, Split split, const fs::path& folder) {
+  std::vector<File> files;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool test = i % kTestShare == kTestShare - 1;
+    if (test == (split == Split::kTest)) files.push_back(std::move(all[i]));
+  }
+  if (!files.empty()) return files;
+  throw DataError(Report{.what = fmt::format("too few pictures in '{}' to test with every tenth", folder.string()),
+                         .got = fmt::format("{} pictures", all.size()),
+                         .expected = fmt::format("at least {}", kTestShare),
+                         .fix = "add pictures, or a folder test/ beside train/"});
+}
+
+}  // namespace
+
+ImageFolder image_folder(const fs::path& folder, const ImageFolderOptions& options) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error) && (!error || error == std::errc::no_such_file_or_directory)) {
+    const bool file = fs::exists(folder, error);
+    throw IoError(Report{.what = fmt::format("no folder of pictures '{}'", folder.string()),
+                         .got = file ? "not a folder" : "no such folder",
+                         .expected = "a folder of folders of pictures",
+                         .fix = file ? "unpack it first, and give the folder" : kForm},
+                  ExitCode::kInputMissing);
+  }
+  const std::string name = fmt::format("'{}' {}", folder.string(), to_string(options.split));
+  ImageFolder result;
+  const auto folders = folders_in(folder, walk_of_pictures(), result.taken);
+  const SplitFolders splits = split_folders(folders);
+  const bool two = !splits.train.empty() && are_splits(folders, splits);
+  for (const fs::path& other : folders) {
+    const std::string other_name = other.filename().string();
+    if (two && !split_word(other_name)) result.taken.pass_over("beside train/", other_name);
+  }
+  const fs::path& place = two ? splits.train : folder;
+  Taken of_training;
+  result.classes = names_of(two ? folders_in(place, walk_of_pictures(), of_training) : folders);
+  require_classes(place, result.classes);
+  std::vector<File> files;
+  if (!two) {
+    require_training(folder, folders);
+    files = part_of(files_in(folder, result.classes, result.taken), options.split, folder);
+  } else if (options.split == Split::kTrain) {
+    result.taken.add(of_training);
+    files = files_in(place, result.classes, result.taken);
+  } else {
+    files = test_files(test_folder(folder, splits), result.classes, result.taken);
+  }
+  result.data = std::make_shared<Folder>(name, options, folder, result.classes, std::move(files));
+  return result;
+}
+
+}  // namespace reigen::data

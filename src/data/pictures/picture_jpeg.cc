@@ -1,0 +1,218 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+// These need <cstdio> before them.
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+#include "data/pictures/picture.h"
+
+namespace reigen::data {
+
+namespace {
+
+constexpr std::ptrdiff_t kZerosOfALostEnd = 24;  // more than the 8 bytes that the decoder reads ahead
+constexpr int kMostScans = 500;                  // encoders write some 10; each costs a walk over all blocks
+constexpr int kMadeUpDetails = 10;               // the mean of a block and the 9 details that libjpeg smooths
+
+// What lives across libjpeg's jump out of an error: trivial types only, and the pixels that the caller owns.
+struct Decoder {
+  jpeg_decompress_struct info{};
+  jpeg_error_mgr errors{};
+  jpeg_source_mgr source{};
+  jpeg_progress_mgr progress{};
+  std::jmp_buf escape{};
+  const std::uint8_t* begin = nullptr;  // of the file
+  char text[JMSG_LENGTH_MAX] = {};      // of what libjpeg left for
+  bool in_scans = false;
+  bool cut = false;
+  bool unfinished = false;
+  bool too_large = false;
+  bool too_many_scans = false;
+};
+
+Decoder* decoder_of(j_common_ptr info) { return static_cast<Decoder*>(info->client_data); }
+
+[[noreturn]] void leave(j_common_ptr info) {
+  Decoder* decoder = decoder_of(info);
+  decoder->errors.format_message(info, decoder->text);
+  std::longjmp(decoder->escape, 1);
+}
+
+// libjpeg calls it between parts of scans. A scan without data is a few bytes of the file, so that a small file may
+// have a million of them.
+void count_scans(j_common_ptr info) {
+  Decoder* decoder = decoder_of(info);
+  decoder->too_many_scans = decoder->info.input_scan_number > kMostScans;
+  if (decoder->too_many_scans) std::longjmp(decoder->escape, 1);
+}
+
+bool zeros_before(const Decoder& decoder, std::ptrdiff_t count) {
+  const std::uint8_t* at = decoder.source.next_input_byte;
+  return at - decoder.begin >= count && std::all_of(at - count, at, [](std::uint8_t byte) { return byte == 0; });
+}
+
+// Bytes that no pixel needed. Between headers and behind the last pixel they are somebody's filling; before a restart
+// marker with pixels to come they are what a decoder leaves that has lost its place, unless they are zeros.
+bool lost_its_place(const Decoder& decoder) {
+  const int* values = decoder.errors.msg_parm.i;
+  const bool restart = values[1] >= JPEG_RST0 && values[1] <= JPEG_RST0 + 7;
+  return restart && decoder.in_scans && decoder.info.input_iMCU_row < decoder.info.total_iMCU_rows &&
+         !zeros_before(decoder, values[0]);
+}
+
+// libjpeg warns (level -1) of all that is not as the standard has it, and goes on with what it makes of it. That is
+// damage where pixels are made up.
+bool loses_pixels(const Decoder& decoder) {
+  switch (decoder.errors.msg_code) {
+    case JWRN_NOT_SEQUENTIAL:  // three bytes of the scan's header, of no use in a sequential file: Samsung's phones
+    case JWRN_ADOBE_XFORM:     // a number for which YCbCr is taken
+    case JWRN_JFIF_MAJOR:      // a version from the future
+      return false;
+    case JWRN_EXTRANEOUS_DATA: return lost_its_place(decoder);
+    default:  // bad codes, data that end before the pixels do, markers and scans that are missing
+      return true;
+  }
+}
+
+void judge(j_common_ptr info, int level) {
+  if (level < 0 && loses_pixels(*decoder_of(info))) leave(info);
+}
+
+// ---- the file as libjpeg's source: at the end of the file libjpeg stops, and makes up neither pixels nor an end
+
+void do_nothing(j_decompress_ptr) {}
+
+boolean no_more(j_decompress_ptr) { return FALSE; }
+
+void pass_over_bytes(j_decompress_ptr info, long count) {
+  jpeg_source_mgr& source = *info->src;
+  const std::size_t taken = std::min(static_cast<std::size_t>(std::max(count, 0L)), source.bytes_in_buffer);
+  // A segment that is longer than the file: nothing is left, so the next byte that is asked for ends the reading.
+  source.next_input_byte += taken;
+  source.bytes_in_buffer -= taken;
+}
+
+void set_source(Decoder& decoder, std::span<const std::byte> bytes) {
+  jpeg_source_mgr& source = decoder.source;
+  source.init_source = do_nothing;
+  source.fill_input_buffer = no_more;
+  source.skip_input_data = pass_over_bytes;
+  source.resync_to_restart = jpeg_resync_to_restart;
+  source.term_source = do_nothing;
+  source.next_input_byte = decoder.begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  source.bytes_in_buffer = bytes.size();
+  decoder.info.src = &source;
+}
+
+void choose_scale(jpeg_decompress_struct& info, std::size_t side) {
+  const std::size_t shorter = std::min(info.image_width, info.image_height);
+  info.scale_num = 1;
+  info.scale_denom = 1;
+  while (info.scale_denom < 8 && shorter / (2 * info.scale_denom) >= side) info.scale_denom *= 2;
+}
+
+// The part of 255 that a part of a part of 255 is, rounded as Pillow rounds it.
+unsigned product(unsigned a, unsigned b) {
+  const unsigned sum = a * b + 128;
+  return ((sum >> 8) + sum) >> 8;
+}
+
+// Four colours are taken as Adobe writes them, 255 for no ink, with or without Adobe's marker: hardly anybody else
+// writes them, and Pillow does the same.
+void cmyk_to_rgb(const std::uint8_t* from, std::uint8_t* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i, from += 4, to += 3) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      to[c] = static_cast<std::uint8_t>(from[3] - product(255U - from[c], from[3]));
+    }
+  }
+}
+
+// A progressive file brings the details of a block in several scans. Where one of the coarser details is not there, or
+// not to its last bit, libjpeg makes it up from the blocks around, and each of its versions otherwise.
+bool lacks_scans(const jpeg_decompress_struct& info) {
+  if (info.coef_bits == nullptr) return false;  // not progressive
+  for (int component = 0; component < info.num_components; ++component) {
+    const int* bits = info.coef_bits[component];
+    if (std::any_of(bits + 1, bits + kMadeUpDetails, [](int missing) { return missing != 0; })) return true;
+  }
+  return false;
+}
+
+// Reads lines until the picture is full; false when the file ends before.
+bool read_lines(Decoder& decoder, Picture& picture, std::uint8_t* row) {
+  jpeg_decompress_struct& info = decoder.info;
+  while (info.output_scanline < info.output_height) {
+    std::uint8_t* out = picture.pixels.data() + 3 * picture.width * info.output_scanline;
+    JSAMPROW into = row != nullptr ? row : out;
+    if (jpeg_read_scanlines(&info, &into, 1) == 0) return false;
+    if (row != nullptr) cmyk_to_rgb(row, out, picture.width);
+  }
+  // A file without its end, whose last pixels are made of zeros: room on a disk that was never written.
+  const bool made_of_zeros = zeros_before(decoder, kZerosOfALostEnd);
+  return jpeg_finish_decompress(&info) != FALSE || !made_of_zeros;
+}
+
+// False when libjpeg left by the jump; no object with a destructor is born between setjmp and there.
+bool decode(Decoder& decoder, std::span<const std::byte> bytes, std::size_t side, Picture& picture,
+            std::vector<std::uint8_t>& row) {
+  jpeg_decompress_struct& info = decoder.info;
+  if (setjmp(decoder.escape) != 0) return false;
+  jpeg_create_decompress(&info);
+  info.client_data = &decoder;
+  set_source(decoder, bytes);
+  decoder.progress.progress_monitor = count_scans;
+  info.progress = &decoder.progress;
+  decoder.cut = jpeg_read_header(&info, TRUE) == JPEG_SUSPENDED;
+  if (decoder.cut) return true;
+  decoder.too_large = std::size_t{info.image_width} * info.image_height > kMostPixels;
+  if (decoder.too_large) return true;
+  const bool four = info.num_components == 4;
+  info.out_color_space = four ? JCS_CMYK : JCS_RGB;
+  info.dct_method = JDCT_ISLOW;  // the same bits with and without SIMD
+  choose_scale(info, side);
+  decoder.in_scans = true;
+  decoder.cut = jpeg_start_decompress(&info) == FALSE;
+  decoder.unfinished = lacks_scans(info);
+  if (decoder.cut || decoder.unfinished) return true;
+  picture.width = info.output_width;
+  picture.height = info.output_height;
+  picture.pixels.resize(3 * picture.width * picture.height);
+  row.resize(four ? 4 * picture.width : 0);
+  decoder.cut = !read_lines(decoder, picture, four ? row.data() : nullptr);
+  return true;
+}
+
+}  // namespace
+
+Picture decode_jpeg(std::span<const std::byte> bytes, const std::string& name, std::size_t side) {
+  Decoder decoder;
+  decoder.info.err = jpeg_std_error(&decoder.errors);
+  decoder.info.client_data = &decoder;
+  decoder.errors.error_exit = leave;
+  decoder.errors.emit_message = judge;
+  Picture picture;
+  std::vector<std::uint8_t> row;
+  bool whole = false;
+  try {
+    whole = decode(decoder, bytes, side, picture, row);
+  } catch (...) {
+    jpeg_destroy_decompress(&decoder.info);  // no memory for the pixels
+    throw;
+  }
+  const std::string size = fmt::format("{} x {} pixels", decoder.info.image_width, decoder.info.image_height);
+  jpeg_destroy_decompress(&decoder.info);
+  if (decoder.too_large) refuse_picture(name, size, "at most 100 million pixels");
+  if (decoder.too_many_scans) {
+    refuse_picture(name, fmt::format("more than {} scans", kMostScans), "a JPEG file of fewer scans");
+  }
+  if (decoder.cut) refuse_picture(name, "the file ends before the picture does", "a whole JPEG file");
+  if (decoder.unfinished) refuse_picture(name, "a progressive JPEG without its last scans", "a whole JPEG file");
+  if (!whole) refuse_picture(name, fmt::format("libjpeg: {}", decoder.text), "a whole JPEG file");
+  return picture;
+}
+
+}  // namespace reigen::data

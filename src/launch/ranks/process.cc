@@ -1,0 +1,76 @@
+#include "launch/ranks/process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <iterator>
+
+#include "base/check.h"
+#include "reigen/base/error.h"
+
+namespace reigen::launch {
+
+namespace {
+
+// After fork in a process with threads: system calls only.
+[[noreturn]] void become_rank(const ProcessPlan& plan, pid_t launcher, int report) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != launcher) ::_exit(127);  // it died before the line above
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGCHLD}) {
+    ::sigaction(signal, &standard, nullptr);
+  }
+  ::sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
+  ::setrlimit(RLIMIT_NOFILE, plan.open_files);
+  if (plan.inherited >= 0) ::fcntl(plan.inherited, F_SETFD, 0);
+  if (::dup2(plan.input, 0) == 0 && ::dup2(plan.output, 1) == 1 && ::dup2(plan.error, 2) == 2) {
+    ::execve(plan.program, plan.arguments, plan.environment);
+  }
+  const int error = errno;
+  [[maybe_unused]] const auto written = ::write(report, &error, sizeof error);
+  ::_exit(127);
+}
+
+}  // namespace
+
+Process start_process(const ProcessPlan& plan) {
+  std::array<int, 2> pipe{};
+  REIGEN_SYSCALL(::pipe2(pipe.data(), O_CLOEXEC));
+  Process process;
+  process.exec_status = UniqueFd(pipe[0]);
+  const UniqueFd report(pipe[1]);
+  const pid_t launcher = ::getpid();
+  process.pid = ::fork();
+  if (process.pid == 0) become_rank(plan, launcher, report.get());
+  if (process.pid < 0) {
+    throw IoError({.what = "cannot start a process: " + base::errno_text(errno),
+                   .fix = "fewer ranks, or raise the limits of processes (ulimit -u) and memory"},
+                  ExitCode::kOsResource);
+  }
+  ::setpgid(process.pid, process.pid);  // both sides: whoever comes first, a signal to the group never misses it
+  process.handle = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+  return process;
+}
+
+int wait_for_exec(const Process& process) {
+  int error = 0;
+  const auto got = REIGEN_SYSCALL(::read(process.exec_status.get(), &error, sizeof error));
+  return got == static_cast<ssize_t>(sizeof error) ? error : 0;
+}
+
+bool has_variable(pid_t pid, const std::string& name_and_value) {
+  std::ifstream file(fmt::format("/proc/{}/environ", pid));
+  for (std::string variable; std::getline(file, variable, '\0');) {
+    if (variable == name_and_value) return true;
+  }
+  return false;
+}
+
+}  // namespace reigen::launch

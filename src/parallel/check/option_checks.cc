@@ -1,0 +1,131 @@
+#include "parallel/check/option_checks.h"
+
+#include <c10/core/ScalarType.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "reigen/base/error.h"
+#include "tensor/memory/away_memory.h"
+
+namespace reigen::parallel {
+namespace {
+
+const char* buffers_text(BufferPolicy policy) {
+  switch (policy) {
+    case BufferPolicy::kBroadcast: return "broadcast";
+    case BufferPolicy::kAverage: return "average";
+    case BufferPolicy::kOwn: return "own";
+  }
+  return "unknown";
+}
+
+const char* type_text(std::optional<at::ScalarType> type) { return type ? c10::toString(*type) : "as they are"; }
+
+void check_travelling_type(const char* name, std::optional<at::ScalarType> type, bool may_be, const char* expected) {
+  if (!type) return;
+  const auto refuse = [&](std::string got, std::string fits) {
+    return InvalidArgument(Report{.what = fmt::format("[data_parallel] {} is not possible here", name),
+                                  .got = std::move(got),
+                                  .expected = std::move(fits),
+                                  .fix = "leave it out: what is divided travels as it is"});
+  };
+  if (*type != at::kBFloat16 && *type != at::kHalf) throw refuse(c10::toString(*type), "at::kBFloat16 or at::kHalf");
+  if (!may_be) throw refuse(c10::toString(*type), expected);
+}
+
+void check_keepers(const DataParallelOptions& options, int sharers) {
+  const int keepers = options.reshard_to;
+  if (keepers == 0) return;
+  const bool may_be = options.shard == Shard::kParameters && options.reshard_after_forward;
+  if (may_be && keepers > 1 && (sharers == 1 || sharers % keepers == 0)) return;
+  throw InvalidArgument(
+      Report{.what = "[data_parallel] reshard_to is not possible here",
+             .got = fmt::format("{} with shard {}, reshard_after_forward {}, ranks that divide: {}", keepers,
+                                to_text(options.shard), options.reshard_after_forward, sharers),
+             .expected = "2 or more, of which these ranks are a multiple; shard kParameters and reshard_after_forward",
+             .fix = "leave it out: what leaves comes again from all"});
+}
+
+}  // namespace
+
+bool mesh_fits(const DataParallelOptions& options, const Communicator& world) {
+  if (!options.mesh) return false;
+  const mesh::Mesh& mesh = *options.mesh;
+  return options.shard != Shard::kNone && mesh.world().size() == world.size() &&
+         mesh.size("dp_shard") * mesh.size("dp_replicate") == world.size();
+}
+
+std::vector<std::string> describe_options(const DataParallelOptions& options, const torch::nn::Module& module) {
+  std::vector<std::string> lines;
+  lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
+  lines.push_back(fmt::format("option overlap: {}", options.overlap));
+  lines.push_back(fmt::format("option buffers: {}", buffers_text(options.buffers)));
+  lines.push_back(fmt::format("option compare_weights: {}", options.compare_weights));
+  lines.push_back(fmt::format("option share_cores: {}", options.share_cores));
+  lines.push_back(fmt::format("option shard: {}", to_text(options.shard)));
+  lines.push_back(fmt::format("option initialize: {}", options.initialize ? "given" : "none"));
+  const auto parameters = module.parameters();
+  const auto without = std::count_if(parameters.begin(), parameters.end(), tensor::is_away);
+  lines.push_back(fmt::format("parameters without memory: {}", without));
+  lines.push_back(fmt::format("option offload: {}", options.offload.empty() ? "none" : "a directory"));
+  if (options.shard == Shard::kParameters) {
+    lines.push_back(fmt::format("option reshard_after_forward: {}", options.reshard_after_forward));
+  }
+  lines.push_back(fmt::format("option reshard_to: {}", options.reshard_to));
+  lines.push_back(fmt::format("option gather_type: {}", type_text(options.gather_type)));
+  lines.push_back(fmt::format("option reduce_type: {}", type_text(options.reduce_type)));
+  if (options.mesh) lines.push_back(fmt::format("option mesh: {}", options.mesh->to_text()));
+  for (const nn::Unit& unit : options.units) lines.push_back(fmt::format("unit {}", unit.name()));
+  lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));
+  return lines;
+}
+
+void check_options(const DataParallelOptions& options, int sharers) {
+  check_keepers(options, sharers);
+  if (options.backwards_per_reduction < 1) {
+    throw InvalidArgument(
+        Report{.what = "[data_parallel] backwards_per_reduction (backward_passes_per_step) is out of range",
+               .got = fmt::format("{}", options.backwards_per_reduction),
+               .expected = "1 or more"});
+  }
+  const bool divides_weights = options.shard == Shard::kParameters;
+  check_travelling_type("gather_type", options.gather_type, divides_weights, "shard kParameters");
+  check_travelling_type("reduce_type", options.reduce_type, divides_weights || options.shard == Shard::kGradients,
+                        "shard kGradients or kParameters; without one strategy compressed(type)");
+  if (options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb) return;
+  throw InvalidArgument(Report{.what = "[data_parallel] bucket_mb is out of range",
+                               .got = fmt::format("{}", options.bucket_mb),
+                               .expected = fmt::format("0 (every parameter alone) to {}", kLargestBucketMb),
+                               .fix = "leave it at 25 unless a measurement says otherwise"});
+}
+
+void require_shard_possible(const DataParallelOptions& options, const Communicator& world,
+                            const std::string& strategy) {
+  const auto refuse = [&](const char* expected, const char* fix) {
+    return InvalidArgument(
+        Report{.what = fmt::format("[data_parallel] shard {} is not possible here", to_text(options.shard)),
+               .got = "strategy " + strategy,
+               .expected = expected,
+               .fix = fix});
+  };
+  if (options.mesh && !mesh_fits(options, world)) {
+    throw InvalidArgument(Report{
+        .what = "[data_parallel] the mesh does not say who divides",
+        .got = fmt::format("{}, {} ranks, shard {}", options.mesh->to_text(), world.size(), to_text(options.shard)),
+        .expected = "axes dp_replicate and dp_shard over all ranks, and a shard",
+        .fix = "use Mesh(world, {{\"dp_replicate\", 2}, {\"dp_shard\", kRest}}), or leave mesh out"});
+  }
+  if (world.size() == 1 || options.shard == Shard::kNone) return;
+  if (options.strategy && options.shard != Shard::kOptimizer) {
+    throw refuse("no strategy: each rank averages its share", "leave the strategy out, or take shard optimizer");
+  }
+  if (options.strategy.weights) {
+    throw refuse("a strategy that keeps all ranks' weights equal", "leave one of the two out");
+  }
+}
+
+}  // namespace reigen::parallel

@@ -1,0 +1,45 @@
+// Gradients stay where backward put them, in memory that all ranks of the machine read, and the step of each rank
+// averages its share (tensor/gradient_rows.h). After backward ranks tell each other where each gradient lies; that
+// exchange is where they wait for each other.
+// Thread rule: as Exchange.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/exchange/exchange.h"
+#include "parallel/trained_parameters.h"
+#include "reigen/comm/communicator.h"
+
+namespace reigen::parallel {
+
+class ExchangeInStep final : public Exchange {
+ public:
+  ExchangeInStep(Communicator world, TrainedParameters trained)
+      : world_(std::move(world)), trained_(std::move(trained)) {}
+
+  Participants participants() const override { return {.newest = {.ranks = world_.size()}}; }
+  void begin_forward() override;
+  void take(std::size_t parameter) override;
+  void begin(const Round& round) override { round_ = round; }
+  void ready(std::size_t) override {}
+  void finish(int first) override;
+  void abandon() override {}
+  void end_backward() override;
+  bool is_under_way() const override { return false; }
+  std::uint64_t bytes_given() const override { return bytes_; }
+  const std::vector<BucketTimes>& bucket_times() const override { return none_; }
+
+ private:
+  std::vector<char> exchange_places();
+
+  Communicator world_;
+  TrainedParameters trained_;
+  Round round_;
+  std::uint64_t bytes_ = 0;
+  std::vector<BucketTimes> none_;
+};
+
+}  // namespace reigen::parallel

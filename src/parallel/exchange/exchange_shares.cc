@@ -1,0 +1,246 @@
+#include "parallel/exchange/exchange_shares.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "parallel/exchange/bucket_plan.h"
+#include "parallel/strategies/average.h"
+#include "reigen/tensor/data_type.h"
+#include "tensor/flat/gradient_share.h"
+
+namespace reigen::parallel {
+namespace {
+
+// torch::autograd::grad() gives gradients to its caller, past `.grad`; backward() of chosen inputs adds some.
+bool will_be_added(const at::Tensor& parameter) {
+  const auto* const chosen = torch::autograd::get_current_graph_task_exec_info();
+  if (chosen == nullptr || chosen->empty()) return true;
+  const auto node = torch::autograd::impl::try_get_grad_accumulator(parameter);
+  const auto found = chosen->find(node.get());
+  return found != chosen->end() && found->second.needed_;
+}
+
+}  // namespace
+
+ExchangeShares::ExchangeShares(Communicator world, Communicator sharers, Communicator replicas,
+                               TrainedParameters trained, std::optional<WeightSample> sample, ShareOptions options)
+    : world_(std::move(world)),
+      sharers_(std::move(sharers)),
+      replicas_(std::move(replicas)),
+      trained_(std::move(trained)),
+      options_(std::move(options)),
+      queue_(world_, trained_.size(), std::move(sample)),
+      gradients_(trained_.size()),
+      rooms_(sharers_) {
+  cut(trained_.last_first());
+}
+
+void ExchangeShares::cut(const std::vector<std::size_t>& order) {
+  std::vector<BucketPlan> plans = plan_ranges(trained_.places_of(order));
+  // A range of no unit is never behind backward. In front of the others it would keep them from starting.
+  const auto is_of_unit = [&](const BucketPlan& one) { return options_.unit_of[one.range] < options_.units->size(); };
+  if (options_.units) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
+  std::vector<BucketQueue::Bucket> buckets;
+  sums_.clear();
+  for (const BucketPlan& plan : plans) {
+    sums_.push_back({.range = plan.range});
+    BucketQueue::Bucket& bucket = buckets.emplace_back();
+    for (const std::size_t segment : plan.segments) {
+      const std::size_t parameter = trained_.index[plan.range][segment];
+      bucket.parameters.push_back(parameter);
+      bucket.bytes += trained_.places[parameter].bytes;
+    }
+    bucket.first = trained_.segment_of(bucket.parameters.front()).name;
+    bucket.last = trained_.segment_of(bucket.parameters.back()).name;
+  }
+  queue_.set(std::move(buckets));
+}
+
+// Of a backward that failed, whose gradients were dropped since.
+void ExchangeShares::begin_forward() {
+  for (const ParameterRange& range : trained_.ranges) {
+    tensor::TransientFlat& made = range.share()->made();
+    bool is_used = !made.is_there();
+    for (std::size_t i = 0; i < range.size() && !is_used; ++i) is_used = range.is_in_place(i);
+    if (!is_used) rooms_.give_back(made.take());
+  }
+}
+
+void ExchangeShares::before_gradient(std::size_t parameter) {
+  const at::Tensor& tensor = trained_.segment_of(parameter).parameter;
+  const ParameterRange& range = trained_.range_of(parameter);
+  if (!will_be_added(tensor)) return;
+  if (range.share()->take_mark(trained_.places[parameter].segment, tensor))
+    gradients_[parameter].adds = true;
+  else if (!trained_.has_gradient(parameter))
+    gradients_[parameter].adds = false;
+}
+
+void ExchangeShares::take(std::size_t parameter) {
+  queue_.require_not_started(parameter, trained_.segment_of(parameter).name);
+  make_room(trained_.places[parameter].range);
+  trained_.range_of(parameter).take_gradient(trained_.places[parameter].segment);
+}
+
+void ExchangeShares::begin(const Round& round) {
+  queue_.begin(round);
+  collected_ = 0;
+  waited_ = {};
+}
+
+void ExchangeShares::ready(std::size_t parameter) {
+  queue_.complete(parameter);
+  if (options_.starts_in_hooks) {
+    while (queue_.next_is_complete()) start_next();
+  }
+  queue_.poll();
+}
+
+bool ExchangeShares::is_due() const {
+  if (!options_.overlap || !options_.units || queue_.next() == queue_.size()) return false;
+  return options_.units->is_behind(options_.unit_of[sums_[queue_.next()].range]);
+}
+
+void ExchangeShares::enter_unit() {
+  while (is_due()) start_next();
+  // One room is for the unit that comes, one for what was started last, which is on its way meanwhile. In shared memory
+  // a sum is work of this thread, now or later: now its gradients may still be in the caches.
+  const std::size_t on_its_way = sharers_.shares_memory() ? 0 : 1;
+  const auto start = std::chrono::steady_clock::now();
+  while (collected_ + on_its_way < queue_.next()) {
+    const std::size_t i = collected_;
+    if (!options_.units->is_behind(options_.unit_of[sums_[i].range])) break;
+    collect(i);
+  }
+  waited_ += std::chrono::steady_clock::now() - start;
+}
+
+void ExchangeShares::make_room(std::size_t index) {
+  const ParameterRange& range = trained_.ranges[index];
+  tensor::TransientFlat& made = range.share()->made();
+  if (made.is_there()) return;
+  if (!options_.units) collect_completed();
+  made.put(rooms_.take(made.bytes()));
+  // What lies between two parameters travels along.
+  const auto size = static_cast<std::int64_t>(range.values().element_size());
+  const std::vector<tensor::Segment>& segments = range.segments();
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const std::int64_t end = segments[i].offset + segments[i].numel;
+    const std::int64_t next = i + 1 < segments.size() ? segments[i + 1].offset : range.values().numel();
+    std::memset(made.data() + end * size, 0, static_cast<std::size_t>((next - end) * size));
+  }
+}
+
+void ExchangeShares::start_next() {
+  queue_.start_next([this](std::size_t i) { start(i); });
+}
+
+void ExchangeShares::start(std::size_t bucket) {
+  Sum& sum = sums_[bucket];
+  const ParameterRange& range = trained_.ranges[sum.range];
+  make_room(sum.range);
+  sum.added.assign(range.size(), 0);
+  for (const std::size_t i : queue_[bucket].parameters) {
+    const std::size_t segment = trained_.places[i].segment;
+    Gradient& gradient = gradients_[i];
+    // Kept from before, and nothing came; or what it was to be added to was dropped since (zero_grad()).
+    const bool is_old = range.share()->take_mark(segment, range.segments()[segment].parameter);
+    gradient.has = is_old || range.is_active(segment);
+    gradient.adds = is_old || (gradient.adds && gradient.has);
+    sum.added[segment] = gradient.adds ? 1 : 0;
+    trained_.fill_slot(i);
+  }
+  const bool adds = std::any_of(sum.added.begin(), sum.added.end(), [](char one) { return one != 0; });
+  const at::Tensor own = range.own_part(range.gradients());
+  at::Tensor given = range.gradient_flat();
+  const bool rounds = options_.type && given.scalar_type() == at::kFloat;
+  if (rounds) sum.rounded = given = given.to(*options_.type);
+  sum.arrived = adds || rounds ? at::empty_like(own, given.scalar_type()) : at::Tensor();
+  sum.work =
+      sharers_.reduce_scatter_v(given.const_data_ptr(), (sum.arrived.defined() ? sum.arrived : own).mutable_data_ptr(),
+                                range.sharing().shares()->sizes(), tensor::to_data_type(given.scalar_type()),
+                                ReduceOp::kAvg, beside_backward(sharers_, queue_[bucket].tag));
+  bytes_ += given.nbytes();
+}
+
+// This rank's share of the sum has arrived, and the room is free again. Buckets are collected in order, since what
+// replicas do then is a call of all of them.
+void ExchangeShares::collect(std::size_t bucket) {
+  collected_ = bucket + 1;
+  Sum& sum = sums_[bucket];
+  const ParameterRange& range = trained_.ranges[sum.range];
+  std::exchange(sum.work, Work()).wait();
+  sum.rounded.reset();
+  if (replicas_.size() > 1) {
+    const at::Tensor mean = sum.arrived.defined() ? sum.arrived : range.own_part(range.gradients());
+    sum.work = begin_average(replicas_, {mean}, queue_[bucket].tag);
+    bytes_ += mean.nbytes();
+  }
+  // A gradient that lies elsewhere is of a backward after this one.
+  for (const std::size_t i : queue_[bucket].parameters) {
+    if (range.is_in_place(trained_.places[i].segment)) trained_.segment_of(i).parameter.mutable_grad().reset();
+  }
+  rooms_.give_back(range.share()->made().take());
+}
+
+void ExchangeShares::collect_completed() {
+  while (collected_ < queue_.next() && sums_[collected_].work.is_completed()) collect(collected_);
+}
+
+void ExchangeShares::add_arrived(Sum& sum) {
+  if (!sum.arrived.defined()) return;
+  const at::NoGradGuard no_grad;
+  const ParameterRange& range = trained_.ranges[sum.range];
+  for (std::size_t i = 0; i < range.size(); ++i) {
+    const tensor::Segment& segment = range.segments()[i];
+    const layout::Part own = range.part_of(segment);
+    if (own.count == 0) continue;
+    const std::int64_t begin = segment.offset + own.first;
+    const at::Tensor arrived = sum.arrived.narrow(0, begin - range.begin(), own.count);
+    at::Tensor mean = range.gradients().narrow(0, begin, own.count);
+    if (sum.added[i] != 0)
+      mean.add_(arrived);
+    else
+      mean.copy_(arrived);
+  }
+  sum.arrived.reset();
+}
+
+void ExchangeShares::end_started() {
+  for (std::size_t i = 0; i < queue_.size(); ++i) {
+    queue_.end(i, [&] {
+      if (i >= collected_) collect(i);
+      std::exchange(sums_[i].work, Work()).wait();
+      add_arrived(sums_[i]);
+    });
+  }
+}
+
+// Which parameters have a gradient on some rank.
+std::vector<char> ExchangeShares::exchange_flags() {
+  std::vector<char> flags;
+  for (const Gradient& gradient : gradients_) flags.push_back(gradient.has ? 1 : 0);
+  return queue_.on_any_rank(std::move(flags));
+}
+
+void ExchangeShares::finish(int first) {
+  while (queue_.next() < queue_.size()) start_next();
+  end_started();
+  const std::vector<char> somewhere = exchange_flags();
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    gradients_[i].adds = false;
+    if (somewhere[i] == 0) continue;
+    trained_.range_of(i).share()->mark(trained_.places[i].segment, trained_.segment_of(i).parameter);
+  }
+  if (!options_.overlap) return;
+  // What backward did this time it does again.
+  if (const auto order = queue_.order_as_they_came(first)) cut(*order);
+}
+
+}  // namespace reigen::parallel

@@ -1,0 +1,109 @@
+// Each rank gets its share of the mean. Ranges of parameters travel, each as soon as its gradients are complete.
+//
+//   gradients[share of this rank] = mean over all ranks of backward's gradients; added to what is there for parameters
+//                                   that have a gradient from before
+//
+// A range's gradients have memory (a room) from when backward makes the first of them until their sum has arrived. At
+// the place where backward enters a unit this rank waits for the sums of the units behind it, over a network but for
+// the last one: of units as large as each other there are at most two rooms. Without units nothing waits before the end
+// of backward, and there may be a room for every range.
+//
+// Where weights come and go a range starts when backward has left its unit, complete or not: all ranks say so at the
+// same place. Elsewhere it also starts in the hook of its last gradient.
+//
+// After the round `.grad` is a mark (tensor/gradient_share.h).
+//
+// Thread rule: as Exchange.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/check/weight_sample.h"
+#include "parallel/exchange/block_pool.h"
+#include "parallel/exchange/bucket_queue.h"
+#include "parallel/exchange/exchange.h"
+#include "parallel/trained_parameters.h"
+#include "parallel/watch/unit_watch.h"
+#include "reigen/comm/communicator.h"
+
+namespace reigen::parallel {
+
+struct ShareOptions {
+  std::shared_ptr<UnitWatch> units = {};    // null: the model has none
+  std::vector<std::size_t> unit_of = {};    // by range; units->size(): of none
+  bool starts_in_hooks = true;              // also there
+  bool overlap = true;                      // false: all starts after backward
+  std::optional<at::ScalarType> type = {};  // of fp32 gradients on their way; none: as they are
+};
+
+class ExchangeShares final : public Exchange {
+ public:
+  // `sharers` divide; `replicas` have the same shares, and may be this rank alone.
+  ExchangeShares(Communicator world, Communicator sharers, Communicator replicas, TrainedParameters trained,
+                 std::optional<WeightSample> sample, ShareOptions options);
+
+  Participants participants() const override { return {.newest = {.ranks = world_.size()}}; }
+  void begin_forward() override;
+  bool looks_ahead() const override { return true; }
+  void before_gradient(std::size_t parameter) override;
+  void take(std::size_t parameter) override;
+  void begin(const Round& round) override;
+  void ready(std::size_t parameter) override;
+  bool is_due() const override;
+  void enter_unit() override;
+  void finish(int first) override;
+  void abandon() override { end_started(); }
+  void end_backward() override { queue_.rewind(); }
+  bool is_under_way() const override { return queue_.any_is_started(); }
+  std::uint64_t bytes_given() const override { return bytes_; }
+  std::size_t bucket_count() const override { return queue_.size(); }
+  const std::vector<BucketTimes>& bucket_times() const override { return queue_.times(); }
+  std::int64_t allocations() const override { return rooms_.allocations(); }
+  std::chrono::duration<double> waited_in_backward() const override { return waited_; }
+
+ private:
+  struct Gradient {     // of a parameter
+    bool adds = false;  // the next is added to what was kept
+    bool has = false;   // this rank gave one to the last round
+  };
+  struct Sum {  // of a bucket
+    std::size_t range = 0;
+    Work work = {};
+    at::Tensor rounded = {};       // what travels; undefined: the gradients themselves
+    at::Tensor arrived = {};       // undefined: in its place
+    std::vector<char> added = {};  // by segment
+  };
+
+  void cut(const std::vector<std::size_t>& order);
+  void make_room(std::size_t range);
+  void start_next();
+  void start(std::size_t bucket);
+  void collect(std::size_t bucket);
+  void collect_completed();
+  void add_arrived(Sum& sum);
+  void end_started();
+  std::vector<char> exchange_flags();
+
+  Communicator world_;
+  Communicator sharers_;
+  Communicator replicas_;
+  TrainedParameters trained_;
+  ShareOptions options_;
+  BucketQueue queue_;  // a range each
+  std::vector<Gradient> gradients_;
+  std::vector<Sum> sums_;
+  std::size_t collected_ = 0;  // buckets whose rooms are free again, in this round
+  BlockPool rooms_;
+  std::uint64_t bytes_ = 0;
+  std::chrono::duration<double> waited_{0};
+};
+
+}  // namespace reigen::parallel

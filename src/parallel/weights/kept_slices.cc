@@ -1,0 +1,47 @@
+#include "parallel/weights/kept_slices.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "reigen/tensor/data_type.h"
+
+namespace reigen::parallel {
+
+KeptSlices::KeptSlices(const Communicator& world, int ranks, std::size_t flats)
+    : group_(*world.split(world.rank() / ranks, world.rank())), pool_(group_), kept_(flats) {}
+
+void KeptSlices::keep(std::size_t flat, const at::Tensor& values, at::ScalarType type, std::uint64_t generation) {
+  forget(flat);
+  const std::int64_t begin = begin_of(values.numel(), group_.rank());
+  const std::int64_t count = begin_of(values.numel(), group_.rank() + 1) - begin;
+  Kept& kept = kept_[flat];
+  kept.bytes = static_cast<std::size_t>(count) * c10::elementSize(type);
+  kept.type = type;
+  kept.generation = generation;
+  kept.memory = pool_.take(std::max<std::size_t>(kept.bytes, 1));  // ranks may outnumber elements
+  at::from_blob(kept.memory.get(), {count}, type).copy_(values.narrow(0, begin, count));
+}
+
+bool KeptSlices::has(std::size_t flat, at::ScalarType type, std::uint64_t generation) const {
+  const Kept& kept = kept_[flat];
+  return kept.memory && kept.type == type && kept.generation == generation;
+}
+
+Work KeptSlices::gather(std::size_t flat, std::int64_t count, void* into, const std::string& tag) {
+  std::vector<std::size_t> counts;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    counts.push_back(static_cast<std::size_t>(begin_of(count, rank + 1) - begin_of(count, rank)));
+  }
+  return group_.all_gather_v(kept_[flat].memory.get(), into, counts, tensor::to_data_type(kept_[flat].type),
+                             {.async = true, .tag = tag});
+}
+
+void KeptSlices::forget(std::size_t flat) {
+  Kept& kept = kept_[flat];
+  pool_.give_back(std::move(kept.memory));
+  kept = {};
+}
+
+}  // namespace reigen::parallel

@@ -1,0 +1,50 @@
+// What stays of a unit's weights between its forward and its backward, when groups of ranks keep them among them: a
+// slice each, so that they come again from the group alone.
+//
+//   keep(i):    kept = weights_i[slice of this rank]
+//   gather(i):  weights_i = kept slices of the group, in rank order; N/ranks * (ranks - 1) elements received
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/exchange/block_pool.h"
+#include "reigen/comm/communicator.h"
+
+namespace reigen::parallel {
+
+class KeptSlices {
+ public:
+  // Groups of `ranks` that follow each other; world.size() is a multiple. `flats`: how many there may be. Collective.
+  KeptSlices(const Communicator& world, int ranks, std::size_t flats);
+
+  // A copy of this rank's slice, as `type`. The generation is that of the values.
+  void keep(std::size_t flat, const at::Tensor& values, at::ScalarType type, std::uint64_t generation);
+  bool has(std::size_t flat, at::ScalarType type, std::uint64_t generation) const;
+  // Of what it has: all, into memory for `count` elements. The slice stays until forget().
+  Work gather(std::size_t flat, std::int64_t count, void* into, const std::string& tag);
+  void forget(std::size_t flat);
+  std::int64_t allocations() const { return pool_.allocations(); }
+
+ private:
+  struct Kept {
+    std::shared_ptr<void> memory;
+    std::size_t bytes = 0;
+    at::ScalarType type = at::kFloat;
+    std::uint64_t generation = 0;
+  };
+  std::int64_t begin_of(std::int64_t count, int rank) const { return count * rank / group_.size(); }
+
+  Communicator group_;
+  BlockPool pool_;
+  std::vector<Kept> kept_;
+};
+
+}  // namespace reigen::parallel

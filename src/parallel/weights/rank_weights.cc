@@ -1,0 +1,55 @@
+#include "parallel/weights/rank_weights.h"
+
+#include <torch/nn/module.h>
+
+#include <set>
+#include <string>
+
+#include "comm/agree.h"
+#include "reigen/base/error.h"
+#include "reigen/tensor/pieces.h"
+
+namespace reigen::parallel {
+namespace {
+
+layout::Part nothing_of(const tensor::NamedTensor& item) { return layout::flat_part(item.tensor.sizes().vec(), 0, 0); }
+
+}  // namespace
+
+std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> tensors, const RankGroups& groups) {
+  std::erase_if(tensors, [&](const tensor::NamedTensor& item) {
+    return item.is_divided() ? groups.replicas.rank() != 0 : groups.world.rank() != 0;
+  });
+  return tensors;
+}
+
+// One memory of all is written by the first of them.
+void load_weights(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges, RankGroups groups,
+                  const checkpoint::Checkpoint& from, std::string_view group) {
+  std::set<const at::TensorImpl*> of_others;
+  for (const ParameterRange& range : ranges) {
+    if (!range.is_common() || groups.sharers.rank() == 0) continue;
+    for (const tensor::Segment& segment : range.segments()) of_others.insert(segment.parameter.unsafeGetTensorImpl());
+  }
+  std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module, ranges);
+  for (tensor::NamedTensor& item : tensors) {
+    if (of_others.contains(item.tensor.unsafeGetTensorImpl())) item.part = nothing_of(item);
+  }
+  groups.world.barrier({.tag = "before weights of a checkpoint"});  // nobody computes with what there was
+  comm::attempt(groups.world, "weights of a checkpoint", [&] {
+    try {
+      tensor::read_into(from, group, tensors);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw IoError(error.what());
+    }
+  });
+  for (const ParameterRange& range : ranges) {
+    range.sharing().publish("weights of a checkpoint");
+    range.sharing().meet("weights of a checkpoint");
+    range.note_change();
+  }
+}
+
+}  // namespace reigen::parallel

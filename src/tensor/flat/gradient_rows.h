@@ -1,0 +1,57 @@
+// Gradients that do not travel: each rank's lie where all ranks of the machine read them, and a rank's step averages
+// its share as it reads it.
+//
+// Row q of `rows` begins with the gradients of rank q, in the layout of the range. Behind them are spare blocks, in
+// which backward may make a large gradient, which then lies there and not at its segment's place (spare_blocks.h). So
+// ranks tell each other the places after every backward (set_places()).
+// Thread rule: one thread at a time; average_into() on several, for different elements.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "reigen/tensor/range_values.h"
+#include "tensor/memory/spare_blocks.h"
+
+namespace reigen::tensor {
+
+class GradientRows {
+ public:
+  // `spares` are this rank's; null: none. offsets[i]: where segment i begins in the range.
+  GradientRows(at::Tensor rows, const Shares& shares, std::shared_ptr<SpareBlocks> spares,
+               const std::vector<std::int64_t>& offsets);
+
+  const std::shared_ptr<SpareBlocks>& spares() const { return spares_; }
+  bool outgrows_caches() const;
+
+  // Whether the gradients are this rank's own, and the mean over the ranks is still to be taken of its share.
+  bool awaits_average() const { return awaits_average_; }
+  void set_awaits_average(bool awaits) { awaits_average_ = awaits; }
+
+  // Where in its row a gradient lies, in elements.
+  std::int64_t place_of(const at::Tensor& slot) const;
+  // places[q · segments + i]: that of segment i on rank q.
+  void set_places(std::vector<std::int64_t> places);
+
+  // mean[i] = the mean over all ranks of element first + i of the segment's gradient, i < count, with the bits of an
+  // all_reduce. `slot`: this rank's.
+  void average_into(std::size_t segment, const at::Tensor& slot, std::int64_t first, std::int64_t count,
+                    void* mean) const;
+  // The same in place of this rank's gradient.
+  void average(std::size_t segment, const at::Tensor& slot, std::int64_t first, std::int64_t count) const;
+
+ private:
+  at::Tensor rows_;
+  int rank_;
+  std::shared_ptr<SpareBlocks> spares_;
+  std::vector<std::int64_t> offsets_;
+  std::int64_t begin_;  // of this rank's share
+  std::int64_t end_;
+  std::vector<std::int64_t> places_;
+  bool awaits_average_ = false;
+};
+
+}  // namespace reigen::tensor

@@ -1,0 +1,56 @@
+#include "tensor/flat/transient_flat.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/StorageImpl.h>
+
+#include <utility>
+
+#include "tensor/memory/away_memory.h"
+
+namespace reigen::tensor {
+
+namespace {
+
+// Its address tells memory that comes and goes from other.
+struct Lent {
+  std::shared_ptr<void> memory;
+  std::weak_ptr<void> owner;
+};
+void end_memory(void* held) { delete static_cast<Lent*>(held); }
+
+}  // namespace
+
+bool is_transient(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return false;
+  const c10::DataPtr& data = tensor.storage().data_ptr();
+  return data.get_deleter() == &end_memory && !static_cast<const Lent*>(data.get_context())->owner.expired();
+}
+
+TransientFlat::TransientFlat(std::int64_t count, at::ScalarType type)
+    : flat_(at::empty({count}, at::TensorOptions().dtype(type))), away_(away_memory(flat_.nbytes())) {
+  point_to(away_data(away_));
+}
+
+void TransientFlat::put(std::shared_ptr<void> memory) {
+  forgotten_.reset();
+  memory_ = std::move(memory);
+  void* const data = memory_.get();
+  point_to({data, new Lent{memory_, away_}, &end_memory, at::kCPU});
+}
+
+std::shared_ptr<void> TransientFlat::take() {
+  point_to(away_data(away_));
+  return std::exchange(memory_ ? memory_ : forgotten_, nullptr);
+}
+
+void TransientFlat::forget() {
+  if (memory_) forgotten_ = take();
+  ++generation_;
+}
+
+// A tensor that outlives this object keeps what it points to.
+void TransientFlat::point_to(c10::DataPtr data) {
+  flat_.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(data));
+}
+
+}  // namespace reigen::tensor

@@ -1,0 +1,82 @@
+#include "tensor/memory/away_memory.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/StorageImpl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "reigen/base/unique_fd.h"
+
+namespace reigen::tensor {
+namespace {
+
+// The kernel lets a process have some 65,000 mappings, so large areas are made of large ones.
+constexpr std::size_t kSmall = std::size_t{2} << 20;
+constexpr std::size_t kLarge = std::size_t{64} << 20;
+constexpr std::size_t kLargeFrom = std::size_t{1} << 30;
+
+// Every bit is set, which is a NaN in each type.
+UniqueFd not_numbers(std::size_t size) {
+  UniqueFd file(REIGEN_SYSCALL(::memfd_create("reigen-away", MFD_CLOEXEC)));
+  const std::vector<unsigned char> bytes(size, 0xFF);
+  for (std::size_t at = 0; at < size;) {
+    at += static_cast<std::size_t>(REIGEN_SYSCALL(::write(file.get(), bytes.data() + at, size - at)));
+  }
+  return file;
+}
+
+// Constants of the process.
+const UniqueFd& pattern_of(std::size_t size) {
+  if (size == kSmall) {
+    static const UniqueFd kFile = not_numbers(kSmall);
+    return kFile;
+  }
+  static const UniqueFd kFile = not_numbers(kLarge);
+  return kFile;
+}
+
+void* map(void* at, std::size_t bytes, int flags, int file) {
+  void* memory = ::mmap(at, bytes, PROT_READ, flags, file, 0);
+  if (memory == MAP_FAILED) base::throw_system_error("mmap", errno, __FILE__, __LINE__);
+  return memory;
+}
+
+// Its address tells what is away from what is not.
+void end_away(void* held) { delete static_cast<std::shared_ptr<void>*>(held); }
+
+}  // namespace
+
+// The pattern over and over.
+std::shared_ptr<void> away_memory(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  auto* const begin = static_cast<std::byte*>(map(nullptr, bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1));
+  std::shared_ptr<void> area(begin, [bytes](void* memory) { ::munmap(memory, bytes); });
+  const std::size_t size = bytes < kLargeFrom ? kSmall : kLarge;
+  for (std::size_t at = 0; at < bytes; at += size) {
+    map(begin + at, std::min(size, bytes - at), MAP_SHARED | MAP_FIXED, pattern_of(size).get());
+  }
+  return area;
+}
+
+c10::DataPtr away_data(std::shared_ptr<void> memory) {
+  void* const data = memory.get();
+  return {data, new std::shared_ptr<void>(std::move(memory)), &end_away, at::kCPU};
+}
+
+at::Tensor away_tensor(at::IntArrayRef shape, at::ScalarType type) {
+  std::size_t bytes = c10::elementSize(type);
+  for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, away_data(away_memory(bytes)), nullptr, false);
+  return at::empty({0}, type).set_(std::move(storage), 0, shape);
+}
+
+bool is_away(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.has_storage() && tensor.storage().data_ptr().get_deleter() == &end_away;
+}
+
+}  // namespace reigen::tensor

@@ -1,0 +1,114 @@
+#include "tensor/memory/counted_bytes.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+
+namespace reigen::tensor {
+
+struct CountedBytes::Counter : std::enable_shared_from_this<CountedBytes::Counter> {
+  std::atomic<std::int64_t> live = 0;
+  std::int64_t peak = 0;  // of the thread that counts
+
+  void add(std::int64_t bytes) { peak = std::max(peak, live.fetch_add(bytes) + bytes); }
+};
+
+namespace {
+
+// A plain word: tensors may be made when a thread's other variables are gone.
+thread_local CountedBytes::Counter* counting = nullptr;
+
+// The blocks that are counted and live.
+class CountedBlocks {
+ public:
+  void add(void* data, std::size_t bytes, std::shared_ptr<CountedBytes::Counter> counter) {
+    counter->add(static_cast<std::int64_t>(bytes));
+    const std::lock_guard lock(mutex_);
+    blocks_[data] = {static_cast<std::int64_t>(bytes), std::move(counter)};
+    count_.store(blocks_.size(), std::memory_order_release);
+  }
+
+  void end(void* data) {
+    if (count_.load(std::memory_order_acquire) == 0) return;
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(data);
+    if (found == blocks_.end()) return;
+    found->second.counter->live -= found->second.bytes;
+    blocks_.erase(found);
+    count_.store(blocks_.size(), std::memory_order_release);
+  }
+
+ private:
+  struct Block {
+    std::int64_t bytes;
+    std::shared_ptr<CountedBytes::Counter> counter;
+  };
+  std::mutex mutex_;
+  std::unordered_map<void*, Block> blocks_;
+  std::atomic<std::size_t> count_ = 0;
+};
+
+// Never destroyed, because tensors die as long as the process lives.
+CountedBlocks* const blocks = new CountedBlocks;
+
+// The allocator that was there, and what a thread that counts asks of it.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    c10::DataPtr data = inner_->allocate(bytes);
+    // Only memory that its address alone frees can be freed by ours.
+    if (counting == nullptr || bytes == 0 || inner_->raw_deleter() == nullptr || data.get() != data.get_context())
+      return data;
+    void* const address = data.release_context();
+    blocks->add(address, bytes, counting->shared_from_this());
+    return {address, address, &CountingAllocator::free_raw, data.device()};
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return inner_->raw_deleter() == nullptr ? nullptr : &CountingAllocator::free_raw;
+  }
+  void copy_data(void* to, const void* from, std::size_t count) const override { inner_->copy_data(to, from, count); }
+
+  void set_inner(c10::Allocator* inner) { inner_ = inner; }
+
+ private:
+  static void free_raw(void* data);
+
+  c10::Allocator* inner_ = nullptr;
+};
+
+CountingAllocator* const allocator = new CountingAllocator;
+
+void CountingAllocator::free_raw(void* data) {
+  blocks->end(data);
+  allocator->inner_->raw_deleter()(data);
+}
+
+void install() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    allocator->set_inner(c10::GetCPUAllocator());
+    c10::SetCPUAllocator(allocator);
+  });
+}
+
+}  // namespace
+
+CountedBytes::CountedBytes() : counter_(std::make_shared<Counter>()) {
+  install();
+  REIGEN_ASSERT(counting == nullptr, "this thread counts already");
+  counting = counter_.get();
+}
+
+CountedBytes::~CountedBytes() { counting = nullptr; }
+
+std::int64_t CountedBytes::live() const { return counter_->live; }
+std::int64_t CountedBytes::peak() const { return counter_->peak; }
+
+}  // namespace reigen::tensor

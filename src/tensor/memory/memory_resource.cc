@@ -1,0 +1,39 @@
+#include "tensor/memory/memory_resource.h"
+
+#include <ATen/ATen.h>
+
+#include "tensor/memory/disk_tensor.h"
+#include "tensor/memory/shared_tensor.h"
+
+namespace reigen::tensor {
+
+at::Tensor MemoryResource::make(const FlatBuffer& buffer) {
+  const bool on_disk = buffer.residence.medium == layout::Medium::kDisk;
+  if (buffer.residence.is_common) {
+    return on_disk ? common_disk_tensor(ranks_, buffer.count, buffer.type, directory_)
+                   : common_tensor(ranks_, buffer.count, buffer.type);
+  }
+  if (on_disk) return disk_tensor(buffer.count, buffer.type, directory_, buffer.first, buffer.last);
+  if (buffer.travels) return shared_tensor(ranks_, buffer.count, buffer.type);
+  const bool is_part = buffer.last - buffer.first < buffer.count;
+  return is_part ? lazy_tensor(buffer.count, buffer.type) : at::zeros({buffer.count}, buffer.type);
+}
+
+at::Tensor MemoryResource::take(layout::Role role, const FlatBuffer& buffer) {
+  at::Tensor tensor = make(buffer);
+  note(role, tensor, (buffer.last - buffer.first) * static_cast<std::int64_t>(c10::elementSize(buffer.type)));
+  return tensor;
+}
+
+void MemoryResource::note(layout::Role role, const at::Tensor& tensor, std::int64_t bytes) {
+  std::erase_if(taken_, [](const Taken& one) { return one.storage.expired(); });
+  taken_.push_back({role, bytes, tensor.storage().getWeakStorageImpl()});
+}
+
+std::int64_t MemoryResource::bytes(layout::Role role) const {
+  std::int64_t sum = 0;
+  for (const Taken& one : taken_) sum += one.role == role && !one.storage.expired() ? one.bytes : 0;
+  return sum;
+}
+
+}  // namespace reigen::tensor

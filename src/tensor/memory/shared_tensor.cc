@@ -1,0 +1,61 @@
+#include "tensor/memory/shared_tensor.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "reigen/base/error.h"
+
+namespace reigen::tensor {
+
+namespace {
+
+at::Tensor tensor_over(std::shared_ptr<void> memory, std::int64_t count, at::ScalarType type) {
+  void* data = memory.get();
+  return at::from_blob(
+      data, {count}, [owner = std::move(memory)](void*) mutable { owner.reset(); }, at::TensorOptions().dtype(type));
+}
+
+std::size_t bytes_of(std::int64_t count, at::ScalarType type) {
+  return static_cast<std::size_t>(count) * c10::elementSize(type);
+}
+
+// What follows writes into this memory from the host.
+void require_memory_of_host(const Communicator& world, const char* what) {
+  if (world.memory_is_of_host()) return;
+  throw BackendError(Report{.what = fmt::format("[{}] tensors of the host over backend {}", what, world.backend()),
+                            .got = fmt::format("group \"{}\", whose memory is a device's", world.name()),
+                            .expected = "a backend for the host's memory: parameters are not trained on a GPU yet",
+                            .fix = "GroupOptions::backend = \"auto\" (REIGEN_COMM_BACKEND=auto)"});
+}
+
+}  // namespace
+
+at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType type) {
+  require_memory_of_host(world, "shared_tensor");
+  return tensor_over(world.allocate(bytes_of(count, type)), count, type);
+}
+
+at::Tensor common_tensor(Communicator& world, std::int64_t count, at::ScalarType type) {
+  require_memory_of_host(world, "common_tensor");
+  return tensor_over(world.allocate_shared(bytes_of(count, type)), count, type);
+}
+
+at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type) {
+  const std::size_t bytes = bytes_of(count, type);
+  if (bytes == 0) return at::empty({count}, at::TensorOptions().dtype(type));
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) base::throw_system_error("mmap", errno, __FILE__, __LINE__);
+  return tensor_over(std::shared_ptr<void>(memory, [bytes](void* begin) { ::munmap(begin, bytes); }), count, type);
+}
+
+void ensure_shared(at::Tensor& tensor, Communicator& world, std::int64_t count, at::ScalarType type) {
+  if (tensor.defined() && tensor.numel() == count && tensor.scalar_type() == type) return;
+  tensor = shared_tensor(world, count, type);
+}
+
+}  // namespace reigen::tensor

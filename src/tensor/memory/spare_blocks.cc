@@ -1,0 +1,166 @@
+#include "tensor/memory/spare_blocks.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+
+namespace reigen::tensor {
+namespace {
+
+// Lent blocks by their address. Who allocates without a tensor gives back an address and nothing else.
+class Loans {
+ public:
+  // `flat` keeps the memory until what was made in it dies.
+  void begin(void* data, at::Tensor flat) {
+    const std::lock_guard lock(mutex_);
+    loans_.emplace(data, std::move(flat));
+    count_.store(loans_.size(), std::memory_order_release);
+  }
+
+  bool has(const void* data) {
+    const std::lock_guard lock(mutex_);
+    return loans_.count(data) > 0;
+  }
+
+  // Whether there was one.
+  bool end(void* data) {
+    if (count_.load(std::memory_order_acquire) == 0) return false;
+    at::Tensor ended;  // its memory may go with it, without the lock
+    const std::lock_guard lock(mutex_);
+    const auto found = loans_.find(data);
+    if (found == loans_.end()) return false;
+    ended = std::move(found->second);
+    loans_.erase(found);
+    count_.store(loans_.size(), std::memory_order_release);
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, at::Tensor> loans_;
+  std::atomic<std::size_t> count_ = 0;
+};
+
+// Never destroyed, as the allocator: tensors may be made and die as long as the process lives.
+Loans* const loans = new Loans;
+
+void end_loan(void* data) { loans->end(data); }
+
+// Looked at for every tensor, so it is a plain word; and one that may still be read when the list below is gone.
+thread_local bool is_lending = false;
+
+struct Lenders {
+  std::vector<std::weak_ptr<SpareBlocks>> blocks;
+  ~Lenders() { is_lending = false; }
+};
+thread_local Lenders lenders;
+
+// LibTorch's allocator for everything but what is lent.
+class LendingAllocator final : public c10::Allocator {
+ public:
+  explicit LendingAllocator(c10::Allocator* inner) : inner_(inner) {}
+
+  void set_inner(c10::Allocator* inner) { inner_.store(inner, std::memory_order_release); }
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    if (is_lending && torch::autograd::get_current_node() != nullptr) {
+      for (const auto& lender : lenders.blocks) {
+        const auto blocks = lender.lock();
+        if (!blocks) continue;
+        if (c10::DataPtr data = blocks->lend(bytes)) return data;
+      }
+    }
+    return inner()->allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return inner()->raw_deleter() == nullptr ? nullptr : &LendingAllocator::free_raw;
+  }
+  void copy_data(void* to, const void* from, std::size_t count) const override { inner()->copy_data(to, from, count); }
+
+ private:
+  static void free_raw(void* data);
+  c10::Allocator* inner() const { return inner_.load(std::memory_order_acquire); }
+
+  std::atomic<c10::Allocator*> inner_;
+};
+
+// Made before there are threads, so that a thread that meets it in the middle of install() finds it whole; never
+// destroyed, because tensors may be made as long as the process lives.
+LendingAllocator* const allocator = new LendingAllocator(c10::GetCPUAllocator());
+
+// Of memory without a DataPtr: LibTorch's convolutions take theirs so.
+void LendingAllocator::free_raw(void* data) {
+  if (!loans->end(data)) allocator->inner()->raw_deleter()(data);
+}
+
+// Where another allocator of higher priority is in use nothing is lent, and gradients are copied.
+void install() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    allocator->set_inner(c10::GetCPUAllocator());
+    c10::SetCPUAllocator(allocator);
+  });
+}
+
+}  // namespace
+
+SpareBlocks::SpareBlocks(std::vector<at::Tensor> blocks) : blocks_(std::move(blocks)) {
+  for (const at::Tensor& block : blocks_) {
+    REIGEN_ASSERT(block.dim() == 1 && block.is_contiguous(), "a block of {} dimensions", block.dim());
+  }
+}
+
+std::size_t SpareBlocks::find(const at::Tensor& gradient) const {
+  if (gradient.layout() != at::kStrided || !gradient.device().is_cpu()) return blocks_.size();
+  const void* const data = gradient.const_data_ptr();
+  const auto found = std::find_if(blocks_.begin(), blocks_.end(),
+                                  [&](const at::Tensor& block) { return block.const_data_ptr() == data; });
+  return static_cast<std::size_t>(found - blocks_.begin());
+}
+
+bool SpareBlocks::hold(const at::Tensor& gradient) const {
+  const std::size_t i = find(gradient);
+  return i < blocks_.size() && loans->has(blocks_[i].const_data_ptr()) &&
+         gradient.scalar_type() == blocks_[i].scalar_type() && gradient.numel() == blocks_[i].numel() &&
+         gradient.is_contiguous() && gradient.use_count() == 1 && !gradient.requires_grad() && !gradient.is_conj() &&
+         !gradient.is_neg() && gradient.storage().use_count() == 1;
+}
+
+at::Tensor SpareBlocks::exchange(const at::Tensor& gradient, const at::Tensor& place) {
+  const std::size_t i = find(gradient);
+  REIGEN_ASSERT(i < blocks_.size(), "a gradient of {} elements that lies in no block", gradient.numel());
+  return std::exchange(blocks_[i], place.view({-1})).view(place.sizes()).detach();
+}
+
+c10::DataPtr SpareBlocks::lend(std::size_t bytes) {
+  for (const at::Tensor& block : blocks_) {
+    if (block.nbytes() != bytes) continue;
+    void* const data = block.mutable_data_ptr();
+    if (loans->has(data)) continue;
+    loans->begin(data, block);
+    return {data, data, &end_loan, c10::Device(c10::kCPU)};
+  }
+  return {};
+}
+
+void lend_to_backward(const std::shared_ptr<SpareBlocks>& blocks) {
+  install();
+  stop_lending(blocks);
+  lenders.blocks.push_back(blocks);
+  is_lending = true;
+}
+
+void stop_lending(const std::shared_ptr<SpareBlocks>& blocks) {
+  if (!is_lending) return;
+  std::erase_if(lenders.blocks, [&](const auto& one) { return one.expired() || one.lock() == blocks; });
+  is_lending = !lenders.blocks.empty();
+}
+
+}  // namespace reigen::tensor

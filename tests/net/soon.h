@@ -1,0 +1,12 @@
+// A deadline for what must happen, however slow the machine.
+#pragma once
+
+#include <chrono>
+
+#include "reigen/base/deadline.h"
+
+namespace reigen::net {
+
+inline Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
+
+}  // namespace reigen::net
