@@ -30,6 +30,7 @@ Context::~Context() {
 void Context::enter(Engine& engine) {
   const std::lock_guard lock(mutex_);
   engines_.push_back(&engine);
+  round_.reserve(engines_.capacity());  // the thread allocates nothing: it has nobody to tell that memory is short
   ending_ = cause_.has_value();
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   told_.notify_one();
@@ -82,16 +83,18 @@ void Context::run() {
 void Context::end_engines(std::unique_lock<std::mutex>& lock) {
   ending_ = false;
   const AbortCause cause = *cause_;
-  for (Engine* engine : std::vector<Engine*>(engines_)) {
-    inside(engine, lock, [&](Engine& one) { one.end(cause); });
+  round_ = engines_;
+  for (std::size_t i = 0; i < round_.size(); ++i) {
+    inside(round_[i], lock, [&](Engine& one) { one.end(cause); });
   }
 }
 
 // A rank waits in one group at a time: that another one was ended it hears here.
 void Context::look_around(std::unique_lock<std::mutex>& lock) {
   next_look_ = Deadline::Clock::now() + kHeartbeat;
-  for (Engine* engine : std::vector<Engine*>(engines_)) {
-    inside(engine, lock, [](Engine& one) {
+  round_ = engines_;
+  for (std::size_t i = 0; i < round_.size(); ++i) {
+    inside(round_[i], lock, [](Engine& one) {
       one.backend().heartbeat();
       one.hear_of_end();
     });
@@ -102,14 +105,14 @@ void Context::look_around(std::unique_lock<std::mutex>& lock) {
 // then each in turn for a glance. A group that only rings its own bell is seen late by so much.
 void Context::progress(std::unique_lock<std::mutex>& lock) {
   wanted_ = false;
-  std::vector<Engine*> wanting;
+  round_.clear();
   for (Engine* engine : engines_) {
-    if (engine->wants_thread()) wanting.push_back(engine);
+    if (engine->wants_thread()) round_.push_back(engine);
   }
   bool has_driven = false;
-  for (Engine* engine : wanting) {
-    const Deadline until = wanting.size() == 1 ? Deadline::at(next_look_) : Deadline::after(kGlance);
-    inside(engine, lock, [&](Engine& one) {
+  for (std::size_t i = 0; i < round_.size(); ++i) {
+    const Deadline until = round_.size() == 1 ? Deadline::at(next_look_) : Deadline::after(kGlance);
+    inside(round_[i], lock, [&](Engine& one) {
       has_driven |= one.progress(until, [this] {
         const std::lock_guard told(mutex_);
         return wanted_ || ending_ || stop_;
@@ -117,7 +120,7 @@ void Context::progress(std::unique_lock<std::mutex>& lock) {
     });
   }
   if (has_driven) return;
-  const auto until = wanting.empty() ? next_look_ : std::min(next_look_, Deadline::Clock::now() + kBusyElsewhere);
+  const auto until = round_.empty() ? next_look_ : std::min(next_look_, Deadline::Clock::now() + kBusyElsewhere);
   told_.wait_until(lock, until, [&] { return stop_ || wanted_ || ending_; });
 }
 

@@ -29,8 +29,8 @@ class Context {
 
   // From here on the thread looks after the engine. Where another group has ended already this one ends at once.
   void enter(Engine& engine);
-  // The thread is not in it any more, and will not be. Gives the cause if another group has ended: whoever leaves before
-  // the thread could end this group does it himself.
+  // The thread is not in it any more, and will not be. Gives the cause if another group has ended: the caller ends this
+  // one with it if the thread has not.
   std::optional<AbortCause> leave(Engine& engine);
   // An engine has something for the thread.
   void want(const Engine& engine);
@@ -49,6 +49,7 @@ class Context {
   std::condition_variable told_;  // the thread
   std::condition_variable left_;  // it is in no engine
   std::vector<Engine*> engines_;
+  std::vector<Engine*> round_;  // the thread's: with room for all engines, and moved when there come more
   Engine* inside_ = nullptr;
   bool wanted_ = false;
   bool stop_ = false;

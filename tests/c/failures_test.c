@@ -1,4 +1,5 @@
-// What ranks do to each other: each failure ends one group, is told apart by its kind, and is named on every rank.
+// What ranks do to each other: each failure ends a group and all that came from one with it, is told apart by its kind,
+// and is named on every rank.
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -10,10 +11,26 @@
 static reigen_comm* world;
 static int r, p;
 
+// Of rank 0, to all.
+static void share(char* text, size_t bytes) { CHECK_OK(reigen_broadcast(world, text, bytes, REIGEN_UINT8, 0, NULL)); }
+
+static char folder[150] = "";  // rank 0
+static reigen_comm* family;    // a group that is not the world's
+
 // A group of all ranks, for one failure.
 static reigen_comm* group(void) {
+  static int number = 0;
+  char path[200] = "";
+  if (r == 0) snprintf(path, sizeof path, "%s/store_%d", folder, number);
+  ++number;
+  share(path, sizeof path);
+  reigen_comm_options options = comm_options();
+  options.rank = r;
+  options.size = p;
+  options.store = path;
   reigen_comm* comm = NULL;
-  CHECK_OK(reigen_split(world, 0, 0, &comm));
+  CHECK_OK(reigen_comm_create(&options, &family));
+  CHECK_OK(reigen_split(family, 0, 0, &comm));
   return comm;
 }
 
@@ -22,6 +39,12 @@ static void check_dead(reigen_comm* comm, const char* cause) {
   CHECK_FAILS(reigen_barrier(comm, NULL), REIGEN_PEER_LOST, REIGEN_ERROR_ABORTED, cause);
   CHECK_OK(reigen_barrier(world, NULL));  // nobody leaves before all have seen it
   reigen_comm_release(comm);
+  if (family == NULL) return;
+  CHECK(reigen_barrier(family, NULL) == REIGEN_PEER_LOST || reigen_error_kind() == REIGEN_ERROR_MISMATCH);
+  CHECK(strstr(reigen_error_message(), cause) != NULL);
+  CHECK_OK(reigen_barrier(world, NULL));
+  reigen_comm_release(family);
+  family = NULL;
 }
 
 static void test_mismatch(void) {
@@ -65,6 +88,9 @@ static void test_a_rank_that_leaves(void) {
   if (r == p - 1) {
     reigen_comm_release(comm);
     CHECK_OK(reigen_barrier(world, NULL));
+    CHECK_OK(reigen_barrier(world, NULL));
+    reigen_comm_release(family);
+    family = NULL;
     return;
   }
   CHECK(reigen_barrier(comm, NULL) == REIGEN_PEER_LOST);
@@ -73,9 +99,6 @@ static void test_a_rank_that_leaves(void) {
   CHECK(reigen_error_kind() == REIGEN_ERROR_PEER_LOST || reigen_error_kind() == REIGEN_ERROR_ABORTED);
   check_dead(comm, "");
 }
-
-// Of rank 0, to all.
-static void share(char* text, size_t bytes) { CHECK_OK(reigen_broadcast(world, text, bytes, REIGEN_UINT8, 0, NULL)); }
 
 static void use_and_leave(reigen_comm* comm, int number) {
   int32_t sum = r + number;
@@ -105,13 +128,7 @@ static void meet(const char* store, int together) {
 
 static void test_file_store(void) {
   char path[200] = "";
-  char folder[150] = "";
-  if (r == 0) {
-    const char* place = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.100s/reigen_c_XXXXXX", place != NULL ? place : "/tmp");
-    CHECK(mkdtemp(folder) != NULL);
-    snprintf(path, sizeof path, "%s/store", folder);
-  }
+  if (r == 0) snprintf(path, sizeof path, "%s/store", folder);
   share(path, sizeof path);
   meet(path, 1);
 
@@ -127,7 +144,7 @@ static void test_file_store(void) {
     CHECK(comm == NULL);
   }
   CHECK_OK(reigen_barrier(world, NULL));
-  if (r == 0) CHECK(unlink(path) == 0 && rmdir(folder) == 0);
+  if (r == 0) CHECK(unlink(path) == 0);
 }
 
 // A port that was free a moment ago.
@@ -171,6 +188,11 @@ int main(void) {
   r = reigen_rank(world);
   p = reigen_size(world);
   CHECK(p >= 2);
+  if (r == 0) {
+    const char* place = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.100s/reigen_c_XXXXXX", place != NULL ? place : "/tmp");
+    CHECK(mkdtemp(folder) != NULL);
+  }
   test_mismatch();
   test_mismatch_of_an_asynchronous_call();
   test_abort();
@@ -179,6 +201,12 @@ int main(void) {
   test_tcp_store();
   test_timeout_of_a_group();
   CHECK_OK(reigen_barrier(world, NULL));
+  for (int i = 0; r == 0 && i < 4; ++i) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/store_%d", folder, i);
+    CHECK(unlink(path) == 0);
+  }
+  if (r == 0) CHECK(rmdir(folder) == 0);
   reigen_comm_release(world);
   if (r == 0) printf("passed on %d ranks\n", p);
   return 0;

@@ -56,10 +56,16 @@ TEST(FlightLog, GroupsOfARankShareItsRecord) {
     work.wait();
   });
   for (const auto& recorder : recorders) {
+    std::vector<std::string> calls = calls_in(*recorder);
+    // The ranks of a split meet in rounds of the group, after a first call with what each wishes.
+    const auto is_round = [](const std::string& call) {
+      return call.starts_with("world all_gather") && call.ends_with("split\"") &&
+             call.find("int64") == std::string::npos;
+    };
+    EXPECT_GT(std::erase_if(calls, is_round), 0U);
     EXPECT_THAT(
-        calls_in(*recorder),
-        ::testing::ElementsAre("world all_reduce(4 float32, max) \"step 3\"", "world broadcast(2 int16, root 1)",
-                               "world all_gather(2 int64) \"split\"", "world/0.0 barrier"));
+        calls, ::testing::ElementsAre("world all_reduce(4 float32, max) \"step 3\"", "world broadcast(2 int16, root 1)",
+                                      "world all_gather(2 int64) \"split\"", "world/0.0 barrier"));
   }
   const flight::ReadRank rank = flight::read_record(recorders[1]->record());
   ASSERT_EQ(rank.groups.size(), 2U);

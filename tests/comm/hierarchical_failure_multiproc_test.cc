@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <thread>
+#include <vector>
 
+#include "comm/forming/round_store.h"
 #include "harness/ranks.h"
 #include "reigen/base/error.h"
 
@@ -190,24 +192,35 @@ TEST(Forming, ARankThatDiesOnItsMachineIsNamedOnAll) {
 }
 
 // The members of the part are numbered anew, and those of a machine once more.
+// This rank takes part in a split as split() does, and dies after so many rounds.
+void die_in_split(Communicator& group, int color, int rounds) {
+  const std::int64_t wish[] = {color, 0};
+  std::vector<std::int64_t> wishes(2 * static_cast<std::size_t>(group.size()));
+  group.all_gather(wish, wishes.data(), 2, DataType::kInt64, {.tag = "split"});
+  comm::RoundStore meeting(group);
+  for (int i = 0; i < rounds; ++i) meeting.add("a word of mine", 1);
+  ::raise(SIGKILL);
+}
+
+// Also on ranks that get no group of their own.
 TEST(Forming, ARankThatDiesInASplitHasItsNumberOfTheGroupThatSplits) {
-  run_ranks(with_fault(5, 4), [](Rank& r) {
-    Communicator group(group_of(r, 2, 4, "set group/g/0.1.machine1/opened"));
-    if (r.rank() % 2 != 0) {
-      group.split(-1);
-      r.store().get("over", Deadline::after(30s));
-      return;
-    }
-    expect_lost(4, [&] { group.split(1); });
-    r.store().set("over", "");
-  });
+  for (const int rounds : {0, 1, 4}) {
+    run_ranks(with_fault(5, 4), [&](Rank& r) {
+      Communicator group(group_of(r, 2, -1, ""));
+      if (r.rank() == 4) die_in_split(group, 1, rounds);
+      expect_lost(4, [&] { group.split(r.rank() % 2 == 0 ? 1 : -1); });
+    });
+  }
 }
 
 TEST(Forming, WhoWaitsForNoneOfItsLevelsHearsOfALossInAnother) {
-  run_ranks(with_fault(4, 3), [](Rank& r) {
-    Communicator group(group_of(r, 3, 3, "add group/g/0.0.place0/joined"));
-    expect_lost(3, [&] { group.split(0); });
-  });
+  for (const int rounds : {0, 2, 8}) {
+    run_ranks(with_fault(4, 3), [&](Rank& r) {
+      Communicator group(group_of(r, 3, -1, ""));
+      if (r.rank() == 3) die_in_split(group, 0, rounds);
+      expect_lost(3, [&] { group.split(0); });
+    });
+  }
 }
 
 // Who is last to have all it needs dies before it can say so: the first call tells, not the end of patience.

@@ -105,7 +105,8 @@ TEST(TcpStoreClient, RefusesAServerOfAnotherVersion) {
     FAIL() << "no error";
   } catch (const BackendError& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::kJobMismatch);
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("protocol 7"), testing::HasSubstr("protocol 1")));
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("protocol 7"),
+                                             testing::HasSubstr("protocol " + std::to_string(kProtocolVersion))));
   }
   server.get();
 }

@@ -11,8 +11,8 @@
 // NULL does nothing. A handle that was released must not be used. Buffers are yours; those of an asynchronous call must
 // stay valid until it has completed. Text that goes in is copied; text that comes out belongs to the handle.
 //
-// Thread rule: calls of one group must be ordered by the caller; two groups are independent. reigen_abort and the
-// functions of reigen_work may be called from any thread. The last error is each thread's own.
+// Thread rule: calls of one group must be ordered by the caller; calls of two groups may run at the same time.
+// reigen_abort and the functions of reigen_work may be called from any thread. The last error is each thread's own.
 #pragma once
 
 #include <stddef.h>

@@ -5,14 +5,17 @@
 // rank order whatever the algorithm, so every rank and every run gets the same bits.
 //
 // A call returns when it is done, on the caller's thread; with {.async = true} it returns at once and the operation
-// runs on the group's progress thread, on a thread that waits for it, or inside poll(). Operations of one group run in
+// runs on the rank's progress thread, on a thread that waits for it, or inside poll(). Operations of one group run in
 // the order of the calls. No call waits for ever: a dead peer is a PeerLost within a second, one that is stopped within
 // ten, and one that is alive but does not come is reported after 30 s and a Timeout after 10 minutes (GroupOptions).
-// After an error the communicator is dead: the first call that hears of it throws it as it was, every further one
-// Aborted with the first cause.
 //
-// Thread rule: calls of one rank must be ordered by the caller; two groups are independent. Copies are the same group;
-// the last one leaves it.
+// A group and all that are split off it, and off these, are one family: a rank has one progress thread for it, and an
+// error in one of its groups ends all of them, on every rank within a second, whatever group a rank waits in. The first
+// call that hears of it throws it as it was (a PeerLost with the rank's number in that group, -1 where it is none of
+// its ranks), every further one Aborted with the first cause. To leave a group ends no other.
+//
+// Thread rule: calls of one rank must be ordered by the caller in each group; calls of two groups may run at the same
+// time. Copies are the same group; the last one leaves it.
 #pragma once
 
 #include <cstddef>
@@ -110,7 +113,8 @@ class Communicator {
 
   // A new group of the ranks that give the same colour, in the order of (key, rank); nothing for a negative colour.
   // Collective and blocking: every rank of this group calls it, as any operation in the same order. Memory from
-  // allocate() of this group is as good in the new one. The groups are independent: calls of both may be in flight.
+  // allocate() of this group is as good in the new one, and calls of both may be in flight. The ranks meet in some
+  // rounds of this group, however many they are.
   std::optional<Communicator> split(int color, int key = 0) const;
 
   // Memory that every rank of this machine can reach, aligned to 64 bytes and zeroed: operations on it copy nothing.

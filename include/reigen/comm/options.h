@@ -16,7 +16,7 @@ namespace reigen::comm {
 
 // Who moves an asynchronous operation on.
 enum class Progress {
-  kThread,  // the group's progress thread: it overlaps with whatever the caller does, and costs a wake-up
+  kThread,  // the rank's progress thread: it overlaps with whatever the caller does, and costs a wake-up
   kCaller,  // nobody but the call itself, poll() and wait(), each as far as it goes without waiting: for threads that
             // keep all cores busy and call poll() often
 };

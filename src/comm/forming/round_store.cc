@@ -103,6 +103,7 @@ RoundStore::Answer RoundStore::apply(const Operation& operation) {
 
 void RoundStore::round() {
   REIGEN_ASSERT(group_.has_value(), "a round after the end");
+  if (failure_) std::rethrow_exception(failure_);  // the group says less of it a second time
   std::vector<std::string> texts;
   try {
     texts = all_gather_bytes(encode(std::exchange(untold_, {}), has_ended_), *group_, "split");
