@@ -42,10 +42,17 @@ class Operation {
 
 // Why a group ended; travels to every rank so that all throw the same.
 struct AbortCause {
-  enum class Kind : std::uint32_t { kAborted, kPeerLost, kTimeout, kMismatch };
+  enum class Kind : std::uint32_t { kAborted, kPeerLost, kTimeout, kMismatch, kLeft };
   Kind kind = Kind::kAborted;
   int rank = -1;  // the culprit, when one is known
   std::string text = {};
+};
+
+// A rank left the group while its operations were pending. It ends the group, and the others only where a rank waits in
+// this one.
+class LeftPending final : public Aborted {
+ public:
+  using Aborted::Aborted;
 };
 
 [[noreturn]] void throw_cause(const AbortCause& cause);
@@ -82,6 +89,8 @@ class Backend {
   // long. Throws PeerLost, Timeout or what another rank aborted with.
   virtual void check_peers(const Operation& operation, std::chrono::nanoseconds waited) = 0;
 
+  // Throws PeerLost when one of these ranks is known to have died. For a group of them that forms; any thread.
+  virtual void look_for(const std::vector<int>& /*ranks*/) {}
   // Throws what another rank ended the group with, if that is known here. Called by the driving thread.
   virtual void throw_if_ended() {}
 

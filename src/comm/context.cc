@@ -1,6 +1,7 @@
 #include "comm/context.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "comm/engine.h"
@@ -15,6 +16,7 @@ using std::chrono::milliseconds;
 constexpr auto kHeartbeat = milliseconds(500);
 constexpr auto kBusyElsewhere = milliseconds(5);  // another thread drives all that is wanted: look again then
 constexpr auto kGlance = microseconds(200);       // so long the thread sleeps in one of several groups that want it
+constexpr auto kEndWithin = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -22,6 +24,7 @@ Context::~Context() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
+    called_.store(true);
     told_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
@@ -30,6 +33,7 @@ Context::~Context() {
 void Context::enter(Engine& engine) {
   const std::lock_guard lock(mutex_);
   engines_.push_back(&engine);
+  called_.store(true);
   round_.reserve(engines_.capacity());  // the thread allocates nothing: it has nobody to tell that memory is short
   ending_ = cause_.has_value();
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
@@ -46,6 +50,7 @@ std::optional<AbortCause> Context::leave(Engine& engine) {
 void Context::want(const Engine& engine) {
   const std::lock_guard lock(mutex_);
   wanted_ = true;
+  called_.store(true);
   told_.notify_one();
   if (inside_ != nullptr && inside_ != &engine) inside_->backend().wake();
 }
@@ -55,20 +60,32 @@ void Context::end_all(AbortCause cause) {
   if (cause_) return;
   cause_ = std::move(cause);
   ending_ = true;
+  called_.store(true);
   told_.notify_one();
   if (inside_ != nullptr) inside_->backend().wake();
 }
 
-// The body runs without the lock, unless the engine has left.
+void Context::wait_for_end() {
+  std::unique_lock lock(mutex_);
+  left_.wait_for(lock, kEndWithin, [this] { return !ending_ || engines_.empty(); });
+}
+
+// The body runs without the lock, unless the engine has left. False: there was no memory for it, and nobody to tell.
 template <class Body>
-void Context::inside(Engine* engine, std::unique_lock<std::mutex>& lock, const Body& body) {
-  if (std::find(engines_.begin(), engines_.end(), engine) == engines_.end()) return;
+bool Context::inside(Engine* engine, std::unique_lock<std::mutex>& lock, const Body& body) {
+  if (std::find(engines_.begin(), engines_.end(), engine) == engines_.end()) return true;
   inside_ = engine;
   lock.unlock();
-  body(*engine);
+  bool is_done = true;
+  try {
+    body(*engine);
+  } catch (const std::bad_alloc&) {
+    is_done = false;
+  }
   lock.lock();
   inside_ = nullptr;
   left_.notify_all();
+  return is_done;
 }
 
 void Context::run() {
@@ -81,12 +98,15 @@ void Context::run() {
 }
 
 void Context::end_engines(std::unique_lock<std::mutex>& lock) {
-  ending_ = false;
-  const AbortCause cause = *cause_;
+  const AbortCause& cause = *cause_;  // set once
+  bool is_done = true;
   round_ = engines_;
   for (std::size_t i = 0; i < round_.size(); ++i) {
-    inside(round_[i], lock, [&](Engine& one) { one.end(cause); });
+    is_done &= inside(round_[i], lock, [&](Engine& one) { one.end(cause); });
   }
+  // An engine that entered meanwhile ends in another round.
+  if (is_done && round_.size() == engines_.size()) ending_ = false;
+  left_.notify_all();
 }
 
 // A rank waits in one group at a time: that another one was ended it hears here.
@@ -105,19 +125,19 @@ void Context::look_around(std::unique_lock<std::mutex>& lock) {
 // then each in turn for a glance. A group that only rings its own bell is seen late by so much.
 void Context::progress(std::unique_lock<std::mutex>& lock) {
   wanted_ = false;
+  called_.store(ending_ || stop_);
   round_.clear();
-  for (Engine* engine : engines_) {
+  ++turn_;
+  for (std::size_t i = 0; i < engines_.size(); ++i) {
+    Engine* const engine = engines_[(i + turn_) % engines_.size()];
     if (engine->wants_thread()) round_.push_back(engine);
   }
   bool has_driven = false;
   for (std::size_t i = 0; i < round_.size(); ++i) {
-    const Deadline until = round_.size() == 1 ? Deadline::at(next_look_) : Deadline::after(kGlance);
-    inside(round_[i], lock, [&](Engine& one) {
-      has_driven |= one.progress(until, [this] {
-        const std::lock_guard told(mutex_);
-        return wanted_ || ending_ || stop_;
-      });
-    });
+    const bool alone = round_.size() == 1;
+    const Deadline until = alone ? Deadline::at(next_look_) : Deadline::after(kGlance);
+    inside(round_[i], lock,
+           [&](Engine& one) { has_driven |= one.progress(until, alone, [this] { return called_.load(); }); });
   }
   if (has_driven) return;
   const auto until = round_.empty() ? next_look_ : std::min(next_look_, Deadline::Clock::now() + kBusyElsewhere);

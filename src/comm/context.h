@@ -7,7 +7,9 @@
 // Thread rule: any thread.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -34,8 +36,10 @@ class Context {
   std::optional<AbortCause> leave(Engine& engine);
   // An engine has something for the thread.
   void want(const Engine& engine);
-  // A group has ended. The first cause counts; its rank is that of the first group, or -1.
+  // A group has ended. The first cause counts; its rank is that of the first group, or -1. Returns at once.
   void end_all(AbortCause cause);
+  // Until the end has reached all groups, or a second has passed. The caller is not the thread, and drives no engine.
+  void wait_for_end();
 
  private:
   void run();
@@ -43,7 +47,7 @@ class Context {
   void look_around(std::unique_lock<std::mutex>& lock);
   void progress(std::unique_lock<std::mutex>& lock);
   template <class Body>
-  void inside(Engine* engine, std::unique_lock<std::mutex>& lock, const Body& body);
+  bool inside(Engine* engine, std::unique_lock<std::mutex>& lock, const Body& body);
 
   std::mutex mutex_;
   std::condition_variable told_;  // the thread
@@ -51,9 +55,11 @@ class Context {
   std::vector<Engine*> engines_;
   std::vector<Engine*> round_;  // the thread's: with room for all engines, and moved when there come more
   Engine* inside_ = nullptr;
+  std::size_t turn_ = 0;  // of the groups that want the thread: who is first
   bool wanted_ = false;
   bool stop_ = false;
-  bool ending_ = false;  // the cause has not reached all engines
+  bool ending_ = false;         // the cause has not reached all engines
+  std::atomic<bool> called_{};  // one of the three: the thread comes out of the engine that it is in
   std::optional<AbortCause> cause_;
   Deadline::Clock::time_point next_look_ = Deadline::Clock::now();
   std::thread thread_;

@@ -32,6 +32,7 @@ void throw_cause(const AbortCause& cause) {
     case AbortCause::Kind::kPeerLost: throw PeerLost(cause.rank, cause.text);
     case AbortCause::Kind::kTimeout: throw Timeout(cause.text);
     case AbortCause::Kind::kMismatch: throw CollectiveMismatch(cause.text);
+    case AbortCause::Kind::kLeft: throw LeftPending(cause.text);
     case AbortCause::Kind::kAborted: break;
   }
   throw Aborted(cause.text);
@@ -46,6 +47,8 @@ AbortCause cause_of(std::exception_ptr error) {
     return {AbortCause::Kind::kTimeout, -1, e.what()};
   } catch (const CollectiveMismatch& e) {
     return {AbortCause::Kind::kMismatch, -1, e.what()};
+  } catch (const LeftPending& e) {
+    return {AbortCause::Kind::kLeft, -1, e.what()};
   } catch (const std::exception& e) {
     return {AbortCause::Kind::kAborted, -1, e.what()};
   }
@@ -80,7 +83,7 @@ void Engine::shut_down() {
   // Who leaves keeps its other groups; ranks that wait in this one end theirs.
   if (pending_.load() > 0) {
     fail(std::make_exception_ptr(
-             Aborted(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, name_))),
+             LeftPending(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, name_))),
          Spread::kHere);
   }
   abort_wanted_.store(false);
@@ -336,7 +339,7 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
       idle = false;
       continue;
     }
-    look_after_peers();
+    if (Deadline::Clock::now() - last_look_ > kSleepSlice / 2) look_after_peers();
   }
 }
 
@@ -398,10 +401,12 @@ void Engine::abort(const std::string& cause) {
   tell();
   abort_wanted_.store(true);
   backend_->wake();
-  std::lock_guard drive(drive_mutex_);
+  std::unique_lock drive(drive_mutex_);
   fail(std::make_exception_ptr(
       Aborted(fmt::format("rank {} of {} ended group \"{}\": {}", rank_, size_, name_, cause))));
   abort_wanted_.store(false);
+  drive.unlock();
+  context_->wait_for_end();
 }
 
 // Holds drive_mutex_.
@@ -409,11 +414,15 @@ void Engine::fail(std::exception_ptr error, Spread spread) {
   std::lock_guard lock(queue_mutex_);
   if (!dead_) {
     dead_ = error;
-    AbortCause cause = cause_of(error);
+    const AbortCause cause = cause_of(error);
+    // The others first: a device may have to end their work before it can end this group's.
+    if (spread == Spread::kToAllGroups) {
+      AbortCause of_all = cause;
+      const bool is_known = cause.rank >= 0 && cause.rank < size_;
+      of_all.rank = is_known ? group_.members[static_cast<std::size_t>(cause.rank)] : -1;
+      context_->end_all(std::move(of_all));
+    }
     backend_->publish_abort(cause);
-    const bool is_known = cause.rank >= 0 && cause.rank < size_;
-    cause.rank = is_known ? group_.members[static_cast<std::size_t>(cause.rank)] : -1;
-    if (spread == Spread::kToAllGroups) context_->end_all(std::move(cause));
   }
   pending_.store(0);
   thread_pending_.store(0);
@@ -429,13 +438,14 @@ void Engine::fail(std::exception_ptr error, Spread spread) {
   changed_.notify_all();
 }
 
-bool Engine::progress(const Deadline& until, const std::function<bool()>& called_away) {
+bool Engine::progress(const Deadline& until, bool alone, const std::function<bool()>& called_away) {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   if (!drive.owns_lock()) return false;
   // The thread works beside one that computes. Over a link that brings a packet every 50 us a thread that looks for the
   // next one never sleeps; without a core of its own it takes that thread's.
+  drive_once();
   drive_until([&] { return pending_.load() == 0 || waiters_.load() > 0 || called_away(); }, until,
-              both_may_spin_ ? kSpinFor : microseconds(0));
+              alone && both_may_spin_ ? kSpinFor : microseconds(0));
   drive.unlock();
   tell_listeners();
   return true;
@@ -444,8 +454,12 @@ bool Engine::progress(const Deadline& until, const std::function<bool()>& called
 void Engine::hear_of_end() {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   if (!drive.owns_lock()) return;
+  // A call that the other rank had completed before it ended the group completes here too.
+  if (pending_.load() > 0) drive_once();
   try {
     backend_->throw_if_ended();
+  } catch (const LeftPending&) {
+    fail(std::current_exception(), Spread::kHere);  // this rank waits for nothing there
   } catch (...) {
     fail(std::current_exception());
   }

@@ -87,8 +87,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool wants_thread() const {
     return (thread_pending_.load() > 0 || (flush_.load() && pending_.load() > 0)) && waiters_.load() == 0;
   }
-  // Drives until the deadline, as long as there is work and nobody else wants the caller. False: another thread drives.
-  bool progress(const Deadline& until, const std::function<bool()>& called_away);
+  // Drives once, and until the deadline, as long as there is work and nobody else wants the caller; `alone`: no other
+  // group does, so the thread may spin. False: another thread drives.
+  bool progress(const Deadline& until, bool alone, const std::function<bool()>& called_away);
   // Looks whether another rank has ended the group, unless another thread drives, which looks by itself.
   void hear_of_end();
   // Another group of the context has ended so; `cause.rank` is a number of the context's first group.

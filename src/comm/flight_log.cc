@@ -35,6 +35,7 @@ flight::Outcome outcome_of(const std::exception_ptr& error) {
     case AbortCause::Kind::kPeerLost: return flight::Outcome::kPeerLost;
     case AbortCause::Kind::kTimeout: return flight::Outcome::kTimeout;
     case AbortCause::Kind::kMismatch: return flight::Outcome::kMismatch;
+    case AbortCause::Kind::kLeft:
     case AbortCause::Kind::kAborted: break;
   }
   return flight::Outcome::kAborted;

@@ -81,11 +81,18 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
 GradientReducer::~GradientReducer() {
   if (units_) units_->detach();
   if (!exchange_ || !exchange_->is_under_way()) return;
-  // A failed step: its operations go on with memory that is about to go, and waiting for them could last for ever. Who
-  // catches the error ends the group, and with it all groups that were split off it, and tells the others why.
-  static_cast<void>(flat_.release());
-  static_cast<void>(exchange_.release());
-  static_cast<void>(gradient_strategy_.release());
+  // A failed step: its operations go on with memory that is about to go, and waiting for them could last for ever.
+  if (options_.mesh) {
+    // The caller has no handle of the mesh's groups, in which other ranks may wait for this one. One end is that of
+    // all.
+    Communicator& group = groups_.sharers.size() > 1 ? groups_.sharers : groups_.replicas;
+    if (group.size() > 1) group.abort("its data_parallel() was destroyed in the middle of a step");
+  } else {
+    // Who catches the error ends the group, and tells the others why.
+    static_cast<void>(flat_.release());
+    static_cast<void>(exchange_.release());
+    static_cast<void>(gradient_strategy_.release());
+  }
 }
 
 // ---- What is chosen once

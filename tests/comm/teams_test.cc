@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <iostream>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -156,6 +157,21 @@ TEST(TeamsOfProcesses, ADeathInOneEndsAll) {
   }
 }
 
+// Not even with a message that nobody takes, unless somebody waits there.
+TEST_P(Teams, OneThatIsLeftWithSomethingPendingEndsNoOther) {
+  run_ranks(options(2), [](Rank& r) {
+    std::vector<float> data(1 << 20);
+    {
+      auto part = r.world().split(0);
+      if (r.rank() == 0) part->send(data.data(), data.size(), DataType::kFloat32, 1, {.async = true});
+      if (r.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+    }
+    r.world().barrier();
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    r.world().barrier();
+  });
+}
+
 // Whoever leaves a group keeps the others.
 TEST_P(Teams, OneThatIsLeftEndsNoOther) {
   run_ranks(options(3), [](Rank& r) {
@@ -191,6 +207,25 @@ class CountingStore final : public store::Store {
  private:
   const std::shared_ptr<store::Store> inner_ = store::make_memory_store();
 };
+
+// So many calls of the group a split costs.
+std::size_t rounds_of_split(const std::string& backend, int ranks) {
+  std::atomic<std::size_t> most{0};
+  run_ranks({.ranks = ranks, .backend = backend, .machines = backend == "hierarchical" ? 2 : 0}, [&](Rank& r) {
+    const std::size_t before = r.world().history().size();
+    const auto part = r.world().split(r.rank() % 2);
+    const std::size_t calls = r.world().history().size() - before;
+    for (std::size_t known = most; calls > known && !most.compare_exchange_weak(known, calls);) {
+    }
+  });
+  return most;
+}
+
+TEST_P(Teams, ASplitCostsAsManyRoundsHoweverManyRanksThereAre) {
+  const std::size_t of_few = rounds_of_split(GetParam(), 4);
+  EXPECT_LE(rounds_of_split(GetParam(), 16), of_few + of_few / 2) << "4 ranks: " << of_few;
+  std::cout << GetParam() << ": " << of_few << " calls a split\n";
+}
 
 // Of each rank: of the group, and of so many groups that are split off it.
 double calls_a_rank(int ranks, int groups) {

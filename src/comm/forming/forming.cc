@@ -73,7 +73,10 @@ std::vector<std::string> Forming::exchange(const std::string& what, const std::s
   if (store_->add(what + "s", 1) == options_.size) store_->set("all " + what + "s", "");
   wait_for_all("all " + what + "s", what);
   std::vector<std::string> texts;
-  for (std::optional<std::string>& text : store_->try_get_all(keys)) texts.push_back(std::move(text).value_or(""));
+  for (std::optional<std::string>& text : store_->try_get_all(keys)) {
+    // Ranks that count to another number were all there for another one.
+    texts.push_back(text ? std::move(*text) : wait_for(keys[texts.size()], what));
+  }
   return texts;
 }
 
@@ -83,6 +86,14 @@ void Forming::woke(const Deadline& until) {
   if (!deadline_.is_never()) deadline_ = Deadline::at(deadline_.when() + late);
   since_ += late;
   stopped_.clear();
+}
+
+void Forming::look(const std::vector<int>& missing) {
+  try {
+    store_->get("complete", Deadline::after(std::chrono::nanoseconds(0)));
+  } catch (const Timeout&) {
+  }
+  check(missing);
 }
 
 void Forming::check(const std::vector<int>& missing) {

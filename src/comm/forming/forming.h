@@ -33,8 +33,10 @@ class Forming {
   // What every rank says to `what`: result[q] = rank q's `own`. Some messages to the store a rank, however many there
   // are. Throws as wait_for().
   std::vector<std::string> exchange(const std::string& what, const std::string& own);
-  // What every wait looks at, for waits that are not for a key.
+  // What every wait looks at: whether what is known ends the forming.
   void check(const std::vector<int>& missing);
+  // The same after hearing of the others, for waits that are not for a key.
+  void look(const std::vector<int>& missing);
   // A wait that was to end at `until` has ended. Where that is far too late this process was stopped, and that time is
   // held against nobody: the deadline moves.
   void woke(const Deadline& until);

@@ -103,13 +103,13 @@ RoundStore::Answer RoundStore::apply(const Operation& operation) {
 
 void RoundStore::round() {
   REIGEN_ASSERT(group_.has_value(), "a round after the end");
-  if (failure_) std::rethrow_exception(failure_);  // the group says less of it a second time
+  if (failure_) throw MeetingEnded();
   std::vector<std::string> texts;
   try {
     texts = all_gather_bytes(encode(std::exchange(untold_, {}), has_ended_), *group_, "split");
   } catch (...) {
     failure_ = std::current_exception();
-    throw;
+    throw MeetingEnded();
   }
   all_have_ended_ = was_quiet_ = true;
   for (std::size_t q = 0; q < texts.size(); ++q) {
@@ -151,9 +151,14 @@ std::string RoundStore::get(const std::string& key, const Deadline& deadline) {
 
 std::optional<std::string> RoundStore::try_get(const std::string& key) {
   store::check_key(key);
-  round();
   const std::string* value = table_.find(key);
   return value != nullptr ? std::optional(*value) : std::nullopt;
+}
+
+std::vector<std::optional<std::string>> RoundStore::try_get_all(const std::vector<std::string>& keys) {
+  std::vector<std::optional<std::string>> values;
+  for (const std::string& key : keys) values.push_back(try_get(key));
+  return values;
 }
 
 std::int64_t RoundStore::add(const std::string& key, std::int64_t delta) {
@@ -174,10 +179,11 @@ void RoundStore::end() {
       round();
       if (was_quiet_ && !all_have_ended_) std::this_thread::sleep_for(kQuiet);
     }
-  } catch (...) {
+  } catch (const MeetingEnded&) {
     // In failure().
   }
   group_.reset();
+  table_ = {};
 }
 
 }  // namespace reigen::comm

@@ -57,6 +57,9 @@ void Group::translated(const Part& part, const Words& what, const std::function<
   } catch (const Timeout& error) {
     if (is_of_the_whole(error)) throw Timeout(plain(error));
     throw Timeout(fmt::format("{}\n  {}", error.what(), legend(part, options.name)));
+  } catch (const LeftPending& error) {
+    if (!is_of_the_whole(error)) throw;
+    throw LeftPending(plain(error));
   } catch (const Aborted& error) {
     if (!is_of_the_whole(error)) throw;
     throw Aborted(plain(error));

@@ -53,6 +53,14 @@ class HierarchicalBackend : public Backend {
       if (layout.place < layout.carriers) {
         std::vector<int> alike;
         for (const auto& members : layout.machines) alike.push_back(members[static_cast<std::size_t>(layout.place)]);
+        // The network knows who dies meanwhile, in the numbers of the whole group.
+        const auto heard = watched.while_forming;
+        watched.while_forming = [this, heard, alike] {
+          heard();
+          told_ = true;
+          group_.everybody.backend->look_for(alike);
+          told_ = false;
+        };
         fill(group_.between, watched, fmt::format("place{}", layout.place), alike,
              [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, alike); });
       }
@@ -118,7 +126,7 @@ class HierarchicalBackend : public Backend {
     try {
       part.backend = make(options);
     } catch (const PeerLost& error) {
-      if (told_ || error.rank() < 0) throw;
+      if (told_ || error.rank() < 0 || static_cast<std::size_t>(error.rank()) >= ranks.size()) throw;
       throw PeerLost(ranks[static_cast<std::size_t>(error.rank())],
                      fmt::format("{}\n  {}", error.what(), legend(part, group_.options.name)));
     }

@@ -249,6 +249,16 @@ void Group::check_message(int rank, bool nothing_comes, const std::string& what,
   check_patience({rank}, what, waited);
 }
 
+void Group::look_for(const std::vector<int>& ranks) {
+  control_.look();
+  if (const auto cause = control_.cause_for(UINT64_MAX)) throw_cause(*cause);
+  const std::string what = fmt::format("rank {} of {} forming a part of group \"{}\"", rank(), size(), options_.name);
+  check_gone(ranks, what);  // whatever it has sent: it is needed elsewhere
+  for (const int q : ranks) {
+    if (q != rank()) check_control(q, what);
+  }
+}
+
 void Group::throw_if_ended(std::uint64_t sequence) {
   const auto now = Deadline::Clock::now();
   if (now - last_look_ < kFresh) return;

@@ -60,6 +60,8 @@ class Group {
              const std::string& what, std::chrono::nanoseconds waited);
   // The same for a message to or from one rank. `nothing_comes`: if it has ended, then for good.
   void check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited);
+  // Throws when one of these ranks has died or left, or when this group has ended. Any thread.
+  void look_for(const std::vector<int>& ranks);
   // A rank that was busy elsewhere learns that the others ended the group before call number `sequence`.
   void throw_if_ended(std::uint64_t sequence);
   void leave();

@@ -26,8 +26,9 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::seconds;
 
-constexpr auto kJoinSlice = seconds(1);    // so often those that wait look who is missing
-constexpr auto kConnectTime = seconds(5);  // for one address
+constexpr auto kJoinSlice = seconds(1);  // so often those that wait look who is missing
+constexpr std::chrono::nanoseconds kMeetingSlice = std::chrono::milliseconds(20);  // ranks that meet wait in rounds
+constexpr auto kConnectTime = seconds(5);                                          // for one address
 constexpr std::size_t kAnswerMax = 256;
 
 struct Announcement {
@@ -184,11 +185,12 @@ void Join::throw_unreachable(int rank, const Announcement& own, const Announceme
 
 void Join::wait_for_callers(Acceptor& acceptor) {
   for (;;) {
-    const Deadline until = Deadline::after(forming_.deadline().remaining(kJoinSlice));
+    const Deadline until = Deadline::after(forming_.deadline().remaining(
+        options_.meeting != nullptr ? kMeetingSlice : std::chrono::nanoseconds(kJoinSlice)));
     if (acceptor.wait(until)) return;
     forming_.woke(until);
     const std::vector<int> missing = acceptor.missing();
-    forming_.check(missing);
+    forming_.look(missing);
     if (!forming_.deadline().expired()) continue;
     forming_.end_for_all(Timeout(
         Report{.what = fmt::format("rank {} of {}: group \"{}\" is not connected after {} s", options_.rank,

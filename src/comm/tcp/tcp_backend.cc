@@ -33,6 +33,7 @@ class TcpBackend : public Backend {
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
     static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
+  void look_for(const std::vector<int>& ranks) override { group_.look_for(ranks); }
   void throw_if_ended() override { group_.throw_if_ended(UINT64_MAX); }
   void heartbeat() override { group_.control().beat(); }
   void leave() override { group_.leave(); }
