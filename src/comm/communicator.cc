@@ -225,8 +225,7 @@ std::unique_ptr<Backend> Communicator::meet(Impl* child, const std::vector<int>&
     options.meeting = meeting;
     if (child != nullptr) backend = impl_->engine->backend().make_child(options, members);
   } catch (const PeerLost& lost) {  // whoever splits knows its own ranks
-    const bool is_known = lost.rank() >= 0 && static_cast<std::size_t>(lost.rank()) < members.size();
-    const int rank = !is_known ? -1 : members[static_cast<std::size_t>(lost.rank())];
+    const int rank = lost.rank() < 0 ? -1 : members[static_cast<std::size_t>(lost.rank())];
     error = std::make_exception_ptr(PeerLost(rank, lost.what()));
   } catch (...) {
     error = std::current_exception();

@@ -14,8 +14,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr auto kHeartbeat = milliseconds(500);
-constexpr auto kBusyElsewhere = milliseconds(5);  // another thread drives all that is wanted: look again then
-constexpr auto kGlance = microseconds(200);       // so long the thread sleeps in one of several groups that want it
+constexpr auto kBusyElsewhere = milliseconds(5);  // other threads drive all engines that want the thread
+constexpr auto kGlance = microseconds(200);       // in each group, when several want the thread
 constexpr auto kEndWithin = std::chrono::seconds(1);
 
 }  // namespace
@@ -34,7 +34,7 @@ void Context::enter(Engine& engine) {
   const std::lock_guard lock(mutex_);
   engines_.push_back(&engine);
   called_.store(true);
-  round_.reserve(engines_.capacity());  // the thread allocates nothing: it has nobody to tell that memory is short
+  round_.reserve(engines_.capacity());
   ending_ = cause_.has_value();
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   told_.notify_one();
@@ -70,7 +70,7 @@ void Context::wait_for_end() {
   left_.wait_for(lock, kEndWithin, [this] { return !ending_ || engines_.empty(); });
 }
 
-// The body runs without the lock, unless the engine has left. False: there was no memory for it, and nobody to tell.
+// Runs the body without the lock, unless the engine has left. False: memory was short, and the body did not end.
 template <class Body>
 bool Context::inside(Engine* engine, std::unique_lock<std::mutex>& lock, const Body& body) {
   if (std::find(engines_.begin(), engines_.end(), engine) == engines_.end()) return true;
@@ -104,12 +104,12 @@ void Context::end_engines(std::unique_lock<std::mutex>& lock) {
   for (std::size_t i = 0; i < round_.size(); ++i) {
     is_done &= inside(round_[i], lock, [&](Engine& one) { one.end(cause); });
   }
-  // An engine that entered meanwhile ends in another round.
+  // If an engine entered meanwhile, another round ends it.
   if (is_done && round_.size() == engines_.size()) ending_ = false;
   left_.notify_all();
 }
 
-// A rank waits in one group at a time: that another one was ended it hears here.
+// A rank waits in one group at a time. Here it hears that another rank has ended one of the others.
 void Context::look_around(std::unique_lock<std::mutex>& lock) {
   next_look_ = Deadline::Clock::now() + kHeartbeat;
   round_ = engines_;
@@ -121,8 +121,9 @@ void Context::look_around(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// One group has the thread until its work is done, the next sign of life is due, or another group wants the thread:
-// then each in turn for a glance. A group that only rings its own bell is seen late by so much.
+// A group that wants the thread alone has it until its work is done or the next sign of life is due. Several groups
+// have it in turn, a glance each. The thread sleeps on one group's bell at a time, so it sees the others late by a
+// glance.
 void Context::progress(std::unique_lock<std::mutex>& lock) {
   wanted_ = false;
   called_.store(ending_ || stop_);

@@ -20,12 +20,15 @@ constexpr auto kStaysStopped = std::chrono::seconds(2);  // then a rank is stopp
 
 }  // namespace
 
+std::shared_ptr<store::Store> meeting_of(const GroupOptions& options, const std::string& part) {
+  return store::make_prefix_store(options.meeting ? options.meeting : options.store, "group/" + options.name + part);
+}
+
 Forming::Forming(const GroupOptions& options, const std::string& part, std::chrono::milliseconds slice, Look look)
     : options_(options),
       slice_(slice),
       look_(std::move(look)),
-      store_(
-          store::make_prefix_store(options.meeting ? options.meeting : options.store, "group/" + options.name + part)),
+      store_(meeting_of(options, part)),
       deadline_(Deadline::after(options.join_timeout)) {}
 
 void Forming::enter() {
@@ -33,19 +36,9 @@ void Forming::enter() {
   throw_if_ended();  // the others may have given up before this rank came
 }
 
-std::string Forming::wait_for(const std::string& key, const std::string& sign) {
-  for (;;) {
-    const Deadline until = Deadline::after(deadline_.remaining(slice_));
-    try {
-      return store_->get(key, until);
-    } catch (const Timeout&) {
-      woke(until);
-      look_for(missing_of(sign));
-    }
-  }
-}
+std::string Forming::wait_for(const std::string& key, const std::string& sign) { return wait(key, sign, false); }
 
-std::string Forming::wait_for_all(const std::string& key, const std::string& sign) {
+std::string Forming::wait(const std::string& key, const std::string& sign, bool is_of_all) {
   for (;;) {
     const Deadline until = Deadline::after(deadline_.remaining(slice_));
     try {
@@ -53,25 +46,26 @@ std::string Forming::wait_for_all(const std::string& key, const std::string& sig
     } catch (const Timeout&) {
       woke(until);
       const std::vector<int> missing = missing_of(sign);
-      look_for(missing);
-      // Who came last died before it could say that all are there, or counts to another number.
-      if (missing.empty()) store_->compare_and_set(key, std::nullopt, "");
+      check(missing);
+      if (!missing.empty() && deadline_.expired()) end_for_all(Timeout(incomplete_group(options_, missing)));
+      // The last rank died before it could say that all are there, or it counts to another number.
+      if (is_of_all && missing.empty()) store_->compare_and_set(key, std::nullopt, "");
     }
   }
 }
 
-void Forming::look_for(const std::vector<int>& missing) {
-  check(missing);
-  if (!missing.empty() && deadline_.expired()) end_for_all(Timeout(incomplete_group(options_, missing)));
+std::vector<std::string> Forming::keys_of(const std::string& what) const {
+  std::vector<std::string> keys;
+  for (int q = 0; q < options_.size; ++q) keys.push_back(fmt::format("{}/{}", what, q));
+  return keys;
 }
 
 std::vector<std::string> Forming::exchange(const std::string& what, const std::string& own) {
-  std::vector<std::string> keys;
-  for (int q = 0; q < options_.size; ++q) keys.push_back(fmt::format("{}/{}", what, q));
+  const std::vector<std::string> keys = keys_of(what);
   store_->set(keys[static_cast<std::size_t>(options_.rank)], own);
   // The last one says that all are there: a rank asks once, not once for each of the others.
   if (store_->add(what + "s", 1) == options_.size) store_->set("all " + what + "s", "");
-  wait_for_all("all " + what + "s", what);
+  wait("all " + what + "s", what, true);
   std::vector<std::string> texts;
   for (std::optional<std::string>& text : store_->try_get_all(keys)) {
     // Ranks that count to another number were all there for another one.
@@ -135,9 +129,7 @@ void Forming::check_not_stopped(const std::vector<int>& missing) const {
 }
 
 std::vector<int> Forming::missing_of(const std::string& sign) {
-  std::vector<std::string> keys;
-  for (int q = 0; q < options_.size; ++q) keys.push_back(fmt::format("{}/{}", sign, q));
-  const auto signs = store_->try_get_all(keys);
+  const auto signs = store_->try_get_all(keys_of(sign));
   std::vector<int> missing;
   for (std::size_t q = 0; q < signs.size(); ++q) {
     if (!signs[q]) missing.push_back(static_cast<int>(q));
@@ -148,7 +140,7 @@ std::vector<int> Forming::missing_of(const std::string& sign) {
 void Forming::complete() {
   store_->set(fmt::format("opened/{}", options_.rank), "");
   if (store_->add("opened", 1) == options_.size) store_->compare_and_set("complete", std::nullopt, "");
-  const std::string verdict = wait_for_all("complete", "opened");
+  const std::string verdict = wait("complete", "opened", true);
   if (!verdict.empty()) base::raise(base::decode_error(verdict));
 }
 

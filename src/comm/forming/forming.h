@@ -15,6 +15,9 @@
 
 namespace reigen::comm {
 
+// The part of a store in which the ranks of this group meet: the job's, or the one of the group that is split.
+std::shared_ptr<store::Store> meeting_of(const GroupOptions& options, const std::string& part = "");
+
 class Forming {
  public:
   // Throws what else ends the wait for these ranks.
@@ -30,12 +33,12 @@ class Forming {
   // The value of `key`, for which ranks that have not set sign/RANK keep the others waiting. Throws Timeout naming
   // these, PeerLost for one that is known to be stopped, or what another rank ended it with.
   std::string wait_for(const std::string& key, const std::string& sign);
-  // What every rank says to `what`: result[q] = rank q's `own`. Some messages to the store a rank, however many there
-  // are. Throws as wait_for().
+  // result[q] = what rank q gives as `own`. `what` names the exchange. Each rank sends the store a fixed number of
+  // messages, however many ranks there are. Throws as wait_for().
   std::vector<std::string> exchange(const std::string& what, const std::string& own);
-  // What every wait looks at: whether what is known ends the forming.
+  // Throws when this rank knows of a reason to end the forming. Every wait calls it now and then.
   void check(const std::vector<int>& missing);
-  // The same after hearing of the others, for waits that are not for a key.
+  // Hears of the other ranks first, then check(): for waits that are not for a key.
   void look(const std::vector<int>& missing);
   // A wait that was to end at `until` has ended. Where that is far too late this process was stopped, and that time is
   // held against nobody: the deadline moves.
@@ -47,9 +50,9 @@ class Forming {
 
  private:
   void throw_if_ended();
-  // The value of `key`, which is set when all ranks have set sign/RANK.
-  std::string wait_for_all(const std::string& key, const std::string& sign);
-  void look_for(const std::vector<int>& missing);
+  // is_of_all: the key is set when all ranks have set sign/RANK, by the last of them.
+  std::string wait(const std::string& key, const std::string& sign, bool is_of_all);
+  std::vector<std::string> keys_of(const std::string& what) const;
   std::vector<int> missing_of(const std::string& sign);
   void check_not_stopped(const std::vector<int>& missing) const;
 

@@ -155,12 +155,6 @@ std::optional<std::string> RoundStore::try_get(const std::string& key) {
   return value != nullptr ? std::optional(*value) : std::nullopt;
 }
 
-std::vector<std::optional<std::string>> RoundStore::try_get_all(const std::vector<std::string>& keys) {
-  std::vector<std::optional<std::string>> values;
-  for (const std::string& key : keys) values.push_back(try_get(key));
-  return values;
-}
-
 std::int64_t RoundStore::add(const std::string& key, std::int64_t delta) {
   return ask({.kind = Kind::kAdd, .key = key, .delta = delta}).number;
 }

@@ -20,8 +20,8 @@
 
 namespace reigen::comm {
 
-// The group has ended in a round: RoundStore::failure() has how. No Error, so that nobody on the way takes the numbers
-// of ranks in it for those of a group that forms.
+// The group ended in a round; RoundStore::failure() says how. It is not an Error: code that forms a group translates
+// the ranks of Errors into the numbers of that group, and the ranks of failure() are those of the group that is split.
 class MeetingEnded final : public std::runtime_error {
  public:
   MeetingEnded() : std::runtime_error("the group that is split has ended") {}
@@ -31,12 +31,11 @@ class RoundStore final : public store::Store {
  public:
   explicit RoundStore(Communicator group) : group_(std::move(group)) {}
 
-  // As Store says; they also throw MeetingEnded. try_get() and try_get_all() make no round: they see what was told
-  // until the last one. Ranks that wait for one key therefore make the same rounds, and go on after the same one.
+  // As Store says; they also throw MeetingEnded. try_get() makes no round: it sees what was told until
+  // the last one. Ranks that wait for one key therefore make the same rounds, and go on after the same one.
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, const Deadline& deadline) override;
   std::optional<std::string> try_get(const std::string& key) override;
-  std::vector<std::optional<std::string>> try_get_all(const std::vector<std::string>& keys) override;
   std::int64_t add(const std::string& key, std::int64_t delta) override;
   std::string compare_and_set(const std::string& key, const std::optional<std::string>& expected,
                               const std::string& desired) override;

@@ -126,7 +126,7 @@ class HierarchicalBackend : public Backend {
     try {
       part.backend = make(options);
     } catch (const PeerLost& error) {
-      if (told_ || error.rank() < 0 || static_cast<std::size_t>(error.rank()) >= ranks.size()) throw;
+      if (told_ || error.rank() < 0) throw;
       throw PeerLost(ranks[static_cast<std::size_t>(error.rank())],
                      fmt::format("{}\n  {}", error.what(), legend(part, group_.options.name)));
     }

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/machine/host_name.h"
+#include "comm/forming/forming.h"
 #include "comm/tuning/table.h"
 #include "reigen/base/error.h"
 
@@ -44,8 +45,7 @@ std::string find_rules(const GroupOptions& options, Family family) {
 std::string rules_in_force(const GroupOptions& options, Family family) {
   if (options.algorithms != kTuned) return options.algorithms;
   if (options.size == 1) return {};
-  const auto store =
-      store::make_prefix_store(options.meeting ? options.meeting : options.store, "group/" + options.name);
+  const auto store = meeting_of(options);
   if (options.rank == 0) store->set("tuned", find_rules(options, family));
   const std::string found = store->get("tuned", Deadline::after(options.join_timeout));
   if (found.front() == kMissing) throw InvalidArgument(found.substr(1));

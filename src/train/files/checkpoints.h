@@ -31,22 +31,23 @@ class Checkpoints {
   Checkpoints(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
               std::function<void()> give_up);
 
-  // Before the first step: what the run goes on from counts as saved, and what is no number then may be none later.
+  // Call it before the first step. The checkpoint from which the run goes on counts as saved. Values that are NaN now
+  // and are not trained may be NaN in checkpoints too.
   void begin();
   // Collective. Says before the first step what will not fit. A warning, because others may free space meanwhile.
   void look_at_room();
   // While the first steps are made, the kernel gives the memory that the first copy would wait for.
   void prepare();
-  // Collective. Throws 80 where the state is not finite: it replaces no older one.
+  // Collective. Throws 80 if the state is not finite. Such a state must not replace an older checkpoint.
   void require_finite();
-  // Collective. With the lines of the steps before. Throws as require_finite().
+  // Collective. Saves the state, after the lines of the steps were written. Throws as require_finite().
   void save();
-  // Waits for what is under way.
+  // Waits for the save that is under way.
   void wait();
-  // Whether the last save has ended by now, and how. Does not wait.
+  // Notes whether the last save has ended by now, and how. Does not wait.
   void hear();
-  // Collective. Deletes older checkpoints for the last one, once the weights are on the disk, and saves it. Not before:
-  // one of the two is there at every moment.
+  // Collective. Deletes older checkpoints to make room for the last one, then saves it. The weights must be on the disk
+  // before: at every moment the user has either the weights or a checkpoint.
   void save_last_in_little_room();
   // Ends the thread that writes.
   void release() { saver_.reset(); }
@@ -55,7 +56,7 @@ class Checkpoints {
   std::int64_t asked_to_save() const { return asked_; }    // step of the newest that was begun
   bool lacks_room() const { return lacks_room_; }          // the newest failed for want of room
   int failed_in_a_row() const { return failed_; }          // for want of anything else
-  const std::string& why_not() const { return why_not_; }  // the newest that failed did
+  const std::string& why_not() const { return why_not_; }  // the error of the newest save that failed
   std::filesystem::path last() const;                      // the newest whole one
   std::filesystem::path folder() const { return files_.directory() / "checkpoints"; }
   std::string way_back() const;  // how a run goes on from the newest one; empty: there is none

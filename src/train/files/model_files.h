@@ -18,8 +18,8 @@ class ModelFiles {
   ModelFiles(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, const Checkpoints& checkpoints,
              Outcome& outcome);
 
-  // Collective. Of the step that was made last. After the last step of all older checkpoints make room for them, but
-  // for the newest. What fails is in `outcome`.
+  // Collective. Writes the weights of the newest step. At the end of the run older checkpoints, but for the newest, are
+  // deleted where the disk has no room. What fails is noted in `outcome`.
   void write();
   bool has_model() const { return has_model_; }  // model.safetensors was written
   // Collective. Whether an earlier process wrote them, and a summary, of this step or a later one.

@@ -1,5 +1,5 @@
-// What a run could write at its end, and what it could not: that one thing fails keeps no other from being written,
-// and nothing is lost in silence.
+// What a run could write at its end, and what it could not. If one file cannot be written, the others still are, and
+// the user is told what is lost.
 // Thread rule: one thread. Every rank makes the same calls.
 #pragma once
 
@@ -16,17 +16,16 @@ class Outcome {
  public:
   explicit Outcome(Console& console) : console_(console) {}
 
-  // Whether body() ended without an error that every rank has; such an error is told as a warning and kept. An error of
-  // one rank alone is thrown.
+  // Runs body(). An error that every rank has becomes a warning, is kept, and gives false. An error of one rank alone
+  // is thrown.
   bool attempt(const std::string& what, const std::function<void()>& body);
-  // `what` is not there, by an error that was told already.
+  // `what` could not be written; the user was told of the error already.
   void note_lost(std::string what, ExitCode code, std::string why);
 
   bool is_complete() const { return lost_.empty(); }
-  // Of what was tried and is there.
+  // Names of what was written.
   const std::vector<std::string>& written() const { return written_; }
-  // What is lost, as the error of the run: `what` it is, and in which ways the user has what there is. Common to all
-  // ranks.
+  // The error of the run: `what` went wrong, what is lost, and `ways` to go on with what there is. Every rank has it.
   Error error(std::string what, std::vector<std::string> ways) const;
 
  private:

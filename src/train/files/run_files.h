@@ -27,9 +27,9 @@ class RunFiles {
     data::SamplerOptions drawn_by;  // for data.dump_order
     TextMap metadata;               // of initial.safetensors
   };
-  // Collective. Takes the directory for this run and opens the lines; puts checkpoints aside that the run gives up by
-  // going on from an older one. Rank 0 must have all weights where run.save_initial is set and nothing was found.
-  // A start that fails takes back what it made. Throws IoError on every rank.
+  // Collective. Takes the directory for this run and opens the lines. If the run goes on from an older checkpoint,
+  // newer ones are put aside. If saves_initial(), rank 0 must have all weights. A start that fails takes back what it
+  // made. Throws IoError on every rank.
   void open(const Contents& contents, StepLines& lines);
 
   const std::filesystem::path& directory() const { return directory_; }  // on every rank

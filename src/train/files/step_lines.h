@@ -19,18 +19,19 @@ class StepLines {
  public:
   explicit StepLines(Console& console) : console_(console) {}
 
-  // Writes what the steps until `done` drew. Throws IoError.
+  // Opens the file of samples and writes again what the steps until `done` drew. Throws IoError.
   void open_order(const std::filesystem::path& path, const data::SamplerOptions& drawn_by, std::int64_t done);
-  // Keeps the lines of the steps until `done`. Throws as MetricsWriter.
+  // Opens metrics.jsonl and keeps the lines of the steps until `done`. Throws as MetricsWriter.
   void open_metrics(const std::filesystem::path& path, std::int64_t done);
   void close();
   bool writes_order() const { return order_.has_value(); }
 
-  // order: of this step; not written where no file is open for it. Trouble with the disk is told once for each cause.
+  // order: the samples of this step; dropped if data.dump_order is not set. Trouble with the disk is told once for each
+  // cause.
   void write(const StepMetrics& metrics, const std::string& order);
   void write(const ValidationMetrics& metrics);
   void flush();              // throws IoError
-  void flush_what_can_be();  // before an error ends the run: that error is what matters
+  void flush_what_can_be();  // keeps its own errors: the caller is about to throw another one
 
  private:
   void tell_trouble();

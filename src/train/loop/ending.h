@@ -27,22 +27,21 @@ class Ending {
          Checkpoints& checkpoints, Validation& validation, const MemoryWatch& memory, const StepTimes& times,
          Outcome& outcome);
 
-  // Collective. After the last step, or where the run stops. After the last step nothing comes that could be saved
-  // instead, so the weights come first: they are smaller than a checkpoint, which is not to take their room. Where
-  // ranks hold parts of them they are made of the checkpoint.
+  // Collective. Saves the last checkpoint, after the last step or when the run stops. After the last step the weights
+  // are written first: they are smaller than a checkpoint, which must not take their room. If ranks hold parts of the
+  // weights, these are copied from the checkpoint after it.
   void save_last();
-  // Collective. In the middle of a run, where checkpoints keep failing: writes the weights and throws.
+  // Collective. Ends a run whose checkpoints keep failing: writes the weights and throws.
   void give_up();
   // Collective. Weights, scores, summary, words. Throws as require_complete().
   void finish();
-  // Nothing of what a run made is lost in silence, and what is there is named: throws on every rank where something
-  // could not be written.
+  // Throws on every rank if something could not be written. The error names what is lost and what is there.
   void require_complete() const;
   bool has_results() const { return models_.has_results(); }
 
-  // Of finish().
+  // The scores of finish().
   const std::optional<Scores>& test() const { return test_; }
-  // Seconds from the start of the process to the end of the first step that it made.
+  // Call it at the end of the process's first step: notes the time since the process started.
   void note_first_step();
 
  private:

@@ -1,6 +1,6 @@
-// What steps gave: the losses of all ranks, added up in each step, or for some steps together where ranks step by
-// themselves and none is to wait for another. Rank 0 writes them down and shows them.
-// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+// Adds up the losses of all ranks: in each step, or, if ranks step by themselves, for several steps together, so that
+// no rank waits for another in each step. Rank 0 writes them down and shows them. Thread rule: the thread of its rank.
+// What is marked collective every rank calls at the same place.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ class Losses {
     std::optional<double> grad_norm = {};
     bool skipped = false;
   };
-  // After the step was counted: run.done is its number.
+  // Call it after the step was counted: run.done is its number.
   void note(const Step& step, const data::Batch& batch, const StepTime& time);
-  // Collective. What was noted since the last call, where losses come late.
+  // Collective. Adds up what was noted since the last call. Does nothing if losses are added up in each step.
   void add_up_late();
 
  private:

@@ -10,14 +10,14 @@
 
 namespace reigen::train {
 
-// What the model draws (dropout) in step run.done + 1 is a function of seed, rank and step, so nothing need be saved to
-// go on. Ranks that are threads share one generator, which cannot be given to each.
+// Sets LibTorch's generator for step run.done + 1. What the model draws (dropout) is then a function of seed, rank and
+// step, so checkpoints need no state of it. Ranks that are threads share one generator, which is left alone.
 void seed_step(const Run& run);
 
 // The mean loss over the part's terms. A part without samples computes with a stand-in of weight 0.
 at::Tensor loss_of(Run& run, const data::MicroBatch& part);
 
-// Of `mean` by its weight in the batch, with the scale of the loss.
+// Runs backward from mean times the part's weight in the batch, times the loss scale.
 void backward(TrainedModel& model, const at::Tensor& mean, const data::MicroBatch& part);
 
 }  // namespace reigen::train

@@ -1,6 +1,6 @@
-// The model of a run as it is trained: wrapped for the ranks, its activations perhaps computed again, with what steps
-// it. Made at the start of a run and made anew after a rollback; before that it is the task's bare module.
-// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+// The model of a run with its data_parallel wrapper, its optimizer and its activation checkpointing. make() is called
+// at the start of a run and again after a rollback. Without it the model is the task's bare module. Thread rule: the
+// thread of its rank. What is marked collective every rank calls at the same place.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class TrainedModel {
 
   struct Start {
     const checkpoint::Checkpoint* from = nullptr;  // null: values from the seed
-    std::string other_strategy = {};               // why what it holds of a strategy is not this run's; empty: it is
+    std::string other_strategy = {};               // why its strategy's state is not for this run; empty: it is
     std::int64_t global_batch = 0;
     std::int64_t samples_per_step = 0;
   };

@@ -1,5 +1,5 @@
-// A run as all of its parts know it: what was asked for, who talks to the user, and how far it has come. Whoever
-// moves the run on writes here: the loop, and where it begins (files/run_files.h, loop/run_data.h).
+// A run as all of its parts know it: what was asked for, who talks to the user, and how far it has come. The loop
+// writes here, and so do RunFiles and RunData when the run begins (files/run_files.h, start/run_data.h).
 // Thread rule: the thread of its rank.
 #pragma once
 

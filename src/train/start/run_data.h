@@ -18,20 +18,20 @@ class RunData {
  public:
   explicit RunData(Run& run) : run_(run) {}
 
-  // Collective. Opens both, and sets the run's length; a checkpoint of other data of the same meaning sets its position
-  // back to the beginning of the epoch. Throws DataError, and InvalidArgument where ranks have different data or they
-  // do not go together with the checkpoint.
+  // Collective. Opens training and test data, and sets the length of the run. If the checkpoint is of another number of
+  // samples, the epoch begins anew. Throws DataError, and InvalidArgument if ranks have different data or the data do
+  // not fit the checkpoint.
   void open(const checkpoint::Checkpoint* found);
-  // The test data alone, where they are not open: validation without a run.
+  // Collective. Opens the test data alone, unless they are open: for validation without a run.
   void open_test();
-  // Training data are opened anew.
+  // Closes the training data; open() opens them again.
   void release() { loader_.reset(); }
 
   data::Loader& loader() { return *loader_; }
   const data::Loader& loader() const { return *loader_; }
   const data::Dataset& test() const { return *test_; }
 
-  // A data set may be smaller than a batch.
+  // The global batch, or all samples if there are fewer.
   std::int64_t samples_per_step() const;
   std::int64_t epochs_to_see() const { return (run_.total + loader_->steps() - 1) / loader_->steps(); }
 

@@ -1,4 +1,4 @@
-// Whose it was that a step gave no number: which rank's, which parameter's.
+// Finds the rank and the parameter because of which a step gave no number.
 // Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
 #pragma once
 
@@ -14,12 +14,12 @@ class Blame {
  public:
   Blame(Run& run, TrainedModel& model) : run_(run), model_(model) {}
 
-  // Collective. Before the weights stepped; loss: this rank's. The step must not go on after it: where gradients are
-  // averages by now, each rank computes its own once more.
+  // Collective. Call it before the weights step. loss: this rank's. If the gradients are averages by now, each rank
+  // computes its own once more, so the step must not go on.
   std::string of_step(double loss, const data::Batch& batch);
-  // Collective. From the gradients that ranks have of their own.
+  // Collective. Looks at the gradients that each rank has of its own.
   std::string of_own_gradients();
-  // This rank's alone.
+  // Looks at this rank alone.
   std::string of_this_rank(double loss);
 
  private:

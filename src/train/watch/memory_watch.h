@@ -19,7 +19,8 @@ class MemoryWatch : public Watcher {
   void end_phase(Phase phase) override;
   void abandon_step() override { counted_.reset(); }
 
-  // Collective. With what is there now, of all ranks, beside what the layout says.
+  // Collective. The memory of every rank: what was counted in steps, what stays between steps, and what the layout
+  // says.
   MemoryReport report(const TrainedModel& model, Communicator& world) const;
 
  private:

@@ -1,8 +1,8 @@
 // A step that gave no number, and what train.not_finite does about it: the run ends, the step is skipped, or the run
 // goes back to its newest checkpoint and leaves the batch out.
 //
-// Where ranks hold the same weights every rank calls meet() for the same step, before a weight has changed. Where they
-// step by themselves the rank that met it ends alone (require_own), and ends the others by its death.
+// If ranks hold the same weights, every rank calls meet() for the same step, before a weight has changed. If ranks step
+// by themselves, the rank whose step gave no number throws alone (require_own), and its end ends the others.
 // Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
 #pragma once
 
@@ -37,19 +37,19 @@ class NotFinite {
 
   // Before each step.
   void begin_step();
-  // Collective. loss: of all ranks; own: this rank's mean. Returns where the step is to be skipped.
+  // Collective. loss: of all ranks; own: this rank's mean. Returns if the step is to be skipped, else throws.
   void meet(double loss, const Optimization::Gradients& gradients, const data::Batch& batch, double own);
-  // Collective. The weights have stepped: only a rank's own gradients tell.
+  // Collective. As meet(), after the weights have stepped: only each rank's own gradients can tell whose it was.
   void meet_after_step(const data::Batch& batch);
-  // Of a rank that steps by itself. Throws where loss or gradients are no numbers.
+  // For a rank that steps by itself. Throws if its loss or gradients are not finite.
   void require_own(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
-  // Instead of the step: gradients are dropped, and what the forward left in buffers too.
+  // Replaces the optimizer's step: drops the gradients, and sets the buffers back to their values before the forward.
   void skip();
   // The step gave numbers.
   void note_numbers();
 
-  // Collective. Makes the run's configuration that of the checkpoint to go back to. Throws where there is none, or none
-  // that helps.
+  // Collective. Sets run.resume to the newest checkpoint and leaves the batch out from now on. Throws if there is no
+  // checkpoint, or if going back did not help several times.
   void go_back(const GoBack& step);
   bool is_left_out(const data::Batch& batch) const;
 

@@ -1,4 +1,4 @@
-// train.compare_every: whether what ranks must hold alike still is alike.
+// train.compare_every: compares what ranks must hold alike.
 // Thread rule: the thread of its rank.
 #pragma once
 
@@ -12,8 +12,8 @@
 namespace reigen::train {
 
 // Collective after each step that is due. Compares weights and states that ranks hold each for itself; of those that
-// ranks of a replica hold once, a rank looks at its share. Throws 81 on every rank where they differ: which is right
-// nobody knows later.
+// ranks of a replica hold once, a rank looks at its share. Throws 81 on every rank if they differ, because nobody can
+// tell later which are right.
 class ReplicaWatch : public Watcher {
  public:
   ReplicaWatch(Run& run, const TrainedModel& model, const Checkpoints& checkpoints)

@@ -17,19 +17,19 @@ namespace reigen::train {
 
 class TraceWatch : public Watcher {
  public:
-  // Between two steps the time to write is that of no step: `between_steps` begins anew.
+  // The time that writing takes belongs to no step, so it restarts `between_steps`.
   TraceWatch(Run& run, const RunFiles& files, const TrainedModel& model, Outcome& outcome, Stopwatch& between_steps)
       : run_(run), files_(files), model_(model), outcome_(outcome), between_steps_(between_steps) {}
 
   // Throws InvalidArgument for a run.trace that is no range of steps.
   void open();
-  // Tells where the run has none of the steps.
+  // Tells the user if the run has none of the steps.
   void note_range();
 
   void begin_step(std::int64_t step, double waited) override;
   void end_phase(Phase phase) override;
   void end_step(std::int64_t step) override;  // collective after the last of the steps
-  // Collective. What was traced and not written, also because writing failed.
+  // Collective. Writes what was traced and is not written yet, also after a failure.
   void end_run();
 
  private:
