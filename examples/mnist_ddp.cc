@@ -42,7 +42,7 @@ int main(int argc, char** argv) try {
       optimizer.zero_grad();
 
       double sum = loss.item<double>() * static_cast<double>(batch.count);
-      world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
+      world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);
       sum /= static_cast<double>(batch.global_count);
       if (++step % 10 == 0 && world.rank() == 0) fmt::print("epoch {} step {} loss {}\n", epoch + 1, step, sum);
       if (step == steps) break;

@@ -79,7 +79,7 @@ int main(int argc, char** argv) try {
       optimizer.zero_grad();
       if (++step % 20 == 0) {
         double sum = loss.item<double>() * static_cast<double>(batch.count);
-        world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
+        world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);
         if (world.rank() == 0) fmt::print("step {} loss {:.4f}\n", step, sum / static_cast<double>(batch.global_count));
         // A copy is written while the next steps are made.
         const reigen::tensor::Pieces weights(parallel.own_weights());

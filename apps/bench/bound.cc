@@ -28,13 +28,13 @@ double seconds_of(const std::function<void(std::size_t)>& function, std::size_t 
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-std::size_t agree(Communicator& world, double wanted, double least, double most) {
+std::size_t agree(const Communicator& world, double wanted, double least, double most) {
   auto value = static_cast<std::int64_t>(std::clamp(std::ceil(wanted), least, most));
   world.broadcast(&value, 1, comm::DataType::kInt64, 0);
   return static_cast<std::size_t>(value);
 }
 
-double measure_copy(Communicator& world, std::size_t bytes, bool cold) {
+double measure_copy(const Communicator& world, std::size_t bytes, bool cold) {
   const std::size_t stride = (bytes + 63) / 64 * 64;
   const std::size_t slots = slots_of(2 * stride, cold);
   const auto memory = allocate_private(2 * stride * slots);
@@ -46,7 +46,7 @@ double measure_copy(Communicator& world, std::size_t bytes, bool cold) {
 }
 
 // Streams one after the other: P inputs, then the outputs, which in place are the first inputs.
-double measure_sum(Communicator& world, const Problem& problem, bool cold, bool streaming) {
+double measure_sum(const Communicator& world, const Problem& problem, bool cold, bool streaming) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   const std::size_t outputs = problem.operation == Operation::kAllReduce ? ranks : 1;
   const std::size_t count = (problem.whole() + ranks - 1) / ranks;
@@ -74,7 +74,7 @@ double measure_sum(Communicator& world, const Problem& problem, bool cold, bool 
 
 }  // namespace
 
-double time_together(Communicator& world, const std::function<void(std::size_t)>& function) {
+double time_together(const Communicator& world, const std::function<void(std::size_t)>& function) {
   seconds_of(function, 1);
   world.barrier();
   const double once = std::max(1e-9, std::min(seconds_of(function, 2), seconds_of(function, 2)) / 2);
@@ -94,7 +94,7 @@ double time_together(Communicator& world, const std::function<void(std::size_t)>
   return quantile(slowest_of_ranks(world, times), 0.5);
 }
 
-std::optional<double> measure_bound(Communicator& world, const Problem& problem, bool cold) {
+std::optional<double> measure_bound(const Communicator& world, const Problem& problem, bool cold) {
   const Traffic traffic = least_traffic(problem);
   const auto copied = static_cast<std::size_t>(std::llround((traffic.read + traffic.written) / 2));
   if (copied == 0) return std::nullopt;

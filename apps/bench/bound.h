@@ -12,13 +12,13 @@ namespace reigen::apps::bench {
 
 // Slowest rank's seconds for one run of the function, at the median: all ranks at once, in batches long enough for the
 // clock.
-double time_together(Communicator& world, const std::function<void(std::size_t iteration)>& function);
+double time_together(const Communicator& world, const std::function<void(std::size_t iteration)>& function);
 
 // Seconds that the least traffic of the operation takes here; the better of
 //   a copy      each rank copies (read + written) / 2 bytes, and
 //   a sum       (reductions) each rank reduces its share of P inputs and writes it to every output, in one pass; in
 //               place over the inputs, elsewhere through the caches or past them, whichever is faster.
 // Empty when the operation moves nothing. `cold`: through buffers that no cache holds, as the operation's own.
-std::optional<double> measure_bound(Communicator& world, const Problem& problem, bool cold);
+std::optional<double> measure_bound(const Communicator& world, const Problem& problem, bool cold);
 
 }  // namespace reigen::apps::bench

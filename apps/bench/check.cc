@@ -123,7 +123,7 @@ constexpr std::size_t kPiece = std::size_t{1} << 16;  // elements that are made,
 
 // Elements that `make(begin, count, piece, size)` puts into memory of the host, a piece at a time.
 template <typename Make>
-void write(Communicator& world, DataType type, std::byte* to, std::size_t count, const Make& make) {
+void write(const Communicator& world, DataType type, std::byte* to, std::size_t count, const Make& make) {
   const std::size_t size = comm::size_of(type);
   std::vector<std::byte> piece(std::min(count, kPiece) * size);
   for (std::size_t begin = 0; begin < count; begin += kPiece) {
@@ -135,7 +135,7 @@ void write(Communicator& world, DataType type, std::byte* to, std::size_t count,
 
 // How many elements are not what `value(index)` says.
 template <typename Value>
-std::size_t count_others(Communicator& world, DataType type, const std::byte* from, std::size_t count,
+std::size_t count_others(const Communicator& world, DataType type, const std::byte* from, std::size_t count,
                          const Value& value) {
   const std::size_t size = comm::size_of(type);
   std::vector<std::byte> piece(std::min(count, kPiece) * size);
@@ -156,7 +156,7 @@ bool is_receiver_of_broadcast(const Problem& problem) {
 
 }  // namespace
 
-void fill(Communicator& world, const Problem& problem, const Place& place) {
+void fill(const Communicator& world, const Problem& problem, const Place& place) {
   const auto nonsense = [](std::size_t, std::size_t count, std::byte* piece, std::size_t size) {
     std::memset(piece, 0xa5, count * size);
   };
@@ -170,7 +170,7 @@ void fill(Communicator& world, const Problem& problem, const Place& place) {
         });
 }
 
-std::size_t count_wrong(Communicator& world, const Problem& problem, const Place& place) {
+std::size_t count_wrong(const Communicator& world, const Problem& problem, const Place& place) {
   const auto output = [&](std::size_t index) { return output_value(problem, index); };
   const auto input = [&](std::size_t index) { return input_value(problem, problem.rank, index); };
   std::size_t wrong = count_others(world, problem.type, place.output, problem.output_count(), output);
@@ -182,7 +182,7 @@ std::size_t count_wrong(Communicator& world, const Problem& problem, const Place
   return wrong;
 }
 
-std::size_t count_wrong_barrier(Communicator& world) {
+std::size_t count_wrong_barrier(const Communicator& world) {
   const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
   std::array<std::int64_t, 2> mine{};
   mine[0] = now();

@@ -10,13 +10,13 @@
 namespace reigen::apps::bench {
 
 // Writes this rank's input, and nonsense to what the operation must overwrite.
-void fill(Communicator& world, const Problem& problem, const Place& place);
+void fill(const Communicator& world, const Problem& problem, const Place& place);
 
 // After one call on filled memory: elements of the output (and, out of place, of the input) that are not as they must
 // be, on this rank.
-std::size_t count_wrong(Communicator& world, const Problem& problem, const Place& place);
+std::size_t count_wrong(const Communicator& world, const Problem& problem, const Place& place);
 
 // A barrier moves nothing: collective, 1 if this rank left before the last one came. The clock is one machine's.
-std::size_t count_wrong_barrier(Communicator& world);
+std::size_t count_wrong_barrier(const Communicator& world);
 
 }  // namespace reigen::apps::bench

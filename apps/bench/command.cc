@@ -42,7 +42,7 @@ std::size_t memory_of_rank(const std::vector<Problem>& problems, bool cold) {
 }
 
 // "Rank  0 Pid  12345 on   hostname", as nccl-tests has it.
-std::vector<std::string> describe_ranks(Communicator& world) {
+std::vector<std::string> describe_ranks(const Communicator& world) {
   constexpr std::size_t kWidth = 96;
   std::string mine = fmt::format(" Rank {:>2} Pid {:>6} on {:>10}", world.rank(), ::getpid(), base::host_name());
   mine.resize(kWidth, '\0');

@@ -25,13 +25,20 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+std::size_t slots_of(std::size_t bytes, const BenchOptions& options) {
+  return std::max(bench::slots_of(bytes, options.cold), static_cast<std::size_t>(options.in_flight));
+}
+
 // Calls in turn on the buffers of one size.
 class Caller {
  public:
-  Caller(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory)
-      : world_(world), problem_(problem), late_(options.late_ms) {
+  Caller(const Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory)
+      : world_(world),
+        problem_(problem),
+        in_flight_(static_cast<std::size_t>(options.in_flight)),
+        late_(options.late_ms) {
     const std::size_t stride = place_bytes(problem);
-    const std::size_t slots = slots_of(stride, options.cold);
+    const std::size_t slots = slots_of(stride, options);
     for (std::size_t i = 0; i < slots; ++i) places_.push_back(place_at(problem, memory + i * stride));
     // Shared, the output of one rank is the input of the others.
     for (const Place& place : places_) {
@@ -71,21 +78,35 @@ class Caller {
   double cpu_share() const { return wall_ > 0 ? cpu_ / wall_ : 0; }
 
  private:
-  double time_call() {
+  const Place& next_place() {
     const Place& place = places_[next_];
     next_ = next_ + 1 == places_.size() ? 0 : next_ + 1;
+    return place;
+  }
+
+  double time_call() {
     if (problem_.has_root() && late_.count() == 0) world_.barrier();
+    CallList calls;
+    for (std::size_t i = 1; i < in_flight_; ++i) add_call(calls, problem_, next_place());
+    const Place& place = next_place();
     const auto begin = std::chrono::steady_clock::now();
-    call(world_, problem_, place);
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    if (calls.empty()) {
+      call(world_, problem_, place);
+    } else {
+      add_call(calls, problem_, place);
+      world_.run(calls);
+    }
+    const std::chrono::duration<double> taken =
+        (std::chrono::steady_clock::now() - begin) / static_cast<double>(in_flight_);
     if (algorithm_.empty()) {
       algorithm_ = problem_.operation == Operation::kSend ? "message" : world_.last_algorithm();
     }
     return taken.count();
   }
 
-  Communicator& world_;
+  const Communicator& world_;
   const Problem& problem_;
+  std::size_t in_flight_;
   std::chrono::milliseconds late_;
   std::string algorithm_;
   double cpu_ = 0;
@@ -96,14 +117,14 @@ class Caller {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-std::size_t agree(Communicator& world, double wanted) {
+std::size_t agree(const Communicator& world, double wanted) {
   auto value = static_cast<std::int64_t>(wanted);
   world.broadcast(&value, 1, comm::DataType::kInt64, 0);
   return static_cast<std::size_t>(value);
 }
 
 // Warms up, and says how many iterations take half a second: the same number on every rank.
-std::size_t warm_up(Communicator& world, Caller& caller, const BenchOptions& options) {
+std::size_t warm_up(const Communicator& world, Caller& caller, const BenchOptions& options) {
   const int probes = options.iterations == 0 ? std::max(1, options.warmup) : options.warmup;
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < probes; ++i) {
@@ -117,7 +138,7 @@ std::size_t warm_up(Communicator& world, Caller& caller, const BenchOptions& opt
 
 // This rank's seconds of each iteration. On a busy machine they may take far longer than the warm-up promised: then
 // rank 0 stops at twice the time, after a tenth of them or more.
-std::vector<double> time_iterations(Communicator& world, Caller& caller, const BenchOptions& options) {
+std::vector<double> time_iterations(const Communicator& world, Caller& caller, const BenchOptions& options) {
   const std::size_t wanted = warm_up(world, caller, options);
   const std::size_t part = options.iterations > 0 ? wanted : std::max<std::size_t>(5, wanted / 10);
   std::vector<double> times;
@@ -133,18 +154,18 @@ std::vector<double> time_iterations(Communicator& world, Caller& caller, const B
 
 }  // namespace
 
-std::shared_ptr<std::byte> allocate_for(Communicator& world, const std::vector<Problem>& problems,
+std::shared_ptr<std::byte> allocate_for(const Communicator& world, const std::vector<Problem>& problems,
                                         const BenchOptions& options) {
   std::size_t bytes = 64;
   for (const Problem& problem : problems) {
-    bytes = std::max(bytes, place_bytes(problem) * slots_of(place_bytes(problem), options.cold));
+    bytes = std::max(bytes, place_bytes(problem) * slots_of(place_bytes(problem), options));
   }
   if (options.foreign) return allocate_private(bytes);
   if (options.shared) return std::static_pointer_cast<std::byte>(world.allocate_shared(bytes));
   return std::static_pointer_cast<std::byte>(world.allocate(bytes));
 }
 
-Times time_size(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory) {
+Times time_size(const Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory) {
   Times times;
   Caller caller(world, problem, options, memory);
   if (options.check) times.wrong = caller.check();
@@ -154,7 +175,7 @@ Times time_size(Communicator& world, const Problem& problem, const BenchOptions&
   return times;
 }
 
-Row measure(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory) {
+Row measure(const Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory) {
   const Times times = time_size(world, problem, options, memory);
   Row row{.problem = problem, .algorithm = times.algorithm, .wrong = times.wrong, .waiting_cpu = times.waiting_cpu};
   row.p50 = quantile(times.slowest, 0.5);

@@ -12,7 +12,7 @@ namespace reigen::apps::bench {
 
 // Memory for the largest of the problems, of the communicator or (--foreign) of the process; all sizes use its front.
 // The communicator's may be a device's.
-std::shared_ptr<std::byte> allocate_for(Communicator& world, const std::vector<Problem>& problems,
+std::shared_ptr<std::byte> allocate_for(const Communicator& world, const std::vector<Problem>& problems,
                                         const BenchOptions& options);
 
 // How long calls of one size take.
@@ -24,9 +24,9 @@ struct Times {
 };
 
 // Collective. The same times and algorithm on every rank.
-Times time_size(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory);
+Times time_size(const Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory);
 
 // Collective. The same row on every rank.
-Row measure(Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory);
+Row measure(const Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory);
 
 }  // namespace reigen::apps::bench

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "reigen/comm/call_group.h"
+#include "reigen/comm/call_list.h"
 
 namespace reigen::apps::bench {
 
@@ -173,29 +173,53 @@ Place place_at(const Problem& problem, std::byte* begin) {
 
 namespace {
 
-void exchange(Communicator& world, const Problem& problem, const Place& place) {
-  comm::CallGroup group(world);
-  world.send(place.input, problem.count, problem.type, (problem.rank + 1) % problem.ranks);
-  world.recv(place.output, problem.count, problem.type, (problem.rank + problem.ranks - 1) % problem.ranks);
-  group.run();
+void exchange(CallList& calls, const Problem& problem, const Place& place) {
+  calls.send(place.input, problem.count, problem.type, (problem.rank + 1) % problem.ranks);
+  calls.recv(place.output, problem.count, problem.type, (problem.rank + problem.ranks - 1) % problem.ranks);
 }
 
-void call_uneven(Communicator& world, const Problem& problem, const Place& place) {
+void exchange(const Communicator& world, const Problem& problem, const Place& place) {
+  CallList calls;
+  exchange(calls, problem, place);
+  world.run(calls);
+}
+
+// Target: a Communicator, which makes the call, or a list, to which it is added.
+template <class Target>
+void call_uneven(Target& target, const Problem& problem, const Place& place) {
   const std::vector<std::size_t> counts(static_cast<std::size_t>(problem.ranks), problem.count);
   const comm::DataType type = problem.type;
   switch (problem.operation) {
     case Operation::kReduceScatterV:
-      world.reduce_scatter_v(place.input, place.output, counts, type, problem.op);
-      return;
-    case Operation::kAllGatherV: world.all_gather_v(place.input, place.output, counts, type); return;
-    case Operation::kGatherV: world.gather_v(place.input, place.output, counts, type, problem.root); return;
-    case Operation::kScatterV: world.scatter_v(place.input, place.output, counts, type, problem.root); return;
-    default: world.all_to_all_v(place.input, counts, place.output, counts, type); return;
+      return target.reduce_scatter_v(place.input, place.output, counts, type, problem.op);
+    case Operation::kAllGatherV: return target.all_gather_v(place.input, place.output, counts, type);
+    case Operation::kGatherV: return target.gather_v(place.input, place.output, counts, type, problem.root);
+    case Operation::kScatterV: return target.scatter_v(place.input, place.output, counts, type, problem.root);
+    default: return target.all_to_all_v(place.input, counts, place.output, counts, type);
+  }
+}
+
+template <class Target>
+void call_on(Target& target, const Problem& problem, const Place& place) {
+  const std::size_t count = problem.count;
+  const comm::DataType type = problem.type;
+  switch (problem.operation) {
+    case Operation::kAllReduce: return target.all_reduce(place.input, place.output, count, type, problem.op);
+    case Operation::kReduceScatter: return target.reduce_scatter(place.input, place.output, count, type, problem.op);
+    case Operation::kAllGather: return target.all_gather(place.input, place.output, count, type);
+    case Operation::kBroadcast: return target.broadcast(place.input, count, type, problem.root);
+    case Operation::kReduce: return target.reduce(place.input, place.output, count, type, problem.op, problem.root);
+    case Operation::kGather: return target.gather(place.input, place.output, count, type, problem.root);
+    case Operation::kScatter: return target.scatter(place.input, place.output, count, type, problem.root);
+    case Operation::kAllToAll: return target.all_to_all(place.input, place.output, count, type);
+    case Operation::kBarrier: return target.barrier();
+    case Operation::kSend: return exchange(target, problem, place);
+    default: return call_uneven(target, problem, place);
   }
 }
 
 // The second takes what the first has left in the output.
-void call_mock_up(Communicator& world, const Problem& problem, const Place& place) {
+void call_mock_up(const Communicator& world, const Problem& problem, const Place& place) {
   const int root = problem.root;
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   std::byte* const at_root = problem.rank == root ? place.output : nullptr;
@@ -218,23 +242,11 @@ void call_mock_up(Communicator& world, const Problem& problem, const Place& plac
 
 }  // namespace
 
-void call(Communicator& world, const Problem& problem, const Place& place) {
+void call(const Communicator& world, const Problem& problem, const Place& place) {
   if (problem.as != nullptr) return call_mock_up(world, problem, place);
-  const std::size_t count = problem.count;
-  const comm::DataType type = problem.type;
-  switch (problem.operation) {
-    case Operation::kAllReduce: world.all_reduce(place.input, place.output, count, type, problem.op); return;
-    case Operation::kReduceScatter: world.reduce_scatter(place.input, place.output, count, type, problem.op); return;
-    case Operation::kAllGather: world.all_gather(place.input, place.output, count, type); return;
-    case Operation::kBroadcast: world.broadcast(place.input, count, type, problem.root); return;
-    case Operation::kReduce: world.reduce(place.input, place.output, count, type, problem.op, problem.root); return;
-    case Operation::kGather: world.gather(place.input, place.output, count, type, problem.root); return;
-    case Operation::kScatter: world.scatter(place.input, place.output, count, type, problem.root); return;
-    case Operation::kAllToAll: world.all_to_all(place.input, place.output, count, type); return;
-    case Operation::kBarrier: world.barrier(); return;
-    case Operation::kSend: exchange(world, problem, place); return;
-    default: call_uneven(world, problem, place); return;
-  }
+  call_on(world, problem, place);
 }
+
+void add_call(CallList& calls, const Problem& problem, const Place& place) { call_on(calls, problem, place); }
 
 }  // namespace reigen::apps::bench

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/call/call.h"
+#include "reigen/comm/call_list.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::apps::bench {
@@ -90,6 +91,8 @@ struct Place {
 std::size_t place_bytes(const Problem& problem);
 Place place_at(const Problem& problem, std::byte* begin);
 
-void call(Communicator& world, const Problem& problem, const Place& place);
+void call(const Communicator& world, const Problem& problem, const Place& place);
+// The same for a list; not for a problem that is made of two calls.
+void add_call(CallList& calls, const Problem& problem, const Place& place);
 
 }  // namespace reigen::apps::bench

@@ -40,10 +40,10 @@ constexpr std::array kTypes = {
 constexpr std::array kOps = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, ReduceOp::kMin,
                              ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
 
-const std::vector<std::string> kFlags = {"-n",      "-b",          "-e",         "-f",     "-d",        "-o",
-                                         "-r",      "--iters",     "--warmup",   "--json", "--backend", "--machines",
-                                         "--check", "--cold",      "--in-place", "--help", "--foreign", "--shared",
-                                         "--late",  "--algorithm", "--segments", "-h",     "--explain", "--as"};
+const std::vector<std::string> kFlags = {
+    "-n",     "-b",          "-e",         "-f",      "-d",        "-o",         "-r",         "--iters",   "--warmup",
+    "--json", "--backend",   "--machines", "--check", "--cold",    "--in-place", "--help",     "--foreign", "--shared",
+    "--late", "--algorithm", "--segments", "-h",      "--explain", "--as",       "--in-flight"};
 
 struct Words {
   std::string operation;
@@ -88,6 +88,8 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
   app.add_option("--iters", options.iterations, "timed iterations (default: half a second, 5 to 20000)")
       ->type_name("K");
   app.add_option("--warmup", options.warmup, "iterations before (default 5)")->type_name("K");
+  app.add_option("--in-flight", options.in_flight, "calls under way at once; times are of one of them (default 1)")
+      ->type_name("N");
   app.add_option("--as", words.as,
                  "time two operations that do its work: all_reduce as reduce+broadcast or reduce_scatter+all_gather, "
                  "all_gather as gather+broadcast")
@@ -256,6 +258,17 @@ void check_counts(const BenchOptions& options, bool iterations_given) {
     refuse({.what = "--warmup is out of range",
             .got = fmt::format("--warmup {}", options.warmup),
             .expected = "0 or more"});
+  }
+  if (options.in_flight < 1 || options.in_flight > 64) {
+    refuse({.what = "--in-flight is out of range",
+            .got = fmt::format("--in-flight {}", options.in_flight),
+            .expected = "1 to 64 calls"});
+  }
+  if (options.in_flight > 1 && (options.as != nullptr || options.shared)) {
+    refuse({.what = "--in-flight is for calls that need not wait for each other",
+            .got = fmt::format("--in-flight {} {}", options.in_flight, options.shared ? "--shared" : "--as"),
+            .expected = "one of the two",
+            .fix = "leave --in-flight out"});
   }
   if (options.segments < 0) {
     refuse({.what = "--segments is out of range",

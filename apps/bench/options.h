@@ -23,6 +23,7 @@ struct BenchOptions {
   int root = 0;
   int iterations = 0;  // 0: as many as take half a second
   int warmup = 5;
+  int in_flight = 1;  // calls under way at once
   std::string json;
   std::string backend = "auto";
   std::string algorithm;  // empty: the usual one

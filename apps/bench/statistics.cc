@@ -6,7 +6,7 @@
 
 namespace reigen::apps::bench {
 
-std::vector<double> slowest_of_ranks(Communicator& world, const std::vector<double>& times) {
+std::vector<double> slowest_of_ranks(const Communicator& world, const std::vector<double>& times) {
   const auto ranks = static_cast<std::size_t>(world.size());
   const std::size_t bytes = times.size() * sizeof(double);
   std::vector<double> all(times.size() * ranks);

@@ -8,7 +8,7 @@
 namespace reigen::apps::bench {
 
 // times[i] = the largest of all ranks' times[i]. Collective; as many times on every rank.
-std::vector<double> slowest_of_ranks(Communicator& world, const std::vector<double>& times);
+std::vector<double> slowest_of_ranks(const Communicator& world, const std::vector<double>& times);
 
 // The nearest-rank quantile, of at least one time; 0 is the smallest.
 double quantile(std::vector<double> times, double fraction);

@@ -102,7 +102,7 @@ std::size_t count_measurements(Family family) {
 using Samples = std::map<std::size_t, double>;
 
 // Whether an algorithm can run at all at a size is told by what was taken.
-void time_sizes(Communicator& world, const std::vector<Problem>& problems, const BenchOptions& options,
+void time_sizes(const Communicator& world, const std::vector<Problem>& problems, const BenchOptions& options,
                 std::byte* memory, const std::string& algorithm, Samples& samples) {
   for (const Problem& problem : problems) {
     const bench::Times times = bench::time_size(world, problem, options, memory);
@@ -114,7 +114,7 @@ void time_sizes(Communicator& world, const std::vector<Problem>& problems, const
 }
 
 // The slowest rank decides for all.
-bool is_over(Communicator& world, std::chrono::steady_clock::time_point since, double seconds) {
+bool is_over(const Communicator& world, std::chrono::steady_clock::time_point since, double seconds) {
   double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
   world.all_reduce(&passed, &passed, 1, comm::DataType::kFloat64, comm::ReduceOp::kMax);
   return passed > seconds;

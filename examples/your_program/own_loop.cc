@@ -74,7 +74,7 @@ double evaluate(torch::nn::Sequential& model, const Table& table, reigen::Commun
     const auto rows = table.gather(indices);
     sum = (model->forward(rows.input) - rows.target).square().sum().item<double>();
   }
-  world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
+  world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);
   return sum / static_cast<double>(table.size());
 }
 
@@ -120,7 +120,7 @@ int main(int argc, char** argv) try {
       at.position = batch.position;
 
       double sum = loss.item<double>() * static_cast<double>(batch.count);
-      world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
+      world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);
       if (world.rank() == 0 && at.step % 5 == 0) {
         std::printf("step %ld loss %.7f\n", static_cast<long>(at.step), sum / static_cast<double>(batch.global_count));
       }

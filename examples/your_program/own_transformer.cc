@@ -76,7 +76,7 @@ int main() {
       optimizer.step();
       optimizer.zero_grad();
       double sum = loss.item<double>() * static_cast<double>(batch.count);
-      world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum).wait();
+      world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);
       if (++step % 5 == 0 && world.rank() == 0) {
         std::printf("step %d loss %.7f\n", step, sum / static_cast<double>(batch.global_count));
       }

@@ -13,6 +13,21 @@ def run(*words):
         raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
+def run_ranks(spaces, network, command, port, timeout):
+    """command(rank) in every namespace, as ranks of one job that meet at rank 0; what each printed."""
+    processes = []
+    for rank, space in enumerate(spaces):
+        variables = {"RANK": rank, "WORLD_SIZE": len(spaces), "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": rank,
+                     "MASTER_ADDR": f"{network}.1", "MASTER_PORT": port}
+        environment = os.environ | {name: str(value) for name, value in variables.items()}
+        words = ["ip", "netns", "exec", space, *(str(word) for word in command(rank))]
+        processes.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    outputs = [process.communicate(timeout=timeout)[0] for process in processes]
+    if any(process.returncode != 0 for process in processes):
+        raise RuntimeError("\n".join(outputs))
+    return outputs
+
+
 class Switch:
     """Namespaces of ranks, each with a throttled cable to a bridge, which has a namespace too."""
 
@@ -46,18 +61,7 @@ class Switch:
             "latency", "20ms")
 
     def run(self, command, port, timeout=300):
-        """command(rank) in every namespace, as ranks of one job that meet at rank 0; what each printed."""
-        processes = []
-        for rank, space in enumerate(self.spaces):
-            variables = {"RANK": rank, "WORLD_SIZE": len(self.spaces), "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": rank,
-                         "MASTER_ADDR": f"{NETWORK}.1", "MASTER_PORT": port}
-            environment = os.environ | {name: str(value) for name, value in variables.items()}
-            words = ["ip", "netns", "exec", space, *(str(word) for word in command(rank))]
-            processes.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-        outputs = [process.communicate(timeout=timeout)[0] for process in processes]
-        if any(process.returncode != 0 for process in processes):
-            raise RuntimeError("\n".join(outputs))
-        return outputs
+        return run_ranks(self.spaces, NETWORK, command, port, timeout)
 
     def __exit__(self, *_):
         for space in [*self.spaces, self.hub]:

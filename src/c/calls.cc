@@ -1,6 +1,8 @@
 // The operations of a group for C, and their handles.
 #include <chrono>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -39,21 +41,53 @@ struct Given {
   }
 };
 
-// Calls operation(communicator, given), which gives a Work.
-template <class Operation>
-reigen_status call(const char* function, reigen_comm* comm, const reigen_call_options* options,
-                   Operation&& operation) noexcept {
+void begin(Pending& pending, Work work) {
+  pending.work = std::move(work);
+  pending.begun.store(true);
+}
+
+// Runs the list, or starts it where the caller wants a handle.
+void call(const Communicator& group, const CallList& calls, const reigen_call_options& options) {
+  if (options.work == nullptr) return group.run(calls);
+  // First: a call that is under way must not lose its handle for want of memory.
+  auto handle = std::make_unique<reigen_work>();
+  begin(*handle->pending, group.start(calls, progress_of(options)));
+  *options.work = handle.release();
+}
+
+// add(list, given) adds the call to a list: a new one, or that of the calls that are collected.
+template <class Add>
+reigen_status call(const char* function, reigen_comm* comm, const reigen_call_options* options, Add&& add) noexcept {
   return guarded([&] {
     const reigen_call_options read = to_call_options(function, options);
     if (read.work != nullptr) *read.work = nullptr;
     reigen_comm& group = checked(comm, function);
-    // First: a call that is under way must not lose its handle for want of memory.
-    auto handle = read.work == nullptr ? nullptr : std::make_unique<reigen_work>();
-    Work work = operation(group.communicator, Given{function, group.communicator.size(), to_cpp(read)});
-    if (!handle) return;
-    handle->work = std::move(work);
-    *read.work = handle.release();
+    const Given given{function, group.communicator.size(), to_cpp(read)};
+    if (!group.calls) {
+      CallList calls;
+      add(calls, given);
+      return call(group.communicator, calls, read);
+    }
+    auto handle = read.work == nullptr ? nullptr : std::make_unique<reigen_work>(group.calls->pending);
+    add(group.calls->list, given);
+    if (handle) *read.work = handle.release();
   });
+}
+
+// The handles of collected calls learn what has become of them.
+void end_collecting(const Communicator& group, const Collected& calls, const reigen_call_options& options) {
+  const Work all = [&] {
+    try {
+      return group.start(calls.list, progress_of(options));
+    } catch (...) {
+      calls.pending->refused = std::current_exception();
+      calls.pending->begun.store(true);
+      throw;
+    }
+  }();
+  begin(*calls.pending, all);
+  if (options.work == nullptr) return all.wait();
+  *options.work = std::make_unique<reigen_work>(calls.pending).release();
 }
 
 }  // namespace
@@ -85,109 +119,106 @@ size_t reigen_type_size(reigen_type type) {
 reigen_status reigen_all_reduce(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                 reigen_op op, const reigen_call_options* options) {
   return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.all_reduce(input, output, count, given.type(type), given.op(op), given.options);
+    c.all_reduce(input, output, count, given.type(type), given.op(op), given.options);
   });
 }
 
 reigen_status reigen_broadcast(reigen_comm* comm, void* data, size_t count, reigen_type type, int root,
                                const reigen_call_options* options) {
-  return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.broadcast(data, count, given.type(type), root, given.options);
-  });
+  return call(__func__, comm, options,
+              [&](auto& c, const auto& given) { c.broadcast(data, count, given.type(type), root, given.options); });
 }
 
 reigen_status reigen_all_gather(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                 const reigen_call_options* options) {
-  return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.all_gather(input, output, count, given.type(type), given.options);
-  });
+  return call(__func__, comm, options,
+              [&](auto& c, const auto& given) { c.all_gather(input, output, count, given.type(type), given.options); });
 }
 
 reigen_status reigen_reduce_scatter(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                     reigen_op op, const reigen_call_options* options) {
   return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.reduce_scatter(input, output, count, given.type(type), given.op(op), given.options);
+    c.reduce_scatter(input, output, count, given.type(type), given.op(op), given.options);
   });
 }
 
 reigen_status reigen_reduce(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                             reigen_op op, int root, const reigen_call_options* options) {
   return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.reduce(input, output, count, given.type(type), given.op(op), root, given.options);
+    c.reduce(input, output, count, given.type(type), given.op(op), root, given.options);
   });
 }
 
 reigen_status reigen_gather(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                             int root, const reigen_call_options* options) {
   return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.gather(input, output, count, given.type(type), root, given.options);
+    c.gather(input, output, count, given.type(type), root, given.options);
   });
 }
 
 reigen_status reigen_scatter(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                              int root, const reigen_call_options* options) {
   return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.scatter(input, output, count, given.type(type), root, given.options);
+    c.scatter(input, output, count, given.type(type), root, given.options);
   });
 }
 
 reigen_status reigen_all_to_all(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                 const reigen_call_options* options) {
-  return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.all_to_all(input, output, count, given.type(type), given.options);
-  });
+  return call(__func__, comm, options,
+              [&](auto& c, const auto& given) { c.all_to_all(input, output, count, given.type(type), given.options); });
 }
 
 reigen_status reigen_barrier(reigen_comm* comm, const reigen_call_options* options) {
-  return call(__func__, comm, options, [&](auto& c, const auto& given) { return c.barrier(given.options); });
+  return call(__func__, comm, options, [&](auto& c, const auto& given) { c.barrier(given.options); });
 }
 
 reigen_status reigen_all_gather_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
                                   reigen_type type, const reigen_call_options* options) {
   return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.all_gather_v(input, output, given.counts(counts), given.type(type), given.options);
+    c.all_gather_v(input, output, given.counts(counts), given.type(type), given.options);
   });
 }
 
 reigen_status reigen_reduce_scatter_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
                                       reigen_type type, reigen_op op, const reigen_call_options* options) {
   return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.reduce_scatter_v(input, output, given.counts(counts), given.type(type), given.op(op), given.options);
+    c.reduce_scatter_v(input, output, given.counts(counts), given.type(type), given.op(op), given.options);
   });
 }
 
 reigen_status reigen_gather_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
                               reigen_type type, int root, const reigen_call_options* options) {
   return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.gather_v(input, output, given.counts(counts), given.type(type), root, given.options);
+    c.gather_v(input, output, given.counts(counts), given.type(type), root, given.options);
   });
 }
 
 reigen_status reigen_scatter_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
                                reigen_type type, int root, const reigen_call_options* options) {
   return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.scatter_v(input, output, given.counts(counts), given.type(type), root, given.options);
+    c.scatter_v(input, output, given.counts(counts), given.type(type), root, given.options);
   });
 }
 
 reigen_status reigen_all_to_all_v(reigen_comm* comm, const void* input, const size_t* leaves, void* output,
                                   const size_t* arrives, reigen_type type, const reigen_call_options* options) {
   return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    return c.all_to_all_v(input, given.counts(leaves, "counts that leave"), output,
-                          given.counts(arrives, "counts that arrive"), given.type(type), given.options);
+    c.all_to_all_v(input, given.counts(leaves, "counts that leave"), output,
+                   given.counts(arrives, "counts that arrive"), given.type(type), given.options);
   });
 }
 
 reigen_status reigen_send(reigen_comm* comm, const void* data, size_t count, reigen_type type, int to,
                           const reigen_call_options* options) {
   return call(__func__, comm, options,
-              [&](auto& c, const auto& given) { return c.send(data, count, given.type(type), to, given.options); });
+              [&](auto& c, const auto& given) { c.send(data, count, given.type(type), to, given.options); });
 }
 
 reigen_status reigen_recv(reigen_comm* comm, void* data, size_t count, reigen_type type, int from,
                           const reigen_call_options* options) {
   return call(__func__, comm, options,
-              [&](auto& c, const auto& given) { return c.recv(data, count, given.type(type), from, given.options); });
+              [&](auto& c, const auto& given) { c.recv(data, count, given.type(type), from, given.options); });
 }
 
 reigen_status reigen_group_begin(reigen_comm* comm) {
@@ -197,16 +228,21 @@ reigen_status reigen_group_begin(reigen_comm* comm) {
                  "[reigen_group_begin] calls of group \"{}\" are being collected already\n  expected: "
                  "reigen_group_end first",
                  group.communicator.name());
-    group.calls = std::make_unique<reigen::CallGroup>(group.communicator);
+    group.calls.emplace();
   });
 }
 
 reigen_status reigen_group_end(reigen_comm* comm, const reigen_call_options* options) {
-  return call(__func__, comm, options, [&](auto& c, const auto& given) {
-    const auto calls = std::move(comm->calls);
-    REIGEN_CHECK(calls, "[{}] no calls of group \"{}\" are being collected\n  expected: reigen_group_begin first",
-                 given.function, c.name());
-    return calls->run(given.options);
+  return guarded([&] {
+    const reigen_call_options read = reigen::c::to_call_options("reigen_group_end", options);
+    if (read.work != nullptr) *read.work = nullptr;
+    reigen_comm& group = checked(comm, "reigen_group_end");
+    const auto calls = std::exchange(group.calls, std::nullopt);
+    REIGEN_CHECK(calls,
+                 "[reigen_group_end] no calls of group \"{}\" are being collected\n  expected: "
+                 "reigen_group_begin first",
+                 group.communicator.name());
+    reigen::c::end_collecting(group.communicator, *calls, read);
   });
 }
 
@@ -217,18 +253,23 @@ reigen_status reigen_poll(reigen_comm* comm) {
 reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms) {
   return guarded([&] {
     not_null(work, "reigen_work_wait", "work", "a handle of an asynchronous call");
+    const reigen::c::Pending& pending = *work->pending;
+    REIGEN_CHECK(pending.begun.load(),
+                 "[reigen_work_wait] the call is collected and does not run yet\n  expected: reigen_group_end first");
+    if (pending.refused) std::rethrow_exception(pending.refused);
     // More milliseconds than nanoseconds can count are for ever.
     constexpr std::int64_t kLongest = 1000LL * 3600 * 24 * 365;
-    if (timeout_ms < 0 || timeout_ms > kLongest) return work->work.wait();
-    work->work.wait(reigen::Deadline::after(std::chrono::milliseconds(timeout_ms)));
+    if (timeout_ms < 0 || timeout_ms > kLongest) return pending.work.wait();
+    pending.work.wait(reigen::Deadline::after(std::chrono::milliseconds(timeout_ms)));
   });
 }
 
 int reigen_work_is_completed(const reigen_work* work) {
   int completed = -1;
   guarded([&] {
-    completed =
-        not_null(work, "reigen_work_is_completed", "work", "a handle of an asynchronous call")->work.is_completed();
+    const reigen::c::Pending& pending =
+        *not_null(work, "reigen_work_is_completed", "work", "a handle of an asynchronous call")->pending;
+    completed = pending.begun.load() && (pending.refused || pending.work.is_completed());
   });
   return completed;
 }

@@ -1,19 +1,39 @@
 // What stands behind the handles of the C interface.
 #pragma once
 
+#include <atomic>
+#include <exception>
 #include <memory>
+#include <optional>
 
 #include "c/error.h"
-#include "reigen/comm/call_group.h"
+#include "reigen/comm/call_list.h"
 #include "reigen/comm/communicator.h"
+
+namespace reigen::c {
+
+// What a handle of an asynchronous call waits for. Calls between reigen_group_begin and reigen_group_end have one for
+// all, which begins with the latter; `begun` is set after the others.
+struct Pending {
+  Work work = {};
+  std::exception_ptr refused = nullptr;
+  std::atomic<bool> begun{false};
+};
+
+struct Collected {
+  CallList list = {};
+  std::shared_ptr<Pending> pending = std::make_shared<Pending>();
+};
+
+}  // namespace reigen::c
 
 struct reigen_comm {
   reigen::Communicator communicator;
-  std::unique_ptr<reigen::CallGroup> calls = nullptr;  // from reigen_group_begin to reigen_group_end
+  std::optional<reigen::c::Collected> calls = {};  // from reigen_group_begin to reigen_group_end
 };
 
 struct reigen_work {
-  reigen::Work work;
+  std::shared_ptr<reigen::c::Pending> pending = std::make_shared<reigen::c::Pending>();
 };
 
 struct reigen_memory {

@@ -107,11 +107,13 @@ reigen_call_options to_call_options(const char* function, const reigen_call_opti
 
 comm::CallOptions to_cpp(const reigen_call_options& options) {
   comm::CallOptions cpp;
-  cpp.async = options.work != nullptr;
-  if (options.only_caller != 0) cpp.progress = comm::Progress::kCaller;
   set_text(cpp.tag, options.tag);
   cpp.factor = options.factor;
   return cpp;
+}
+
+comm::Progress progress_of(const reigen_call_options& options) {
+  return options.only_caller != 0 ? comm::Progress::kCaller : comm::Progress::kThread;
 }
 
 comm::GroupOptions to_cpp(const reigen_comm_options& options) {

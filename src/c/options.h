@@ -13,6 +13,7 @@ reigen_comm_options to_comm_options(const reigen_comm_options* options);
 reigen_call_options to_call_options(const char* function, const reigen_call_options* options);
 
 comm::CallOptions to_cpp(const reigen_call_options& options);
+comm::Progress progress_of(const reigen_call_options& options);
 comm::GroupOptions to_cpp(const reigen_comm_options& options);  // without the store
 
 }  // namespace reigen::c

@@ -51,7 +51,7 @@ auto outcome_of(const Body& body) {
 }
 
 // Returns where no rank has an error.
-void settle(std::optional<base::ErrorRecord> error, Communicator& group, const std::string& what, Scope scope) {
+void settle(std::optional<base::ErrorRecord> error, const Communicator& group, const std::string& what, Scope scope) {
   require_short(what);
   const auto size = static_cast<std::size_t>(group.size());
   const std::uint8_t own = error ? 1 : 0;

@@ -25,7 +25,7 @@ struct GroupOptions;
 enum class Step {
   kBlocked,   // waits for other ranks
   kMoved,     // did something, ask again
-  kPassedOn,  // this rank's part is done: the next operation may begin, though this one is not complete
+  kPassedOn,  // not complete, and the next operation need not wait: this rank's part is done, or they are apart
   kDone,      // complete
 };
 

@@ -10,12 +10,13 @@
 #include "base/machine/cores.h"
 #include "comm/backends.h"
 #include "comm/call/algorithm_choice.h"
+#include "comm/call/request.h"
 #include "comm/core_share_of.h"
 #include "comm/engine.h"
 #include "comm/flight_log.h"
 #include "comm/forming/round_store.h"
 #include "comm/self/self_backend.h"
-#include "reigen/comm/call_group.h"
+#include "reigen/comm/call_list.h"
 
 namespace reigen::comm {
 
@@ -25,8 +26,6 @@ namespace {
 bool is_alone(const GroupOptions& o) {
   return o.size == 1 && (o.backend == "auto" || o.backend == self::backend_name());
 }
-
-std::vector<std::size_t> to_vector(Communicator::Counts counts) { return {counts.begin(), counts.end()}; }
 
 void check_options(const GroupOptions& o) {
   REIGEN_CHECK(o.size >= 1, "a group needs at least one rank\n  got: size {}", o.size);
@@ -61,7 +60,7 @@ struct Communicator::Impl {
   std::shared_ptr<Context> context;  // of this group and those split off it; null in a group of one
   std::shared_ptr<Engine> engine;    // null in a group of one
   std::exception_ptr ended;          // of a group of one
-  std::uint64_t calls = 0;           // of a group of one
+  std::uint64_t called = 0;          // of a group of one
   int splits = 0;                    // so far: every rank counts alike
 
   // Before the others are met, so that the record of a rank that waits for them names the group.
@@ -90,62 +89,61 @@ struct Communicator::Impl {
     engine->enter();
   }
 
-  bool collecting = false;  // a CallGroup's calls
-  std::vector<std::shared_ptr<WorkState>> collected;
-
-  Work submit(Call call, const CallOptions& call_options) {
-    REIGEN_CHECK(call_options.tag.size() <= kLongestTag,
+  // Throws for what no rank can run; nothing has happened then.
+  void check(const Call& call) const {
+    REIGEN_CHECK(call.tag.size() <= kLongestTag,
                  "[{}] the tag is too long\n  got: {} characters   expected: at most {}", name_of(call.kind),
-                 call_options.tag.size(), kLongestTag);
-    call.factor = call_options.factor;
+                 call.tag.size(), kLongestTag);
     check_call(call, options.rank, options.size);
     if (engine) engine->backend().require_offered(call);
-    call.tag = call_options.tag;
-    if (!engine && !collecting) {
-      if (ended) std::rethrow_exception(ended);
-      const std::uint64_t ticket = flight->called(call, calls++);
-      self::run(call);
-      flight->completed(ticket);
-      return Work();
-    }
-    auto work = std::make_shared<WorkState>();
-    work->call = std::move(call);
-    if (collecting) {
-      if (engine) engine->hold_memory(*work);
-      collected.push_back(work);
-      return Work(std::move(work));
-    }
-    if (call_options.async) {
-      engine->hold_memory(*work);
-      engine->submit({&work, 1}, call_options.progress == Progress::kThread);
-      return Work(std::move(work));
-    }
-    engine->run(work);
-    return Work();
   }
 
-  // Everything that was collected.
-  Work run(const CallOptions& call_options) {
-    collecting = false;
-    auto group = std::make_shared<WorkState>();
-    group->parts = std::exchange(collected, {});
+  void run_alone(const Call& call) {
+    if (ended) std::rethrow_exception(ended);
+    const std::uint64_t ticket = flight->called(call, called++);
+    self::run(call);
+    flight->completed(ticket);
+  }
+
+  void run(Call call) {
+    check(call);
+    if (!engine) return run_alone(call);
+    auto work = std::make_shared<WorkState>();
+    work->call = std::move(call);
+    engine->run(work);
+  }
+
+  Work start(Call call, Progress progress) {
+    check(call);
     if (!engine) {
-      for (const auto& work : group->parts) {
-        if (ended)
-          work->error = ended;
-        else
-          self::run(work->call);
-        work->completed.store(true);
-      }
-      if (ended) std::rethrow_exception(ended);
+      run_alone(call);
       return Work();
     }
-    if (group->parts.empty()) return Work();
-    engine->submit(group->parts, call_options.async && call_options.progress == Progress::kThread);
-    Work work(std::move(group));
-    if (call_options.async) return work;
-    work.wait();
-    return Work();
+    auto work = held(std::move(call));
+    engine->submit({&work, 1}, progress == Progress::kThread);
+    return Work(std::move(work));
+  }
+
+  Work start(const std::vector<Call>& calls, Progress progress) {
+    for (const Call& call : calls) check(call);
+    if (!engine) {
+      for (const Call& call : calls) run_alone(call);
+      return Work();
+    }
+    if (calls.empty()) return Work();
+    auto list = std::make_shared<WorkState>();
+    for (const Call& call : calls) list->parts.push_back(held(call));
+    engine->submit(list->parts, progress == Progress::kThread);
+    return Work(std::move(list));
+  }
+
+ private:
+  // Its blocks of allocate() are kept until it has completed.
+  std::shared_ptr<WorkState> held(Call call) const {
+    auto work = std::make_shared<WorkState>();
+    work->call = std::move(call);
+    engine->hold_memory(*work);
+    return work;
   }
 };
 
@@ -177,14 +175,7 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   const int p = size();
   const Wish mine{color, key};
   std::vector<Wish> wishes(static_cast<std::size_t>(p));
-  REIGEN_CHECK(!impl_->collecting, "split() inside of a CallGroup\n  got: group \"{}\"   expected: after run()",
-               name());
-  impl_->submit({.kind = OperationKind::kAllGather,
-                 .input = &mine,
-                 .output = wishes.data(),
-                 .count = 2,
-                 .type = DataType::kInt64},
-                {.tag = "split"});
+  all_gather(&mine, wishes.data(), 2, DataType::kInt64, {.tag = "split"});
   const int number = impl_->splits++;
   std::vector<int> members;
   for (int q = 0; q < p; ++q) {
@@ -248,128 +239,147 @@ std::string Communicator::last_algorithm() const {
   return impl_->engine ? impl_->engine->backend().last_algorithm() : impl_->backend_name;
 }
 
-Work Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                              const CallOptions& options) {
-  return impl_->submit(
-      {.kind = OperationKind::kAllReduce, .input = input, .output = output, .count = count, .type = type, .op = op},
-      options);
+void Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                              const CallOptions& options) const {
+  impl_->run(request::with(request::all_reduce(input, output, count, type, op), options));
+}
+Work Communicator::start_all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                    const StartOptions& options) const {
+  return impl_->start(request::with(request::all_reduce(input, output, count, type, op), options), options.progress);
 }
 
-Work Communicator::broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& options) {
-  return impl_->submit(
-      {.kind = OperationKind::kBroadcast, .input = data, .output = data, .count = count, .type = type, .root = root},
-      options);
+void Communicator::broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& options) const {
+  impl_->run(request::with(request::broadcast(data, count, type, root), options));
+}
+Work Communicator::start_broadcast(void* data, std::size_t count, DataType type, int root,
+                                   const StartOptions& options) const {
+  return impl_->start(request::with(request::broadcast(data, count, type, root), options), options.progress);
 }
 
-Work Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
-                              const CallOptions& options) {
-  return impl_->submit(
-      {.kind = OperationKind::kAllGather, .input = input, .output = output, .count = count, .type = type}, options);
+void Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
+                              const CallOptions& options) const {
+  impl_->run(request::with(request::all_gather(input, output, count, type), options));
+}
+Work Communicator::start_all_gather(const void* input, void* output, std::size_t count, DataType type,
+                                    const StartOptions& options) const {
+  return impl_->start(request::with(request::all_gather(input, output, count, type), options), options.progress);
 }
 
-Work Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                                  const CallOptions& options) {
-  return impl_->submit(
-      {.kind = OperationKind::kReduceScatter, .input = input, .output = output, .count = count, .type = type, .op = op},
-      options);
+void Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                  const CallOptions& options) const {
+  impl_->run(request::with(request::reduce_scatter(input, output, count, type, op), options));
+}
+Work Communicator::start_reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                        const StartOptions& options) const {
+  return impl_->start(request::with(request::reduce_scatter(input, output, count, type, op), options),
+                      options.progress);
 }
 
-Work Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-                          const CallOptions& options) {
-  return impl_->submit({.kind = OperationKind::kReduce,
-                        .input = input,
-                        .output = output,
-                        .count = count,
-                        .type = type,
-                        .op = op,
-                        .root = root},
-                       options);
+void Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+                          const CallOptions& options) const {
+  impl_->run(request::with(request::reduce(input, output, count, type, op, root), options));
+}
+Work Communicator::start_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                int root, const StartOptions& options) const {
+  return impl_->start(request::with(request::reduce(input, output, count, type, op, root), options), options.progress);
 }
 
-Work Communicator::gather(const void* input, void* output, std::size_t count, DataType type, int root,
-                          const CallOptions& options) {
-  return impl_->submit(
-      {.kind = OperationKind::kGather, .input = input, .output = output, .count = count, .type = type, .root = root},
-      options);
+void Communicator::gather(const void* input, void* output, std::size_t count, DataType type, int root,
+                          const CallOptions& options) const {
+  impl_->run(request::with(request::gather(input, output, count, type, root), options));
+}
+Work Communicator::start_gather(const void* input, void* output, std::size_t count, DataType type, int root,
+                                const StartOptions& options) const {
+  return impl_->start(request::with(request::gather(input, output, count, type, root), options), options.progress);
 }
 
-Work Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, int root,
-                           const CallOptions& options) {
-  return impl_->submit(
-      {.kind = OperationKind::kScatter, .input = input, .output = output, .count = count, .type = type, .root = root},
-      options);
+void Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+                           const CallOptions& options) const {
+  impl_->run(request::with(request::scatter(input, output, count, type, root), options));
+}
+Work Communicator::start_scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+                                 const StartOptions& options) const {
+  return impl_->start(request::with(request::scatter(input, output, count, type, root), options), options.progress);
 }
 
-Work Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type,
-                              const CallOptions& options) {
-  return impl_->submit(
-      {.kind = OperationKind::kAllToAll, .input = input, .output = output, .count = count, .type = type}, options);
+void Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                              const CallOptions& options) const {
+  impl_->run(request::with(request::all_to_all(input, output, count, type), options));
+}
+Work Communicator::start_all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                                    const StartOptions& options) const {
+  return impl_->start(request::with(request::all_to_all(input, output, count, type), options), options.progress);
 }
 
-Work Communicator::all_gather_v(const void* input, void* output, Counts counts, DataType type,
-                                const CallOptions& options) {
-  return impl_->submit(
-      {.kind = OperationKind::kAllGatherV, .input = input, .output = output, .type = type, .counts = to_vector(counts)},
-      options);
+void Communicator::all_gather_v(const void* input, void* output, Counts counts, DataType type,
+                                const CallOptions& options) const {
+  impl_->run(request::with(request::all_gather_v(input, output, counts, type), options));
+}
+Work Communicator::start_all_gather_v(const void* input, void* output, Counts counts, DataType type,
+                                      const StartOptions& options) const {
+  return impl_->start(request::with(request::all_gather_v(input, output, counts, type), options), options.progress);
 }
 
-Work Communicator::reduce_scatter_v(const void* input, void* output, Counts counts, DataType type, ReduceOp op,
-                                    const CallOptions& options) {
-  return impl_->submit({.kind = OperationKind::kReduceScatterV,
-                        .input = input,
-                        .output = output,
-                        .type = type,
-                        .op = op,
-                        .counts = to_vector(counts)},
-                       options);
+void Communicator::reduce_scatter_v(const void* input, void* output, Counts counts, DataType type, ReduceOp op,
+                                    const CallOptions& options) const {
+  impl_->run(request::with(request::reduce_scatter_v(input, output, counts, type, op), options));
+}
+Work Communicator::start_reduce_scatter_v(const void* input, void* output, Counts counts, DataType type, ReduceOp op,
+                                          const StartOptions& options) const {
+  return impl_->start(request::with(request::reduce_scatter_v(input, output, counts, type, op), options),
+                      options.progress);
 }
 
-Work Communicator::gather_v(const void* input, void* output, Counts counts, DataType type, int root,
-                            const CallOptions& options) {
-  return impl_->submit({.kind = OperationKind::kGatherV,
-                        .input = input,
-                        .output = output,
-                        .type = type,
-                        .root = root,
-                        .counts = to_vector(counts)},
-                       options);
+void Communicator::gather_v(const void* input, void* output, Counts counts, DataType type, int root,
+                            const CallOptions& options) const {
+  impl_->run(request::with(request::gather_v(input, output, counts, type, root), options));
+}
+Work Communicator::start_gather_v(const void* input, void* output, Counts counts, DataType type, int root,
+                                  const StartOptions& options) const {
+  return impl_->start(request::with(request::gather_v(input, output, counts, type, root), options), options.progress);
 }
 
-Work Communicator::scatter_v(const void* input, void* output, Counts counts, DataType type, int root,
-                             const CallOptions& options) {
-  return impl_->submit({.kind = OperationKind::kScatterV,
-                        .input = input,
-                        .output = output,
-                        .type = type,
-                        .root = root,
-                        .counts = to_vector(counts)},
-                       options);
+void Communicator::scatter_v(const void* input, void* output, Counts counts, DataType type, int root,
+                             const CallOptions& options) const {
+  impl_->run(request::with(request::scatter_v(input, output, counts, type, root), options));
+}
+Work Communicator::start_scatter_v(const void* input, void* output, Counts counts, DataType type, int root,
+                                   const StartOptions& options) const {
+  return impl_->start(request::with(request::scatter_v(input, output, counts, type, root), options), options.progress);
 }
 
-Work Communicator::all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
-                                const CallOptions& options) {
-  return impl_->submit({.kind = OperationKind::kAllToAllV,
-                        .input = input,
-                        .output = output,
-                        .type = type,
-                        .counts = to_vector(leaves),
-                        .arrives = to_vector(arrives)},
-                       options);
+void Communicator::all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
+                                const CallOptions& options) const {
+  impl_->run(request::with(request::all_to_all_v(input, leaves, output, arrives, type), options));
+}
+Work Communicator::start_all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
+                                      const StartOptions& options) const {
+  return impl_->start(request::with(request::all_to_all_v(input, leaves, output, arrives, type), options),
+                      options.progress);
 }
 
-Work Communicator::send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options) {
-  return impl_->submit({.kind = OperationKind::kSend, .input = data, .count = count, .type = type, .root = to},
-                       options);
+void Communicator::send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options) const {
+  impl_->run(request::with(request::send(data, count, type, to), options));
+}
+Work Communicator::start_send(const void* data, std::size_t count, DataType type, int to,
+                              const StartOptions& options) const {
+  return impl_->start(request::with(request::send(data, count, type, to), options), options.progress);
 }
 
-Work Communicator::recv(void* data, std::size_t count, DataType type, int from, const CallOptions& options) {
-  return impl_->submit({.kind = OperationKind::kRecv, .output = data, .count = count, .type = type, .root = from},
-                       options);
+void Communicator::recv(void* data, std::size_t count, DataType type, int from, const CallOptions& options) const {
+  impl_->run(request::with(request::recv(data, count, type, from), options));
+}
+Work Communicator::start_recv(void* data, std::size_t count, DataType type, int from,
+                              const StartOptions& options) const {
+  return impl_->start(request::with(request::recv(data, count, type, from), options), options.progress);
 }
 
-Work Communicator::barrier(const CallOptions& options) { return impl_->submit({}, options); }
+void Communicator::barrier(const CallOptions& options) const { impl_->run(request::with(request::barrier(), options)); }
+Work Communicator::start_barrier(const StartOptions& options) const {
+  return impl_->start(request::with(request::barrier(), options), options.progress);
+}
 
-std::shared_ptr<void> Communicator::allocate(std::size_t bytes) {
+std::shared_ptr<void> Communicator::allocate(std::size_t bytes) const {
   return impl_->engine ? impl_->engine->backend().allocate(bytes) : self::allocate(bytes);
 }
 
@@ -377,20 +387,18 @@ bool Communicator::shares_memory() const { return impl_->engine && impl_->engine
 
 bool Communicator::memory_is_of_host() const { return !impl_->engine || impl_->engine->backend().memory_is_of_host(); }
 
-void Communicator::copy_in(void* to, const void* from, std::size_t bytes) {
+void Communicator::copy_in(void* to, const void* from, std::size_t bytes) const {
   if (!impl_->engine) return copy_bytes(to, from, bytes);
   impl_->engine->backend().copy_in(to, from, bytes);
 }
 
-void Communicator::copy_out(void* to, const void* from, std::size_t bytes) {
+void Communicator::copy_out(void* to, const void* from, std::size_t bytes) const {
   if (!impl_->engine) return copy_bytes(to, from, bytes);
   impl_->engine->backend().copy_out(to, from, bytes);
 }
 
-std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) {
+std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) const {
   if (!impl_->engine) return self::allocate(bytes);
-  REIGEN_CHECK(!impl_->collecting,
-               "allocate_shared() inside of a CallGroup\n  got: group \"{}\"   expected: after run()", name());
   struct Offer {
     std::uint64_t bytes;
     char word[Backend::kCommonWordMax];  // empty: it failed
@@ -431,11 +439,11 @@ std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) {
 
 std::vector<PastCall> Communicator::history() const { return impl_->flight->history(); }
 
-void Communicator::poll() {
+void Communicator::poll() const {
   if (impl_->engine) impl_->engine->poll();
 }
 
-void Communicator::abort(const std::string& cause) {
+void Communicator::abort(const std::string& cause) const {
   if (impl_->engine) {
     impl_->engine->abort(cause);
   } else if (!impl_->ended) {
@@ -444,24 +452,14 @@ void Communicator::abort(const std::string& cause) {
   }
 }
 
-CallGroup::CallGroup(Communicator& communicator) : impl_(communicator.impl_) {
-  REIGEN_CHECK(!impl_->collecting,
-               "a second CallGroup of group \"{}\"\n  got: one that has not run   expected: run() first",
-               impl_->options.name);
-  impl_->collecting = true;
+void Communicator::run(const CallList& calls) const {
+  if (calls.size() == 1) return impl_->run(calls.calls_.front());
+  impl_->start(calls.calls_, Progress::kCaller).wait();
 }
 
-CallGroup::~CallGroup() {
-  if (ran_) return;
-  impl_->collecting = false;
-  impl_->collected.clear();
-}
-
-Work CallGroup::run(const CallOptions& options) {
-  REIGEN_CHECK(!ran_, "a CallGroup of group \"{}\" runs twice\n  got: a second run()   expected: a new CallGroup",
-               impl_->options.name);
-  ran_ = true;
-  return impl_->run(options);
+Work Communicator::start(const CallList& calls, Progress progress) const {
+  if (calls.size() == 1) return impl_->start(calls.calls_.front(), progress);
+  return impl_->start(calls.calls_, progress);
 }
 
 void Work::wait() const { wait(Deadline::never()); }
@@ -474,10 +472,6 @@ void Work::wait(const Deadline& deadline) const {
     if (state_->error) std::rethrow_exception(state_->error);
     return;
   }
-  REIGEN_CHECK(state_->engine != nullptr,
-               "[{}] waiting for a call of a CallGroup that has not run\n"
-               "  got: no run()   expected: run() before wait()",
-               name_of(state_->call.kind));
   state_->engine->wait(*state_, deadline);
 }
 

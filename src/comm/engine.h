@@ -30,7 +30,7 @@ namespace reigen::comm {
 class Engine;
 
 struct WorkState {
-  std::shared_ptr<Engine> engine;  // null: collected for a group of calls that has not run
+  std::shared_ptr<Engine> engine;  // null: a list of calls
   Call call;
   std::uint64_t sequence = 0;
   std::uint64_t ticket = 0;  // in the flight record
@@ -42,7 +42,7 @@ struct WorkState {
   // Whether it has moved since the peers were last looked after, and since when it has not.
   bool moved = false;
   Deadline::Clock::time_point since = {};
-  std::vector<std::shared_ptr<WorkState>> parts = {};  // a group of calls: nothing else is set then
+  std::vector<std::shared_ptr<WorkState>> parts = {};  // a list of calls: nothing else is set then
   std::atomic<bool> completed{false};
   std::exception_ptr error;  // written before `completed`
 };

@@ -83,7 +83,7 @@ Statistics combined(const std::vector<double>& all, int ranks, std::int64_t chan
   return sum;
 }
 
-Statistics statistics_of_all(const at::Tensor& input, Communicator& ranks) {
+Statistics statistics_of_all(const at::Tensor& input, const Communicator& ranks) {
   const Statistics own = statistics_of(input);
   const std::int64_t channels = input.size(1);
   std::vector<double> mine(static_cast<std::size_t>(2 * channels + 1));

@@ -101,7 +101,7 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
   }
   if (is_divided(ranges)) {
     // Each comes from one rank; a zero added to it changes no bit.
-    ranges.front().sharing().exchange([&](Communicator& ranks) {
+    ranges.front().sharing().exchange([&](const Communicator& ranks) {
       ranks.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum,
                        {.tag = "squares of gradients"});
     });

@@ -143,9 +143,8 @@ std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates,
   if (!updates.empty() && updates.front().ranks != nullptr) {
     // Each comes from one rank; a zero added to it changes no bit.
     static_assert(sizeof(kernels::Squares) == 2 * sizeof(double));
-    Communicator ranks = *updates.front().ranks;
-    ranks.all_reduce(of_pieces.data(), of_pieces.data(), 2 * of_pieces.size(), DataType::kFloat64, ReduceOp::kSum,
-                     {.tag = "squares of blocks"});
+    updates.front().ranks->all_reduce(of_pieces.data(), of_pieces.data(), 2 * of_pieces.size(), DataType::kFloat64,
+                                      ReduceOp::kSum, {.tag = "squares of blocks"});
   }
   std::vector<kernels::Squares> sums(updates.size());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -289,7 +288,7 @@ std::vector<Update> RangeState::begin_step(const StepOptions& how) {
 void RangeState::end_step() {
   if (checks_finite_) {
     double worst = not_finite_->load() ? 1 : 0;
-    parts_.front().range.sharing().exchange([&](Communicator& ranks) {
+    parts_.front().range.sharing().exchange([&](const Communicator& ranks) {
       ranks.all_reduce(&worst, &worst, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "weights after a step"});
     });
     was_finite_ = worst == 0;

@@ -85,7 +85,7 @@ GradientReducer::~GradientReducer() {
   if (options_.mesh) {
     // The caller has no handle of the mesh's groups, in which other ranks may wait for this one. One end is that of
     // all.
-    Communicator& group = groups_.sharers.size() > 1 ? groups_.sharers : groups_.replicas;
+    const Communicator& group = groups_.sharers.size() > 1 ? groups_.sharers : groups_.replicas;
     if (group.size() > 1) group.abort("its data_parallel() was destroyed in the middle of a step");
   } else {
     // Who catches the error ends the group, and tells the others why.

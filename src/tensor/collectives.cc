@@ -71,16 +71,16 @@ void reduce_scaled(const at::Tensor& input, const at::Tensor& output, const Redu
   if (options.postscale != 1) output.mul_(options.postscale);
 }
 
-void reduce_into(const at::Tensor& input, const at::Tensor& output, Communicator& world, const ReduceOptions& options,
-                 const std::string& tag) {
+void reduce_into(const at::Tensor& input, const at::Tensor& output, const Communicator& world,
+                 const ReduceOptions& options, const std::string& tag) {
   reduce_scaled(input, output, options, tag, [&](const void* from, void* to, const comm::CallOptions& call) {
     world.all_reduce(from, to, count_of(input), to_data_type(input.scalar_type()), options.op, call);
   });
 }
 
 // Several tensors of one type, through one flat buffer that all ranks of this machine can reach.
-void reduce_fused(const Tensors& inputs, const Tensors& outputs, Communicator& world, const ReduceOptions& options,
-                  const std::string& tag) {
+void reduce_fused(const Tensors& inputs, const Tensors& outputs, const Communicator& world,
+                  const ReduceOptions& options, const std::string& tag) {
   std::int64_t count = 0;
   for (const at::Tensor& input : inputs) count += input.numel();
   const at::Tensor flat = shared_tensor(world, count, inputs[0].scalar_type());
@@ -98,7 +98,7 @@ void reduce_fused(const Tensors& inputs, const Tensors& outputs, Communicator& w
 }
 
 // outputs = inputs is in place. In the order of each type's first tensor.
-void reduce_all(const Tensors& inputs, const Tensors& outputs, Communicator& world, const ReduceOptions& options,
+void reduce_all(const Tensors& inputs, const Tensors& outputs, const Communicator& world, const ReduceOptions& options,
                 const std::string& tag) {
   std::vector<at::ScalarType> order;
   std::map<at::ScalarType, std::pair<Tensors, Tensors>> of_type;
@@ -125,10 +125,9 @@ Tensors reduced(const char* operation, const Tensors& tensors, const Communicato
   check_options(operation, tensors, options);
   const std::string tag = shapes_tag(tensors);
   const auto forward = [=](const Tensors& inputs) {
-    Communicator ranks = world;
     Tensors outputs;
     for (const at::Tensor& input : inputs) outputs.push_back(at::empty(input.sizes(), input.options()));
-    reduce_all(inputs, outputs, ranks, options, tag);
+    reduce_all(inputs, outputs, world, options, tag);
     return outputs;
   };
   const auto backward = [=](const Tensors& gradients) {
@@ -170,8 +169,7 @@ at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, const Communi
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = empty_rows(input, sum_of(rows));
-    Communicator ranks = world;
-    ranks.all_gather_v(input.const_data_ptr(), output.mutable_data_ptr(), counts_of(rows, input),
+    world.all_gather_v(input.const_data_ptr(), output.mutable_data_ptr(), counts_of(rows, input),
                        to_data_type(input.scalar_type()));
     if (scale != 1) output.mul_(scale);
     return {output};
@@ -188,9 +186,8 @@ at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Commun
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = empty_rows(input, rows[static_cast<std::size_t>(world.rank())]);
-    Communicator ranks = world;
     reduce_scaled(input, output, options, tag, [&](const void* from, void* to, const comm::CallOptions& call) {
-      ranks.reduce_scatter_v(from, to, counts_of(rows, input), to_data_type(input.scalar_type()), options.op, call);
+      world.reduce_scatter_v(from, to, counts_of(rows, input), to_data_type(input.scalar_type()), options.op, call);
     });
     return {output};
   };
@@ -207,8 +204,7 @@ at::Tensor exchange_rows(const at::Tensor& tensor, const Rows& leave, const Rows
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = empty_rows(input, sum_of(arrive));
-    Communicator ranks = world;
-    ranks.all_to_all_v(input.const_data_ptr(), counts_of(leave, input), output.mutable_data_ptr(),
+    world.all_to_all_v(input.const_data_ptr(), counts_of(leave, input), output.mutable_data_ptr(),
                        counts_of(arrive, input), to_data_type(input.scalar_type()));
     return {output};
   };
@@ -243,8 +239,7 @@ at::Tensor sum_at_root(const at::Tensor& tensor, int root, const Communicator& w
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = at::zeros(input.sizes(), input.options());
-    Communicator ranks = world;
-    ranks.reduce(input.const_data_ptr(), world.rank() == root ? output.mutable_data_ptr() : nullptr, count_of(input),
+    world.reduce(input.const_data_ptr(), world.rank() == root ? output.mutable_data_ptr() : nullptr, count_of(input),
                  to_data_type(input.scalar_type()), ReduceOp::kSum, root);
     return {output};
   };
@@ -281,8 +276,7 @@ at::Tensor broadcast(const at::Tensor& tensor, int root, Communicator world) {
   const std::string tag = shapes_tag({tensor});
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor output = inputs[0].resolve_neg().clone(at::MemoryFormat::Contiguous);
-    Communicator ranks = world;
-    ranks.broadcast(output.mutable_data_ptr(), count_of(output), to_data_type(output.scalar_type()), root,
+    world.broadcast(output.mutable_data_ptr(), count_of(output), to_data_type(output.scalar_type()), root,
                     {.tag = tag});
     return {output};
   };

@@ -42,7 +42,7 @@ bool was_said(int threads) {
   return by_launcher || said.exchange(true);
 }
 
-int least_of(int threads, Communicator& ranks) {
+int least_of(int threads, const Communicator& ranks) {
   if (ranks.size() == 1) return threads;
   std::int64_t least = threads;
   ranks.all_reduce(&least, &least, 1, DataType::kInt64, ReduceOp::kMin, {.tag = "threads of a rank"});

@@ -99,7 +99,7 @@ std::string shapes_tag(const std::vector<at::Tensor>& tensors) {
   return fmt::format("{} tensors {:08x}{}", tensors.size(), base::fnv1a(shapes) >> 32U, gradient);
 }
 
-std::vector<std::int64_t> rows_of_all(const char* operation, const at::Tensor& tensor, Communicator& world) {
+std::vector<std::int64_t> rows_of_all(const char* operation, const at::Tensor& tensor, const Communicator& world) {
   const Described mine = describe(operation, tensor);
   constexpr std::size_t kNumbers = sizeof(Described) / sizeof(std::int64_t);
   std::vector<Described> all(static_cast<std::size_t>(world.size()));

@@ -21,6 +21,6 @@ std::string shapes_tag(const std::vector<at::Tensor>& tensors);
 
 // The first dimension of every rank's tensor. Throws InvalidArgument on every rank, naming one that does not fit and
 // both tensors, unless all else is equal.
-std::vector<std::int64_t> rows_of_all(const char* operation, const at::Tensor& tensor, Communicator& world);
+std::vector<std::int64_t> rows_of_all(const char* operation, const at::Tensor& tensor, const Communicator& world);
 
 }  // namespace reigen::tensor

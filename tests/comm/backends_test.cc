@@ -136,10 +136,9 @@ TEST(Ways, TakeTurns) {
     std::vector<Work> works;
     for (int k = 0; k < 12; ++k) {
       const std::size_t count = k % 3 == 1 ? kCount : 9000;
+      works.push_back(world.start_all_reduce(data.data(), data.data(), count, DataType::kInt32, ReduceOp::kMax));
       works.push_back(
-          world.all_reduce(data.data(), data.data(), count, DataType::kInt32, ReduceOp::kMax, {.async = true}));
-      works.push_back(world.all_reduce(data.data() + 10000, data.data() + 10000, 9000, DataType::kInt32, ReduceOp::kSum,
-                                       {.async = true}));
+          world.start_all_reduce(data.data() + 10000, data.data() + 10000, 9000, DataType::kInt32, ReduceOp::kSum));
     }
     for (const Work& work : works) work.wait();
     EXPECT_EQ(data[0], 1);

@@ -319,19 +319,18 @@ TEST_P(CommunicatorContract, MixedCallsInFlightKeepTheirOrder) {
       TestBuffer<std::int64_t> b(world, count * p, round % 4 == 2);
       TestBuffer<std::int64_t> c(world, count, false);
       for (std::size_t i = 0; i < count * p; ++i) a[i] = static_cast<std::int64_t>(i) + r.rank();
-      const comm::CallOptions async{.async = true,
-                                    .progress = round % 2 == 0 ? comm::Progress::kThread : comm::Progress::kCaller};
+      const comm::StartOptions async{.progress = round % 2 == 0 ? comm::Progress::kThread : comm::Progress::kCaller};
       const DataType type = DataType::kInt64;
       std::vector<Work> works;
-      works.push_back(world.all_to_all(a.data(), b.data(), count, type, async));  // b[q][i] = r·count + i + q
-      works.push_back(world.reduce_scatter(b.data(), c.data(), count, type, ReduceOp::kSum, async));
-      works.push_back(world.all_reduce(c.data(), c.data(), count, type, ReduceOp::kMax, async));
-      works.push_back(world.gather(c.data(), r.rank() == root ? a.data() : nullptr, count, type, root, async));
-      works.push_back(world.scatter(r.rank() == root ? a.data() : nullptr, c.data(), count, type, root, async));
-      works.push_back(
-          world.reduce(c.data(), r.rank() == root ? c.data() : nullptr, count, type, ReduceOp::kMin, root, async));
-      works.push_back(world.broadcast(c.data(), count, type, root, async));
-      works.push_back(world.barrier(async));
+      works.push_back(world.start_all_to_all(a.data(), b.data(), count, type, async));  // b[q][i] = r·count + i + q
+      works.push_back(world.start_reduce_scatter(b.data(), c.data(), count, type, ReduceOp::kSum, async));
+      works.push_back(world.start_all_reduce(c.data(), c.data(), count, type, ReduceOp::kMax, async));
+      works.push_back(world.start_gather(c.data(), r.rank() == root ? a.data() : nullptr, count, type, root, async));
+      works.push_back(world.start_scatter(r.rank() == root ? a.data() : nullptr, c.data(), count, type, root, async));
+      works.push_back(world.start_reduce(c.data(), r.rank() == root ? c.data() : nullptr, count, type, ReduceOp::kMin,
+                                         root, async));
+      works.push_back(world.start_broadcast(c.data(), count, type, root, async));
+      works.push_back(world.start_barrier(async));
       for (const auto& work : works) work.wait();
       const auto ranks = static_cast<std::int64_t>(p);
       const auto n = static_cast<std::int64_t>(count);
@@ -366,8 +365,8 @@ TEST_P(CommunicatorContract, ManyAsynchronousCallsCompleteInOrder) {
       for (int k = 0; k < kCalls; ++k) data.emplace_back(world, 500, k % 7 == 0);
       for (std::size_t k = 0; k < kCalls; ++k) {
         for (std::size_t i = 0; i < 500; ++i) data[k][i] = static_cast<float>(r.rank() + 1) * static_cast<float>(k);
-        works.push_back(world.all_reduce(data[k].data(), data[k].data(), 500, DataType::kFloat32, ReduceOp::kSum,
-                                         {.async = true, .progress = progress}));
+        works.push_back(world.start_all_reduce(data[k].data(), data[k].data(), 500, DataType::kFloat32, ReduceOp::kSum,
+                                               {.progress = progress}));
         if (k % 3 == 0) world.poll();
       }
       works.back().wait();
@@ -383,8 +382,7 @@ TEST_P(CommunicatorContract, TheProgressThreadCompletesWhatNobodyWaitsFor) {
     auto& world = r.world();
     TestBuffer<float> data(world, 100000, false);
     data[7] = 1.0f;
-    const Work work =
-        world.all_reduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum, {.async = true});
+    const Work work = world.start_all_reduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum);
     const Deadline deadline = Deadline::after(std::chrono::seconds(30));
     while (!work.is_completed() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ASSERT_TRUE(work.is_completed());
@@ -397,7 +395,7 @@ TEST_P(CommunicatorContract, BlockingCallsFollowAsynchronousOnes) {
     auto& world = r.world();
     float first = 1.0f;
     float second = 2.0f;
-    const Work work = world.all_reduce(&first, &first, 1, DataType::kFloat32, ReduceOp::kSum, {.async = true});
+    const Work work = world.start_all_reduce(&first, &first, 1, DataType::kFloat32, ReduceOp::kSum);
     world.all_reduce(&second, &second, 1, DataType::kFloat32, ReduceOp::kSum);
     EXPECT_TRUE(work.is_completed());
     EXPECT_EQ(first, static_cast<float>(r.size()));
@@ -414,8 +412,8 @@ TEST_P(CommunicatorContract, TwoGroupsDoNotMeet) {
     for (int round = 0; round < 20; ++round) {
       x.fill(1.0f);
       y.fill(2.0f);
-      const Work wa = a.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, {.async = true});
-      const Work wb = b.all_reduce(y.data(), y.data(), y.size(), DataType::kFloat32, ReduceOp::kSum, {.async = true});
+      const Work wa = a.start_all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum);
+      const Work wb = b.start_all_reduce(y.data(), y.data(), y.size(), DataType::kFloat32, ReduceOp::kSum);
       if (r.rank() % 2 == 0) {
         wa.wait();
         wb.wait();
@@ -463,10 +461,10 @@ TEST_P(CommunicatorContract, OverlappingGroupsInFlightDoNotDisturbEachOther) {
         b[i] = 1.0f;
         c[i] = static_cast<float>(r.rank());
       }
-      const comm::CallOptions async{.async = true};
-      const Work wa = world.all_reduce(a.data(), a.data(), count, DataType::kFloat32, ReduceOp::kSum, async);
-      const Work wb = halves->all_reduce(b.data(), b.data(), count, DataType::kFloat32, ReduceOp::kSum, async);
-      const Work wc = reversed->broadcast(c.data(), count, DataType::kFloat32, 0, async);
+      const comm::StartOptions async{};
+      const Work wa = world.start_all_reduce(a.data(), a.data(), count, DataType::kFloat32, ReduceOp::kSum, async);
+      const Work wb = halves->start_all_reduce(b.data(), b.data(), count, DataType::kFloat32, ReduceOp::kSum, async);
+      const Work wc = reversed->start_broadcast(c.data(), count, DataType::kFloat32, 0, async);
       if ((r.rank() + round) % 2 == 0) wc.wait();
       wb.wait();
       wa.wait();

@@ -60,8 +60,8 @@ TEST_P(CommunicatorContract, WaitingTwiceIsWaitingOnce) {
   run_ranks(options(), [](Rank& r) {
     TestBuffer<float> data(r.world(), 50000, true);
     data.fill(1);
-    const Work work = r.world().all_reduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum,
-                                           {.async = true});
+    const Work work =
+        r.world().start_all_reduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum);
     const Work copy = work;
     work.wait();
     work.wait();
@@ -76,14 +76,14 @@ TEST_P(CommunicatorContract, WaitingTwiceForWhatFailedSaysItTwice) {
   if (!compares_calls(GetParam().backend)) GTEST_SKIP() << "a count that differs is not seen";
   run_ranks(options(), [](Rank& r) {
     std::vector<float> data(10);
-    const Work work = r.world().all_reduce(data.data(), data.data(), r.rank() == 0 ? 9 : 10, DataType::kFloat32,
-                                           ReduceOp::kSum, {.async = true});
+    const Work work = r.world().start_all_reduce(data.data(), data.data(), r.rank() == 0 ? 9 : 10, DataType::kFloat32,
+                                                 ReduceOp::kSum);
     EXPECT_THROW(work.wait(), CollectiveMismatch);
     EXPECT_THROW(work.wait(), CollectiveMismatch);
     EXPECT_TRUE(work.is_completed());
     EXPECT_THROW(r.world().barrier(), Aborted);
     EXPECT_THROW(r.world().split(0), Aborted);
-    EXPECT_THROW(r.world().barrier({.async = true}), Aborted);
+    EXPECT_THROW((void)r.world().start_barrier(), Aborted);
   });
 }
 
@@ -99,7 +99,7 @@ TEST_P(CommunicatorContract, MemoryThatIsDroppedEarlyIsKeptForItsOperation) {
         const auto block = w.allocate(kBytes);
         auto* const x = static_cast<float*>(block.get());
         for (std::size_t i = 0; i < kBytes / 4; ++i) x[i] = 1;
-        work = w.all_reduce(x, x, kBytes / 4, DataType::kFloat32, ReduceOp::kSum, {.async = true});
+        work = w.start_all_reduce(x, x, kBytes / 4, DataType::kFloat32, ReduceOp::kSum);
       }
       const auto next = w.allocate(kBytes);
       auto* const y = static_cast<float*>(next.get());

@@ -65,9 +65,9 @@ TEST_P(CommunicatorContract, AGatherInSharedMemoryWaitsForEarlierResults) {
         auto* const data = static_cast<float*>(memory.get());
         float* const own = data + static_cast<std::size_t>(r.rank()) * count;
         std::vector<float> input(count, static_cast<float>(round));
-        const comm::CallOptions lazy{.async = true, .progress = comm::Progress::kCaller};
-        const Work sum = r.world().all_reduce(input.data(), own, count, DataType::kFloat32, ReduceOp::kSum, lazy);
-        const Work gather = r.world().all_gather(own, data, count, DataType::kFloat32, lazy);
+        const comm::StartOptions lazy{.progress = comm::Progress::kCaller};
+        const Work sum = r.world().start_all_reduce(input.data(), own, count, DataType::kFloat32, ReduceOp::kSum, lazy);
+        const Work gather = r.world().start_all_gather(own, data, count, DataType::kFloat32, lazy);
         if (r.rank() == round % r.size()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
         gather.wait();
         ASSERT_TRUE(elements_are(data, p * count, static_cast<float>(round * r.size())));
@@ -91,7 +91,7 @@ TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
       std::vector<float> input(count, 1.0F);
       std::vector<float> elsewhere(p * count);
       float* const output = r.rank() == last ? data : elsewhere.data();
-      const comm::CallOptions lazy{.async = true, .progress = comm::Progress::kCaller};
+      const comm::StartOptions lazy{.progress = comm::Progress::kCaller};
       const auto come_late = [&](const Work& work, bool late) {
         if (late) std::this_thread::sleep_for(std::chrono::milliseconds(3));
         work.wait();
@@ -104,17 +104,17 @@ TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
         r.world().barrier();
       };
       float* const sent = r.rank() == 0 ? input.data() : output;
-      come_late(r.world().broadcast(sent, count, DataType::kFloat32, 0, lazy), r.rank() == last);
+      come_late(r.world().start_broadcast(sent, count, DataType::kFloat32, 0, lazy), r.rank() == last);
       write_and_expect(count, 2.0F);
-      come_late(r.world().all_gather(input.data(), output, count, DataType::kFloat32, lazy), r.rank() == last);
+      come_late(r.world().start_all_gather(input.data(), output, count, DataType::kFloat32, lazy), r.rank() == last);
       write_and_expect(p * count, 3.0F);
-      come_late(r.world().all_reduce(input.data(), output, count, DataType::kFloat32, ReduceOp::kMax, lazy),
+      come_late(r.world().start_all_reduce(input.data(), output, count, DataType::kFloat32, ReduceOp::kMax, lazy),
                 r.rank() == last);
       write_and_expect(count, 4.0F);
       // In place: every rank writes its block again as soon as it may.
       std::fill_n(own, count, 5.0F);
       r.world().barrier();
-      come_late(r.world().gather(own, data, count, DataType::kFloat32, 0, lazy), r.rank() == 0);
+      come_late(r.world().start_gather(own, data, count, DataType::kFloat32, 0, lazy), r.rank() == 0);
       std::fill_n(own, count, 6.0F);
       r.world().barrier();
       ASSERT_TRUE(elements_are(data, p * count, 6.0F));

@@ -4,8 +4,23 @@
 #include <vector>
 
 #include "comm/contract.h"
+#include "reigen/comm/call_list.h"
 
 namespace reigen::testing {
+namespace {
+
+// Calls what add(list) adds. Left to poll() and wait(), or blocking: ranks of one call may differ in that.
+template <class Add>
+void begin(const Communicator& world, bool lazily, const Add& add, std::vector<Work>& works) {
+  CallList calls;
+  add(calls);
+  if (lazily)
+    works.push_back(world.start(calls, comm::Progress::kCaller));
+  else
+    world.run(calls);
+}
+
+}  // namespace
 
 // The second call reads what the first one writes: it must not begin on a rank whose part of the first is done.
 TEST_P(CommunicatorContract, CallsOnOneBufferRunOneAfterTheOther) {
@@ -18,11 +33,12 @@ TEST_P(CommunicatorContract, CallsOnOneBufferRunOneAfterTheOther) {
     for (int round = 0; round < 30; ++round) {
       for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(r.rank() + 1);
       std::vector<Work> works;
-      const comm::CallOptions async{.async = true, .progress = comm::Progress::kCaller};
-      works.push_back(world.all_reduce(x.data(), x.data(), kCount, DataType::kFloat32, ReduceOp::kSum, async));
-      works.push_back(world.all_reduce(x.data(), x.data(), kCount / 3, DataType::kFloat32, ReduceOp::kSum, async));
-      works.push_back(world.all_gather(x.data(), gathered.data(), kCount, DataType::kFloat32, async));
-      works.push_back(world.broadcast(x.data(), kCount, DataType::kFloat32, r.size() - 1, async));
+      const comm::StartOptions async{.progress = comm::Progress::kCaller};
+      works.push_back(world.start_all_reduce(x.data(), x.data(), kCount, DataType::kFloat32, ReduceOp::kSum, async));
+      works.push_back(
+          world.start_all_reduce(x.data(), x.data(), kCount / 3, DataType::kFloat32, ReduceOp::kSum, async));
+      works.push_back(world.start_all_gather(x.data(), gathered.data(), kCount, DataType::kFloat32, async));
+      works.push_back(world.start_broadcast(x.data(), kCount, DataType::kFloat32, r.size() - 1, async));
       for (const auto& work : works) work.wait();
       const auto sum = static_cast<float>(p * (p + 1) / 2);
       const auto expected = [&](std::size_t i) { return i < kCount / 3 ? sum * static_cast<float>(p) : sum; };
@@ -45,17 +61,17 @@ TEST_P(CommunicatorContract, WhatOthersStillCopyFromARootIsNotOverwritten) {
     for (int round = 0; round < 3; ++round) {
       const int root = round % r.size();
       const int place = (r.rank() - root + r.size()) % r.size();
-      const comm::CallOptions options{.async = place < 2, .progress = comm::Progress::kCaller};
       const auto given = static_cast<float>(round);
       for (std::size_t i = 0; i < kCount; ++i) x[i] = y[i] = place == 0 ? given : -1.0F;
       for (std::size_t i = 0; place == 0 && i < kCount * p; ++i) blocks[i] = given;
       if (place == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::vector<Work> works;
-      works.push_back(world.broadcast(x.data(), kCount, DataType::kFloat32, root, options));
-      works.push_back(world.all_reduce(x.data(), x.data(), kCount, DataType::kFloat32, ReduceOp::kSum, options));
+      const auto call = [&](const auto& add) { begin(world, place < 2, add, works); };
       const float* const input = place == 0 ? blocks.data() : nullptr;
-      works.push_back(world.scatter(input, y.data(), kCount, DataType::kFloat32, root, options));
-      works.push_back(world.all_reduce(y.data(), y.data(), kCount, DataType::kFloat32, ReduceOp::kSum, options));
+      call([&](CallList& c) { c.broadcast(x.data(), kCount, DataType::kFloat32, root); });
+      call([&](CallList& c) { c.all_reduce(x.data(), x.data(), kCount, DataType::kFloat32, ReduceOp::kSum); });
+      call([&](CallList& c) { c.scatter(input, y.data(), kCount, DataType::kFloat32, root); });
+      call([&](CallList& c) { c.all_reduce(y.data(), y.data(), kCount, DataType::kFloat32, ReduceOp::kSum); });
       if (place == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
       for (const auto& work : works) work.wait();
       ASSERT_TRUE(elements_are(x, kCount, static_cast<float>(p) * given)) << "round " << round;
@@ -74,8 +90,8 @@ TEST_P(CommunicatorContract, ASumOfWhatWasGatheredWaitsForTheGather) {
     TestBuffer<float> gathered(world, kCount * p, false);
     for (int round = 0; round < 30; ++round) {
       for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(round + r.rank());
-      const comm::CallOptions async{.async = true, .progress = comm::Progress::kCaller};
-      const Work gather = world.all_gather(x.data(), gathered.data(), kCount, DataType::kFloat32, async);
+      const comm::StartOptions async{.progress = comm::Progress::kCaller};
+      const Work gather = world.start_all_gather(x.data(), gathered.data(), kCount, DataType::kFloat32, async);
       world.all_reduce(gathered.data(), gathered.data(), kCount * p, DataType::kFloat32, ReduceOp::kSum);
       ASSERT_TRUE(gather.is_completed());
       for (std::size_t q = 0; q < p; ++q) {
@@ -101,12 +117,12 @@ TEST_P(CommunicatorContract, WhatIsCopiedOutLateIsNotReadEarly) {
     for (int round = 0; round < 30; ++round) {
       for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(round + r.rank());
       std::vector<Work> works;
-      const comm::CallOptions async{.async = foreign, .progress = comm::Progress::kCaller};
-      works.push_back(world.all_reduce(x.data(), sum.data(), kCount, DataType::kFloat32, ReduceOp::kSum, async));
-      works.push_back(world.all_gather(sum.data(), gathered.data(), kCount, DataType::kFloat32, async));
-      works.push_back(world.reduce(x.data(), r.rank() == root ? sent.data() : nullptr, kCount, DataType::kFloat32,
-                                   ReduceOp::kMax, root, async));
-      works.push_back(world.broadcast(sent.data(), kCount, DataType::kFloat32, root, async));
+      const auto call = [&](const auto& add) { begin(world, foreign, add, works); };
+      float* const result = r.rank() == root ? sent.data() : nullptr;
+      call([&](CallList& c) { c.all_reduce(x.data(), sum.data(), kCount, DataType::kFloat32, ReduceOp::kSum); });
+      call([&](CallList& c) { c.all_gather(sum.data(), gathered.data(), kCount, DataType::kFloat32); });
+      call([&](CallList& c) { c.reduce(x.data(), result, kCount, DataType::kFloat32, ReduceOp::kMax, root); });
+      call([&](CallList& c) { c.broadcast(sent.data(), kCount, DataType::kFloat32, root); });
       for (const auto& work : works) work.wait();
       const auto ranks = static_cast<int>(p);
       const auto expected = static_cast<float>(ranks * round + ranks * (ranks - 1) / 2);

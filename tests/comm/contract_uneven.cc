@@ -5,7 +5,7 @@
 
 #include "comm/contract.h"
 #include "reigen/base/error.h"
-#include "reigen/comm/call_group.h"
+#include "reigen/comm/call_list.h"
 
 namespace reigen::testing {
 namespace {
@@ -178,8 +178,8 @@ TEST_P(CommunicatorContract, MessagesArriveInTheirOrder) {
           float* const out = buffer(count, foreign);
           fill(out, count, r.rank(), q);
           float* const in = buffer(count, foreign && q % 2 == 0);
-          works.push_back(r.world().send(out, count, DataType::kFloat32, q, {.async = true}));
-          works.push_back(r.world().recv(in, count, DataType::kFloat32, q, {.async = true}));
+          works.push_back(r.world().start_send(out, count, DataType::kFloat32, q));
+          works.push_back(r.world().start_recv(in, count, DataType::kFloat32, q));
           expected.push_back({in, count, q});
         }
       }
@@ -218,8 +218,8 @@ TEST_P(CommunicatorContract, MessagesPassByCollectives) {
       data.fill(static_cast<float>(round));
       double sum = r.rank();
       if (r.rank() == 0) {
-        const Work barrier = r.world().barrier({.async = true});
-        const Work work = r.world().all_reduce(&sum, &sum, 1, DataType::kFloat64, ReduceOp::kSum, {.async = true});
+        const Work barrier = r.world().start_barrier();
+        const Work work = r.world().start_all_reduce(&sum, &sum, 1, DataType::kFloat64, ReduceOp::kSum);
         r.world().send(data.data(), data.size(), DataType::kFloat32, 1);  // rank 1 has not come to the barrier
         barrier.wait();
         work.wait();
@@ -254,7 +254,7 @@ TEST_P(CommunicatorContract, AMessageOfAnotherSizeIsAMismatch) {
   });
 }
 
-TEST_P(CommunicatorContract, AGroupOfCallsRunsTogether) {
+TEST_P(CommunicatorContract, AListOfCallsRunsTogether) {
   run_ranks(options(), [](Rank& r) {
     constexpr std::size_t kTensors = 200;
     std::vector<std::vector<double>> tensors;
@@ -263,40 +263,47 @@ TEST_P(CommunicatorContract, AGroupOfCallsRunsTogether) {
     TestBuffer<float> in(r.world(), 50000, true);
     out.fill(static_cast<float>(r.rank()));
     in.fill(-1.0F);
-    comm::CallGroup group(r.world());
-    Work first;
+    CallList calls;
     for (auto& tensor : tensors) {
-      const Work work =
-          r.world().all_reduce(tensor.data(), tensor.data(), tensor.size(), DataType::kFloat64, ReduceOp::kSum);
-      if (&tensor == &tensors.front()) first = work;
+      calls.all_reduce(tensor.data(), tensor.data(), tensor.size(), DataType::kFloat64, ReduceOp::kSum);
     }
     if (r.size() > 1) {
-      EXPECT_THROW(first.wait(), InvalidArgument);  // not run yet
-      EXPECT_FALSE(first.is_completed());
-      r.world().send(out.data(), out.size(), DataType::kFloat32, (r.rank() + 1) % r.size());
-      r.world().recv(in.data(), in.size(), DataType::kFloat32, (r.rank() + r.size() - 1) % r.size());
+      calls.send(out.data(), out.size(), DataType::kFloat32, (r.rank() + 1) % r.size());
+      calls.recv(in.data(), in.size(), DataType::kFloat32, (r.rank() + r.size() - 1) % r.size());
     }
-    EXPECT_THROW(comm::CallGroup second(r.world()), InvalidArgument);
-    const Work all = group.run({.async = true});
+    EXPECT_EQ(calls.size(), kTensors + (r.size() > 1 ? 2 : 0));
+    const Work all = r.world().start(calls);
     all.wait();
     EXPECT_TRUE(all.is_completed());
-    EXPECT_TRUE(first.is_completed());
     for (const auto& tensor : tensors)
       for (const double x : tensor) ASSERT_EQ(x, r.size() * (r.size() + 1) / 2);
     if (r.size() > 1) {
       ASSERT_EQ(in[49999], static_cast<float>((r.rank() + r.size() - 1) % r.size()));
     }
-    EXPECT_THROW(group.run(), InvalidArgument);
+    r.world().run(calls);  // a list may run again
+    for (const auto& tensor : tensors)
+      for (const double x : tensor) ASSERT_EQ(x, r.size() * r.size() * (r.size() + 1) / 2);
     r.world().barrier();
   });
 }
 
-TEST_P(CommunicatorContract, AnEmptyGroupOfCallsIsDone) {
+TEST_P(CommunicatorContract, OfAListWithABadCallNothingRuns) {
   run_ranks(options(), [](Rank& r) {
-    comm::CallGroup blocking(r.world());
-    blocking.run();
-    comm::CallGroup later(r.world());
-    const Work work = later.run({.async = true});
+    double x = r.rank() + 1;
+    CallList calls;
+    calls.all_reduce(&x, &x, 1, DataType::kFloat64, ReduceOp::kSum);
+    calls.broadcast(&x, 1, DataType::kFloat64, r.size());
+    EXPECT_THROW(r.world().run(calls), InvalidArgument);
+    EXPECT_THROW((void)r.world().start(calls), InvalidArgument);
+    EXPECT_EQ(x, r.rank() + 1);
+    r.world().barrier();
+  });
+}
+
+TEST_P(CommunicatorContract, AnEmptyListOfCallsIsDone) {
+  run_ranks(options(), [](Rank& r) {
+    r.world().run({});
+    const Work work = r.world().start({});
     EXPECT_TRUE(work.is_completed());
     work.wait();
     r.world().barrier();

@@ -87,7 +87,7 @@ TEST(Death, ARankKilledWhileOthersWaitAsynchronously) {
     auto data = world.allocate(4 * 100000);
     auto* x = static_cast<float*>(data.get());
     r.step(0);
-    const Work work = world.all_reduce(x, x, 100000, DataType::kFloat32, ReduceOp::kSum, {.async = true});
+    const Work work = world.start_all_reduce(x, x, 100000, DataType::kFloat32, ReduceOp::kSum);
     EXPECT_THROW(work.wait(), PeerLost);
   });
 }

@@ -6,7 +6,7 @@
 
 #include "harness/ranks.h"
 #include "reigen/base/error.h"
-#include "reigen/comm/call_group.h"
+#include "reigen/comm/call_list.h"
 
 namespace reigen::testing {
 namespace {
@@ -66,8 +66,8 @@ TEST(Mismatch, OfASkippedCall) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     auto& world = r.world();
     if (r.rank() == 0) {
-      const Work work = world.all_reduce(scratch().data(), scratch().data(), 10, DataType::kFloat32, ReduceOp::kSum,
-                                         {.async = true, .tag = "extra"});
+      const Work work = world.start_all_reduce(scratch().data(), scratch().data(), 10, DataType::kFloat32,
+                                               ReduceOp::kSum, {.tag = "extra"});
       EXPECT_THROW(work.wait(), CollectiveMismatch);
       EXPECT_THROW(world.broadcast(scratch().data(), 10, DataType::kFloat32, 0), Aborted);
     } else {
@@ -103,7 +103,7 @@ TEST(Failure, WhatNobodyHasHeardOfIsToldAsItWas) {
     float x = 0;
     world.barrier();
     if (r.rank() == 1) return r.leave();
-    const Work work = world.recv(&x, 1, DataType::kFloat32, 1, {.async = true});
+    const Work work = world.start_recv(&x, 1, DataType::kFloat32, 1);
     while (!work.is_completed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_THROW(world.barrier(), PeerLost);
     EXPECT_THROW(world.barrier(), Aborted);
@@ -198,8 +198,8 @@ TEST(Failure, TheProgressThreadLosesItsPatienceToo) {
       return;
     }
     std::vector<float> x(100);
-    const comm::CallOptions options{.async = true};
-    const Work work = world.all_reduce(x.data(), x.data(), 100, DataType::kFloat32, ReduceOp::kSum, options);
+    const comm::StartOptions options{};
+    const Work work = world.start_all_reduce(x.data(), x.data(), 100, DataType::kFloat32, ReduceOp::kSum, options);
     const Deadline deadline = Deadline::after(std::chrono::seconds(20));
     while (!work.is_completed() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_THROW(work.wait(), Timeout);
@@ -216,8 +216,8 @@ TEST(Failure, WhoOnlyPollsSeesALostRankToo) {
       return;
     }
     std::vector<float> x(100);
-    const comm::CallOptions options{.async = true, .progress = comm::Progress::kCaller};
-    const Work work = world.all_reduce(x.data(), x.data(), 100, DataType::kFloat32, ReduceOp::kSum, options);
+    const comm::StartOptions options{.progress = comm::Progress::kCaller};
+    const Work work = world.start_all_reduce(x.data(), x.data(), 100, DataType::kFloat32, ReduceOp::kSum, options);
     const Deadline deadline = Deadline::after(std::chrono::seconds(20));
     while (!work.is_completed() && !deadline.expired()) {
       world.poll();
@@ -233,10 +233,10 @@ TEST(Failure, AbortWaitsForTheThreadThatDrives) {
     run_ranks({.ranks = 2}, [](Rank& r) {
       auto& world = r.world();
       auto x = std::make_unique<std::vector<float>>(3000000, 1.0f);
-      const comm::CallOptions options{.async = true};
+      const comm::StartOptions options{};
       try {  // rank 1 may have heard of it before it calls
         const Work work =
-            world.all_reduce(x->data(), x->data(), x->size(), DataType::kFloat32, ReduceOp::kSum, options);
+            world.start_all_reduce(x->data(), x->data(), x->size(), DataType::kFloat32, ReduceOp::kSum, options);
         if (r.rank() == 0) world.abort("changed its mind");
         work.wait();
       } catch (const Error&) {
@@ -251,7 +251,7 @@ TEST(Failure, ACallersDeadlineLeavesTheGroupAlive) {
     auto& world = r.world();
     float x = 1.0f;
     if (r.rank() == 0) {
-      const Work work = world.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum, {.async = true});
+      const Work work = world.start_all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum);
       EXPECT_THROW(work.wait(Deadline::after(std::chrono::milliseconds(20))), Timeout);
       r.store().set("tried", "1");
       work.wait();
@@ -264,16 +264,16 @@ TEST(Failure, ACallersDeadlineLeavesTheGroupAlive) {
   });
 }
 
-TEST(Failure, WhoWaitsForACallThatWasRefusedIsTold) {
+TEST(Failure, AListOfCallsAfterTheEndIsRefused) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     auto& world = r.world();
     world.barrier();
     world.abort("enough");
-    comm::CallGroup calls(world);
-    const Work work = world.all_reduce(scratch().data(), scratch().data(), 10, DataType::kFloat32, ReduceOp::kSum);
-    EXPECT_THROW(calls.run(), Aborted);
-    EXPECT_TRUE(work.is_completed());
-    EXPECT_THROW(work.wait(Deadline::after(std::chrono::seconds(5))), Aborted);
+    CallList calls;
+    calls.all_reduce(scratch().data(), scratch().data(), 10, DataType::kFloat32, ReduceOp::kSum);
+    calls.barrier();
+    EXPECT_THROW(world.run(calls), Aborted);
+    EXPECT_THROW((void)world.start(calls), Aborted);
   });
 }
 
@@ -308,8 +308,7 @@ TEST(Failure, AnAsynchronousCallThatComesLastReturnsBeforeItIsDone) {
       const std::string posted = fmt::format("posted/{}", round);
       world.barrier();
       if (r.rank() == 1) r.store().get(posted, Deadline::after(std::chrono::seconds(20)));
-      const Work work =
-          world.all_reduce(data.data(), data.data(), kCount, DataType::kFloat32, ReduceOp::kMax, {.async = true});
+      const Work work = world.start_all_reduce(data.data(), data.data(), kCount, DataType::kFloat32, ReduceOp::kMax);
       if (!work.is_completed()) ++returned_before;
       if (r.rank() == 0) r.store().set(posted, "1");
       work.wait();

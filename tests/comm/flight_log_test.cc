@@ -52,7 +52,7 @@ TEST(FlightLog, GroupsOfARankShareItsRecord) {
     world.all_reduce(data.data(), data.data(), 4, DataType::kFloat32, ReduceOp::kMax, {.tag = "step 3"});
     world.broadcast(data.data(), 2, DataType::kInt16, 1);
     auto half = world.split(0);
-    auto work = half->barrier({.async = true});
+    auto work = half->start_barrier();
     work.wait();
   });
   for (const auto& recorder : recorders) {

@@ -10,12 +10,13 @@
 
 #include "comm/contract.h"
 #include "reigen/base/error.h"
+#include "reigen/comm/call_list.h"
 
 namespace reigen::testing {
 namespace {
 
 constexpr std::size_t kCount = 60000;
-const comm::CallOptions kLazy{.async = true, .progress = comm::Progress::kCaller};
+const comm::StartOptions kLazy{.progress = comm::Progress::kCaller};
 
 class Steps {
  public:
@@ -43,18 +44,26 @@ TEST(FromRoot, WhoHasItLeaves) {
     auto& world = r.world();
     TestBuffer<float> x(world, kCount, false);
     TestBuffer<float> blocks(world, 3 * kCount, false);
-    const comm::CallOptions options = r.rank() == 2 ? kLazy : comm::CallOptions{};
-    const auto wait_in_turn = [&](const Work& work, int call) {
+    // Rank 2 leaves its calls to whoever waits for them; the others block.
+    const auto call_in_turn = [&](const CallList& calls, int call) {
+      if (r.rank() == 2) {
+        const Work work = world.start(calls, comm::Progress::kCaller);
+        steps.await(call);
+        return work.wait();
+      }
+      world.run(calls);
       if (r.rank() == 1) steps.reach(call);
-      if (r.rank() == 2) steps.await(call);
-      work.wait();
     };
     fill(x, kCount, r.rank());
-    wait_in_turn(world.broadcast(x.data(), kCount, DataType::kFloat32, 0, options), 1);
+    CallList broadcast;
+    broadcast.broadcast(x.data(), kCount, DataType::kFloat32, 0);
+    call_in_turn(broadcast, 1);
     ASSERT_TRUE(elements_are(x, kCount, 5.0F));
     for (std::size_t i = 0; i < 3 * kCount; ++i) blocks[i] = static_cast<float>(i / kCount);
     const float* const input = r.rank() == 0 ? blocks.data() : nullptr;
-    wait_in_turn(world.scatter(input, x.data(), kCount, DataType::kFloat32, 0, options), 2);
+    CallList scatter;
+    scatter.scatter(input, x.data(), kCount, DataType::kFloat32, 0);
+    call_in_turn(scatter, 2);
     ASSERT_TRUE(elements_are(x, kCount, static_cast<float>(r.rank())));
   });
 }
@@ -66,7 +75,7 @@ TEST(FromRoot, ItIsTakenBeforeAllHaveCome) {
     TestBuffer<float> x(r.world(), kCount, false);
     fill(x, kCount, r.rank());
     if (r.rank() == 2) steps.await(1);
-    const Work work = r.world().broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work work = r.world().start_broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     if (r.rank() == 1) {
       while (x[kCount - 1] != 5.0F && std::chrono::steady_clock::now() < deadline) r.world().poll();
@@ -88,13 +97,14 @@ TEST(FromRoot, AnAbortOfWhoHasLeftIsOfTheNextCall) {
       TestBuffer<float> x(world, count, false);
       fill(x, count, r.rank());
       if (r.rank() == 1) steps.await(1);
-      const Work work =
-          world.broadcast(x.data(), count, DataType::kFloat32, 0, r.rank() == 2 ? kLazy : comm::CallOptions{});
       if (r.rank() == 2) {
+        const Work work = world.start_broadcast(x.data(), count, DataType::kFloat32, 0, kLazy);
         steps.reach(1);
         steps.await(2);
+        EXPECT_NO_THROW(work.wait());
+      } else {
+        EXPECT_NO_THROW(world.broadcast(x.data(), count, DataType::kFloat32, 0)) << "rank " << r.rank();
       }
-      EXPECT_NO_THROW(work.wait()) << "rank " << r.rank();
       EXPECT_TRUE(elements_are(x, count, 5.0F));
       if (r.rank() == 1) {
         world.abort("enough");
@@ -114,7 +124,7 @@ TEST(FromRoot, AnAbortOfTheRootIsOfTheNextCallForWhoHasIt) {
     TestBuffer<float> x(world, kCount, false);
     fill(x, kCount, r.rank());
     if (r.rank() > 0) steps.await(r.rank());
-    const Work work = world.broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work work = world.start_broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
     if (r.rank() == 0) steps.reach(1);
     if (r.rank() == 1) {
       EXPECT_TRUE(elements_are(x, kCount, 5.0F));
@@ -141,7 +151,7 @@ TEST(FromRoot, AnAbortOfWhoHasNotLeftIsOfThisCall) {
       EXPECT_THROW(world.broadcast(x.data(), kCount, DataType::kFloat32, 0), Aborted);
       return;
     }
-    const Work work = world.broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work work = world.start_broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
     if (r.rank() == 0) steps.reach(1);
     if (r.rank() == 1) {
       EXPECT_TRUE(elements_are(x, kCount, 5.0F));
@@ -162,7 +172,7 @@ TEST(FromRoot, InCommonMemoryAnAbortIsOfThisCallUntilAllHaveIt) {
     TestBuffer<float> x(world, kCount, false);
     fill(x, kCount, r.rank());
     steps.await((3 - r.rank()) % 3);  // rank 0, 2, 1
-    const Work work = world.scatter(input, x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work work = world.start_scatter(input, x.data(), kCount, DataType::kFloat32, 0, kLazy);
     if (r.rank() != 1) {
       steps.reach(r.rank() == 0 ? 1 : 2);
       steps.await(3);
@@ -184,10 +194,10 @@ TEST(FromRoot, ADifferenceIsOfTheCallThatDiffers) {
     TestBuffer<float> y(world, kCount, false);
     fill(x, kCount, r.rank());
     if (r.rank() > 0) steps.await(3 - r.rank());  // rank 0, 2, 1
-    const Work first = world.broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work first = world.start_broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
     const Work second = r.rank() == 1
-                            ? world.all_reduce(y.data(), y.data(), 10, DataType::kFloat32, ReduceOp::kSum, kLazy)
-                            : world.barrier(kLazy);
+                            ? world.start_all_reduce(y.data(), y.data(), 10, DataType::kFloat32, ReduceOp::kSum, kLazy)
+                            : world.start_barrier(kLazy);
     if (r.rank() == 0) steps.reach(1);
     if (r.rank() == 2) {
       steps.reach(2);
@@ -215,7 +225,7 @@ TEST(FromRoot, InCommonMemoryAllIsThereWhenTheCallReturns) {
       if (r.rank() != 2) steps.await(1);
       const float* const input = r.rank() == 0 ? blocks.data() : nullptr;
       float* const own = shared + static_cast<std::size_t>(r.rank()) * kCount;
-      const Work work = world.scatter(input, own, kCount, DataType::kFloat32, 0, kLazy);
+      const Work work = world.start_scatter(input, own, kCount, DataType::kFloat32, 0, kLazy);
       if (r.rank() == 2) {
         steps.reach(1);
         std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -85,8 +85,8 @@ void leave_early(const std::string& backend, bool says_so) {
     std::vector<std::uint8_t> input(counts[static_cast<std::size_t>(r.rank())], 1);
     std::vector<std::uint8_t> output(r.rank() == 0 ? kLarge + 2 : 0);
     world.barrier();
-    const Work work = world.gather_v(input.data(), output.data(), counts, DataType::kUint8, 0,
-                                     {.async = true, .progress = comm::Progress::kCaller});
+    const Work work = world.start_gather_v(input.data(), output.data(), counts, DataType::kUint8, 0,
+                                           {.progress = comm::Progress::kCaller});
     if (r.rank() == 2) {
       for (const auto begin = Clock::now(); Clock::now() - begin < 30ms;) world.poll();
       std::this_thread::sleep_for(700ms);

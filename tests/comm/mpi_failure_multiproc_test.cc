@@ -62,7 +62,7 @@ TEST(MpiMismatch, OfASkippedCall) {
     auto& world = r.world();
     float x = 1.0f;
     if (r.rank() == 0) {
-      const Work work = world.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum, {.async = true});
+      const Work work = world.start_all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum);
       EXPECT_THROW(work.wait(), CollectiveMismatch);
     } else {
       EXPECT_THROW(world.broadcast(&x, 1, DataType::kFloat32, 0), CollectiveMismatch);

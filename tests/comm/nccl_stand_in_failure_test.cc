@@ -128,7 +128,7 @@ TEST(NcclStandInFailure, AnAbortEndsWhatWaitsForAMessage) {
       if (open && r.rank() == 1) world.recv(data->data(), 100000, DataType::kFloat32, 0);
       world.barrier();
       if (r.rank() == 0) {
-        const Work work = world.send(data->data(), 100000, DataType::kFloat32, 1, {.async = true});
+        const Work work = world.start_send(data->data(), 100000, DataType::kFloat32, 1);
         std::this_thread::sleep_for(milliseconds(20));
         world.abort("the disk burns");
         data.reset();  // nothing of the device touches it
@@ -154,19 +154,19 @@ TEST(NcclStandInFailure, AnAbortEndsAllThatWaits) {
     constexpr std::size_t kCount = 50000;
     std::vector<std::unique_ptr<TestBuffer<float>>> data;
     for (int i = 0; i < 5; ++i) data.push_back(std::make_unique<TestBuffer<float>>(world, kCount, false));
-    const comm::CallOptions async{.async = true};
+    const comm::StartOptions async{};
     std::vector<Work> works;
     const auto call = [&](int round) {
       works.clear();
       for (int step : {1, 2}) {
         const auto at = static_cast<std::size_t>(step);
         const int other = (r.rank() + step) % 3;
-        works.push_back(world.send(data[at]->data(), kCount, DataType::kFloat32, other, async));
-        works.push_back(world.recv(data[at + 2]->data(), kCount, DataType::kFloat32, other, async));
+        works.push_back(world.start_send(data[at]->data(), kCount, DataType::kFloat32, other, async));
+        works.push_back(world.start_recv(data[at + 2]->data(), kCount, DataType::kFloat32, other, async));
       }
       if (round == 0 || r.rank() == 0) {
-        works.push_back(world.all_reduce(data[0]->data(), data[0]->data(), kCount, DataType::kFloat32, ReduceOp::kSum,
-                                         {.async = true, .factor = 2}));
+        works.push_back(world.start_all_reduce(data[0]->data(), data[0]->data(), kCount, DataType::kFloat32,
+                                               ReduceOp::kSum, {.factor = 2}));
       }
     };
     call(0);
@@ -195,7 +195,7 @@ TEST(NcclStandInFailure, AnAbortBesideAnotherGroupThatWaitsReturns) {
     other.barrier();
     world.barrier();
     if (r.rank() == 0) {
-      const Work work = other.barrier({.async = true});
+      const Work work = other.start_barrier();
       std::this_thread::sleep_for(milliseconds(50));
       world.abort("the disk burns");
       r.store().set("aborted", "1");

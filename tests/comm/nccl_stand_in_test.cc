@@ -9,7 +9,7 @@
 #include "fakes/nccl/stand_in.h"
 #include "reigen/base/error.h"
 #include "reigen/comm/byte_strings.h"
-#include "reigen/comm/call_group.h"
+#include "reigen/comm/call_list.h"
 
 namespace reigen::testing {
 
@@ -78,10 +78,10 @@ TEST(NcclStandIn, ACallBeginsAfterWhatTheDefaultStreamHasToDo) {
       fill(x, 1);
       fill(small, 5);
     });
-    const comm::CallOptions async{.async = true};
-    const Work sum = world.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, async);
-    const Work send = r.rank() == 0 ? world.send(small.data(), 10, DataType::kFloat32, 1, async)
-                                    : world.recv(small.data(), 10, DataType::kFloat32, 0, async);
+    const comm::StartOptions async{};
+    const Work sum = world.start_all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, async);
+    const Work send = r.rank() == 0 ? world.start_send(small.data(), 10, DataType::kFloat32, 1, async)
+                                    : world.start_recv(small.data(), 10, DataType::kFloat32, 0, async);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_FALSE(sum.is_completed());
     EXPECT_FALSE(send.is_completed());
@@ -101,10 +101,10 @@ TEST(NcclStandIn, TheCallersDeviceMayBeAnother) {
     fill(x, 1);
     stand_in::use_device_of(7);
     world.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, {.factor = 2});
-    comm::CallGroup group(world);
-    world.send(x.data(), x.size(), DataType::kFloat32, 1 - r.rank());
-    world.recv(y.data(), y.size(), DataType::kFloat32, 1 - r.rank());
-    group.run();
+    CallList calls;
+    calls.send(x.data(), x.size(), DataType::kFloat32, 1 - r.rank());
+    calls.recv(y.data(), y.size(), DataType::kFloat32, 1 - r.rank());
+    world.run(calls);
     EXPECT_EQ(y[999], 4);
     auto half = world.split(0);
     half->barrier();
@@ -145,13 +145,13 @@ TEST(NcclStandIn, HostMemoryIsCarriedUpToALimit) {
     EXPECT_THROW(world.broadcast(out.data(), kHostMost + 1, DataType::kFloat32, 0), InvalidArgument);
     std::vector<std::vector<float>> sent;
     std::vector<std::vector<float>> came(10, in);
-    comm::CallGroup group(world);
+    CallList calls;
     for (int k = 0; k < 10; ++k) {
       sent.emplace_back(kHostMost, static_cast<float>(10 * r.rank() + k));
-      world.send(sent.back().data(), kHostMost, DataType::kFloat32, peer);
+      calls.send(sent.back().data(), kHostMost, DataType::kFloat32, peer);
     }
-    for (auto& data : came) world.recv(data.data(), kHostMost, DataType::kFloat32, peer);
-    group.run();
+    for (auto& data : came) calls.recv(data.data(), kHostMost, DataType::kFloat32, peer);
+    world.run(calls);
     for (int k = 0; k < 10; ++k) {
       for (std::size_t i = 0; i < kHostMost; ++i) {
         ASSERT_EQ(came[static_cast<std::size_t>(k)][i], static_cast<float>(10 * peer + k));
@@ -184,9 +184,9 @@ TEST(NcclStandIn, MemoryThatIsDroppedBeforeItsCallBeginsIsKept) {
     float x = 1;
     float y = 2;
     auto block = world.allocate(sizeof(float));
-    const comm::CallOptions async{.async = true};
-    const Work first = world.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum, async);
-    const Work second = world.all_reduce(&y, block.get(), 1, DataType::kFloat32, ReduceOp::kSum, async);
+    const comm::StartOptions async{};
+    const Work first = world.start_all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum, async);
+    const Work second = world.start_all_reduce(&y, block.get(), 1, DataType::kFloat32, ReduceOp::kSum, async);
     block.reset();
     r.store().set("dropped", "1");
     first.wait();
@@ -231,7 +231,7 @@ TEST(NcclStandIn, ManyShortSendsWaitForRoom) {
       std::vector<Work> works;
       for (int k = 0; k < kMessages; ++k) {
         data[static_cast<std::size_t>(k)] = k;
-        works.push_back(world.send(&data[static_cast<std::size_t>(k)], 1, DataType::kInt32, 1, {.async = true}));
+        works.push_back(world.start_send(&data[static_cast<std::size_t>(k)], 1, DataType::kInt32, 1));
       }
       for (const Work& work : works) work.wait();
     } else {
@@ -255,7 +255,7 @@ TEST(NcclStandIn, MessagesCrossInAnyOrder) {
       buffers.push_back(std::make_unique<TestBuffer<float>>(world, kCount, false));
       return buffers.back().get();
     };
-    const comm::CallOptions async{.async = true};
+    const comm::StartOptions async{};
     std::vector<Work> works;
     std::vector<std::pair<int, TestBuffer<float>*>> came;
     for (int round = 0; round < 10; ++round) {
@@ -265,10 +265,10 @@ TEST(NcclStandIn, MessagesCrossInAnyOrder) {
         auto* data = buffer();
         fill(*data, sends ? static_cast<float>(r.rank()) : -1.0F);
         if (!sends) came.emplace_back(peer, data);
-        works.push_back(sends ? world.send(data->data(), kCount, DataType::kFloat32, peer, async)
-                              : world.recv(data->data(), kCount, DataType::kFloat32, peer, async));
+        works.push_back(sends ? world.start_send(data->data(), kCount, DataType::kFloat32, peer, async)
+                              : world.start_recv(data->data(), kCount, DataType::kFloat32, peer, async));
       }
-      works.push_back(world.barrier(async));
+      works.push_back(world.start_barrier(async));
       // The other half of what the others sent or wait for.
       for (int step = 0; step < 4; ++step) {
         const int peer = (r.rank() + 1 + (step + r.rank()) % 2) % 3;
@@ -276,8 +276,8 @@ TEST(NcclStandIn, MessagesCrossInAnyOrder) {
         auto* data = buffer();
         fill(*data, sends ? static_cast<float>(r.rank()) : -1.0F);
         if (!sends) came.emplace_back(peer, data);
-        works.push_back(sends ? world.send(data->data(), kCount, DataType::kFloat32, peer, async)
-                              : world.recv(data->data(), kCount, DataType::kFloat32, peer, async));
+        works.push_back(sends ? world.start_send(data->data(), kCount, DataType::kFloat32, peer, async)
+                              : world.start_recv(data->data(), kCount, DataType::kFloat32, peer, async));
       }
     }
     for (const Work& work : works) work.wait();
@@ -332,8 +332,8 @@ TEST(NcclStandIn, FactorsOfCallsInFlight) {
       in.push_back(std::make_unique<TestBuffer<double>>(world, 2 * count, k % 5 == 4));
       out.push_back(std::make_unique<TestBuffer<double>>(world, count, false));
       in.back()->fill(static_cast<double>(k));
-      works.push_back(world.reduce_scatter(in.back()->data(), out.back()->data(), count, DataType::kFloat64,
-                                           ReduceOp::kSum, {.async = true, .factor = r.rank() + 0.25}));
+      works.push_back(world.start_reduce_scatter(in.back()->data(), out.back()->data(), count, DataType::kFloat64,
+                                                 ReduceOp::kSum, {.factor = r.rank() + 0.25}));
     }
     for (const Work& work : works) work.wait();
     for (std::size_t k = 0; k < 40; ++k) ASSERT_EQ((*out[k])[out[k]->size() - 1], 1.5 * static_cast<double>(k));

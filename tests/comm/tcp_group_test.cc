@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 TEST(TcpGroup, TheEndOfARankDoesNotOvertakeItsData) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
-    Stream& stream = group.streams(1 - r.rank()).front();
+    Stream& stream = group.streams(1 - r.rank(), 0).front();
     const Deadline patience = Deadline::after(std::chrono::seconds(20));
     if (r.rank() == 1) {
       ::shutdown(group.control().fd(0), SHUT_RDWR);
@@ -27,7 +27,9 @@ TEST(TcpGroup, TheEndOfARankDoesNotOvertakeItsData) {
       stream.send(&value, sizeof(value));
       ASSERT_TRUE(comes_true([&] { return stream.push() || stream.sends_done(); }));
       r.store().get("received", patience);
-      ::shutdown(stream.fd(), SHUT_WR);
+      for (std::size_t lane = 0; lane < comm::tcp::kLanes; ++lane) {
+        ::shutdown(group.streams(0, lane).front().fd(), SHUT_WR);
+      }
       ::shutdown(group.messages(0).fd(), SHUT_WR);
       r.store().get("told", patience);
       return;
@@ -61,7 +63,7 @@ TEST(TcpGroup, TheEndOfARankDoesNotOvertakeItsData) {
 TEST(TcpGroup, WhatARankSentIsThereAfterItRefusedSomething) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
-    Stream& stream = group.streams(1 - r.rank()).front();
+    Stream& stream = group.streams(1 - r.rank(), 0).front();
     const Deadline patience = Deadline::after(std::chrono::seconds(20));
     int value = r.rank() == 1 ? 42 : 0;
     stream.send(&value, sizeof(value));
@@ -88,7 +90,7 @@ TEST(TcpGroup, AConnectionThatBreaksBetweenRanksThatLiveIsALoss) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
     const int other = 1 - r.rank();
-    Stream& stream = group.streams(other).front();
+    Stream& stream = group.streams(other, 0).front();
     int value = 0;
     stream.receive(&value, sizeof(value));
     if (r.rank() == 0) ::shutdown(stream.fd(), SHUT_RDWR);
@@ -117,7 +119,7 @@ TEST(TcpGroup, LeavingAfterTheOthersHaveEndedIsQuick) {
       r.store().get("sent", Deadline::after(std::chrono::seconds(20)));
       return;
     }
-    Stream& stream = group->streams(1).front();
+    Stream& stream = group->streams(1, 0).front();
     std::vector<char> much(1 << 26);
     stream.send(much.data(), much.size());
     while (stream.push()) {

@@ -81,7 +81,7 @@ TEST(TcpLoss, OnlyTheControlConnectionBreaks) {
 TEST(TcpLoss, ABrokenConnectionSaysWhatTheSystemSays) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
-    Stream& stream = group.streams(1 - r.rank()).front();
+    Stream& stream = group.streams(1 - r.rank(), 0).front();
     meet(r, "made");
     if (r.rank() == 0) {
       // Who closes at once resets the connection.
@@ -107,10 +107,11 @@ TEST(TcpLoss, OfARankThatAbortedAfterThisCall) {
       comm::GroupOptions options = options_of(r);
       if (!breaks) options.heartbeat_timeout = seconds(2);
       Group group(options);
-      Stream& stream = group.streams(1 - r.rank()).front();
+      Stream& stream = group.streams(1 - r.rank(), 0).front();
       const auto begin = Clock::now();
       if (r.rank() == 1) {
-        group.count_completed();
+        ASSERT_TRUE(group.try_open({}, 0));
+        group.close_first();
         group.publish_abort({.text = "because"});
         meet(r, "aborted");
         meet(r, "looked");
@@ -173,7 +174,7 @@ TEST(TcpLoss, OfPacketsOfOneConnection) {
       options.heartbeat_timeout = seconds(2);
       Group group(options);
       const int other = r.rank() == 0 ? 1 : 0;
-      Stream& stream = of_messages ? group.messages(other) : group.streams(other).front();
+      Stream& stream = of_messages ? group.messages(other) : group.streams(other, 0).front();
       if (r.rank() == 1) lose_what_comes(stream.fd());
       meet(r, "made");
       const auto begin = Clock::now();
@@ -205,7 +206,7 @@ TEST(TcpLoss, ARankThatIsLateToReadIsNone) {
     options.heartbeat_timeout = seconds(1);
     Group group(options);
     const int other = 1 - r.rank();
-    Stream& stream = group.streams(other).front();
+    Stream& stream = group.streams(other, 0).front();
     std::vector<char> much(std::size_t{64} << 20, static_cast<char>(1 - r.rank()));
     meet(r, "made");
     const auto begin = Clock::now();
@@ -264,7 +265,7 @@ TEST(TcpLoss, ARestIsNone) {
 TEST(TcpLoss, AKernelWithoutMemoryIsNone) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
-    Stream& stream = group.streams(1 - r.rank()).front();
+    Stream& stream = group.streams(1 - r.rank(), 0).front();
     int value = r.rank();
     if (r.rank() == 0) {
       stream.send(&value, sizeof(value));
@@ -293,7 +294,7 @@ TEST(TcpLoss, AKernelWithoutMemoryIsNone) {
 TEST(TcpLoss, TheKernelKeepsAConnectionThatRestsAlive) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
-    for (const int fd : {group.messages(1 - r.rank()).fd(), group.streams(1 - r.rank()).front().fd()}) {
+    for (const int fd : {group.messages(1 - r.rank()).fd(), group.streams(1 - r.rank(), 0).front().fd()}) {
       int idle = 0;
       socklen_t size = sizeof(idle);
       ASSERT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &size), 0);

@@ -189,9 +189,9 @@ TEST(TcpMessages, ManyAreUnderWayAtOnce) {
     for (std::size_t k = 0; k < out.size(); ++k) {
       const int to = (r.rank() + 1 + static_cast<int>(k % 2)) % 3;
       const int from = (r.rank() + 2 - static_cast<int>(k % 2)) % 3;
-      works.push_back(r.world().send(out[k].data(), kCount, DataType::kInt32, to, {.async = true}));
-      works.push_back(r.world().recv(in[k].data(), kCount, DataType::kInt32, from, {.async = true}));
-      if (k % 7 == 0) works.push_back(r.world().barrier({.async = true}));
+      works.push_back(r.world().start_send(out[k].data(), kCount, DataType::kInt32, to));
+      works.push_back(r.world().start_recv(in[k].data(), kCount, DataType::kInt32, from));
+      if (k % 7 == 0) works.push_back(r.world().start_barrier());
     }
     for (const Work& work : works) work.wait();
     for (std::size_t k = 0; k < in.size(); ++k) {

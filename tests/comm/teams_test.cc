@@ -46,8 +46,8 @@ TEST_P(Teams, WorkBesideEachOther) {
       std::vector<Work> works;
       for (std::size_t i = 0; i < groups.size(); ++i) {
         std::fill(data[i].begin(), data[i].end(), static_cast<float>(round));
-        works.push_back(groups[i].all_reduce(data[i].data(), data[i].data(), kCount, DataType::kFloat32, ReduceOp::kSum,
-                                             {.async = true}));
+        works.push_back(
+            groups[i].start_all_reduce(data[i].data(), data[i].data(), kCount, DataType::kFloat32, ReduceOp::kSum));
       }
       // Half of them are left to the context's thread until they are done.
       if (round % 2 == 0) {
@@ -72,7 +72,7 @@ TEST(TeamsOfOneMachine, HaveOneThreadARank) {
       std::vector<Communicator> groups;
       for (int i = 0; i < 10; ++i) {
         groups.push_back(*r.world().split(0, r.rank()));
-        groups.back().barrier({.async = true}).wait();
+        groups.back().start_barrier().wait();
       }
       EXPECT_EQ(threads_of_this_process(), before);
       r.world().barrier();
@@ -163,7 +163,7 @@ TEST_P(Teams, OneThatIsLeftWithSomethingPendingEndsNoOther) {
     std::vector<float> data(1 << 20);
     {
       auto part = r.world().split(0);
-      if (r.rank() == 0) part->send(data.data(), data.size(), DataType::kFloat32, 1, {.async = true});
+      if (r.rank() == 0) (void)part->start_send(data.data(), data.size(), DataType::kFloat32, 1);
       if (r.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3500));
     }
     r.world().barrier();

@@ -116,7 +116,7 @@ void end_early(const Self& self, std::unique_ptr<Communicator> world) {
     if (i + 1 < calls) {
       trial.run();
     } else {
-      const auto works = trial.start({.async = true, .progress = comm::Progress::kCaller});
+      const auto works = trial.start(comm::Progress::kCaller);
       std::this_thread::sleep_for(std::chrono::milliseconds(own % 3 * (own >> 8) % 700));
       for (const Work& work : works) work.wait();
     }

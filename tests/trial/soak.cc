@@ -94,7 +94,7 @@ class Operations {
       return check(*trial);
     }
     // A rank may end them in an order of its own: the group's thread moves them on.
-    auto works = trial->start({.async = true});
+    auto works = trial->start(comm::Progress::kThread);
     pending_.push_back({std::move(trial), std::move(works)});
     while (pending_.size() > kInFlight) end_one(mix(number + static_cast<std::uint64_t>(world_.rank())));
   }
@@ -146,7 +146,8 @@ void cycle(const SoakOptions& options, int number) {
     if (const auto wrong = trial.find_wrong()) options.on_wrong(*wrong);
   }
   const auto data = group.allocate(4000);
-  group.all_reduce(data.get(), data.get(), 1000, comm::DataType::kFloat32, comm::ReduceOp::kSum, {.async = true});
+  [[maybe_unused]] const Work dropped =
+      group.start_all_reduce(data.get(), data.get(), 1000, comm::DataType::kFloat32, comm::ReduceOp::kSum);
   group.barrier();
 }
 

@@ -14,7 +14,7 @@ namespace reigen::trial {
 
 namespace {
 
-using comm::CallOptions;
+using comm::CallList;
 using comm::OperationKind;
 
 constexpr std::size_t kGuard = 64;  // bytes on both sides of a buffer that nobody may touch
@@ -127,64 +127,88 @@ void Trial::fill() {
   }
 }
 
-Work Trial::call_uneven(const CallOptions& o) {
+CallList Trial::call_uneven() const {
   const auto& p = problem_;
+  const comm::CallOptions o{.factor = factor_of(p, rank_)};
+  CallList calls;
   std::vector<std::size_t> counts;
   for (int q = 0; q < ranks_; ++q) {
     const bool pairwise = p.kind == OperationKind::kAllToAllV;
     counts.push_back(block_count(p, ranks_, pairwise ? rank_ : q, q));
   }
   switch (p.kind) {
-    case OperationKind::kAllGatherV: return world_.all_gather_v(input_, output_, counts, p.type, o);
-    case OperationKind::kReduceScatterV: return world_.reduce_scatter_v(input_, output_, counts, p.type, p.op, o);
-    case OperationKind::kGatherV: return world_.gather_v(input_, output_, counts, p.type, p.root, o);
-    case OperationKind::kScatterV: return world_.scatter_v(input_, output_, counts, p.type, p.root, o);
-    default: break;
+    case OperationKind::kAllGatherV: calls.all_gather_v(input_, output_, counts, p.type, o); break;
+    case OperationKind::kReduceScatterV: calls.reduce_scatter_v(input_, output_, counts, p.type, p.op, o); break;
+    case OperationKind::kGatherV: calls.gather_v(input_, output_, counts, p.type, p.root, o); break;
+    case OperationKind::kScatterV: calls.scatter_v(input_, output_, counts, p.type, p.root, o); break;
+    default: calls.all_to_all_v(input_, counts, output_, counts_of(output_blocks(p, ranks_, rank_)), p.type, o); break;
   }
-  const auto arrives = counts_of(output_blocks(p, ranks_, rank_));
-  return world_.all_to_all_v(input_, counts, output_, arrives, p.type, o);
+  return calls;
 }
 
-Work Trial::call(const CallOptions& given) {
+CallList Trial::call() const {
   const auto& p = problem_;
-  CallOptions o = given;
-  o.factor = factor_of(p, rank_);
-  if (comm::is_uneven(p.kind)) return call_uneven(o);
+  if (comm::is_uneven(p.kind)) return call_uneven();
+  const comm::CallOptions o{.factor = factor_of(p, rank_)};
+  CallList calls;
   switch (p.kind) {
-    case OperationKind::kAllReduce: return world_.all_reduce(input_, output_, p.count, p.type, p.op, o);
-    case OperationKind::kReduceScatter: return world_.reduce_scatter(input_, output_, p.count, p.type, p.op, o);
-    case OperationKind::kAllGather: return world_.all_gather(input_, output_, p.count, p.type, o);
-    case OperationKind::kBroadcast: return world_.broadcast(output_, p.count, p.type, p.root, o);
-    case OperationKind::kReduce: return world_.reduce(input_, output_, p.count, p.type, p.op, p.root, o);
-    case OperationKind::kGather: return world_.gather(input_, output_, p.count, p.type, p.root, o);
-    case OperationKind::kScatter: return world_.scatter(input_, output_, p.count, p.type, p.root, o);
-    case OperationKind::kAllToAll: return world_.all_to_all(input_, output_, p.count, p.type, o);
-    default: return world_.barrier(o);
+    case OperationKind::kAllReduce: calls.all_reduce(input_, output_, p.count, p.type, p.op, o); break;
+    case OperationKind::kReduceScatter: calls.reduce_scatter(input_, output_, p.count, p.type, p.op, o); break;
+    case OperationKind::kAllGather: calls.all_gather(input_, output_, p.count, p.type, o); break;
+    case OperationKind::kBroadcast: calls.broadcast(output_, p.count, p.type, p.root, o); break;
+    case OperationKind::kReduce: calls.reduce(input_, output_, p.count, p.type, p.op, p.root, o); break;
+    case OperationKind::kGather: calls.gather(input_, output_, p.count, p.type, p.root, o); break;
+    case OperationKind::kScatter: calls.scatter(input_, output_, p.count, p.type, p.root, o); break;
+    case OperationKind::kAllToAll: calls.all_to_all(input_, output_, p.count, p.type, o); break;
+    default: calls.barrier(o); break;
   }
+  return calls;
 }
 
-std::vector<Work> Trial::start(const CallOptions& options) {
-  if (problem_.kind != OperationKind::kSend) return {call(options)};
-  const int next = (rank_ + 1) % ranks_;
-  const int previous = (rank_ + ranks_ - 1) % ranks_;
-  const auto send = [&] { return world_.send(input_, problem_.count, problem_.type, next, options); };
-  const auto recv = [&] { return world_.recv(output_, problem_.count, problem_.type, previous, options); };
-  std::vector<Work> works;
+void Trial::add_send(CallList& calls) const { calls.send(input_, problem_.count, problem_.type, (rank_ + 1) % ranks_); }
+
+void Trial::add_recv(CallList& calls) const {
+  calls.recv(output_, problem_.count, problem_.type, (rank_ + ranks_ - 1) % ranks_);
+}
+
+std::vector<CallList> Trial::calls() const {
+  if (problem_.kind != OperationKind::kSend) return {call()};
+  std::vector<CallList> calls(2);
   // Blocking ones meet: of two neighbours one sends while the other receives.
   const bool sends_first = rank_ % 2 == 0;
-  works.push_back(sends_first ? send() : recv());
-  works.push_back(sends_first ? recv() : send());
+  add_send(calls[sends_first ? 0 : 1]);
+  add_recv(calls[sends_first ? 1 : 0]);
+  return calls;
+}
+
+CallList Trial::calls_together() const {
+  CallList calls;
+  if (problem_.kind != OperationKind::kSend) {
+    calls = call();
+  } else {
+    add_send(calls);
+    add_recv(calls);
+  }
+  calls.barrier();
+  return calls;
+}
+
+std::vector<Work> Trial::start(comm::Progress progress) {
+  std::vector<Work> works;
+  for (const CallList& list : calls()) works.push_back(world_.start(list, progress));
   return works;
 }
 
 void Trial::run() {
   switch (problem_.manner) {
-    case Manner::kBlocking: start({}); break;
+    case Manner::kBlocking:
+      for (const CallList& list : calls()) world_.run(list);
+      break;
     case Manner::kAsync:
-      for (const Work& work : start({.async = true})) work.wait();
+      for (const Work& work : start(comm::Progress::kThread)) work.wait();
       break;
     case Manner::kPolled:
-      for (const Work& work : start({.async = true, .progress = comm::Progress::kCaller})) {
+      for (const Work& work : start(comm::Progress::kCaller)) {
         while (!work.is_completed()) {
           world_.poll();
           std::this_thread::yield();  // there may be more ranks than cores
@@ -192,13 +216,12 @@ void Trial::run() {
         work.wait();
       }
       break;
-    case Manner::kGrouped: {
-      comm::CallGroup group(world_);
-      start({});
-      world_.barrier();
-      group.run({.async = problem_.seed % 2 == 0}).wait();
+    case Manner::kGrouped:
+      if (problem_.seed % 2 == 0)
+        world_.start(calls_together()).wait();
+      else
+        world_.run(calls_together());
       break;
-    }
   }
 }
 

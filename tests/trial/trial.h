@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "reigen/comm/call_group.h"
+#include "reigen/comm/call_list.h"
 #include "reigen/comm/communicator.h"
 #include "trial/values.h"
 
@@ -37,7 +37,7 @@ class Trial {
   Trial(const Problem& problem, Communicator& world, Supply& supply);
 
   // The calls of this problem, each with these options.
-  std::vector<Work> start(const comm::CallOptions& options);
+  std::vector<Work> start(comm::Progress progress);
   // Calls and waits in the problem's manner.
   void run();
   // The first element that is not as it must be, in words. Input and surroundings are looked at too.
@@ -56,8 +56,13 @@ class Trial {
 
   void add_region(std::vector<Block> before, std::vector<Block> after, Supply& supply);
   void place(Supply& supply);
-  Work call(const comm::CallOptions& options);
-  Work call_uneven(const comm::CallOptions& options);
+  comm::CallList call() const;
+  comm::CallList call_uneven() const;
+  void add_send(comm::CallList& calls) const;  // to the next rank
+  void add_recv(comm::CallList& calls) const;  // from the one before
+  // What is to be called, one list after the other.
+  std::vector<comm::CallList> calls() const;
+  comm::CallList calls_together() const;
   std::optional<std::string> find_wrong(const Region& region, const Block& block, std::size_t begin) const;
 
   Problem problem_;

@@ -200,7 +200,8 @@ reigen_status reigen_recv(reigen_comm* comm, void* data, size_t count, reigen_ty
                           const reigen_call_options* options);
 
 // Calls between the two are only collected; ranks meet for all of them at reigen_group_end, and none waits for another.
-// Handles of collected calls may be waited for after it. Of its options, `work` and `only_caller` count for all.
+// What is wrong with a collected call is told there, and none of them runs then. Handles of collected calls may be
+// waited for after it; each is complete when all of them are. Of its options, `work` and `only_caller` count for all.
 reigen_status reigen_group_begin(reigen_comm* comm);
 reigen_status reigen_group_end(reigen_comm* comm, const reigen_call_options* options);
 

@@ -4,10 +4,11 @@
 // what they were called with, and a difference is a CollectiveMismatch on all of them, naming both calls. Sums run in
 // rank order whatever the algorithm, so every rank and every run gets the same bits.
 //
-// A call returns when it is done, on the caller's thread; with {.async = true} it returns at once and the operation
-// runs on the rank's progress thread, on a thread that waits for it, or inside poll(). Operations of one group run in
-// the order of the calls. No call waits for ever: a dead peer is a PeerLost within a second, one that is stopped within
-// ten, and one that is alive but does not come is reported after 30 s and a Timeout after 10 minutes (GroupOptions).
+// A call returns when it is done, on the caller's thread. start_NAME() returns at once: the operation then runs on the
+// rank's progress thread, on a thread that waits for its Work, or inside poll(). Operations of one group run in the
+// order of the calls. run() and start() take a list of calls, for all of which the ranks meet together (call_list.h).
+// No call waits for ever: a dead peer is a PeerLost within a second, one that is stopped within ten, and one that is
+// alive but does not come is reported after 30 s and a Timeout after 10 minutes (GroupOptions).
 //
 // A group and all that are split off it, and off these, are one family: a rank has one progress thread for it, and an
 // error in one of its groups ends all of them, on every rank within a second, whatever group a rank waits in. The first
@@ -15,7 +16,7 @@
 // its ranks), every further one Aborted with the first cause. To leave a group ends no other.
 //
 // Thread rule: calls of one rank must be ordered by the caller in each group; calls of two groups may run at the same
-// time. Copies are the same group; the last one leaves it.
+// time. A Communicator is a handle: copies are the same group, and the last one leaves it.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +38,7 @@ struct CoreShare;
 namespace reigen::comm {
 
 class Backend;
+class CallList;
 
 class Communicator {
  public:
@@ -53,63 +55,103 @@ class Communicator {
 
   // output[i] = op over ranks of input[i], i < count. In place when output == input; they must not overlap otherwise.
   // In memory from allocate(): one pass, 2·N bytes of traffic a rank; elsewhere through a staging area, in chunks.
-  Work all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                  const CallOptions& options = {});
+  // As every start_NAME() below, start_all_reduce() is the same call, which a Work stands for.
+  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                  const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                      const StartOptions& options = {}) const;
 
   // data on every rank = data on root. N bytes a rank.
-  Work broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& options = {});
+  void broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_broadcast(void* data, std::size_t count, DataType type, int root,
+                                     const StartOptions& options = {}) const;
 
   // output[q·count + i] = input[i] of rank q. In place when input == output + r·count. P·N bytes a rank.
-  Work all_gather(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
+  void all_gather(const void* input, void* output, std::size_t count, DataType type,
+                  const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_all_gather(const void* input, void* output, std::size_t count, DataType type,
+                                      const StartOptions& options = {}) const;
 
   // output[i] = op over ranks q of input_q[r·count + i], i < count: the r-th of P blocks goes to rank r. In place when
   // output == input + r·count; they must not overlap otherwise. P·N bytes read, N written a rank.
-  Work reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                      const CallOptions& options = {});
+  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                      const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                                          ReduceOp op, const StartOptions& options = {}) const;
 
   // output on root = op over ranks of input, as all_reduce; other ranks may pass a null output. In place on root when
   // output == input.
-  Work reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-              const CallOptions& options = {});
+  void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+              const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                  int root, const StartOptions& options = {}) const;
 
   // output[q·count + i] on root = input[i] of rank q; other ranks may pass a null output. In place on root when
   // input == output + root·count.
-  Work gather(const void* input, void* output, std::size_t count, DataType type, int root,
-              const CallOptions& options = {});
+  void gather(const void* input, void* output, std::size_t count, DataType type, int root,
+              const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_gather(const void* input, void* output, std::size_t count, DataType type, int root,
+                                  const StartOptions& options = {}) const;
 
   // output[i] = input[r·count + i] of root; other ranks may pass a null input. In place on root when
   // output == input + root·count.
-  Work scatter(const void* input, void* output, std::size_t count, DataType type, int root,
-               const CallOptions& options = {});
+  void scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+               const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+                                   const StartOptions& options = {}) const;
 
   // output[q·count + i] = input_q[r·count + i]: block r of every rank comes to rank r. Never in place. P·N bytes a
   // rank.
-  Work all_to_all(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
+  void all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                  const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                                      const StartOptions& options = {}) const;
 
   // As their namesakes, with blocks of counts[q] elements for rank q, one after the other without gaps. Every rank
   // gives the same counts. In place as their namesakes, at the begin of block r.
   using Counts = std::span<const std::size_t>;
-  Work all_gather_v(const void* input, void* output, Counts counts, DataType type, const CallOptions& options = {});
-  Work reduce_scatter_v(const void* input, void* output, Counts counts, DataType type, ReduceOp op,
-                        const CallOptions& options = {});
-  Work gather_v(const void* input, void* output, Counts counts, DataType type, int root,
-                const CallOptions& options = {});
-  Work scatter_v(const void* input, void* output, Counts counts, DataType type, int root,
-                 const CallOptions& options = {});
+  void all_gather_v(const void* input, void* output, Counts counts, DataType type,
+                    const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_all_gather_v(const void* input, void* output, Counts counts, DataType type,
+                                        const StartOptions& options = {}) const;
+  void reduce_scatter_v(const void* input, void* output, Counts counts, DataType type, ReduceOp op,
+                        const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_reduce_scatter_v(const void* input, void* output, Counts counts, DataType type, ReduceOp op,
+                                            const StartOptions& options = {}) const;
+  void gather_v(const void* input, void* output, Counts counts, DataType type, int root,
+                const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_gather_v(const void* input, void* output, Counts counts, DataType type, int root,
+                                    const StartOptions& options = {}) const;
+  void scatter_v(const void* input, void* output, Counts counts, DataType type, int root,
+                 const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_scatter_v(const void* input, void* output, Counts counts, DataType type, int root,
+                                     const StartOptions& options = {}) const;
 
   // leaves[q] elements go to rank q, arrives[q] come from it: arrives[q] here is leaves[r] there, or it is a
   // CollectiveMismatch. Never in place.
-  Work all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
-                    const CallOptions& options = {});
+  void all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
+                    const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
+                                        const StartOptions& options = {}) const;
 
   // data on rank `from` = data on rank `to`: the n-th send from one rank to another meets the n-th recv; count, type
   // and tag are compared. They run beside other calls, in any order: wait for one before its data is used in another.
-  // Up to 1 KiB a send returns without its recv; a longer one may wait, so an exchange needs async or a CallGroup.
-  Work send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options = {});
-  Work recv(void* data, std::size_t count, DataType type, int from, const CallOptions& options = {});
+  // Up to 1 KiB a send returns without its recv; a longer one may wait, so an exchange needs start_send() or a
+  // CallList.
+  void send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_send(const void* data, std::size_t count, DataType type, int to,
+                                const StartOptions& options = {}) const;
+  void recv(void* data, std::size_t count, DataType type, int from, const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_recv(void* data, std::size_t count, DataType type, int from,
+                                const StartOptions& options = {}) const;
 
   // Returns when every rank has called it.
-  Work barrier(const CallOptions& options = {});
+  void barrier(const CallOptions& options = {}) const;
+  [[nodiscard]] Work start_barrier(const StartOptions& options = {}) const;
+
+  // The calls of a list, together. run() returns when all are done; the Work of start() is complete when all are.
+  void run(const CallList& calls) const;
+  [[nodiscard]] Work start(const CallList& calls, Progress progress = Progress::kThread) const;
 
   // A new group of the ranks that give the same colour, in the order of (key, rank); nothing for a negative colour.
   // Collective and blocking: every rank of this group calls it, as any operation in the same order. Memory from
@@ -120,14 +162,14 @@ class Communicator {
   // Memory that every rank of this machine can reach, aligned to 64 bytes and zeroed: operations on it copy nothing.
   // Local call; freed when the last owner drops it and no operation uses it. May outlive the communicator. Throws
   // IoError (71) when there is no more.
-  std::shared_ptr<void> allocate(std::size_t bytes);
+  std::shared_ptr<void> allocate(std::size_t bytes) const;
 
   // Whether this process may read and write memory of allocate() by itself. Over the backend nccl it may not: copy_in
   // carries bytes of this process there and copy_out back. Local calls that return when the copy is done, after what
   // the device's default stream has to do; elsewhere a memcpy.
   bool memory_is_of_host() const;
-  void copy_in(void* to, const void* from, std::size_t bytes);
-  void copy_out(void* to, const void* from, std::size_t bytes);
+  void copy_in(void* to, const void* from, std::size_t bytes) const;
+  void copy_out(void* to, const void* from, std::size_t bytes) const;
 
   // Whether all ranks of the group reach each other's memory: then allocate_shared() works, and a call is work for a
   // processor rather than a wait for a network. Alone: false.
@@ -135,20 +177,19 @@ class Communicator {
   // The same memory for all ranks of the group: what one writes the others see after the next operation of both.
   // Collective and blocking; zeroed, aligned to a page; every rank keeps it until the last call that uses it. An
   // all_gather in place in it moves nothing and costs a barrier. Throws BackendError where ranks share no memory.
-  std::shared_ptr<void> allocate_shared(std::size_t bytes);
+  std::shared_ptr<void> allocate_shared(std::size_t bytes) const;
 
   // Moves asynchronous operations on as far as they go without waiting. For threads that compute and must not block.
-  void poll();
+  void poll() const;
 
   // The last 1,024 calls of this rank, in all groups that record with this one, in their order. Local; reads some
   // 100 KB.
   std::vector<PastCall> history() const;
 
   // Ends the group for everybody: pending and later calls throw Aborted with this cause, on every rank.
-  void abort(const std::string& cause);
+  void abort(const std::string& cause) const;
 
  private:
-  friend class CallGroup;
   friend base::CoreShare core_share_of(const Communicator& group);  // of Reigen's own use
   struct Impl;
   explicit Communicator(std::shared_ptr<Impl> impl);

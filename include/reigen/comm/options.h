@@ -14,7 +14,7 @@ class Recorder;
 
 namespace reigen::comm {
 
-// Who moves an asynchronous operation on.
+// Who moves an operation on that was started.
 enum class Progress {
   kThread,  // the rank's progress thread: it overlaps with whatever the caller does, and costs a wake-up
   kCaller,  // nobody but the call itself, poll() and wait(), each as far as it goes without waiting: for threads that
@@ -24,11 +24,16 @@ enum class Progress {
 inline constexpr std::size_t kLongestTag = 47;  // characters
 
 struct CallOptions {
-  bool async = false;
-  Progress progress = Progress::kThread;
   // Shown in every error and compared between ranks, e.g. "step 12 bucket 3"; at most kLongestTag characters.
   std::string tag = {};
   double factor = 1;  // sums of floats: this rank's input is multiplied by it (in fp32 for 16 bits); may differ by rank
+};
+
+// Of a call that goes on after it has returned.
+struct StartOptions {
+  Progress progress = Progress::kThread;
+  std::string tag = {};  // as CallOptions
+  double factor = 1;
 };
 
 struct GroupOptions {

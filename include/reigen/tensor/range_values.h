@@ -59,7 +59,7 @@ class RangeValues {
   virtual bool is_unmodified() const { return true; }
 
   // An exchange between the ranks that divide the range; nothing where nobody divides.
-  void exchange(const std::function<void(Communicator& ranks)>& calls);
+  void exchange(const std::function<void(const Communicator& ranks)>& calls);
   // How long this rank has spent in meet(), publish() and exchange().
   double seconds_met() const { return seconds_met_; }
 

@@ -230,6 +230,6 @@ std::uint64_t hash_of(const Config& config);
 // Throws InvalidArgument (78) on every rank when ranks were started with different configurations; the text names the
 // first differing key with the values of rank 0 and of the first rank that differs. One all_gather of 8 bytes when they
 // agree.
-void require_same(const Config& config, Communicator& world);
+void require_same(const Config& config, const Communicator& world);
 
 }  // namespace reigen::train

@@ -46,7 +46,7 @@ bool stop_requested();
 
 // Whether any rank was asked: the same answer on all, so that they stop after the same step. One all_reduce of 4 bytes:
 // every rank must call it as often. Errors are those of an all_reduce.
-bool any_stop_requested(Communicator& world);
+bool any_stop_requested(const Communicator& world);
 
 // "int,term,usr1", in any case and with or without SIG; "none" is no signal. Throws InvalidArgument.
 std::vector<int> parse_stop_signals(const std::string& text);

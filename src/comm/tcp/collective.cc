@@ -94,19 +94,19 @@ void Collective::plan() {
   }
   const bool elsewhere = call_.factor != 1 && call_.kind != OperationKind::kAllReduce;
   const std::size_t scaled = elsewhere ? extent_of(call_, group_.rank(), group_.size()).input : 0;
-  std::byte* const scratch = group_.scratch((schedule_.scratch + scaled) * element);
+  std::byte* const scratch = group_.scratch(lane_, (schedule_.scratch + scaled) * element);
   memory_ = {scaled_input(scratch + schedule_.scratch * element), static_cast<std::byte*>(call_.output), scratch,
              element};
 }
 
 bool Collective::try_post() {
-  if (group_.completed() != sequence_) return false;
+  if (!group_.try_open(call_, sequence_)) return false;
   group_.throw_if_ended(sequence_);
   plan();
   posted_ = true;
   for (int q = 0; q < group_.size(); ++q) {
     if (q == group_.rank()) continue;
-    Stream& stream = group_.streams(q).front();
+    Stream& stream = streams(q).front();
     Partner& partner = partners_[static_cast<std::size_t>(q)];
     stream.send(&partner.own, sizeof(Header));
     stream.receive(&partner.header, sizeof(Header));
@@ -122,7 +122,7 @@ bool Collective::try_post() {
 
 void Collective::push_all() {
   for (int i = 1; i < group_.size(); ++i) {
-    for (Stream& stream : group_.streams((group_.rank() + i) % group_.size())) stream.push();
+    for (Stream& stream : streams((group_.rank() + i) % group_.size())) stream.push();
   }
 }
 
@@ -135,11 +135,11 @@ void Collective::send_ahead() {
                                                        [this](const auto& send) { return send.after <= step_; }));
     if (!ready) return;
     for (const auto& transfer : sends) {
-      const auto streams = group_.streams(transfer.peer);
-      const std::size_t stripes = stripes_of(transfer, streams.size());
+      const auto connections = streams(transfer.peer);
+      const std::size_t stripes = stripes_of(transfer, connections.size());
       for (std::size_t i = 0; i < stripes; ++i) {
         const auto part = schedule::piece(transfer.range, i, stripes);
-        streams[i].send(memory_.read(part), part.count * memory_.element);
+        connections[i].send(memory_.read(part), part.count * memory_.element);
       }
     }
   }
@@ -166,11 +166,11 @@ std::size_t Collective::stripes_of(const schedule::Transfer& transfer, std::size
 void Collective::expect_from(int rank) {
   for (const auto& transfer : schedule_.steps[step_].receives) {
     if (transfer.peer != rank) continue;
-    const auto streams = group_.streams(rank);
-    const std::size_t stripes = stripes_of(transfer, streams.size());
+    const auto connections = streams(rank);
+    const std::size_t stripes = stripes_of(transfer, connections.size());
     for (std::size_t i = 0; i < stripes; ++i) {
       const auto part = schedule::piece(transfer.range, i, stripes);
-      streams[i].receive(memory_.write(part), part.count * memory_.element);
+      connections[i].receive(memory_.write(part), part.count * memory_.element);
     }
   }
 }
@@ -191,12 +191,12 @@ void Collective::read_header(int rank) {
 bool Collective::move_data(int rank) {
   Partner& partner = partners_[static_cast<std::size_t>(rank)];
   bool moved = false;
-  for (Stream& stream : group_.streams(rank)) {
+  for (Stream& stream : streams(rank)) {
     moved |= stream.push();
-    if (partner.differs || (!partner.verified && &stream != &group_.streams(rank).front())) continue;
+    if (partner.differs || (!partner.verified && &stream != &streams(rank).front())) continue;
     moved |= stream.pull();
   }
-  if (!partner.verified && !partner.differs && group_.streams(rank).front().receives_done()) {
+  if (!partner.verified && !partner.differs && streams(rank).front().receives_done()) {
     read_header(rank);
     moved = true;
   }
@@ -208,7 +208,7 @@ bool Collective::step_is_complete() const {
   const bool waits_for_sends = !schedule_.eager || is_over();
   for (int q = 0; q < group_.size(); ++q) {
     const bool verified = partners_[static_cast<std::size_t>(q)].verified;
-    for (const Stream& stream : group_.streams(q)) {
+    for (const Stream& stream : streams(q)) {
       if ((waits_for_sends && !stream.sends_done()) || (verified && !stream.receives_done())) return false;
     }
   }
@@ -257,7 +257,9 @@ Step Collective::move() {
   for (int q = 0; q < group_.size(); ++q) {
     if (q != group_.rank()) moved |= move_data(q);
   }
-  if (differs_since_ && has_every_header()) throw_mismatch();
+  // Of two calls that differ the first one is named: the other may only have come after it.
+  const bool is_first = group_.is_first(sequence_);
+  if (differs_since_ && is_first && has_every_header()) throw_mismatch();
   // Once a call differs, so may what the schedule says of blocks.
   if (!is_over() && !differs_since_ && step_is_complete()) {
     for (const auto& local : schedule_.steps[step_].locals) {
@@ -267,11 +269,11 @@ Step Collective::move() {
     begin_step();
     moved = true;
   }
-  if (is_over() && has_every_header() && step_is_complete()) {
-    group_.count_completed();
+  if (is_first && is_over() && has_every_header() && step_is_complete()) {
+    group_.close_first();
     return Step::kDone;
   }
-  return moved ? Step::kMoved : Step::kBlocked;
+  return moved ? Step::kMoved : Step::kPassedOn;
 }
 
 // Ranks whose header is missing, and those with which transfers are open or still to come.
@@ -280,8 +282,8 @@ std::vector<int> Collective::needed() const {
   for (int q = 0; q < group_.size(); ++q) {
     if (q == group_.rank()) continue;
     const Partner& partner = partners_[static_cast<std::size_t>(q)];
-    const auto streams = group_.streams(q);
-    const bool open = std::any_of(streams.begin(), streams.end(),
+    const auto connections = streams(q);
+    const bool open = std::any_of(connections.begin(), connections.end(),
                                   [](const Stream& s) { return !s.sends_done() || !s.receives_done(); });
     if (!partner.verified || open || partner.last_step > step_ + 1) ranks.push_back(q);
   }

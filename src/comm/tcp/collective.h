@@ -1,12 +1,15 @@
 // An operation over TCP: every rank sends every other what it called, then the steps of the schedule run.
 //
 // A rank's data is read once its header has been compared with the own call, and an operation is complete when the
-// headers of all ranks have come: a mismatch is an error on every rank, in the call where it happened. One operation of
-// a group is under way at a time.
+// headers of all ranks have come: a mismatch is an error on every rank, in the call where it happened.
+//
+// Some calls of a group are under way at once, each on a lane of its own (join.h), so that their data meet nowhere.
+// They begin and complete in their order; one that is done before an earlier one waits for it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,10 +59,12 @@ class Collective : public CheckedOperation {
   std::vector<int> needed() const;
   std::string describe() const;
   bool is_over() const { return step_ == schedule_.steps.size(); }
+  std::span<Stream> streams(int rank) const { return group_.streams(rank, lane_); }
 
   Group& group_;
   const Call call_;
   const std::uint64_t sequence_;
+  const std::size_t lane_ = lane_of(sequence_);
   Header header_;
   schedule::Schedule schedule_;
   schedule::Memory memory_;

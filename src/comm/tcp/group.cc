@@ -71,14 +71,41 @@ void Group::watch(int fd, std::uint32_t events) {
   REIGEN_SYSCALL(::epoll_ctl(poll_fd_.get(), EPOLL_CTL_ADD, fd, &event));
 }
 
-std::byte* Group::scratch(std::size_t bytes) {
-  if (bytes <= scratch_bytes_) return scratch_.get();
-  scratch_.reset();
+std::span<Stream> Group::streams(int rank, std::size_t lane) {
+  auto& streams = peers_[static_cast<std::size_t>(rank)].streams;
+  if (streams.empty()) return {};
+  const std::size_t connections = (streams.size() - 1) / kLanes;
+  return std::span(streams).subspan(1 + lane * connections, connections);
+}
+
+std::byte* Group::scratch(std::size_t lane, std::size_t bytes) {
+  Scratch& scratch = scratch_[lane];
+  if (bytes <= scratch.bytes) return scratch.memory.get();
+  scratch.memory.reset();
   const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, size)));
-  scratch_bytes_ = scratch_ ? size : 0;
-  if (!scratch_) throw IoError(fmt::format("out of memory: {} bytes for partial sums", size), ExitCode::kOsResource);
-  return scratch_.get();
+  scratch.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, size)));
+  scratch.bytes = scratch.memory ? size : 0;
+  if (!scratch.memory) {
+    throw IoError(fmt::format("out of memory: {} bytes for partial sums", size), ExitCode::kOsResource);
+  }
+  return scratch.memory.get();
+}
+
+// A call may read what the one before it writes, on this rank: such a call begins when the other is complete. The other
+// ranks need not know, since what they send meanwhile waits in the connections of the lane.
+bool Group::try_open(const Call& call, std::uint64_t sequence) {
+  if (sequence >= completed_ + kLanes) return false;
+  const Touched touched = touched_by(call, rank(), size());
+  if (std::any_of(open_.begin(), open_.end(), [&](const Touched& other) { return conflict(touched, other); })) {
+    return false;
+  }
+  open_.push_back(touched);
+  return true;
+}
+
+void Group::close_first() {
+  completed_ += 1;
+  open_.pop_front();
 }
 
 // Whoever rings between `ready` and the sleep leaves an event behind, so the sleep ends at once.
@@ -112,10 +139,10 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
 }
 
 // The farewell or the end of a rank may overtake its last data: it is gone when that has been taken too.
-bool Group::has_no_more(int rank) {
+bool Group::has_no_more(int rank, std::size_t lane) {
   const Control::Peer peer = control_.peer(rank);
   if (!peer.ended && !peer.left && !peer.cause) return false;
-  const auto data = streams(rank);
+  const auto data = streams(rank, lane);
   return std::any_of(data.begin(), data.end(), [](Stream& s) { return s.stuck(); }) ||
          std::all_of(data.begin(), data.end(), [](Stream& s) { return s.silent(); });
 }
@@ -162,10 +189,10 @@ void Group::check_control(int rank, const std::string& what) const {
 }
 
 // A rank that has ended the group after it completed this call sent its part before; nobody sends what does not come.
-void Group::check_aborted(int rank, std::chrono::nanoseconds waited) {
+void Group::check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds waited) {
   const Control::Peer known = control_.peer(rank);
   if (!known.cause || waited <= options_.heartbeat_timeout) return;
-  const auto data = streams(rank);
+  const auto data = streams(rank, lane);
   const bool missing = std::any_of(data.begin(), data.end(), [this](const Stream& s) {
     return !s.receives_done() && condition_of(s.fd()).quiet > options_.heartbeat_timeout;
   });
@@ -227,11 +254,12 @@ void Group::check(const std::vector<int>& needed, const std::vector<int>& absent
   last_look_ = {};
   throw_if_ended(sequence);
   if (needed.empty()) return;
+  const std::size_t lane = lane_of(sequence);
   std::vector<int> silent;
-  std::copy_if(needed.begin(), needed.end(), std::back_inserter(silent), [this](int q) { return has_no_more(q); });
+  std::copy_if(needed.begin(), needed.end(), std::back_inserter(silent), [&](int q) { return has_no_more(q, lane); });
   check_gone(silent, what);
   for (const int q : needed) {
-    check_aborted(q, waited);
+    check_aborted(q, lane, waited);
     check_connections(q, what);
     check_heartbeat(q, what, waited);
   }

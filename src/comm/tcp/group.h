@@ -5,9 +5,11 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -17,6 +19,7 @@
 #include "base/machine/cores.h"
 #include "comm/backend.h"
 #include "comm/call/algorithm_choice.h"
+#include "comm/call/touched.h"
 #include "comm/tcp/control.h"
 #include "comm/tcp/header.h"
 #include "comm/tcp/join.h"
@@ -25,6 +28,8 @@
 #include "reigen/comm/communicator.h"
 
 namespace reigen::comm::tcp {
+
+inline std::size_t lane_of(std::uint64_t sequence) { return sequence % kLanes; }
 
 class Group {
  public:
@@ -40,16 +45,19 @@ class Group {
   const base::CoreShare& core_share() const { return core_share_; }
   Control& control() { return control_; }
 
-  // The connections to another rank that carry data: as many for every pair.
-  std::span<Stream> streams(int rank) { return peers_[static_cast<std::size_t>(rank)].data(); }
+  // The connections to another rank that carry the data of a lane: as many for every pair, none to this rank.
+  std::span<Stream> streams(int rank, std::size_t lane);
   // The connection that carries messages, which pass by all else in any order.
   Stream& messages(int rank) { return peers_[static_cast<std::size_t>(rank)].streams.front(); }
   void note_call(int rank, const Header& header) { peers_[static_cast<std::size_t>(rank)].last_call = header; }
-  // Memory of at least so many bytes for the operation that runs.
-  std::byte* scratch(std::size_t bytes);
+  // Memory of at least so many bytes for the operation of a lane.
+  std::byte* scratch(std::size_t lane, std::size_t bytes);
 
-  std::uint64_t completed() const { return completed_; }
-  void count_completed() { completed_ += 1; }
+  // Call number `sequence` is under way from here on, unless its lane is taken or it shares memory with a call before
+  // it: then false, ask again. Calls complete in their order.
+  bool try_open(const Call& call, std::uint64_t sequence);
+  bool is_first(std::uint64_t sequence) const { return completed_ == sequence; }
+  void close_first();
 
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
   void wake();
@@ -72,10 +80,9 @@ class Group {
     std::string host = {};
     pid_t pid = 0;
     bool loopback = false;             // the way to it: not a matter of the machine, which may have several networks
-    std::vector<Stream> streams = {};  // messages, then data; none for the own rank
+    std::vector<Stream> streams = {};  // messages, then each lane; none for the own rank
     Deadline::Clock::time_point broken_since = {};  // one of them, of a rank that seems to live
 
-    std::span<Stream> data() { return std::span(streams).subspan(streams.empty() ? 0 : 1); }
     Header last_call = {.mark = 0};  // mark 0: none yet
   };
 
@@ -83,12 +90,12 @@ class Group {
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
   std::string last_call(int rank) const;  // what it last did
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
-  bool has_no_more(int rank);
+  bool has_no_more(int rank, std::size_t lane);
   bool seems_to_live(int rank) const;
   void check_gone(const std::vector<int>& silent, const std::string& what) const;
   [[noreturn]] void throw_broken(int rank, const std::string& why, const std::string& what) const;
   void check_control(int rank, const std::string& what) const;
-  void check_aborted(int rank, std::chrono::nanoseconds waited);
+  void check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds waited);
   void check_connections(int rank, const std::string& what);
   void check_answers(const std::string& what, std::chrono::nanoseconds waited);
   void check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) const;
@@ -106,9 +113,13 @@ class Group {
   Control control_;
   UniqueFd poll_fd_;
   UniqueFd wake_fd_;
-  std::unique_ptr<std::byte, Free> scratch_;
-  std::size_t scratch_bytes_ = 0;
-  std::uint64_t completed_ = 0;
+  struct Scratch {
+    std::unique_ptr<std::byte, Free> memory = {};
+    std::size_t bytes = 0;
+  };
+  std::array<Scratch, kLanes> scratch_;  // by lane
+  std::uint64_t completed_ = 0;          // calls
+  std::deque<Touched> open_;             // memory of the calls under way, in their order
   base::CoreShare core_share_;
   bool reported_ = false;
   Deadline::Clock::time_point last_look_{};

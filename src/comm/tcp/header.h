@@ -9,7 +9,7 @@
 
 namespace reigen::comm::tcp {
 
-inline constexpr std::uint32_t kProtocolVersion = 5;
+inline constexpr std::uint32_t kProtocolVersion = 6;
 inline constexpr std::uint32_t kHeaderMark = 0x52474e31;  // also tells another byte order from ours
 
 struct Header {

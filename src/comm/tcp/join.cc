@@ -79,7 +79,7 @@ class Join {
  public:
   explicit Join(const GroupOptions& options)
       : options_(options),
-        connections_(options.connections + 2),
+        connections_(static_cast<int>(kLanes) * options.connections + 2),
         forming_(options, "", kJoinSlice, [this](const std::vector<int>& missing) { refuse_other_versions(missing); }) {
   }
 
@@ -98,7 +98,7 @@ class Join {
   void refuse_other_versions(const std::vector<int>& missing);
 
   const GroupOptions& options_;
-  const int connections_;  // to each other rank: control, messages, data
+  const int connections_;  // to each other rank: control, messages, lanes
   Forming forming_;
 };
 

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,16 @@
 
 namespace reigen::comm::tcp {
 
+// A lane carries every kLanes-th call of a group over connections of its own, so that so many calls are under way at
+// once: one may wait for the network while another one sends.
+inline constexpr std::size_t kLanes = 2;
+
 struct Neighbour {
   std::string host;
   pid_t pid = 0;
   bool here = false;                 // on this machine
   pid_t seen_as = 0;                 // there: its process, where this one can see it; else 0
-  std::vector<net::Socket> sockets;  // control, messages, then data; none for the own rank
+  std::vector<net::Socket> sockets;  // control, messages, then those of each lane; none for the own rank
 };
 
 // Blocks until all ranks are connected with each other. Throws Timeout naming who did not come, PeerLost for a rank

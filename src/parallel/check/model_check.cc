@@ -34,7 +34,7 @@ std::vector<std::string> describe_model(const torch::nn::Module& module) {
   return lines;
 }
 
-void check_equal_on_all_ranks(const std::vector<std::string>& lines, Communicator& world, const char* who,
+void check_equal_on_all_ranks(const std::vector<std::string>& lines, const Communicator& world, const char* who,
                               const char* what) {
   const auto difference = comm::find_difference(lines, world, "compare models");
   if (!difference) return;

@@ -17,7 +17,7 @@ std::vector<std::string> describe_model(const torch::nn::Module& module);
 
 // Throws InvalidArgument on every rank if the lists differ, with the first line that does and who has it. One small
 // all_gather when they are equal, one more when not. `who` and `what` stand in the text.
-void check_equal_on_all_ranks(const std::vector<std::string>& lines, Communicator& world,
+void check_equal_on_all_ranks(const std::vector<std::string>& lines, const Communicator& world,
                               const char* who = "data_parallel", const char* what = "the model or its options differ");
 
 }  // namespace reigen::parallel

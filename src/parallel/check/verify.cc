@@ -134,7 +134,7 @@ Tensors rows(const Tensors& tensors, std::int64_t begin, std::int64_t count) {
   return result;
 }
 
-void check_batch(Communicator& world, const Tensors& inputs, const Tensors& targets) {
+void check_batch(const Communicator& world, const Tensors& inputs, const Tensors& targets) {
   const auto refuse = [](const std::string& what, const std::string& got, const std::string& expected) {
     throw InvalidArgument(Report{.what = "[verify] " + what,
                                  .got = got,
@@ -171,7 +171,7 @@ void check_batch(Communicator& world, const Tensors& inputs, const Tensors& targ
 }
 
 // The loss, before any rank runs backward from it: where one rank's forward throws nobody may wait for its gradients.
-at::Tensor agreed_loss(Communicator& world, const VerifyLossOfSeveral& loss, const Tensors& inputs,
+at::Tensor agreed_loss(const Communicator& world, const VerifyLossOfSeveral& loss, const Tensors& inputs,
                        const Tensors& targets) {
   at::Tensor result;
   std::exception_ptr own;

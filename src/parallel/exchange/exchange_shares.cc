@@ -162,10 +162,10 @@ void ExchangeShares::start(std::size_t bucket) {
   const bool rounds = options_.type && given.scalar_type() == at::kFloat;
   if (rounds) sum.rounded = given = given.to(*options_.type);
   sum.arrived = adds || rounds ? at::empty_like(own, given.scalar_type()) : at::Tensor();
-  sum.work =
-      sharers_.reduce_scatter_v(given.const_data_ptr(), (sum.arrived.defined() ? sum.arrived : own).mutable_data_ptr(),
-                                range.sharing().shares()->sizes(), tensor::to_data_type(given.scalar_type()),
-                                ReduceOp::kAvg, beside_backward(sharers_, queue_[bucket].tag));
+  sum.work = sharers_.start_reduce_scatter_v(
+      given.const_data_ptr(), (sum.arrived.defined() ? sum.arrived : own).mutable_data_ptr(),
+      range.sharing().shares()->sizes(), tensor::to_data_type(given.scalar_type()), ReduceOp::kAvg,
+      {.progress = beside_backward(sharers_), .tag = queue_[bucket].tag});
   bytes_ += given.nbytes();
 }
 

@@ -41,7 +41,7 @@ void RollCall::ask(Activity mine, const std::string& tag) {
   tag_ = tag;
   auto* const own = static_cast<unsigned char*>(answers_.get());
   *own = static_cast<unsigned char>(mine);
-  work_ = world_.all_gather(own, own + 1, 1, DataType::kUint8, beside_backward(world_, tag));
+  work_ = world_.start_all_gather(own, own + 1, 1, DataType::kUint8, {.progress = beside_backward(world_), .tag = tag});
 }
 
 const Roll& RollCall::answer() {

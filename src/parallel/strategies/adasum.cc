@@ -8,7 +8,7 @@
 
 #include "parallel/strategies/error_memory.h"
 #include "parallel/strategies/weights.h"
-#include "reigen/comm/call_group.h"
+#include "reigen/comm/call_list.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/memory/shared_tensor.h"
@@ -92,16 +92,16 @@ class SumInPairs {
   Work meet(Part& part, const Round& round, const std::string& tag) {
     const auto count = static_cast<std::size_t>(part.mine.numel());
     const DataType type = tensor::to_data_type(part.mine.scalar_type());
-    CallGroup calls(world_);
+    CallList calls;
     if (round.kind == Kind::kExchange || round.kind == Kind::kGive) {
-      world_.send(part.mine.const_data_ptr(), count, type, round.peer, {.tag = tag});
+      calls.send(part.mine.const_data_ptr(), count, type, round.peer, {.tag = tag});
       bytes_ += part.mine.nbytes();
     }
     if (round.kind != Kind::kGive) {
       at::Tensor& place = round.kind == Kind::kBeTold ? part.mine : part.theirs;
-      world_.recv(place.mutable_data_ptr(), count, type, round.peer, {.tag = tag});
+      calls.recv(place.mutable_data_ptr(), count, type, round.peer, {.tag = tag});
     }
-    return calls.run({.async = true});
+    return world_.start(calls);
   }
 
   void combine_pieces(Part& part, const std::vector<Piece>& pieces, int peer) const {

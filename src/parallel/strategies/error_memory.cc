@@ -21,7 +21,7 @@ at::Tensor ErrorMemory::add(const std::string& name, const at::Tensor& gradient)
   return memory_.at(name).add_(gradient.view({-1}));
 }
 
-void ErrorMemory::settle(Communicator& world) {
+void ErrorMemory::settle(const Communicator& world) {
   std::vector<at::Tensor> all;
   for (const auto& [name, memory] : memory_) {
     if (memory.numel() > 0) all.push_back(memory);

@@ -25,7 +25,7 @@ class ErrorMemory {
   const at::Tensor& of(const std::string& name) const { return memory_.at(name); }
 
   // Memory = its mean over the ranks: what all keep back together stays the same. Waits.
-  void settle(Communicator& world);
+  void settle(const Communicator& world);
   void add_state(std::map<std::string, at::Tensor>& state) const;  // "error.<parameter>"
 
  private:

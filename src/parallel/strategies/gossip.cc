@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "parallel/strategies/weights.h"
-#include "reigen/comm/call_group.h"
+#include "reigen/comm/call_list.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/memory/shared_tensor.h"
@@ -64,20 +64,20 @@ class Gossip : public WeightStrategy {
   // Weights go to rank + distance and come from rank - distance; on a ring also the other way round.
   void exchange() {
     const int size = world_.size();
-    CallGroup calls(world_);
+    CallList calls;
     for (std::size_t way = 0; way < arrived_.size(); ++way) {
       const int forward = way == 0 ? distance() : size - distance();
       for (std::size_t i = 0; i < parameters_.size(); ++i) {
         const at::Tensor& values = parameters_[i].values();
         const auto count = static_cast<std::size_t>(values.numel());
         const DataType type = tensor::to_data_type(values.scalar_type());
-        world_.send(values.const_data_ptr(), count, type, (world_.rank() + forward) % size, {.tag = "gossip"});
-        world_.recv(arrived_[way][i].mutable_data_ptr(), count, type, (world_.rank() + size - forward) % size,
-                    {.tag = "gossip"});
+        calls.send(values.const_data_ptr(), count, type, (world_.rank() + forward) % size, {.tag = "gossip"});
+        calls.recv(arrived_[way][i].mutable_data_ptr(), count, type, (world_.rank() + size - forward) % size,
+                   {.tag = "gossip"});
         bytes_ += values.nbytes();
       }
     }
-    calls.run().wait();
+    world_.run(calls);
   }
 
   Communicator world_;

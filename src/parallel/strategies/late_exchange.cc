@@ -29,15 +29,14 @@ void LateExchange::send() {
   ++sent_;
   Outgoing& outgoing = messages_.back();
   for (const Peer& peer : peers_) {
-    outgoing.sends.push_back(world_.send(outgoing.memory.get(), bytes_, DataType::kUint8, peer.rank,
-                                         {.async = true, .tag = "late exchange"}));
+    outgoing.sends.push_back(
+        world_.start_send(outgoing.memory.get(), bytes_, DataType::kUint8, peer.rank, {.tag = "late exchange"}));
   }
 }
 
 void LateExchange::ask(Peer& peer) {
   if (peer.asked || peer.taken == sent_) return;
-  peer.arrival =
-      world_.recv(peer.memory.get(), bytes_, DataType::kUint8, peer.rank, {.async = true, .tag = "late exchange"});
+  peer.arrival = world_.start_recv(peer.memory.get(), bytes_, DataType::kUint8, peer.rank, {.tag = "late exchange"});
   peer.asked = true;
 }
 

@@ -42,8 +42,8 @@ class TopK : public GradientStrategy {
       kept.index_fill_(0, largest, 0);
       at += count;
     }
-    part.work = world_.all_gather(part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(),
-                                  DataType::kUint8, beside_backward(world_, bucket.tag));
+    part.work = world_.start_all_gather(part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(),
+                                        DataType::kUint8, {.progress = beside_backward(world_), .tag = bucket.tag});
     bytes_ += part.mine.nbytes() * static_cast<std::uint64_t>(world_.size() - 1);
   }
 

@@ -7,7 +7,8 @@
 
 namespace reigen::parallel {
 
-std::uint64_t average_weights(Communicator& world, const std::vector<ParameterRange>& parameters, const char* tag) {
+std::uint64_t average_weights(const Communicator& world, const std::vector<ParameterRange>& parameters,
+                              const char* tag) {
   std::vector<at::Tensor> values;
   for (const ParameterRange& range : parameters) values.push_back(range.values());
   begin_average(world, values, tag).wait();

@@ -24,14 +24,14 @@ void give_memory(at::Tensor tensor) {
   if (tensor::is_away(tensor)) tensor.set_data(at::empty(tensor.sizes(), tensor.options().requires_grad(false)));
 }
 
-void broadcast_tensor(Communicator& group, const at::Tensor& values) {
+void broadcast_tensor(const Communicator& group, const at::Tensor& values) {
   group.broadcast(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
                   tensor::to_data_type(values.scalar_type()), 0, {.tag = kTag});
 }
 
 }  // namespace
 
-void broadcast_weights(Communicator& world, const std::vector<ParameterRange>& ranges, const std::string& tag,
+void broadcast_weights(const Communicator& world, const std::vector<ParameterRange>& ranges, const std::string& tag,
                        int root) {
   for (const ParameterRange& range : ranges) {
     world.broadcast(range.values().mutable_data_ptr(), static_cast<std::size_t>(range.values().numel()),

@@ -23,7 +23,7 @@ class Module;
 namespace reigen::parallel {
 
 // Weights of every range that nobody divides = those of rank `root`.
-void broadcast_weights(Communicator& world, const std::vector<ParameterRange>& ranges, const std::string& tag,
+void broadcast_weights(const Communicator& world, const std::vector<ParameterRange>& ranges, const std::string& tag,
                        int root);
 
 class FirstValues {

@@ -34,8 +34,8 @@ Work KeptSlices::gather(std::size_t flat, std::int64_t count, void* into, const 
   for (int rank = 0; rank < group_.size(); ++rank) {
     counts.push_back(static_cast<std::size_t>(begin_of(count, rank + 1) - begin_of(count, rank)));
   }
-  return group_.all_gather_v(kept_[flat].memory.get(), into, counts, tensor::to_data_type(kept_[flat].type),
-                             {.async = true, .tag = tag});
+  return group_.start_all_gather_v(kept_[flat].memory.get(), into, counts, tensor::to_data_type(kept_[flat].type),
+                                   {.tag = tag});
 }
 
 void KeptSlices::forget(std::size_t flat) {

@@ -159,8 +159,9 @@ void UnitGatherer::start(Part& part) {
     if (coming.type != own.scalar_type()) {
       own = range.own_part(flat_over(coming.memory, range, coming.type)).copy_(own);
     }
-    coming.work = world_.all_gather_v(own.const_data_ptr(), coming.memory.get(), range.sharing().shares()->sizes(),
-                                      tensor::to_data_type(coming.type), {.async = true, .tag = tag});
+    coming.work =
+        world_.start_all_gather_v(own.const_data_ptr(), coming.memory.get(), range.sharing().shares()->sizes(),
+                                  tensor::to_data_type(coming.type), {.tag = tag});
   }
 }
 

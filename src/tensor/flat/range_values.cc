@@ -19,7 +19,7 @@ std::vector<std::size_t> Shares::sizes() const {
   return result;
 }
 
-void RangeValues::exchange(const std::function<void(Communicator& ranks)>& calls) {
+void RangeValues::exchange(const std::function<void(const Communicator& ranks)>& calls) {
   if (!shares_) return;
   const auto begin = std::chrono::steady_clock::now();
   calls(shares_->ranks);
@@ -35,7 +35,7 @@ class CommonValues final : public RangeValues {
 
   bool is_common() const override { return true; }
   void meet(const char* what) override {
-    exchange([what](Communicator& ranks) { ranks.barrier({.tag = what}); });
+    exchange([what](const Communicator& ranks) { ranks.barrier({.tag = what}); });
   }
   void note_change() override { noted_ = digest_of_begins(); }
   bool is_unmodified() const override { return digest_of_begins() == noted_; }
@@ -64,7 +64,7 @@ class ExchangedValues final : public RangeValues {
   ExchangedValues(Shares shares, at::Tensor values) : RangeValues(std::move(shares)), values_(std::move(values)) {}
 
   void publish(const char* what) override {
-    exchange([&](Communicator& ranks) {
+    exchange([&](const Communicator& ranks) {
       const at::Tensor own = values_.narrow(0, shares()->begin(), shares()->end() - shares()->begin());
       ranks.all_gather_v(own.const_data_ptr(), values_.mutable_data_ptr(), shares()->sizes(),
                          to_data_type(values_.scalar_type()), {.tag = what});

@@ -85,7 +85,7 @@ at::Tensor disk_tensor(std::int64_t count, at::ScalarType type, const std::files
   return map(made.file, directory, count, type);
 }
 
-at::Tensor common_disk_tensor(Communicator& ranks, std::int64_t count, at::ScalarType type,
+at::Tensor common_disk_tensor(const Communicator& ranks, std::int64_t count, at::ScalarType type,
                               const std::filesystem::path& directory) {
   const std::uint64_t bytes = static_cast<std::uint64_t>(count) * c10::elementSize(type);
   // The name is rank 0's to take away, whatever happens: the ranks hold the file open.

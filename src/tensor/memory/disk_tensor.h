@@ -19,7 +19,7 @@ at::Tensor disk_tensor(std::int64_t count, at::ScalarType type, const std::files
                        std::int64_t first, std::int64_t last);
 
 // The same, one file of all ranks, who are on one machine. Collective; what fails on one fails on all.
-at::Tensor common_disk_tensor(Communicator& ranks, std::int64_t count, at::ScalarType type,
+at::Tensor common_disk_tensor(const Communicator& ranks, std::int64_t count, at::ScalarType type,
                               const std::filesystem::path& directory);
 
 }  // namespace reigen::tensor

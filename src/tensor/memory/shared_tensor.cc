@@ -35,12 +35,12 @@ void require_memory_of_host(const Communicator& world, const char* what) {
 
 }  // namespace
 
-at::Tensor shared_tensor(Communicator& world, std::int64_t count, at::ScalarType type) {
+at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type) {
   require_memory_of_host(world, "shared_tensor");
   return tensor_over(world.allocate(bytes_of(count, type)), count, type);
 }
 
-at::Tensor common_tensor(Communicator& world, std::int64_t count, at::ScalarType type) {
+at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::ScalarType type) {
   require_memory_of_host(world, "common_tensor");
   return tensor_over(world.allocate_shared(bytes_of(count, type)), count, type);
 }
@@ -53,7 +53,7 @@ at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type) {
   return tensor_over(std::shared_ptr<void>(memory, [bytes](void* begin) { ::munmap(begin, bytes); }), count, type);
 }
 
-void ensure_shared(at::Tensor& tensor, Communicator& world, std::int64_t count, at::ScalarType type) {
+void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type) {
   if (tensor.defined() && tensor.numel() == count && tensor.scalar_type() == type) return;
   tensor = shared_tensor(world, count, type);
 }

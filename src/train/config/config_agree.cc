@@ -8,7 +8,7 @@
 
 namespace reigen::train {
 
-void require_same(const Config& config, Communicator& world) {
+void require_same(const Config& config, const Communicator& world) {
   Config copy = config;
   std::vector<std::string> lines;
   for (const Field& field : fields(copy)) {

@@ -55,7 +55,7 @@ Checkpoints::State Checkpoints::state() const {
 // Of all ranks together.
 std::int64_t Checkpoints::bytes_needed() {
   auto bytes = static_cast<std::int64_t>(checkpoint::room_for(state().contents()));
-  run_.world.all_reduce(&bytes, &bytes, 1, DataType::kInt64, ReduceOp::kSum, {.tag = "room for a checkpoint"}).wait();
+  run_.world.all_reduce(&bytes, &bytes, 1, DataType::kInt64, ReduceOp::kSum, {.tag = "room for a checkpoint"});
   return bytes;
 }
 

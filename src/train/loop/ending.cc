@@ -116,7 +116,7 @@ Summary Ending::summarize() {
   }
   const std::int64_t peak = peak_memory_bytes();
   summary.peak_rss_bytes.resize(static_cast<std::size_t>(run_.world.size()));
-  run_.world.all_gather(&peak, summary.peak_rss_bytes.data(), 1, DataType::kInt64, {.tag = "peak memory"}).wait();
+  run_.world.all_gather(&peak, summary.peak_rss_bytes.data(), 1, DataType::kInt64, {.tag = "peak memory"});
   summary.memory = memory_.report(model_, run_.world);
   return summary;
 }

@@ -10,7 +10,7 @@ namespace reigen::train {
 double Losses::add_up(double sum, Optimization::Gradients& gradients, const data::Batch& batch) {
   double sums[3] = {sum, run_.wants_stop() ? 1.0 : 0.0, gradients.finite ? 0.0 : 1.0};
   if (run_.world.size() > 1) {
-    run_.world.all_reduce(sums, sums, 3, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"}).wait();
+    run_.world.all_reduce(sums, sums, 3, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"});
   }
   run_.stop = sums[1] > 0;
   gradients.finite = sums[2] == 0;
@@ -44,8 +44,7 @@ void Losses::add_up_late() {
   std::vector<double> sums;
   for (const Noted& one : late_) sums.push_back(one.loss);
   sums.push_back(run_.wants_stop() ? 1 : 0);
-  run_.world.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum, {.tag = "losses"})
-      .wait();
+  run_.world.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum, {.tag = "losses"});
   run_.stop = sums.back() > 0;
   for (std::size_t i = 0; i < late_.size(); ++i) {
     late_[i].loss = sums[i] / static_cast<double>(late_[i].terms);

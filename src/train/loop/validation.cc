@@ -57,7 +57,7 @@ Scores Validation::score_all(bool may_end) {
   // A rank without a sample does not know whether there is an accuracy.
   double sums[4] = {sum.loss_sum, static_cast<double>(sum.correct.value_or(0)), static_cast<double>(sum.count),
                     sum.correct ? 1.0 : 0.0};
-  run_.world.all_reduce(sums, sums, 4, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"}).wait();
+  run_.world.all_reduce(sums, sums, 4, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"});
   Scores all{.loss_sum = sums[0], .count = std::llround(sums[2])};
   if (sums[3] > 0) all.correct = std::llround(sums[1]);
   return all;

@@ -125,14 +125,14 @@ std::string what_fits(const Need& need, const Here& here) {
 }
 
 // Collective.
-Here ask_all(const base::AvailableMemory& there, Communicator& world) {
+Here ask_all(const base::AvailableMemory& there, const Communicator& world) {
   struct Rank {
     std::uint64_t memory;  // which
     std::int64_t room;
   };
   const Rank mine{.memory = std::hash<std::string>()(there.identity), .room = static_cast<std::int64_t>(there.bytes)};
   std::vector<Rank> ranks(static_cast<std::size_t>(world.size()));
-  world.all_gather(&mine, ranks.data(), sizeof(Rank), DataType::kUint8, {.tag = "memory there"}).wait();
+  world.all_gather(&mine, ranks.data(), sizeof(Rank), DataType::kUint8, {.tag = "memory there"});
   Here here{.room = mine.room};
   for (int i = 0; i < world.size(); ++i) {
     if (ranks[static_cast<std::size_t>(i)].memory == mine.memory) here.ranks.push_back(i);
@@ -142,7 +142,7 @@ Here ask_all(const base::AvailableMemory& there, Communicator& world) {
 
 }  // namespace
 
-void require_room(const char* what, std::int64_t bytes, const std::string& fix, Communicator& world,
+void require_room(const char* what, std::int64_t bytes, const std::string& fix, const Communicator& world,
                   const std::function<base::AvailableMemory()>& available) {
   const base::AvailableMemory there = available();
   const Here here = ask_all(there, world);
@@ -159,7 +159,8 @@ void require_room(const char* what, std::int64_t bytes, const std::string& fix, 
 }
 
 void require_room(const torch::nn::Module& module, const parallel::LayoutInputs& inputs, const Config& config,
-                  std::int64_t samples, Communicator& world, const std::function<base::AvailableMemory()>& available) {
+                  std::int64_t samples, const Communicator& world,
+                  const std::function<base::AvailableMemory()>& available) {
   const Need need{.inputs = inputs,
                   .copies = config.checkpoint.asynchronous,
                   .adds_up = config.train.micro_batch > 0 && config.train.micro_batch < samples};

@@ -23,12 +23,12 @@ namespace reigen::train {
 // division or number of ranks would fit.
 void require_room(
     const torch::nn::Module& module, const parallel::LayoutInputs& inputs, const Config& config, std::int64_t samples,
-    Communicator& world,
+    const Communicator& world,
     const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });
 
 // The same for `bytes` that every rank is about to take beside what it holds, and a fix of the caller's.
 void require_room(
-    const char* what, std::int64_t bytes, const std::string& fix, Communicator& world,
+    const char* what, std::int64_t bytes, const std::string& fix, const Communicator& world,
     const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });
 
 }  // namespace reigen::train

@@ -45,14 +45,14 @@ MemoryUse formula(const layout::Layout& layout, const layout::Coordinates& at) {
           .optimizer = layout.bytes(layout::Role::kState, at)};
 }
 
-MemoryReport gather_memory(const MemoryUse& own, const MemoryUse& formula, Communicator& world) {
+MemoryReport gather_memory(const MemoryUse& own, const MemoryUse& formula, const Communicator& world) {
   constexpr std::size_t kCount = std::size(kParts);
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<std::int64_t> mine, all(2 * kCount * ranks);
   for (const MemoryUse* use : {&own, &formula}) {
     for (const auto part : kParts) mine.push_back(use->*part);
   }
-  world.all_gather(mine.data(), all.data(), mine.size(), DataType::kInt64, {.tag = "memory"}).wait();
+  world.all_gather(mine.data(), all.data(), mine.size(), DataType::kInt64, {.tag = "memory"});
   MemoryReport report{.ranks = std::vector<MemoryUse>(ranks), .formulas = std::vector<MemoryUse>(ranks)};
   for (std::size_t i = 0; i < all.size(); ++i) {
     auto& uses = i / kCount % 2 == 0 ? report.ranks : report.formulas;

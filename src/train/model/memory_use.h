@@ -34,7 +34,7 @@ MemoryUse formula(const layout::Layout& layout, const layout::Coordinates& at);
 MemoryUse count_memory(const torch::nn::Module& module, const parallel::DataParallelBase& parallel);
 
 // Of all ranks. Collective.
-MemoryReport gather_memory(const MemoryUse& own, const MemoryUse& formula, Communicator& world);
+MemoryReport gather_memory(const MemoryUse& own, const MemoryUse& formula, const Communicator& world);
 
 // VmHWM of this process. 0 where the kernel does not say.
 std::int64_t peak_memory_bytes();

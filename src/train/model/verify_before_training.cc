@@ -32,7 +32,7 @@ std::string left_out(const Config& config, const Communicator& world) {
 
 }  // namespace
 
-std::string verify_before_training(Task& task, const Config& config, std::int64_t samples, Communicator& world) {
+std::string verify_before_training(Task& task, const Config& config, std::int64_t samples, const Communicator& world) {
   std::vector<std::int64_t> indices;
   for (std::int64_t i = 0; i < samples; ++i) indices.push_back(i);
   data::Samples batch;

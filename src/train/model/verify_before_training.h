@@ -12,6 +12,6 @@ namespace reigen::train {
 
 // Makes train.verify steps both ways with the first `samples` samples; the model is as before. A line for people.
 // Collective. Throws an error that is_common() (78) on every rank where they differ, naming step and parameter.
-std::string verify_before_training(Task& task, const Config& config, std::int64_t samples, Communicator& world);
+std::string verify_before_training(Task& task, const Config& config, std::int64_t samples, const Communicator& world);
 
 }  // namespace reigen::train

@@ -69,7 +69,7 @@ struct Samples {
 // One model and one batch; everything is timed from a barrier on, on the slowest rank.
 class Bench {
  public:
-  Bench(const Recipe& recipe, const Config& config, Communicator& world)
+  Bench(const Recipe& recipe, const Config& config, const Communicator& world)
       : config_(config), world_(world), task_(recipe.make(config, false)) {
     task_->module().train();
     task_->initialize(static_cast<std::uint64_t>(config.train.seed));
@@ -152,7 +152,7 @@ class Bench {
   }
 
   const Config& config_;
-  Communicator& world_;
+  const Communicator& world_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<nn::ActivationCheckpoint> activations_;
   data::Samples batch_;
@@ -231,7 +231,7 @@ double DdpBenchRow::hidden() const {
 }
 
 std::vector<DdpBenchRow> measure_ddp(const Recipe& recipe, const Config& config, const DdpBenchOptions& options,
-                                     Communicator& world) {
+                                     const Communicator& world) {
   tensor::share_cores(world, static_cast<int>(config.train.threads));
   Bench bench(recipe, config, world);
   std::vector<Samples> samples(options.buckets_mb.size());

@@ -49,7 +49,7 @@ struct DdpBenchRow {
 
 // Collective. Every rank gives the same options and gets the same rows.
 std::vector<DdpBenchRow> measure_ddp(const Recipe& recipe, const Config& config, const DdpBenchOptions& options,
-                                     Communicator& world);
+                                     const Communicator& world);
 
 std::string to_text(const std::vector<DdpBenchRow>& rows);
 std::string to_json(const std::vector<DdpBenchRow>& rows, const std::string& recipe, int ranks);

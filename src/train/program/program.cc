@@ -155,13 +155,13 @@ struct Job {
 };
 
 // Of the exception that is being handled, an error of this rank alone: they must not wait for it.
-void tell_the_others(Communicator& world) {
+void tell_the_others(const Communicator& world) {
   const Failure failure = failure_of(std::current_exception());
   if (failure.common || failure.aftermath) return;
   world.abort(fmt::format("rank {} ({}): {}", world.rank(), base::host_name(), failure.text));
 }
 
-int train_rank(const Job& job, Communicator& world) {
+int train_rank(const Job& job, const Communicator& world) {
   try {
     const bool computes_first = job.config.train.verify > 0;
     const std::unique_ptr<Task> task = job.recipe.make(job.config, !computes_first);
@@ -230,7 +230,7 @@ int run_as_threads(Job job, int ranks, const launch::Environment& environment, c
   listen(job.config.run, environment);
   std::vector<int> codes(static_cast<std::size_t>(ranks));
   run_threads(
-      ranks, [&](Communicator& world) { codes[static_cast<std::size_t>(world.rank())] = train_rank(job, world); },
+      ranks, [&](const Communicator& world) { codes[static_cast<std::size_t>(world.rank())] = train_rank(job, world); },
       init_options(job.config.comm));
   return codes[0];
 }
@@ -300,7 +300,7 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
   return train_rank(job, world);
 }
 
-int bench_rank(const DdpBenchOptions& options, const Recipe& recipe, const Config& config, Communicator& world) {
+int bench_rank(const DdpBenchOptions& options, const Recipe& recipe, const Config& config, const Communicator& world) {
   try {
     const bool prints = world.rank() == 0;
     std::optional<format::AtomicFile> json;  // before the work: a folder that is not there should not cost a run
@@ -345,7 +345,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
     if (environment.rank == 0) fmt::print("{}", ddp_bench_help());
     return 0;
   }
-  const auto bench = [&](Communicator& world) { bench_rank(options, *recipe, line.config, world); };
+  const auto bench = [&](const Communicator& world) { bench_rank(options, *recipe, line.config, world); };
   if (line.config.run.ranks == "threads") {
     const int ranks = line.ranks.value_or(1);
     require_one_process(line.config, environment, "reigen bench ddp");

@@ -246,7 +246,7 @@ bool stop_requested() {
   return g_asked.load() || (ends_at != 0 && now() >= ends_at);
 }
 
-bool any_stop_requested(Communicator& world) { return any_wishes_to_stop(world, stop_requested()); }
+bool any_stop_requested(const Communicator& world) { return any_wishes_to_stop(world, stop_requested()); }
 
 std::vector<int> parse_stop_signals(const std::string& text) {
   std::vector<int> signals;

@@ -10,7 +10,7 @@
 
 namespace reigen::train {
 
-void together(Communicator& world, const char* what, const std::function<void()>& body) {
+void together(const Communicator& world, const char* what, const std::function<void()>& body) {
   const auto in_our_words = [&] {
     try {
       body();
@@ -24,15 +24,15 @@ void together(Communicator& world, const char* what, const std::function<void()>
   comm::attempt(world, what, in_our_words, comm::Scope::kJob);
 }
 
-bool any_wishes_to_stop(Communicator& world, bool here) {
+bool any_wishes_to_stop(const Communicator& world, bool here) {
   std::int32_t any = here ? 1 : 0;
   if (world.size() > 1) {
-    world.all_reduce(&any, &any, 1, DataType::kInt32, ReduceOp::kMax, {.tag = "wish to stop"}).wait();
+    world.all_reduce(&any, &any, 1, DataType::kInt32, ReduceOp::kMax, {.tag = "wish to stop"});
   }
   return any != 0;
 }
 
-std::string share_text(Communicator& world, std::string text) {
+std::string share_text(const Communicator& world, std::string text) {
   return comm::broadcast_bytes(std::move(text), 0, world, "text");
 }
 

@@ -11,7 +11,7 @@ namespace reigen::train {
 
 // comm::attempt(), with LibTorch's errors in the words of failure_of(): every rank throws the first error, which
 // is_common().
-void together(Communicator& world, const char* what, const std::function<void()>& body);
+void together(const Communicator& world, const char* what, const std::function<void()>& body);
 
 // `error` as one that every rank throws at the same place: `throw common(Error(code, text))`.
 template <class Leaf>
@@ -22,9 +22,9 @@ Leaf common(Leaf error) {
 
 // Whether any rank wishes to stop, of which `here` says this rank's wish: the same answer on all. One all_reduce of 4
 // bytes: every rank must call it as often.
-bool any_wishes_to_stop(Communicator& world, bool here);
+bool any_wishes_to_stop(const Communicator& world, bool here);
 
 // rank 0's text on every rank.
-std::string share_text(Communicator& world, std::string text);
+std::string share_text(const Communicator& world, std::string text);
 
 }  // namespace reigen::train

@@ -23,7 +23,7 @@ void MemoryWatch::end_phase(Phase phase) {
   ++counted_steps_;
 }
 
-MemoryReport MemoryWatch::report(const TrainedModel& model, Communicator& world) const {
+MemoryReport MemoryWatch::report(const TrainedModel& model, const Communicator& world) const {
   MemoryUse use = count_memory(model.module(), model.parallel());
   use.activations = most_.activations;
   use.step = most_.step;

@@ -21,7 +21,7 @@ class MemoryWatch : public Watcher {
 
   // Collective. The memory of every rank: what was counted in steps, what stays between steps, and what the layout
   // says.
-  MemoryReport report(const TrainedModel& model, Communicator& world) const;
+  MemoryReport report(const TrainedModel& model, const Communicator& world) const;
 
  private:
   int counted_steps_ = 0;

@@ -1,0 +1,76 @@
+// Calls that are made together.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "reigen/comm/options.h"
+#include "reigen/comm/types.h"
+
+namespace reigen::comm {
+
+struct Call;
+
+// A list of calls of one group. Ranks meet for all of them together, and none waits for another in the same list, as in
+// an exchange of sends and recvs or the sum of many small tensors.
+//
+//   comm::CallList calls;
+//   calls.send(a, n, type, next);
+//   calls.recv(b, n, type, previous);
+//   world.run(calls);
+//
+// A list is a value: it may be run again, and by any group that has the ranks it names. The functions are those of
+// Communicator. run() and start() throw what is wrong with a call, and have begun none of them then. Collectives run in
+// the order of the list, messages beside them.
+// Thread rule: the caller orders the calls of one list.
+class CallList {
+ public:
+  using Counts = std::span<const std::size_t>;
+
+  CallList();
+  ~CallList();
+  CallList(CallList&& other) noexcept;
+  CallList& operator=(CallList&& other) noexcept;
+  CallList(const CallList& other);
+  CallList& operator=(const CallList& other);
+
+  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                  const CallOptions& options = {});
+  void broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& options = {});
+  void all_gather(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
+  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                      const CallOptions& options = {});
+  void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+              const CallOptions& options = {});
+  void gather(const void* input, void* output, std::size_t count, DataType type, int root,
+              const CallOptions& options = {});
+  void scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+               const CallOptions& options = {});
+  void all_to_all(const void* input, void* output, std::size_t count, DataType type, const CallOptions& options = {});
+  void all_gather_v(const void* input, void* output, Counts counts, DataType type, const CallOptions& options = {});
+  void reduce_scatter_v(const void* input, void* output, Counts counts, DataType type, ReduceOp op,
+                        const CallOptions& options = {});
+  void gather_v(const void* input, void* output, Counts counts, DataType type, int root,
+                const CallOptions& options = {});
+  void scatter_v(const void* input, void* output, Counts counts, DataType type, int root,
+                 const CallOptions& options = {});
+  void all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
+                    const CallOptions& options = {});
+  void send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options = {});
+  void recv(void* data, std::size_t count, DataType type, int from, const CallOptions& options = {});
+  void barrier(const CallOptions& options = {});
+
+  bool empty() const { return size() == 0; }
+  std::size_t size() const;
+
+ private:
+  friend class Communicator;
+  std::vector<Call> calls_;
+};
+
+}  // namespace reigen::comm
+
+namespace reigen {
+using comm::CallList;
+}  // namespace reigen

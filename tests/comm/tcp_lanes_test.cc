@@ -1,0 +1,119 @@
+// Several calls of one group under way over TCP, without an engine: what each may do before the others are through.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "comm/tcp/collective.h"
+#include "comm/tcp_groups.h"
+#include "reigen/base/error.h"
+
+namespace reigen::testing {
+namespace {
+
+using comm::Call;
+using comm::OperationKind;
+using comm::Step;
+using comm::tcp::Collective;
+using comm::tcp::kLanes;
+
+Call sum_of(const float* input, float* output, std::size_t count) {
+  return {.kind = OperationKind::kAllReduce,
+          .input = input,
+          .output = output,
+          .count = count,
+          .type = DataType::kFloat32,
+          .op = ReduceOp::kSum};
+}
+
+// It may not be asked again after it is done.
+bool completes(Collective& call) {
+  bool done = false;
+  return comes_true([&] { return done = done || call.advance() == Step::kDone; });
+}
+
+TEST(TcpLanes, ACallMovesWhileTheOneBeforeItWaits) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    constexpr std::size_t kCount = 1 << 20;
+    Group group(options_of(r));
+    std::vector<std::vector<float>> data(kLanes, std::vector<float>(kCount, static_cast<float>(r.rank() + 1)));
+    std::vector<std::unique_ptr<Collective>> calls;
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      calls.push_back(std::make_unique<Collective>(group, sum_of(data[i].data(), data[i].data(), kCount), i));
+      ASSERT_TRUE(calls.back()->try_post());
+    }
+    // Only the last one is moved on, and none before it.
+    const auto summed = [&] {
+      EXPECT_NE(calls.back()->advance(), Step::kDone) << "it completes after those before it";
+      return data.back().front() == 3 && data.back().back() == 3;
+    };
+    EXPECT_TRUE(comes_true(summed));
+    EXPECT_EQ(data.front().back(), static_cast<float>(r.rank() + 1));
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      ASSERT_TRUE(completes(*calls[i]));
+      EXPECT_EQ(data[i], std::vector<float>(kCount, 3));
+    }
+    meet(r, "done");
+  });
+}
+
+TEST(TcpLanes, SoManyCallsAreUnderWayAsThereAreLanes) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    Group group(options_of(r));
+    for (std::uint64_t i = 0; i < kLanes; ++i) EXPECT_TRUE(group.try_open({}, i));
+    EXPECT_FALSE(group.try_open({}, kLanes));
+    group.close_first();
+    EXPECT_TRUE(group.try_open({}, kLanes));
+    meet(r, "done");
+  });
+}
+
+// The second of two calls reads or writes what the first one writes, or writes what it reads.
+TEST(TcpLanes, ACallThatSharesMemoryWaits) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    Group group(options_of(r));
+    std::array<float, 60> x{};
+    float* const a = x.data();
+    std::uint64_t number = 0;
+    const auto refused = [&](const Call& first, const Call& second) {
+      EXPECT_TRUE(group.try_open(first, number));
+      const bool opened = group.try_open(second, number + 1);
+      group.close_first();
+      EXPECT_TRUE(opened || group.try_open(second, number + 1)) << "the first is complete";
+      group.close_first();
+      number += 2;
+      return !opened;
+    };
+    EXPECT_TRUE(refused(sum_of(a, a, 10), sum_of(a, a, 10)));
+    EXPECT_TRUE(refused(sum_of(a, a + 10, 10), sum_of(a + 19, a + 30, 10))) << "reads the last that was written";
+    EXPECT_TRUE(refused(sum_of(a, a + 10, 10), sum_of(a + 30, a + 9, 10)));
+    EXPECT_TRUE(refused(sum_of(a, a + 10, 10), sum_of(a + 30, a + 5, 5))) << "writes what is read";
+    EXPECT_FALSE(refused(sum_of(a, a + 10, 10), sum_of(a, a + 20, 10))) << "both read it";
+    EXPECT_FALSE(refused(sum_of(a, a + 10, 10), sum_of(a + 20, a + 30, 10)));
+    EXPECT_FALSE(refused(sum_of(a, a, 10), sum_of(a + 10, a + 10, 10)));
+    meet(r, "done");
+  });
+}
+
+// A rank that leaves one call out differs in both that are under way.
+TEST(TcpLanes, OfTwoCallsThatDifferTheFirstIsNamed) {
+  run_ranks({.ranks = 2, .backend = "tcp"}, [](Rank& r) {
+    auto& world = r.world();
+    float x = 0;
+    float y = 0;
+    float z = 0;
+    try {
+      const char* const tags[] = {"one", "two", "three"};
+      (void)world.start_all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum, {.tag = tags[r.rank()]});
+      world.all_reduce(&y, &y, 1, DataType::kFloat32, ReduceOp::kSum, {.tag = tags[r.rank() + 1]});
+      ADD_FAILURE() << "the calls differ";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("\"one\""));
+    }
+    EXPECT_THROW(world.all_reduce(&z, &z, 1, DataType::kFloat32, ReduceOp::kSum), Error);
+  });
+}
+
+}  // namespace
+}  // namespace reigen::testing
