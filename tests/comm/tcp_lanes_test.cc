@@ -61,10 +61,10 @@ TEST(TcpLanes, ACallMovesWhileTheOneBeforeItWaits) {
 TEST(TcpLanes, SoManyCallsAreUnderWayAsThereAreLanes) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
-    for (std::uint64_t i = 0; i < kLanes; ++i) EXPECT_TRUE(group.try_open({}, i));
-    EXPECT_FALSE(group.try_open({}, kLanes));
-    group.close_first();
-    EXPECT_TRUE(group.try_open({}, kLanes));
+    for (std::uint64_t i = 0; i < kLanes; ++i) EXPECT_TRUE(group.in_flight().try_begin({}, i));
+    EXPECT_FALSE(group.in_flight().try_begin({}, kLanes));
+    group.in_flight().complete_first();
+    EXPECT_TRUE(group.in_flight().try_begin({}, kLanes));
     meet(r, "done");
   });
 }
@@ -77,11 +77,11 @@ TEST(TcpLanes, ACallThatSharesMemoryWaits) {
     float* const a = x.data();
     std::uint64_t number = 0;
     const auto refused = [&](const Call& first, const Call& second) {
-      EXPECT_TRUE(group.try_open(first, number));
-      const bool opened = group.try_open(second, number + 1);
-      group.close_first();
-      EXPECT_TRUE(opened || group.try_open(second, number + 1)) << "the first is complete";
-      group.close_first();
+      EXPECT_TRUE(group.in_flight().try_begin(first, number));
+      const bool opened = group.in_flight().try_begin(second, number + 1);
+      group.in_flight().complete_first();
+      EXPECT_TRUE(opened || group.in_flight().try_begin(second, number + 1)) << "the first is complete";
+      group.in_flight().complete_first();
       number += 2;
       return !opened;
     };

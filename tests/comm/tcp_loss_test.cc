@@ -110,8 +110,8 @@ TEST(TcpLoss, OfARankThatAbortedAfterThisCall) {
       Stream& stream = group.streams(1 - r.rank(), 0).front();
       const auto begin = Clock::now();
       if (r.rank() == 1) {
-        ASSERT_TRUE(group.try_open({}, 0));
-        group.close_first();
+        ASSERT_TRUE(group.in_flight().try_begin({}, 0));
+        group.in_flight().complete_first();
         group.publish_abort({.text = "because"});
         meet(r, "aborted");
         meet(r, "looked");

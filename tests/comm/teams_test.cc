@@ -63,20 +63,22 @@ TEST_P(Teams, WorkBesideEachOther) {
   });
 }
 
+// Hierarchical groups have a second one, which talks with the store.
 TEST(TeamsOfOneMachine, HaveOneThreadARank) {
-  for (const char* backend : {"shared_memory", "tcp"}) {
-    run_ranks({.ranks = 2, .backend = backend}, [](Rank& r) {
-      r.world().barrier();
-      const int before = threads_of_this_process();
-      r.world().barrier();
-      std::vector<Communicator> groups;
-      for (int i = 0; i < 10; ++i) {
-        groups.push_back(*r.world().split(0, r.rank()));
-        groups.back().start_barrier().wait();
-      }
-      EXPECT_EQ(threads_of_this_process(), before);
-      r.world().barrier();
-    });
+  for (const char* backend : {"shared_memory", "tcp", "hierarchical"}) {
+    run_ranks({.ranks = 4, .backend = backend, .machines = std::string(backend) == "hierarchical" ? 2 : 0},
+              [](Rank& r) {
+                r.world().barrier();
+                const int before = threads_of_this_process();
+                r.world().barrier();
+                std::vector<Communicator> groups;
+                for (int i = 0; i < 10; ++i) {
+                  groups.push_back(*r.world().split(0, r.rank()));
+                  groups.back().start_barrier().wait();
+                }
+                EXPECT_EQ(threads_of_this_process(), before) << r.world().backend();
+                r.world().barrier();
+              });
   }
 }
 

@@ -16,6 +16,4 @@
 #include <torch/optim.h>
 #include <torch/types.h>
 #include <torch/utils.h>
-
-#include "harness/torch.h"
 // IWYU pragma: end_exports

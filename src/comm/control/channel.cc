@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 
@@ -12,21 +13,21 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kIdle = 500ms;    // nobody waits: does anybody want to know something?
-constexpr auto kAnswer = 100ms;  // somebody does
-constexpr auto kWatch = 50ms;    // this rank waits
-constexpr auto kHurry = 5ms;     // the calls differ: all ranks write now
-constexpr auto kAskAgain = 1s;   // a call for attention holds for twice as long
-constexpr auto kEndWithin = 1s;
+constexpr auto kIdle = 500ms;     // nobody waits: does anybody want to know something?
+constexpr auto kAnswer = 100ms;   // somebody does
+constexpr auto kWatch = 50ms;     // this rank waits
+constexpr auto kHurry = 5ms;      // the calls differ: all ranks write now
+constexpr auto kAskAgain = 1s;    // a call for attention holds for twice as long
 constexpr auto kPairCost = 20us;  // of the store, for each pair of ranks: all may be waiting at once
 constexpr auto kWatchMost = 5s;
 
 }  // namespace
 
-Channel::Channel(const GroupOptions& group)
+Channel::Channel(const GroupOptions& group, std::function<void()> call)
     : options(group),
       store(store::make_prefix_store(group.store, "group/" + group.name)),
       peers(static_cast<std::size_t>(group.size)),
+      bell(std::move(call)),
       states(static_cast<std::size_t>(group.size)),
       beat_seen(static_cast<std::size_t>(group.size), Clock::now()),
       left_seen(static_cast<std::size_t>(group.size)),
@@ -43,37 +44,36 @@ std::chrono::nanoseconds Channel::interval(bool watching, bool hurry, Clock::tim
   return now < answer_until_ ? kAnswer : kIdle;
 }
 
-void Channel::run() {
-  std::unique_lock lock(mutex);
-  while (!stopping) {
-    const auto now = Clock::now();
-    const auto watched = watch_until;
-    changed.wait_for(lock, interval(watched > now, urgent, now),
-                     [&] { return stopping || (verdict && !failure) || (watched <= now && watch_until > now); });
-    lock.unlock();
-    round();
-    lock.lock();
+Clock::time_point Channel::due() {
+  const auto now = Clock::now();
+  const std::lock_guard lock(mutex);
+  const bool watches = watch_until > now;
+  if ((verdict && !failure && store_lost.empty()) || (watches && !watched_)) return now;
+  return talked_ + interval(watches, urgent, now);
+}
+
+void Channel::talk() {
+  const auto now = Clock::now();
+  {
+    const std::lock_guard lock(mutex);
+    watched_ = watch_until > now;
   }
-  lock.unlock();
-  round();  // what came last
-  lock.lock();
-  ended = true;
-  changed.notify_all();
+  converse();
+  talked_ = Clock::now();
 }
 
 void Channel::stop() {
-  std::lock_guard lock(mutex);
+  const std::lock_guard lock(mutex);
   stopping = true;
-  changed.notify_all();
 }
 
-bool Channel::wait_for_end() {
-  std::unique_lock lock(mutex);
-  return changed.wait_for(lock, kEndWithin, [&] { return ended; });
+bool Channel::is_stopping() {
+  const std::lock_guard lock(mutex);
+  return stopping;
 }
 
 // One conversation. A store that is lost ends the group only when this rank waits for something: see check().
-void Channel::round() {
+void Channel::converse() {
   try {
     const auto now = Clock::now();
     bool watching = false;

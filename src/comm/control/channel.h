@@ -1,11 +1,11 @@
-// The conversation of one rank with the store, held by a thread of its own: see store_control.h.
+// The conversation of one rank with the store for one group, held by the StoreThread: see store_control.h.
 // Thread rule: the members under "guarded" are, by `mutex`.
 #pragma once
 
 #include <sys/types.h>
 
 #include <chrono>
-#include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,20 +21,24 @@ namespace reigen::comm::control {
 using Clock = std::chrono::steady_clock;
 
 struct Channel {
-  explicit Channel(const GroupOptions& group);
+  Channel(const GroupOptions& group, std::function<void()> bell);
 
-  // The thread's body: returns after stop(), when what is pending is written.
-  void run();
+  // Of the thread: when it is to talk next, and doing so once.
+  Clock::time_point due();
+  void talk();
+  // The thread is to talk once more, and no further.
   void stop();
-  // Waits a moment for the thread to end. False: it hangs in a store that does not answer.
-  bool wait_for_end();
+  bool is_stopping();
+  // Something is to be said at once. The lock is held.
+  void ring() const { bell(); }
 
   const GroupOptions options;
   const std::shared_ptr<store::Store> store;  // of this group alone
   std::vector<PeerProcess> peers;
 
+  const std::function<void()> bell;
+
   std::mutex mutex;
-  std::condition_variable changed;
   // Guarded, for the thread:
   bool stopping = false;
   RankState own;
@@ -54,17 +58,18 @@ struct Channel {
   std::uint64_t reads = 0;                                 // of all states, so far
   std::vector<std::optional<std::uint64_t>> died_at = {};  // reads when a rank's death was first seen
   bool reported = false;
-  bool ended = false;
 
  private:
   std::chrono::nanoseconds interval(bool watching, bool hurry, Clock::time_point now) const;
-  void round();
+  void converse();
   void write_verdict();
   void look_for_attention(bool watching, Clock::time_point now);
   void write_state();
   void read_states();
 
   // The thread's own:
+  Clock::time_point talked_;
+  bool watched_ = false;  // when it last talked
   std::string attention_;
   Clock::time_point asked_;
   Clock::time_point answer_until_;

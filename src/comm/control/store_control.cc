@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <thread>
-
 #include "base/check.h"
 #include "base/log.h"
 #include "base/machine/cores.h"
 #include "comm/control/channel.h"
+#include "comm/control/store_thread.h"
 #include "comm/forming/rank_reports.h"
 
 namespace reigen::comm::control {
@@ -145,7 +144,7 @@ bool begin_look(Channel& channel, const CallRecord* record, std::chrono::nanosec
     channel.heard.assign(channel.heard.size(), false);
     channel.answered = now;
     for (auto& seen : channel.beat_seen) seen = now;
-    channel.changed.notify_all();
+    channel.ring();
   }
   channel.watch_until = now + kWatchFor;
   return waited >= kQuiet;
@@ -169,22 +168,19 @@ void conclude(Look look) {
   if (!cause) return;
   channel.verdict = std::move(cause);
   channel.verdict_since = now;
-  channel.changed.notify_all();
+  channel.ring();
 }
 
 }  // namespace
 
-StoreControl::StoreControl(const GroupOptions& options, Watch watch)
-    : channel_(std::make_shared<Channel>(options)), watch_(watch) {}
+StoreControl::StoreControl(const GroupOptions& options, Watch watch, const StoreControl* parent)
+    : thread_(parent != nullptr ? parent->thread_ : std::make_shared<StoreThread>()),
+      channel_(std::make_shared<Channel>(options, [thread = thread_.get()] { thread->ring(); })),
+      watch_(watch) {}
 
+// A thread that waits for a store that does not answer keeps the channel.
 StoreControl::~StoreControl() {
-  if (!thread_.joinable()) return;
-  channel_->stop();
-  if (channel_->wait_for_end()) {
-    thread_.join();
-  } else {
-    thread_.detach();  // the store does not answer, its process is stopped: the thread owns all that it needs
-  }
+  if (started_) thread_->leave(*channel_);
 }
 
 std::vector<std::string> StoreControl::join(const std::string& announcement, const std::function<void()>& look) {
@@ -212,7 +208,8 @@ void StoreControl::agree(const std::string& failure) {
 }
 
 void StoreControl::start() {
-  thread_ = std::thread([channel = channel_] { channel->run(); });
+  started_ = true;
+  thread_->enter(channel_);
 }
 
 void StoreControl::called(const Call& call, std::uint64_t sequence) {
@@ -228,7 +225,7 @@ void StoreControl::look_for_mismatch() {
   if (!channel_->urgent) channel_->urgent_since = Clock::now();
   channel_->urgent = true;
   channel_->watch_until = Clock::now() + kWatchFor;
-  channel_->changed.notify_all();
+  channel_->ring();
 }
 
 void StoreControl::check(const Call& call, std::uint64_t sequence, std::chrono::nanoseconds waited) {
@@ -266,7 +263,7 @@ void StoreControl::publish_abort(const AbortCause& cause) {
   if (channel_->verdict) return;
   channel_->verdict = cause;
   channel_->verdict_since = Clock::now();
-  channel_->changed.notify_all();
+  channel_->ring();
 }
 
 std::string StoreControl::describe_peer(int rank) const { return who(*channel_, rank); }

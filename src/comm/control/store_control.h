@@ -1,9 +1,9 @@
 // The store as control channel, for engines that move data but cannot say who called what, who lives and why a group
 // ended (MPI, NCCL).
 //
-// It costs nothing while calls complete: a thread asks the store twice a second whether anybody wants to know
-// something. A rank that waits calls for attention; then every rank writes its state (a heartbeat and its last calls),
-// and the one that waits compares them. The first error found is written once and is what every rank throws.
+// It costs nothing while calls complete: a thread (store_thread.h) asks the store twice a second whether anybody wants
+// to know something. A rank that waits calls for attention; then every rank writes its state (a heartbeat and its last
+// calls), and the one that waits compares them. The first error found is written once and is what every rank throws.
 //
 // Thread rule: every function may be called from any thread; none but join() and agree() waits for the store, which may
 // be served by the very process that was stopped.
@@ -14,7 +14,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "comm/backend.h"
@@ -24,6 +23,7 @@
 namespace reigen::comm::control {
 
 struct Channel;  // what the thread and the callers share
+class StoreThread;
 
 // Who looks whether the ranks that a call waits for live.
 enum class Watch {
@@ -33,9 +33,10 @@ enum class Watch {
 
 class StoreControl {
  public:
-  explicit StoreControl(const GroupOptions& options, Watch watch = Watch::kHere);
+  // `parent`: of a group off which this one is split: both share its thread.
+  explicit StoreControl(const GroupOptions& options, Watch watch = Watch::kHere, const StoreControl* parent = nullptr);
   ~StoreControl();
-  StoreControl(const StoreControl&) = delete;  // a thread belongs to it
+  StoreControl(const StoreControl&) = delete;  // a channel belongs to it
   StoreControl& operator=(const StoreControl&) = delete;
 
   // Blocks until every rank has announced itself and gives what they said. Throws Timeout naming who did not.
@@ -43,7 +44,7 @@ class StoreControl {
   std::vector<std::string> join(const std::string& announcement, const std::function<void()>& look = {});
   // All go on, or nobody does: throws BackendError with the first failure that a rank has (empty: none).
   void agree(const std::string& failure);
-  // From here on the group lives: its thread runs.
+  // From here on the group lives: the thread talks for it.
   void start();
 
   // Every call, in order.
@@ -67,10 +68,11 @@ class StoreControl {
   base::CoreShare core_share() const;
 
  private:
-  std::shared_ptr<Channel> channel_;
+  const std::shared_ptr<StoreThread> thread_;
+  const std::shared_ptr<Channel> channel_;
   const Watch watch_;
   std::optional<Forming> forming_;
-  std::thread thread_;
+  bool started_ = false;
 };
 
 }  // namespace reigen::comm::control

@@ -44,8 +44,11 @@ class PartMismatch : public CollectiveMismatch {
 };
 
 struct Group {
-  Group(const GroupOptions& group_options, Layout group_layout)
-      : options(group_options), layout(std::move(group_layout)), control(group_options, control::Watch::kInTheEngine) {}
+  // `parent`: the group off which this one is split.
+  Group(const GroupOptions& group_options, Layout group_layout, const Group* parent)
+      : options(group_options),
+        layout(std::move(group_layout)),
+        control(group_options, control::Watch::kInTheEngine, parent == nullptr ? nullptr : &parent->control) {}
 
   Part& part(Level level) { return level == Level::kInside ? inside : level == Level::kBetween ? between : everybody; }
   std::vector<const Part*> parts() const;

@@ -35,8 +35,9 @@ class HierarchicalBackend : public Backend {
  public:
   // `inside` and `everybody`: make these two, given their options.
   using Make = std::function<std::unique_ptr<Backend>(const GroupOptions&)>;
-  HierarchicalBackend(const GroupOptions& options, const Layout& layout, const Make& inside, const Make& everybody)
-      : group_(options, layout) {
+  HierarchicalBackend(const GroupOptions& options, const Layout& layout, const Make& inside, const Make& everybody,
+                      const Group* parent = nullptr)
+      : group_(options, layout, parent) {
     // A rank that waits in one level learns here what went wrong in another.
     Forming forming(group_.options, "/levels", kJoinSlice);
     try {
@@ -154,7 +155,7 @@ std::unique_ptr<Backend> HierarchicalBackend::make_child(const GroupOptions& opt
   if (machines.size() == members.size()) return group_.everybody.backend->make_child(options, members);
   return std::make_unique<HierarchicalBackend>(
       options, layout, [&](const GroupOptions& part) { return group_.inside.backend->make_child(part, places); },
-      [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, members); });
+      [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, members); }, &group_);
 }
 
 std::unique_ptr<Backend> make(const GroupOptions& options, Machines machines) {

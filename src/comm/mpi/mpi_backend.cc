@@ -64,11 +64,13 @@ MPI_Comm make_communicator(const std::vector<Member>& members, const std::string
 
 class MpiBackend : public Backend {
  public:
-  MpiBackend(const GroupOptions& options, std::shared_ptr<Arena> arena) : options_(options) {
+  // `parent`: of the group off which this one is split.
+  MpiBackend(const GroupOptions& options, std::shared_ptr<Arena> arena, const control::StoreControl* parent = nullptr)
+      : options_(options) {
     group_.rank = options.rank;
     group_.size = options.size;
     group_.arena = std::move(arena);
-    group_.control = std::make_unique<control::StoreControl>(options);
+    group_.control = std::make_unique<control::StoreControl>(options, control::Watch::kHere, parent);
     join();
   }
   ~MpiBackend() override { leave(); }
@@ -95,7 +97,7 @@ class MpiBackend : public Backend {
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.arena->allocate(bytes); }
   std::shared_ptr<void> hold(const void* pointer) override { return group_.arena->hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
-    return std::make_unique<MpiBackend>(options, group_.arena);
+    return std::make_unique<MpiBackend>(options, group_.arena, group_.control.get());
   }
 
  private:

@@ -38,12 +38,14 @@ void check_places(const std::vector<std::string>& places) {
 
 class NcclBackend : public Backend {
  public:
-  NcclBackend(const GroupOptions& options, std::shared_ptr<BlockTable> blocks)
+  // `parent`: of the group off which this one is split.
+  NcclBackend(const GroupOptions& options, std::shared_ptr<BlockTable> blocks,
+              const control::StoreControl* parent = nullptr)
       : options_(options), blocks_(std::move(blocks)) {
     group_.rank = options.rank;
     group_.size = options.size;
     group_.device = device_;
-    group_.control = std::make_unique<control::StoreControl>(options);
+    group_.control = std::make_unique<control::StoreControl>(options, control::Watch::kHere, parent);
     join();
   }
   ~NcclBackend() override { end(); }
@@ -77,7 +79,7 @@ class NcclBackend : public Backend {
   std::shared_ptr<void> hold(const void* pointer) override { return blocks_->hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
     const OnDevice on(group_.device);
-    return std::make_unique<NcclBackend>(options, blocks_);
+    return std::make_unique<NcclBackend>(options, blocks_, group_.control.get());
   }
 
  private:

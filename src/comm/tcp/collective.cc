@@ -100,7 +100,7 @@ void Collective::plan() {
 }
 
 bool Collective::try_post() {
-  if (!group_.try_open(call_, sequence_)) return false;
+  if (!group_.in_flight().try_begin(call_, sequence_)) return false;
   group_.throw_if_ended(sequence_);
   plan();
   posted_ = true;
@@ -258,7 +258,7 @@ Step Collective::move() {
     if (q != group_.rank()) moved |= move_data(q);
   }
   // Of two calls that differ the first one is named: the other may only have come after it.
-  const bool is_first = group_.is_first(sequence_);
+  const bool is_first = group_.in_flight().is_first(sequence_);
   if (differs_since_ && is_first && has_every_header()) throw_mismatch();
   // Once a call differs, so may what the schedule says of blocks.
   if (!is_over() && !differs_since_ && step_is_complete()) {
@@ -270,7 +270,7 @@ Step Collective::move() {
     moved = true;
   }
   if (is_first && is_over() && has_every_header() && step_is_complete()) {
-    group_.close_first();
+    group_.in_flight().complete_first();
     return Step::kDone;
   }
   return moved ? Step::kMoved : Step::kPassedOn;

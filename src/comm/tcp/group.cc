@@ -38,7 +38,8 @@ Group::Group(const GroupOptions& options)
       peers_(static_cast<std::size_t>(options.size)),
       control_(options.size),
       poll_fd_(REIGEN_SYSCALL(::epoll_create1(EPOLL_CLOEXEC))),
-      wake_fd_(REIGEN_SYSCALL(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))) {
+      wake_fd_(REIGEN_SYSCALL(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))),
+      in_flight_(options.rank, options.size, kLanes) {
   watch(wake_fd_.get(), EPOLLIN);
   std::vector<Neighbour> neighbours = join(options_);
   std::vector<pid_t> here;
@@ -89,23 +90,6 @@ std::byte* Group::scratch(std::size_t lane, std::size_t bytes) {
     throw IoError(fmt::format("out of memory: {} bytes for partial sums", size), ExitCode::kOsResource);
   }
   return scratch.memory.get();
-}
-
-// A call may read what the one before it writes, on this rank: such a call begins when the other is complete. The other
-// ranks need not know, since what they send meanwhile waits in the connections of the lane.
-bool Group::try_open(const Call& call, std::uint64_t sequence) {
-  if (sequence >= completed_ + kLanes) return false;
-  const Touched touched = touched_by(call, rank(), size());
-  if (std::any_of(open_.begin(), open_.end(), [&](const Touched& other) { return conflict(touched, other); })) {
-    return false;
-  }
-  open_.push_back(touched);
-  return true;
-}
-
-void Group::close_first() {
-  completed_ += 1;
-  open_.pop_front();
 }
 
 // Whoever rings between `ready` and the sleep leaves an event behind, so the sleep ends at once.
@@ -298,7 +282,7 @@ void Group::throw_if_ended(std::uint64_t sequence) {
 void Group::publish_abort(const AbortCause& cause) {
   if (over_) return;
   over_ = true;
-  control_.publish_abort(cause, completed_);
+  control_.publish_abort(cause, in_flight_.completed());
   for (Peer& peer : peers_) {
     for (Stream& stream : peer.streams) stream.drop();
   }

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -19,7 +18,7 @@
 #include "base/machine/cores.h"
 #include "comm/backend.h"
 #include "comm/call/algorithm_choice.h"
-#include "comm/call/touched.h"
+#include "comm/call/in_flight.h"
 #include "comm/tcp/control.h"
 #include "comm/tcp/header.h"
 #include "comm/tcp/join.h"
@@ -53,11 +52,7 @@ class Group {
   // Memory of at least so many bytes for the operation of a lane.
   std::byte* scratch(std::size_t lane, std::size_t bytes);
 
-  // Call number `sequence` is under way from here on, unless its lane is taken or it shares memory with a call before
-  // it: then false, ask again. Calls complete in their order.
-  bool try_open(const Call& call, std::uint64_t sequence);
-  bool is_first(std::uint64_t sequence) const { return completed_ == sequence; }
-  void close_first();
+  InFlight& in_flight() { return in_flight_; }
 
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
   void wake();
@@ -118,8 +113,7 @@ class Group {
     std::size_t bytes = 0;
   };
   std::array<Scratch, kLanes> scratch_;  // by lane
-  std::uint64_t completed_ = 0;          // calls
-  std::deque<Touched> open_;             // memory of the calls under way, in their order
+  InFlight in_flight_;
   base::CoreShare core_share_;
   bool reported_ = false;
   Deadline::Clock::time_point last_look_{};
