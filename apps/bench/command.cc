@@ -32,11 +32,11 @@ namespace reigen::apps::bench {
 namespace {
 
 // The buffers, and those of the bound.
-std::size_t memory_of_rank(const std::vector<Problem>& problems, bool cold) {
+std::size_t memory_of_rank(const std::vector<Problem>& problems, const BenchOptions& options) {
   std::size_t most = 0;
   for (const Problem& problem : problems) {
     const std::size_t place = place_bytes(problem) + 2 * problem.bytes();
-    most = std::max(most, place * slots_of(std::max<std::size_t>(place, 4 * kKiB), cold));
+    most = std::max(most, place * slots_of(std::max<std::size_t>(place, 4 * kKiB), options));
   }
   return 64 * kMiB + most;
 }
@@ -122,7 +122,7 @@ int run_bench(const Arguments& arguments) {
   }
   if (!ranks.started && ranks.count > 1) {
     check_tuned(*options, ranks.count);
-    return start_ranks("bench", arguments, ranks.count, memory_of_rank(problems, options->cold));
+    return start_ranks("bench", arguments, ranks.count, memory_of_rank(problems, *options));
   }
   return be_rank(*options);
 }

@@ -25,10 +25,6 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-std::size_t slots_of(std::size_t bytes, const BenchOptions& options) {
-  return std::max(bench::slots_of(bytes, options.cold), static_cast<std::size_t>(options.in_flight));
-}
-
 // Calls in turn on the buffers of one size.
 class Caller {
  public:
@@ -153,6 +149,10 @@ std::vector<double> time_iterations(const Communicator& world, Caller& caller, c
 }
 
 }  // namespace
+
+std::size_t slots_of(std::size_t bytes, const BenchOptions& options) {
+  return std::max(slots_of(bytes, options.cold), static_cast<std::size_t>(options.in_flight));
+}
 
 std::shared_ptr<std::byte> allocate_for(const Communicator& world, const std::vector<Problem>& problems,
                                         const BenchOptions& options) {

@@ -1,6 +1,7 @@
 // Measures one size on all ranks. Thread rule: the communicator's; every rank calls with the same problems.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,9 @@ namespace reigen::apps::bench {
 // The communicator's may be a device's.
 std::shared_ptr<std::byte> allocate_for(const Communicator& world, const std::vector<Problem>& problems,
                                         const BenchOptions& options);
+
+// How many buffers of this size are used in turn: as memory.h has it, and one for each call under way at once.
+std::size_t slots_of(std::size_t bytes, const BenchOptions& options);
 
 // How long calls of one size take.
 struct Times {

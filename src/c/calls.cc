@@ -76,9 +76,11 @@ reigen_status call(const char* function, reigen_comm* comm, const reigen_call_op
 
 // The handles of collected calls learn what has become of them.
 void end_collecting(const Communicator& group, const Collected& calls, const reigen_call_options& options) {
+  auto handle = options.work == nullptr ? nullptr : std::make_unique<reigen_work>(calls.pending);
+  const auto progress = handle ? progress_of(options) : comm::Progress::kCaller;
   const Work all = [&] {
     try {
-      return group.start(calls.list, progress_of(options));
+      return group.start(calls.list, progress);
     } catch (...) {
       calls.pending->refused = std::current_exception();
       calls.pending->begun.store(true);
@@ -86,8 +88,8 @@ void end_collecting(const Communicator& group, const Collected& calls, const rei
     }
   }();
   begin(*calls.pending, all);
-  if (options.work == nullptr) return all.wait();
-  *options.work = std::make_unique<reigen_work>(calls.pending).release();
+  if (!handle) return all.wait();
+  *options.work = handle.release();
 }
 
 }  // namespace

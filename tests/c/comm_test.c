@@ -162,6 +162,23 @@ static void test_calls_together(void) {
   free(received);
 }
 
+// Of a list with a call that no rank can make nothing runs; who waits for one of its calls is told.
+static void test_a_bad_call_among_others(void) {
+  int32_t one = 1;
+  reigen_work* sum = NULL;
+  reigen_call_options options = call_options();
+  options.work = &sum;
+  CHECK_OK(reigen_group_begin(world));
+  CHECK_OK(reigen_all_reduce(world, &one, &one, 1, REIGEN_INT32, REIGEN_SUM, &options));
+  CHECK_OK(reigen_broadcast(world, &one, 1, REIGEN_INT32, p, NULL));
+  CHECK_REFUSED(reigen_group_end(world, NULL), "out of range");
+  CHECK(one == 1);
+  CHECK(reigen_work_is_completed(sum) == 1);
+  CHECK_REFUSED(reigen_work_wait(sum, -1), "out of range");
+  reigen_work_release(sum);
+  CHECK_OK(reigen_barrier(world, NULL));
+}
+
 static void test_asynchronous(int only_caller) {
   enum { WORKS = 20 };
   reigen_memory* memory = NULL;
@@ -244,6 +261,7 @@ int main(int argc, char** argv) {
   test_uneven();
   test_messages();
   test_calls_together();
+  test_a_bad_call_among_others();
   test_asynchronous(0);
   test_asynchronous(1);
   test_a_wait_ends_and_is_repeated();

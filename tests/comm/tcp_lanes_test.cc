@@ -1,8 +1,12 @@
 // Several calls of one group under way over TCP, without an engine: what each may do before the others are through.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <array>
+#include <chrono>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "comm/tcp/collective.h"
@@ -54,6 +58,72 @@ TEST(TcpLanes, ACallMovesWhileTheOneBeforeItWaits) {
       ASSERT_TRUE(completes(*calls[i]));
       EXPECT_EQ(data[i], std::vector<float>(kCount, 3));
     }
+    meet(r, "done");
+  });
+}
+
+// The engine of rank 0 moves the second call on while the first one waits for rank 1, which has no engine.
+TEST(TcpLanes, TheEngineDrivesAllThatAreUnderWay) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    constexpr std::size_t kCount = 1 << 22;
+    std::vector<std::vector<float>> data(kLanes, std::vector<float>(kCount, static_cast<float>(r.rank() + 1)));
+    if (r.rank() == 0) {
+      const Communicator world(options_of(r));
+      std::vector<Work> works;
+      for (auto& one : data) {
+        works.push_back(world.start_all_reduce(one.data(), one.data(), kCount, DataType::kFloat32, ReduceOp::kSum));
+      }
+      for (const Work& work : works) work.wait();
+      EXPECT_EQ(data.back(), std::vector<float>(kCount, 3));
+      return meet(r, "done");
+    }
+    Group group(options_of(r));
+    std::vector<std::unique_ptr<Collective>> calls;
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      calls.push_back(std::make_unique<Collective>(group, sum_of(data[i].data(), data[i].data(), kCount), i));
+      ASSERT_TRUE(calls.back()->try_post());
+    }
+    EXPECT_TRUE(comes_true([&] {
+      EXPECT_NE(calls.back()->advance(), Step::kDone);
+      return data.back().front() == 3 && data.back().back() == 3;
+    }));
+    for (auto& call : calls) ASSERT_TRUE(completes(*call));
+    meet(r, "done");
+  });
+}
+
+// A rank that has completed the first call ends the group, and never makes the second: the first completes here.
+TEST(TcpLanes, AnEndAfterTheFirstCallIsNoneOfIt) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    Group group(options_of(r));
+    float x = static_cast<float>(r.rank() + 1);
+    float y = 0;
+    Collective first(group, sum_of(&x, &x, 1), 0);
+    ASSERT_TRUE(first.try_post());
+    if (r.rank() == 1) {
+      ASSERT_TRUE(completes(first));
+      group.publish_abort({.text = "because"});
+      // As the kernel does with a socket of a process that has ended, in which something lies unread.
+      ::shutdown(group.streams(0, 1).front().fd(), SHUT_RDWR);
+      meet(r, "ended");
+      meet(r, "done");
+      return;
+    }
+    meet(r, "ended");
+    ASSERT_TRUE(comes_true([&] {
+      group.control().look();
+      return group.control().peer(1).cause.has_value();
+    }));
+    Collective second(group, sum_of(&y, &y, 1), 1);
+    EXPECT_TRUE(second.try_post()) << "the end is of this call";
+    const auto begin = Deadline::Clock::now();
+    while (Deadline::Clock::now() - begin < std::chrono::milliseconds(2500)) {
+      EXPECT_NO_THROW(first.check_peers(Deadline::Clock::now() - begin)) << "its data may be on their way";
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    EXPECT_TRUE(completes(first));
+    EXPECT_EQ(x, 3);
+    EXPECT_THROW(second.advance(), Aborted);
     meet(r, "done");
   });
 }

@@ -200,8 +200,10 @@ reigen_status reigen_recv(reigen_comm* comm, void* data, size_t count, reigen_ty
                           const reigen_call_options* options);
 
 // Calls between the two are only collected; ranks meet for all of them at reigen_group_end, and none waits for another.
-// What is wrong with a collected call is told there, and none of them runs then. Handles of collected calls may be
-// waited for after it; each is complete when all of them are. Of its options, `work` and `only_caller` count for all.
+// An unknown type or reduction, or counts that are NULL, is told by the call itself, which is left out then; what else
+// is wrong with a collected call is told by reigen_group_end, and none of them runs. Memory of collected calls must
+// stay until then. Their handles may be waited for after it; each is complete when all of them are. Of its options,
+// `work` and `only_caller` count for all.
 reigen_status reigen_group_begin(reigen_comm* comm);
 reigen_status reigen_group_end(reigen_comm* comm, const reigen_call_options* options);
 

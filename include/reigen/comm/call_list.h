@@ -20,6 +20,9 @@ struct Call;
 //   calls.recv(b, n, type, previous);
 //   world.run(calls);
 //
+// Memory of the calls must stay until run() returns or the Work of start() is complete; blocks of
+// Communicator::allocate() may be dropped after start().
+//
 // A list is a value: it may be run again, and by any group that has the ranks it names. The functions are those of
 // Communicator. run() and start() throw what is wrong with a call, and have begun none of them then. Collectives run in
 // the order of the list, messages beside them.

@@ -5,10 +5,10 @@
 // rank order whatever the algorithm, so every rank and every run gets the same bits.
 //
 // A call returns when it is done, on the caller's thread. start_NAME() returns at once: the operation then runs on the
-// rank's progress thread, on a thread that waits for its Work, or inside poll(). Operations of one group run in the
-// order of the calls. run() and start() take a list of calls, for all of which the ranks meet together (call_list.h).
-// No call waits for ever: a dead peer is a PeerLost within a second, one that is stopped within ten, and one that is
-// alive but does not come is reported after 30 s and a Timeout after 10 minutes (GroupOptions).
+// rank's progress thread, on a thread that waits for its Work, or inside poll(). Operations of one group begin and
+// complete in the order of the calls. run() and start() take a list of calls, for all of which the ranks meet together
+// (call_list.h). No call waits for ever: a dead peer is a PeerLost within a second, one that is stopped within ten, and
+// one that is alive but does not come is reported after 30 s and a Timeout after 10 minutes (GroupOptions).
 //
 // A group and all that are split off it, and off these, are one family: a rank has one progress thread for it, and an
 // error in one of its groups ends all of them, on every rank within a second, whatever group a rank waits in. The first
@@ -145,7 +145,8 @@ class Communicator {
   [[nodiscard]] Work start_recv(void* data, std::size_t count, DataType type, int from,
                                 const StartOptions& options = {}) const;
 
-  // Returns when every rank has called it.
+  // Returns when every rank has called it. A call that was started before it is complete here, and may not be on
+  // another rank.
   void barrier(const CallOptions& options = {}) const;
   [[nodiscard]] Work start_barrier(const StartOptions& options = {}) const;
 

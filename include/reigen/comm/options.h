@@ -57,7 +57,7 @@ struct GroupOptions {
   // its own. Must be the same on every rank.
   std::string algorithms = {};
   int segments = 0;     // backend tcp: into how many pieces what can be cut is cut; 0: by size. The same on every rank
-  int connections = 1;  // backend tcp: sockets between two ranks among which large messages are divided
+  int connections = 1;  // backend tcp: sockets that share a large message between two ranks
   int device = -1;      // backend nccl: this rank's GPU, modulo those that it sees; -1: the caller's current one
   std::shared_ptr<store::Store> meeting = nullptr;  // where the ranks meet, of Reigen's own use; null: in `store`
   // Called about once a second while ranks are waited for to come; what it throws ends the forming of the group.

@@ -208,8 +208,8 @@ void StoreControl::agree(const std::string& failure) {
 }
 
 void StoreControl::start() {
-  started_ = true;
   thread_->enter(channel_);
+  started_ = true;
 }
 
 void StoreControl::called(const Call& call, std::uint64_t sequence) {

@@ -16,24 +16,24 @@ constexpr auto kEndWithin = std::chrono::seconds(1);
 
 StoreThread::~StoreThread() {
   if (!thread_.joinable()) return;
-  bool hangs = false;
+  bool has_ended = false;
   {
-    const std::lock_guard lock(state_->mutex);
+    std::unique_lock lock(state_->mutex);
     state_->stopping = true;
     state_->rung_or_left.notify_all();
-    hangs = state_->hangs;
+    has_ended = state_->rung_or_left.wait_for(lock, kEndWithin, [&] { return state_->channels.empty(); });
   }
-  if (hangs)
-    thread_.detach();
-  else
+  if (has_ended)
     thread_.join();
+  else
+    thread_.detach();
 }
 
 void StoreThread::enter(std::shared_ptr<Channel> channel) {
   const std::lock_guard lock(state_->mutex);
+  if (!thread_.joinable()) thread_ = std::thread([state = state_] { run(*state); });
   state_->channels.push_back(std::move(channel));
   state_->rung = true;
-  if (!thread_.joinable()) thread_ = std::thread([state = state_] { run(*state); });
   state_->rung_or_left.notify_all();
 }
 

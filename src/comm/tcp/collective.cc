@@ -37,7 +37,7 @@ const schedule::Algorithm& Collective::choose(schedule::Problem& problem) {
   const std::size_t element = size_of(call_.type);
   const schedule::Algorithm& algorithm =
       choose_schedule(group_.algorithms(), call_.kind, whole_bytes(call_, group_.size()), group_.size());
-  group_.last_algorithm().store(&algorithm, std::memory_order_relaxed);
+  algorithm_ = &algorithm;
   const int wanted = group_.options().segments;
   problem.segments =
       wanted > 0 ? static_cast<std::size_t>(wanted) : schedule::segments_for(algorithm, problem, element, kPieceBytes);
@@ -101,7 +101,7 @@ void Collective::plan() {
 
 bool Collective::try_post() {
   if (!group_.in_flight().try_begin(call_, sequence_)) return false;
-  group_.throw_if_ended(sequence_);
+  if (group_.in_flight().is_first(sequence_)) hear_of_end();
   plan();
   posted_ = true;
   for (int q = 0; q < group_.size(); ++q) {
@@ -118,6 +118,14 @@ bool Collective::try_post() {
     error.throw_for(call_, describe());
   }
   return true;
+}
+
+// Of an end that another rank told after it had completed `sequence` calls: a call that is under way before this one
+// may still complete.
+void Collective::hear_of_end() {
+  if (heard_) return;
+  heard_ = true;
+  group_.throw_if_ended(sequence_);
 }
 
 void Collective::push_all() {
@@ -259,6 +267,7 @@ Step Collective::move() {
   }
   // Of two calls that differ the first one is named: the other may only have come after it.
   const bool is_first = group_.in_flight().is_first(sequence_);
+  if (is_first) hear_of_end();
   if (differs_since_ && is_first && has_every_header()) throw_mismatch();
   // Once a call differs, so may what the schedule says of blocks.
   if (!is_over() && !differs_since_ && step_is_complete()) {
@@ -270,6 +279,7 @@ Step Collective::move() {
     moved = true;
   }
   if (is_first && is_over() && has_every_header() && step_is_complete()) {
+    group_.last_algorithm().store(algorithm_, std::memory_order_relaxed);
     group_.in_flight().complete_first();
     return Step::kDone;
   }

@@ -40,6 +40,7 @@ class Collective : public CheckedOperation {
     std::size_t last_step = 0;  // one more than the last step with transfers from or to it
   };
 
+  void hear_of_end();
   const schedule::Algorithm& choose(schedule::Problem& problem);
   void plan();
   const std::byte* scaled_input(std::byte* into) const;
@@ -72,7 +73,9 @@ class Collective : public CheckedOperation {
   std::size_t step_ = 0;
   std::size_t sent_steps_ = 0;  // steps whose sends are queued
   std::size_t unexpected_ = 0;  // receives of this step from ranks whose header has not come
+  const schedule::Algorithm* algorithm_ = nullptr;
   bool posted_ = false;
+  bool heard_ = false;  // whether it has looked for an end since it is the first of those under way
   std::optional<Deadline::Clock::time_point> differs_since_;
 };
 

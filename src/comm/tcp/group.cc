@@ -79,6 +79,11 @@ std::span<Stream> Group::streams(int rank, std::size_t lane) {
   return std::span(streams).subspan(1 + lane * connections, connections);
 }
 
+void Group::note_call(int rank, const Header& header) {
+  Header& last = peers_[static_cast<std::size_t>(rank)].last_call;
+  if (last.mark == 0 || header.sequence >= last.sequence) last = header;
+}
+
 std::byte* Group::scratch(std::size_t lane, std::size_t bytes) {
   Scratch& scratch = scratch_[lane];
   if (bytes <= scratch.bytes) return scratch.memory.get();
@@ -183,17 +188,30 @@ void Group::check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds w
   if (missing) throw_cause(*known.cause);
 }
 
-void Group::check_connections(int rank, const std::string& what) {
+// Of a rank that has ended only the lane of this call counts: it may have ended before it made the call of another one,
+// while data of this call are still on their way.
+void Group::check_connections(int rank, std::optional<std::size_t> lane, const std::string& what) {
   check_control(rank, what);
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  const Control::Peer known = control_.peer(rank);
+  const bool has_ended = known.ended || known.left || known.cause;
   const auto now = Deadline::Clock::now();
-  const auto broken = std::find_if(peer.streams.begin(), peer.streams.end(), [](Stream& s) { return s.stuck(); });
-  if (broken == peer.streams.end()) {
+  std::vector<Stream*> looked_at;
+  if (has_ended) {
+    looked_at.push_back(&messages(rank));
+    if (lane) {
+      for (Stream& stream : streams(rank, *lane)) looked_at.push_back(&stream);
+    }
+  } else {
+    for (Stream& stream : peer.streams) looked_at.push_back(&stream);
+  }
+  const auto broken = std::find_if(looked_at.begin(), looked_at.end(), [](Stream* s) { return s->stuck(); });
+  if (broken == looked_at.end()) {
     peer.broken_since = {};
   } else if (peer.broken_since == Deadline::Clock::time_point{}) {
     peer.broken_since = now;
   } else if (now - peer.broken_since > kNewsTime) {
-    throw_broken(rank, broken->why(), what);
+    throw_broken(rank, (*broken)->why(), what);
   }
 }
 
@@ -244,7 +262,7 @@ void Group::check(const std::vector<int>& needed, const std::vector<int>& absent
   check_gone(silent, what);
   for (const int q : needed) {
     check_aborted(q, lane, waited);
-    check_connections(q, what);
+    check_connections(q, lane, what);
     check_heartbeat(q, what, waited);
   }
   check_answers(what, waited);
@@ -255,7 +273,7 @@ void Group::check_message(int rank, bool nothing_comes, const std::string& what,
   last_look_ = {};
   throw_if_ended(UINT64_MAX);  // messages have no place among the calls: a group that has ended has no more of them
   if (nothing_comes) check_gone({rank}, what);
-  check_connections(rank, what);
+  check_connections(rank, std::nullopt, what);
   check_heartbeat(rank, what, waited);
   check_answers(what, waited);
   check_patience({rank}, what, waited);

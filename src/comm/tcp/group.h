@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,7 +39,7 @@ class Group {
   int size() const { return options_.size; }
   const GroupOptions& options() const { return options_; }
   const AlgorithmChoice& algorithms() const { return algorithms_; }
-  // Of the last collective that began; any thread may look.
+  // Of the last collective that is complete here; any thread may look.
   std::atomic<const schedule::Algorithm*>& last_algorithm() { return last_algorithm_; }
   const schedule::Algorithm* last_algorithm() const { return last_algorithm_.load(); }
   const base::CoreShare& core_share() const { return core_share_; }
@@ -48,7 +49,8 @@ class Group {
   std::span<Stream> streams(int rank, std::size_t lane);
   // The connection that carries messages, which pass by all else in any order.
   Stream& messages(int rank) { return peers_[static_cast<std::size_t>(rank)].streams.front(); }
-  void note_call(int rank, const Header& header) { peers_[static_cast<std::size_t>(rank)].last_call = header; }
+  // Calls of two lanes may come in another order than they were made.
+  void note_call(int rank, const Header& header);
   // Memory of at least so many bytes for the operation of a lane.
   std::byte* scratch(std::size_t lane, std::size_t bytes);
 
@@ -91,7 +93,7 @@ class Group {
   [[noreturn]] void throw_broken(int rank, const std::string& why, const std::string& what) const;
   void check_control(int rank, const std::string& what) const;
   void check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds waited);
-  void check_connections(int rank, const std::string& what);
+  void check_connections(int rank, std::optional<std::size_t> lane, const std::string& what);
   void check_answers(const std::string& what, std::chrono::nanoseconds waited);
   void check_heartbeat(int rank, const std::string& what, std::chrono::nanoseconds waited) const;
   void check_patience(const std::vector<int>& absent, const std::string& what, std::chrono::nanoseconds waited);
