@@ -5,10 +5,19 @@ file(REMOVE_RECURSE "${work}/prefix" "${work}/moved" "${work}/refused" "${work}/
 
 include("${CMAKE_CURRENT_LIST_DIR}/run.cmake")
 
+# What these projects compile is the same in the next run, and in another checkout.
+set(through_ccache "")
+find_program(ccache NAMES ccache)
+if(ccache)
+  set(ENV{CCACHE_BASEDIR} "${SOURCE}")
+  set(ENV{CCACHE_NOHASHDIR} 1)
+  set(through_ccache -DCMAKE_CXX_COMPILER_LAUNCHER=${ccache})
+endif()
+
 # Configures into ${work}/NAME; gives CMake's result and words.
 function(configure name)
   execute_process(COMMAND ${CMAKE_COMMAND} -S "${CMAKE_CURRENT_LIST_DIR}/project" -B "${work}/${name}" -G "${CMAKE_GENERATOR}"
-                          -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_BUILD_TYPE=Release ${ARGN}
+                          -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_BUILD_TYPE=Release ${through_ccache} ${ARGN}
                   RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   set(result "${result}" PARENT_SCOPE)
   set(output "${output}" PARENT_SCOPE)
@@ -77,7 +86,7 @@ function(require_your_program)
   file(MAKE_DIRECTORY "${work}/your_program/runs")
   set(programs "${SOURCE}/examples/your_program")
   run("configuring examples/your_program" ${CMAKE_COMMAND} -S "${programs}" -B "${work}/your_program" -G "${CMAKE_GENERATOR}"
-      -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_C_COMPILER=${C_COMPILER} "-DCMAKE_PREFIX_PATH=${work}/moved" "-DREIGEN_TORCH=${TORCH}")
+      -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_C_COMPILER=${C_COMPILER} "-DCMAKE_PREFIX_PATH=${work}/moved" "-DREIGEN_TORCH=${TORCH}" ${through_ccache})
   run("building examples/your_program" ${CMAKE_COMMAND} --build "${work}/your_program" --parallel 2)
   file(GLOB_RECURSE library "${work}/moved/*/libreigen_c.so")
   find_program(python NAMES python3 REQUIRED)
