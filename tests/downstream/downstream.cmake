@@ -8,10 +8,11 @@ include("${CMAKE_CURRENT_LIST_DIR}/run.cmake")
 # What these projects compile is the same in the next run, and in another checkout.
 set(through_ccache "")
 find_program(ccache NAMES ccache)
-if(ccache)
+if(ccache AND CXX_ID STREQUAL "GNU")  # as cmake/reigen_ccache.cmake has it
   set(ENV{CCACHE_BASEDIR} "${SOURCE}")
   set(ENV{CCACHE_NOHASHDIR} 1)
-  set(through_ccache -DCMAKE_CXX_COMPILER_LAUNCHER=${ccache})
+  set(ENV{CCACHE_SLOPPINESS} pch_defines,time_macros,include_file_mtime,include_file_ctime)
+  set(through_ccache -DCMAKE_CXX_COMPILER_LAUNCHER=${ccache} -DCMAKE_CXX_FLAGS=-fpch-preprocess)
 endif()
 
 # Configures into ${work}/NAME; gives CMake's result and words.
