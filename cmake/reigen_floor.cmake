@@ -18,7 +18,7 @@ endif()
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
-# With sanitizers half of a build is optimisation of what they inserted. Without any the tests take twice as long.
+# With sanitizers half of a build is optimisation of what they inserted. Without optimisation the tests take twice as long.
 if(REIGEN_SANITIZE)
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG")
 else()

@@ -12,8 +12,8 @@
 
 namespace reigen::c {
 
-// What a handle of an asynchronous call waits for. Calls between reigen_group_begin and reigen_group_end have one for
-// all, which begins with the latter; `begun` is set after the others.
+// What a handle of an asynchronous call waits for. All calls between reigen_group_begin and reigen_group_end share one;
+// reigen_group_end sets `work` or `refused`, then `begun`.
 struct Pending {
   Work work = {};
   std::exception_ptr refused = nullptr;

@@ -25,7 +25,7 @@ struct GroupOptions;
 enum class Step {
   kBlocked,   // waits for other ranks
   kMoved,     // did something, ask again
-  kPassedOn,  // not complete, and the next operation need not wait: this rank's part is done, or they are apart
+  kPassedOn,  // not complete, but the next operation may move on: this rank's part is done, or the two are apart
   kDone,      // complete
 };
 

@@ -1,7 +1,5 @@
 #include "reigen/comm/call_list.h"
 
-#include <utility>
-
 #include "comm/call/request.h"
 
 namespace reigen::comm {

@@ -55,7 +55,7 @@ class Communicator {
 
   // output[i] = op over ranks of input[i], i < count. In place when output == input; they must not overlap otherwise.
   // In memory from allocate(): one pass, 2·N bytes of traffic a rank; elsewhere through a staging area, in chunks.
-  // As every start_NAME() below, start_all_reduce() is the same call, which a Work stands for.
+  // start_all_reduce() makes the same call and returns its Work at once, as every start_NAME() below.
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,

@@ -14,7 +14,7 @@ class Recorder;
 
 namespace reigen::comm {
 
-// Who moves an operation on that was started.
+// Who drives a started operation.
 enum class Progress {
   kThread,  // the rank's progress thread: it overlaps with whatever the caller does, and costs a wake-up
   kCaller,  // nobody but the call itself, poll() and wait(), each as far as it goes without waiting: for threads that
@@ -29,7 +29,7 @@ struct CallOptions {
   double factor = 1;  // sums of floats: this rank's input is multiplied by it (in fp32 for 16 bits); may differ by rank
 };
 
-// Of a call that goes on after it has returned.
+// Options of start_NAME().
 struct StartOptions {
   Progress progress = Progress::kThread;
   std::string tag = {};  // as CallOptions

@@ -1,7 +1,8 @@
 // The calls of a group that are under way at once, for backends that run some of them beside each other.
 //
-// Calls begin and complete in their order. A call may read what the one before it writes, on this rank: it begins when
-// the other is complete. The other ranks need not know, since each runs its calls in the same order.
+// Calls begin and complete in their order. If one of two calls writes memory of this rank that the other one uses, the
+// second call begins after the first is complete. The other ranks need not know, since each runs its calls in the same
+// order.
 // Thread rule: the driving thread.
 #pragma once
 

@@ -23,13 +23,13 @@ using Clock = std::chrono::steady_clock;
 struct Channel {
   Channel(const GroupOptions& group, std::function<void()> bell);
 
-  // Of the thread: when it is to talk next, and doing so once.
+  // The thread calls these two: due() says when it talks next, talk() talks once.
   Clock::time_point due();
   void talk();
-  // The thread is to talk once more, and no further.
+  // After this the thread talks once more, then forgets the channel.
   void stop();
   bool is_stopping();
-  // Something is to be said at once. The lock is held.
+  // Wakes the thread. The caller holds `mutex`.
   void ring() const { bell(); }
 
   const GroupOptions options;

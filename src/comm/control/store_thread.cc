@@ -46,7 +46,7 @@ void StoreThread::leave(Channel& channel) {
   };
   state_->rung = true;
   state_->rung_or_left.notify_all();
-  // Who hung once is not waited for again, by each group of a rank in turn.
+  // After the store has failed to answer one group, the rank's other groups do not wait for it.
   if (!state_->hangs) state_->hangs = !state_->rung_or_left.wait_for(lock, kEndWithin, is_gone);
 }
 

@@ -38,7 +38,7 @@ class StoreThread {
     std::vector<std::shared_ptr<Channel>> channels;
     bool rung = false;
     bool stopping = false;
-    bool hangs = false;  // it did not answer in time
+    bool hangs = false;  // the thread waits for a store that did not answer in time
   };
   static void run(State& state);
 

@@ -194,7 +194,7 @@ void copy_block(Storage* to, const Storage* from, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) to[i] = from[i];
 }
 
-// Of a single input: apart from run_pass(), since no operation is in it.
+// A pass over a single input needs no operation: passes of all operations share this function.
 template <typename Element, typename Finish>
 void finish_block(typename Element::Storage* first, typename Element::Storage* second,
                   const typename Element::Storage* input, std::size_t n, Finish finish) {
@@ -353,7 +353,7 @@ void run_op(const Pass& pass) {
   }
 }
 
-// What takes bits one by one takes bytes, whatever the integer. Every kernel that is not compiled spares a build a third
+// Operations on bits work on bytes, whatever the integer type. Every kernel that is not compiled spares a build a third
 // of a second for each instruction set.
 inline void run_bits(Pass pass, std::size_t element_bytes) {
   using Byte = std::uint8_t;

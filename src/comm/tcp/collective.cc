@@ -120,8 +120,8 @@ bool Collective::try_post() {
   return true;
 }
 
-// Of an end that another rank told after it had completed `sequence` calls: a call that is under way before this one
-// may still complete.
+// Throws if another rank ended the group before it had completed this call. The first call under way alone asks: while
+// this one is not the first, an earlier call may still complete.
 void Collective::hear_of_end() {
   if (heard_) return;
   heard_ = true;

@@ -188,8 +188,8 @@ void Group::check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds w
   if (missing) throw_cause(*known.cause);
 }
 
-// Of a rank that has ended only the lane of this call counts: it may have ended before it made the call of another one,
-// while data of this call are still on their way.
+// If the rank has ended, only the connections of this call's lane count. The rank may have ended before it made the
+// call of the other lane, while data of this call are still on their way.
 void Group::check_connections(int rank, std::optional<std::size_t> lane, const std::string& what) {
   check_control(rank, what);
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
