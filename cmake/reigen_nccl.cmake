@@ -1,5 +1,5 @@
-# The headers of NCCL and of the CUDA runtime for the backend "nccl"; no CUDA compiler is needed, and neither library is linked: the
-# backend opens both when it is first asked for. REIGEN_NCCL: auto (what is there), ON (must be there), OFF. Where they lie:
+# The headers of NCCL and of the CUDA runtime for the backend "nccl"; no CUDA compiler is needed, and neither library is linked: both
+# are opened when they are first asked for. REIGEN_NCCL: auto (what is there), ON (must be there), OFF. Where they lie:
 # NCCL_ROOT and CUDA_ROOT (variables of CMake or of the environment). Sets REIGEN_HAVE_NCCL, and
 # REIGEN_HAVE_NCCL_HEADERS, with which the backend's logic can be tested: also under sanitizers, which do not understand NCCL.
 set(REIGEN_NCCL auto CACHE STRING "Build the backend nccl: auto, ON or OFF")
@@ -19,9 +19,7 @@ find_path(REIGEN_NCCL_INCLUDE nccl.h HINTS ${_nccl_places} PATH_SUFFIXES include
 find_path(REIGEN_CUDA_INCLUDE cuda_runtime_api.h HINTS ${_cuda_places} PATH_SUFFIXES include)
 # Only where the program looks last, if they are here at all.
 find_library(REIGEN_NCCL_LIBRARY NAMES libnccl.so.2 nccl NAMES_PER_DIR HINTS ${_nccl_places} PATH_SUFFIXES lib lib64)
-find_library(REIGEN_CUDART_LIBRARY NAMES libcudart.so.13 libcudart.so.12 libcudart.so.11.0 cudart NAMES_PER_DIR
-  HINTS ${_cuda_places} PATH_SUFFIXES lib64 lib)
-mark_as_advanced(REIGEN_NCCL_LIBRARY REIGEN_CUDART_LIBRARY)
+mark_as_advanced(REIGEN_NCCL_LIBRARY)
 set(_missing "")
 foreach(_part REIGEN_NCCL_INCLUDE REIGEN_CUDA_INCLUDE)
   mark_as_advanced(${_part})
@@ -45,15 +43,12 @@ endif()
 set(REIGEN_HAVE_NCCL ON CACHE INTERNAL "")
 message(STATUS "NCCL: ${REIGEN_NCCL_INCLUDE}, ${REIGEN_CUDA_INCLUDE}; opened when the backend nccl is asked for")
 
-# `opener`: the source that opens the libraries; the folders of this machine are where it looks last.
+# `opener`: the source that opens the library; the folder of this machine is where it looks last.
 function(reigen_use_nccl target opener)
   reigen_use_nccl_headers(${target})
-  foreach(_library NCCL CUDART)
-    set(_folder "")
-    if(REIGEN_${_library}_LIBRARY)
-      cmake_path(GET REIGEN_${_library}_LIBRARY PARENT_PATH _folder)
-    endif()
-    set_property(SOURCE ${opener} APPEND PROPERTY COMPILE_DEFINITIONS "REIGEN_${_library}_FOLDER=\"${_folder}\"")
-  endforeach()
-  target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
+  set(_folder "")
+  if(REIGEN_NCCL_LIBRARY)
+    cmake_path(GET REIGEN_NCCL_LIBRARY PARENT_PATH _folder)
+  endif()
+  set_property(SOURCE ${opener} APPEND PROPERTY COMPILE_DEFINITIONS "REIGEN_NCCL_FOLDER=\"${_folder}\"")
 endfunction()

@@ -71,10 +71,8 @@ void warn_if_not_taken(const BenchOptions& options, const std::vector<Row>& rows
 int be_rank(const BenchOptions& options) {
   InitOptions init_options{.backend = options.backend == "auto" ? "" : options.backend,
                            .algorithms = rules_of(options),
-                           .segments = options.segments};
-  // For the backend of GPUs: each rank has its own, where it is known which ranks are on this machine.
-  const launch::Environment environment = launch::detect_environment();
-  if (environment.knows_local_rank) init_options.device = environment.local_rank;
+                           .segments = options.segments,
+                           .device = options.device};
   if (options.machines > 0) init_options.machine_id = machine_of_this_rank(options.machines);
   Communicator world = init(init_options);
   const bool prints = world.rank() == 0;
@@ -82,7 +80,8 @@ int be_rank(const BenchOptions& options) {
   if (prints && !options.json.empty()) json.emplace(options.json);
   const std::vector<std::string> ranks = describe_ranks(world);
   if (prints) print_header(world, options, ranks);
-  const std::vector<Problem> problems = problems_of(options, world.size(), world.rank());
+  std::vector<Problem> problems = problems_of(options, world.size(), world.rank());
+  for (Problem& problem : problems) problem.device = world.device();
   const std::shared_ptr<std::byte> memory = allocate_for(world, problems, options);
   std::vector<Row> rows;
   for (const Problem& problem : problems) {
@@ -93,7 +92,7 @@ int be_rank(const BenchOptions& options) {
   print_footer(rows);
   warn_if_not_taken(options, rows);
   if (json) {
-    const std::string text = to_json(rows, world.backend());
+    const std::string text = to_json(rows, world.device().is_cpu() ? world.backend() : world.device_backend());
     json->write(std::as_bytes(std::span(text)));
     json->commit();
   }

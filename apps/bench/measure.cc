@@ -95,7 +95,7 @@ class Caller {
     const std::chrono::duration<double> taken =
         (std::chrono::steady_clock::now() - begin) / static_cast<double>(in_flight_);
     if (algorithm_.empty()) {
-      algorithm_ = problem_.operation == Operation::kSend ? "message" : world_.last_algorithm();
+      algorithm_ = problem_.operation == Operation::kSend ? "message" : world_.last_algorithm(world_.device().kind);
     }
     return taken.count();
   }
@@ -162,7 +162,7 @@ std::shared_ptr<std::byte> allocate_for(const Communicator& world, const std::ve
   }
   if (options.foreign) return allocate_private(bytes);
   if (options.shared) return std::static_pointer_cast<std::byte>(world.allocate_shared(bytes));
-  return std::static_pointer_cast<std::byte>(world.allocate(bytes));
+  return std::static_pointer_cast<std::byte>(world.allocate(bytes, world.device()));
 }
 
 Times time_size(const Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory) {
@@ -183,7 +183,7 @@ Row measure(const Communicator& world, const Problem& problem, const BenchOption
       std::accumulate(times.slowest.begin(), times.slowest.end(), 0.0) / static_cast<double>(times.slowest.size());
   row.p99 = quantile(times.slowest, 0.99);
   row.least = quantile(times.slowest, 0);
-  if (world.memory_is_of_host()) row.bound = measure_bound(world, problem, options.cold);
+  if (world.device().is_cpu()) row.bound = measure_bound(world, problem, options.cold);
   return row;
 }
 

@@ -212,7 +212,7 @@ void call_on(Target& target, const Problem& problem, const Place& place) {
     case Operation::kGather: return target.gather(place.input, place.output, count, type, problem.root);
     case Operation::kScatter: return target.scatter(place.input, place.output, count, type, problem.root);
     case Operation::kAllToAll: return target.all_to_all(place.input, place.output, count, type);
-    case Operation::kBarrier: return target.barrier();
+    case Operation::kBarrier: return target.barrier({.after = {problem.device}});
     case Operation::kSend: return exchange(target, problem, place);
     default: return call_uneven(target, problem, place);
   }

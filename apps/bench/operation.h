@@ -9,6 +9,7 @@
 #include "comm/call/call.h"
 #include "reigen/comm/call_list.h"
 #include "reigen/comm/communicator.h"
+#include "reigen/device/device.h"
 
 namespace reigen::apps::bench {
 
@@ -53,6 +54,7 @@ struct Problem {
   comm::ReduceOp op = comm::ReduceOp::kSum;
   std::size_t count = 0;       // elements as the call counts them: a block for operations on blocks, else the buffer
   const MockUp* as = nullptr;  // what is called in its place; null: itself
+  Device device = {};          // whose memory the buffers are
 
   bool has_root() const;  // then ranks may leave early, so iterations are kept apart by barriers
 

@@ -53,6 +53,7 @@ struct Words {
   std::string largest = "64M";
   std::string type = "float";
   std::string op = "sum";
+  std::string device = "cpu";
   long long factor = 4;
 };
 
@@ -97,6 +98,8 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
   app.add_option("--json", options.json, "write the rows to FILE too")->type_name("FILE");
   app.add_option("--backend", options.backend, "auto, self, shared_memory, tcp, mpi, nccl, hierarchical (default auto)")
       ->type_name("B");
+  app.add_option("--device", words.device, "whose memory: cpu, cuda (each rank its own, or by turns), cuda:N (default cpu)")
+      ->type_name("D");
   app.add_option("--algorithm", options.algorithm, "ring, tree, two_shot, ... or tuned (default: by size)")
       ->type_name("A");
   app.add_flag("--explain", options.explain, "say which algorithm each size would take and why, and time nothing");
@@ -193,6 +196,14 @@ void read_words(const Words& words, BenchOptions& options) {
   options.factor = static_cast<std::size_t>(words.factor);
   options.type = parse_type(words.type);
   options.op = parse_op(words.op);
+  try {
+    options.device = parse_device(words.device);
+  } catch (const InvalidArgument&) {
+    refuse({.what = "--device is none",
+            .got = "--device " + words.device,
+            .expected = "cpu, cuda or cuda:N",
+            .fix = "--device cuda gives each rank a GPU"});
+  }
   if (traits->reduces && !comm::is_defined(options.op, options.type)) {
     refuse({.what = "the reduction is not defined for the type",
             .got = fmt::format("-o {} -d {}", words.op, words.type),

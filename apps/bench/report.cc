@@ -42,7 +42,9 @@ void print_header(const Communicator& world, const BenchOptions& options, const 
   fmt::print("# nRanks {} minBytes {} maxBytes {} step: {}(factor) warmup iters: {} iters: {} validation: {}\n",
              world.size(), options.smallest, options.largest, options.factor, options.warmup, iterations,
              options.check ? 1 : 0);
-  fmt::print("# backend: {}  memory: {}, {}\n#\n# Using ranks\n", world.backend(),
+  const bool on_host = world.device().is_cpu();
+  fmt::print("# backend: {}  memory: {}{}, {}\n#\n# Using ranks\n", on_host ? world.backend() : world.device_backend(),
+             on_host ? "" : "a device's, ",
              options.shared    ? "shared by all ranks"
              : options.foreign ? "of the process"
                                : "of the communicator",

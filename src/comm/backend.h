@@ -16,6 +16,7 @@
 #include "base/machine/core_share.h"
 #include "comm/call/call.h"
 #include "reigen/base/error.h"
+#include "reigen/device/device.h"
 
 namespace reigen::comm {
 
@@ -38,6 +39,9 @@ class Operation {
   virtual bool is_its_turn() const { return true; }
   // Moves on as far as it can without waiting. Throws CollectiveMismatch and the like.
   virtual Step advance() = 0;
+  // What comes on the stream from now on waits for the result. False where the operation is not on its device yet, and
+  // for one that is the host's: its result is there when it is complete.
+  virtual bool precede([[maybe_unused]] const Stream& stream) { return false; }
 };
 
 // Why a group ended; travels to every rank so that all throw the same.
@@ -102,11 +106,8 @@ class Backend {
   virtual void publish_abort(const AbortCause& cause) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
-  // Whether this process may read and write memory of allocate() by itself; where not, these two carry it, and return
-  // when that is done. Either side may be memory of the host all the same.
-  virtual bool memory_is_of_host() const { return true; }
-  virtual void copy_in(void* to, const void* from, std::size_t bytes) { copy_bytes(to, from, bytes); }
-  virtual void copy_out(void* to, const void* from, std::size_t bytes) { copy_bytes(to, from, bytes); }
+  // Whose memory it is that this backend carries and allocates.
+  virtual Device device() const { return Device::cpu(); }
   // The block of allocate() in which `pointer` lies, kept as long as the result; null for other memory.
   virtual std::shared_ptr<void> hold([[maybe_unused]] const void* pointer) { return nullptr; }
 

@@ -31,7 +31,7 @@ const std::vector<BackendEntry>& backends() {
       {"shared_memory", {Family::kSharedMemory}, &shared_memory::make_backend, false},
       {"tcp", {Family::kTcp}, &tcp::make_backend, true},
       {"mpi", {}, &mpi::make_backend, true},
-      {"nccl", {}, &nccl::make_backend, false},
+      {"nccl", {}, &nccl::make_backend, false, DeviceKind::kCuda},
       {"hierarchical", {Family::kTcp, Family::kSharedMemory}, &hierarchical::make_backend, false},
   };
   return kBackends;
@@ -45,6 +45,30 @@ std::vector<std::string> backend_names() {
   std::vector<std::string> names{kAutomatic, self::backend_name()};
   for (const BackendEntry& entry : backends()) names.push_back(entry.name);
   return names;
+}
+
+std::vector<std::string> device_backend_names() {
+  std::vector<std::string> names;
+  for (const BackendEntry& entry : backends()) {
+    if (entry.memory != DeviceKind::kCpu) names.push_back(entry.name);
+  }
+  return names;
+}
+
+GroupOptions settled(GroupOptions options) {
+  if (find_backend(options.backend).memory != DeviceKind::kCpu) {
+    options.device_backend = options.backend;
+    options.backend = kAutomatic;
+  }
+  if (options.device_backend != kAutomatic) {
+    const std::vector<std::string> names = device_backend_names();
+    REIGEN_CHECK(std::find(names.begin(), names.end(), options.device_backend) != names.end(),
+                 "no backend for the memory of a device\n  got: \"{}\"   expected: auto, {}", options.device_backend,
+                 fmt::join(names, ", "));
+    if (options.device.is_cpu()) options.device = Device::cuda();
+  }
+  if (!options.device.is_cpu() && options.device_backend == kAutomatic) options.device_backend = "nccl";
+  return options;
 }
 
 const BackendEntry& find_backend(const std::string& name) {

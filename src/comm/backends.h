@@ -17,6 +17,7 @@ struct BackendEntry {
   // Blocks until all ranks are there. Throws BackendError (69) when this build does not have it.
   std::unique_ptr<Backend> (*make)(const GroupOptions& options) = nullptr;
   bool joins_machines = false;  // may be GroupOptions::network
+  DeviceKind memory = DeviceKind::kCpu;  // what it carries
 };
 
 // Whether the entry's calls may run algorithms of the family.
@@ -28,6 +29,12 @@ const std::vector<BackendEntry>& backends();
 
 // What GroupOptions::backend may say: "auto", "self" and the others.
 std::vector<std::string> backend_names();
+// What GroupOptions::device_backend may say beside "auto".
+std::vector<std::string> device_backend_names();
+
+// As asked for, in one way: the device's backend where `backend` named it, a device where only its backend was named.
+// Throws InvalidArgument for a name that is none.
+GroupOptions settled(GroupOptions options);
 
 // The entry of options.backend; "auto" looks at where the ranks are, and "self", for one rank alone, makes nothing.
 // Throws InvalidArgument for a name that is none.

@@ -16,6 +16,7 @@
 #include "comm/flight_log.h"
 #include "comm/forming/round_store.h"
 #include "comm/self/self_backend.h"
+#include "device/cuda.h"
 #include "reigen/comm/call_list.h"
 
 namespace reigen::comm {
@@ -24,7 +25,14 @@ namespace {
 
 // A group of one, unless a backend was asked for.
 bool is_alone(const GroupOptions& o) {
-  return o.size == 1 && (o.backend == "auto" || o.backend == self::backend_name());
+  return o.size == 1 && (o.backend == kAutomatic || o.backend == self::backend_name());
+}
+
+// The device's calls are recorded as those of a group of their own, whose order they have.
+GroupOptions options_of_device(const GroupOptions& group) {
+  GroupOptions options = group;
+  options.name += ".cuda";
+  return options;
 }
 
 void check_options(const GroupOptions& o) {
@@ -57,8 +65,11 @@ struct Communicator::Impl {
   // Of the processors, beside the ranks of the group that this one is a part of. None: alone, and asked for late.
   std::optional<base::CoreShare> share;
   std::optional<FlightLog> flight;
-  std::shared_ptr<Context> context;  // of this group and those split off it; null in a group of one
-  std::shared_ptr<Engine> engine;    // null in a group of one
+  std::shared_ptr<Context> context;  // of this group and those split off it; null where there is no engine
+  std::shared_ptr<Engine> host;      // null in a group of one
+  std::shared_ptr<Engine> device;    // null where the group carries no device's memory
+  std::string device_backend_name;   // empty then
+  std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);  // as Engine::Group
   std::exception_ptr ended;          // of a group of one
   std::uint64_t called = 0;          // of a group of one
   int splits = 0;                    // so far: every rank counts alike
@@ -70,32 +81,42 @@ struct Communicator::Impl {
   }
 
   ~Impl() {
-    if (engine) engine->shut_down();
+    for (const auto& engine : {device, host}) {
+      if (engine) engine->shut_down();
+    }
   }
+
+  Engine& any_engine() const { return host ? *host : *device; }
 
   std::vector<int> in_first_group(const std::vector<int>& ranks) const {
     std::vector<int> numbers;
-    for (const int rank : ranks) numbers.push_back(engine->members()[static_cast<std::size_t>(rank)]);
+    for (const int rank : ranks) numbers.push_back(any_engine().members()[static_cast<std::size_t>(rank)]);
     return numbers;
   }
 
   // members: the number of every rank in the first group of the context.
   void begin(std::unique_ptr<Backend> backend, std::vector<int> members) {
-    backend_name = backend->name();
     if (!share) share = backend->core_share();
-    engine = std::make_shared<Engine>(
-        std::move(backend), *flight, *share,
-        Engine::Group{.name = options.name, .rank = options.rank, .members = std::move(members)}, context);
+    const Device on = backend->device();
+    const GroupOptions own = on.is_cpu() ? options : options_of_device(options);
+    (on.is_cpu() ? backend_name : device_backend_name) = backend->name();
+    if (!on.is_cpu()) options.device = on;
+    auto engine = std::make_shared<Engine>(
+        std::move(backend), on.is_cpu() ? *flight : FlightLog(own), *share,
+        Engine::Group{.name = own.name, .rank = own.rank, .members = std::move(members), .told = told}, context);
     engine->enter();
+    (on.is_cpu() ? host : device) = std::move(engine);
   }
 
-  // Throws for what no rank can run; nothing has happened then.
-  void check(const Call& call) const {
+  // Null: alone. Throws for what no rank can run; nothing has happened then.
+  const std::shared_ptr<Engine>& engine_for(const Call& call) const {
     REIGEN_CHECK(call.tag.size() <= kLongestTag,
                  "[{}] the tag is too long\n  got: {} characters   expected: at most {}", name_of(call.kind),
                  call.tag.size(), kLongestTag);
     check_call(call, options.rank, options.size);
+    const std::shared_ptr<Engine>& engine = is_of_device(call) ? device : host;
     if (engine) engine->backend().require_offered(call);
+    return engine;
   }
 
   void run_alone(const Call& call) {
@@ -106,7 +127,7 @@ struct Communicator::Impl {
   }
 
   void run(Call call) {
-    check(call);
+    const std::shared_ptr<Engine>& engine = engine_for(call);
     if (!engine) return run_alone(call);
     auto work = std::make_shared<WorkState>();
     work->call = std::move(call);
@@ -114,58 +135,105 @@ struct Communicator::Impl {
   }
 
   Work start(Call call, Progress progress) {
-    check(call);
+    const std::shared_ptr<Engine>& engine = engine_for(call);
     if (!engine) {
       run_alone(call);
       return Work();
     }
-    auto work = held(std::move(call));
+    auto work = held(*engine, std::move(call));
     engine->submit({&work, 1}, progress == Progress::kThread);
     return Work(std::move(work));
   }
 
+  // The calls of each kind of memory are handed over together.
   Work start(const std::vector<Call>& calls, Progress progress) {
-    for (const Call& call : calls) check(call);
-    if (!engine) {
-      for (const Call& call : calls) run_alone(call);
-      return Work();
-    }
-    if (calls.empty()) return Work();
+    std::vector<const std::shared_ptr<Engine>*> engines;
+    for (const Call& call : calls) engines.push_back(&engine_for(call));
     auto list = std::make_shared<WorkState>();
-    for (const Call& call : calls) list->parts.push_back(held(call));
-    engine->submit(list->parts, progress == Progress::kThread);
-    return Work(std::move(list));
+    for (const std::shared_ptr<Engine>* engine : {&host, &device}) {
+      std::vector<std::shared_ptr<WorkState>> works;
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        if (engines[i] != engine) continue;
+        if (*engine) {
+          works.push_back(held(**engine, calls[i]));
+        } else {
+          run_alone(calls[i]);
+        }
+      }
+      if (!works.empty()) (*engine)->submit(works, progress == Progress::kThread);
+      list->parts.insert(list->parts.end(), works.begin(), works.end());
+    }
+    return list->parts.empty() ? Work() : Work(std::move(list));
   }
 
  private:
   // Its blocks of allocate() are kept until it has completed.
-  std::shared_ptr<WorkState> held(Call call) const {
+  static std::shared_ptr<WorkState> held(Engine& engine, Call call) {
     auto work = std::make_shared<WorkState>();
     work->call = std::move(call);
-    engine->hold_memory(*work);
+    engine.hold_memory(*work);
     return work;
+  }
+
+  // Whose memory the call takes: its buffers say it, and a call without any says it itself.
+  bool is_of_device(const Call& call) const {
+    if (!device) {
+      REIGEN_CHECK(call.after.device.is_cpu(),
+                   "[{}] group \"{}\" carries the host's memory alone\n  got: a call on {}   "
+                   "expected: a group that was made with GroupOptions::device",
+                   name_of(call.kind), options.name, to_string(call.after.device));
+      return false;
+    }
+    const Extent extent = extent_of(call, options.rank, options.size);
+    const bool has_any = extent.input + extent.output > 0;
+    std::optional<Device> input;
+    std::optional<Device> output;
+    if (call.input != nullptr && (extent.input > 0 || !has_any)) input = checked_device_of(call, call.input);
+    if (call.output != nullptr && (extent.output > 0 || !has_any)) output = checked_device_of(call, call.output);
+    REIGEN_CHECK(!input || !output || *input == *output,
+                 "[{}] the buffers of a call lie in different memory\n  got: input on {}, output on {}   "
+                 "expected: both on the same device",
+                 name_of(call.kind), to_string(*input), to_string(*output));
+    return !(input ? *input : output ? *output : call.after.device).is_cpu();
+  }
+
+  Device checked_device_of(const Call& call, const void* data) const {
+    const Device found = device::device_of(data);
+    REIGEN_CHECK(found.is_cpu() || found == options.device,
+                 "[{}] the memory is on another device\n  got: {} on {}   expected: memory of the host, or of {}, "
+                 "which is the group's",
+                 name_of(call.kind), data, to_string(found), to_string(options.device));
+    return found;
   }
 };
 
 Communicator::Communicator() : Communicator(GroupOptions{}) {}
 
 Communicator::Communicator(const GroupOptions& options) : impl_(std::make_shared<Impl>()) {
-  check_options(options);
-  impl_->options = options;
+  GroupOptions& own = impl_->options = settled(options);
+  check_options(own);
   impl_->begin_record();
-  if (is_alone(options)) {
-    impl_->backend_name = self::backend_name();
-    return;
-  }
+  const bool alone = is_alone(own);
+  if (alone) impl_->backend_name = self::backend_name();
+  if (alone && own.device.is_cpu()) return;
   impl_->context = std::make_shared<Context>();
-  std::vector<int> members(static_cast<std::size_t>(options.size));
+  std::vector<int> members(static_cast<std::size_t>(own.size));
   std::iota(members.begin(), members.end(), 0);
-  impl_->begin(find_backend(options.backend).make(options), std::move(members));
-  base::log_info("group \"{}\": rank {} of {}, backend {}", options.name, options.rank, options.size,
-                 impl_->backend_name);
+  if (!alone) impl_->begin(find_backend(own.backend).make(own), members);
+  if (!own.device.is_cpu()) {
+    if (alone && !own.store) own.store = store::make_memory_store();
+    impl_->begin(find_backend(own.device_backend).make(options_of_device(own)), members);
+  }
+  base::log_info("group \"{}\": rank {} of {}, backend {}{}", own.name, own.rank, own.size, impl_->backend_name,
+                 impl_->device ? fmt::format(", {}: {}", to_string(own.device), impl_->device_backend_name) : "");
 }
 
 Communicator::Communicator(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+struct Communicator::Backends {
+  std::unique_ptr<Backend> host;
+  std::unique_ptr<Backend> device;
+};
 
 std::optional<Communicator> Communicator::split(int color, int key) const {
   struct Wish {
@@ -197,24 +265,29 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
     child->begin_record();
   }
   // Also a rank that gets no group takes part until all have theirs.
-  if (impl_->engine) {
-    auto backend = meet(child.get(), members);
-    if (child) child->begin(std::move(backend), impl_->in_first_group(members));
+  if (impl_->context) {
+    Backends made = meet(child.get(), members);
+    for (auto* backend : {&made.host, &made.device}) {
+      if (*backend) child->begin(std::move(*backend), impl_->in_first_group(members));
+    }
   }
   if (!child) return std::nullopt;
   return Communicator(std::move(child));
 }
 
-// Makes the backend of `child` (null: of none) while the ranks of this group meet in rounds. Every rank comes to the
+// Makes the backends of `child` (null: of none) while the ranks of this group meet in rounds. Every rank comes to the
 // last round, also one on which something failed.
-std::unique_ptr<Backend> Communicator::meet(Impl* child, const std::vector<int>& members) const {
+Communicator::Backends Communicator::meet(Impl* child, const std::vector<int>& members) const {
   const auto meeting = std::make_shared<RoundStore>(*this);
-  std::unique_ptr<Backend> backend;
+  Backends made;
   std::exception_ptr error;
   try {
     GroupOptions options = child == nullptr ? GroupOptions() : child->options;
     options.meeting = meeting;
-    if (child != nullptr) backend = impl_->engine->backend().make_child(options, members);
+    if (child != nullptr && impl_->host) made.host = impl_->host->backend().make_child(options, members);
+    if (child != nullptr && impl_->device) {
+      made.device = impl_->device->backend().make_child(options_of_device(options), members);
+    }
   } catch (const PeerLost& lost) {  // whoever splits knows its own ranks
     const int rank = lost.rank() < 0 ? -1 : members[static_cast<std::size_t>(lost.rank())];
     error = std::make_exception_ptr(PeerLost(rank, lost.what()));
@@ -224,7 +297,7 @@ std::unique_ptr<Backend> Communicator::meet(Impl* child, const std::vector<int>&
   meeting->end();
   if (meeting->failure()) std::rethrow_exception(meeting->failure());
   if (error) std::rethrow_exception(error);
-  return backend;
+  return made;
 }
 
 base::CoreShare core_share_of(const Communicator& group) {
@@ -235,8 +308,11 @@ int Communicator::rank() const { return impl_->options.rank; }
 int Communicator::size() const { return impl_->options.size; }
 const std::string& Communicator::name() const { return impl_->options.name; }
 const std::string& Communicator::backend() const { return impl_->backend_name; }
-std::string Communicator::last_algorithm() const {
-  return impl_->engine ? impl_->engine->backend().last_algorithm() : impl_->backend_name;
+const std::string& Communicator::device_backend() const { return impl_->device_backend_name; }
+Device Communicator::device() const { return impl_->device ? impl_->options.device : Device::cpu(); }
+std::string Communicator::last_algorithm(DeviceKind memory) const {
+  const auto& engine = memory == DeviceKind::kCpu ? impl_->host : impl_->device;
+  return engine ? engine->backend().last_algorithm() : impl_->backend_name;
 }
 
 void Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
@@ -380,30 +456,25 @@ Work Communicator::start_barrier(const StartOptions& options) const {
 }
 
 std::shared_ptr<void> Communicator::allocate(std::size_t bytes) const {
-  return impl_->engine ? impl_->engine->backend().allocate(bytes) : self::allocate(bytes);
+  return impl_->host ? impl_->host->backend().allocate(bytes) : self::allocate(bytes);
 }
 
-bool Communicator::shares_memory() const { return impl_->engine && impl_->engine->backend().shares_memory(); }
-
-bool Communicator::memory_is_of_host() const { return !impl_->engine || impl_->engine->backend().memory_is_of_host(); }
-
-void Communicator::copy_in(void* to, const void* from, std::size_t bytes) const {
-  if (!impl_->engine) return copy_bytes(to, from, bytes);
-  impl_->engine->backend().copy_in(to, from, bytes);
+std::shared_ptr<void> Communicator::allocate(std::size_t bytes, const Device& on) const {
+  if (on.is_cpu()) return allocate(bytes);
+  REIGEN_CHECK(on == device(), "[allocate] group \"{}\" does not carry the memory of that device\n  got: {}   expected: {}",
+               name(), to_string(on), device().is_cpu() ? "cpu" : "cpu or " + to_string(device()));
+  return impl_->device->backend().allocate(bytes);
 }
 
-void Communicator::copy_out(void* to, const void* from, std::size_t bytes) const {
-  if (!impl_->engine) return copy_bytes(to, from, bytes);
-  impl_->engine->backend().copy_out(to, from, bytes);
-}
+bool Communicator::shares_memory() const { return impl_->host && impl_->host->backend().shares_memory(); }
 
 std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) const {
-  if (!impl_->engine) return self::allocate(bytes);
+  if (!impl_->host) return self::allocate(bytes);
   struct Offer {
     std::uint64_t bytes;
     char word[Backend::kCommonWordMax];  // empty: it failed
   };
-  Backend& backend = impl_->engine->backend();
+  Backend& backend = impl_->host->backend();
   std::shared_ptr<void> memory;
   std::exception_ptr failure;
   const auto attempt = [&](const auto& action) {
@@ -440,13 +511,13 @@ std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) const {
 std::vector<PastCall> Communicator::history() const { return impl_->flight->history(); }
 
 void Communicator::poll() const {
-  if (impl_->engine) impl_->engine->poll();
+  if (impl_->host) impl_->host->poll();
+  if (impl_->device) impl_->device->poll();
 }
 
 void Communicator::abort(const std::string& cause) const {
-  if (impl_->engine) {
-    impl_->engine->abort(cause);
-  } else if (!impl_->ended) {
+  if (impl_->context) impl_->any_engine().abort(cause);
+  if (!impl_->host && !impl_->ended) {
     impl_->ended =
         std::make_exception_ptr(Aborted(fmt::format("rank 0 of 1 ended group \"{}\": {}", impl_->options.name, cause)));
   }
@@ -473,6 +544,12 @@ void Work::wait(const Deadline& deadline) const {
     return;
   }
   state_->engine->wait(*state_, deadline);
+}
+
+void Work::wait_on(const Stream& stream) const {
+  if (!state_) return;
+  for (const auto& part : state_->parts) Work(part).wait_on(stream);
+  if (state_->parts.empty()) state_->engine->wait_on(*state_, stream);
 }
 
 bool Work::is_completed() const {

@@ -98,7 +98,7 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
     std::lock_guard lock(queue_mutex_);
     for (const auto& work : works) {
       // What a call that nobody waited for has met comes as it is, so that a program can tell a lost rank from an end.
-      if (dead_ && !told_.exchange(true)) std::rethrow_exception(dead_);
+      if (dead_ && !group_.told->exchange(true)) std::rethrow_exception(dead_);
       if (dead_)
         throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
                                   size_, name_, cause_of(dead_).text));
@@ -351,10 +351,31 @@ void Engine::step_back() {
 }
 
 void Engine::wait(WorkState& work, const Deadline& deadline) {
+  drive_for(work, deadline, [&] { return work.completed.load(); });
+  if (work.error) throw_error(work);
+}
+
+// Only who drives may ask the operation, which is gone when it is complete.
+void Engine::wait_on(WorkState& work, const Stream& stream) {
+  bool follows = false;
+  drive_for(work, Deadline::never(), [&] {
+    if (work.completed.load() || follows) return true;
+    follows = work.operation->precede(stream);
+    if (follows && !work.wants_thread) {  // nobody may wait for it again
+      work.wants_thread = true;
+      thread_pending_.fetch_add(1);
+    }
+    return follows;
+  });
+  if (work.completed.load() && work.error) throw_error(work);
+}
+
+// Until `finished`, which is asked by who drives, or by who finds the work complete.
+void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::function<bool()>& finished) {
   base::require_waiting_allowed();
   const auto done = [&] { return work.completed.load(); };
   const bool found_done = done();
-  while (!done()) {
+  for (bool over = found_done; !over;) {
     std::unique_lock drive(drive_mutex_, std::try_to_lock);
     if (!drive.owns_lock()) {
       waiters_.fetch_add(1);
@@ -369,10 +390,12 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
       waiters_.fetch_sub(1);
     }
     if (drive.owns_lock()) {
-      drive_until(done, deadline, may_spin_ ? kSpinFor : kYieldFor);
+      drive_until(finished, deadline, may_spin_ ? kSpinFor : kYieldFor);
+      over = finished();
       drive.unlock();
     }
-    if (!done() && deadline.expired()) {
+    over = over || done();
+    if (!over && deadline.expired()) {
       step_back();
       throw Timeout(
           fmt::format("[{}] rank {} of {} group \"{}\" #{}: not complete at the caller's deadline; it goes on",
@@ -380,7 +403,6 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
     }
   }
   if (!found_done) step_back();
-  if (work.error) throw_error(work);
 }
 
 void Engine::throw_error(const WorkState& work) {

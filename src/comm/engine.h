@@ -53,6 +53,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::string name = {};
     int rank = 0;
     std::vector<int> members = {};  // of every rank: its number in the first group of the context
+    // Somebody knows of the end: a call has thrown it. The engines of one group have this in common.
+    std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);
   };
   // `share`: of the processors; it decides who spins. Call enter() before the first call.
   Engine(std::unique_ptr<Backend> backend, FlightLog flight, const base::CoreShare& share, Group group,
@@ -70,8 +72,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The memory of this call is kept until it has completed, whatever its owner does.
   void hold_memory(WorkState& work);
   void wait(WorkState& work, const Deadline& deadline);
+  // As Work::wait_on().
+  void wait_on(WorkState& work, const Stream& stream);
   // The caller is told what ended the group: calls after that throw Aborted.
-  void tell() { told_.store(true); }
+  void tell() { group_.told->store(true); }
   // Never waits; looks after the peers now and then, so that a dead one is noticed by a caller that only polls.
   void poll();
   void abort(const std::string& cause);
@@ -107,6 +111,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void take_incoming();
   void complete(Works& works, std::size_t index);
   void look_after_peers();
+  void drive_for(WorkState& work, const Deadline& deadline, const std::function<bool()>& finished);
   void drive_until(const std::function<bool()>& finished, const Deadline& deadline, std::chrono::microseconds patience);
   enum class Spread { kToAllGroups, kHere };
   void fail(std::exception_ptr error, Spread spread = Spread::kToAllGroups);
@@ -136,7 +141,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::condition_variable changed_;  // for waiting threads: a work completed, or the driver stepped back
   std::uint64_t next_sequence_ = 0;
   std::exception_ptr dead_;
-  std::atomic<bool> told_{false};  // somebody knows of it: a call has thrown it
   bool stop_ = false;
   std::atomic<bool> flush_{false};  // the context's thread finishes what is pending, whoever it was left to
 

@@ -50,6 +50,7 @@ comm::GroupOptions group_options(const InitOptions& options) {
   group.machine_id = text_of(options.machine_id, variables::comm_machine_id(), "");
   group.segments = options.segments;
   group.device = options.device;
+  if (!options.device_backend.empty()) group.device_backend = options.device_backend;
   group.join_timeout =
       time_of(options.join_timeout, "REIGEN_COMM_JOIN_TIMEOUT", variables::comm_join_timeout(), group.join_timeout);
   group.heartbeat_timeout = time_of(options.heartbeat_timeout, "REIGEN_COMM_HEARTBEAT_TIMEOUT",

@@ -12,6 +12,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "comm/backends.h"
 #include "comm/flight_log.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
@@ -69,6 +70,9 @@ Communicator init(const InitOptions& options) {
   comm::GroupOptions group = group_options(options);
   group.rank = environment.rank;
   group.size = environment.world_size;
+  group = comm::settled(std::move(group));
+  // A scheduler that shows each rank one GPU shows it by the number 0; where ranks see all of them each takes its own.
+  if (group.device.index < 0 && environment.knows_local_rank) group.device.index = environment.local_rank;
   group.recorder = comm::open_recorder(environment.rank, environment.world_size, environment.job, inherited_record());
   // Alone: a store of this process.
   group.store = launch::join_job(environment, Deadline::after(group.join_timeout), group.heartbeat_timeout);

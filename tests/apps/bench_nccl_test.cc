@@ -8,6 +8,7 @@
 #include "bench/check.h"
 #include "bench/measure.h"
 #include "bench/options.h"
+#include "device/cuda.h"
 #include "fakes/nccl/stand_in.h"
 #include "harness/ranks.h"
 
@@ -34,30 +35,31 @@ Problem problem_of(Communicator& world, const OperationTraits& traits, bool in_p
           .root = world.size() - 1,
           .in_place = in_place || traits.operation == Operation::kBroadcast,
           .type = type,
-          .count = 100'003};
+          .count = 100'003,
+          .device = world.device()};
 }
 
 // The last element of what the operation has written, with one bit turned.
-void spoil(Communicator& world, const Problem& problem, const Place& place) {
+void spoil(const Problem& problem, const Place& place) {
   const bool is_broadcast = problem.operation == Operation::kBroadcast;
   const std::size_t count = is_broadcast ? problem.count : problem.output_count();
   std::byte* const result = (is_broadcast ? place.input : place.output) + (count - 1) * comm::size_of(problem.type);
   std::byte one{};
-  world.copy_out(&one, result, 1);
+  device::copy(&one, result, 1);
   one ^= std::byte{4};
-  world.copy_in(result, &one, 1);
+  device::copy(result, &one, 1);
 }
 
 void expect_found(Communicator& world, const Problem& problem) {
   SCOPED_TRACE(std::string(traits_of(problem.operation).name) + " " + comm::name_of(problem.type));
-  const auto memory = std::static_pointer_cast<std::byte>(world.allocate(place_bytes(problem)));
+  const auto memory = std::static_pointer_cast<std::byte>(world.allocate(place_bytes(problem), world.device()));
   const Place place = place_at(problem, memory.get());
   fill(world, problem, place);
   call(world, problem, place);
   EXPECT_EQ(count_wrong(world, problem, place), 0U);
   const bool is_broadcast = problem.operation == Operation::kBroadcast;
   if (is_broadcast ? problem.rank == problem.root : problem.output_count() == 0) return;
-  spoil(world, problem, place);
+  spoil(problem, place);
   EXPECT_EQ(count_wrong(world, problem, place), 1U);
 }
 

@@ -16,7 +16,7 @@
 namespace reigen::testing {
 
 struct ContractParameter {
-  std::string backend;
+  std::string backend;  // of the memory that the buffers lie in
   RankKind kind;
   int ranks;
   int machines = 0;            // every so many-th rank shares one; 0: as the harness has it
@@ -38,11 +38,6 @@ inline bool adds_in_rank_order(const std::string& backend) {
 }
 // NCCL compares nothing: what differs is found only when a call stalls.
 inline bool compares_calls(const std::string& backend) { return backend != "nccl"; }
-// More memory of the host NCCL cannot reach: the group's memory takes its place.
-inline bool takes_foreign(const std::string& backend, std::size_t bytes) {
-  return backend != "nccl" || bytes <= 64 * 1024;
-}
-
 class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> {
  protected:
   RankOptions options() const {
@@ -55,16 +50,16 @@ class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> 
   }
 };
 
-// A buffer in the group's memory, or foreign where the backend takes that.
+// A buffer in the group's memory, its device's where it has one, or foreign memory of the host.
 template <typename T>
 class TestBuffer {
  public:
   TestBuffer(Communicator& world, std::size_t count, bool foreign) : count_(count) {
-    if (foreign && takes_foreign(world.backend(), count * sizeof(T))) {
+    if (foreign && world.device().is_cpu()) {
       foreign_.resize(count);
       data_ = foreign_.data();
     } else {
-      block_ = world.allocate(count * sizeof(T));
+      block_ = world.allocate(count * sizeof(T), world.device());
       data_ = static_cast<T*>(block_.get());
     }
   }

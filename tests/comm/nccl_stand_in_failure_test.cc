@@ -42,10 +42,11 @@ TEST(NcclStandInFailure, CallsThatDifferAndStallAreNamed) {
 
 TEST(NcclStandInFailure, ARankThatLeavesIsNamed) {
   run_ranks(ranks_that_fail(3), [](Rank& r) {
-    r.world().barrier();
+    const comm::CallOptions on_device{.after = {r.world().device()}};
+    r.world().barrier(on_device);
     if (r.rank() == 1) return r.leave();
     try {
-      r.world().barrier();
+      r.world().barrier(on_device);
       ADD_FAILURE() << "a barrier without rank 1 returned";
     } catch (const PeerLost& error) {
       EXPECT_EQ(error.rank(), 1);
@@ -82,16 +83,17 @@ TEST(NcclStandInFailure, ARankThatLeftIsMissedByMessages) {
 TEST(NcclStandInFailure, AShortMessageOfARankThatLeavesAtOnceArrives) {
   run_ranks(ranks_that_fail(2), [](Rank& r) {
     auto& world = r.world();
-    float x = 7;
+    TestBuffer<float> x(world, 1, false);
+    x.fill(7);
     world.barrier();
     if (r.rank() == 0) {
-      world.send(&x, 1, DataType::kFloat32, 1);
+      world.send(x.data(), 1, DataType::kFloat32, 1);
       return r.leave();
     }
     std::this_thread::sleep_for(milliseconds(300));  // rank 0 waits with leaving
-    x = 0;
-    world.recv(&x, 1, DataType::kFloat32, 0);
-    EXPECT_EQ(x, 7);
+    x.fill(0);
+    world.recv(x.data(), 1, DataType::kFloat32, 0);
+    EXPECT_EQ(x[0], 7);
   });
 }
 
@@ -101,7 +103,7 @@ TEST(NcclStandInFailure, AMessageThatNobodySendsIsATimeout) {
   options.report_after = milliseconds(100);
   run_ranks(options, [](Rank& r) {
     auto& world = r.world();
-    float x = 0;
+    TestBuffer<float> x(world, 1, false);
     world.barrier();
     if (r.rank() == 1) {
       wait_for(r, "over");
@@ -109,7 +111,7 @@ TEST(NcclStandInFailure, AMessageThatNobodySendsIsATimeout) {
       return;
     }
     try {
-      world.recv(&x, 1, DataType::kFloat32, 1, {.tag = "step 9"});
+      world.recv(x.data(), 1, DataType::kFloat32, 1, {.tag = "step 9"});
       ADD_FAILURE() << "returned without a message";
     } catch (const Timeout& error) {
       EXPECT_THAT(error.what(), HasSubstr("message #0 from rank 1 (1 float32 \"step 9\")"));
@@ -258,15 +260,15 @@ TEST(NcclStandInFailure, RanksThatNcclDoesNotConnectAreATimeout) {
                                 .join_timeout = milliseconds(500)});
       ADD_FAILURE() << "connected";
     } catch (const Timeout& error) {
-      EXPECT_THAT(error.what(), HasSubstr("NCCL did not connect the ranks of group \"late\""));
+      EXPECT_THAT(error.what(), HasSubstr("NCCL did not connect the ranks of group \"late.cuda\""));
     }
-    float x = 0;
+    TestBuffer<float> x(world, 1, false);
     if (r.rank() == 0) {
-      world.send(&x, 1, DataType::kFloat32, 1);  // on its way as far as this rank knows
+      world.send(x.data(), 1, DataType::kFloat32, 1);  // on its way as far as this rank knows
       r.store().set("sent", "1");
     }
     wait_for(r, "sent");
-    EXPECT_THROW(world.recv(&x, 1, DataType::kFloat32, 1 - r.rank()), Timeout);
+    EXPECT_THROW(world.recv(x.data(), 1, DataType::kFloat32, 1 - r.rank()), Timeout);
   });
   stand_in::connect(true);
 }
@@ -274,9 +276,9 @@ TEST(NcclStandInFailure, RanksThatNcclDoesNotConnectAreATimeout) {
 TEST(NcclStandInFailure, LeavingWithAMessageThatNobodyTakesEnds) {
   run_ranks(ranks_that_fail(2), [](Rank& r) {
     auto& world = r.world();
-    float x = 1;
+    TestBuffer<float> x(world, 1, false);
     world.barrier();
-    if (r.rank() == 0) world.send(&x, 1, DataType::kFloat32, 1);
+    if (r.rank() == 0) world.send(x.data(), 1, DataType::kFloat32, 1);
     r.leave();
   });
 }

@@ -28,8 +28,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::size_t kHostMost = 64 * 1024 / sizeof(float);
-
 RankOptions ranks(int count) { return {.ranks = count, .backend = "nccl", .prepare = &stand_in::use_device_of}; }
 
 // Nothing stays on the device when a test is over, however it ended.
@@ -126,52 +124,12 @@ TEST(NcclStandIn, MemoryOfAnotherDeviceIsRefused) {
     EXPECT_THROW(world.send(x, 1, DataType::kFloat32, peer), InvalidArgument);
     EXPECT_THROW(world.recv(x, 1, DataType::kFloat32, peer), InvalidArgument);
     ASSERT_EQ(cudaFree(other), cudaSuccess);
-    float own = 1;
-    world.all_reduce(&own, &own, 1, DataType::kFloat32, ReduceOp::kSum);  // none of these had a number
-    if (r.rank() == 0) world.send(&own, 1, DataType::kFloat32, 1);
-    if (r.rank() == 1) world.recv(&own, 1, DataType::kFloat32, 0);
-    EXPECT_EQ(own, 2);
-  });
-}
-
-TEST(NcclStandIn, HostMemoryIsCarriedUpToALimit) {
-  run_ranks(ranks(2), [](Rank& r) {
-    auto& world = r.world();
-    std::vector<float> out(kHostMost + 1, static_cast<float>(r.rank()));
-    std::vector<float> in(kHostMost + 1, -1);
-    const int peer = 1 - r.rank();
-    EXPECT_THROW(world.send(out.data(), kHostMost + 1, DataType::kFloat32, peer), InvalidArgument);
-    EXPECT_THROW(world.recv(in.data(), kHostMost + 1, DataType::kFloat32, peer), InvalidArgument);
-    EXPECT_THROW(world.broadcast(out.data(), kHostMost + 1, DataType::kFloat32, 0), InvalidArgument);
-    std::vector<std::vector<float>> sent;
-    std::vector<std::vector<float>> came(10, in);
-    CallList calls;
-    for (int k = 0; k < 10; ++k) {
-      sent.emplace_back(kHostMost, static_cast<float>(10 * r.rank() + k));
-      calls.send(sent.back().data(), kHostMost, DataType::kFloat32, peer);
-    }
-    for (auto& data : came) calls.recv(data.data(), kHostMost, DataType::kFloat32, peer);
-    world.run(calls);
-    for (int k = 0; k < 10; ++k) {
-      for (std::size_t i = 0; i < kHostMost; ++i) {
-        ASSERT_EQ(came[static_cast<std::size_t>(k)][i], static_cast<float>(10 * peer + k));
-      }
-    }
-  });
-}
-
-// The text of a checkpoint's manifest, say.
-TEST(NcclStandIn, BytesOfAnyLengthTravelInPieces) {
-  run_ranks(ranks(3), [](Rank& r) {
-    const auto bytes_of = [](int rank) {
-      return std::string(static_cast<std::size_t>(rank) * 100'000, static_cast<char>('a' + rank));
-    };
-    std::vector<std::string> expected;
-    for (int q = 0; q < r.size(); ++q) expected.push_back(bytes_of(q));
-    EXPECT_TRUE(all_gather_bytes(bytes_of(r.rank()), r.world()) == expected);
-    for (int root = 0; root < r.size(); ++root) {
-      EXPECT_TRUE(broadcast_bytes(bytes_of(r.rank()), root, r.world()) == expected[static_cast<std::size_t>(root)]);
-    }
+    TestBuffer<float> own(world, 1, false);
+    own.fill(1);
+    world.all_reduce(own.data(), own.data(), 1, DataType::kFloat32, ReduceOp::kSum);  // none of these had a number
+    if (r.rank() == 0) world.send(own.data(), 1, DataType::kFloat32, 1);
+    if (r.rank() == 1) world.recv(own.data(), 1, DataType::kFloat32, 0);
+    EXPECT_EQ(own[0], 2);
   });
 }
 
@@ -181,17 +139,19 @@ TEST(NcclStandIn, MemoryThatIsDroppedBeforeItsCallBeginsIsKept) {
     auto& world = r.world();
     world.barrier();
     if (r.rank() == 1) r.store().get("dropped", Deadline::after(std::chrono::seconds(30)));
-    float x = 1;
-    float y = 2;
-    auto block = world.allocate(sizeof(float));
+    TestBuffer<float> x(world, 1, false);
+    TestBuffer<float> y(world, 1, false);
+    x.fill(1);
+    y.fill(2);
+    auto block = world.allocate(sizeof(float), world.device());
     const comm::StartOptions async{};
-    const Work first = world.start_all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum, async);
-    const Work second = world.start_all_reduce(&y, block.get(), 1, DataType::kFloat32, ReduceOp::kSum, async);
+    const Work first = world.start_all_reduce(x.data(), x.data(), 1, DataType::kFloat32, ReduceOp::kSum, async);
+    const Work second = world.start_all_reduce(y.data(), block.get(), 1, DataType::kFloat32, ReduceOp::kSum, async);
     block.reset();
     r.store().set("dropped", "1");
     first.wait();
     second.wait();
-    EXPECT_EQ(x, 2);
+    EXPECT_EQ(x[0], 2);
   });
 }
 
@@ -202,20 +162,21 @@ TEST(NcclStandIn, ShortSendsDoNotWaitForTheirRecv) {
     const int peer = 1 - r.rank();
     TestBuffer<float> own(world, 256, false);  // 1 KiB
     TestBuffer<float> other(world, 256, false);
-    float host = static_cast<float>(r.rank()) + 10;
+    TestBuffer<float> one(world, 1, false);
+    TestBuffer<float> came(world, 1, false);
     for (int round = 0; round < 3; ++round) {
       for (int k = 0; k < 20; ++k) {
         fill(own, static_cast<float>(100 * r.rank() + k));
         world.send(own.data(), 256, DataType::kFloat32, peer);
-        world.send(&host, 1, DataType::kFloat32, peer);
+        one.fill(static_cast<float>(r.rank()) + 10);
+        world.send(one.data(), 1, DataType::kFloat32, peer);
       }
       world.barrier();
       for (int k = 0; k < 20; ++k) {
-        float came = 0;
         world.recv(other.data(), 256, DataType::kFloat32, peer);
-        world.recv(&came, 1, DataType::kFloat32, peer);
+        world.recv(came.data(), 1, DataType::kFloat32, peer);
         ASSERT_EQ(other[255], static_cast<float>(100 * peer + k));
-        ASSERT_EQ(came, static_cast<float>(peer) + 10);
+        ASSERT_EQ(came[0], static_cast<float>(peer) + 10);
       }
     }
   });
@@ -227,7 +188,7 @@ TEST(NcclStandIn, ManyShortSendsWaitForRoom) {
     auto& world = r.world();
     constexpr int kMessages = 300;
     if (r.rank() == 0) {
-      std::vector<std::int32_t> data(kMessages);
+      TestBuffer<std::int32_t> data(world, kMessages, false);
       std::vector<Work> works;
       for (int k = 0; k < kMessages; ++k) {
         data[static_cast<std::size_t>(k)] = k;
@@ -236,10 +197,10 @@ TEST(NcclStandIn, ManyShortSendsWaitForRoom) {
       for (const Work& work : works) work.wait();
     } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      TestBuffer<std::int32_t> came(world, 1, false);
       for (int k = 0; k < kMessages; ++k) {
-        std::int32_t came = -1;
-        world.recv(&came, 1, DataType::kInt32, 0);
-        ASSERT_EQ(came, k);
+        world.recv(came.data(), 1, DataType::kInt32, 0);
+        ASSERT_EQ(came[0], k);
       }
     }
   });
@@ -286,12 +247,12 @@ TEST(NcclStandIn, MessagesCrossInAnyOrder) {
 }
 
 template <typename T>
-void expect_sums_with_factors(Rank& r, DataType type, bool foreign, T one, T sum) {
+void expect_sums_with_factors(Rank& r, DataType type, T one, T sum) {
   auto& world = r.world();
   const auto p = static_cast<std::size_t>(r.size());
   constexpr std::size_t kCount = 700;
-  TestBuffer<T> in(world, kCount * p, foreign);
-  TestBuffer<T> out(world, kCount, foreign);
+  TestBuffer<T> in(world, kCount * p, false);
+  TestBuffer<T> out(world, kCount, false);
   const comm::CallOptions factor{.factor = r.rank() == 1 ? 1.0 : 0.5};  // one of them is none
   in.fill(one);
   world.all_reduce(in.data(), out.data(), kCount, type, ReduceOp::kSum, factor);
@@ -311,12 +272,10 @@ void expect_sums_with_factors(Rank& r, DataType type, bool foreign, T one, T sum
 
 TEST(NcclStandIn, FactorsOfSomeRanksOnly) {
   run_ranks(ranks(3), [](Rank& r) {
-    for (const bool foreign : {false, true}) {
-      expect_sums_with_factors<float>(r, DataType::kFloat32, foreign, 4, 8);
-      expect_sums_with_factors<double>(r, DataType::kFloat64, foreign, 4, 8);
-      expect_sums_with_factors<std::uint16_t>(r, DataType::kFloat16, foreign, 0x4400, 0x4800);
-      expect_sums_with_factors<std::uint16_t>(r, DataType::kBfloat16, foreign, 0x4080, 0x4100);
-    }
+    expect_sums_with_factors<float>(r, DataType::kFloat32, 4, 8);
+    expect_sums_with_factors<double>(r, DataType::kFloat64, 4, 8);
+    expect_sums_with_factors<std::uint16_t>(r, DataType::kFloat16, 0x4400, 0x4800);
+    expect_sums_with_factors<std::uint16_t>(r, DataType::kBfloat16, 0x4080, 0x4100);
   });
 }
 
@@ -329,7 +288,7 @@ TEST(NcclStandIn, FactorsOfCallsInFlight) {
     std::vector<Work> works;
     for (std::size_t k = 0; k < 40; ++k) {
       const std::size_t count = 500 * (k % 7 + 1) + k;
-      in.push_back(std::make_unique<TestBuffer<double>>(world, 2 * count, k % 5 == 4));
+      in.push_back(std::make_unique<TestBuffer<double>>(world, 2 * count, false));
       out.push_back(std::make_unique<TestBuffer<double>>(world, count, false));
       in.back()->fill(static_cast<double>(k));
       works.push_back(world.start_reduce_scatter(in.back()->data(), out.back()->data(), count, DataType::kFloat64,
@@ -344,9 +303,10 @@ TEST(NcclStandIn, FactorsOfCallsInFlight) {
 TEST(NcclStandIn, ADeviceThatIsAskedForIsTaken) {
   stand_in::use_device_of(5);
   Communicator world(
-      {.rank = 0, .size = 1, .store = store::make_memory_store(), .backend = "nccl", .device = stand_in::kDevices + 2});
+      {.rank = 0, .size = 1, .device = Device::cuda(stand_in::kDevices + 2), .device_backend = "nccl"});
   cudaPointerAttributes attributes{};
-  const auto block = world.allocate(8);
+  EXPECT_EQ(world.device(), Device::cuda(2));
+  const auto block = world.allocate(8, world.device());
   ASSERT_EQ(cudaPointerGetAttributes(&attributes, block.get()), cudaSuccess);
   EXPECT_EQ(attributes.device, 2);
   int current = -1;
@@ -354,48 +314,8 @@ TEST(NcclStandIn, ADeviceThatIsAskedForIsTaken) {
   EXPECT_EQ(current, 5);
 }
 
-// Of any length; memory of the host may stand on the device's side.
-TEST(NcclStandIn, CopiesReachTheDevice) {
-  run_ranks(ranks(1), [](Rank& r) {
-    auto& world = r.world();
-    EXPECT_FALSE(world.memory_is_of_host());
-    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{3'000'000}}) {
-      std::vector<float> out(count, 1.5F);
-      std::vector<float> in(count, -1);
-      const auto block = world.allocate(count * sizeof(float));
-      world.copy_in(block.get(), out.data(), count * sizeof(float));
-      world.copy_out(in.data(), block.get(), count * sizeof(float));
-      EXPECT_EQ(in, out);
-    }
-    float host = 0;
-    const float one = 1;
-    world.copy_in(&host, &one, sizeof(float));
-    EXPECT_EQ(host, 1);
-  });
-}
-
-TEST(NcclStandIn, ACopyComesAfterWhatTheDefaultStreamHasToDo) {
-  run_ranks(ranks(1), [](Rank& r) {
-    auto& world = r.world();
-    TestBuffer<float> x(world, 10, false);
-    fill(x, -1);
-    float seen = 0;
-    {
-      BusyDevice device;
-      device.then([&] { fill(x, 7); });
-      std::thread later([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        device.finish();
-      });
-      world.copy_out(&seen, x.data(), sizeof(float));
-      later.join();
-    }
-    EXPECT_EQ(seen, 7);
-  });
-}
-
 TEST(NcclStandIn, RanksOnOneDeviceAreNamed) {
-  run_ranks({.ranks = 2, .backend = "nccl", .prepare = [](int) { stand_in::use_device_of(3); }}, [](Rank& r) {
+  run_ranks({.ranks = 2, .backend = "nccl", .device = Device::cuda(3)}, [](Rank& r) {
     try {
       r.world();
       ADD_FAILURE() << "two ranks on one GPU";

@@ -10,6 +10,10 @@
 // (call_list.h). No call waits for ever: a dead peer is a PeerLost within a second, one that is stopped within ten, and
 // one that is alive but does not come is reported after 30 s and a Timeout after 10 minutes (GroupOptions).
 //
+// A group carries the host's memory, and that of one GPU where GroupOptions::device names it: each kind of memory has a
+// backend of its own, with an order of its own. The buffers of a call say which takes it; both in one call are an
+// InvalidArgument. A call on a GPU's memory begins after what CallOptions::after has to do.
+//
 // A group and all that are split off it, and off these, are one family: a rank has one progress thread for it, and an
 // error in one of its groups ends all of them, on every rank within a second, whatever group a rank waits in. The first
 // call that hears of it throws it as it was (a PeerLost with the rank's number in that group, -1 where it is none of
@@ -49,9 +53,14 @@ class Communicator {
   int rank() const;
   int size() const;
   const std::string& name() const;
+  // What carries the host's memory, and the device's: empty where the group carries none.
   const std::string& backend() const;
-  // Which algorithm the last collective took that is complete here (docs/algorithms.md): for tools and tests.
-  std::string last_algorithm() const;
+  const std::string& device_backend() const;
+  // The device whose memory the group carries beside the host's; the cpu: none.
+  Device device() const;
+  // Which algorithm the last collective took that is complete here (docs/algorithms.md), of those on this kind of
+  // memory: for tools and tests.
+  std::string last_algorithm(DeviceKind memory = DeviceKind::kCpu) const;
 
   // output[i] = op over ranks of input[i], i < count. In place when output == input; they must not overlap otherwise.
   // In memory from allocate(): one pass, 2·N bytes of traffic a rank; elsewhere through a staging area, in chunks.
@@ -164,13 +173,9 @@ class Communicator {
   // Local call; freed when the last owner drops it and no operation uses it. May outlive the communicator. Throws
   // IoError (71) when there is no more.
   std::shared_ptr<void> allocate(std::size_t bytes) const;
-
-  // Whether this process may read and write memory of allocate() by itself. Over the backend nccl it may not: copy_in
-  // carries bytes of this process there and copy_out back. Local calls that return when the copy is done, after what
-  // the device's default stream has to do; elsewhere a memcpy.
-  bool memory_is_of_host() const;
-  void copy_in(void* to, const void* from, std::size_t bytes) const;
-  void copy_out(void* to, const void* from, std::size_t bytes) const;
+  // The same on device(), which every rank of the group reaches; of the cpu as above. Throws InvalidArgument for a
+  // device that is not the group's.
+  std::shared_ptr<void> allocate(std::size_t bytes, const Device& on) const;
 
   // Whether all ranks of the group reach each other's memory: then allocate_shared() works, and a call is work for a
   // processor rather than a wait for a network. Alone: false.
@@ -194,7 +199,8 @@ class Communicator {
   friend base::CoreShare core_share_of(const Communicator& group);  // of Reigen's own use
   struct Impl;
   explicit Communicator(std::shared_ptr<Impl> impl);
-  std::unique_ptr<Backend> meet(Impl* child, const std::vector<int>& members) const;
+  struct Backends;
+  Backends meet(Impl* child, const std::vector<int>& members) const;
 
   std::shared_ptr<Impl> impl_;
 };

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "reigen/device/device.h"
 #include "reigen/store/store.h"
 
 namespace reigen::flight {
@@ -27,6 +28,9 @@ struct CallOptions {
   // Shown in every error and compared between ranks, e.g. "step 12 bucket 3"; at most kLongestTag characters.
   std::string tag = {};
   double factor = 1;  // sums of floats: this rank's input is multiplied by it (in fp32 for 16 bits); may differ by rank
+  // Of a GPU: the call begins after what this stream has to do until now. Its device also says whose memory a call
+  // takes that has none (a barrier, a rank without a block); else the buffers say it.
+  Stream after = {};
 };
 
 // Options of start_NAME().
@@ -34,6 +38,7 @@ struct StartOptions {
   Progress progress = Progress::kThread;
   std::string tag = {};  // as CallOptions
   double factor = 1;
+  Stream after = {};
 };
 
 struct GroupOptions {
@@ -41,9 +46,14 @@ struct GroupOptions {
   int size = 1;
   std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one (but for backend shared_memory)
   std::string name = "world";                     // in messages, and the store prefix: two groups need two names
-  // "auto": shared memory on one machine, `network` where no two ranks share one, hierarchical for both; or self,
-  // shared_memory, tcp, mpi, nccl, hierarchical.
+  // What carries the host's memory. "auto": shared memory on one machine, `network` where no two ranks share one,
+  // hierarchical for both; or self, shared_memory, tcp, mpi, hierarchical. The name of one that carries a device's
+  // ("nccl") is taken for `device_backend`.
   std::string backend = "auto";
+  // The GPU whose memory the group carries as well, beside the host's; the cpu: none. Without an index: the rank's
+  // number modulo the GPUs that it sees.
+  Device device = {};
+  std::string device_backend = "auto";  // what carries the device's memory: nccl
   std::string network = "tcp";  // between machines: tcp, mpi
   // Ranks that can open each other's memory share a machine. Where these words differ they do not: a machine that plays
   // several. Empty: what can be opened alone decides.
@@ -58,7 +68,6 @@ struct GroupOptions {
   std::string algorithms = {};
   int segments = 0;     // backend tcp: into how many pieces what can be cut is cut; 0: by size. The same on every rank
   int connections = 1;  // backend tcp: sockets that share a large message between two ranks
-  int device = -1;      // backend nccl: this rank's GPU, modulo those that it sees; -1: the caller's current one
   std::shared_ptr<store::Store> meeting = nullptr;  // where the ranks meet, of Reigen's own use; null: in `store`
   // Called about once a second while ranks are waited for to come; what it throws ends the forming of the group.
   std::function<void()> while_forming = {};

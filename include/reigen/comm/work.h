@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "reigen/base/deadline.h"
+#include "reigen/device/device.h"
 
 namespace reigen::comm {
 
@@ -23,6 +24,11 @@ class Work {
   void wait() const;
   // As above, but throws Timeout when `deadline` passes first; the operation goes on and may be waited for again.
   void wait(const Deadline& deadline) const;
+
+  // What comes on the stream from now on waits for the result, so that the host need not: it returns when the operation
+  // is on its device, where that knows such an order (backend nccl), else when it is complete. The buffers must stay as
+  // for wait(). Throws as wait(); what goes wrong later is thrown by the group's next call.
+  void wait_on(const Stream& stream) const;
 
   // True once it has completed or failed. Never blocks, never throws.
   bool is_completed() const;

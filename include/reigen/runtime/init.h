@@ -22,7 +22,10 @@ struct InitOptions {
   int segments = 0;
   std::string network = {};                          // REIGEN_COMM_NETWORK, else tcp
   std::string machine_id = {};                       // REIGEN_COMM_MACHINE_ID
-  int device = -1;                                   // for backends of GPUs
+  // cuda: the group carries the memory of a GPU as well; without an index the only one that is visible, else the rank's
+  // number on its machine modulo theirs.
+  Device device = {};
+  std::string device_backend = {};                   // auto
   std::chrono::milliseconds timeout = {};            // REIGEN_TIMEOUT, else 10 minutes: for ranks that live
   std::chrono::milliseconds join_timeout = {};       // REIGEN_COMM_JOIN_TIMEOUT, else 60 s: for all ranks to come
   std::chrono::milliseconds heartbeat_timeout = {};  // REIGEN_COMM_HEARTBEAT_TIMEOUT, else 10 s: no sign of life

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reigen/comm/types.h"
+#include "reigen/device/device.h"
 
 namespace reigen::comm {
 
@@ -48,6 +49,7 @@ struct Call {
   ReduceOp op = ReduceOp::kSum;
   int root = 0;  // of an operation between two: the other one
   std::string tag = {};
+  Stream after = {};                      // of a device: the call begins after what is on it now
   double factor = 1;                      // sums: this rank's input is multiplied by it
   std::vector<std::size_t> counts = {};   // uneven: elements of the block of (all_to_all_v: for) every rank
   std::vector<std::size_t> arrives = {};  // all_to_all_v: elements from every rank

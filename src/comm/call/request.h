@@ -16,6 +16,7 @@ template <class Options>
 Call with(Call call, const Options& options) {
   call.tag = options.tag;
   call.factor = options.factor;
+  call.after = options.after;
   return call;
 }
 

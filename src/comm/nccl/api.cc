@@ -1,78 +1,37 @@
 #include "comm/nccl/api.h"
 
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <initializer_list>
+#include <cstddef>
 #include <string>
 #include <vector>
 
-#include "base/environment.h"
 #include "base/log.h"
-#include "comm/nccl/library.h"
+#include "device/library.h"
 #include "reigen/base/error.h"
 
 namespace reigen::comm::nccl {
 
 namespace {
 
+// What device/ gives and compares without CUDA's headers.
+static_assert(device::kCudaOutOfMemory == cudaErrorMemoryAllocation && device::kCudaNotReady == cudaErrorNotReady);
+static_assert(device::kCudaHostToDevice == cudaMemcpyHostToDevice &&
+              device::kCudaDeviceToHost == cudaMemcpyDeviceToHost &&
+              device::kCudaDeviceToDevice == cudaMemcpyDeviceToDevice);
+static_assert(device::kCudaStreamNonBlocking == cudaStreamNonBlocking &&
+              device::kCudaEventDisableTiming == cudaEventDisableTiming &&
+              device::kCudaIpcLazyPeerAccess == cudaIpcMemLazyEnablePeerAccess);
+static_assert(device::kCudaMemoryOfDevice == cudaMemoryTypeDevice &&
+              device::kCudaMemoryManaged == cudaMemoryTypeManaged);
+static_assert(offsetof(device::CudaPointer, device) == offsetof(cudaPointerAttributes, device) &&
+              sizeof(device::CudaPointer) >= sizeof(cudaPointerAttributes));
+static_assert(sizeof(device::CudaMemoryWord) == sizeof(cudaIpcMemHandle_t));
+
 constexpr int kOldestNccl = 21700;  // non-blocking communicators with a limit on their blocks
 
-// Where the variables point that installations of CUDA set, where LibTorch has its own, where CUDA lies if nobody says,
-// and where the build found it; each once.
-std::vector<std::string> folders_of(std::initializer_list<const char*> roots) {
-  std::vector<std::string> folders;
-  const auto add = [&](const std::string& folder) {
-    if (!folder.empty() && std::find(folders.begin(), folders.end(), folder) == folders.end())
-      folders.push_back(folder);
-  };
-  for (const char* root : roots) {
-    const auto folder = base::get_environment(root);
-    if (!folder) continue;
-    add(*folder + "/lib64");
-    add(*folder + "/lib");
-  }
-  for (const std::string& folder : folders_beside_torch()) add(folder);
-  add("/usr/local/cuda/lib64");
-  add(REIGEN_NCCL_FOLDER);
-  add(REIGEN_CUDART_FOLDER);
-  return folders;
-}
-
-// The one of the headers first: what is in the process already is taken before.
-std::vector<std::string> names_of_cudart() {
-  const std::string own = fmt::format("libcudart.so.{}", CUDART_VERSION / 1000);
-  std::vector<std::string> names{"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
-  const auto found = std::find(names.begin(), names.end(), own);
-  if (found != names.end()) std::rotate(names.begin(), found, found + 1);
-  return names;
-}
-
-void find_cuda(Api& api, const Library& library) {
-  library.find(api.cuda_get_error_string, "cudaGetErrorString");
-  library.find(api.cuda_get_device_count, "cudaGetDeviceCount");
-  library.find(api.cuda_get_device, "cudaGetDevice");
-  library.find(api.cuda_set_device, "cudaSetDevice");
-  library.find(api.cuda_device_get_pci_bus_id, "cudaDeviceGetPCIBusId");
-  library.find(api.cuda_malloc, "cudaMalloc");
-  library.find(api.cuda_free, "cudaFree");
-  library.find(api.cuda_malloc_host, "cudaMallocHost");
-  library.find(api.cuda_free_host, "cudaFreeHost");
-  library.find(api.cuda_pointer_get_attributes, "cudaPointerGetAttributes");
-  library.find(api.cuda_memset_async, "cudaMemsetAsync");
-  library.find(api.cuda_memcpy_async, "cudaMemcpyAsync");
-  library.find(api.cuda_stream_create_with_flags, "cudaStreamCreateWithFlags");
-  library.find(api.cuda_stream_destroy, "cudaStreamDestroy");
-  library.find(api.cuda_stream_query, "cudaStreamQuery");
-  library.find(api.cuda_stream_synchronize, "cudaStreamSynchronize");
-  library.find(api.cuda_stream_wait_event, "cudaStreamWaitEvent");
-  library.find(api.cuda_event_create_with_flags, "cudaEventCreateWithFlags");
-  library.find(api.cuda_event_destroy, "cudaEventDestroy");
-  library.find(api.cuda_event_record, "cudaEventRecord");
-  library.find(api.cuda_event_query, "cudaEventQuery");
-}
-
-void find_nccl(Api& api, const Library& library) {
+void find_nccl(Api& api, const device::Library& library) {
   library.find(api.nccl_get_version, "ncclGetVersion");
   library.find(api.nccl_get_error_string, "ncclGetErrorString");
   library.find(api.nccl_get_last_error, "ncclGetLastError");
@@ -96,21 +55,15 @@ void find_nccl(Api& api, const Library& library) {
 }
 
 // CUDA first: LibTorch may have brought it, and NCCL lies beside it then.
-Api open_libraries() {
-  const Library cuda({.name = "the CUDA runtime",
-                      .files = names_of_cudart(),
-                      .folders = folders_of({"CUDA_ROOT", "CUDA_HOME"}),
-                      .fix = "install it, and set CUDA_HOME to the folder that holds its lib64/ or lib/, or "
-                             "LD_LIBRARY_PATH to that; or take a backend for processors"});
+Api open_library() {
+  (void)device::cuda_runtime();
   const std::string fix =
       "install NCCL 2.17 or newer (libnccl2, or nvidia-nccl-cu13 of PyPI), and set NCCL_ROOT to the folder that holds "
       "its lib/, or LD_LIBRARY_PATH to that; or take a backend for processors";
-  const Library nccl({.name = "NCCL",
-                      .files = {"libnccl.so.2"},
-                      .folders = folders_of({"NCCL_ROOT", "CUDA_ROOT", "CUDA_HOME"}),
-                      .fix = fix});
+  std::vector<std::string> folders = device::library_folders({"NCCL_ROOT", "CUDA_ROOT", "CUDA_HOME"});
+  if (*REIGEN_NCCL_FOLDER != '\0') folders.emplace_back(REIGEN_NCCL_FOLDER);
+  const device::Library nccl({.name = "NCCL", .files = {"libnccl.so.2"}, .folders = folders, .fix = fix});
   Api api{};
-  find_cuda(api, cuda);
   find_nccl(api, nccl);
   int version = 0;
   (void)api.nccl_get_version(&version);
@@ -120,7 +73,7 @@ Api open_libraries() {
                               .expected = fmt::format("{} or more", kOldestNccl),
                               .fix = fix});
   }
-  base::log_info("backend nccl: NCCL {} in {}, the CUDA runtime in {}", version, nccl.path(), cuda.path());
+  base::log_info("backend nccl: NCCL {} in {}", version, nccl.path());
   return api;
 }
 
@@ -128,7 +81,7 @@ Api open_libraries() {
 
 // A library can be in a process only once, and so its functions are the process's.
 const Api& api() {
-  static const Api kApi = open_libraries();
+  static const Api kApi = open_library();
   return kApi;
 }
 

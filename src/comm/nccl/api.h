@@ -1,38 +1,15 @@
-// What the backend calls of NCCL and of the CUDA runtime. Neither library is linked: both are opened when a group first
-// asks for this backend, so that every program starts where they are missing.
+// What the backend calls of NCCL. The library is not linked: it is opened when a group first asks for this backend, so
+// that every program starts where it is missing.
 // Thread rule: any thread.
 #pragma once
 
-#include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include <cstddef>
+#include "device/cuda.h"
 
 namespace reigen::comm::nccl {
 
 struct Api {
-  decltype(&::cudaGetErrorString) cuda_get_error_string;
-  decltype(&::cudaGetDeviceCount) cuda_get_device_count;
-  decltype(&::cudaGetDevice) cuda_get_device;
-  decltype(&::cudaSetDevice) cuda_set_device;
-  decltype(&::cudaDeviceGetPCIBusId) cuda_device_get_pci_bus_id;
-  cudaError_t (*cuda_malloc)(void**, std::size_t);  // written out, as below: C++ has templates of these names, too
-  decltype(&::cudaFree) cuda_free;
-  cudaError_t (*cuda_malloc_host)(void**, std::size_t);
-  decltype(&::cudaFreeHost) cuda_free_host;
-  decltype(&::cudaPointerGetAttributes) cuda_pointer_get_attributes;
-  decltype(&::cudaMemsetAsync) cuda_memset_async;
-  decltype(&::cudaMemcpyAsync) cuda_memcpy_async;
-  decltype(&::cudaStreamCreateWithFlags) cuda_stream_create_with_flags;
-  decltype(&::cudaStreamDestroy) cuda_stream_destroy;
-  decltype(&::cudaStreamQuery) cuda_stream_query;
-  decltype(&::cudaStreamSynchronize) cuda_stream_synchronize;
-  decltype(&::cudaStreamWaitEvent) cuda_stream_wait_event;
-  decltype(&::cudaEventCreateWithFlags) cuda_event_create_with_flags;
-  decltype(&::cudaEventDestroy) cuda_event_destroy;
-  decltype(&::cudaEventRecord) cuda_event_record;
-  decltype(&::cudaEventQuery) cuda_event_query;
-
   decltype(&::ncclGetVersion) nccl_get_version;
   decltype(&::ncclGetErrorString) nccl_get_error_string;
   decltype(&::ncclGetLastError) nccl_get_last_error;
@@ -55,9 +32,14 @@ struct Api {
   decltype(&::ncclRecv) nccl_recv;
 };
 
-// The functions of NCCL and of the CUDA runtime. The first call opens the two libraries. It throws BackendError (69)
-// and names the library that is missing or too old; a later call tries again. Tests link another api(), which gives the
-// functions of a stand-in (tests/fakes/nccl/).
+// The first call opens the library, after the CUDA runtime. It throws BackendError (69) and names the library that is
+// missing or too old; a later call tries again. Tests link another api(), which gives the functions of a stand-in
+// (tests/fakes/nccl/).
 const Api& api();
+
+// Throws BackendError with NCCL's own words.
+void check(ncclResult_t code, const char* function, ncclComm_t communicator = nullptr);
+// As NCCL names it.
+inline cudaStream_t of_cuda(device::CudaStream stream) { return static_cast<cudaStream_t>(stream); }
 
 }  // namespace reigen::comm::nccl

@@ -1,11 +1,9 @@
 #include "comm/nccl/collectives.h"
 
 #include <array>
-#include <cstring>
 #include <optional>
 
 #include "base/check.h"
-#include "comm/nccl/device.h"
 #include "comm/reduce/reduce.h"
 
 namespace reigen::comm::nccl {
@@ -67,7 +65,7 @@ std::array<std::byte, sizeof(double)> in_type(double factor, DataType type) {
 
 }  // namespace
 
-void check_call(const Group& group, const Call& call) {
+void check_reduction(const Call& call) {
   if (reduces(call.kind) && (!element_type(call.type) || !operation(call.op))) {
     throw InvalidArgument(Report{
         .what = fmt::format("[{}] NCCL has no {} of {}", name_of(call.kind), name_of(call.op), name_of(call.type)),
@@ -75,33 +73,26 @@ void check_call(const Group& group, const Call& call) {
         .expected = "sum, avg, prod, min or max of floats, int8, uint8, int32 or int64",
         .fix = "use a type that NCCL knows (bool: max of uint8), or another backend"});
   }
-  if (call.kind == OperationKind::kBarrier) return;
-  const Extent extent = extent_of(call, group.rank, group.size);
-  check_memory(group, call, call.input, extent.input * size_of(call.type), "input");
-  check_memory(group, call, call.output, extent.output * size_of(call.type), "output");
 }
 
 Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
     : group_(group), call_(call), sequence_(sequence), extent_(extent_of(call, group.rank, group.size)) {
-  const OnDevice on(group_.device);
-  check_call(group_, call_);
-  const auto on_host = [&](const void* data, std::size_t blocks) {
-    return blocks * size_of(call_.type) > 0 && place_of(data, group_.device) == Place::kHost;
-  };
-  host_input_ = on_host(call_.input, extent_.input);
-  host_output_ = on_host(call_.output, extent_.output);
+  const device::OnDevice on(group_.device);
+  check_reduction(call_);
   take_scratch();
-  ready_.record(cudaStreamLegacy);
+  ready_.record(device::handle_of(call_.after));
   group_.control->called(call_, sequence_);
 }
 
 // A communicator takes the next call only when the one before is on the stream.
 Step Collective::advance() {
-  const OnDevice on(group_.device);
+  const device::OnDevice on(group_.device);
   switch (phase_) {
     case Phase::kFirst:
-      if (!settled() || (uses_host() && group_.host_busy) || !can_scale()) return Step::kBlocked;
-      bring_in();
+      if (!settled() || !can_scale()) return Step::kBlocked;
+      ready_.precede(group_.stream->get());
+      input_ = static_cast<const std::byte*>(call_.input);
+      output_ = static_cast<std::byte*>(call_.output);
       if (has_factor()) {
         scale();
         phase_ = Phase::kScaling;
@@ -117,19 +108,23 @@ Step Collective::advance() {
       return Step::kMoved;
     case Phase::kEnqueuing:
       if (!settled()) return Step::kBlocked;
-      bring_out();
       done_.record(group_.stream->get());
       phase_ = Phase::kRunning;
       return Step::kMoved;
     case Phase::kRunning:
       settled();  // throws when the network or a peer failed under way
       if (!done_.is_done(name_of(call_.kind))) return Step::kPassedOn;
-      hand_over();
       phase_ = Phase::kDone;
       break;
     case Phase::kDone: break;
   }
   return Step::kDone;
+}
+
+bool Collective::precede(const Stream& stream) {
+  if (phase_ != Phase::kRunning && phase_ != Phase::kDone) return false;
+  done_.precede(device::handle_of(stream));
+  return true;
 }
 
 // Where the whole result lies that the input is as long as.
@@ -139,10 +134,10 @@ bool Collective::may_scale_into_output() const {
 
 // Calls run one after the other, so that all use the same memory. A larger one leaves it to those before.
 void Collective::take_scratch() {
-  if (!has_factor() || may_scale_into_output() || host_input_) return;
+  if (!has_factor() || may_scale_into_output()) return;
   const std::size_t bytes = extent_.input * size_of(call_.type);
   if (group_.scaled_bytes < bytes) {
-    group_.scaled = allocate(group_.device, bytes);
+    group_.scaled = device::allocate(group_.device, bytes);
     group_.scaled_bytes = bytes;
   }
   scaled_ = group_.scaled;
@@ -156,45 +151,17 @@ bool Collective::can_scale() const {
 
 // A reduction of one rank is its input times the factor.
 void Collective::scale() {
-  auto* into = host_input_               ? const_cast<std::byte*>(input_)
-               : may_scale_into_output() ? output_
-                                         : static_cast<std::byte*>(scaled_.get());
+  auto* into = may_scale_into_output() ? output_ : static_cast<std::byte*>(scaled_.get());
   const ncclDataType_t type = element_type(call_.type).value_or(ncclFloat32);
   ncclComm_t alone = group_.alone.get();
   auto factor = in_type(call_.factor, call_.type);
   ncclRedOp_t op = ncclSum;
   check(api().nccl_red_op_create_pre_mul_sum(&op, factor.data(), type, ncclScalarHostImmediate, alone),
         "ncclRedOpCreatePreMulSum", alone);
-  const ncclResult_t code = api().nccl_all_reduce(input_, into, extent_.input, type, op, alone, group_.stream->get());
+  const ncclResult_t code = api().nccl_all_reduce(input_, into, extent_.input, type, op, alone, stream());
   (void)api().nccl_red_op_destroy(op, alone);  // the call above has a copy of it
   check(code, "ncclAllReduce", alone);
   input_ = into;
-}
-
-// Host memory passes through the pinned buffer: a copy of other memory would wait for what the stream does before it.
-void Collective::bring_in() {
-  ready_.precede(group_.stream->get());
-  auto* scratch = static_cast<std::byte*>(group_.scratch.get()) + kBarrierBytes;
-  input_ = host_input_ ? scratch : static_cast<const std::byte*>(call_.input);
-  output_ = host_output_ ? scratch + kHostBytes : static_cast<std::byte*>(call_.output);
-  if (uses_host()) group_.host_busy = true;
-  if (!host_input_) return;
-  const std::size_t bytes = extent_.input * size_of(call_.type);
-  std::memcpy(pinned(0), call_.input, bytes);
-  check(api().cuda_memcpy_async(scratch, pinned(0), bytes, cudaMemcpyHostToDevice, group_.stream->get()),
-        "cudaMemcpyAsync");
-}
-
-void Collective::bring_out() {
-  if (!host_output_) return;
-  check(api().cuda_memcpy_async(pinned(kHostBytes), output_, extent_.output * size_of(call_.type),
-                                cudaMemcpyDeviceToHost, group_.stream->get()),
-        "cudaMemcpyAsync");
-}
-
-void Collective::hand_over() {
-  if (host_output_) std::memcpy(call_.output, pinned(kHostBytes), extent_.output * size_of(call_.type));
-  if (uses_host()) group_.host_busy = false;
 }
 
 void Collective::enqueue() {
@@ -214,21 +181,21 @@ ncclResult_t Collective::enqueue_call() {
   ncclComm_t to = group_.communicator.get();
   switch (call_.kind) {
     case OperationKind::kAllReduce:
-      return api().nccl_all_reduce(input_, output_, count, type, op, to, group_.stream->get());
+      return api().nccl_all_reduce(input_, output_, count, type, op, to, stream());
     case OperationKind::kReduceScatter:
-      return api().nccl_reduce_scatter(input_, output_, count, type, op, to, group_.stream->get());
+      return api().nccl_reduce_scatter(input_, output_, count, type, op, to, stream());
     case OperationKind::kReduce:
-      return api().nccl_reduce(input_, output_, count, type, op, call_.root, to, group_.stream->get());
+      return api().nccl_reduce(input_, output_, count, type, op, call_.root, to, stream());
     case OperationKind::kAllGather:
-      return api().nccl_all_gather(input_, output_, bytes, ncclUint8, to, group_.stream->get());
+      return api().nccl_all_gather(input_, output_, bytes, ncclUint8, to, stream());
     case OperationKind::kBroadcast: {
       const std::byte* input = group_.rank == call_.root ? input_ : output_;
       std::byte* output = group_.rank == call_.root ? const_cast<std::byte*>(input_) : output_;
-      return api().nccl_broadcast(input, output, bytes, ncclUint8, call_.root, to, group_.stream->get());
+      return api().nccl_broadcast(input, output, bytes, ncclUint8, call_.root, to, stream());
     }
     case OperationKind::kBarrier:
-      return api().nccl_all_reduce(group_.scratch.get(), group_.scratch.get(), 1, ncclUint8, ncclMax, to,
-                                   group_.stream->get());
+      return api().nccl_all_reduce(group_.barrier.get(), group_.barrier.get(), 1, ncclUint8, ncclMax, to,
+                                   stream());
     case OperationKind::kGather:
     case OperationKind::kScatter:
     case OperationKind::kAllToAll:
@@ -275,11 +242,11 @@ ncclResult_t Collective::enqueue_by_messages() {
     const Block taken = received_from(q);
     if (sends && given.count > 0) {
       result = api().nccl_send(input_ + given.begin * element, given.count * element, ncclUint8, q,
-                               group_.communicator.get(), group_.stream->get());
+                               group_.communicator.get(), stream());
     }
     if (receives && taken.count > 0 && result == ncclSuccess) {
       result = api().nccl_recv(output_ + taken.begin * element, taken.count * element, ncclUint8, q,
-                               group_.communicator.get(), group_.stream->get());
+                               group_.communicator.get(), stream());
     }
   }
   return result;
@@ -294,7 +261,7 @@ ncclResult_t Collective::enqueue_by_reductions() {
     const Block given = block(call_.counts, q);
     if (given.count == 0) continue;
     result = api().nccl_reduce(input_ + given.begin * size_of(call_.type), output_, given.count, type, op, q,
-                               group_.communicator.get(), group_.stream->get());
+                               group_.communicator.get(), stream());
   }
   return result;
 }

@@ -83,7 +83,7 @@ void Courier::throw_if_failed() const {
 void Courier::run(const std::shared_ptr<State>& state) {
   std::unique_lock lock(state->mutex);
   try {
-    const OnDevice on(state->device);
+    const device::OnDevice on(state->device);
     std::chrono::nanoseconds pause = kFirstPause;
     std::chrono::nanoseconds ask_pause = kFirstAsk;
     Deadline next_ask = Deadline::never();

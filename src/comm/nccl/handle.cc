@@ -9,9 +9,21 @@
 #include <thread>
 #include <utility>
 
-#include "comm/nccl/device.h"
+#include "device/cuda.h"
+#include "reigen/base/error.h"
 
 namespace reigen::comm::nccl {
+
+void check(ncclResult_t code, const char* function, ncclComm_t communicator) {
+  if (code == ncclSuccess || code == ncclInProgress) return;
+  const char* detail = api().nccl_get_last_error(communicator);
+  throw BackendError(
+      Report{.what = fmt::format("{} failed", function),
+             .got = fmt::format("{} ({}){}{}", api().nccl_get_error_string(code), static_cast<int>(code),
+                                detail != nullptr && detail[0] != '\0' ? ": " : "", detail != nullptr ? detail : ""),
+             .expected = {},
+             .fix = "NCCL_DEBUG=INFO makes NCCL say more"});
+}
 
 namespace {
 

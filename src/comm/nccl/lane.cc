@@ -18,8 +18,8 @@ Lane::Lane(int device, int from, int to, bool sends)
       sends_(sends),
       slots_(sends ? kWindow : 1),
       stream_(device),
-      device_(allocate(device, slots_ * kFrame + kHostBytes)),
-      pinned_(allocate_pinned(slots_ * kFrame + kHostBytes)) {}
+      device_(device::allocate(device, slots_ * kFrame)),
+      pinned_(device::allocate_pinned(slots_ * kFrame)) {}
 
 std::optional<std::string> Lane::ask(store::Store& store) const {
   const std::string key = fmt::format("{}>{}", from_, to_);
@@ -52,9 +52,9 @@ bool Lane::advance() {
     return true;
   }
   if (!sends_ && transfer.pinned != nullptr) {
-    check(
-        api().cuda_memcpy_async(transfer.pinned, transfer.data, transfer.bytes, cudaMemcpyDeviceToHost, stream_.get()),
-        "cudaMemcpyAsync");
+    device::check(device::cuda_runtime().memcpy_async(transfer.pinned, transfer.data, transfer.bytes,
+                                                      device::kCudaDeviceToHost, stream_.get()),
+                  "cudaMemcpyAsync");
   }
   transfer.done.record(stream_.get());
   transfer.is_enqueued.store(true);
@@ -65,17 +65,13 @@ bool Lane::advance() {
 
 void Lane::enqueue(Transfer& transfer) {
   if (transfer.after) transfer.after->precede(stream_.get());
+  cudaStream_t stream = of_cuda(stream_.get());
   if (!sends_) {
-    check(api().nccl_recv(transfer.data, transfer.bytes, ncclUint8, 0, handle_.get(), stream_.get()), "ncclRecv",
+    check(api().nccl_recv(transfer.data, transfer.bytes, ncclUint8, 0, handle_.get(), stream), "ncclRecv",
           handle_.get());
     return;
   }
-  if (transfer.pinned != nullptr) {
-    check(
-        api().cuda_memcpy_async(transfer.data, transfer.pinned, transfer.bytes, cudaMemcpyHostToDevice, stream_.get()),
-        "cudaMemcpyAsync");
-  }
-  check(api().nccl_send(transfer.data, transfer.bytes, ncclUint8, 1, handle_.get(), stream_.get()), "ncclSend",
+  check(api().nccl_send(transfer.data, transfer.bytes, ncclUint8, 1, handle_.get(), stream), "ncclSend",
         handle_.get());
 }
 
@@ -83,11 +79,6 @@ Lane::Slot Lane::slot(std::uint64_t number) {
   const std::size_t at = number % slots_;
   return {reinterpret_cast<Frame*>(static_cast<std::byte*>(pinned_.get()) + at * kFrame),
           static_cast<std::byte*>(device_.get()) + at * kFrame, &frames_[at]};
-}
-
-Lane::Staging Lane::staging() {
-  const std::size_t at = slots_ * kFrame;
-  return {static_cast<std::byte*>(pinned_.get()) + at, static_cast<std::byte*>(device_.get()) + at, &staged_};
 }
 
 bool Lane::is_delivered() const {

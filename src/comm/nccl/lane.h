@@ -41,10 +41,10 @@ struct Transfer {
 
   std::byte* data = nullptr;  // on the device
   std::size_t bytes = 0;
-  std::byte* pinned = nullptr;           // of the host: copied to `data` before it is sent, from it when it has come
-  std::shared_ptr<Event> after = {};     // what must be done on the device before
-  std::atomic<bool> is_enqueued{false};  // from then on `done` tells
-  Event done;
+  std::byte* pinned = nullptr;               // of a frame: where it goes on the host when it has come
+  std::shared_ptr<device::Event> after = {}; // what must be done on the device before
+  std::atomic<bool> is_enqueued{false};      // from then on `done` tells
+  device::Event done;
 
   bool is_done() const { return is_enqueued.load() && done.is_done("a message"); }
 };
@@ -67,7 +67,7 @@ class Lane {
 
   bool is_open() const { return state_ == State::kOpen; }
   Handle& handle() { return handle_; }
-  const Stream& stream() const { return stream_; }
+  const device::OwnStream& stream() const { return stream_; }
 
   // caller, driver: messages so far, and whose turn it is.
   std::uint64_t called = 0;
@@ -80,13 +80,6 @@ class Lane {
     std::shared_ptr<Transfer>* last;  // that used it
   };
   Slot slot(std::uint64_t number);
-  // driver. For host memory of up to kHostBytes that is too long for a frame: one message at a time.
-  struct Staging {
-    std::byte* pinned;
-    std::byte* device;
-    std::shared_ptr<Transfer>* last;
-  };
-  Staging staging();
   // driver. Whether the receiver has all that was sent.
   bool is_delivered() const;
 
@@ -101,11 +94,10 @@ class Lane {
   const bool sends_;
   const std::size_t slots_;
   State state_ = State::kAsking;
-  Stream stream_;
-  std::shared_ptr<void> device_;  // the slots, then the staging
+  device::OwnStream stream_;
+  std::shared_ptr<void> device_;  // the slots
   std::shared_ptr<void> pinned_;
   std::array<std::shared_ptr<Transfer>, kWindow> frames_;
-  std::shared_ptr<Transfer> staged_;
   std::deque<std::shared_ptr<Transfer>> queue_;
   bool under_way_ = false;  // the first of the queue is with NCCL
   Handle handle_;           // last: ended before the stream

@@ -1,7 +1,6 @@
 #include "comm/nccl/message.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "comm/call/mismatch_reports.h"
@@ -10,18 +9,19 @@ namespace reigen::comm::nccl {
 
 namespace {
 
+void copy(void* to, const void* from, std::size_t bytes, int kind, device::CudaStream stream) {
+  device::check(device::cuda_runtime().memcpy_async(to, from, bytes, kind, stream), "cudaMemcpyAsync");
+}
+
 bool is_free(const std::shared_ptr<Transfer>& last) { return !last || last->is_done(); }
 
 }  // namespace
 
-Message::Message(Messages& messages, Lane& lane, const Call& call, const void* data)
+Message::Message(Messages& messages, Lane& lane, const Call& call)
     : messages_(messages), lane_(lane), call_(call), number_(lane.called) {
-  const OnDevice on(messages.group.device);
-  const std::size_t bytes = call.bytes();
-  check_memory(messages.group, call, data, bytes, call.kind == OperationKind::kSend ? "input" : "output");
-  on_host_ = bytes > 0 && place_of(data, messages.group.device) == Place::kHost;
-  ready_ = std::make_shared<Event>(messages.group.device);
-  ready_->record(cudaStreamLegacy);
+  const device::OnDevice on(messages.group.device);
+  ready_ = std::make_shared<device::Event>(messages.group.device);
+  ready_->record(device::handle_of(call_.after));
   lane.called += 1;  // last: a call that is refused has no number
 }
 
@@ -34,37 +34,24 @@ void Message::push_data(std::byte* data) {
   transfer_->data = data;
   transfer_->bytes = call_.bytes();
   transfer_->after = ready_;
-  if (on_host_) {
-    const Lane::Staging staging = lane_.staging();
-    transfer_->data = staging.device;
-    transfer_->pinned = staging.pinned;
-    *staging.last = transfer_;
-  }
   messages_.courier.push(lane_, transfer_);
 }
 
 Send::Send(Messages& messages, const Call& call)
-    : Message(messages, messages.courier.lane_to(call.root), call, call.input) {}
+    : Message(messages, messages.courier.lane_to(call.root), call) {}
 
 // False while there is no room.
 bool Send::begin() {
   const Lane::Slot slot = lane_.slot(number_);
-  const Lane::Staging staging = lane_.staging();
-  const bool stages = on_host_ && !is_short();
-  if (lane_.next != number_ || !is_free(*slot.last) || (stages && !is_free(*staging.last))) return false;
+  if (lane_.next != number_ || !is_free(*slot.last)) return false;
   *slot.pinned = {.count = call_.count, .type = call_.type, .tag = Tag(call_.tag)};
-  if (on_host_) std::memcpy(stages ? staging.pinned : slot.pinned->data, call_.input, call_.bytes());
-  const bool copies = is_short() && !on_host_ && call_.count > 0;
-  cudaStream_t stream = messages_.copies.get();
-  check(api().cuda_memcpy_async(slot.device, slot.pinned, sizeof(Frame), cudaMemcpyHostToDevice, stream),
-        "cudaMemcpyAsync");
-  if (copies) {
+  device::CudaStream stream = messages_.copies.get();
+  copy(slot.device, slot.pinned, sizeof(Frame), device::kCudaHostToDevice, stream);
+  if (is_short() && call_.count > 0) {
     ready_->precede(stream);
-    check(api().cuda_memcpy_async(slot.device + offsetof(Frame, data), call_.input, call_.bytes(),
-                                  cudaMemcpyDeviceToDevice, stream),
-          "cudaMemcpyAsync");
+    copy(slot.device + offsetof(Frame, data), call_.input, call_.bytes(), device::kCudaDeviceToDevice, stream);
   }
-  filled_ = std::make_shared<Event>(messages_.group.device);
+  filled_ = std::make_shared<device::Event>(messages_.group.device);
   filled_->record(stream);
   auto frame = std::make_shared<Transfer>(messages_.group.device);
   frame->data = slot.device;
@@ -78,7 +65,7 @@ bool Send::begin() {
 }
 
 Step Send::advance() {
-  const OnDevice on(messages_.group.device);
+  const device::OnDevice on(messages_.group.device);
   messages_.courier.throw_if_failed();
   if (!begun_) {
     begun_ = begin();
@@ -89,7 +76,7 @@ Step Send::advance() {
 }
 
 Recv::Recv(Messages& messages, const Call& call)
-    : Message(messages, messages.courier.lane_from(call.root), call, call.output) {}
+    : Message(messages, messages.courier.lane_from(call.root), call) {}
 
 void Recv::expect_frame() {
   const Lane::Slot slot = lane_.slot(number_);
@@ -107,13 +94,10 @@ void Recv::compare() const {
 
 Step Recv::take_short() {
   const Lane::Slot slot = lane_.slot(number_);
-  if (on_host_) std::memcpy(call_.output, slot.pinned->data, call_.bytes());
-  if (on_host_ || call_.count == 0) return finish();
-  cudaStream_t stream = messages_.copies.get();
+  if (call_.count == 0) return finish();
+  device::CudaStream stream = messages_.copies.get();
   ready_->precede(stream);
-  check(api().cuda_memcpy_async(call_.output, slot.device + offsetof(Frame, data), call_.bytes(),
-                                cudaMemcpyDeviceToDevice, stream),
-        "cudaMemcpyAsync");
+  copy(call_.output, slot.device + offsetof(Frame, data), call_.bytes(), device::kCudaDeviceToDevice, stream);
   copied_.record(stream);
   phase_ = Phase::kCopying;
   return Step::kMoved;
@@ -125,7 +109,7 @@ Step Recv::finish() {
 }
 
 Step Recv::advance() {
-  const OnDevice on(messages_.group.device);
+  const device::OnDevice on(messages_.group.device);
   messages_.courier.throw_if_failed();
   if (!is_its_turn()) return Step::kBlocked;
   switch (phase_) {
@@ -142,7 +126,6 @@ Step Recv::advance() {
       return Step::kMoved;
     case Phase::kData:
       if (!transfer_->is_done()) return Step::kBlocked;
-      if (on_host_) std::memcpy(call_.output, lane_.staging().pinned, call_.bytes());
       return finish();
     case Phase::kCopying: return copied_.is_done("recv") ? finish() : Step::kBlocked;
   }

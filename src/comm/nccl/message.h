@@ -3,8 +3,7 @@
 //
 // A message is a frame, in which a short one's data lies, and then the data of a longer one. A short send is done when
 // its data is in the frame, unless kWindow of them are not taken yet; a longer one when its data is with the other
-// rank. A recv takes the data once the frame has been compared with the own call. Host memory is carried as for
-// collectives, up to kHostBytes.
+// rank. A recv takes the data once the frame has been compared with the own call.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ struct Messages {
   const Group& group;
   const GroupOptions& options;
   Courier& courier;
-  Stream copies;  // into frames and out of them: waits for no other rank
+  device::OwnStream copies;  // into frames and out of them: waits for no other rank
 };
 
 class Message : public CheckedOperation {
@@ -30,8 +29,8 @@ class Message : public CheckedOperation {
   void check_peers(std::chrono::nanoseconds waited) const override;
 
  protected:
-  // On the caller's thread: what its default stream has to do until now comes first.
-  Message(Messages& messages, Lane& lane, const Call& call, const void* data);
+  // On the caller's thread: what call.after has to do until now comes first.
+  Message(Messages& messages, Lane& lane, const Call& call);
 
   bool is_short() const { return call_.bytes() <= kShortMessage; }
   // Data that does not go in a frame.
@@ -41,8 +40,7 @@ class Message : public CheckedOperation {
   Lane& lane_;
   const Call call_;
   const std::uint64_t number_;
-  bool on_host_ = false;
-  std::shared_ptr<Event> ready_;
+  std::shared_ptr<device::Event> ready_;
   std::shared_ptr<Transfer> transfer_;  // that this message waits for
 };
 
@@ -55,7 +53,7 @@ class Send : public Message {
   bool begin();
 
   bool begun_ = false;
-  std::shared_ptr<Event> filled_;  // a short one's data is in its frame
+  std::shared_ptr<device::Event> filled_;  // a short one's data is in its frame
 };
 
 class Recv : public Message {
@@ -72,7 +70,7 @@ class Recv : public Message {
   Step finish();
 
   Phase phase_ = Phase::kFirst;
-  Event copied_{messages_.group.device};
+  device::Event copied_{messages_.group.device};
 };
 
 }  // namespace reigen::comm::nccl

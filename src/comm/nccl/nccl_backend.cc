@@ -10,7 +10,6 @@
 #include "comm/control/sleeper.h"
 #include "comm/nccl/collectives.h"
 #include "comm/nccl/courier.h"
-#include "comm/nccl/device.h"
 #include "comm/nccl/message.h"
 
 namespace reigen::comm::nccl {
@@ -30,8 +29,8 @@ void check_places(const std::vector<std::string>& places) {
       throw BackendError(Report{.what = fmt::format("ranks {} and {} use the same GPU", p, q),
                                 .got = places[p],
                                 .expected = "a GPU for each rank",
-                                .fix = "call cudaSetDevice(LOCAL_RANK) before the group is made (or "
-                                       "GroupOptions::device), or start fewer ranks"});
+                                .fix = "NCCL takes one rank a GPU: start fewer ranks, or name each rank's "
+                                       "(GroupOptions::device)"});
     }
   }
 }
@@ -71,14 +70,11 @@ class NcclBackend : public Backend {
   void leave() override;
   void publish_abort(const AbortCause& cause) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override {
-    return blocks_->add(nccl::allocate(group_.device, bytes), bytes);
+    return blocks_->add(device::allocate(group_.device, bytes), bytes);
   }
-  bool memory_is_of_host() const override { return false; }
-  void copy_in(void* to, const void* from, std::size_t bytes) override { carrier_.to_device(to, from, bytes); }
-  void copy_out(void* to, const void* from, std::size_t bytes) override { carrier_.to_host(to, from, bytes); }
+  Device device() const override { return Device::cuda(device_); }
   std::shared_ptr<void> hold(const void* pointer) override { return blocks_->hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
-    const OnDevice on(group_.device);
     return std::make_unique<NcclBackend>(options, blocks_, group_.control.get());
   }
 
@@ -91,18 +87,18 @@ class NcclBackend : public Backend {
 
   const std::string name_ = "nccl";
   const GroupOptions options_;
-  const int device_ = choose_device(options_.device);
+  const int device_ = device::choose_cuda(options_.device.index, options_.rank);
   const std::shared_ptr<BlockTable> blocks_;  // of this group and those split off it
   Group group_;
   control::Sleeper sleeper_;
   Courier courier_{options_, device_, [this] { sleeper_.wake(); }};
-  Messages messages_{group_, options_, courier_, Stream(device_)};
-  Carrier carrier_{device_};
+  Messages messages_{group_, options_, courier_, device::OwnStream(device_)};
   bool aborted_ = false;
 };
 
 void NcclBackend::join() {
-  std::string announcement = place_of(group_.device);
+  const device::OnDevice on(group_.device);  // NCCL takes the current one
+  std::string announcement = device::place_of(group_.device);
   if (group_.rank == 0) announcement += "\n" + new_identity();
   std::vector<std::string> places = group_.control->join(announcement);
   const std::size_t line = places.front().find('\n');
@@ -111,9 +107,8 @@ void NcclBackend::join() {
   check_places(places);  // all see the same
   std::string failure;
   try {
-    group_.stream = std::make_unique<Stream>(group_.device);
-    group_.scratch = nccl::allocate(group_.device, kBarrierBytes + 2 * kHostBytes);
-    group_.pinned = allocate_pinned(2 * kHostBytes);
+    group_.stream = std::make_unique<device::OwnStream>(group_.device);
+    group_.barrier = device::allocate(group_.device, 1);
   } catch (const Error& error) {
     failure = error.what();
   }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "reigen/base/error.h"
 
 namespace reigen::tensor {
 
@@ -24,24 +23,13 @@ std::size_t bytes_of(std::int64_t count, at::ScalarType type) {
   return static_cast<std::size_t>(count) * c10::elementSize(type);
 }
 
-// What follows writes into this memory from the host.
-void require_memory_of_host(const Communicator& world, const char* what) {
-  if (world.memory_is_of_host()) return;
-  throw BackendError(Report{.what = fmt::format("[{}] tensors of the host over backend {}", what, world.backend()),
-                            .got = fmt::format("group \"{}\", whose memory is a device's", world.name()),
-                            .expected = "a backend for the host's memory: parameters are not trained on a GPU yet",
-                            .fix = "GroupOptions::backend = \"auto\" (REIGEN_COMM_BACKEND=auto)"});
-}
-
 }  // namespace
 
 at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type) {
-  require_memory_of_host(world, "shared_tensor");
   return tensor_over(world.allocate(bytes_of(count, type)), count, type);
 }
 
 at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::ScalarType type) {
-  require_memory_of_host(world, "common_tensor");
   return tensor_over(world.allocate_shared(bytes_of(count, type)), count, type);
 }
 

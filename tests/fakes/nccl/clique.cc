@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "comm/reduce/reduce.h"
-#include "fakes/nccl/device.h"
+#include "fakes/cuda/device.h"
 
 namespace reigen::testing::stand_in {
 

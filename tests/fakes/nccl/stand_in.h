@@ -1,41 +1,20 @@
-// A stand-in for NCCL and the CUDA runtime, for tests of the backend's logic where there is no GPU: it defines the
-// functions that src/comm/nccl/ calls, over ordinary memory (see hide_memory) and threads. Eight devices; ranks are
-// threads of one process.
+// A stand-in for NCCL on the stand-in for CUDA: it defines the functions that src/comm/nccl/ calls. Ranks are threads of
+// one process.
 //
-// Where CUDA and NCCL leave a choice it takes the one that forgives least:
+// Where NCCL leaves a choice it takes the one that forgives least:
 // - What is enqueued on a communicator is on its stream only when ncclCommGetAsyncError has said ncclSuccess, which it
 //   does not say at first. A call before that is refused.
 // - Every send waits for its recv. Calls of one communicator that differ between the ranks never end.
-// - What frees memory, cudaFree or the end of a communicator, waits for all that the device has to do. Copies from and
-//   to memory of the host that is not pinned are refused, and so is memory that was freed.
 // - Sums are added beginning with the last rank.
-// It ends the process with a word on stderr when it is used in a way that has no meaning. It cannot show that NCCL
-// does what it is asked for, nor how fast.
+// It cannot show that NCCL does what it is asked for, nor how fast.
 // Thread rule: any thread.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
-#include <functional>
-#include <string>
+#include "fakes/cuda/stand_in.h"
 
 namespace reigen::testing::stand_in {
 
-inline constexpr int kDevices = 8;
-
-// The device of the thread of rank r.
-void use_device_of(int rank);
-
-// A kernel of the test's own. It may wait; so may then what comes after it.
-void enqueue(cudaStream_t stream, std::function<void()> kernel);
-
 // From now on no communicator comes to be, or again.
 void connect(bool works);
-
-// From now on new memory of a device is out of the host's reach, as a GPU's is: touching it is SIGSEGV.
-void hide_memory();
-
-// What is not freed: "communicators 0, streams 0, events 0, blocks 0".
-std::string what_lives();
 
 }  // namespace reigen::testing::stand_in

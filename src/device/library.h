@@ -3,10 +3,11 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
-namespace reigen::comm::nccl {
+namespace reigen::device {
 
 struct LibrarySearch {
   std::string name;                  // as users know it: "NCCL"
@@ -38,6 +39,10 @@ class Library {
   std::string path_;
 };
 
+// Folders to look in: lib64/ and lib/ below what these variables of the environment name, LibTorch's own, and where CUDA
+// lies if nobody says; each once.
+std::vector<std::string> library_folders(std::initializer_list<const char*> variables);
+
 // Where a Python installation keeps the libraries that its LibTorch needs, seen from one of LibTorch's own:
 // site-packages/torch/lib, then site-packages/nvidia/*/lib.
 std::vector<std::string> folders_beside(const std::filesystem::path& library);
@@ -45,4 +50,4 @@ std::vector<std::string> folders_beside(const std::filesystem::path& library);
 // The same for the LibTorch of this process; empty when it has none.
 std::vector<std::string> folders_beside_torch();
 
-}  // namespace reigen::comm::nccl
+}  // namespace reigen::device

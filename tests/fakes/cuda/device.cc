@@ -1,4 +1,4 @@
-#include "fakes/nccl/device.h"
+#include "fakes/cuda/device.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/nccl/stand_in.h"
+#include "fakes/cuda/stand_in.h"
 #include "reigen/base/unique_fd.h"
 
 namespace reigen::testing::stand_in {
@@ -120,7 +120,7 @@ std::shared_ptr<Queue> find_queue(cudaStream_t stream) {
 }  // namespace
 
 void die(const std::string& what) {
-  std::fprintf(stderr, "stand-in for NCCL: %s\n", what.c_str());
+  std::fprintf(stderr, "stand-in for CUDA: %s\n", what.c_str());
   std::abort();
 }
 
@@ -374,5 +374,17 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   queue_of(stream).push([mark = event->mark] { mark->done.wait(false); });
   return cudaSuccess;
 }
+
+// Ranks are threads here, which reach each other's memory as it is.
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* data) {
+  std::memset(handle, 0, sizeof(*handle));
+  std::memcpy(handle->reserved, &data, sizeof(data));
+  return cudaSuccess;
+}
+cudaError_t cudaIpcOpenMemHandle(void** data, cudaIpcMemHandle_t handle, unsigned int) {
+  std::memcpy(data, handle.reserved, sizeof(*data));
+  return cudaSuccess;
+}
+cudaError_t cudaIpcCloseMemHandle(void*) { return cudaSuccess; }
 
 }  // extern "C"

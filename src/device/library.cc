@@ -1,4 +1,4 @@
-#include "comm/nccl/library.h"
+#include "device/library.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -9,9 +9,10 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/environment.h"
 #include "reigen/base/error.h"
 
-namespace reigen::comm::nccl {
+namespace reigen::device {
 
 namespace {
 
@@ -63,7 +64,7 @@ Library::Library(const LibrarySearch& search) : search_(search) {
     }
   }
   throw BackendError(
-      Report{.what = fmt::format("the backend \"nccl\" needs {}, which could not be opened", search.name),
+      Report{.what = fmt::format("a GPU needs {}, which could not be opened", search.name),
              .got = reasons.size() > search.files.size() ? reasons.back() : fmt::format("{}", fmt::join(reasons, "; ")),
              .expected = fmt::format("{} where the dynamic linker looks{}{}", fmt::join(search.files, " or "),
                                      search.folders.empty() ? "" : ", or in ", fmt::join(search.folders, ", ")),
@@ -73,7 +74,7 @@ Library::Library(const LibrarySearch& search) : search_(search) {
 void* Library::address_of(const char* symbol) const {
   void* const address = ::dlsym(handle_, symbol);
   if (address != nullptr) return address;
-  throw BackendError(Report{.what = fmt::format("this {} is too old for the backend \"nccl\"", search_.name),
+  throw BackendError(Report{.what = fmt::format("{}: too old", search_.name),
                             .got = fmt::format("{}, which has no function {}", path_, symbol),
                             .expected = {},
                             .fix = search_.fix});
@@ -105,4 +106,20 @@ std::vector<std::string> folders_beside_torch() {
   return library.empty() ? std::vector<std::string>() : folders_beside(library);
 }
 
-}  // namespace reigen::comm::nccl
+std::vector<std::string> library_folders(std::initializer_list<const char*> variables) {
+  std::vector<std::string> folders;
+  const auto add = [&](const std::string& folder) {
+    if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
+  };
+  for (const char* variable : variables) {
+    const auto folder = base::get_environment(variable);
+    if (!folder) continue;
+    add(*folder + "/lib64");
+    add(*folder + "/lib");
+  }
+  for (const std::string& folder : folders_beside_torch()) add(folder);
+  add("/usr/local/cuda/lib64");
+  return folders;
+}
+
+}  // namespace reigen::device

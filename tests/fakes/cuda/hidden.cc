@@ -1,5 +1,5 @@
 // In the stand-in that a program opens as a library: its devices' memory is out of the program's reach from the start.
-#include "fakes/nccl/stand_in.h"
+#include "fakes/cuda/stand_in.h"
 
 namespace reigen::testing::stand_in {
 

@@ -1,5 +1,5 @@
 // A library that is opened late: where it is found, and what is said when it is not.
-#include "comm/nccl/library.h"
+#include "device/library.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "reigen/base/error.h"
 
-namespace reigen::comm::nccl {
+namespace reigen::device {
 namespace {
 
 using ::testing::AllOf;
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class NcclLibrary : public ::testing::Test {
+class LateLibrary : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string name = (std::filesystem::temp_directory_path() / "reigen-library-XXXXXX").string();
@@ -41,7 +41,7 @@ class NcclLibrary : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(NcclLibrary, WhatIsNowhereIsNamedWithTheLinkersWordsAndACure) {
+TEST_F(LateLibrary, WhatIsNowhereIsNamedWithTheLinkersWordsAndACure) {
   EXPECT_THAT(message_of({.name = "NCCL", .files = {"libnowhere.so.2"}, .folders = {folder_}, .fix = "install it"}),
               AllOf(HasSubstr("needs NCCL, which could not be opened"),
                     HasSubstr("libnowhere.so.2: cannot open shared object file"), HasSubstr(folder_.string()),
@@ -49,14 +49,14 @@ TEST_F(NcclLibrary, WhatIsNowhereIsNamedWithTheLinkersWordsAndACure) {
 }
 
 // A damaged file, or one of another processor, is the reason, and not that the linker knows none.
-TEST_F(NcclLibrary, WhatIsThereAndCannotBeOpenedIsTheReason) {
+TEST_F(LateLibrary, WhatIsThereAndCannotBeOpenedIsTheReason) {
   std::ofstream(folder_ / "libnowhere.so.2") << "no library";
   const std::string text = message_of({.name = "NCCL", .files = {"libnowhere.so.2"}, .folders = {folder_}, .fix = ""});
   EXPECT_THAT(text, HasSubstr((folder_ / "libnowhere.so.2").string() + ": "));
   EXPECT_THAT(text, Not(HasSubstr("No such file")));
 }
 
-TEST_F(NcclLibrary, IsFoundByTheLinkerByAFolderAndByItsOtherNames) {
+TEST_F(LateLibrary, IsFoundByTheLinkerByAFolderAndByItsOtherNames) {
   int (*absolute)(int) = nullptr;
   const Library known({.name = "C", .files = {"libnowhere.so.2", "libc.so.6"}, .folders = {}, .fix = ""});
   known.find(absolute, "abs");
@@ -70,7 +70,7 @@ TEST_F(NcclLibrary, IsFoundByTheLinkerByAFolderAndByItsOtherNames) {
   EXPECT_EQ(absolute(-4), 4);
 }
 
-TEST_F(NcclLibrary, AFunctionThatIsMissingIsNamed) {
+TEST_F(LateLibrary, AFunctionThatIsMissingIsNamed) {
   const Library library({.name = "NCCL", .files = {"libc.so.6"}, .folders = {}, .fix = "install 2.17"});
   int (*function)() = nullptr;
   try {
@@ -82,7 +82,7 @@ TEST_F(NcclLibrary, AFunctionThatIsMissingIsNamed) {
   }
 }
 
-TEST_F(NcclLibrary, TheFoldersBesideLibTorchAreThoseOfItsWheels) {
+TEST_F(LateLibrary, TheFoldersBesideLibTorchAreThoseOfItsWheels) {
   const auto site = folder_ / "site-packages";
   for (const char* part : {"torch/lib", "nvidia/nccl/lib", "nvidia/cu13/lib", "nvidia/empty"}) {
     std::filesystem::create_directories(site / part);
@@ -94,4 +94,4 @@ TEST_F(NcclLibrary, TheFoldersBesideLibTorchAreThoseOfItsWheels) {
 }
 
 }  // namespace
-}  // namespace reigen::comm::nccl
+}  // namespace reigen::device

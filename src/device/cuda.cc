@@ -1,0 +1,149 @@
+#include "device/cuda.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "reigen/base/bytes.h"
+
+namespace reigen::device {
+
+void check(int code, const char* function) {
+  if (code == kCudaSuccess) return;
+  throw BackendError(Report{.what = fmt::format("{} failed", function),
+                            .got = fmt::format("{} ({})", cuda_runtime().get_error_string(code), code),
+                            .expected = {},
+                            .fix = "look at the device with nvidia-smi, and at the messages before this one"});
+}
+
+int choose_cuda(int wanted, int rank) {
+  int count = 0;
+  const int code = cuda_runtime().get_device_count(&count);
+  if (code != kCudaSuccess || count == 0) {
+    throw BackendError(Report{.what = "no CUDA device is visible",
+                              .got = code != kCudaSuccess ? cuda_runtime().get_error_string(code) : "0 devices",
+                              .expected = "a GPU for each rank",
+                              .fix = "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or stay with the cpu"});
+  }
+  return (wanted >= 0 ? wanted : rank) % count;
+}
+
+std::string place_of(int device) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  std::array<char, 32> bus{};
+  check(cuda_runtime().device_get_pci_bus_id(bus.data(), static_cast<int>(bus.size()), device),
+        "cudaDeviceGetPCIBusId");
+  return fmt::format("host {}, GPU {}", host.data(), bus.data());
+}
+
+OnDevice::OnDevice(int device) {
+  check(cuda_runtime().get_device(&before_), "cudaGetDevice");
+  if (before_ != device) check(cuda_runtime().set_device(device), "cudaSetDevice");
+}
+
+OnDevice::~OnDevice() { (void)cuda_runtime().set_device(before_); }
+
+Event::Event(int device) {
+  const OnDevice on(device);
+  check(cuda_runtime().event_create_with_flags(&event_, kCudaEventDisableTiming), "cudaEventCreate");
+}
+Event::~Event() { (void)cuda_runtime().event_destroy(event_); }
+void Event::record(CudaStream stream) { check(cuda_runtime().event_record(event_, stream), "cudaEventRecord"); }
+void Event::precede(CudaStream stream) const {
+  check(cuda_runtime().stream_wait_event(stream, event_, 0), "cudaStreamWaitEvent");
+}
+
+bool Event::is_done(const char* what) const {
+  const int state = cuda_runtime().event_query(event_);
+  if (state == kCudaNotReady) return false;
+  check(state, what);
+  return true;
+}
+
+OwnStream::OwnStream(int device) {
+  const OnDevice on(device);
+  check(cuda_runtime().stream_create_with_flags(&stream_, kCudaStreamNonBlocking), "cudaStreamCreate");
+}
+OwnStream::~OwnStream() { (void)cuda_runtime().stream_destroy(stream_); }
+
+std::shared_ptr<void> allocate(int device, std::size_t bytes) {
+  const OnDevice on(device);
+  void* data = nullptr;
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  const int code = cuda_runtime().malloc(&data, size);
+  if (code == kCudaOutOfMemory) {
+    throw IoError(Report{.what = "out of memory of the GPU",
+                         .got = {},
+                         .expected = fmt::format("{} more", format_bytes(size)),
+                         .fix = "take a smaller model or batch"},
+                  ExitCode::kOsResource);
+  }
+  check(code, "cudaMalloc");
+  std::shared_ptr<void> block(data, [device](void* pointer) {
+    int before = 0;
+    (void)cuda_runtime().get_device(&before);
+    (void)cuda_runtime().set_device(device);
+    (void)cuda_runtime().free(pointer);
+    (void)cuda_runtime().set_device(before);
+  });
+  const OwnStream stream(device);  // the default stream may have much to do
+  check(cuda_runtime().memset_async(data, 0, size, stream.get()), "cudaMemsetAsync");
+  check(cuda_runtime().stream_synchronize(stream.get()), "cudaStreamSynchronize");
+  return block;
+}
+
+std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
+  void* data = nullptr;
+  check(cuda_runtime().malloc_host(&data, bytes), "cudaMallocHost");
+  return {data, [](void* pointer) { (void)cuda_runtime().free_host(pointer); }};
+}
+
+// Memory of the host passes through a piece of pinned memory: a copy of other memory would be one of the driver's own
+// pieces, in the order of the default stream.
+void copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  const Device target = device_of(to);
+  const Device source = device_of(from);
+  if (target.is_cpu() && source.is_cpu()) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const int device = target.is_cpu() ? source.index : target.index;
+  const OnDevice on(device);
+  const OwnStream stream(device);
+  Event ready(device);
+  ready.record(default_stream());
+  ready.precede(stream.get());
+  const auto move = [&](void* into, const void* out_of, std::size_t size, int kind) {
+    check(cuda_runtime().memcpy_async(into, out_of, size, kind, stream.get()), "cudaMemcpyAsync");
+    check(cuda_runtime().stream_synchronize(stream.get()), "cudaStreamSynchronize");
+  };
+  if (!target.is_cpu() && !source.is_cpu()) return move(to, from, bytes, kCudaDeviceToDevice);
+  constexpr std::size_t kPiece = std::size_t{4} << 20;
+  const std::shared_ptr<void> piece = allocate_pinned(std::min(kPiece, bytes));
+  for (std::size_t at = 0; at < bytes; at += kPiece) {
+    const std::size_t size = std::min(kPiece, bytes - at);
+    auto* const into = static_cast<std::byte*>(to) + at;
+    const auto* const out_of = static_cast<const std::byte*>(from) + at;
+    if (source.is_cpu()) {
+      std::memcpy(piece.get(), out_of, size);
+      move(into, piece.get(), size, kCudaHostToDevice);
+    } else {
+      move(piece.get(), out_of, size, kCudaDeviceToHost);
+      std::memcpy(into, piece.get(), size);
+    }
+  }
+}
+
+Device device_of(const void* data) {
+  CudaPointer answer{};
+  check(cuda_runtime().pointer_get_attributes(&answer, data), "cudaPointerGetAttributes");
+  const bool is_of_device = answer.memory == kCudaMemoryOfDevice || answer.memory == kCudaMemoryManaged;
+  return is_of_device ? Device::cuda(answer.device) : Device::cpu();
+}
+
+}  // namespace reigen::device

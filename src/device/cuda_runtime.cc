@@ -1,0 +1,59 @@
+#include "device/cuda_runtime.h"
+
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "device/library.h"
+#include "reigen/base/error.h"
+
+namespace reigen::device {
+
+namespace {
+
+CudaRuntime open_runtime() {
+  std::vector<std::string> folders = library_folders({"CUDA_ROOT", "CUDA_HOME"});
+  if (*REIGEN_CUDART_FOLDER != '\0') folders.emplace_back(REIGEN_CUDART_FOLDER);
+  const Library library({.name = "the CUDA runtime",
+                         .files = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"},
+                         .folders = folders,
+                         .fix = "install it, and set CUDA_HOME to the folder that holds its lib64/ or lib/, or "
+                                "LD_LIBRARY_PATH to that; or stay with the cpu"});
+  CudaRuntime table{};
+  library.find(table.get_error_string, "cudaGetErrorString");
+  library.find(table.get_device_count, "cudaGetDeviceCount");
+  library.find(table.get_device, "cudaGetDevice");
+  library.find(table.set_device, "cudaSetDevice");
+  library.find(table.device_get_pci_bus_id, "cudaDeviceGetPCIBusId");
+  library.find(table.malloc, "cudaMalloc");
+  library.find(table.free, "cudaFree");
+  library.find(table.malloc_host, "cudaMallocHost");
+  library.find(table.free_host, "cudaFreeHost");
+  library.find(table.pointer_get_attributes, "cudaPointerGetAttributes");
+  library.find(table.memset_async, "cudaMemsetAsync");
+  library.find(table.memcpy_async, "cudaMemcpyAsync");
+  library.find(table.stream_create_with_flags, "cudaStreamCreateWithFlags");
+  library.find(table.stream_destroy, "cudaStreamDestroy");
+  library.find(table.stream_query, "cudaStreamQuery");
+  library.find(table.stream_synchronize, "cudaStreamSynchronize");
+  library.find(table.stream_wait_event, "cudaStreamWaitEvent");
+  library.find(table.event_create_with_flags, "cudaEventCreateWithFlags");
+  library.find(table.event_destroy, "cudaEventDestroy");
+  library.find(table.event_record, "cudaEventRecord");
+  library.find(table.event_query, "cudaEventQuery");
+  library.find(table.ipc_get_mem_handle, "cudaIpcGetMemHandle");
+  library.find(table.ipc_open_mem_handle, "cudaIpcOpenMemHandle");
+  library.find(table.ipc_close_mem_handle, "cudaIpcCloseMemHandle");
+  base::log_info("the CUDA runtime in {}", library.path());
+  return table;
+}
+
+}  // namespace
+
+// A library can be in a process only once, and so its functions are the process's.
+const CudaRuntime& cuda_runtime() {
+  static const CudaRuntime kTable = open_runtime();
+  return kTable;
+}
+
+}  // namespace reigen::device

@@ -1,0 +1,77 @@
+// The functions of the CUDA runtime that the product calls: one table, which tests fill with those of a stand-in
+// (tests/fakes/cuda/). The library is opened when a device is first asked for, so that programs start where it is
+// missing; its headers are not needed to build.
+// Thread rule: any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace reigen::device {
+
+using CudaStream = void*;  // cudaStream_t
+using CudaEvent = void*;   // cudaEvent_t
+
+// Of cudaError_t, cudaMemcpyKind and the flags: what is compared or given here (checked where the headers are:
+// comm/nccl/api.cc).
+inline constexpr int kCudaSuccess = 0;
+inline constexpr int kCudaOutOfMemory = 2;
+inline constexpr int kCudaNotReady = 600;
+inline constexpr int kCudaHostToDevice = 1;
+inline constexpr int kCudaDeviceToHost = 2;
+inline constexpr int kCudaDeviceToDevice = 3;
+inline constexpr unsigned kCudaStreamNonBlocking = 1;
+inline constexpr unsigned kCudaEventDisableTiming = 2;
+inline constexpr unsigned kCudaIpcLazyPeerAccess = 1;
+inline constexpr int kCudaMemoryOfDevice = 2;
+inline constexpr int kCudaMemoryManaged = 3;
+// The default stream, whatever the program was compiled with.
+inline CudaStream default_stream() { return reinterpret_cast<CudaStream>(1); }
+
+struct CudaPointer {  // cudaPointerAttributes
+  int memory;
+  int device;
+  void* device_pointer;
+  void* host_pointer;
+  std::array<std::byte, 320> more;  // a newer runtime writes more
+};
+
+struct CudaMemoryWord {  // cudaIpcMemHandle_t
+  std::array<char, 64> bytes;
+};
+
+struct CudaRuntime {
+  const char* (*get_error_string)(int);
+  int (*get_device_count)(int*);
+  int (*get_device)(int*);
+  int (*set_device)(int);
+  int (*device_get_pci_bus_id)(char*, int, int);
+  int (*malloc)(void**, std::size_t);
+  int (*free)(void*);
+  int (*malloc_host)(void**, std::size_t);
+  int (*free_host)(void*);
+  int (*pointer_get_attributes)(CudaPointer*, const void*);
+  int (*memset_async)(void*, int, std::size_t, CudaStream);
+  int (*memcpy_async)(void*, const void*, std::size_t, int, CudaStream);
+  int (*stream_create_with_flags)(CudaStream*, unsigned);
+  int (*stream_destroy)(CudaStream);
+  int (*stream_query)(CudaStream);
+  int (*stream_synchronize)(CudaStream);
+  int (*stream_wait_event)(CudaStream, CudaEvent, unsigned);
+  int (*event_create_with_flags)(CudaEvent*, unsigned);
+  int (*event_destroy)(CudaEvent);
+  int (*event_record)(CudaEvent, CudaStream);
+  int (*event_query)(CudaEvent);
+  int (*ipc_get_mem_handle)(CudaMemoryWord*, void*);
+  int (*ipc_open_mem_handle)(void**, CudaMemoryWord, unsigned);
+  int (*ipc_close_mem_handle)(void*);
+};
+
+// The first call opens the library. It throws BackendError (69) and names what is missing or too old; a later call
+// tries again.
+const CudaRuntime& cuda_runtime();
+
+// Throws BackendError with CUDA's own words, unless the code says success.
+void check(int code, const char* function);
+
+}  // namespace reigen::device

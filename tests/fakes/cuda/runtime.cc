@@ -1,0 +1,51 @@
+// The table of functions that device/ calls, filled with those of the stand-in: its types are CUDA's own.
+#include "device/cuda_runtime.h"
+
+#include <cuda_runtime_api.h>
+
+namespace reigen::device {
+
+namespace {
+
+template <class To, class From>
+void put(To& place, From function) {
+  place = reinterpret_cast<To>(reinterpret_cast<void (*)()>(function));
+}
+
+CudaRuntime stand_in() {
+  CudaRuntime table{};
+  put(table.get_error_string, &::cudaGetErrorString);
+  put(table.get_device_count, &::cudaGetDeviceCount);
+  put(table.get_device, &::cudaGetDevice);
+  put(table.set_device, &::cudaSetDevice);
+  put(table.device_get_pci_bus_id, &::cudaDeviceGetPCIBusId);
+  put(table.malloc, static_cast<cudaError_t (*)(void**, std::size_t)>(&::cudaMalloc));
+  put(table.free, &::cudaFree);
+  put(table.malloc_host, static_cast<cudaError_t (*)(void**, std::size_t)>(&::cudaMallocHost));
+  put(table.free_host, &::cudaFreeHost);
+  put(table.pointer_get_attributes, &::cudaPointerGetAttributes);
+  put(table.memset_async, &::cudaMemsetAsync);
+  put(table.memcpy_async, &::cudaMemcpyAsync);
+  put(table.stream_create_with_flags, &::cudaStreamCreateWithFlags);
+  put(table.stream_destroy, &::cudaStreamDestroy);
+  put(table.stream_query, &::cudaStreamQuery);
+  put(table.stream_synchronize, &::cudaStreamSynchronize);
+  put(table.stream_wait_event, &::cudaStreamWaitEvent);
+  put(table.event_create_with_flags, static_cast<cudaError_t (*)(cudaEvent_t*, unsigned)>(&::cudaEventCreateWithFlags));
+  put(table.event_destroy, &::cudaEventDestroy);
+  put(table.event_record, &::cudaEventRecord);
+  put(table.event_query, &::cudaEventQuery);
+  put(table.ipc_get_mem_handle, &::cudaIpcGetMemHandle);
+  put(table.ipc_open_mem_handle, &::cudaIpcOpenMemHandle);
+  put(table.ipc_close_mem_handle, &::cudaIpcCloseMemHandle);
+  return table;
+}
+
+}  // namespace
+
+const CudaRuntime& cuda_runtime() {
+  static const CudaRuntime kTable = stand_in();
+  return kTable;
+}
+
+}  // namespace reigen::device
