@@ -93,15 +93,17 @@ struct Reduction {
   int divisor = 0;
 };
 
-// Where the buffers of rank q begin after a multiple of 16 bytes, in elements: `first` + q * `each`.
+// Where the buffers of rank q begin after a multiple of 16 bytes, in elements: inputs at `first` + q * `each`, outputs
+// `later` after that.
 struct Layout {
   std::size_t first;
   std::size_t each;
   bool in_place;
   bool one_output;
+  std::size_t later = 0;
 };
-constexpr Layout kLayouts[] = {{0, 0, false, false}, {0, 0, true, false}, {1, 0, false, false},
-                               {1, 0, true, false},  {1, 1, false, true}, {0, 1, true, false}};
+constexpr Layout kLayouts[] = {{0, 0, false, false}, {0, 0, true, false}, {1, 0, false, false},   {1, 0, true, false},
+                               {1, 1, false, true},  {0, 1, true, false}, {0, 0, false, false, 1}};
 
 // Random bits hold NaN, infinities and subnormal numbers; of floats every other one is near 1, where sums are rounded.
 void fill(std::byte* to, std::size_t bytes, DataType type) {
@@ -206,7 +208,8 @@ class Comparison {
       check(cudaMemset((layout.in_place ? in_ : out_).at(q * stride), kGuardByte, used), "cudaMemset");
       check(cudaMemcpyAsync(in_.at(begin), source_.at(q * bytes), bytes, cudaMemcpyHostToDevice, nullptr), "copy");
       inputs.push_back(in_.at(begin));
-      if (!layout.one_output || q == 0) outputs.push_back((layout.in_place ? in_ : out_).at(begin));
+      if (!layout.one_output || q == 0)
+        outputs.push_back((layout.in_place ? in_ : out_).at(begin + layout.later * size));
     }
     const ReduceCall call{.inputs = inputs.data(),
                           .outputs = outputs.data(),
@@ -233,11 +236,12 @@ class Comparison {
   void report(const Reduction& reduction, const Layout& layout, std::size_t output, const char* what) {
     constexpr long kShown = 20;
     if (++failures_ > kShown) return;
-    fmt::print("{} {}: {} inputs, {} elements, output {}, begins {} + {}q elements after 16 bytes{}{}{}: {}\n",
-               comm::name_of(reduction.type), comm::name_of(reduction.op), reduction.ranks, reduction.count, output,
-               layout.first, layout.each, layout.in_place ? ", in place" : "",
-               reduction.factors != nullptr ? ", with factors" : "", reduction.divisor != 0 ? ", with a divisor" : "",
-               what);
+    fmt::print(
+        "{} {}: {} inputs, {} elements, output {}, begins {} + {}q elements after 16 bytes, outputs {} later{}{}{}: "
+        "{}\n",
+        comm::name_of(reduction.type), comm::name_of(reduction.op), reduction.ranks, reduction.count, output,
+        layout.first, layout.each, layout.later, layout.in_place ? ", in place" : "",
+        reduction.factors != nullptr ? ", with factors" : "", reduction.divisor != 0 ? ", with a divisor" : "", what);
   }
 
   Plugin plugin_;
