@@ -17,9 +17,9 @@ from pathlib import Path
 HEADER_LINES, SOURCE_LINES, FUNCTION_LINES, COLUMNS = 300, 600, 70, 120
 CLASS_FILES, CLASS_LINES = 2, 700
 FOLDER_FILES = 25  # of src/
-CODE_FOLDERS = ("include", "src", "apps", "examples", "bench", "tests")
+CODE_FOLDERS = ("include", "src", "cuda", "apps", "examples", "bench", "tests")
 TEXT_FOLDERS = CODE_FOLDERS + ("docs", "scripts", "cmake", ".ci")
-SOURCE_ENDINGS = (".h", ".cc", ".c")
+SOURCE_ENDINGS = (".h", ".cc", ".c", ".cu")
 DRAWERS = {"util", "utils", "misc", "common", "helper", "helpers", "stuff"}
 
 # (what, replacement, pattern, folders where it is allowed). Patterns see code without comments and strings.
@@ -262,14 +262,14 @@ def rule_torch(tree):
 
 
 def rule_engine(tree):
-    """Headers of MPI, NCCL and CUDA, which a build may lack, stay in the folder that CMake leaves out then, in its tests and in what stands in
-    for it there."""
+    """Headers of MPI, NCCL and CUDA, which a build may lack, stay in the folders that CMake leaves out then (cuda/ is one), in its tests and in
+    what stands in for it there."""
     for source in tree.sources:
         for number, quote, name in includes(source):
             for header, engine in ENGINE_HEADERS:
                 if quote != "<" or not re.match(header, name):
                     continue
-                if not source.path.startswith((f"src/comm/{engine}/", f"tests/comm/{engine}_", f"tests/fakes/{engine}/", f"bench/{engine}_")):
+                if not source.path.startswith((f"src/comm/{engine}/", f"tests/comm/{engine}_", f"tests/fakes/{engine}/", f"bench/{engine}_", "cuda/")):
                     yield Finding(source.path, number, "engine", f"<{name}> is for src/comm/{engine}/ only", "comm/backend.h, or a place in that folder")
 
 
@@ -412,8 +412,8 @@ def rule_name(tree):
             stem = part.split(".")[0]
             if stem.lower() in DRAWERS:
                 yield Finding(path, 1, "name", f"{part} is a drawer", "the name of what is inside")
-        if path.endswith(SOURCE_ENDINGS) and not re.fullmatch(r"[a-z0-9_]+\.(h|cc|c)", parts[-1]):
-            yield Finding(path, 1, "name", f"{parts[-1]} is not snake_case", "snake_case.h, snake_case.cc or snake_case.c")
+        if path.endswith(SOURCE_ENDINGS) and not re.fullmatch(r"[a-z0-9_]+\.(h|cc|c|cu)", parts[-1]):
+            yield Finding(path, 1, "name", f"{parts[-1]} is not snake_case", "snake_case.h, snake_case.cc, snake_case.c or snake_case.cu")
 
 
 def expanded(text):

@@ -19,7 +19,7 @@ Floats widen(__m512i halves) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(halves, 16)), _mm512_castsi512_ps(_mm512_and_si512(halves, upper))};
 }
 
-// As Bfloat16 of kernels.inl, for sums that the instruction would flush to zero.
+// As Bfloat16 of elements.inl, for sums that the instruction would flush to zero.
 std::uint16_t round_bfloat16(float value) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;

@@ -3,7 +3,8 @@
 //
 // The kernels exist once as plain loops (kernels.inl) and are compiled for several instruction sets; the processor
 // picks at run time. All give the same bits: the order of additions is fixed and -ffp-contract=off forbids fused
-// multiply-add. Inputs may be outputs (in place): element i is read from everywhere before it is written.
+// multiply-add. The kernels of a device (device/kernel_calls.h) share elements and operations with them, and the bits.
+// Inputs may be outputs (in place): element i is read from everywhere before it is written.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,364 @@
+// For a machine with a GPU: are the kernels of libreigen_cuda.so right, and how fast are they?
+//
+// Every reduction of every type is compared with comm::reduce::run, bit for bit but for which NaN it is. Then sums are
+// measured beside a copy of the device. Ends with 1 where anything differs, with 69 where there is no GPU.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "comm/reduce/reduce.h"
+#include "device/kernel_calls.h"
+#include "reigen/comm/types.h"
+
+namespace reigen::device {
+namespace {
+
+using comm::DataType;
+using comm::ReduceOp;
+
+constexpr int kNoDevice = 69;  // EX_UNAVAILABLE
+constexpr std::size_t kLarge = (1u << 20) + 3;
+constexpr std::size_t kGuard = 64;  // bytes around every buffer, which nothing may change
+constexpr int kGuardByte = 0xa5;
+constexpr std::size_t kMebibyte = 1u << 20;
+constexpr auto kSum = static_cast<int>(ReduceOp::kSum);
+
+constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUint8,   DataType::kInt16,    DataType::kInt32,
+                               DataType::kInt64,   DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32,
+                               DataType::kFloat64, DataType::kBool};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, ReduceOp::kMin,
+                             ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
+
+void check(int error, const char* what) {
+  if (error == cudaSuccess) return;
+  throw std::runtime_error(
+      fmt::format("{}: error {}, {}", what, error, cudaGetErrorString(static_cast<cudaError_t>(error))));
+}
+
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes) { check(cudaMalloc(&begin_, bytes), "cudaMalloc"); }
+  ~Memory() { cudaFree(begin_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  std::byte* at(std::size_t byte) const { return static_cast<std::byte*>(begin_) + byte; }
+
+ private:
+  void* begin_ = nullptr;
+};
+
+// Pinned: a copy of it takes a tenth of the time.
+class HostMemory {
+ public:
+  explicit HostMemory(std::size_t bytes) { check(cudaMallocHost(&begin_, bytes), "cudaMallocHost"); }
+  ~HostMemory() { cudaFreeHost(begin_); }
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  std::byte* at(std::size_t byte) const { return static_cast<std::byte*>(begin_) + byte; }
+
+ private:
+  void* begin_ = nullptr;
+};
+
+struct Plugin {
+  decltype(&reigen_cuda_reduce) reduce = nullptr;
+};
+
+Plugin open_plugin() {
+  void* const library = dlopen(REIGEN_CUDA_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw std::runtime_error(dlerror());
+  const auto version = reinterpret_cast<decltype(&reigen_cuda_version)>(dlsym(library, "reigen_cuda_version"));
+  const auto reduce = reinterpret_cast<decltype(&reigen_cuda_reduce)>(dlsym(library, "reigen_cuda_reduce"));
+  if (version == nullptr || reduce == nullptr || version() != kPluginVersion) {
+    throw std::runtime_error(fmt::format("{} is not version {}", REIGEN_CUDA_PLUGIN, kPluginVersion));
+  }
+  return {reduce};
+}
+
+struct Reduction {
+  DataType type;
+  ReduceOp op;
+  int ranks;
+  std::size_t count;
+  const double* factors = nullptr;
+  int divisor = 0;
+};
+
+// Where the buffers of rank q begin after a multiple of 16 bytes, in elements: inputs at `first` + q * `each`, outputs
+// `later` after that.
+struct Layout {
+  std::size_t first;
+  std::size_t each;
+  bool in_place;
+  bool one_output;
+  std::size_t later = 0;
+};
+constexpr Layout kLayouts[] = {{0, 0, false, false}, {0, 0, true, false}, {1, 0, false, false},   {1, 0, true, false},
+                               {1, 1, false, true},  {0, 1, true, false}, {0, 0, false, false, 1}};
+
+// Random bits hold NaN, infinities and subnormal numbers; of floats every other one is near 1, where sums are rounded.
+void fill(std::byte* to, std::size_t bytes, DataType type) {
+  std::mt19937_64 generator(bytes + static_cast<std::size_t>(type));
+  for (std::size_t i = 0; i + 8 <= bytes; i += 8) {
+    const std::uint64_t bits = generator();
+    std::memcpy(to + i, &bits, 8);
+  }
+  const bool is_float = type >= DataType::kFloat16 && type <= DataType::kFloat64;
+  const std::size_t size = comm::size_of(type);
+  for (std::size_t i = size; is_float && i + size <= bytes; i += 2 * size) {
+    std::byte& upper = to[i + size - 1];
+    upper = (upper & std::byte{0x80}) | (type == DataType::kFloat16 ? std::byte{0x3c} : std::byte{0x3f});
+  }
+}
+
+template <typename T>
+bool same(const std::byte* a, const std::byte* b, std::size_t count, T exponent) {
+  std::size_t different = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    T x{};
+    T y{};
+    std::memcpy(&x, a + i * sizeof(T), sizeof(T));
+    std::memcpy(&y, b + i * sizeof(T), sizeof(T));
+    const T magnitude = static_cast<T>(~T{0}) >> 1;
+    const bool both_nan = (x & magnitude) > exponent && (y & magnitude) > exponent;
+    different += static_cast<std::size_t>(x != y && !both_nan);
+  }
+  return different == 0;
+}
+
+bool same_result(const std::byte* a, const std::byte* b, std::size_t count, DataType type) {
+  switch (type) {
+    case DataType::kFloat16: return same<std::uint16_t>(a, b, count, 0x7c00);
+    case DataType::kBfloat16: return same<std::uint16_t>(a, b, count, 0x7f80);
+    case DataType::kFloat32: return same<std::uint32_t>(a, b, count, 0x7f800000);
+    case DataType::kFloat64: return same<std::uint64_t>(a, b, count, 0x7ff0000000000000);
+    default: return std::memcmp(a, b, count * comm::size_of(type)) == 0;
+  }
+}
+
+bool is_guard(const std::byte* at) {
+  return std::all_of(at, at + kGuard, [](std::byte b) { return b == std::byte{kGuardByte}; });
+}
+
+class Comparison {
+ public:
+  explicit Comparison(Plugin plugin) : plugin_(plugin) {}
+
+  void compare_type(DataType type) {
+    fill(source_.at(0), kRanks * kLarge * kWidest, type);
+    const double factors[kReduceRanks] = {0.5, -3.0, 0.1, 1.0, 7.25, -0.3, 1e-3, 2.0};
+    for (const ReduceOp op : kOps) {
+      if (!comm::is_defined(op, type)) continue;
+      const bool is_float_sum = op == ReduceOp::kSum && !comm::is_defined(ReduceOp::kBor, type);
+      for (const int ranks : {1, 2, 3, 4, 7, 8, kReduceRanks}) {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{1000}, kLarge}) {
+          if (ranks > kRanks && count == kLarge) continue;
+          compare({type, op, ranks, count});
+          if (is_float_sum) compare({type, op, ranks, count, factors});
+          if (op == ReduceOp::kAvg) compare({type, op, ranks, count, nullptr, 12});
+        }
+      }
+    }
+  }
+
+  long cases() const { return cases_; }
+  long failures() const { return failures_; }
+
+ private:
+  static constexpr int kRanks = 8;  // with the largest buffers
+  static constexpr std::size_t kWidest = 8;
+  static constexpr std::size_t kSpace = kRanks * (kLarge * kWidest + 4096);
+
+  void compare(const Reduction& reduction) {
+    const std::size_t bytes = reduction.count * comm::size_of(reduction.type);
+    std::vector<const std::byte*> inputs;
+    for (int q = 0; q < reduction.ranks; ++q) inputs.push_back(source_.at(static_cast<std::size_t>(q) * bytes));
+    expected_.resize(bytes);
+    std::byte* const output = expected_.data();
+    comm::reduce::run({.inputs = inputs.data(),
+                       .outputs = &output,
+                       .input_count = reduction.ranks,
+                       .output_count = 1,
+                       .count = reduction.count,
+                       .type = reduction.type,
+                       .op = reduction.op,
+                       .factors = reduction.factors,
+                       .divisor = reduction.divisor});
+    for (const Layout& layout : kLayouts) compare(reduction, layout);
+  }
+
+  void compare(const Reduction& reduction, const Layout& layout) {
+    const std::size_t size = comm::size_of(reduction.type);
+    const std::size_t bytes = reduction.count * size;
+    const std::size_t stride = kSpace / static_cast<std::size_t>(std::max(reduction.ranks, kRanks)) / 64 * 64;
+    const std::size_t used = std::min(stride, bytes + 1024);
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    for (std::size_t q = 0; q < static_cast<std::size_t>(reduction.ranks); ++q) {
+      const std::size_t begin = q * stride + kGuard + (layout.first + q * layout.each) % 16 * size;
+      check(cudaMemset((layout.in_place ? in_ : out_).at(q * stride), kGuardByte, used), "cudaMemset");
+      check(cudaMemcpyAsync(in_.at(begin), source_.at(q * bytes), bytes, cudaMemcpyHostToDevice, nullptr), "copy");
+      inputs.push_back(in_.at(begin));
+      if (!layout.one_output || q == 0)
+        outputs.push_back((layout.in_place ? in_ : out_).at(begin + layout.later * size));
+    }
+    const ReduceCall call{.inputs = inputs.data(),
+                          .outputs = outputs.data(),
+                          .input_count = reduction.ranks,
+                          .output_count = static_cast<int>(outputs.size()),
+                          .count = reduction.count,
+                          .type = static_cast<int>(reduction.type),
+                          .op = static_cast<int>(reduction.op),
+                          .factors = reduction.factors,
+                          .divisor = reduction.divisor};
+    check(plugin_.reduce(&call, nullptr), "reigen_cuda_reduce");
+    // All outputs are written by the same thread: of the large ones the last one tells.
+    const std::size_t first = reduction.count == kLarge ? outputs.size() - 1 : 0;
+    for (std::size_t q = first; q < outputs.size(); ++q) {
+      const auto* const from = static_cast<const std::byte*>(outputs[q]) - kGuard;
+      check(cudaMemcpy(got_.at(0), from, bytes + 2 * kGuard, cudaMemcpyDeviceToHost), "the result's copy");
+      const bool right = same_result(got_.at(kGuard), expected_.data(), reduction.count, reduction.type);
+      const bool kept = is_guard(got_.at(0)) && is_guard(got_.at(kGuard + bytes));
+      if (!right || !kept) report(reduction, layout, q, right ? "bytes beside the output were written" : "other bits");
+    }
+    ++cases_;
+  }
+
+  void report(const Reduction& reduction, const Layout& layout, std::size_t output, const char* what) {
+    constexpr long kShown = 20;
+    if (++failures_ > kShown) return;
+    fmt::print(
+        "{} {}: {} inputs, {} elements, output {}, begins {} + {}q elements after 16 bytes, outputs {} later{}{}{}: "
+        "{}\n",
+        comm::name_of(reduction.type), comm::name_of(reduction.op), reduction.ranks, reduction.count, output,
+        layout.first, layout.each, layout.later, layout.in_place ? ", in place" : "",
+        reduction.factors != nullptr ? ", with factors" : "", reduction.divisor != 0 ? ", with a divisor" : "", what);
+  }
+
+  Plugin plugin_;
+  HostMemory source_{kRanks * kLarge * kWidest};
+  HostMemory got_{kLarge * kWidest + 2 * kGuard};
+  Memory in_{kSpace};
+  Memory out_{kSpace};
+  std::vector<std::byte> expected_;
+  long cases_ = 0;
+  long failures_ = 0;
+};
+
+class Stopwatch {
+ public:
+  Stopwatch() {
+    check(cudaEventCreate(&begin_), "cudaEventCreate");
+    check(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+  ~Stopwatch() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  // Milliseconds, the median of 20 runs after three that warm up.
+  template <typename Work>
+  float median(Work work) {
+    constexpr int kWarmUps = 3;
+    constexpr std::size_t kRuns = 20;
+    std::vector<float> times;
+    for (int run = -kWarmUps; run < static_cast<int>(kRuns); ++run) {
+      check(cudaEventRecord(begin_, nullptr), "cudaEventRecord");
+      work();
+      check(cudaEventRecord(end_, nullptr), "cudaEventRecord");
+      check(cudaEventSynchronize(end_), "cudaEventSynchronize");
+      float time = 0;
+      check(cudaEventElapsedTime(&time, begin_, end_), "cudaEventElapsedTime");
+      if (run >= 0) times.push_back(time);
+    }
+    std::sort(times.begin(), times.end());
+    return (times[kRuns / 2 - 1] + times[kRuns / 2]) / 2;
+  }
+
+ private:
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
+};
+
+double gigabytes_per_second(std::size_t bytes, float milliseconds) {
+  return static_cast<double>(bytes) / (static_cast<double>(milliseconds) * 1e6);
+}
+
+void measure(Plugin plugin) {
+  constexpr std::size_t kMostBytes = 256 * kMebibyte;
+  constexpr std::size_t kMostRanks = 4;
+  const Memory in(kMostRanks * kMostBytes);
+  const Memory out(kMostRanks * kMostBytes);
+  check(cudaMemset(in.at(0), 0, kMostRanks * kMostBytes), "cudaMemset");
+  Stopwatch stopwatch;
+  const float copy_time = stopwatch.median([&] {
+    check(cudaMemcpyAsync(out.at(0), in.at(0), kMostBytes, cudaMemcpyDeviceToDevice, nullptr), "cudaMemcpyAsync");
+  });
+  const double copy = gigabytes_per_second(2 * kMostBytes, copy_time);
+  fmt::print("\n| sum | inputs and outputs | MiB each | us | GB/s read and written | of a copy's {:.0f} GB/s |\n",
+             copy);
+  fmt::print("|---|---|---|---|---|---|\n");
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16}) {
+    for (const std::size_t ranks : {std::size_t{2}, kMostRanks}) {
+      for (const std::size_t mebibytes : {1u, 64u, 256u}) {
+        const std::size_t bytes = mebibytes * kMebibyte;
+        const void* inputs[kMostRanks] = {};
+        void* outputs[kMostRanks] = {};
+        for (std::size_t q = 0; q < ranks; ++q) {
+          inputs[q] = in.at(q * bytes);
+          outputs[q] = out.at(q * bytes);
+        }
+        const ReduceCall call{.inputs = inputs,
+                              .outputs = outputs,
+                              .input_count = static_cast<int>(ranks),
+                              .output_count = static_cast<int>(ranks),
+                              .count = bytes / comm::size_of(type),
+                              .type = static_cast<int>(type),
+                              .op = kSum};
+        const float time = stopwatch.median([&] { check(plugin.reduce(&call, nullptr), "reigen_cuda_reduce"); });
+        const double speed = gigabytes_per_second(2 * ranks * bytes, time);
+        fmt::print("| {} | {} | {} | {:.1f} | {:.0f} | {:.2f} |\n", comm::name_of(type), ranks, mebibytes, time * 1e3f,
+                   speed, speed / copy);
+      }
+    }
+  }
+}
+
+int run() {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess || devices == 0) {
+    fmt::print(stderr, "check_kernels needs a GPU, and CUDA sees none (error {}, {})\n", static_cast<int>(error),
+               cudaGetErrorString(error));
+    return kNoDevice;
+  }
+  const Plugin plugin = open_plugin();
+  Comparison comparison(plugin);
+  for (const DataType type : kTypes) comparison.compare_type(type);
+  fmt::print("{} cases, {} outputs differ from the host's\n", comparison.cases(), comparison.failures());
+  measure(plugin);
+  return comparison.failures() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace reigen::device
+
+int main() {
+  try {
+    return reigen::device::run();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "check_kernels: {}\n", error.what());
+    return 1;
+  }
+}

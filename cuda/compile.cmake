@@ -1,0 +1,27 @@
+# Runs nvcc, keeps its PTX and what ptxas said, and shows the rest, which are warnings and errors:
+#   cmake -DNAME=reduce -DREPORTS=FOLDER -P compile.cmake -- nvcc ARGUMENT...
+# FOLDER gets reduce.ptx and reduce.ptxas.
+set(command "")
+set(begun FALSE)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+  if(begun)
+    list(APPEND command "${CMAKE_ARGV${i}}")
+  elseif(CMAKE_ARGV${i} STREQUAL "--")
+    set(begun TRUE)
+  endif()
+endforeach()
+
+set(kept "${CMAKE_CURRENT_BINARY_DIR}/${NAME}.kept")
+file(MAKE_DIRECTORY "${kept}" "${REPORTS}")
+execute_process(COMMAND ${command} --keep --keep-dir "${kept}" RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
+string(REGEX REPLACE "ptxas info[^\n]*\n|[^\n]*bytes stack frame[^\n]*\n" "" rest "${said}")
+if(NOT rest STREQUAL "")
+  message("${rest}")
+endif()
+if(failed)
+  message(FATAL_ERROR "nvcc ended with ${failed}")
+endif()
+file(WRITE "${REPORTS}/${NAME}.ptxas" "${said}")
+file(COPY_FILE "${kept}/${NAME}.ptx" "${REPORTS}/${NAME}.ptx")
+file(REMOVE_RECURSE "${kept}")
