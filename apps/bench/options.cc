@@ -98,7 +98,8 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
   app.add_option("--json", options.json, "write the rows to FILE too")->type_name("FILE");
   app.add_option("--backend", options.backend, "auto, self, shared_memory, tcp, mpi, nccl, hierarchical (default auto)")
       ->type_name("B");
-  app.add_option("--device", words.device, "whose memory: cpu, cuda (each rank its own, or by turns), cuda:N (default cpu)")
+  app.add_option("--device", words.device,
+                 "whose memory: cpu, cuda (each rank its own, or by turns), cuda:N (default cpu)")
       ->type_name("D");
   app.add_option("--algorithm", options.algorithm, "ring, tree, two_shot, ... or tuned (default: by size)")
       ->type_name("A");

@@ -27,7 +27,7 @@ struct BenchOptions {
   int in_flight = 1;  // calls under way at once
   std::string json;
   std::string backend = "auto";
-  Device device = {};      // on whose memory
+  Device device = {};     // on whose memory
   std::string algorithm;  // empty: the usual one
   int segments = 0;       // 0: by size
   int machines = 0;       // 0: where the ranks are; else this machine plays so many

@@ -16,7 +16,7 @@ struct BackendEntry {
   std::vector<Family> families;  // whose algorithms it chooses from; none: the choice is a library's
   // Blocks until all ranks are there. Throws BackendError (69) when this build does not have it.
   std::unique_ptr<Backend> (*make)(const GroupOptions& options) = nullptr;
-  bool joins_machines = false;  // may be GroupOptions::network
+  bool joins_machines = false;           // may be GroupOptions::network
   DeviceKind memory = DeviceKind::kCpu;  // what it carries
 };
 

@@ -70,9 +70,9 @@ struct Communicator::Impl {
   std::shared_ptr<Engine> device;    // null where the group carries no device's memory
   std::string device_backend_name;   // empty then
   std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);  // as Engine::Group
-  std::exception_ptr ended;          // of a group of one
-  std::uint64_t called = 0;          // of a group of one
-  int splits = 0;                    // so far: every rank counts alike
+  std::exception_ptr ended;                                                              // of a group of one
+  std::uint64_t called = 0;                                                              // of a group of one
+  int splits = 0;  // so far: every rank counts alike
 
   // Before the others are met, so that the record of a rank that waits for them names the group.
   void begin_record() {
@@ -461,8 +461,9 @@ std::shared_ptr<void> Communicator::allocate(std::size_t bytes) const {
 
 std::shared_ptr<void> Communicator::allocate(std::size_t bytes, const Device& on) const {
   if (on.is_cpu()) return allocate(bytes);
-  REIGEN_CHECK(on == device(), "[allocate] group \"{}\" does not carry the memory of that device\n  got: {}   expected: {}",
-               name(), to_string(on), device().is_cpu() ? "cpu" : "cpu or " + to_string(device()));
+  REIGEN_CHECK(on == device(),
+               "[allocate] group \"{}\" does not carry the memory of that device\n  got: {}   expected: {}", name(),
+               to_string(on), device().is_cpu() ? "cpu" : "cpu or " + to_string(device()));
   return impl_->device->backend().allocate(bytes);
 }
 

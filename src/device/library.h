@@ -39,8 +39,8 @@ class Library {
   std::string path_;
 };
 
-// Folders to look in: lib64/ and lib/ below what these variables of the environment name, LibTorch's own, and where CUDA
-// lies if nobody says; each once.
+// Folders to look in: lib64/ and lib/ below what these variables of the environment name, LibTorch's own, and where
+// CUDA lies if nobody says; each once.
 std::vector<std::string> library_folders(std::initializer_list<const char*> variables);
 
 // Where a Python installation keeps the libraries that its LibTorch needs, seen from one of LibTorch's own:

@@ -302,8 +302,7 @@ TEST(NcclStandIn, FactorsOfCallsInFlight) {
 // Modulo those that are visible: a scheduler may show each rank one, by the number 0.
 TEST(NcclStandIn, ADeviceThatIsAskedForIsTaken) {
   stand_in::use_device_of(5);
-  Communicator world(
-      {.rank = 0, .size = 1, .device = Device::cuda(stand_in::kDevices + 2), .device_backend = "nccl"});
+  Communicator world({.rank = 0, .size = 1, .device = Device::cuda(stand_in::kDevices + 2), .device_backend = "nccl"});
   cudaPointerAttributes attributes{};
   EXPECT_EQ(world.device(), Device::cuda(2));
   const auto block = world.allocate(8, world.device());

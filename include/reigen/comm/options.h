@@ -54,7 +54,7 @@ struct GroupOptions {
   // number modulo the GPUs that it sees.
   Device device = {};
   std::string device_backend = "auto";  // what carries the device's memory: nccl
-  std::string network = "tcp";  // between machines: tcp, mpi
+  std::string network = "tcp";          // between machines: tcp, mpi
   // Ranks that can open each other's memory share a machine. Where these words differ they do not: a machine that plays
   // several. Empty: what can be opened alone decides.
   std::string machine_id = {};

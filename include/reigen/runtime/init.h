@@ -20,8 +20,8 @@ struct InitOptions {
   std::string name = "world";
   std::string algorithms = {};  // REIGEN_COMM_ALGORITHMS
   int segments = 0;
-  std::string network = {};                          // REIGEN_COMM_NETWORK, else tcp
-  std::string machine_id = {};                       // REIGEN_COMM_MACHINE_ID
+  std::string network = {};     // REIGEN_COMM_NETWORK, else tcp
+  std::string machine_id = {};  // REIGEN_COMM_MACHINE_ID
   // cuda: the group carries the memory of a GPU as well; without an index the only one that is visible, else the rank's
   // number on its machine modulo theirs.
   Device device = {};

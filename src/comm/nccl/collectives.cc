@@ -180,22 +180,18 @@ ncclResult_t Collective::enqueue_call() {
   const std::size_t bytes = call_.bytes();
   ncclComm_t to = group_.communicator.get();
   switch (call_.kind) {
-    case OperationKind::kAllReduce:
-      return api().nccl_all_reduce(input_, output_, count, type, op, to, stream());
+    case OperationKind::kAllReduce: return api().nccl_all_reduce(input_, output_, count, type, op, to, stream());
     case OperationKind::kReduceScatter:
       return api().nccl_reduce_scatter(input_, output_, count, type, op, to, stream());
-    case OperationKind::kReduce:
-      return api().nccl_reduce(input_, output_, count, type, op, call_.root, to, stream());
-    case OperationKind::kAllGather:
-      return api().nccl_all_gather(input_, output_, bytes, ncclUint8, to, stream());
+    case OperationKind::kReduce: return api().nccl_reduce(input_, output_, count, type, op, call_.root, to, stream());
+    case OperationKind::kAllGather: return api().nccl_all_gather(input_, output_, bytes, ncclUint8, to, stream());
     case OperationKind::kBroadcast: {
       const std::byte* input = group_.rank == call_.root ? input_ : output_;
       std::byte* output = group_.rank == call_.root ? const_cast<std::byte*>(input_) : output_;
       return api().nccl_broadcast(input, output, bytes, ncclUint8, call_.root, to, stream());
     }
     case OperationKind::kBarrier:
-      return api().nccl_all_reduce(group_.barrier.get(), group_.barrier.get(), 1, ncclUint8, ncclMax, to,
-                                   stream());
+      return api().nccl_all_reduce(group_.barrier.get(), group_.barrier.get(), 1, ncclUint8, ncclMax, to, stream());
     case OperationKind::kGather:
     case OperationKind::kScatter:
     case OperationKind::kAllToAll:

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "comm/control/store_control.h"
-#include "device/cuda.h"
 #include "comm/nccl/handle.h"
+#include "device/cuda.h"
 
 namespace reigen::comm::nccl {
 

@@ -71,8 +71,7 @@ void Lane::enqueue(Transfer& transfer) {
           handle_.get());
     return;
   }
-  check(api().nccl_send(transfer.data, transfer.bytes, ncclUint8, 1, handle_.get(), stream), "ncclSend",
-        handle_.get());
+  check(api().nccl_send(transfer.data, transfer.bytes, ncclUint8, 1, handle_.get(), stream), "ncclSend", handle_.get());
 }
 
 Lane::Slot Lane::slot(std::uint64_t number) {

@@ -41,9 +41,9 @@ struct Transfer {
 
   std::byte* data = nullptr;  // on the device
   std::size_t bytes = 0;
-  std::byte* pinned = nullptr;               // of a frame: where it goes on the host when it has come
-  std::shared_ptr<device::Event> after = {}; // what must be done on the device before
-  std::atomic<bool> is_enqueued{false};      // from then on `done` tells
+  std::byte* pinned = nullptr;                // of a frame: where it goes on the host when it has come
+  std::shared_ptr<device::Event> after = {};  // what must be done on the device before
+  std::atomic<bool> is_enqueued{false};       // from then on `done` tells
   device::Event done;
 
   bool is_done() const { return is_enqueued.load() && done.is_done("a message"); }

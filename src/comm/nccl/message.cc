@@ -37,8 +37,7 @@ void Message::push_data(std::byte* data) {
   messages_.courier.push(lane_, transfer_);
 }
 
-Send::Send(Messages& messages, const Call& call)
-    : Message(messages, messages.courier.lane_to(call.root), call) {}
+Send::Send(Messages& messages, const Call& call) : Message(messages, messages.courier.lane_to(call.root), call) {}
 
 // False while there is no room.
 bool Send::begin() {
@@ -75,8 +74,7 @@ Step Send::advance() {
   return done ? Step::kDone : Step::kBlocked;
 }
 
-Recv::Recv(Messages& messages, const Call& call)
-    : Message(messages, messages.courier.lane_from(call.root), call) {}
+Recv::Recv(Messages& messages, const Call& call) : Message(messages, messages.courier.lane_from(call.root), call) {}
 
 void Recv::expect_frame() {
   const Lane::Slot slot = lane_.slot(number_);

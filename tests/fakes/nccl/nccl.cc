@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string>
 
-#include "fakes/nccl/clique.h"
 #include "fakes/cuda/device.h"
+#include "fakes/nccl/clique.h"
 #include "fakes/nccl/stand_in.h"
 
 namespace stand_in = reigen::testing::stand_in;

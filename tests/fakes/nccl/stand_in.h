@@ -1,5 +1,5 @@
-// A stand-in for NCCL on the stand-in for CUDA: it defines the functions that src/comm/nccl/ calls. Ranks are threads of
-// one process.
+// A stand-in for NCCL on the stand-in for CUDA: it defines the functions that src/comm/nccl/ calls. Ranks are threads
+// of one process.
 //
 // Where NCCL leaves a choice it takes the one that forgives least:
 // - What is enqueued on a communicator is on its stream only when ncclCommGetAsyncError has said ncclSuccess, which it
