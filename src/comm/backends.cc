@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "comm/cuda_ipc/cuda_ipc_backend.h"
 #include "comm/hierarchical/hierarchical_backend.h"
 #include "comm/mpi/mpi_backend.h"
 #include "comm/nccl/nccl_backend.h"
@@ -32,6 +33,7 @@ const std::vector<BackendEntry>& backends() {
       {"tcp", {Family::kTcp}, &tcp::make_backend, true},
       {"mpi", {}, &mpi::make_backend, true},
       {"nccl", {}, &nccl::make_backend, false, DeviceKind::kCuda},
+      {"cuda_ipc", {}, &cuda_ipc::make_backend, false, DeviceKind::kCuda},
       {"hierarchical", {Family::kTcp, Family::kSharedMemory}, &hierarchical::make_backend, false},
   };
   return kBackends;
@@ -67,7 +69,6 @@ GroupOptions settled(GroupOptions options) {
                  fmt::join(names, ", "));
     if (options.device.is_cpu()) options.device = Device::cuda();
   }
-  if (!options.device.is_cpu() && options.device_backend == kAutomatic) options.device_backend = "nccl";
   return options;
 }
 

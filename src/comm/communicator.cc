@@ -32,6 +32,7 @@ bool is_alone(const GroupOptions& o) {
 GroupOptions options_of_device(const GroupOptions& group) {
   GroupOptions options = group;
   options.name += ".cuda";
+  options.algorithms.clear();  // of the host's
   return options;
 }
 
@@ -222,6 +223,8 @@ Communicator::Communicator(const GroupOptions& options) : impl_(std::make_shared
   if (!alone) impl_->begin(find_backend(own.backend).make(own), members);
   if (!own.device.is_cpu()) {
     if (alone && !own.store) own.store = store::make_memory_store();
+    const bool one_machine = alone || impl_->host->backend().shares_memory();
+    if (own.device_backend == kAutomatic) own.device_backend = one_machine ? "cuda_ipc" : "nccl";
     impl_->begin(find_backend(own.device_backend).make(options_of_device(own)), members);
   }
   base::log_info("group \"{}\": rank {} of {}, backend {}{}", own.name, own.rank, own.size, impl_->backend_name,

@@ -102,6 +102,18 @@ std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
   return {data, [](void* pointer) { (void)cuda_runtime().free_host(pointer); }};
 }
 
+void reach(int device, int other) {
+  if (device == other) return;
+  const OnDevice on(device);
+  const int code = cuda_runtime().device_enable_peer_access(other, 0);
+  if (code == kCudaPeerAccessAlreadyEnabled) return;
+  if (code == kCudaSuccess) return;
+  throw BackendError(Report{.what = fmt::format("cuda:{} does not reach the memory of cuda:{}", device, other),
+                            .got = fmt::format("{} ({})", cuda_runtime().get_error_string(code), code),
+                            .expected = "GPUs with a way to each other (nvidia-smi topo -p2p r)",
+                            .fix = "GroupOptions::device_backend = \"nccl\""});
+}
+
 // Memory of the host passes through a piece of pinned memory: a copy of other memory would be one of the driver's own
 // pieces, in the order of the default stream.
 void copy(void* to, const void* from, std::size_t bytes) {

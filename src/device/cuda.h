@@ -73,6 +73,10 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes);
 // Memory of the host that the device copies to and from by itself.
 std::shared_ptr<void> allocate_pinned(std::size_t bytes);
 
+// From now on kernels of `device` reach memory of the other one. Throws BackendError where the two have no way to each
+// other.
+void reach(int device, int other);
+
 // Copies `bytes` between memory of the host, of any kind, and of the devices, whichever lies where: after what the
 // default stream of the device has to do until now. Returns when the copy is done.
 void copy(void* to, const void* from, std::size_t bytes);

@@ -44,6 +44,7 @@ CudaRuntime open_runtime() {
   library.find(table.ipc_get_mem_handle, "cudaIpcGetMemHandle");
   library.find(table.ipc_open_mem_handle, "cudaIpcOpenMemHandle");
   library.find(table.ipc_close_mem_handle, "cudaIpcCloseMemHandle");
+  library.find(table.device_enable_peer_access, "cudaDeviceEnablePeerAccess");
   base::log_info("the CUDA runtime in {}", library.path());
   return table;
 }

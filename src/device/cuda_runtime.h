@@ -17,6 +17,7 @@ using CudaEvent = void*;   // cudaEvent_t
 inline constexpr int kCudaSuccess = 0;
 inline constexpr int kCudaOutOfMemory = 2;
 inline constexpr int kCudaNotReady = 600;
+inline constexpr int kCudaPeerAccessAlreadyEnabled = 704;
 inline constexpr int kCudaHostToDevice = 1;
 inline constexpr int kCudaDeviceToHost = 2;
 inline constexpr int kCudaDeviceToDevice = 3;
@@ -65,6 +66,7 @@ struct CudaRuntime {
   int (*ipc_get_mem_handle)(CudaMemoryWord*, void*);
   int (*ipc_open_mem_handle)(void**, CudaMemoryWord, unsigned);
   int (*ipc_close_mem_handle)(void*);
+  int (*device_enable_peer_access)(int, unsigned);
 };
 
 // The first call opens the library. It throws BackendError (69) and names what is missing or too old; a later call

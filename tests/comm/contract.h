@@ -22,6 +22,7 @@ struct ContractParameter {
   int machines = 0;            // every so many-th rank shares one; 0: as the harness has it
   std::string algorithm = {};  // of every operation that has it
   void (*prepare)(int rank) = nullptr;
+  Device device = {};
 };
 
 inline std::string name_of(const ::testing::TestParamInfo<ContractParameter>& info) {
@@ -44,6 +45,7 @@ class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> 
     return {.ranks = GetParam().ranks,
             .kind = GetParam().kind,
             .backend = GetParam().backend,
+            .device = GetParam().device,
             .machines = GetParam().machines,
             .algorithms = trial::rules_of(GetParam().algorithm),
             .prepare = GetParam().prepare};

@@ -53,8 +53,10 @@ struct GroupOptions {
   // The GPU whose memory the group carries as well, beside the host's; the cpu: none. Without an index: the rank's
   // number modulo the GPUs that it sees.
   Device device = {};
-  std::string device_backend = "auto";  // what carries the device's memory: nccl
-  std::string network = "tcp";          // between machines: tcp, mpi
+  // What carries the device's memory: cuda_ipc between ranks of one machine, which may share a GPU; nccl. "auto":
+  // cuda_ipc where all ranks share a machine.
+  std::string device_backend = "auto";
+  std::string network = "tcp";  // between machines: tcp, mpi
   // Ranks that can open each other's memory share a machine. Where these words differ they do not: a machine that plays
   // several. Empty: what can be opened alone decides.
   std::string machine_id = {};

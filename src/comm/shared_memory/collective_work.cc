@@ -24,15 +24,17 @@ void Collective::reduce_into(std::span<const int> receivers, Part part, int bloc
   outputs.clear();
   for (int q = 0; q < group_.size(); ++q) inputs.push_back(input_of(q, block) + part.begin * element_);
   for (const int q : receivers) outputs.push_back(output_of(q, group_.rank()) + part.begin * element_);
-  reduce::run({.inputs = inputs.data(),
-               .outputs = outputs.data(),
-               .input_count = group_.size(),
-               .output_count = static_cast<int>(outputs.size()),
-               .count = part.count,
-               .type = call_.type,
-               .op = call_.op,
-               .factors = factors_.empty() ? nullptr : factors_.data(),
-               .streaming = past_caches_});
+  const reduce::Pass pass{.inputs = inputs.data(),
+                          .outputs = outputs.data(),
+                          .input_count = group_.size(),
+                          .output_count = static_cast<int>(outputs.size()),
+                          .count = part.count,
+                          .type = call_.type,
+                          .op = call_.op,
+                          .factors = factors_.empty() ? nullptr : factors_.data(),
+                          .streaming = past_caches_};
+  if (job_) return job_->reduce(pass);
+  reduce::run(pass);
 }
 
 // Bytes that this rank reads and writes in work().
@@ -62,7 +64,7 @@ bool Collective::guess_past_caches(std::size_t touched) const {
 // the lines that were just read.
 void Collective::work_as_measured() {
   past_caches_ = false;
-  if (path_ != Way::kFused || (reduces(call_.kind) && call_.input == call_.output)) return work();
+  if (job_ || path_ != Way::kFused || (reduces(call_.kind) && call_.input == call_.output)) return work();
   const std::size_t touched = touched_here();
   if (touched < StoreChoices::kLeastBytes) return work();
   const auto kind = reduces(call_.kind) ? StoreChoices::Work::kSum : StoreChoices::Work::kCopy;
@@ -74,7 +76,8 @@ void Collective::work_as_measured() {
 }
 
 void Collective::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
-  if (to == from) return;
+  if (to == from || bytes == 0) return;
+  if (job_) return job_->copy(to, from, bytes);
   if (past_caches_) return reduce::copy_streaming(to, from, bytes);
   std::memcpy(to, from, bytes);
 }

@@ -20,10 +20,6 @@ std::string what_differs(const Descriptor& a, const Descriptor& b) {
   return differs.empty() ? "algorithm (GroupOptions::algorithms)" : differs;
 }
 
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
-}
-
 }  // namespace
 
 Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::uint64_t sequence)
@@ -34,7 +30,8 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       kind_(even_kind(call.kind)),
       uneven_(is_uneven(call.kind)),
       element_(size_of(call.type)),
-      extent_(extent_of(call, group.rank(), group.size())) {
+      extent_(extent_of(call, group.rank(), group.size())),
+      job_(group.medium() ? group.medium()->begin(call.after) : nullptr) {
   // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
   const std::size_t largest = call_.kind != OperationKind::kAllToAllV ? largest_input() * element_ : SIZE_MAX;
   const Carrying carried = carrying(kind_, largest, group.size(), group.inline_bytes());
@@ -42,8 +39,9 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
   const AlgorithmChoice& rules = group.algorithms();
   chosen_ =
       rules.empty() ? choose_usual_way(carried) : choose_way(rules, kind_, whole_bytes(call_, group.size()), carried);
+  if (job_) chosen_ = largest == 0 ? Way::kOneShot : Way::kFused;
   path_ = chosen_;
-  need_ = {&RankPage::posted, sequence + 1};
+  need_ = {&RankPage::posted, job_ ? 0 : sequence + 1};  // until this rank's device lets it post, it waits for nobody
 }
 
 std::string Collective::describe() const {
@@ -155,6 +153,7 @@ const std::byte* Collective::carried(int rank) const {
 }
 
 bool Collective::try_post() {
+  if (job_ && !job_->is_ready()) return false;
   const bool inlined = path_ == Way::kOneShot && gives(group_.rank());
   const bool takes_along = (inlined && !is_tiny_) || call_.kind == OperationKind::kAllToAllV;
   const std::uint64_t room = takes_along ? kInlineSlots : kRingSlots;
@@ -170,7 +169,7 @@ bool Collective::try_post() {
   Slot& slot_here = group_.page().ring[slot()];
   Descriptor& d = slot_here.call;
   tell(d);
-  if (inlined) copy_bytes(carried_here(), static_cast<const std::byte*>(call_.input), extent_.input * element_);
+  if (inlined && extent_.input > 0) std::memcpy(carried_here(), call_.input, extent_.input * element_);
   if (path_ != Way::kOneShot || kind_ == OperationKind::kAllGather) announce_buffers(d);
   if (call_.kind == OperationKind::kAllToAllV) {
     std::memcpy(group_.inlined(group_.rank(), sequence_), call_.counts.data(),
@@ -310,7 +309,8 @@ bool Collective::is_in_common() const {
 // What a root gives concerns it and who takes it: where its input is visible, a rank takes it though others are yet to
 // come, and leaves though others are yet to take it. Ranks that share a core need a turn less so, most of them two.
 bool Collective::comes_from_root() const {
-  return path_ == Way::kFused && (kind_ == OperationKind::kBroadcast || kind_ == OperationKind::kScatter);
+  return path_ == Way::kFused && job_ == nullptr &&
+         (kind_ == OperationKind::kBroadcast || kind_ == OperationKind::kScatter);
 }
 
 // Ranks that meet in common memory are told apart by no address.
@@ -331,11 +331,21 @@ bool Collective::go_ahead() {
   return is_ahead_ = true;
 }
 
-void Collective::take_part() {
-  work_as_measured();
+// True: the device, if it is one's memory, is through with the part that was closed last.
+bool Collective::device_is_done() { return job_ == nullptr || job_->is_done(); }
+
+bool Collective::take_part() {
+  if (!is_working_) {
+    is_working_ = true;
+    work_as_measured();
+    if (job_) job_->close_part();
+  }
+  if (!device_is_done()) return false;
+  is_working_ = false;
   // A rank that has given up may have changed its buffers meanwhile: what was read is not to be trusted.
   group_.throw_if_aborted(through(), call_.root);
   group_.advance(&RankPage::finished, base_ + round_ + 1);
+  return true;
 }
 
 void Collective::pass_on() {
@@ -387,7 +397,7 @@ void Collective::plan_rounds() {
     buffers.input = buffers.output = nullptr;
   }
   const std::size_t blocks = is_in_blocks() ? static_cast<std::size_t>(group_.size()) : 1;
-  chunk_ = path_ == Way::kTwoShot ? std::max<std::size_t>(1, kStagingBytes / element_ / blocks) : largest;
+  chunk_ = path_ == Way::kTwoShot ? std::max<std::size_t>(1, group_.staging_bytes() / element_ / blocks) : largest;
   rounds_ = path_ == Way::kTwoShot ? (largest + chunk_ - 1) / chunk_ : 1;
 }
 
@@ -396,7 +406,7 @@ std::size_t Collective::round_count(std::size_t block_count) const {
 }
 
 std::byte* Collective::staged(int rank, int block) const {
-  return group_.page_of(rank).staging.data() + static_cast<std::size_t>(block) * chunk_ * element_;
+  return group_.staging_of(rank) + static_cast<std::size_t>(block) * chunk_ * element_;
 }
 
 const std::byte* Collective::input_of(int from, int to) const {
@@ -431,8 +441,8 @@ void Collective::stage_input() {
     if (q == r) continue;
     const Part part = in_slices ? slice_of(q) : Part{0, round_count(given(r, q).count)};
     if (part.count == 0) continue;
-    copy_bytes(staged(r, is_in_blocks() ? q : 0) + part.begin * element_, input_of(r, q) + part.begin * element_,
-               part.count * element_);
+    copy(staged(r, is_in_blocks() ? q : 0) + part.begin * element_, input_of(r, q) + part.begin * element_,
+         part.count * element_);
     if (!in_slices && !is_in_blocks()) return;  // the same for everybody
   }
 }
@@ -445,15 +455,27 @@ void Collective::unstage_output() {
     if (q == r) continue;
     const Part part = slice_of(q);
     if (part.count == 0) continue;
-    copy_bytes(output_of(r, q) + part.begin * element_, staged(r, 0) + part.begin * element_, part.count * element_);
+    copy(output_of(r, q) + part.begin * element_, staged(r, 0) + part.begin * element_, part.count * element_);
   }
 }
 
 void Collective::begin_round() {
-  if (path_ == Way::kTwoShot) stage_input();
-  if (path_ == Way::kTwoShot) group_.advance(&RankPage::arrived, base_ + round_ + 1);
-  need_ = {&RankPage::arrived, path_ == Way::kTwoShot ? base_ + round_ + 1 : 0};
+  need_ = {&RankPage::arrived, 0};
   phase_ = Phase::kArriving;
+  if (path_ != Way::kTwoShot) return;
+  past_caches_ = false;
+  stage_input();
+  if (job_) job_->close_part();
+  phase_ = Phase::kStaging;
+}
+
+Step Collective::end_round() {
+  if (++round_ < rounds_) {
+    begin_round();
+    return Step::kMoved;
+  }
+  if (path_ == Way::kTwoShot) group_.advance(&RankPage::verified, sequence_ + 1);
+  return path_ == Way::kTwoShot && writes_common_ ? meet_again(base_ + rounds_ + 1) : complete();
 }
 
 // What was posted stays as it is until this rank counts it as verified, whatever becomes of its owner: an abort that
@@ -509,9 +531,15 @@ Step Collective::advance() {
       if (path_ != Way::kTwoShot) group_.advance(&RankPage::verified, sequence_ + 1);
       begin_round();
       return Step::kMoved;
+    case Phase::kStaging:
+      if (!device_is_done()) return Step::kBlocked;
+      group_.advance(&RankPage::arrived, base_ + round_ + 1);
+      need_ = {&RankPage::arrived, base_ + round_ + 1};
+      phase_ = Phase::kArriving;
+      return Step::kMoved;
     case Phase::kArriving:
       if (!group_.met(need_)) return Step::kBlocked;
-      if (!is_ahead_) take_part();
+      if (!is_ahead_ && !take_part()) return Step::kBlocked;
       need_ = {&RankPage::finished, base_ + round_ + 1};
       phase_ = Phase::kFinished;
       return Step::kMoved;
@@ -524,12 +552,11 @@ Step Collective::advance() {
         return leaves ? complete() : Step::kPassedOn;
       }
       unstage_output();
-      if (++round_ < rounds_) {
-        begin_round();
-        return Step::kMoved;
-      }
-      if (path_ == Way::kTwoShot) group_.advance(&RankPage::verified, sequence_ + 1);
-      return path_ == Way::kTwoShot && writes_common_ ? meet_again(base_ + rounds_ + 1) : complete();
+      if (!job_) return end_round();
+      job_->close_part();
+      phase_ = Phase::kUnstaging;
+      return Step::kMoved;
+    case Phase::kUnstaging: return device_is_done() ? end_round() : Step::kBlocked;
     case Phase::kMeetingAgain: return group_.met(need_) ? complete() : Step::kBlocked;
     case Phase::kComplete: break;
   }

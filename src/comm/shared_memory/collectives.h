@@ -16,6 +16,8 @@
 //   all_to_all           every rank copies its block of every input: P·N read, P·N written
 //   The uneven ones are the same with blocks of their own sizes. What all_to_all_v sends whom is told beside the call's
 //   descriptor, so at most inline_bytes_for() / 8 ranks can do it.
+// Memory of a device (medium.h): no input travels with a call, and wherever this rank adds or copies it asks its device
+// to, and goes on when that is done.
 // two_shot (some buffer is foreign, or a rule says so): the same in rounds through the owner's staging area of
 //   kStagingBytes: copy in, meet, work, meet, copy out. What a rank reads of its own is never staged; ranks with
 //   visible buffers copy nothing. Where results lie in memory of all ranks, a meeting ends it.
@@ -64,7 +66,7 @@ class Collective : public CheckedOperation {
   void check_peers(std::chrono::nanoseconds waited) const override;
 
  private:
-  enum class Phase { kFirst, kPosted, kArriving, kFinished, kMeetingAgain, kComplete };
+  enum class Phase { kFirst, kPosted, kStaging, kArriving, kFinished, kUnstaging, kMeetingAgain, kComplete };
   struct Buffers {
     std::byte* input = nullptr;  // null: staged
     std::byte* output = nullptr;
@@ -88,7 +90,9 @@ class Collective : public CheckedOperation {
   bool comes_from_root() const;
   bool meets_at_end() const;
   bool go_ahead();
-  void take_part();
+  bool take_part();
+  bool device_is_done();
+  Step end_round();
   void pass_on();
   void announce_buffers(Descriptor& d) const;
   bool all_have_posted() const;
@@ -148,6 +152,8 @@ class Collective : public CheckedOperation {
   const bool uneven_;
   const std::size_t element_;  // bytes
   const Extent extent_;
+  const std::unique_ptr<Job> job_;  // null: this thread adds and copies
+  bool is_working_ = false;         // the job has what this rank does in the round
   bool is_tiny_ = false;
   Way chosen_ = Way::kFused;
   Way path_ = Way::kFused;  // that is taken: two_shot for fused where memory is foreign

@@ -55,8 +55,12 @@ CallSignature signature_of(const Descriptor& d) {
           .tag = d.tag};
 }
 
-Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Group* whole)
-    : options_(options), heap_(std::move(heap)), peers_(static_cast<std::size_t>(options.size)) {
+Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::shared_ptr<Medium> medium,
+             const Group* whole)
+    : options_(options),
+      heap_(std::move(heap)),
+      medium_(std::move(medium)),
+      peers_(static_cast<std::size_t>(options.size)) {
   auto& own = peers_[static_cast<std::size_t>(rank())];
   static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
   // Of a part of a group: its ranks share the processors with the others. Where the others' processes are not known yet
@@ -66,6 +70,10 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Grou
   const std::size_t bytes = page_bytes(size()) + kInlineSlots * own.inline_bytes;
   own.segment = Segment::create((bytes + 4095) / 4096 * 4096);
   own.page = new (own.segment->data()) RankPage;
+  if (medium_) {
+    staging_ = heap_->allocate(kDeviceStagingBytes);
+    own.page->staging_at = heap_->locate(staging_.get(), kDeviceStagingBytes);
+  }
   for (int q = 0; q < size(); ++q) new (&box(rank(), q)) PairBox;
   own.host = base::host_name();
   own.pid = ::getpid();
@@ -128,7 +136,7 @@ void Group::open_peer(int rank, const Announced& announced) {
   }
   try {
     if (rank != this->rank()) peer.segment = Segment::open(page);
-    peer.heap = std::make_unique<PeerHeap>(announced.heap);
+    peer.heap = std::make_unique<PeerHeap>(announced.heap, medium_);
   } catch (const IoError& error) {
     // A process that ends has lost its files a moment before its end can be seen.
     for (const Deadline deadline = Deadline::after(kEnding); !has_died(rank) && !deadline.expired();) {
@@ -166,6 +174,10 @@ void Group::join() {
 std::byte* Group::inlined(int rank, std::uint64_t sequence) const {
   const Peer& peer = peers_[static_cast<std::size_t>(rank)];
   return reinterpret_cast<std::byte*>(peer.page) + page_bytes(size()) + sequence % kInlineSlots * peer.inline_bytes;
+}
+
+std::byte* Group::staging_of(int rank) {
+  return medium_ ? resolve(rank, page_of(rank).staging_at) : page_of(rank).staging.data();
 }
 
 std::byte* Group::resolve(int rank, const Location& location) {

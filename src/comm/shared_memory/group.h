@@ -14,6 +14,7 @@
 #include "comm/call/algorithm_choice.h"
 #include "comm/call/signature.h"
 #include "comm/shared_memory/page.h"
+#include "reigen/base/unique_fd.h"
 #include "reigen/comm/communicator.h"
 
 namespace reigen::comm::shared_memory {
@@ -39,8 +40,10 @@ struct Through {
 class Group {
  public:
   // Blocks until all ranks have mapped each other's pages. Throws Timeout naming who did not come, BackendError when
-  // ranks cannot reach each other's memory. whole: the group that this one is split off.
-  Group(const GroupOptions& options, std::shared_ptr<Heap> heap, const Group* whole = nullptr);
+  // ranks cannot reach each other's memory. medium: whose memory the heap's is, null: the host's. whole: the group that
+  // this one is split off.
+  Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::shared_ptr<Medium> medium,
+        const Group* whole = nullptr);
   ~Group();
   Group(const Group&) = delete;  // other ranks hold its page
   Group& operator=(const Group&) = delete;
@@ -59,6 +62,11 @@ class Group {
   // Throws IoError when the owner is gone, InvalidArgument when this rank has dropped common memory that is in use.
   std::byte* resolve(int rank, const Location& location);
   Heap& heap() { return *heap_; }
+  // Null: the memory is the host's.
+  const std::shared_ptr<Medium>& medium() const { return medium_; }
+  // A rank's staging area, where this rank reaches it.
+  std::byte* staging_of(int rank);
+  std::size_t staging_bytes() const { return medium_ ? kDeviceStagingBytes : kStagingBytes; }
 
   bool met(const Need& need) const;
   // Of all ranks.
@@ -127,6 +135,8 @@ class Group {
   GroupOptions options_;
   AlgorithmChoice algorithms_{"", Family::kSharedMemory};
   std::shared_ptr<Heap> heap_;
+  const std::shared_ptr<Medium> medium_;
+  std::shared_ptr<void> staging_;  // of a device's memory
   std::vector<Peer> peers_;
   base::CoreShare core_share_;
   std::size_t inline_bytes_ = SIZE_MAX;

@@ -19,14 +19,15 @@ std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit
 
 }  // namespace
 
-Heap::Heap()
-    : directory_segment_(Segment::create(round_up(sizeof(HeapDirectory), kPage))),
+Heap::Heap(std::shared_ptr<Medium> medium)
+    : medium_(std::move(medium)),
+      directory_segment_(Segment::create(round_up(sizeof(HeapDirectory), kPage))),
       directory_(new (directory_segment_->data()) HeapDirectory) {}
 
 void Heap::add_segment(std::size_t size) {
   REIGEN_CHECK(segments_.size() < kSegmentsMax,
                "too many pieces of shared memory: {} in use; allocate fewer, larger buffers", segments_.size());
-  auto segment = Segment::create(size);
+  auto segment = medium_ ? medium_->create(size) : Segment::create(size);
   const auto number = static_cast<std::uint32_t>(segments_.size());
   directory_->segments[number] = segment->address();
   directory_->count.store(number + 1, std::memory_order_release);
@@ -52,7 +53,11 @@ std::byte* Heap::take(std::size_t size, std::size_t alignment) {
       free_.insert(it, {block.segment, block.offset, begin - block.offset, used_between(block.offset, begin)});
     }
     std::byte* data = segments_[block.segment]->data() + begin;
-    std::memset(data, 0, used_between(begin, end));
+    if (const std::size_t used = used_between(begin, end); medium_ && used > 0) {
+      medium_->zero(data, used);
+    } else {
+      std::memset(data, 0, used);
+    }
     return data;
   }
   return nullptr;
@@ -146,8 +151,9 @@ void Heap::quarantine() {
   free_.clear();
 }
 
-PeerHeap::PeerHeap(const SegmentAddress& directory)
-    : directory_segment_(Segment::open(directory)),
+PeerHeap::PeerHeap(const SegmentAddress& directory, std::shared_ptr<Medium> medium)
+    : medium_(std::move(medium)),
+      directory_segment_(Segment::open(directory)),
       directory_(reinterpret_cast<const HeapDirectory*>(directory_segment_->data())) {}
 
 std::byte* PeerHeap::resolve(const Location& location) {
@@ -156,7 +162,8 @@ std::byte* PeerHeap::resolve(const Location& location) {
   if (segment == nullptr) {
     REIGEN_ASSERT(location.segment < directory_->count.load(std::memory_order_acquire),
                   "segment {} was never announced", location.segment);
-    segment = Segment::open(directory_->segments[location.segment]);
+    const SegmentAddress& address = directory_->segments[location.segment];
+    segment = medium_ ? medium_->open(address) : Segment::open(address);
   }
   return segment->data() + location.offset;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/call/block_table.h"
+#include "comm/shared_memory/medium.h"
 #include "comm/shared_memory/segment.h"
 
 namespace reigen::comm::shared_memory {
@@ -40,7 +41,8 @@ struct Location {
 // Thread rule: any thread. Kept alive by the blocks it handed out.
 class Heap : public std::enable_shared_from_this<Heap> {
  public:
-  Heap();
+  // `medium`: whose memory it is; null: the host's.
+  explicit Heap(std::shared_ptr<Medium> medium = nullptr);
 
   // Zeroed, aligned to 64 bytes (to a page from 4 KiB up). Throws IoError (71).
   std::shared_ptr<void> allocate(std::size_t bytes);
@@ -73,6 +75,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
   void add_segment(std::size_t size);
   void give_back(std::byte* data, std::size_t size);
 
+  const std::shared_ptr<Medium> medium_;
   mutable std::mutex mutex_;
   std::shared_ptr<Segment> directory_segment_;
   HeapDirectory* directory_;
@@ -92,11 +95,12 @@ class Heap : public std::enable_shared_from_this<Heap> {
 // Another rank's heap as this rank sees it. Used by one thread at a time.
 class PeerHeap {
  public:
-  explicit PeerHeap(const SegmentAddress& directory);
+  PeerHeap(const SegmentAddress& directory, std::shared_ptr<Medium> medium);
   // Throws IoError when the owner is gone before its segment was ever mapped here.
   std::byte* resolve(const Location& location);
 
  private:
+  const std::shared_ptr<Medium> medium_;
   std::shared_ptr<Segment> directory_segment_;
   const HeapDirectory* directory_;
   std::vector<std::shared_ptr<Segment>> segments_;

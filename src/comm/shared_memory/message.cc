@@ -8,6 +8,13 @@
 
 namespace reigen::comm::shared_memory {
 
+namespace {
+
+// In a device's staging area.
+std::size_t inline_at(std::size_t slot) { return kMessageChunks * kMessageChunkBytes + slot * kMessageInlineBytes; }
+
+}  // namespace
+
 void Message::check_peers(std::chrono::nanoseconds waited) const { group_.check(call_.root, describe(), waited); }
 
 std::string Message::describe() const { return describe_message(group_.options(), number_, call_); }
@@ -18,9 +25,41 @@ Message::Chunk Message::chunk(std::uint64_t index, std::uint64_t first) const {
           (first + index) % kMessageChunks * kMessageChunkBytes};
 }
 
-// False while the other rank has not taken enough of the earlier ones.
+bool Message::copy(void* to, const void* from, std::size_t bytes) {
+  if (!job_) {
+    std::memcpy(to, from, bytes);
+    return true;
+  }
+  if (!is_copying_) {
+    is_copying_ = true;
+    job_->copy(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+    job_->close_part();
+  }
+  is_copying_ = !job_->is_done();
+  return !is_copying_;
+}
+
+// Its first bytes are chunks; of a device's memory what is inline lies behind them.
+void Send::make_staging() {
+  if (pair_.staging != nullptr) return;
+  const std::size_t bytes = kMessageChunks * kMessageChunkBytes + (job_ ? kMessageSlots * kMessageInlineBytes : 0);
+  pair_.staging = group_.heap().allocate(bytes);
+  own_box().staging = group_.heap().locate(pair_.staging.get(), bytes);
+}
+
+// False while the device copies.
+bool Send::fill_inline() {
+  if (call_.bytes() == 0) return true;
+  if (!job_) return copy(own_box().inlined[slot()].data(), call_.input, call_.bytes());
+  make_staging();
+  return copy(static_cast<std::byte*>(pair_.staging.get()) + inline_at(slot()), call_.input, call_.bytes());
+}
+
+// False while the other rank has not taken enough of the earlier ones, or the device has to come so far.
 bool Send::announce() {
   if (pair_.next_send != number_ || other_box().taken.load() + kMessageSlots <= number_) return false;
+  if (job_ && !job_->is_ready()) return false;
+  if (call_.bytes() <= kMessageInlineBytes && !fill_inline()) return false;
   group_.throw_if_aborted();  // ranks that exchange short messages never wait long enough to look
   MessageSlot& message = own_box().slots[slot()];
   message = {};
@@ -30,13 +69,8 @@ bool Send::announce() {
   if (call_.bytes() > kMessageInlineBytes) {
     message.data = group_.heap().locate(call_.input, call_.bytes(), group_.options().name);
     path_ = message.data.is_reachable() ? MessagePath::kDirect : MessagePath::kStaged;
-  } else if (call_.bytes() > 0) {
-    std::memcpy(own_box().inlined[slot()].data(), call_.input, call_.bytes());
   }
-  if (path_ == MessagePath::kStaged && pair_.staging == nullptr) {
-    pair_.staging = group_.heap().allocate(kMessageChunks * kMessageChunkBytes);
-    own_box().staging = group_.heap().locate(pair_.staging.get(), kMessageChunks * kMessageChunkBytes);
-  }
+  if (path_ == MessagePath::kStaged) make_staging();
   message.path = path_;
   own_box().announced.store(number_ + 1);
   group_.ring(call_.root);
@@ -49,8 +83,10 @@ Step Send::fill() {
     const std::uint64_t index = pair_.filled + done_;
     if (index >= other_box().drained.load() + kMessageChunks) return moved ? Step::kMoved : Step::kBlocked;
     const Chunk piece = chunk(done_, pair_.filled);
-    std::memcpy(static_cast<std::byte*>(pair_.staging.get()) + piece.staged,
-                static_cast<const std::byte*>(call_.input) + piece.begin, piece.bytes);
+    if (!copy(static_cast<std::byte*>(pair_.staging.get()) + piece.staged,
+              static_cast<const std::byte*>(call_.input) + piece.begin, piece.bytes)) {
+      return moved ? Step::kMoved : Step::kBlocked;
+    }
     own_box().filled.store(index + 1);
     group_.ring(call_.root);
     moved = true;
@@ -100,7 +136,9 @@ Step Recv::drain() {
     const std::uint64_t index = pair_.drained + done_;
     if (other_box().filled.load() <= index) return moved ? Step::kMoved : Step::kBlocked;
     const Chunk piece = chunk(done_, pair_.drained);
-    std::memcpy(static_cast<std::byte*>(call_.output) + piece.begin, staging + piece.staged, piece.bytes);
+    if (!copy(static_cast<std::byte*>(call_.output) + piece.begin, staging + piece.staged, piece.bytes)) {
+      return moved ? Step::kMoved : Step::kBlocked;
+    }
     own_box().drained.store(index + 1);
     group_.ring(call_.root);
     moved = true;
@@ -120,6 +158,7 @@ Step Recv::finish() {
 Step Recv::advance() {
   if (draining_) return drain();
   if (pair_.next_recv != number_ || other_box().announced.load() <= number_) return Step::kBlocked;
+  if (job_ && !job_->is_ready()) return Step::kBlocked;
   group_.throw_if_aborted();
   compare();
   const MessageSlot& message = other_box().slots[slot()];
@@ -128,9 +167,10 @@ Step Recv::advance() {
     return Step::kMoved;
   }
   if (call_.bytes() > 0) {
-    const std::byte* const from =
-        message.path == MessagePath::kInline ? other_box().inlined[slot()].data() : reach(message.data);
-    std::memcpy(call_.output, from, call_.bytes());
+    const std::byte* const from = message.path != MessagePath::kInline ? reach(message.data)
+                                  : job_                               ? reach(other_box().staging) + inline_at(slot())
+                                                                       : other_box().inlined[slot()].data();
+    if (!copy(call_.output, from, call_.bytes())) return Step::kBlocked;
     // A rank that has given up may have changed its buffer meanwhile: what was read is not to be trusted.
     if (message.path == MessagePath::kDirect) group_.throw_if_aborted();
   }

@@ -3,6 +3,8 @@
 // Inline (up to kMessageInlineBytes): the sender copies it into its box and is done; the receiver copies it out.
 // Direct (the sender's buffer lies in a heap of ours): the receiver copies it, once.
 // Staged: in chunks through a staging area of the sender's, one filled while the other is drained.
+// Memory of a device (medium.h): what is inline lies behind the staging area, which is the device's, and whoever copies
+// waits for the device before it says that it has.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +35,11 @@ class Message : public CheckedOperation {
 
  protected:
   Message(Group& group, Pair& pair, const Call& call, std::uint64_t number)
-      : group_(group), pair_(pair), call_(call), number_(number) {}
+      : group_(group),
+        pair_(pair),
+        call_(call),
+        number_(number),
+        job_(group.medium() ? group.medium()->begin(call.after) : nullptr) {}
 
   std::string describe() const;
   // This rank's box for the other one, and the other's for this one.
@@ -48,11 +54,15 @@ class Message : public CheckedOperation {
     std::size_t staged;
   };
   Chunk chunk(std::uint64_t index, std::uint64_t first) const;
+  // Copies, or asks the device to: true when the copy is done, else to be called again with the same.
+  bool copy(void* to, const void* from, std::size_t bytes);
 
   Group& group_;
   Pair& pair_;
   const Call call_;
   const std::uint64_t number_;
+  const std::unique_ptr<Job> job_;  // null: this thread copies
+  bool is_copying_ = false;         // the job has it
 };
 
 class Send : public Message {
@@ -64,6 +74,8 @@ class Send : public Message {
  private:
   enum class Phase { kAnnouncing, kFilling, kTaking };
   bool announce();
+  bool fill_inline();
+  void make_staging();
   Step fill();
 
   Phase phase_ = Phase::kAnnouncing;

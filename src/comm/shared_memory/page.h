@@ -17,12 +17,13 @@
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 10;
+inline constexpr std::uint32_t kPageVersion = 11;
 inline constexpr std::size_t kRingSlots = 64;   // operations that may be under way at once; more wait their turn
 inline constexpr std::size_t kInlineSlots = 8;  // inputs that travel with calls; so few stay in the caches
 inline constexpr std::size_t kTinyBytes = 16;   // inputs up to this size travel in the line that announces the call
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
+inline constexpr std::size_t kDeviceStagingBytes = std::size_t{8} << 20;  // a meeting costs as much as 30 MB there
 
 // What a rank called, for the others to compare and to find its memory.
 struct Descriptor {
@@ -54,6 +55,7 @@ enum class RankState : std::uint32_t { kAlive, kLeft, kAborted };
 
 struct RankPage {
   std::uint32_t version = kPageVersion;
+  Location staging_at = {};  // of a device's memory: written before the page is announced; else `staging` below
   alignas(64) std::atomic<std::uint64_t> posted{0};    // operations that are in the ring; told a moment after the slot
   alignas(64) std::atomic<std::uint64_t> arrived{0};   // rounds whose input lies in the staging area
   alignas(64) std::atomic<std::uint64_t> verified{0};  // operations whose descriptors this rank has compared

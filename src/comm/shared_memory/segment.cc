@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/machine/available_memory.h"
 #include "reigen/base/bytes.h"
+#include "reigen/base/unique_fd.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -69,14 +70,21 @@ void take_memory(int fd, std::size_t size) {
   }
 }
 
+// The file stays open as long as it is mapped: others open it through this process.
+std::shared_ptr<void> map_file(UniqueFd fd, std::size_t size) {
+  void* mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (mapped == MAP_FAILED) throw_no_memory(size, base::errno_text(errno));
+  const auto file = std::make_shared<UniqueFd>(std::move(fd));
+  return {mapped, [file, size](void* begin) { ::munmap(begin, size); }};
+}
+
 }  // namespace
 
-Segment::Segment(UniqueFd fd, const SegmentAddress& address)
-    : fd_(std::move(fd)), address_(address), size_(address.size) {
-  void* mapped = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
-  if (mapped == MAP_FAILED) throw_no_memory(size_, base::errno_text(errno));
-  data_ = static_cast<std::byte*>(mapped);
-}
+Segment::Segment(std::shared_ptr<void> memory, const SegmentAddress& address)
+    : address_(address),
+      memory_(std::move(memory)),
+      data_(static_cast<std::byte*>(memory_.get())),
+      size_(address.size) {}
 
 Segment::~Segment() {
   {
@@ -84,7 +92,24 @@ Segment::~Segment() {
     const auto it = table_of_mappings().find(address_.inode);
     if (it != table_of_mappings().end() && it->second.expired()) table_of_mappings().erase(it);
   }
-  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+std::shared_ptr<Segment> Segment::of(std::shared_ptr<void> memory, const SegmentAddress& address) {
+  std::shared_ptr<Segment> segment(new Segment(std::move(memory), address));
+  if (address.pid != static_cast<std::int32_t>(::getpid())) return segment;
+  std::lock_guard lock(table_mutex());
+  table_of_mappings()[address.inode] = segment;
+  return segment;
+}
+
+std::shared_ptr<Segment> Segment::here(const SegmentAddress& address) {
+  std::lock_guard lock(table_mutex());
+  const auto it = table_of_mappings().find(address.inode);
+  std::shared_ptr<Segment> segment = it == table_of_mappings().end() ? nullptr : it->second.lock();
+  if (segment == nullptr)
+    throw IoError("shared memory of a rank of this process is gone: its communicator was destroyed",
+                  ExitCode::kPeerLost);
+  return segment;
 }
 
 std::shared_ptr<Segment> Segment::create(std::size_t size) {
@@ -100,22 +125,11 @@ std::shared_ptr<Segment> Segment::create(std::size_t size) {
   address.fd = fd.get();
   address.inode = inode_of(fd.get());
   address.size = size;
-  std::lock_guard lock(table_mutex());
-  std::shared_ptr<Segment> segment(new Segment(std::move(fd), address));
-  table_of_mappings()[address.inode] = segment;
-  return segment;
+  return of(map_file(std::move(fd), size), address);
 }
 
 std::shared_ptr<Segment> Segment::open(const SegmentAddress& address) {
-  if (address.pid == static_cast<std::int32_t>(::getpid())) {
-    std::lock_guard lock(table_mutex());
-    const auto it = table_of_mappings().find(address.inode);
-    std::shared_ptr<Segment> segment = it == table_of_mappings().end() ? nullptr : it->second.lock();
-    if (segment == nullptr)
-      throw IoError("shared memory of a rank of this process is gone: its communicator was destroyed",
-                    ExitCode::kPeerLost);
-    return segment;
-  }
+  if (address.pid == static_cast<std::int32_t>(::getpid())) return here(address);
   const std::string path = fmt::format("/proc/{}/fd/{}", address.pid, address.fd);
   const int opened = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (opened < 0) {
@@ -139,7 +153,7 @@ std::shared_ptr<Segment> Segment::open(const SegmentAddress& address) {
             address.fd, address.pid),
         ExitCode::kUnavailable);
   }
-  return std::shared_ptr<Segment>(new Segment(std::move(fd), address));
+  return of(map_file(std::move(fd), address.size), address);
 }
 
 }  // namespace reigen::comm::shared_memory

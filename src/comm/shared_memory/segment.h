@@ -7,11 +7,10 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-
-#include "reigen/base/unique_fd.h"
 
 namespace reigen::comm::shared_memory {
 
@@ -19,8 +18,9 @@ namespace reigen::comm::shared_memory {
 struct SegmentAddress {
   std::int32_t pid = 0;
   std::int32_t fd = -1;
-  std::uint64_t inode = 0;
+  std::uint64_t inode = 0;  // what no other segment of the process has
   std::uint64_t size = 0;
+  std::array<char, 64> word = {};  // of a device's memory: what its driver opens it by
 };
 
 class Segment {
@@ -29,6 +29,10 @@ class Segment {
   static std::shared_ptr<Segment> create(std::size_t size);
   // Throws IoError naming the process when it cannot be opened: gone, another user's, another machine's.
   static std::shared_ptr<Segment> open(const SegmentAddress& address);
+  // Memory of another kind (medium.h): `memory` gives it back.
+  static std::shared_ptr<Segment> of(std::shared_ptr<void> memory, const SegmentAddress& address);
+  // The one of this process that has the address. Throws IoError when it is gone.
+  static std::shared_ptr<Segment> here(const SegmentAddress& address);
   ~Segment();
   Segment(const Segment&) = delete;  // owns a mapping
   Segment& operator=(const Segment&) = delete;
@@ -38,10 +42,10 @@ class Segment {
   const SegmentAddress& address() const { return address_; }
 
  private:
-  Segment(UniqueFd fd, const SegmentAddress& address);
+  Segment(std::shared_ptr<void> memory, const SegmentAddress& address);
 
-  UniqueFd fd_;
   SegmentAddress address_;
+  std::shared_ptr<void> memory_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };

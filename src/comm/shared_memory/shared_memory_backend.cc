@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "comm/shared_memory/collectives.h"
 #include "comm/shared_memory/group.h"
 #include "comm/shared_memory/message.h"
@@ -15,11 +16,14 @@ namespace reigen::comm::shared_memory {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
+constexpr auto kGlance = std::chrono::microseconds(20);  // a device tells nobody that it is done
+constexpr auto kDrainWithin = std::chrono::seconds(2);
 
 class SharedMemoryBackend : public Backend {
  public:
-  SharedMemoryBackend(const GroupOptions& options, std::shared_ptr<Heap> heap, const Group* whole = nullptr)
-      : group_(options, std::move(heap), whole) {}
+  SharedMemoryBackend(const GroupOptions& options, std::shared_ptr<Heap> heap, std::shared_ptr<Medium> medium,
+                      const Group* whole = nullptr)
+      : name_(medium ? medium->name() : "shared_memory"), group_(options, std::move(heap), std::move(medium), whole) {}
 
   const std::string& name() const override { return name_; }
   std::string last_algorithm() const override { return shared_memory::name_of(pipeline_.last.load()); }
@@ -28,6 +32,9 @@ class SharedMemoryBackend : public Backend {
     REIGEN_CHECK(call.kind != OperationKind::kAllToAllV || call.counts.size() <= most,
                  "[all_to_all_v] too many ranks on one machine\n  got: {}   expected: at most {}", call.counts.size(),
                  most);
+    REIGEN_CHECK(!medium() || group_.size() <= medium()->most_ranks(),
+                 "[{}] too many ranks for one call on {}\n  got: {}   expected: at most {}", comm::name_of(call.kind),
+                 to_string(device()), group_.size(), medium()->most_ranks());
   }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
     if (call.kind == OperationKind::kSend) return std::make_unique<Send>(group_, pair_with(call.root), call);
@@ -35,9 +42,11 @@ class SharedMemoryBackend : public Backend {
     return std::make_unique<Collective>(group_, pipeline_, call, sequence);
   }
   base::CoreShare core_share() const override { return group_.core_share(); }
-  bool shares_memory() const override { return true; }
+  bool shares_memory() const override { return !medium(); }
+  Device device() const override { return medium() ? medium()->device() : Device::cpu(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
-    group_.sleep(ready, limit);
+    const bool looks_again = medium() && medium()->is_busy();
+    group_.sleep(ready, looks_again ? std::min<std::chrono::nanoseconds>(limit, kGlance) : limit);
   }
   void wake() override { group_.ring_own(); }
   void check_peers(const Operation& operation, std::chrono::nanoseconds waited) override {
@@ -46,9 +55,16 @@ class SharedMemoryBackend : public Backend {
   void throw_if_ended() override { group_.throw_if_aborted(); }
   void heartbeat() override { group_.page().heartbeat.fetch_add(1); }
   void leave() override { group_.leave(); }
-  void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
+  void publish_abort(const AbortCause& cause) override {
+    group_.publish_abort(cause);
+    // Afterwards this rank's device touches nobody's memory for the group.
+    if (medium() && !medium()->drain(kDrainWithin)) {
+      base::log_warning("group \"{}\": the device still works on an operation that was ended", group_.options().name);
+    }
+  }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.heap().allocate(bytes); }
   Common create_common(std::size_t bytes) override {
+    if (medium()) return Backend::create_common(bytes);
     auto segment = Segment::create((std::max<std::size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes);
     const SegmentAddress& at = segment->address();
     const std::string word = fmt::format("{} {} {} {}", at.pid, at.fd, at.inode, at.size);
@@ -62,13 +78,14 @@ class SharedMemoryBackend : public Backend {
   }
   std::shared_ptr<void> hold(const void* pointer) override { return group_.heap().hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
-    return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this(), &group_);
+    return std::make_unique<SharedMemoryBackend>(options, group_.heap().shared_from_this(), medium(), &group_);
   }
 
  private:
+  const std::shared_ptr<Medium>& medium() const { return group_.medium(); }
   Pair& pair_with(int rank) { return pairs_[static_cast<std::size_t>(rank)]; }
 
-  const std::string name_ = "shared_memory";
+  const std::string name_;
   Group group_;
   Pipeline pipeline_;
   std::vector<Pair> pairs_{static_cast<std::size_t>(group_.size())};
@@ -77,7 +94,12 @@ class SharedMemoryBackend : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
-  return std::make_unique<SharedMemoryBackend>(options, std::make_shared<Heap>());
+  return std::make_unique<SharedMemoryBackend>(options, std::make_shared<Heap>(), nullptr);
+}
+
+std::unique_ptr<Backend> make_backend_on(const GroupOptions& options, std::shared_ptr<Medium> medium) {
+  auto heap = std::make_shared<Heap>(medium);
+  return std::make_unique<SharedMemoryBackend>(options, std::move(heap), std::move(medium));
 }
 
 }  // namespace reigen::comm::shared_memory

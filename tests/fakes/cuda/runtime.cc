@@ -12,7 +12,7 @@ void put(To& place, From function) {
   place = reinterpret_cast<To>(reinterpret_cast<void (*)()>(function));
 }
 
-CudaRuntime stand_in() {
+CudaRuntime functions() {
   CudaRuntime table{};
   put(table.get_error_string, &::cudaGetErrorString);
   put(table.get_device_count, &::cudaGetDeviceCount);
@@ -38,13 +38,14 @@ CudaRuntime stand_in() {
   put(table.ipc_get_mem_handle, &::cudaIpcGetMemHandle);
   put(table.ipc_open_mem_handle, &::cudaIpcOpenMemHandle);
   put(table.ipc_close_mem_handle, &::cudaIpcCloseMemHandle);
+  put(table.device_enable_peer_access, &::cudaDeviceEnablePeerAccess);
   return table;
 }
 
 }  // namespace
 
 const CudaRuntime& cuda_runtime() {
-  static const CudaRuntime kTable = stand_in();
+  static const CudaRuntime kTable = functions();
   return kTable;
 }
 

@@ -1,0 +1,59 @@
+#include "device/kernels.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/log.h"
+#include "device/cuda_runtime.h"
+#include "device/library.h"
+#include "reigen/base/error.h"
+
+namespace reigen::device {
+
+namespace {
+
+// Beside the program's own folder, where an installation has it, and where the build or its installation puts it.
+std::vector<std::string> folders() {
+  std::vector<std::string> all;
+  std::error_code none;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
+  if (!none) all.push_back((program.parent_path().parent_path() / "lib").string());
+  all.emplace_back(REIGEN_PLUGIN_FOLDER);
+  all.emplace_back(REIGEN_INSTALLED_FOLDER);
+  return all;
+}
+
+Kernels open_plugin() {
+  (void)cuda_runtime();  // whose symbols the plug-in takes
+  const std::string fix =
+      "build Reigen where nvcc 12.4 or newer is (-DREIGEN_CUDA=ON says why there is none), and put libreigen_cuda.so "
+      "where LD_LIBRARY_PATH looks; or stay with the cpu";
+  const Library plugin(
+      {.name = "Reigen's plug-in of kernels", .files = {"libreigen_cuda.so"}, .folders = folders(), .fix = fix});
+  decltype(&reigen_cuda_version) version = nullptr;
+  plugin.find(version, "reigen_cuda_version");
+  if (version() != kPluginVersion) {
+    throw BackendError(Report{.what = "the plug-in of kernels belongs to another version of Reigen",
+                              .got = fmt::format("{} in {}", version(), plugin.path()),
+                              .expected = fmt::format("{}", kPluginVersion),
+                              .fix = fix});
+  }
+  Kernels table{};
+  plugin.find(table.reduce, "reigen_cuda_reduce");
+  base::log_info("kernels in {}", plugin.path());
+  return table;
+}
+
+}  // namespace
+
+// A library can be in a process only once, and so its functions are the process's.
+const Kernels& kernels() {
+  static const Kernels kTable = open_plugin();
+  return kTable;
+}
+
+}  // namespace reigen::device

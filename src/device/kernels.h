@@ -1,0 +1,17 @@
+// The kernels of the plug-in libreigen_cuda.so (kernel_calls.h), which is opened when a device is first used.
+// Thread rule: any thread.
+#pragma once
+
+#include "device/kernel_calls.h"
+
+namespace reigen::device {
+
+struct Kernels {
+  decltype(&reigen_cuda_reduce) reduce;
+};
+
+// The first call opens the plug-in, after the CUDA runtime. It throws BackendError (69) and says what is missing, or
+// that the plug-in belongs to another version; a later call tries again. Tests link another kernels(), of the host.
+const Kernels& kernels();
+
+}  // namespace reigen::device

@@ -1,0 +1,183 @@
+// The contract on ranks that share a GPU, over the stand-in for CUDA: the logic, and the bits of the host's sums.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "comm/contract.h"
+#include "device/cuda.h"
+#include "fakes/cuda/stand_in.h"
+#include "reigen/base/error.h"
+#include "reigen/comm/call_list.h"
+
+namespace reigen::testing {
+
+namespace {
+
+ContractParameter threads(int ranks) {
+  return {.backend = "cuda_ipc", .kind = RankKind::kThreads, .ranks = ranks, .device = Device::cuda(0)};
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(CudaIpc, CommunicatorContract,
+                         ::testing::Values(threads(1), threads(2), threads(3), threads(4), threads(7)), name_of);
+
+namespace {
+
+using ::testing::HasSubstr;
+
+RankOptions ranks(int count) { return {.ranks = count, .device = Device::cuda(0)}; }
+
+TEST(CudaIpc, EachKindOfMemoryHasItsOwnBackend) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    EXPECT_EQ(world.backend(), "shared_memory");
+    EXPECT_EQ(world.device_backend(), "cuda_ipc");
+    EXPECT_EQ(world.device(), Device::cuda(0));
+    TestBuffer<float> x(world, 1000, false);
+    x.fill(static_cast<float>(r.rank() + 1));
+    float host = 5;
+    const Work sum = world.start_all_reduce(x.data(), x.data(), 1000, DataType::kFloat32, ReduceOp::kSum);
+    world.all_reduce(&host, &host, 1, DataType::kFloat32, ReduceOp::kSum);
+    sum.wait();
+    EXPECT_EQ(x[999], 3);
+    EXPECT_EQ(host, 10);
+    auto part = world.split(0, -r.rank());
+    ASSERT_TRUE(part);
+    EXPECT_EQ(part->device(), Device::cuda(0));
+    part->all_reduce(x.data(), x.data(), 1000, DataType::kFloat32, ReduceOp::kSum);
+    EXPECT_EQ(x[0], 6);
+  });
+}
+
+TEST(CudaIpc, ACallOnBothKindsOfMemoryIsRefused) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 10, false);
+    std::vector<float> host(10);
+    try {
+      world.all_reduce(host.data(), x.data(), 10, DataType::kFloat32, ReduceOp::kSum);
+      ADD_FAILURE() << "not refused";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("input on cpu, output on cuda:0"));
+    }
+    const auto other = device::allocate(5, 40);
+    EXPECT_THROW(world.all_reduce(other.get(), other.get(), 10, DataType::kFloat32, ReduceOp::kSum), InvalidArgument);
+    EXPECT_THROW(world.allocate(10, Device::cuda(5)), InvalidArgument);
+    world.barrier({.after = {world.device()}});  // nothing of it has happened
+  });
+}
+
+TEST(CudaIpc, AGroupOfTheHostsMemoryRefusesADevice) {
+  run_ranks({.ranks = 2}, [](Rank& r) {
+    EXPECT_TRUE(r.world().device().is_cpu());
+    EXPECT_THROW(r.world().barrier({.after = {Device::cuda(0)}}), InvalidArgument);
+    EXPECT_THROW(r.world().allocate(10, Device::cuda(0)), InvalidArgument);
+    r.world().barrier();
+  });
+}
+
+// A stream that is kept busy.
+class Busy {
+ public:
+  explicit Busy(device::CudaStream stream) {
+    stand_in::enqueue(static_cast<cudaStream_t>(stream), [this] { done_.wait(false); });
+  }
+  void finish() {
+    done_.store(true);
+    done_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> done_{false};
+};
+
+TEST(CudaIpc, ACallBeginsAfterWhatItsStreamHasToDo) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 1000, false);
+    TestBuffer<float> small(world, 10, false);
+    x.fill(-1);
+    small.fill(-1);
+    const device::OwnStream stream(0);
+    Busy busy(stream.get());
+    stand_in::enqueue(static_cast<cudaStream_t>(stream.get()), [&] {
+      x.fill(1);
+      small.fill(5);
+    });
+    const comm::StartOptions after{.after = {world.device(), stream.get()}};
+    const Work sum = world.start_all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, after);
+    const Work message = r.rank() == 0 ? world.start_send(small.data(), 10, DataType::kFloat32, 1, after)
+                                       : world.start_recv(small.data(), 10, DataType::kFloat32, 0, after);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(sum.is_completed());
+    EXPECT_FALSE(message.is_completed());
+    busy.finish();
+    sum.wait();
+    message.wait();
+    EXPECT_EQ(x[999], 2);
+    EXPECT_EQ(small[9], 5);
+  });
+}
+
+TEST(CudaIpc, AStreamFollowsAWork) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 1000, false);
+    x.fill(1);
+    const device::OwnStream stream(0);
+    const Work sum = world.start_all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum,
+                                            {.progress = comm::Progress::kCaller});
+    sum.wait_on({world.device(), stream.get()});
+    std::atomic<float> seen{0};
+    stand_in::enqueue(static_cast<cudaStream_t>(stream.get()), [&] { seen.store(x[999]); });
+    EXPECT_EQ(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.get())), cudaSuccess);
+    EXPECT_EQ(seen.load(), 2);
+  });
+}
+
+// Sums in rank order: the bits of the host's own.
+TEST(CudaIpc, SumsHaveTheBitsOfTheHost) {
+  run_ranks(ranks(3), [](Rank& r) {
+    auto& world = r.world();
+    constexpr std::size_t kCount = 100'003;
+    TestBuffer<float> x(world, kCount, false);
+    std::vector<float> host(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      host[i] = x[i] = 1.0F / static_cast<float>(i * 7 + static_cast<std::size_t>(r.rank()) * 13 + 1);
+    }
+    const comm::CallOptions factor{.factor = 0.3 + r.rank()};
+    world.all_reduce(x.data(), x.data(), kCount, DataType::kFloat32, ReduceOp::kSum, factor);
+    world.all_reduce(host.data(), host.data(), kCount, DataType::kFloat32, ReduceOp::kSum, factor);
+    EXPECT_EQ(std::memcmp(x.data(), host.data(), kCount * sizeof(float)), 0);
+  });
+}
+
+TEST(CudaIpc, AnAbortEndsCallsOfBothKindsOfMemory) {
+  run_ranks(ranks(3), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 100'000, false);
+    world.barrier();
+    if (r.rank() == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      world.abort("the disk burns");
+    }
+    try {
+      world.all_reduce(x.data(), x.data(), 100'000, DataType::kFloat32, ReduceOp::kSum);
+      ADD_FAILURE() << "a call of a group that has ended";
+    } catch (const Aborted& error) {
+      EXPECT_THAT(error.what(), HasSubstr("the disk burns"));
+    }
+    EXPECT_THROW(world.barrier(), Aborted);
+  });
+}
+
+TEST(CudaIpc, NothingOfADeviceIsLeft) {
+  EXPECT_EQ(stand_in::what_lives(), "communicators 0, streams 0, events 0, blocks 0");
+}
+
+}  // namespace
+}  // namespace reigen::testing
