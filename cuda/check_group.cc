@@ -1,0 +1,322 @@
+// For a machine with a GPU: does a group's device memory give what its host memory gives, and how fast is it?
+//
+//   check_group --threads N         N ranks as threads of this process
+//   reigen run -n N check_group     N processes; with --for-ever they call until something ends them
+//
+// Every reduction of every type, then random calls on three streams: each is made on the device's memory and on the
+// host's, over shared memory, and compared to the bit. Then all_reduce is timed beside a copy of the device. Ranks may
+// share a GPU. Ends with 1 where anything differs, with 69 where there is no GPU.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "device/cuda.h"
+#include "reigen/base/error.h"
+#include "reigen/comm/communicator.h"
+#include "reigen/runtime/init.h"
+
+namespace reigen {
+namespace {
+
+using comm::DataType;
+using comm::ReduceOp;
+using Bytes = std::vector<std::byte>;
+
+constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUint8,   DataType::kInt16,    DataType::kInt32,
+                               DataType::kInt64,   DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32,
+                               DataType::kFloat64, DataType::kBool};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, ReduceOp::kMin,
+                             ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
+constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+
+// Values near one, so that no operation makes a number that is none.
+template <typename Random>
+Bytes values(DataType type, std::size_t count, Random& random) {
+  Bytes bytes(count * comm::size_of(type));
+  for (std::size_t i = 0; i < count; ++i) {
+    std::byte* const at = bytes.data() + i * comm::size_of(type);
+    const auto put = [at](auto value) { std::memcpy(at, &value, sizeof(value)); };
+    const std::uint64_t bits = random();
+    const float value = 0.5F + static_cast<float>(bits % 1'000'003) / 1'000'003.0F;
+    switch (type) {
+      case DataType::kFloat64: put(static_cast<double>(value) + static_cast<double>(bits) * 1e-30); break;
+      case DataType::kFloat32: put(value); break;
+      case DataType::kBfloat16: put(static_cast<std::uint16_t>(0x3f00 + bits % 0x100)); break;
+      case DataType::kFloat16: put(static_cast<std::uint16_t>(0x3800 + bits % 0x800)); break;
+      default: std::memcpy(at, &bits, comm::size_of(type));
+    }
+  }
+  return bytes;
+}
+
+// Memory of the device: of the group, or of the program's own, which other ranks cannot reach.
+std::shared_ptr<void> on_device(const Communicator& world, std::size_t bytes, bool foreign) {
+  return foreign ? device::allocate(world.device().index, bytes) : world.allocate(bytes, world.device());
+}
+
+class Checker {
+ public:
+  explicit Checker(const Communicator& world) : world_(world) {}
+
+  std::size_t cases() const { return cases_; }
+  std::size_t differences() const { return differences_; }
+
+  void compare(const void* device, const Bytes& host, const std::string& what) {
+    Bytes found(host.size());
+    device::copy(found.data(), device, found.size());
+    cases_ += 1;
+    if (std::memcmp(found.data(), host.data(), host.size()) == 0) return;
+    differences_ += 1;
+    if (differences_ <= 5) fmt::print(stderr, "rank {}: {} differs\n", world_.rank(), what);
+  }
+
+  void all_reductions() {
+    for (const DataType type : kTypes) {
+      for (const ReduceOp op : kOps) {
+        if (!comm::is_defined(op, type)) continue;
+        for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{1000}, std::size_t{65'537}}) {
+          for (const bool foreign : {false, true}) reduction(type, op, count, foreign);
+        }
+        if (type == DataType::kFloat32 || type == DataType::kBfloat16) reduction(type, op, 5'000'003, true);
+      }
+    }
+  }
+
+  // Up to four calls are under way, each after what its stream has to do: the copy of its input.
+  void random_calls(int calls) {
+    std::mt19937_64 same(7);  // what all ranks choose alike
+    std::mt19937_64 own(static_cast<std::uint64_t>(world_.rank()) + 100);
+    const int index = world_.device().index;
+    std::vector<std::unique_ptr<device::OwnStream>> streams;
+    for (int i = 0; i < 3; ++i) streams.push_back(std::make_unique<device::OwnStream>(index));
+    for (int begun = 0; begun < calls;) {
+      struct One {
+        Work work;
+        std::shared_ptr<void> memory;
+        std::size_t at = 0;
+        Bytes expected;
+        std::string what;
+      };
+      std::vector<One> batch;
+      const std::size_t under_way = 1 + same() % 4;
+      for (std::size_t k = 0; k < under_way; ++k, ++begun)
+        batch.push_back(begin_one<One>(same, own, *streams[static_cast<std::size_t>(begun) % 3]));
+      for (One& one : batch) one.work.wait();
+      for (const One& one : batch) {
+        compare(static_cast<std::byte*>(one.memory.get()) + one.at, one.expected, one.what);
+      }
+    }
+  }
+
+ private:
+  void reduction(DataType type, ReduceOp op, std::size_t count, bool foreign) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(world_.rank()) * 1000 + count);
+    Bytes host = values(type, count, random);
+    const auto device = on_device(world_, host.size(), foreign);
+    device::copy(device.get(), host.data(), host.size());
+    world_.all_reduce(device.get(), device.get(), count, type, op);
+    world_.all_reduce(host.data(), host.data(), count, type, op);
+    compare(device.get(), host,
+            fmt::format("{} of {} {}{}", comm::name_of(op), count, comm::name_of(type), foreign ? ", foreign" : ""));
+  }
+
+  template <typename One, typename Random>
+  One begin_one(Random& same, Random& own, const device::OwnStream& stream) {
+    const auto p = static_cast<std::size_t>(world_.size());
+    const std::size_t count = 1 + same() % 40'000;
+    const bool foreign = same() % 4 == 0;
+    const int root = static_cast<int>(same() % p);
+    const auto kind = same() % 8;
+    const DataType type = same() % 2 == 0 ? DataType::kFloat32 : DataType::kBfloat16;
+    const std::size_t block = count * comm::size_of(type);
+    const Bytes input = values(type, count * p, own);
+    Bytes expected(block * p, std::byte{0});
+    // Input, then output.
+    const auto memory = on_device(world_, 2 * block * p, foreign);
+    auto* const from = static_cast<std::byte*>(memory.get());
+    auto* const to = from + block * p;
+    const auto pinned = device::allocate_pinned(input.size());
+    std::memcpy(pinned.get(), input.data(), input.size());
+    const device::OnDevice on(world_.device().index);
+    device::check(
+        device::cuda_runtime().memcpy_async(from, pinned.get(), input.size(), device::kCudaHostToDevice, stream.get()),
+        "cudaMemcpyAsync");
+    const comm::StartOptions after{.after = {world_.device(), stream.get()}};
+    One one;
+    one.memory = std::shared_ptr<void>(from, [memory, pinned](void*) {});
+    one.at = block * p;
+    switch (kind) {
+      case 0:
+      case 1:
+        one.work = world_.start_all_reduce(from, to, count, type, ReduceOp::kSum, after);
+        world_.all_reduce(input.data(), expected.data(), count, type, ReduceOp::kSum);
+        expected.resize(block);
+        one.what = "all_reduce";
+        break;
+      case 2:
+        one.work = world_.start_reduce_scatter(from, to, count, type, ReduceOp::kAvg, after);
+        world_.reduce_scatter(input.data(), expected.data(), count, type, ReduceOp::kAvg);
+        expected.resize(block);
+        one.what = "reduce_scatter";
+        break;
+      case 3:
+        one.work = world_.start_all_gather(from, to, count, type, after);
+        world_.all_gather(input.data(), expected.data(), count, type);
+        one.what = "all_gather";
+        break;
+      case 4:
+        one.work = world_.start_all_to_all(from, to, count, type, after);
+        world_.all_to_all(input.data(), expected.data(), count, type);
+        one.what = "all_to_all";
+        break;
+      case 5:
+        expected = input;
+        expected.resize(block);
+        one.work = world_.start_broadcast(from, count, type, root, after);
+        world_.broadcast(expected.data(), count, type, root);
+        one.at = 0;
+        one.what = "broadcast";
+        break;
+      case 6:
+        one.work = world_.start_scatter(from, to, count, type, root, after);
+        world_.scatter(input.data(), expected.data(), count, type, root);
+        expected.resize(block);
+        one.what = "scatter";
+        break;
+      default:
+        one.work = world_.start_gather(from, to, count, type, root, after);
+        world_.gather(input.data(), expected.data(), count, type, root);
+        if (world_.rank() != root) expected.clear();
+        one.what = "gather";
+        break;
+    }
+    one.what = fmt::format("{} of {} {}{}", one.what, count, comm::name_of(type), foreign ? ", foreign" : "");
+    one.expected = std::move(expected);
+    return one;
+  }
+
+  const Communicator& world_;
+  std::size_t cases_ = 0;
+  std::size_t differences_ = 0;
+};
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Seconds of one copy within the device, of 256 MiB: the speed of 512 MiB.
+double copy_bytes_per_second(int index) {
+  constexpr std::size_t kBytes = 256 * kMebibyte;
+  const auto from = device::allocate(index, kBytes);
+  const auto to = device::allocate(index, kBytes);
+  const device::OnDevice on(index);
+  const device::OwnStream stream(index);
+  double least = 1e9;
+  for (int i = 0; i < 20; ++i) {
+    const double begin = now();
+    device::check(
+        device::cuda_runtime().memcpy_async(to.get(), from.get(), kBytes, device::kCudaDeviceToDevice, stream.get()),
+        "cudaMemcpyAsync");
+    device::check(device::cuda_runtime().stream_synchronize(stream.get()), "cudaStreamSynchronize");
+    least = std::min(least, now() - begin);
+  }
+  return 2.0 * kBytes / least;
+}
+
+// Medians over the slowest rank of each call.
+double time_all_reduce(const Communicator& world, std::size_t bytes, bool blocking) {
+  const auto input = world.allocate(bytes, world.device());
+  const auto output = world.allocate(bytes, world.device());
+  const std::size_t count = bytes / sizeof(float);
+  std::vector<double> times;
+  for (int i = 0; i < 25; ++i) {
+    world.barrier();
+    const double begin = now();
+    if (blocking) {
+      world.all_reduce(input.get(), output.get(), count, DataType::kFloat32, ReduceOp::kSum);
+    } else {
+      world.start_all_reduce(input.get(), output.get(), count, DataType::kFloat32, ReduceOp::kSum).wait();
+    }
+    double taken = now() - begin;
+    world.all_reduce(&taken, &taken, 1, DataType::kFloat64, ReduceOp::kMax);
+    if (i >= 5) times.push_back(taken);
+  }
+  std::nth_element(times.begin(), times.begin() + 10, times.end());
+  return times[10];
+}
+
+bool check(const Communicator& world, const std::string& kind) {
+  if (world.device().is_cpu()) throw BackendError("check_group: the group carries no device's memory");
+  Checker checker(world);
+  checker.all_reductions();
+  checker.random_calls(world.size() > 1 ? 800 : 100);
+  std::int64_t counted[2] = {static_cast<std::int64_t>(checker.cases()),
+                             static_cast<std::int64_t>(checker.differences())};
+  world.all_reduce(counted, counted, 2, DataType::kInt64, ReduceOp::kSum);
+  const double copy = world.rank() == 0 ? copy_bytes_per_second(world.device().index) : 0;
+  world.barrier();
+  if (world.rank() == 0) {
+    fmt::print("{} ranks, {}, {}: {} results, {} differ from the host's\n", world.size(), kind, world.device_backend(),
+               counted[0], counted[1]);
+    fmt::print("| all_reduce | us | GB/s read and written | of a copy's {:.0f} GB/s |\n|---|---|---|---|\n",
+               copy / 1e9);
+  }
+  for (const std::size_t bytes : {std::size_t{1024}, kMebibyte, 8 * kMebibyte, 64 * kMebibyte, 256 * kMebibyte}) {
+    const double seconds = time_all_reduce(world, bytes, true);
+    const double moved = 2.0 * static_cast<double>(bytes) * world.size() / seconds;
+    if (world.rank() == 0) {
+      fmt::print("| {} | {:.1f} | {:.0f} | {:.2f} |\n",
+                 bytes < kMebibyte ? fmt::format("{} B", bytes) : fmt::format("{} MiB", bytes / kMebibyte),
+                 1e6 * seconds, moved / 1e9, moved / copy);
+    }
+  }
+  std::fflush(stdout);
+  return counted[1] == 0;
+}
+
+// For faults from outside.
+[[noreturn]] void call_for_ever(const Communicator& world) {
+  fmt::print("rank {} is process {}\n", world.rank(), ::getpid());
+  std::fflush(stdout);
+  const auto memory = world.allocate(16 * kMebibyte, world.device());
+  for (;;) world.all_reduce(memory.get(), memory.get(), 4 * kMebibyte, DataType::kFloat32, ReduceOp::kSum);
+}
+
+int run(int argc, char** argv) {
+  const InitOptions options{.device = Device::cuda()};
+  if (argc == 3 && std::string(argv[1]) == "--threads") {
+    std::atomic<bool> right{true};
+    run_threads(
+        std::stoi(argv[2]),
+        [&](Communicator& world) {
+          if (!check(world, "threads")) right.store(false);
+        },
+        options);
+    return right.load() ? 0 : 1;
+  }
+  const Communicator world = init(options);
+  if (argc == 2 && std::string(argv[1]) == "--for-ever") call_for_ever(world);
+  return check(world, "processes") ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace reigen
+
+int main(int argc, char** argv) {
+  try {
+    return reigen::run(argc, argv);
+  } catch (const reigen::Error& error) {
+    fmt::print(stderr, "check_group: {}\n", error.what());
+    return static_cast<int>(error.exit_code());
+  }
+}
