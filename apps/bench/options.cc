@@ -41,9 +41,9 @@ constexpr std::array kOps = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, R
                              ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
 
 const std::vector<std::string> kFlags = {
-    "-n",     "-b",          "-e",         "-f",      "-d",        "-o",         "-r",         "--iters",   "--warmup",
-    "--json", "--backend",   "--machines", "--check", "--cold",    "--in-place", "--help",     "--foreign", "--shared",
-    "--late", "--algorithm", "--segments", "-h",      "--explain", "--as",       "--in-flight"};
+    "-n",     "-b",          "-e",         "-f",      "-d",        "-o",         "-r",          "--iters",   "--warmup",
+    "--json", "--backend",   "--machines", "--check", "--cold",    "--in-place", "--help",      "--foreign", "--shared",
+    "--late", "--algorithm", "--segments", "-h",      "--explain", "--as",       "--in-flight", "--device"};
 
 struct Words {
   std::string operation;

@@ -138,6 +138,7 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
 
 void Engine::give_up(WorkState& work, std::exception_ptr error) {
   work.error = std::move(error);
+  work.operation.reset();  // a stream may wait for its end
   work.input_block.reset();
   work.output_block.reset();
   work.completed.store(true);

@@ -45,6 +45,14 @@ CudaRuntime open_runtime() {
   library.find(table.ipc_open_mem_handle, "cudaIpcOpenMemHandle");
   library.find(table.ipc_close_mem_handle, "cudaIpcCloseMemHandle");
   library.find(table.device_enable_peer_access, "cudaDeviceEnablePeerAccess");
+  const Library driver({.name = "NVIDIA's driver",
+                        .files = {"libcuda.so.1"},
+                        .folders = {},
+                        .fix =
+                            "install the driver of the GPU (nvidia-smi comes with it); in a container, start it with "
+                            "--gpus all; or stay with the cpu"});
+  driver.find(table.stream_write_value, "cuStreamWriteValue32_v2");
+  driver.find(table.stream_wait_value, "cuStreamWaitValue32_v2");
   base::log_info("the CUDA runtime in {}", library.path());
   return table;
 }

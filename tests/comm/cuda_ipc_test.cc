@@ -139,6 +139,47 @@ TEST(CudaIpc, AStreamFollowsAWork) {
   });
 }
 
+// The host goes on though the other rank is yet to call; the stream waits.
+TEST(CudaIpc, OnlyTheStreamWaitsForALateRank) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 1000, false);
+    x.fill(1);
+    const device::OwnStream stream(0);
+    if (r.rank() == 1) r.store().get("followed", Deadline::after(std::chrono::seconds(30)));
+    const Work sum = world.start_all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum);
+    sum.wait_on({world.device(), stream.get()});
+    std::atomic<float> seen{0};
+    stand_in::enqueue(static_cast<cudaStream_t>(stream.get()), [&] { seen.store(x[999]); });
+    if (r.rank() == 0) {
+      EXPECT_EQ(seen.load(), 0);
+      r.store().set("followed", "1");
+    }
+    EXPECT_EQ(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.get())), cudaSuccess);
+    EXPECT_EQ(seen.load(), 2);
+  });
+}
+
+// A stream that waits for a call that fails goes on.
+TEST(CudaIpc, AnAbortReleasesTheStreamsThatWait) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 1000, false);
+    const device::OwnStream stream(0);
+    world.barrier();
+    if (r.rank() == 0) {
+      const Work sum = world.start_all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum);
+      sum.wait_on({world.device(), stream.get()});
+      r.store().set("followed", "1");
+      EXPECT_EQ(cudaStreamSynchronize(static_cast<cudaStream_t>(stream.get())), cudaSuccess);
+    } else {
+      r.store().get("followed", Deadline::after(std::chrono::seconds(30)));
+      world.abort("the disk burns");
+    }
+    EXPECT_THROW(world.barrier(), Aborted);
+  });
+}
+
 // Sums in rank order: the bits of the host's own.
 TEST(CudaIpc, SumsHaveTheBitsOfTheHost) {
   run_ranks(ranks(3), [](Rank& r) {

@@ -25,9 +25,10 @@ class Work {
   // As above, but throws Timeout when `deadline` passes first; the operation goes on and may be waited for again.
   void wait(const Deadline& deadline) const;
 
-  // What comes on the stream from now on waits for the result, so that the host need not: it returns when the operation
-  // is on its device, where that knows such an order (backend nccl), else when it is complete. The buffers must stay as
-  // for wait(). Throws as wait(); what goes wrong later is thrown by the group's next call.
+  // What comes on the stream from now on waits for the result, so that the host need not: it returns at once
+  // over cuda_ipc, when the operation is on its device over nccl, and when it is complete for the host's memory. The
+  // buffers must stay until the stream has come so far. Throws as wait(); what goes wrong later is thrown by the
+  // group's next call, and the stream goes on, with a result that is none.
   void wait_on(const Stream& stream) const;
 
   // True once it has completed or failed. Never blocks, never throws.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -18,59 +19,93 @@ using shared_memory::SegmentAddress;
 namespace {
 
 constexpr auto kDrainPoll = std::chrono::microseconds(100);
+constexpr auto kLookEvery = std::chrono::milliseconds(2);  // whether the device has failed
+constexpr std::size_t kFlagPage = 4096;
+constexpr std::size_t kLine = 64;
 
 std::int32_t this_process() { return static_cast<std::int32_t>(::getpid()); }
 
 }  // namespace
 
-std::shared_ptr<device::Event> EventPool::take() {
-  std::unique_ptr<device::Event> event;
-  {
-    std::lock_guard lock(free_->mutex);
-    if (!free_->events.empty()) {
-      event = std::move(free_->events.back());
-      free_->events.pop_back();
+std::unique_ptr<Flag> FlagPool::take() {
+  std::lock_guard lock(mutex_);
+  if (free_.empty()) {
+    pages_.push_back(device::allocate_pinned(kFlagPage));
+    auto* const page = static_cast<std::byte*>(pages_.back().get());
+    for (std::size_t at = 0; at < kFlagPage; at += kLine) {
+      free_.push_back(std::make_unique<Flag>(Flag{.word = new (page + at) std::atomic<std::uint32_t>(0)}));
     }
   }
-  if (!event) event = std::make_unique<device::Event>(device_);
-  return {event.release(), [free = free_](device::Event* used) {
-            std::lock_guard lock(free->mutex);
-            free->events.emplace_back(used);
-          }};
+  std::unique_ptr<Flag> flag = std::move(free_.back());
+  free_.pop_back();
+  return flag;
 }
 
-// An event that a job waits for. It counts as waiting from mark() until it was seen to be done.
+void FlagPool::give_back(std::unique_ptr<Flag> flag) {
+  std::lock_guard lock(mutex_);
+  free_.push_back(std::move(flag));
+}
+
+// A place on a stream that a job waits for, by looking.
 class Awaited {
  public:
-  Awaited(EventPool& pool, std::atomic<int>& waiting) : event_(pool.take()), waiting_(waiting) {}
-  ~Awaited() { settle(); }
+  explicit Awaited(CudaMedium& medium) : medium_(medium), flag_(medium.flags_.take()) {}
+  // A flag that a stream has yet to write goes nowhere.
+  ~Awaited() {
+    if (pending_) {
+      settle();
+    } else {
+      medium_.flags_.give_back(std::move(flag_));
+    }
+  }
   Awaited(const Awaited&) = delete;  // it counts
   Awaited& operator=(const Awaited&) = delete;
 
   void mark(device::CudaStream stream) {
-    event_->record(stream);
-    if (!std::exchange(pending_, true)) waiting_.fetch_add(1);
+    flag_->value += 1;
+    device::check(cuda_runtime().stream_write_value(stream, flag_->address(), flag_->value, 0), "cuStreamWriteValue32");
+    if (!std::exchange(pending_, true)) medium_.waiting_.fetch_add(1);
+    next_look_ = Deadline::Clock::now() + kLookEvery;
   }
+  // Throws BackendError, naming `what`, when the device has failed.
   bool is_done(const char* what) {
-    if (pending_ && event_->is_done(what)) settle();
-    return !pending_;
+    if (!pending_) return true;
+    if (flag_->word->load(std::memory_order_acquire) == flag_->value) {
+      settle();
+      return true;
+    }
+    if (Deadline::Clock::now() > next_look_) {
+      const int state = cuda_runtime().stream_query(medium_.stream_.get());
+      if (state != device::kCudaNotReady) device::check(state, what);
+      next_look_ = Deadline::Clock::now() + kLookEvery;
+    }
+    return false;
   }
 
  private:
   void settle() {
-    if (std::exchange(pending_, false)) waiting_.fetch_sub(1);
+    pending_ = false;
+    medium_.waiting_.fetch_sub(1);
   }
 
-  const std::shared_ptr<device::Event> event_;
-  std::atomic<int>& waiting_;
+  CudaMedium& medium_;
+  std::unique_ptr<Flag> flag_;
   bool pending_ = false;
+  Deadline::Clock::time_point next_look_ = {};
 };
 
 class CudaJob final : public shared_memory::Job {
  public:
   CudaJob(std::shared_ptr<CudaMedium> medium, const Stream& after) : medium_(std::move(medium)) {
     const device::OnDevice on(medium_->device_);
-    before_.mark(device::handle_of(after));
+    device::CudaStream stream = device::handle_of(after);
+    if (cuda_runtime().stream_query(stream) != device::kCudaSuccess) before_.mark(stream);
+  }
+  ~CudaJob() override {
+    for (std::unique_ptr<Flag>& flag : followed_) {
+      flag->word->store(flag->value, std::memory_order_release);
+      medium_->flags_.give_back(std::move(flag));
+    }
   }
 
   bool is_ready() override { return before_.is_done("what comes before a call"); }
@@ -101,13 +136,23 @@ class CudaJob final : public shared_memory::Job {
   }
   bool is_done() override { return part_.is_done("a call on the device"); }
 
+  void precede(const Stream& stream) override {
+    const device::OnDevice on(medium_->device_);
+    std::unique_ptr<Flag> flag = medium_->flags_.take();
+    flag->value += 1;
+    device::check(cuda_runtime().stream_wait_value(device::handle_of(stream), flag->address(), flag->value, 0),
+                  "cuStreamWaitValue32");
+    followed_.push_back(std::move(flag));
+  }
+
  private:
   const std::shared_ptr<CudaMedium> medium_;
-  Awaited before_{medium_->events_, medium_->waiting_};
-  Awaited part_{medium_->events_, medium_->waiting_};
+  Awaited before_{*medium_};
+  Awaited part_{*medium_};
+  std::vector<std::unique_ptr<Flag>> followed_;  // by streams that wait
 };
 
-CudaMedium::CudaMedium(int device) : device_(device), stream_(device), events_(device) { (void)device::kernels(); }
+CudaMedium::CudaMedium(int device) : device_(device), stream_(device) { (void)device::kernels(); }
 
 int CudaMedium::most_ranks() const { return device::kReduceRanks; }
 

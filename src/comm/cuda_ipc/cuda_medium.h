@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,20 +15,25 @@
 
 namespace reigen::comm::cuda_ipc {
 
-// Events that jobs use again: to make one takes longer than to record it.
-class EventPool {
+// A word of the host's memory that a stream writes, or waits for: to look at it asks the driver nothing.
+struct Flag {
+  std::atomic<std::uint32_t>* word = nullptr;
+  std::uint32_t value = 0;  // of its last user
+
+  unsigned long long address() const { return reinterpret_cast<std::uintptr_t>(word); }
+};
+
+// Flags that jobs use again. Thread rule: any thread.
+class FlagPool {
  public:
-  explicit EventPool(int device) : device_(device) {}
-  // Goes back with its last owner.
-  std::shared_ptr<device::Event> take();
+  std::unique_ptr<Flag> take();
+  // Not one that a stream may still write.
+  void give_back(std::unique_ptr<Flag> flag);
 
  private:
-  struct Free {
-    std::mutex mutex;
-    std::vector<std::unique_ptr<device::Event>> events;
-  };
-  const int device_;
-  const std::shared_ptr<Free> free_ = std::make_shared<Free>();
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<void>> pages_;
+  std::vector<std::unique_ptr<Flag>> free_;
 };
 
 class CudaMedium final : public shared_memory::Medium, public std::enable_shared_from_this<CudaMedium> {
@@ -45,13 +51,14 @@ class CudaMedium final : public shared_memory::Medium, public std::enable_shared
   bool drain(std::chrono::nanoseconds limit) override;
 
  private:
+  friend class Awaited;
   friend class CudaJob;
 
   const std::string name_ = "cuda_ipc";
   const int device_;
   const device::OwnStream stream_;
-  EventPool events_;
-  std::atomic<int> waiting_{0};  // events that jobs wait for
+  FlagPool flags_;
+  std::atomic<int> waiting_{0};  // flags that jobs wait for
 };
 
 }  // namespace reigen::comm::cuda_ipc

@@ -62,6 +62,10 @@ class Collective : public CheckedOperation {
 
   bool try_post() override;
   Step advance() override;
+  bool precede(const Stream& stream) override {
+    if (job_) job_->precede(stream);
+    return job_ != nullptr;
+  }
 
   void check_peers(std::chrono::nanoseconds waited) const override;
 

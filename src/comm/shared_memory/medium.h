@@ -28,6 +28,9 @@ class Job {
   // All that was asked for until now is one part: is_done() says whether the device is through with it.
   virtual void close_part() = 0;
   virtual bool is_done() = 0;
+  // What comes on the stream from now on waits until this Job is destroyed: when its operation is complete, or has
+  // failed.
+  virtual void precede(const Stream& stream) = 0;
 };
 
 class Medium {
@@ -48,7 +51,7 @@ class Medium {
 
   // For a call that comes after what the stream has to do until now.
   virtual std::unique_ptr<Job> begin(const Stream& after) = 0;
-  // Whether a Job waits for the device: nobody rings when it is done.
+  // Whether a Job waits for the device, which rings no bell when it is done.
   virtual bool is_busy() const = 0;
   // Waits until the device is through with all jobs, for as long as `limit`. False: it is not.
   virtual bool drain(std::chrono::nanoseconds limit) = 0;

@@ -31,6 +31,10 @@ struct Pair {
 class Message : public CheckedOperation {
  public:
   bool try_post() override { return true; }
+  bool precede(const Stream& stream) override {
+    if (job_) job_->precede(stream);
+    return job_ != nullptr;
+  }
   void check_peers(std::chrono::nanoseconds waited) const override;
 
  protected:
