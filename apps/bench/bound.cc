@@ -10,6 +10,7 @@
 #include "bench/memory.h"
 #include "bench/statistics.h"
 #include "comm/reduce/reduce.h"
+#include "device/cuda.h"
 
 namespace reigen::apps::bench {
 
@@ -43,6 +44,23 @@ double measure_copy(const Communicator& world, std::size_t bytes, bool cold) {
     std::memcpy(from + stride, from, bytes);
   };
   return time_together(world, copy);
+}
+
+// A long copy's speed: what a short one takes is the launch. All ranks copy at once, on one GPU or on several.
+double measure_device_copy(const Communicator& world, std::size_t bytes) {
+  constexpr std::size_t kLong = std::size_t{64} << 20;
+  const int index = world.device().index;
+  const auto from = device::allocate(index, kLong);
+  const auto to = device::allocate(index, kLong);
+  const device::OnDevice on(index);
+  const device::OwnStream stream(index);
+  const auto copy = [&](std::size_t) {
+    device::check(
+        device::cuda_runtime().memcpy_async(to.get(), from.get(), kLong, device::kCudaDeviceToDevice, stream.get()),
+        "cudaMemcpyAsync");
+    device::check(device::cuda_runtime().stream_synchronize(stream.get()), "cudaStreamSynchronize");
+  };
+  return time_together(world, copy) * static_cast<double>(bytes) / kLong;
 }
 
 // Streams one after the other: P inputs, then the outputs, which in place are the first inputs.
@@ -98,6 +116,7 @@ std::optional<double> measure_bound(const Communicator& world, const Problem& pr
   const Traffic traffic = least_traffic(problem);
   const auto copied = static_cast<std::size_t>(std::llround((traffic.read + traffic.written) / 2));
   if (copied == 0) return std::nullopt;
+  if (!world.device().is_cpu()) return measure_device_copy(world, copied);
   double best = measure_copy(world, copied, cold);
   if (!traits_of(problem.operation).reduces) return best;
   best = std::min(best, measure_sum(world, problem, cold, false));

@@ -18,6 +18,7 @@ double time_together(const Communicator& world, const std::function<void(std::si
 //   a copy      each rank copies (read + written) / 2 bytes, and
 //   a sum       (reductions) each rank reduces its share of P inputs and writes it to every output, in one pass; in
 //               place over the inputs, elsewhere through the caches or past them, whichever is faster.
+// On a device's memory: a copy, at the speed of a long one.
 // Empty when the operation moves nothing. `cold`: through buffers that no cache holds, as the operation's own.
 std::optional<double> measure_bound(const Communicator& world, const Problem& problem, bool cold);
 

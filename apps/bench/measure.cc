@@ -183,7 +183,7 @@ Row measure(const Communicator& world, const Problem& problem, const BenchOption
       std::accumulate(times.slowest.begin(), times.slowest.end(), 0.0) / static_cast<double>(times.slowest.size());
   row.p99 = quantile(times.slowest, 0.99);
   row.least = quantile(times.slowest, 0);
-  if (world.device().is_cpu()) row.bound = measure_bound(world, problem, options.cold);
+  row.bound = measure_bound(world, problem, options.cold);
   return row;
 }
 
