@@ -271,7 +271,8 @@ bool check(const Communicator& world, const std::string& kind) {
     fmt::print("| all_reduce | us | GB/s read and written | of a copy's {:.0f} GB/s |\n|---|---|---|---|\n",
                copy / 1e9);
   }
-  for (const std::size_t bytes : {std::size_t{1024}, kMebibyte, 8 * kMebibyte, 64 * kMebibyte, 256 * kMebibyte}) {
+  for (const std::size_t mebibytes : {0, 1, 8, 16, 32, 64, 128, 256}) {
+    const std::size_t bytes = std::max<std::size_t>(1024, mebibytes * kMebibyte);
     const double seconds = time_all_reduce(world, bytes, true);
     const double moved = 2.0 * static_cast<double>(bytes) * world.size() / seconds;
     if (world.rank() == 0) {
