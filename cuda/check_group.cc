@@ -2,6 +2,7 @@
 //
 //   check_group --threads N         N ranks as threads of this process
 //   reigen run -n N check_group     N processes; with --for-ever they call until something ends them
+// With --speed behind either only the times are taken.
 //
 // Every reduction of every type, then random calls on three streams: each is made on the device's memory and on the
 // host's, over shared memory, and compared to the bit. Then all_reduce is timed beside a copy of the device. Ranks may
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <random>
@@ -255,11 +257,13 @@ double time_all_reduce(const Communicator& world, std::size_t bytes, bool blocki
   return times[10];
 }
 
-bool check(const Communicator& world, const std::string& kind) {
+bool check(const Communicator& world, const std::string& kind, bool speed_only) {
   if (world.device().is_cpu()) throw BackendError("check_group: the group carries no device's memory");
   Checker checker(world);
-  checker.all_reductions();
-  checker.random_calls(world.size() > 1 ? 800 : 100);
+  if (!speed_only) {
+    checker.all_reductions();
+    checker.random_calls(world.size() > 1 ? 800 : 100);
+  }
   std::int64_t counted[2] = {static_cast<std::int64_t>(checker.cases()),
                              static_cast<std::int64_t>(checker.differences())};
   world.all_reduce(counted, counted, 2, DataType::kInt64, ReduceOp::kSum);
@@ -271,7 +275,7 @@ bool check(const Communicator& world, const std::string& kind) {
     fmt::print("| all_reduce | us | GB/s read and written | of a copy's {:.0f} GB/s |\n|---|---|---|---|\n",
                copy / 1e9);
   }
-  for (const std::size_t mebibytes : {0, 1, 8, 16, 32, 64, 128, 256}) {
+  for (const std::size_t mebibytes : std::initializer_list<std::size_t>{0, 1, 8, 16, 32, 64, 128, 256}) {
     const std::size_t bytes = std::max<std::size_t>(1024, mebibytes * kMebibyte);
     const double seconds = time_all_reduce(world, bytes, true);
     const double moved = 2.0 * static_cast<double>(bytes) * world.size() / seconds;
@@ -293,21 +297,28 @@ bool check(const Communicator& world, const std::string& kind) {
   for (;;) world.all_reduce(memory.get(), memory.get(), 4 * kMebibyte, DataType::kFloat32, ReduceOp::kSum);
 }
 
-int run(int argc, char** argv) {
+int run(std::vector<std::string> words) {
+  const auto take = [&](const char* word) { return std::erase(words, word) > 0; };
+  const bool speed_only = take("--speed");
+  const bool for_ever = take("--for-ever");
+  const bool as_threads = take("--threads");
+  if (words.size() != (as_threads ? 1U : 0U)) {
+    throw InvalidArgument("check_group: usage: check_group [--threads N] [--speed | --for-ever]", ExitCode::kUsage);
+  }
   const InitOptions options{.device = Device::cuda()};
-  if (argc == 3 && std::string(argv[1]) == "--threads") {
+  if (as_threads) {
     std::atomic<bool> right{true};
     run_threads(
-        std::stoi(argv[2]),
+        std::stoi(words.front()),
         [&](Communicator& world) {
-          if (!check(world, "threads")) right.store(false);
+          if (!check(world, "threads", speed_only)) right.store(false);
         },
         options);
     return right.load() ? 0 : 1;
   }
   const Communicator world = init(options);
-  if (argc == 2 && std::string(argv[1]) == "--for-ever") call_for_ever(world);
-  return check(world, "processes") ? 0 : 1;
+  if (for_ever) call_for_ever(world);
+  return check(world, "processes", speed_only) ? 0 : 1;
 }
 
 }  // namespace
@@ -315,7 +326,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return reigen::run(argc, argv);
+    return reigen::run({argv + 1, argv + argc});
   } catch (const reigen::Error& error) {
     fmt::print(stderr, "check_group: {}\n", error.what());
     return static_cast<int>(error.exit_code());
