@@ -134,6 +134,66 @@ class Checker {
             fmt::format("{} of {} {}{}", comm::name_of(op), count, comm::name_of(type), foreign ? ", foreign" : ""));
   }
 
+  struct Buffers {
+    std::byte* from;
+    std::byte* to;
+    std::size_t count;
+    DataType type;
+    int root;
+  };
+
+  // Starts the call on the device, and makes it on the host: from `input` to `expected`.
+  Work start(std::uint64_t kind, const Buffers& on, const comm::StartOptions& after, const Bytes& input,
+             Bytes& expected, std::string& what) {
+    const std::size_t block = on.count * comm::size_of(on.type);
+    Work work;
+    switch (kind) {
+      case 0:
+      case 1:
+        work = world_.start_all_reduce(on.from, on.to, on.count, on.type, ReduceOp::kSum, after);
+        world_.all_reduce(input.data(), expected.data(), on.count, on.type, ReduceOp::kSum);
+        expected.resize(block);
+        what = "all_reduce";
+        break;
+      case 2:
+        work = world_.start_reduce_scatter(on.from, on.to, on.count, on.type, ReduceOp::kAvg, after);
+        world_.reduce_scatter(input.data(), expected.data(), on.count, on.type, ReduceOp::kAvg);
+        expected.resize(block);
+        what = "reduce_scatter";
+        break;
+      case 3:
+        work = world_.start_all_gather(on.from, on.to, on.count, on.type, after);
+        world_.all_gather(input.data(), expected.data(), on.count, on.type);
+        what = "all_gather";
+        break;
+      case 4:
+        work = world_.start_all_to_all(on.from, on.to, on.count, on.type, after);
+        world_.all_to_all(input.data(), expected.data(), on.count, on.type);
+        what = "all_to_all";
+        break;
+      case 5:
+        expected = input;
+        expected.resize(block);
+        work = world_.start_broadcast(on.from, on.count, on.type, on.root, after);
+        world_.broadcast(expected.data(), on.count, on.type, on.root);
+        what = "broadcast";
+        break;
+      case 6:
+        work = world_.start_scatter(on.from, on.to, on.count, on.type, on.root, after);
+        world_.scatter(input.data(), expected.data(), on.count, on.type, on.root);
+        expected.resize(block);
+        what = "scatter";
+        break;
+      default:
+        work = world_.start_gather(on.from, on.to, on.count, on.type, on.root, after);
+        world_.gather(input.data(), expected.data(), on.count, on.type, on.root);
+        if (world_.rank() != on.root) expected.clear();
+        what = "gather";
+        break;
+    }
+    return work;
+  }
+
   template <typename One, typename Random>
   One begin_one(Random& same, Random& own, const device::OwnStream& stream) {
     const auto p = static_cast<std::size_t>(world_.size());
@@ -159,51 +219,9 @@ class Checker {
     One one;
     one.memory = std::shared_ptr<void>(from, [memory, pinned](void*) {});
     one.at = block * p;
-    switch (kind) {
-      case 0:
-      case 1:
-        one.work = world_.start_all_reduce(from, to, count, type, ReduceOp::kSum, after);
-        world_.all_reduce(input.data(), expected.data(), count, type, ReduceOp::kSum);
-        expected.resize(block);
-        one.what = "all_reduce";
-        break;
-      case 2:
-        one.work = world_.start_reduce_scatter(from, to, count, type, ReduceOp::kAvg, after);
-        world_.reduce_scatter(input.data(), expected.data(), count, type, ReduceOp::kAvg);
-        expected.resize(block);
-        one.what = "reduce_scatter";
-        break;
-      case 3:
-        one.work = world_.start_all_gather(from, to, count, type, after);
-        world_.all_gather(input.data(), expected.data(), count, type);
-        one.what = "all_gather";
-        break;
-      case 4:
-        one.work = world_.start_all_to_all(from, to, count, type, after);
-        world_.all_to_all(input.data(), expected.data(), count, type);
-        one.what = "all_to_all";
-        break;
-      case 5:
-        expected = input;
-        expected.resize(block);
-        one.work = world_.start_broadcast(from, count, type, root, after);
-        world_.broadcast(expected.data(), count, type, root);
-        one.at = 0;
-        one.what = "broadcast";
-        break;
-      case 6:
-        one.work = world_.start_scatter(from, to, count, type, root, after);
-        world_.scatter(input.data(), expected.data(), count, type, root);
-        expected.resize(block);
-        one.what = "scatter";
-        break;
-      default:
-        one.work = world_.start_gather(from, to, count, type, root, after);
-        world_.gather(input.data(), expected.data(), count, type, root);
-        if (world_.rank() != root) expected.clear();
-        one.what = "gather";
-        break;
-    }
+    one.work = start(kind, {.from = from, .to = to, .count = count, .type = type, .root = root}, after, input, expected,
+                     one.what);
+    if (kind == 5) one.at = 0;  // a broadcast changes its input
     one.what = fmt::format("{} of {} {}{}", one.what, count, comm::name_of(type), foreign ? ", foreign" : "");
     one.expected = std::move(expected);
     return one;
@@ -258,7 +276,7 @@ double time_all_reduce(const Communicator& world, std::size_t bytes, bool blocki
 }
 
 bool check(const Communicator& world, const std::string& kind, bool speed_only) {
-  if (world.device().is_cpu()) throw BackendError("check_group: the group carries no device's memory");
+  if (world.device().is_cpu()) throw BackendError("the group carries no device's memory");
   Checker checker(world);
   if (!speed_only) {
     checker.all_reductions();
@@ -303,7 +321,7 @@ int run(std::vector<std::string> words) {
   const bool for_ever = take("--for-ever");
   const bool as_threads = take("--threads");
   if (words.size() != (as_threads ? 1U : 0U)) {
-    throw InvalidArgument("check_group: usage: check_group [--threads N] [--speed | --for-ever]", ExitCode::kUsage);
+    throw InvalidArgument("usage: check_group [--threads N] [--speed | --for-ever]", ExitCode::kUsage);
   }
   const InitOptions options{.device = Device::cuda()};
   if (as_threads) {

@@ -261,6 +261,10 @@ def rule_torch(tree):
                 yield Finding(source.path, number, "torch", f"{source.floor}/ does not see LibTorch", "bytes and DataType, or a place in tensor/ and above")
 
 
+# CUDA's own header stands beside NCCL's, in what is compiled by nvcc, and in stand-ins with their tests.
+OF_CUDA = ("cuda/", "tests/fakes/cuda/", "tests/device/cuda_", "tests/comm/cuda_ipc_")
+
+
 def rule_engine(tree):
     """Headers of MPI, NCCL and CUDA, which a build may lack, stay in the folders that CMake leaves out then (cuda/ is one), in its tests and in
     what stands in for it there."""
@@ -269,7 +273,7 @@ def rule_engine(tree):
             for header, engine in ENGINE_HEADERS:
                 if quote != "<" or not re.match(header, name):
                     continue
-                if not source.path.startswith((f"src/comm/{engine}/", f"tests/comm/{engine}_", f"tests/fakes/{engine}/", f"bench/{engine}_", "cuda/")):
+                if not source.path.startswith((f"src/comm/{engine}/", f"tests/comm/{engine}_", f"tests/fakes/{engine}/", f"bench/{engine}_", *OF_CUDA)):
                     yield Finding(source.path, number, "engine", f"<{name}> is for src/comm/{engine}/ only", "comm/backend.h, or a place in that folder")
 
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <thread>
@@ -65,7 +66,9 @@ class Awaited {
     flag_->value += 1;
     device::check(cuda_runtime().stream_write_value(stream, flag_->address(), flag_->value, 0), "cuStreamWriteValue32");
     if (!std::exchange(pending_, true)) medium_.waiting_.fetch_add(1);
-    next_look_ = Deadline::Clock::now() + kLookEvery;
+    const auto now = Deadline::Clock::now();
+    medium_.marked_.store(now);
+    next_look_ = now + kLookEvery;
   }
   // Throws BackendError, naming `what`, when the device has failed.
   bool is_done(const char* what) {
@@ -204,6 +207,11 @@ void CudaMedium::zero(std::byte* data, std::size_t bytes) {
 
 std::unique_ptr<shared_memory::Job> CudaMedium::begin(const Stream& after) {
   return std::make_unique<CudaJob>(shared_from_this(), after);
+}
+
+std::chrono::nanoseconds CudaMedium::busy_for() const {
+  if (waiting_.load() == 0) return std::chrono::nanoseconds(0);
+  return std::max<std::chrono::nanoseconds>(Deadline::Clock::now() - marked_.load(), std::chrono::nanoseconds(1));
 }
 
 bool CudaMedium::drain(std::chrono::nanoseconds limit) {

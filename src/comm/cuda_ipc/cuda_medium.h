@@ -12,6 +12,7 @@
 
 #include "comm/shared_memory/medium.h"
 #include "device/cuda.h"
+#include "reigen/base/deadline.h"
 
 namespace reigen::comm::cuda_ipc {
 
@@ -47,7 +48,7 @@ class CudaMedium final : public shared_memory::Medium, public std::enable_shared
   std::shared_ptr<shared_memory::Segment> open(const shared_memory::SegmentAddress& address) override;
   void zero(std::byte* data, std::size_t bytes) override;
   std::unique_ptr<shared_memory::Job> begin(const Stream& after) override;
-  bool is_busy() const override { return waiting_.load() > 0; }
+  std::chrono::nanoseconds busy_for() const override;
   bool drain(std::chrono::nanoseconds limit) override;
 
  private:
@@ -58,7 +59,8 @@ class CudaMedium final : public shared_memory::Medium, public std::enable_shared
   const int device_;
   const device::OwnStream stream_;
   FlagPool flags_;
-  std::atomic<int> waiting_{0};  // flags that jobs wait for
+  std::atomic<int> waiting_{0};                                               // flags that jobs wait for
+  std::atomic<Deadline::Clock::time_point> marked_ = Deadline::Clock::now();  // the last of them
 };
 
 }  // namespace reigen::comm::cuda_ipc

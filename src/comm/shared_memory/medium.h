@@ -51,8 +51,8 @@ class Medium {
 
   // For a call that comes after what the stream has to do until now.
   virtual std::unique_ptr<Job> begin(const Stream& after) = 0;
-  // Whether a Job waits for the device, which rings no bell when it is done.
-  virtual bool is_busy() const = 0;
+  // How long the youngest of the jobs has waited for the device, which rings no bell when it is done; zero: none waits.
+  virtual std::chrono::nanoseconds busy_for() const = 0;
   // Waits until the device is through with all jobs, for as long as `limit`. False: it is not.
   virtual bool drain(std::chrono::nanoseconds limit) = 0;
 };

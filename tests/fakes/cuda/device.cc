@@ -157,6 +157,10 @@ void hide_memory() {
   machine().hides_memory = true;
 }
 
+std::atomic<std::uint32_t>& word_at(unsigned long long address) {
+  return *reinterpret_cast<std::atomic<std::uint32_t>*>(static_cast<std::uintptr_t>(address));
+}
+
 std::byte* reach(const void* data) {
   std::lock_guard lock(machine().mutex);
   const auto [block, left] = block_at(data);
@@ -373,6 +377,18 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!event->mark) return cudaSuccess;
   queue_of(stream).push([mark = event->mark] { mark->done.wait(false); });
   return cudaSuccess;
+}
+
+// The driver's, by the names under which it has them.
+int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int) {
+  queue_of(stream).push([=] { stand_in::word_at(address).store(value); });
+  return 0;
+}
+int cuStreamWaitValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int) {
+  queue_of(stream).push([=] {
+    while (static_cast<std::int32_t>(stand_in::word_at(address).load() - value) < 0) std::this_thread::yield();
+  });
+  return 0;
 }
 
 // Ranks are threads here, which reach each other's memory as it is.

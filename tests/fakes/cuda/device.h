@@ -7,12 +7,18 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+
+extern "C" {
+int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int flags);
+int cuStreamWaitValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int flags);
+}
 
 namespace reigen::testing::stand_in {
 
@@ -62,6 +68,9 @@ void wait_until_idle(int device);
 
 // Where a kernel finds what lies at `data`: elsewhere when memory is hidden from the host.
 std::byte* reach(const void* data);
+
+// A word of pinned memory that a stream writes or waits for.
+std::atomic<std::uint32_t>& word_at(unsigned long long address);
 
 // Dies unless all of it is memory of the device (-1: pinned memory of the host) that is not freed.
 void require_memory(const void* data, std::size_t bytes, int device, const char* what);

@@ -3,11 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <atomic>
-#include <cstdint>
-#include <thread>
-
-#include "fakes/cuda/stand_in.h"
+#include "fakes/cuda/device.h"
 
 namespace reigen::device {
 
@@ -16,12 +12,6 @@ namespace {
 template <class To, class From>
 void put(To& place, From function) {
   place = reinterpret_cast<To>(reinterpret_cast<void (*)()>(function));
-}
-
-namespace stand_in = reigen::testing::stand_in;
-
-std::atomic<std::uint32_t>& word_at(unsigned long long address) {
-  return *reinterpret_cast<std::atomic<std::uint32_t>*>(static_cast<std::uintptr_t>(address));
 }
 
 CudaRuntime functions() {
@@ -50,16 +40,8 @@ CudaRuntime functions() {
   put(table.ipc_get_mem_handle, &::cudaIpcGetMemHandle);
   put(table.ipc_open_mem_handle, &::cudaIpcOpenMemHandle);
   put(table.ipc_close_mem_handle, &::cudaIpcCloseMemHandle);
-  table.stream_write_value = [](CudaStream stream, unsigned long long address, std::uint32_t value, unsigned) {
-    stand_in::enqueue(static_cast<cudaStream_t>(stream), [=] { word_at(address).store(value); });
-    return kCudaSuccess;
-  };
-  table.stream_wait_value = [](CudaStream stream, unsigned long long address, std::uint32_t value, unsigned) {
-    stand_in::enqueue(static_cast<cudaStream_t>(stream), [=] {
-      while (static_cast<std::int32_t>(word_at(address).load() - value) < 0) std::this_thread::yield();
-    });
-    return kCudaSuccess;
-  };
+  put(table.stream_write_value, &::cuStreamWriteValue32_v2);
+  put(table.stream_wait_value, &::cuStreamWaitValue32_v2);
   put(table.device_enable_peer_access, &::cudaDeviceEnablePeerAccess);
   return table;
 }
