@@ -1,4 +1,4 @@
-# One static library a folder: reigen_floor(NAME comm SOURCES ... USES store ... [TORCH] [LINK ...])
+# One static library a folder: reigen_floor(NAME comm SOURCES ... USES store ... [TORCH] [COORDINATES] [LINK ...])
 # Headers of include/reigen/<name>/ are public, everything under src/<name>/ is private.
 
 set(REIGEN_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion)
@@ -42,8 +42,14 @@ function(reigen_target_defaults target)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
 endfunction()
 
+# For what reads options, starts processes, writes files and calls what computes: the second half of a compiler's optimisation takes a
+# third of its time and gains nothing there. No loop over values may be in such a target.
+function(reigen_coordinates target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo,Release>:-O1>)
+endfunction()
+
 function(reigen_floor)
-  cmake_parse_arguments(F "TORCH" "NAME" "SOURCES;HEADERS;USES;LINK" ${ARGN})
+  cmake_parse_arguments(F "TORCH;COORDINATES" "NAME" "SOURCES;HEADERS;USES;LINK" ${ARGN})
   set(target reigen_${F_NAME})
   add_library(${target} STATIC ${F_SOURCES})
   add_library(reigen::${F_NAME} ALIAS ${target})
@@ -54,6 +60,9 @@ function(reigen_floor)
   endforeach()
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${headers})
   reigen_target_defaults(${target})
+  if(F_COORDINATES)
+    reigen_coordinates(${target})
+  endif()
   foreach(used IN LISTS F_USES)
     target_link_libraries(${target} PUBLIC reigen_${used})
   endforeach()
@@ -68,6 +77,14 @@ function(reigen_floor)
     reigen_use_torch(${target})
     set_property(GLOBAL APPEND PROPERTY REIGEN_TORCH_FLOORS ${target})
   endif()
+endfunction()
+
+# The empty source of a target that only makes a precompiled header. CMake makes none for a source that does without it, and with it the
+# object takes 5 to 9 s: g++ compiles what the header left to the end of the file. CMake's header is empty where __cplusplus is not
+# defined, and g++ takes no precompiled one then.
+function(reigen_source_of_headers source)
+  set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+    COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU>:-U__cplusplus;-w>")
 endfunction()
 
 # CMake compiles executables with -fPIE, for which a precompiled header made with -fPIC is of no use.
@@ -92,27 +109,41 @@ function(reigen_test_defaults target)
   endif()
 endfunction()
 
-# Headers that all tests include, compiled once: the test framework's; TORCH: and LibTorch's.
-function(reigen_use_test_headers target)
+# Headers that all tests include, compiled once: the test framework's and JSON; TORCH: and LibTorch's. Called in the root folder, whose
+# targets Ninja begins with: all tests wait for these.
+function(reigen_make_test_headers)
   cmake_parse_arguments(H "TORCH" "" "" ${ARGN})
   set(headers reigen_test_pch)
   if(H_TORCH)
     set(headers reigen_torch_test_pch)
   endif()
-  if(NOT TARGET ${headers})
-    file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${headers}.cc" CONTENT "")
-    add_library(${headers} OBJECT "${PROJECT_BINARY_DIR}/${headers}.cc")
-    reigen_test_defaults(${headers})
-    target_link_libraries(${headers} PRIVATE GTest::gmock fmt::fmt)
-    target_precompile_headers(${headers} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>)
-    if(H_TORCH)
-      target_link_libraries(${headers} PRIVATE reigen_libtorch)
-      reigen_compile_with_torch(${headers})
-      target_precompile_headers(${headers} PRIVATE <ATen/ATen.h> <torch/nn/module.h> "${PROJECT_SOURCE_DIR}/tests/harness/torch.h")
-    endif()
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${headers}.cc" CONTENT "")
+  add_library(${headers} OBJECT "${PROJECT_BINARY_DIR}/${headers}.cc")
+  reigen_source_of_headers("${PROJECT_BINARY_DIR}/${headers}.cc")
+  reigen_test_defaults(${headers})
+  target_link_libraries(${headers} PRIVATE GTest::gmock fmt::fmt nlohmann_json::nlohmann_json)
+  target_precompile_headers(${headers} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <nlohmann/json.hpp>)
+  if(H_TORCH)
+    target_link_libraries(${headers} PRIVATE reigen_libtorch)
+    reigen_compile_with_torch(${headers})
+    target_precompile_headers(${headers} PRIVATE <ATen/ATen.h> <torch/nn/module.h> "${PROJECT_SOURCE_DIR}/tests/harness/torch.h")
   endif()
-  reigen_use_precompiled(${target} ${headers})
 endfunction()
+
+function(reigen_use_test_headers target)
+  cmake_parse_arguments(H "TORCH" "" "" ${ARGN})
+  if(H_TORCH)
+    reigen_use_precompiled(${target} reigen_torch_test_pch)
+  else()
+    reigen_use_precompiled(${target} reigen_test_pch)
+  endif()
+endfunction()
+
+# lld links a test's program in a quarter of the time, where it is installed.
+if(REIGEN_BUILD_TESTS AND NOT REIGEN_SANITIZE)
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -fuse-ld=lld REIGEN_HAS_LLD)
+endif()
 
 # reigen_test(NAME comm_all_reduce_test SOURCES ... USES comm ... [TORCH] [COMPUTES] [LABEL unit|multiproc|e2e] [PROCESSORS n]
 #             [TIMEOUT s] [SHARDS n])
@@ -128,6 +159,9 @@ function(reigen_test)
     endif()
     reigen_test_defaults(${T_NAME} ${computes})
     target_include_directories(${T_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    if(REIGEN_HAS_LLD)
+      target_link_options(${T_NAME} PRIVATE -fuse-ld=lld)
+    endif()
     set_target_properties(${T_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
     foreach(used IN LISTS T_USES)
       target_link_libraries(${T_NAME} PRIVATE reigen_${used})

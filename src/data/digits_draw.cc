@@ -11,7 +11,7 @@
 namespace reigen::data {
 namespace {
 
-constexpr double kSide = 28;
+constexpr double kDigitSide = 28;
 constexpr int kSpanPieces = 6;  // straight pieces between two points of a curve
 
 // How this image distorts the box, from unit coordinates to pixels.
@@ -31,8 +31,8 @@ class Distortion {
     xy_ = (cosine * shear - sine) * height;
     yx_ = sine * width;
     yy_ = (sine * shear + cosine) * height;
-    x0_ = kSide / 2 + random.uniform(-2.5, 2.5);
-    y0_ = kSide / 2 + random.uniform(-2.5, 2.5);
+    x0_ = kDigitSide / 2 + random.uniform(-2.5, 2.5);
+    y0_ = kDigitSide / 2 + random.uniform(-2.5, 2.5);
   }
 
   Point operator()(Point p) const {

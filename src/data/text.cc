@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLeastBytes = 20;
-constexpr std::uint64_t kMostBytes = 4 * kGiB;
+constexpr std::uint64_t kMostText = 4 * kGiB;
 constexpr std::size_t kPiece = kMiB;
 
 void append_file(const fs::path& path, std::string& text) {
@@ -34,10 +34,10 @@ void append_file(const fs::path& path, std::string& text) {
     text.resize(before + kPiece);
     const std::size_t got = stream.read(std::as_writable_bytes(std::span(text.data() + before, kPiece)));
     text.resize(before + got);
-    if (text.size() > kMostBytes) {
+    if (text.size() > kMostText) {
       throw DataError(Report{.what = fmt::format("'{}' is too large a text", path.string()),
-                             .got = fmt::format("more than {}", format_bytes(kMostBytes)),
-                             .expected = fmt::format("at most {} in all", format_bytes(kMostBytes)),
+                             .got = fmt::format("more than {}", format_bytes(kMostText)),
+                             .expected = fmt::format("at most {} in all", format_bytes(kMostText)),
                              .fix = "give a part of it"});
     }
     if (got < kPiece) return;

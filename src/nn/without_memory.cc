@@ -20,7 +20,7 @@ namespace reigen::nn {
 namespace {
 
 // A key that comes before all others, which LibTorch itself does not use.
-constexpr auto kKey = c10::DispatchKey::DeferredInit;
+constexpr auto kDeferred = c10::DispatchKey::DeferredInit;
 
 // Guards of this thread.
 thread_local int makers = 0;
@@ -100,7 +100,7 @@ void instead(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     torch::jit::drop(*stack, count - 1);
     return;
   }
-  const c10::impl::ExcludeDispatchKeyGuard ours_is_done(kKey);
+  const c10::impl::ExcludeDispatchKeyGuard ours_is_done(kDeferred);
   const c10::IValue type = makes || converts ? argument(schema, *stack, "dtype") : c10::IValue();
   if (makes) {
     const at::ScalarType usual = at::typeMetaToScalarType(at::get_default_dtype());
@@ -125,14 +125,14 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
 bool skips_writes() { return makers > 0 || skippers > 0; }
 
 struct WithoutMemory::Guard {
-  c10::impl::IncludeDispatchKeyGuard on{kKey};
+  c10::impl::IncludeDispatchKeyGuard on{kDeferred};
 };
 
 WithoutMemory::WithoutMemory() : guard_(std::make_unique<Guard>()) { ++makers; }
 WithoutMemory::~WithoutMemory() { --makers; }
 
 struct SkipWrites::Guard {
-  c10::impl::IncludeDispatchKeyGuard on{kKey};
+  c10::impl::IncludeDispatchKeyGuard on{kDeferred};
 };
 
 SkipWrites::SkipWrites() : guard_(std::make_unique<Guard>()) { ++skippers; }

@@ -18,9 +18,9 @@
 namespace reigen::optim {
 namespace {
 
-constexpr const char* kName = "ema";
+constexpr const char* kEma = "ema";
 
-std::byte* at_element(const at::Tensor& flat, std::int64_t element) {
+std::byte* bytes_at(const at::Tensor& flat, std::int64_t element) {
   return static_cast<std::byte*>(flat.data_ptr()) + static_cast<std::size_t>(element) * flat.dtype().itemsize();
 }
 
@@ -110,12 +110,12 @@ ExponentialMovingAverage::Swapped::~Swapped() {
 
 ExponentialMovingAverage::ExponentialMovingAverage(std::vector<ParameterRange> parameters, const EmaOptions& options)
     : impl_(std::make_shared<Impl>()) {
-  check_below_one(kName, "decay", options.decay);
+  check_below_one(kEma, "decay", options.decay);
   impl_->options = options;
-  check_shared_alike(kName, parameters);
+  check_shared_alike(kEma, parameters);
   std::vector<std::int64_t> sizes;
   for (ParameterRange& range : parameters) {
-    const kernels::Layout layout = layout_of(kName, range);
+    const kernels::Layout layout = layout_of(kEma, range);
     const bool is_double = layout == kernels::Layout::kFloat64;
     at::Tensor average = range.make_twin(is_double ? at::kDouble : at::kFloat);
     range.own_part(average).copy_(range.own_part(range.values()));
@@ -136,7 +136,7 @@ void ExponentialMovingAverage::update() {
     const Piece& piece = impl_->pieces[i];
     const Impl::Part& part = impl_->parts[piece.part];
     const std::int64_t first = part.range.begin() + piece.first;
-    kernels::kernels().average(part.layout, at_element(part.average, first), at_element(part.range.values(), first),
+    kernels::kernels().average(part.layout, bytes_at(part.average, first), bytes_at(part.range.values(), first),
                                piece.count, 1 - decay);
   });
   impl_->meet("average of the weights");
@@ -163,7 +163,7 @@ std::vector<NamedTensor> ExponentialMovingAverage::state() const {
 }
 
 void ExponentialMovingAverage::load_state(const std::vector<NamedTensor>& state) {
-  load_entries(kName, this->state(), state);
+  load_entries(kEma, this->state(), state);
 }
 
 }  // namespace reigen::optim

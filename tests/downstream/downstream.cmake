@@ -108,7 +108,7 @@ if(WAY STREQUAL install)
   endif()
 else()
   configure(build -DFROM=subdirectory -DWITH_TORCH=OFF "-DREIGEN_SOURCE=${SOURCE}" -DCMAKE_UNITY_BUILD=ON
-            -DCMAKE_UNITY_BUILD_BATCH_SIZE=12)  # a third of the time; scripts/check/includes compiles each source by itself
+            -DCMAKE_UNITY_BUILD_BATCH_SIZE=24)  # a third of the time; scripts/check/includes compiles each source by itself
   require_configured()
 endif()
 run("building" ${CMAKE_COMMAND} --build "${work}/build" --parallel 2)

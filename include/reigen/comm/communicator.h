@@ -174,8 +174,8 @@ class Communicator {
   // IoError (71) when there is no more.
   std::shared_ptr<void> allocate(std::size_t bytes) const;
   // The same on device(), which every rank of the group reaches; of the cpu as above. It is handed out again when its
-  // last owner drops it: streams must be through with it by then, as for cudaFree(). Throws InvalidArgument for a device
-  // that is not the group's.
+  // last owner drops it: streams must be through with it by then, as for cudaFree(). Throws InvalidArgument for a
+  // device that is not the group's.
   std::shared_ptr<void> allocate(std::size_t bytes, const Device& on) const;
 
   // Whether all ranks of the group reach each other's memory: then allocate_shared() works, and a call is work for a

@@ -11,7 +11,7 @@ namespace {
 
 // Each operation rounds in T, as `(x.to(T) / 255 - mean) / std` does on tensors: the same bits as that expression.
 template <typename T>
-std::array<T, 256> normalised() {
+std::array<T, 256> normalised_levels() {
   std::array<T, 256> table{};
   for (std::size_t i = 0; i < table.size(); ++i) {
     table[i] = (static_cast<T>(i) / T{255} - static_cast<T>(0.1307)) / static_cast<T>(0.3081);
@@ -21,7 +21,7 @@ std::array<T, 256> normalised() {
 
 template <typename T>
 T* write_row(const std::uint8_t* pixels, T* out) {
-  static const std::array<T, 256> table = normalised<T>();
+  static const std::array<T, 256> table = normalised_levels<T>();
   for (std::size_t i = 0; i < kDigitPixels; ++i) *out++ = table[pixels[i]];
   return out;
 }

@@ -56,7 +56,7 @@ class CountedBlocks {
 };
 
 // Never destroyed, because tensors die as long as the process lives.
-CountedBlocks* const blocks = new CountedBlocks;
+CountedBlocks* const counted_blocks = new CountedBlocks;
 
 // The allocator that was there, and what a thread that counts asks of it.
 class CountingAllocator final : public c10::Allocator {
@@ -67,7 +67,7 @@ class CountingAllocator final : public c10::Allocator {
     if (counting == nullptr || bytes == 0 || inner_->raw_deleter() == nullptr || data.get() != data.get_context())
       return data;
     void* const address = data.release_context();
-    blocks->add(address, bytes, counting->shared_from_this());
+    counted_blocks->add(address, bytes, counting->shared_from_this());
     return {address, address, &CountingAllocator::free_raw, data.device()};
   }
   c10::DeleterFnPtr raw_deleter() const override {
@@ -83,25 +83,25 @@ class CountingAllocator final : public c10::Allocator {
   c10::Allocator* inner_ = nullptr;
 };
 
-CountingAllocator* const allocator = new CountingAllocator;
+CountingAllocator* const counting_allocator = new CountingAllocator;
 
 void CountingAllocator::free_raw(void* data) {
-  blocks->end(data);
-  allocator->inner_->raw_deleter()(data);
+  counted_blocks->end(data);
+  counting_allocator->inner_->raw_deleter()(data);
 }
 
-void install() {
+void install_counting() {
   static std::once_flag once;
   std::call_once(once, [] {
-    allocator->set_inner(c10::GetCPUAllocator());
-    c10::SetCPUAllocator(allocator);
+    counting_allocator->set_inner(c10::GetCPUAllocator());
+    c10::SetCPUAllocator(counting_allocator);
   });
 }
 
 }  // namespace
 
 CountedBytes::CountedBytes() : counter_(std::make_shared<Counter>()) {
-  install();
+  install_counting();
   REIGEN_ASSERT(counting == nullptr, "this thread counts already");
   counting = counter_.get();
 }
