@@ -95,7 +95,8 @@ class Heap : public std::enable_shared_from_this<Heap> {
 // Another rank's heap as this rank sees it. Used by one thread at a time.
 class PeerHeap {
  public:
-  PeerHeap(const SegmentAddress& directory, std::shared_ptr<Medium> medium);
+  // `medium`: as of the Heap.
+  explicit PeerHeap(const SegmentAddress& directory, std::shared_ptr<Medium> medium = nullptr);
   // Throws IoError when the owner is gone before its segment was ever mapped here.
   std::byte* resolve(const Location& location);
 
