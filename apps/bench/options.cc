@@ -224,6 +224,13 @@ void check_backend(const BenchOptions& options, bool machines_given) {
             .fix = "leave it out: ranks are where they are"});
   }
   const comm::BackendEntry& entry = comm::find_backend(backend);
+  const bool on_device = entry.memory != DeviceKind::kCpu || !options.device.is_cpu();
+  if (on_device && (options.foreign || options.shared)) {
+    refuse({.what = "memory of a device is the communicator's",
+            .got = options.foreign ? "--foreign" : "--shared",
+            .expected = "neither --foreign nor --shared with --device cuda, or a backend of devices",
+            .fix = "leave it out"});
+  }
   if (machines_given && entry.families.size() < 2) {
     refuse({.what = "only a hierarchical group knows machines",
             .got = fmt::format("--machines {} --backend {}", options.machines, backend),

@@ -59,6 +59,10 @@ std::vector<std::string> device_backend_names() {
 
 GroupOptions settled(GroupOptions options) {
   if (find_backend(options.backend).memory != DeviceKind::kCpu) {
+    REIGEN_CHECK(options.device_backend == kAutomatic || options.device_backend == options.backend,
+                 "two backends for the memory of a device\n  got: backend \"{}\", device_backend \"{}\"   "
+                 "expected: one of them",
+                 options.backend, options.device_backend);
     options.device_backend = options.backend;
     options.backend = kAutomatic;
   }

@@ -277,6 +277,9 @@ TEST(BenchCommandLine, WhatIsWrongIsSaidOnceBeforeARankIsStarted) {
       {{"all_reduce", "-n", "2", "--machines", "3"}, "more machines than ranks"},
       {{"all_reduce", "--machines", "2", "--backend", "shared_memory"}, "fix: leave --machines out"},
       {{"all_reduce", "--segments", "4", "--backend", "shared_memory"}, "fix: leave --segments out"},
+      {{"all_reduce", "--foreign", "--device", "cuda"}, "got: --foreign"},
+      {{"all_gather", "--shared", "--backend", "nccl"}, "got: --shared"},
+      {{"all_reduce", "--device", "gpu"}, "expected: cpu, cuda or cuda:N"},
       {{"all_reduce", "--algorithm", "magic"}, "one_shot, fused, two_shot (shared_memory)"},
       {{"all_reduce", "--backend", "tcp", "--algorithm", "two_shot"}, "expected: direct, flat"},
   };

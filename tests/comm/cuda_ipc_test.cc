@@ -71,6 +71,20 @@ TEST(CudaIpc, ACallOnBothKindsOfMemoryIsRefused) {
   });
 }
 
+TEST(CudaIpc, BackendsThatAreNoneOrTwoAreRefused) {
+  const auto message_of = [](const comm::GroupOptions& options) {
+    try {
+      const Communicator world(options);
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(message_of({.device_backend = "tcp"}), HasSubstr("expected: auto, nccl, cuda_ipc"));
+  EXPECT_THAT(message_of({.backend = "nccl", .device_backend = "cuda_ipc"}),
+              HasSubstr("backend \"nccl\", device_backend \"cuda_ipc\""));
+}
+
 TEST(CudaIpc, AGroupOfTheHostsMemoryRefusesADevice) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     EXPECT_TRUE(r.world().device().is_cpu());

@@ -20,6 +20,7 @@ constexpr std::size_t kPageBytes = 4096;
 // A device tells nobody that it is done. To sleep for a moment takes 60 us, a tenth of what lasts longer than this:
 constexpr auto kPatience = std::chrono::microseconds(600);
 constexpr auto kGlance = std::chrono::microseconds(20);
+constexpr auto kLongGlance = std::chrono::milliseconds(1);
 constexpr auto kDrainWithin = std::chrono::seconds(2);
 
 class SharedMemoryBackend : public Backend {
@@ -50,8 +51,9 @@ class SharedMemoryBackend : public Backend {
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     const auto busy = medium() ? medium()->busy_for() : std::chrono::nanoseconds(0);
     if (busy.count() == 0) return group_.sleep(ready, limit);
-    if (busy > kPatience) return group_.sleep(ready, std::min<std::chrono::nanoseconds>(limit, kGlance));
-    const Deadline glance = Deadline::after(std::min<std::chrono::nanoseconds>(limit, kGlance));
+    const std::chrono::nanoseconds pause = std::clamp<std::chrono::nanoseconds>(busy / 10, kGlance, kLongGlance);
+    if (busy > kPatience) return group_.sleep(ready, std::min(limit, pause));
+    const Deadline glance = Deadline::after(std::min(limit, pause));
     while (!ready() && !glance.expired()) std::this_thread::yield();
   }
   void wake() override { group_.ring_own(); }
