@@ -75,6 +75,9 @@ class Backend {
   // library says its own name. After a call that has completed; any thread.
   virtual std::string last_algorithm() const { return name(); }
 
+  // Marks what the stream has to do until now, for Call::before; null: the backend has no need of it. On the thread
+  // that calls, with no lock of the engine: the driver may keep the caller waiting.
+  virtual std::shared_ptr<Before> mark([[maybe_unused]] const Stream& after) { return nullptr; }
   // Throws InvalidArgument or BackendError for a call that this backend does not offer; nothing has happened then.
   virtual void require_offered([[maybe_unused]] const Call& call) const {}
   virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;

@@ -120,6 +120,11 @@ struct Communicator::Impl {
     return engine;
   }
 
+  // What comes before the call is marked before the engine is asked for anything.
+  static void mark(Engine& engine, Call& call) {
+    if (!engine.backend().device().is_cpu()) call.before = engine.backend().mark(call.after);
+  }
+
   void run_alone(const Call& call) {
     if (ended) std::rethrow_exception(ended);
     const std::uint64_t ticket = flight->called(call, called++);
@@ -132,6 +137,7 @@ struct Communicator::Impl {
     if (!engine) return run_alone(call);
     auto work = std::make_shared<WorkState>();
     work->call = std::move(call);
+    mark(*engine, work->call);
     engine->run(work);
   }
 
@@ -146,10 +152,14 @@ struct Communicator::Impl {
     return Work(std::move(work));
   }
 
-  // The calls of each kind of memory are handed over together.
+  // The calls of each kind of memory are handed over together. Who waits for the host's drives only these: where there
+  // are both kinds, the rank's thread drives too.
   Work start(const std::vector<Call>& calls, Progress progress) {
     std::vector<const std::shared_ptr<Engine>*> engines;
     for (const Call& call : calls) engines.push_back(&engine_for(call));
+    const bool both = host && device && std::count(engines.begin(), engines.end(), &host) > 0 &&
+                      std::count(engines.begin(), engines.end(), &device) > 0;
+    const bool thread = progress == Progress::kThread || both;
     auto list = std::make_shared<WorkState>();
     for (const std::shared_ptr<Engine>* engine : {&host, &device}) {
       std::vector<std::shared_ptr<WorkState>> works;
@@ -161,17 +171,30 @@ struct Communicator::Impl {
           run_alone(calls[i]);
         }
       }
-      if (!works.empty()) (*engine)->submit(works, progress == Progress::kThread);
+      if (!works.empty()) submit_part(**engine, works, thread, *list);
       list->parts.insert(list->parts.end(), works.begin(), works.end());
     }
     return list->parts.empty() ? Work() : Work(std::move(list));
   }
 
  private:
+  // What of the list is under way already would go on in memory of a caller that was told of an error: it ends with the
+  // group.
+  static void submit_part(Engine& engine, std::span<const std::shared_ptr<WorkState>> works, bool thread,
+                          const WorkState& list) {
+    try {
+      engine.submit(works, thread);
+    } catch (const std::exception& error) {
+      for (const auto& part : list.parts) part->engine->abort(error.what());
+      throw;
+    }
+  }
+
   // Its blocks of allocate() are kept until it has completed.
   static std::shared_ptr<WorkState> held(Engine& engine, Call call) {
     auto work = std::make_shared<WorkState>();
     work->call = std::move(call);
+    mark(engine, work->call);
     engine.hold_memory(*work);
     return work;
   }
@@ -185,17 +208,33 @@ struct Communicator::Impl {
                    name_of(call.kind), options.name, to_string(call.after.device));
       return false;
     }
+    check_stream(call.after, name_of(call.kind));
     const Extent extent = extent_of(call, options.rank, options.size);
     const bool has_any = extent.input + extent.output > 0;
     std::optional<Device> input;
     std::optional<Device> output;
     if (call.input != nullptr && (extent.input > 0 || !has_any)) input = checked_device_of(call, call.input);
-    if (call.output != nullptr && (extent.output > 0 || !has_any)) output = checked_device_of(call, call.output);
+    if (call.output != nullptr && (extent.output > 0 || !has_any)) {
+      output = call.output == call.input ? input : checked_device_of(call, call.output);
+    }
     REIGEN_CHECK(!input || !output || *input == *output,
                  "[{}] the buffers of a call lie in different memory\n  got: input on {}, output on {}   "
                  "expected: both on the same device",
                  name_of(call.kind), to_string(*input), to_string(*output));
-    return !(input ? *input : output ? *output : call.after.device).is_cpu();
+    const bool on_device = !(input ? *input : output ? *output : call.after.device).is_cpu();
+    REIGEN_CHECK(on_device || call.after.device.is_cpu(),
+                 "[{}] a call on the host's memory does not come after a stream\n  got: after a stream of {}   "
+                 "expected: buffers of that device, or a host that has waited for the stream",
+                 name_of(call.kind), to_string(call.after.device));
+    return on_device;
+  }
+
+  // Of the group's device, or of none.
+  void check_stream(const Stream& stream, const char* what) const {
+    const Device& on = stream.device;
+    REIGEN_CHECK(on.is_cpu() || on.index < 0 || on == options.device,
+                 "[{}] the stream is another device's\n  got: {}   expected: {}, which is the group's", what,
+                 to_string(on), to_string(options.device));
   }
 
   Device checked_device_of(const Call& call, const void* data) const {
@@ -464,7 +503,7 @@ std::shared_ptr<void> Communicator::allocate(std::size_t bytes) const {
 
 std::shared_ptr<void> Communicator::allocate(std::size_t bytes, const Device& on) const {
   if (on.is_cpu()) return allocate(bytes);
-  REIGEN_CHECK(on == device(),
+  REIGEN_CHECK(on == device() || (!device().is_cpu() && on.index < 0),
                "[allocate] group \"{}\" does not carry the memory of that device\n  got: {}   expected: {}", name(),
                to_string(on), device().is_cpu() ? "cpu" : "cpu or " + to_string(device()));
   return impl_->device->backend().allocate(bytes);
@@ -520,7 +559,9 @@ void Communicator::poll() const {
 }
 
 void Communicator::abort(const std::string& cause) const {
-  if (impl_->context) impl_->any_engine().abort(cause);
+  for (const auto& engine : {impl_->device, impl_->host}) {
+    if (engine) engine->abort(cause);
+  }
   if (!impl_->host && !impl_->ended) {
     impl_->ended =
         std::make_exception_ptr(Aborted(fmt::format("rank 0 of 1 ended group \"{}\": {}", impl_->options.name, cause)));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/engine.h"
+#include "device/cuda.h"
 
 namespace reigen::comm {
 
@@ -89,6 +90,7 @@ bool Context::inside(Engine* engine, std::unique_lock<std::mutex>& lock, const B
 }
 
 void Context::run() {
+  device::keep_device_of_this_thread();
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (ending_) end_engines(lock);

@@ -11,8 +11,15 @@
 
 namespace reigen::device {
 
+namespace {
+
+thread_local bool keeps_device = false;
+
+}  // namespace
+
 void check(int code, const char* function) {
   if (code == kCudaSuccess) return;
+  forget_error();
   throw BackendError(Report{.what = fmt::format("{} failed", function),
                             .got = fmt::format("{} ({})", cuda_runtime().get_error_string(code), code),
                             .expected = {},
@@ -42,10 +49,16 @@ std::string place_of(int device) {
 
 OnDevice::OnDevice(int device) {
   check(cuda_runtime().get_device(&before_), "cudaGetDevice");
-  if (before_ != device) check(cuda_runtime().set_device(device), "cudaSetDevice");
+  if (before_ == device) return;
+  check(cuda_runtime().set_device(device), "cudaSetDevice");
+  restores_ = !keeps_device;
 }
 
-OnDevice::~OnDevice() { (void)cuda_runtime().set_device(before_); }
+OnDevice::~OnDevice() {
+  if (restores_) (void)cuda_runtime().set_device(before_);
+}
+
+void keep_device_of_this_thread() { keeps_device = true; }
 
 Event::Event(int device) {
   const OnDevice on(device);
@@ -76,6 +89,7 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes) {
   const std::size_t size = std::max<std::size_t>(bytes, 1);
   const int code = cuda_runtime().malloc(&data, size);
   if (code == kCudaOutOfMemory) {
+    forget_error();
     throw IoError(Report{.what = "out of memory of the GPU",
                          .got = {},
                          .expected = fmt::format("{} more", format_bytes(size)),
@@ -83,13 +97,8 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes) {
                   ExitCode::kOsResource);
   }
   check(code, "cudaMalloc");
-  std::shared_ptr<void> block(data, [device](void* pointer) {
-    int before = 0;
-    (void)cuda_runtime().get_device(&before);
-    (void)cuda_runtime().set_device(device);
-    (void)cuda_runtime().free(pointer);
-    (void)cuda_runtime().set_device(before);
-  });
+  std::shared_ptr<void> block(
+      data, [device](void* pointer) { on_device_or_not(device, [pointer] { (void)cuda_runtime().free(pointer); }); });
   const OwnStream stream(device);  // the default stream may have much to do
   check(cuda_runtime().memset_async(data, 0, size, stream.get()), "cudaMemsetAsync");
   check(cuda_runtime().stream_synchronize(stream.get()), "cudaStreamSynchronize");
@@ -106,8 +115,9 @@ void reach(int device, int other) {
   if (device == other) return;
   const OnDevice on(device);
   const int code = cuda_runtime().device_enable_peer_access(other, 0);
-  if (code == kCudaPeerAccessAlreadyEnabled) return;
   if (code == kCudaSuccess) return;
+  forget_error();
+  if (code == kCudaPeerAccessAlreadyEnabled) return;
   throw BackendError(Report{.what = fmt::format("cuda:{} does not reach the memory of cuda:{}", device, other),
                             .got = fmt::format("{} ({})", cuda_runtime().get_error_string(code), code),
                             .expected = "GPUs with a way to each other (nvidia-smi topo -p2p r)",

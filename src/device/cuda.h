@@ -28,7 +28,22 @@ class OnDevice {
 
  private:
   int before_ = 0;
+  bool restores_ = false;
 };
+
+// From now on CUDA's current device of this thread is left as OnDevice has made it: for threads of Reigen's own. To
+// restore what they had would make a context on GPU 0.
+void keep_device_of_this_thread();
+
+// Runs `action` with the device current where that can be; never throws. For what gives something back.
+template <typename Action>
+void on_device_or_not(int device, const Action& action) {
+  int before = 0;
+  const bool changed = cuda_runtime().get_device(&before) == kCudaSuccess && before != device &&
+                       cuda_runtime().set_device(device) == kCudaSuccess;
+  action();
+  if (changed) (void)cuda_runtime().set_device(before);
+}
 
 // As CUDA names it.
 inline CudaStream handle_of(const Stream& stream) {

@@ -45,15 +45,22 @@ CudaRuntime open_runtime() {
   library.find(table.ipc_open_mem_handle, "cudaIpcOpenMemHandle");
   library.find(table.ipc_close_mem_handle, "cudaIpcCloseMemHandle");
   library.find(table.device_enable_peer_access, "cudaDeviceEnablePeerAccess");
+  library.find(table.get_last_error, "cudaGetLastError");
+  base::log_info("the CUDA runtime in {}", library.path());
+  return table;
+}
+
+CudaDriver open_driver() {
+  (void)cuda_runtime();
   const Library driver({.name = "NVIDIA's driver",
                         .files = {"libcuda.so.1"},
                         .folders = {},
                         .fix =
-                            "install the driver of the GPU (nvidia-smi comes with it); in a container, start it with "
-                            "--gpus all; or stay with the cpu"});
+                            "install the driver of the GPU, 535 or newer (nvidia-smi comes with it); in a container, "
+                            "start it with --gpus all; or stay with the cpu"});
+  CudaDriver table{};
   driver.find(table.stream_write_value, "cuStreamWriteValue32_v2");
   driver.find(table.stream_wait_value, "cuStreamWaitValue32_v2");
-  base::log_info("the CUDA runtime in {}", library.path());
   return table;
 }
 
@@ -62,6 +69,11 @@ CudaRuntime open_runtime() {
 // A library can be in a process only once, and so its functions are the process's.
 const CudaRuntime& cuda_runtime() {
   static const CudaRuntime kTable = open_runtime();
+  return kTable;
+}
+
+const CudaDriver& cuda_driver() {
+  static const CudaDriver kTable = open_driver();
   return kTable;
 }
 

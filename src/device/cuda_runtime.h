@@ -68,15 +68,23 @@ struct CudaRuntime {
   int (*ipc_open_mem_handle)(void**, CudaMemoryWord, unsigned);
   int (*ipc_close_mem_handle)(void*);
   int (*device_enable_peer_access)(int, unsigned);
-  // Of the driver (libcuda.so.1): a stream writes a word when it comes there, or waits until the word has come as far
-  // as `value` (modulo 2^32). The address may be pinned memory of the host.
+  int (*get_last_error)();
+};
+
+// Of the driver, libcuda.so.1.
+struct CudaDriver {
+  // A stream writes a word when it comes there, or waits until the word has come as far as `value` (modulo 2^32). The
+  // address may be pinned memory of the host.
   int (*stream_write_value)(CudaStream, unsigned long long address, std::uint32_t value, unsigned flags);
   int (*stream_wait_value)(CudaStream, unsigned long long address, std::uint32_t value, unsigned flags);
 };
 
-// The first call opens the runtime and the driver. It throws BackendError (69) and names what is missing or too old; a
+// The first call opens the library. It throws BackendError (69) and names what is missing or too old; a
 // later call tries again.
 const CudaRuntime& cuda_runtime();
+const CudaDriver& cuda_driver();
+// What was answered to a call of ours is not left behind for the next who looks after a launch of its own.
+inline void forget_error() { (void)cuda_runtime().get_last_error(); }
 
 // Throws BackendError with CUDA's own words, unless the code says success.
 void check(int code, const char* function);

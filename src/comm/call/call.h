@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,14 @@ inline bool is_between_two(OperationKind kind) { return kind == OperationKind::k
 bool reduces(OperationKind kind);
 bool has_root(OperationKind kind);
 
+// Of a call on a device's memory: what its stream had to do before it.
+class Before {
+ public:
+  virtual ~Before() = default;
+  // Whether the device is through with it. Throws BackendError when the device has failed.
+  virtual bool is_done() = 0;
+};
+
 struct Call {
   OperationKind kind = OperationKind::kBarrier;
   const void* input = nullptr;
@@ -50,6 +59,7 @@ struct Call {
   int root = 0;  // of an operation between two: the other one
   std::string tag = {};
   Stream after = {};                      // of a device: the call begins after what is on it now
+  std::shared_ptr<Before> before = {};    // ... which the backend has marked, if it waits for that on the host
   double factor = 1;                      // sums: this rank's input is multiplied by it
   std::vector<std::size_t> counts = {};   // uneven: elements of the block of (all_to_all_v: for) every rank
   std::vector<std::size_t> arrives = {};  // all_to_all_v: elements from every rank

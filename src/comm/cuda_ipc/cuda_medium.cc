@@ -28,6 +28,10 @@ std::int32_t this_process() { return static_cast<std::int32_t>(::getpid()); }
 
 }  // namespace
 
+FlagPool::~FlagPool() {
+  if (has_abandoned_) new std::vector<std::shared_ptr<void>>(std::move(pages_));  // never destroyed
+}
+
 std::unique_ptr<Flag> FlagPool::take() {
   std::lock_guard lock(mutex_);
   if (free_.empty()) {
@@ -47,27 +51,35 @@ void FlagPool::give_back(std::unique_ptr<Flag> flag) {
   free_.push_back(std::move(flag));
 }
 
-// A place on a stream that a job waits for, by looking.
+void FlagPool::abandon(std::unique_ptr<Flag> /*flag*/) {
+  std::lock_guard lock(mutex_);
+  has_abandoned_ = true;
+}
+
+// A place on a stream, which is looked for in a flag.
 class Awaited {
  public:
-  explicit Awaited(CudaMedium& medium) : medium_(medium), flag_(medium.flags_.take()) {}
-  // A flag that a stream has yet to write goes nowhere.
+  explicit Awaited(std::shared_ptr<CudaMedium> medium) : medium_(std::move(medium)) {}
   ~Awaited() {
     if (pending_) {
       settle();
-    } else {
-      medium_.flags_.give_back(std::move(flag_));
+      medium_->flags_.abandon(std::move(flag_));
+    } else if (flag_) {
+      medium_->flags_.give_back(std::move(flag_));
     }
   }
   Awaited(const Awaited&) = delete;  // it counts
   Awaited& operator=(const Awaited&) = delete;
 
+  // The medium's device is current.
   void mark(device::CudaStream stream) {
+    if (!flag_) flag_ = medium_->flags_.take();
     flag_->value += 1;
-    device::check(cuda_runtime().stream_write_value(stream, flag_->address(), flag_->value, 0), "cuStreamWriteValue32");
-    if (!std::exchange(pending_, true)) medium_.waiting_.fetch_add(1);
+    device::check(device::cuda_driver().stream_write_value(stream, flag_->address(), flag_->value, 0),
+                  "cuStreamWriteValue32");
+    if (!std::exchange(pending_, true)) medium_->waiting_.fetch_add(1);
     const auto now = Deadline::Clock::now();
-    medium_.marked_.store(now);
+    medium_->marked_.store(now);
     next_look_ = now + kLookEvery;
   }
   // Throws BackendError, naming `what`, when the device has failed.
@@ -78,7 +90,7 @@ class Awaited {
       return true;
     }
     if (Deadline::Clock::now() > next_look_) {
-      const int state = cuda_runtime().stream_query(medium_.stream_.get());
+      const int state = cuda_runtime().stream_query(medium_->stream_.get());
       if (state != device::kCudaNotReady) device::check(state, what);
       next_look_ = Deadline::Clock::now() + kLookEvery;
     }
@@ -88,30 +100,35 @@ class Awaited {
  private:
   void settle() {
     pending_ = false;
-    medium_.waiting_.fetch_sub(1);
+    medium_->waiting_.fetch_sub(1);
   }
 
-  CudaMedium& medium_;
-  std::unique_ptr<Flag> flag_;
+  const std::shared_ptr<CudaMedium> medium_;
+  std::unique_ptr<Flag> flag_;  // taken by the first mark
   bool pending_ = false;
   Deadline::Clock::time_point next_look_ = {};
 };
 
+class CudaBefore final : public Before {
+ public:
+  CudaBefore(std::shared_ptr<CudaMedium> medium, device::CudaStream stream) : place_(std::move(medium)) {
+    place_.mark(stream);
+  }
+  bool is_done() override { return place_.is_done("what comes before a call"); }
+
+ private:
+  Awaited place_;
+};
+
 class CudaJob final : public shared_memory::Job {
  public:
-  CudaJob(std::shared_ptr<CudaMedium> medium, const Stream& after) : medium_(std::move(medium)) {
-    const device::OnDevice on(medium_->device_);
-    device::CudaStream stream = device::handle_of(after);
-    if (cuda_runtime().stream_query(stream) != device::kCudaSuccess) before_.mark(stream);
-  }
+  explicit CudaJob(std::shared_ptr<CudaMedium> medium) : medium_(std::move(medium)) {}
   ~CudaJob() override {
     for (std::unique_ptr<Flag>& flag : followed_) {
       flag->word->store(flag->value, std::memory_order_release);
       medium_->flags_.give_back(std::move(flag));
     }
   }
-
-  bool is_ready() override { return before_.is_done("what comes before a call"); }
 
   void reduce(const reduce::Pass& pass) override {
     const device::OnDevice on(medium_->device_);
@@ -139,23 +156,26 @@ class CudaJob final : public shared_memory::Job {
   }
   bool is_done() override { return part_.is_done("a call on the device"); }
 
+  // A flag that is given back is ahead of all who wait for it, and stays so: values grow.
   void precede(const Stream& stream) override {
     const device::OnDevice on(medium_->device_);
     std::unique_ptr<Flag> flag = medium_->flags_.take();
     flag->value += 1;
-    device::check(cuda_runtime().stream_wait_value(device::handle_of(stream), flag->address(), flag->value, 0),
+    device::check(device::cuda_driver().stream_wait_value(device::handle_of(stream), flag->address(), flag->value, 0),
                   "cuStreamWaitValue32");
     followed_.push_back(std::move(flag));
   }
 
  private:
   const std::shared_ptr<CudaMedium> medium_;
-  Awaited before_{*medium_};
-  Awaited part_{*medium_};
+  Awaited part_{medium_};
   std::vector<std::unique_ptr<Flag>> followed_;  // by streams that wait
 };
 
-CudaMedium::CudaMedium(int device) : device_(device), stream_(device) { (void)device::kernels(); }
+CudaMedium::CudaMedium(int device) : device_(device), stream_(device) {
+  (void)device::kernels();
+  (void)device::cuda_driver();
+}
 
 int CudaMedium::most_ranks() const { return device::kReduceRanks; }
 
@@ -186,6 +206,7 @@ std::shared_ptr<Segment> CudaMedium::open(const SegmentAddress& address) {
   void* data = nullptr;
   const int code = cuda_runtime().ipc_open_mem_handle(&data, word, device::kCudaIpcLazyPeerAccess);
   if (code != device::kCudaSuccess) {
+    device::forget_error();
     throw IoError(Report{.what = fmt::format("cannot open the device memory of process {}", address.pid),
                          .got = fmt::format("{} ({})", cuda_runtime().get_error_string(code), code),
                          .expected = "a process of this machine that lives, on a GPU that this one can reach",
@@ -193,8 +214,7 @@ std::shared_ptr<Segment> CudaMedium::open(const SegmentAddress& address) {
                   ExitCode::kPeerLost);
   }
   std::shared_ptr<void> memory(data, [device = device_](void* begin) {
-    const device::OnDevice here(device);
-    (void)cuda_runtime().ipc_close_mem_handle(begin);
+    device::on_device_or_not(device, [begin] { (void)cuda_runtime().ipc_close_mem_handle(begin); });
   });
   return Segment::of(std::move(memory), address);
 }
@@ -205,20 +225,35 @@ void CudaMedium::zero(std::byte* data, std::size_t bytes) {
   device::check(cuda_runtime().stream_synchronize(stream_.get()), "cudaStreamSynchronize");
 }
 
-std::unique_ptr<shared_memory::Job> CudaMedium::begin(const Stream& after) {
-  return std::make_unique<CudaJob>(shared_from_this(), after);
+std::shared_ptr<Before> CudaMedium::mark(const Stream& after) {
+  const device::OnDevice on(device_);
+  device::CudaStream stream = device::handle_of(after);
+  const int state = cuda_runtime().stream_query(stream);
+  if (state == device::kCudaSuccess) return nullptr;
+  if (state != device::kCudaNotReady) device::check(state, "the stream before a call");  // it may be captured
+  device::forget_error();
+  return std::make_shared<CudaBefore>(shared_from_this(), stream);
 }
+
+std::unique_ptr<shared_memory::Job> CudaMedium::begin() { return std::make_unique<CudaJob>(shared_from_this()); }
 
 std::chrono::nanoseconds CudaMedium::busy_for() const {
   if (waiting_.load() == 0) return std::chrono::nanoseconds(0);
   return std::max<std::chrono::nanoseconds>(Deadline::Clock::now() - marked_.load(), std::chrono::nanoseconds(1));
 }
 
+// The stream is also that of groups which are split off: what they ask for behind the mark is theirs.
 bool CudaMedium::drain(std::chrono::nanoseconds limit) {
   const Deadline deadline = Deadline::after(limit);
-  while (!stream_.is_idle()) {
-    if (deadline.expired()) return false;
-    std::this_thread::sleep_for(kDrainPoll);
+  try {
+    const device::OnDevice on(device_);
+    Awaited end(shared_from_this());
+    end.mark(stream_.get());
+    while (!end.is_done("what a group asked for")) {
+      if (deadline.expired()) return false;
+      std::this_thread::sleep_for(kDrainPoll);
+    }
+  } catch (const BackendError&) {  // the device has failed, and does nothing any more
   }
   return true;
 }

@@ -24,17 +24,24 @@ struct Flag {
   unsigned long long address() const { return reinterpret_cast<std::uintptr_t>(word); }
 };
 
-// Flags that jobs use again. Thread rule: any thread.
+// Flags that are used again. Thread rule: any thread.
 class FlagPool {
  public:
+  FlagPool() = default;
+  ~FlagPool();
+  FlagPool(const FlagPool&) = delete;  // flags point into it
+  FlagPool& operator=(const FlagPool&) = delete;
+
   std::unique_ptr<Flag> take();
-  // Not one that a stream may still write.
   void give_back(std::unique_ptr<Flag> flag);
+  // A stream has yet to write it: its memory stays until the process ends.
+  void abandon(std::unique_ptr<Flag> flag);
 
  private:
   std::mutex mutex_;
   std::vector<std::shared_ptr<void>> pages_;
   std::vector<std::unique_ptr<Flag>> free_;
+  bool has_abandoned_ = false;
 };
 
 class CudaMedium final : public shared_memory::Medium, public std::enable_shared_from_this<CudaMedium> {
@@ -47,7 +54,8 @@ class CudaMedium final : public shared_memory::Medium, public std::enable_shared
   std::shared_ptr<shared_memory::Segment> create(std::size_t size) override;
   std::shared_ptr<shared_memory::Segment> open(const shared_memory::SegmentAddress& address) override;
   void zero(std::byte* data, std::size_t bytes) override;
-  std::unique_ptr<shared_memory::Job> begin(const Stream& after) override;
+  std::shared_ptr<Before> mark(const Stream& after) override;
+  std::unique_ptr<shared_memory::Job> begin() override;
   std::chrono::nanoseconds busy_for() const override;
   bool drain(std::chrono::nanoseconds limit) override;
 
@@ -57,8 +65,8 @@ class CudaMedium final : public shared_memory::Medium, public std::enable_shared
 
   const std::string name_ = "cuda_ipc";
   const int device_;
-  const device::OwnStream stream_;
   FlagPool flags_;
+  const device::OwnStream stream_;
   std::atomic<int> waiting_{0};                                               // flags that jobs wait for
   std::atomic<Deadline::Clock::time_point> marked_ = Deadline::Clock::now();  // the last of them
 };

@@ -78,7 +78,6 @@ void check_reduction(const Call& call) {
 Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
     : group_(group), call_(call), sequence_(sequence), extent_(extent_of(call, group.rank, group.size)) {
   const device::OnDevice on(group_.device);
-  check_reduction(call_);
   take_scratch();
   ready_.record(device::handle_of(call_.after));
   group_.control->called(call_, sequence_);
@@ -123,6 +122,7 @@ Step Collective::advance() {
 
 bool Collective::precede(const Stream& stream) {
   if (phase_ != Phase::kRunning && phase_ != Phase::kDone) return false;
+  const device::OnDevice on(group_.device);  // whose default stream it may be
   done_.precede(device::handle_of(stream));
   return true;
 }

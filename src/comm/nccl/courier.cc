@@ -83,6 +83,7 @@ void Courier::throw_if_failed() const {
 void Courier::run(const std::shared_ptr<State>& state) {
   std::unique_lock lock(state->mutex);
   try {
+    device::keep_device_of_this_thread();
     const device::OnDevice on(state->device);
     std::chrono::nanoseconds pause = kFirstPause;
     std::chrono::nanoseconds ask_pause = kFirstAsk;

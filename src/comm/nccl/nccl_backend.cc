@@ -50,6 +50,7 @@ class NcclBackend : public Backend {
   ~NcclBackend() override { end(); }
 
   const std::string& name() const override { return name_; }
+  void require_offered(const Call& call) const override { check_reduction(call); }
   std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) override {
     if (call.kind == OperationKind::kSend) return std::make_unique<Send>(messages_, call);
     if (call.kind == OperationKind::kRecv) return std::make_unique<Recv>(messages_, call);

@@ -31,7 +31,7 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       uneven_(is_uneven(call.kind)),
       element_(size_of(call.type)),
       extent_(extent_of(call, group.rank(), group.size())),
-      job_(group.medium() ? group.medium()->begin(call.after) : nullptr) {
+      job_(group.medium() ? group.medium()->begin() : nullptr) {
   // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
   const std::size_t largest = call_.kind != OperationKind::kAllToAllV ? largest_input() * element_ : SIZE_MAX;
   const Carrying carried = carrying(kind_, largest, group.size(), group.inline_bytes());
@@ -153,7 +153,7 @@ const std::byte* Collective::carried(int rank) const {
 }
 
 bool Collective::try_post() {
-  if (job_ && !job_->is_ready()) return false;
+  if (call_.before && !call_.before->is_done()) return false;
   const bool inlined = path_ == Way::kOneShot && gives(group_.rank());
   const bool takes_along = (inlined && !is_tiny_) || call_.kind == OperationKind::kAllToAllV;
   const std::uint64_t room = takes_along ? kInlineSlots : kRingSlots;
@@ -331,7 +331,7 @@ bool Collective::go_ahead() {
   return is_ahead_ = true;
 }
 
-// True: the device, if it is one's memory, is through with the part that was closed last.
+// Of memory of the host: always.
 bool Collective::device_is_done() { return job_ == nullptr || job_->is_done(); }
 
 bool Collective::take_part() {

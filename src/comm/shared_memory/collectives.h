@@ -16,11 +16,12 @@
 //   all_to_all           every rank copies its block of every input: P·N read, P·N written
 //   The uneven ones are the same with blocks of their own sizes. What all_to_all_v sends whom is told beside the call's
 //   descriptor, so at most inline_bytes_for() / 8 ranks can do it.
-// Memory of a device (medium.h): no input travels with a call, and wherever this rank adds or copies it asks its device
-// to, and goes on when that is done.
 // two_shot (some buffer is foreign, or a rule says so): the same in rounds through the owner's staging area of
 //   kStagingBytes: copy in, meet, work, meet, copy out. What a rank reads of its own is never staged; ranks with
 //   visible buffers copy nothing. Where results lie in memory of all ranks, a meeting ends it.
+//
+// Memory of a device (medium.h) goes by fused and two_shot, with kDeviceStagingBytes; no input travels with a call.
+// Wherever this rank adds or copies it asks its device to, and goes on when that is done.
 #pragma once
 
 #include <atomic>
@@ -62,10 +63,7 @@ class Collective : public CheckedOperation {
 
   bool try_post() override;
   Step advance() override;
-  bool precede(const Stream& stream) override {
-    if (job_) job_->precede(stream);
-    return job_ != nullptr;
-  }
+  bool precede(const Stream& stream) override { return group_.lets_follow(stream) && precede_by(job_, stream); }
 
   void check_peers(std::chrono::nanoseconds waited) const override;
 

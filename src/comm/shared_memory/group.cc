@@ -128,6 +128,7 @@ void Group::open_peer(int rank, const Announced& announced) {
   // Every rank must decide alike, also where containers count their cores for themselves.
   inline_bytes_ = std::min(inline_bytes_, announced.inline_bytes);
   peer.pid = page.pid;
+  shares_process_ = shares_process_ || (rank != this->rank() && page.pid == ::getpid());
   if (page.pid != ::getpid()) {
     peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, page.pid, 0)));
     if (!peer.pidfd && errno == ESRCH) throw PeerLost(rank, died_while_forming(who(rank), options_));
@@ -137,6 +138,8 @@ void Group::open_peer(int rank, const Announced& announced) {
   try {
     if (rank != this->rank()) peer.segment = Segment::open(page);
     peer.heap = std::make_unique<PeerHeap>(announced.heap, medium_);
+    peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
+    if (medium_) (void)peer.heap->resolve(peer.page->staging_at);  // whether this rank's device reaches it at all
   } catch (const IoError& error) {
     // A process that ends has lost its files a moment before its end can be seen.
     for (const Deadline deadline = Deadline::after(kEnding); !has_died(rank) && !deadline.expired();) {
@@ -150,7 +153,6 @@ void Group::open_peer(int rank, const Announced& announced) {
                .expected = "all ranks on one machine",
                .fix = "run on one machine, as one user and in one container; or take the backend auto or tcp"});
   }
-  peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
 }
 
 void Group::join() {

@@ -64,6 +64,9 @@ class Group {
   Heap& heap() { return *heap_; }
   // Null: the memory is the host's.
   const std::shared_ptr<Medium>& medium() const { return medium_; }
+  // Whether a stream may wait for a call of the group. The default stream of a device is one for all ranks of a
+  // process: what one rank has it wait for may be what another one is yet to call behind it.
+  bool lets_follow(const Stream& stream) const { return stream.handle != nullptr || !shares_process_; }
   // A rank's staging area, where this rank reaches it.
   std::byte* staging_of(int rank);
   std::size_t staging_bytes() const { return medium_ ? kDeviceStagingBytes : kStagingBytes; }
@@ -140,6 +143,7 @@ class Group {
   std::vector<Peer> peers_;
   base::CoreShare core_share_;
   std::size_t inline_bytes_ = SIZE_MAX;
+  bool shares_process_ = false;                          // with another rank
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last told
 };
 

@@ -2,8 +2,8 @@
 //
 // The ranks of one machine meet through their pages, whatever memory their buffers lie in. Where it is the host's, the
 // driving thread adds and copies, and there is no Medium. A device does what it is told later: each operation has a
-// Job, which is asked whether that is done. Thread rule: create(), open() and zero() from any thread; begin() on the
-// thread that calls; a Job's others on the one that drives.
+// Job, which is asked whether that is done.
+// Thread rule: any thread; a Job belongs to the thread that drives.
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/call/call.h"
 #include "comm/reduce/reduce.h"
 #include "comm/shared_memory/segment.h"
 #include "reigen/device/device.h"
@@ -21,8 +22,6 @@ namespace reigen::comm::shared_memory {
 class Job {
  public:
   virtual ~Job() = default;
-  // Whether the device is through with what the caller's stream had to do before the call.
-  virtual bool is_ready() = 0;
   virtual void reduce(const reduce::Pass& pass) = 0;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   // All that was asked for until now is one part: is_done() says whether the device is through with it.
@@ -32,6 +31,12 @@ class Job {
   // failed.
   virtual void precede(const Stream& stream) = 0;
 };
+
+// Whether the stream now waits for the job's end.
+inline bool precede_by(const std::unique_ptr<Job>& job, const Stream& stream) {
+  if (job) job->precede(stream);
+  return job != nullptr;
+}
 
 class Medium {
  public:
@@ -44,16 +49,19 @@ class Medium {
 
   // A piece of zeroed memory that ranks of this machine can open. Throws IoError (71) when there is no more.
   virtual std::shared_ptr<Segment> create(std::size_t size) = 0;
-  // Another rank's. Throws IoError when its owner is gone, BackendError when this rank cannot reach it.
+  // Another rank's. Throws IoError when its owner is gone, BackendError when this rank cannot reach it. Its owner
+  // should keep it as long as others have it open: what they then see is CUDA's choice.
   virtual std::shared_ptr<Segment> open(const SegmentAddress& address) = 0;
   // Returns when it is done.
   virtual void zero(std::byte* data, std::size_t bytes) = 0;
 
-  // For a call that comes after what the stream has to do until now.
-  virtual std::unique_ptr<Job> begin(const Stream& after) = 0;
+  // What the stream has to do until now; null: nothing. On the thread that calls.
+  virtual std::shared_ptr<Before> mark(const Stream& after) = 0;
+  virtual std::unique_ptr<Job> begin() = 0;
   // How long the youngest of the jobs has waited for the device, which rings no bell when it is done; zero: none waits.
   virtual std::chrono::nanoseconds busy_for() const = 0;
-  // Waits until the device is through with all jobs, for as long as `limit`. False: it is not.
+  // Waits until the device is through with what jobs have asked for until now, for as long as `limit`. False: it is
+  // not.
   virtual bool drain(std::chrono::nanoseconds limit) = 0;
 };
 

@@ -58,7 +58,7 @@ bool Send::fill_inline() {
 // False while the other rank has not taken enough of the earlier ones, or the device has to come so far.
 bool Send::announce() {
   if (pair_.next_send != number_ || other_box().taken.load() + kMessageSlots <= number_) return false;
-  if (job_ && !job_->is_ready()) return false;
+  if (call_.before && !call_.before->is_done()) return false;
   if (call_.bytes() <= kMessageInlineBytes && !fill_inline()) return false;
   group_.throw_if_aborted();  // ranks that exchange short messages never wait long enough to look
   MessageSlot& message = own_box().slots[slot()];
@@ -158,7 +158,7 @@ Step Recv::finish() {
 Step Recv::advance() {
   if (draining_) return drain();
   if (pair_.next_recv != number_ || other_box().announced.load() <= number_) return Step::kBlocked;
-  if (job_ && !job_->is_ready()) return Step::kBlocked;
+  if (call_.before && !call_.before->is_done()) return Step::kBlocked;
   group_.throw_if_aborted();
   compare();
   const MessageSlot& message = other_box().slots[slot()];

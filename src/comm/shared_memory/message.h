@@ -25,16 +25,13 @@ struct Pair {
   std::uint64_t next_recv = 0;         // the one whose turn it is
   std::uint64_t filled = 0;            // chunks of all staged sends
   std::uint64_t drained = 0;           // chunks of all staged recvs
-  std::shared_ptr<void> staging = {};  // made at the first staged send
+  std::shared_ptr<void> staging = {};  // made at the first staged send; of a device also at the first short one
 };
 
 class Message : public CheckedOperation {
  public:
   bool try_post() override { return true; }
-  bool precede(const Stream& stream) override {
-    if (job_) job_->precede(stream);
-    return job_ != nullptr;
-  }
+  bool precede(const Stream& stream) override { return group_.lets_follow(stream) && precede_by(job_, stream); }
   void check_peers(std::chrono::nanoseconds waited) const override;
 
  protected:
@@ -43,7 +40,7 @@ class Message : public CheckedOperation {
         pair_(pair),
         call_(call),
         number_(number),
-        job_(group.medium() ? group.medium()->begin(call.after) : nullptr) {}
+        job_(group.medium() ? group.medium()->begin() : nullptr) {}
 
   std::string describe() const;
   // This rank's box for the other one, and the other's for this one.
@@ -71,7 +68,9 @@ class Message : public CheckedOperation {
 
 class Send : public Message {
  public:
-  Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.sends++) {}
+  Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.sends) {
+    pair.sends += 1;  // last: a call that is refused has no number
+  }
   Step advance() override;
   bool is_its_turn() const override { return phase_ != Phase::kAnnouncing || pair_.next_send == number_; }
 
@@ -89,7 +88,9 @@ class Send : public Message {
 
 class Recv : public Message {
  public:
-  Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs++) {}
+  Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs) {
+    pair.recvs += 1;  // as above
+  }
   Step advance() override;
   bool is_its_turn() const override { return pair_.next_recv == number_; }
 

@@ -94,7 +94,7 @@ struct PairBox {
   std::atomic<std::uint64_t> filled{0};                 // chunks of all staged ones to it
   alignas(64) std::atomic<std::uint64_t> taken{0};      // messages from that rank
   std::atomic<std::uint64_t> drained{0};                // chunks of all staged ones from it
-  alignas(64) Location staging{};                       // written before the first staged message is announced
+  alignas(64) Location staging{};                       // written before the first message that needs it is announced
   std::array<MessageSlot, kMessageSlots> slots{};
   alignas(64) std::array<std::array<std::byte, kMessageInlineBytes>, kMessageSlots> inlined{};
 };

@@ -22,6 +22,7 @@ constexpr auto kPatience = std::chrono::microseconds(600);
 constexpr auto kGlance = std::chrono::microseconds(20);
 constexpr auto kLongGlance = std::chrono::milliseconds(1);
 constexpr auto kDrainWithin = std::chrono::seconds(2);
+constexpr auto kFlushWithin = std::chrono::seconds(2);
 
 class SharedMemoryBackend : public Backend {
  public:
@@ -47,6 +48,7 @@ class SharedMemoryBackend : public Backend {
   }
   base::CoreShare core_share() const override { return group_.core_share(); }
   bool shares_memory() const override { return !medium(); }
+  std::shared_ptr<Before> mark(const Stream& after) override { return medium() ? medium()->mark(after) : nullptr; }
   Device device() const override { return medium() ? medium()->device() : Device::cpu(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     const auto busy = medium() ? medium()->busy_for() : std::chrono::nanoseconds(0);
@@ -62,8 +64,12 @@ class SharedMemoryBackend : public Backend {
   }
   void throw_if_ended() override { group_.throw_if_aborted(); }
   void heartbeat() override { group_.page().heartbeat.fetch_add(1); }
-  void leave() override { group_.leave(); }
+  void leave() override {
+    flush();
+    group_.leave();
+  }
   void publish_abort(const AbortCause& cause) override {
+    aborted_ = true;
     group_.publish_abort(cause);
     // Afterwards this rank's device touches nobody's memory for the group.
     if (medium() && !medium()->drain(kDrainWithin)) {
@@ -91,11 +97,25 @@ class SharedMemoryBackend : public Backend {
 
  private:
   const std::shared_ptr<Medium>& medium() const { return group_.medium(); }
+  // What is short lies in this rank's device memory until it is taken: waits a moment for those that live.
+  void flush() {
+    if (!medium() || aborted_) return;
+    const auto is_taken = [&](int q) {
+      const RankState state = group_.page_of(q).state.load();
+      return state != RankState::kAlive || group_.box(q, group_.rank()).taken.load() >= pair_with(q).next_send;
+    };
+    const Deadline deadline = Deadline::after(kFlushWithin);
+    for (int q = 0; q < group_.size(); ++q) {
+      while (!is_taken(q) && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
   Pair& pair_with(int rank) { return pairs_[static_cast<std::size_t>(rank)]; }
 
   const std::string name_;
   Group group_;
   Pipeline pipeline_;
+  bool aborted_ = false;
   std::vector<Pair> pairs_{static_cast<std::size_t>(group_.size())};
 };
 

@@ -40,13 +40,24 @@ CudaRuntime functions() {
   put(table.ipc_get_mem_handle, &::cudaIpcGetMemHandle);
   put(table.ipc_open_mem_handle, &::cudaIpcOpenMemHandle);
   put(table.ipc_close_mem_handle, &::cudaIpcCloseMemHandle);
-  put(table.stream_write_value, &::cuStreamWriteValue32_v2);
-  put(table.stream_wait_value, &::cuStreamWaitValue32_v2);
+  put(table.get_last_error, &::cudaGetLastError);
   put(table.device_enable_peer_access, &::cudaDeviceEnablePeerAccess);
   return table;
 }
 
+CudaDriver functions_of_driver() {
+  CudaDriver table{};
+  put(table.stream_write_value, &::cuStreamWriteValue32_v2);
+  put(table.stream_wait_value, &::cuStreamWaitValue32_v2);
+  return table;
+}
+
 }  // namespace
+
+const CudaDriver& cuda_driver() {
+  static const CudaDriver kTable = functions_of_driver();
+  return kTable;
+}
 
 const CudaRuntime& cuda_runtime() {
   static const CudaRuntime kTable = functions();
