@@ -139,12 +139,6 @@ function(reigen_use_test_headers target)
   endif()
 endfunction()
 
-# lld links a test's program in a quarter of the time, where it is installed.
-if(REIGEN_BUILD_TESTS AND NOT REIGEN_SANITIZE)
-  include(CheckLinkerFlag)
-  check_linker_flag(CXX -fuse-ld=lld REIGEN_HAS_LLD)
-endif()
-
 # reigen_test(NAME comm_all_reduce_test SOURCES ... USES comm ... [TORCH] [COMPUTES] [LABEL unit|multiproc|e2e] [PROCESSORS n]
 #             [TIMEOUT s] [SHARDS n])
 # One CTest entry for each program: one for each test case would start it hundreds of times. SHARDS: n entries, NAME_1 to
@@ -159,9 +153,6 @@ function(reigen_test)
     endif()
     reigen_test_defaults(${T_NAME} ${computes})
     target_include_directories(${T_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-    if(REIGEN_HAS_LLD)
-      target_link_options(${T_NAME} PRIVATE -fuse-ld=lld)
-    endif()
     set_target_properties(${T_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
     foreach(used IN LISTS T_USES)
       target_link_libraries(${T_NAME} PRIVATE reigen_${used})
