@@ -102,7 +102,7 @@ class Checker {
     std::mt19937_64 own(static_cast<std::uint64_t>(world_.rank()) + 100);
     const int index = world_.device().index;
     std::vector<std::unique_ptr<device::OwnStream>> streams;
-    for (int i = 0; i < 3; ++i) streams.push_back(std::make_unique<device::OwnStream>(index));
+    for (int i = 0; i < 4; ++i) streams.push_back(std::make_unique<device::OwnStream>(index));
     for (int begun = 0; begun < calls;) {
       struct One {
         Work work;
@@ -115,9 +115,23 @@ class Checker {
       const std::size_t under_way = 1 + same() % 4;
       for (std::size_t k = 0; k < under_way; ++k, ++begun)
         batch.push_back(begin_one<One>(same, own, *streams[static_cast<std::size_t>(begun) % 3]));
-      for (One& one : batch) one.work.wait();
-      for (const One& one : batch) {
-        compare(static_cast<std::byte*>(one.memory.get()) + one.at, one.expected, one.what);
+      // The result of every other call is read by a stream that waits in place of the host.
+      std::vector<std::shared_ptr<void>> read(batch.size());
+      for (std::size_t k = 0; k < batch.size(); ++k) {
+        One& one = batch[k];
+        if (k % 2 == 0) {
+          one.work.wait();
+        } else {
+          read[k] = read_behind(one.work, static_cast<std::byte*>(one.memory.get()) + one.at, one.expected.size(),
+                                *streams.back());
+        }
+      }
+      const device::OnDevice on(index);
+      device::check(device::cuda_runtime().stream_synchronize(streams.back()->get()), "cudaStreamSynchronize");
+      for (std::size_t k = 0; k < batch.size(); ++k) {
+        const One& one = batch[k];
+        const void* const found = read[k] ? read[k].get() : static_cast<std::byte*>(one.memory.get()) + one.at;
+        compare(found, one.expected, one.what + (read[k] ? ", behind a stream" : ""));
       }
     }
   }
@@ -132,6 +146,18 @@ class Checker {
     world_.all_reduce(host.data(), host.data(), count, type, op);
     compare(device.get(), host,
             fmt::format("{} of {} {}{}", comm::name_of(op), count, comm::name_of(type), foreign ? ", foreign" : ""));
+  }
+
+  // Where the stream puts the result when it has come so far.
+  std::shared_ptr<void> read_behind(const Work& work, const std::byte* result, std::size_t bytes,
+                                    const device::OwnStream& stream) const {
+    const auto place = device::allocate_pinned(std::max<std::size_t>(bytes, 1));
+    work.wait_on({world_.device(), stream.get()});
+    const device::OnDevice on(world_.device().index);
+    device::check(
+        device::cuda_runtime().memcpy_async(place.get(), result, bytes, device::kCudaDeviceToHost, stream.get()),
+        "cudaMemcpyAsync");
+    return place;
   }
 
   struct Buffers {

@@ -10,13 +10,13 @@
 #include "base/machine/cores.h"
 #include "comm/backends.h"
 #include "comm/call/algorithm_choice.h"
+#include "comm/call/memory.h"
 #include "comm/call/request.h"
 #include "comm/core_share_of.h"
 #include "comm/engine.h"
 #include "comm/flight_log.h"
 #include "comm/forming/round_store.h"
 #include "comm/self/self_backend.h"
-#include "device/cuda.h"
 #include "reigen/comm/call_list.h"
 
 namespace reigen::comm {
@@ -115,7 +115,11 @@ struct Communicator::Impl {
                  "[{}] the tag is too long\n  got: {} characters   expected: at most {}", name_of(call.kind),
                  call.tag.size(), kLongestTag);
     check_call(call, options.rank, options.size);
-    const std::shared_ptr<Engine>& engine = is_of_device(call) ? device : host;
+    const bool on_device = is_of_device(call, {.name = options.name,
+                                               .rank = options.rank,
+                                               .size = options.size,
+                                               .device = device ? options.device : Device::cpu()});
+    const std::shared_ptr<Engine>& engine = on_device ? device : host;
     if (engine) engine->backend().require_offered(call);
     return engine;
   }
@@ -197,53 +201,6 @@ struct Communicator::Impl {
     mark(engine, work->call);
     engine.hold_memory(*work);
     return work;
-  }
-
-  // Whose memory the call takes: its buffers say it, and a call without any says it itself.
-  bool is_of_device(const Call& call) const {
-    if (!device) {
-      REIGEN_CHECK(call.after.device.is_cpu(),
-                   "[{}] group \"{}\" carries the host's memory alone\n  got: a call on {}   "
-                   "expected: a group that was made with GroupOptions::device",
-                   name_of(call.kind), options.name, to_string(call.after.device));
-      return false;
-    }
-    check_stream(call.after, name_of(call.kind));
-    const Extent extent = extent_of(call, options.rank, options.size);
-    const bool has_any = extent.input + extent.output > 0;
-    std::optional<Device> input;
-    std::optional<Device> output;
-    if (call.input != nullptr && (extent.input > 0 || !has_any)) input = checked_device_of(call, call.input);
-    if (call.output != nullptr && (extent.output > 0 || !has_any)) {
-      output = call.output == call.input ? input : checked_device_of(call, call.output);
-    }
-    REIGEN_CHECK(!input || !output || *input == *output,
-                 "[{}] the buffers of a call lie in different memory\n  got: input on {}, output on {}   "
-                 "expected: both on the same device",
-                 name_of(call.kind), to_string(*input), to_string(*output));
-    const bool on_device = !(input ? *input : output ? *output : call.after.device).is_cpu();
-    REIGEN_CHECK(on_device || call.after.device.is_cpu(),
-                 "[{}] a call on the host's memory does not come after a stream\n  got: after a stream of {}   "
-                 "expected: buffers of that device, or a host that has waited for the stream",
-                 name_of(call.kind), to_string(call.after.device));
-    return on_device;
-  }
-
-  // Of the group's device, or of none.
-  void check_stream(const Stream& stream, const char* what) const {
-    const Device& on = stream.device;
-    REIGEN_CHECK(on.is_cpu() || on.index < 0 || on == options.device,
-                 "[{}] the stream is another device's\n  got: {}   expected: {}, which is the group's", what,
-                 to_string(on), to_string(options.device));
-  }
-
-  Device checked_device_of(const Call& call, const void* data) const {
-    const Device found = device::device_of(data);
-    REIGEN_CHECK(found.is_cpu() || found == options.device,
-                 "[{}] the memory is on another device\n  got: {} on {}   expected: memory of the host, or of {}, "
-                 "which is the group's",
-                 name_of(call.kind), data, to_string(found), to_string(options.device));
-    return found;
   }
 };
 

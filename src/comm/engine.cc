@@ -8,6 +8,7 @@
 
 #include "base/machine/cores.h"
 #include "base/no_waiting.h"
+#include "comm/call/memory.h"
 #include "comm/pause/pause.h"
 
 namespace reigen::comm {
@@ -358,6 +359,9 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
 
 // Only who drives may ask the operation, which is gone when it is complete.
 void Engine::wait_on(WorkState& work, const Stream& stream) {
+  const Device own = backend_->device();
+  if (stream.device.is_cpu() || own.is_cpu()) return wait(work, Deadline::never());
+  check_stream(stream, own, name_of(work.call.kind));
   bool follows = false;
   drive_for(work, Deadline::never(), [&] {
     if (work.completed.load() || follows) return true;

@@ -194,6 +194,75 @@ TEST(CudaIpc, AnAbortReleasesTheStreamsThatWait) {
   });
 }
 
+// Rank 1 makes them one after the other, in the other order.
+TEST(CudaIpc, AListOverBothKindsOfMemoryIsDrivenOnBoth) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 100'000, false);
+    const auto foreign = device::allocate(0, 400'000);  // a send of it waits for its recv
+    float host = 0;
+    if (r.rank() == 0) {
+      CallList calls;
+      calls.recv(&host, 1, DataType::kFloat32, 1);
+      calls.send(foreign.get(), 100'000, DataType::kFloat32, 1);
+      world.run(calls);
+      EXPECT_EQ(host, 7);
+    } else {
+      host = 7;
+      world.recv(x.data(), 100'000, DataType::kFloat32, 0);
+      world.send(&host, 1, DataType::kFloat32, 0);
+    }
+  });
+}
+
+TEST(CudaIpc, AShortMessageOfARankThatLeavesAtOnceArrives) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 10, false);
+    x.fill(static_cast<float>(r.rank()));
+    world.barrier();
+    if (r.rank() == 0) {
+      x.fill(7);
+      world.send(x.data(), 10, DataType::kFloat32, 1);
+      return r.leave();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // rank 0 waits with leaving
+    world.recv(x.data(), 10, DataType::kFloat32, 0);
+    EXPECT_EQ(x[9], 7);
+  });
+}
+
+TEST(CudaIpc, StreamsOfOtherDevicesAndInFrontOfTheHostAreRefused) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 10, false);
+    x.fill(1);
+    float host = 1;
+    const comm::CallOptions other{.after = {Device::cuda(3)}};
+    EXPECT_THROW(world.all_reduce(x.data(), x.data(), 10, DataType::kFloat32, ReduceOp::kSum, other), InvalidArgument);
+    const comm::CallOptions own{.after = {world.device()}};
+    EXPECT_THROW(world.all_reduce(&host, &host, 1, DataType::kFloat32, ReduceOp::kSum, own), InvalidArgument);
+    const Work sum = world.start_all_reduce(x.data(), x.data(), 10, DataType::kFloat32, ReduceOp::kSum);
+    EXPECT_THROW(sum.wait_on({Device::cuda(3)}), InvalidArgument);
+    sum.wait_on({});  // a stream of the cpu is the caller itself
+    EXPECT_EQ(x[9], 2);
+  });
+}
+
+// All ranks are threads here: what one has it wait for would keep the calls of the others.
+TEST(CudaIpc, ADefaultStreamThatRanksShareIsNotKeptWaiting) {
+  run_ranks(ranks(3), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 1000, false);
+    x.fill(1);
+    for (int i = 0; i < 5; ++i) {
+      const Work sum = world.start_all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kMax);
+      sum.wait_on({world.device()});
+    }
+    EXPECT_EQ(x[999], 1);
+  });
+}
+
 // Sums in rank order: the bits of the host's own.
 TEST(CudaIpc, SumsHaveTheBitsOfTheHost) {
   run_ranks(ranks(3), [](Rank& r) {

@@ -112,6 +112,39 @@ TEST(NcclStandIn, TheCallersDeviceMayBeAnother) {
   });
 }
 
+TEST(NcclStandIn, AStreamOfTheGroupsDeviceFollowsFromAThreadOnAnother) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 1000, false);
+    fill(x, 1);
+    stand_in::use_device_of(7);
+    const Work sum = world.start_all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum);
+    sum.wait_on({world.device()});
+    std::atomic<float> seen{0};
+    stand_in::use_device_of(r.rank());
+    stand_in::enqueue(cudaStreamLegacy, [&] { seen.store(x[999]); });
+    EXPECT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
+    EXPECT_EQ(seen.load(), 2);
+  });
+}
+
+// The device's part is refused before the host's begins.
+TEST(NcclStandIn, AListWithACallThatNcclDoesNotHaveRunsNothing) {
+  run_ranks(ranks(2), [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<std::int32_t> x(world, 10, false);
+    x.fill(1);
+    std::int32_t host = 1;
+    CallList calls;
+    calls.all_reduce(&host, &host, 1, DataType::kInt32, ReduceOp::kSum);
+    calls.all_reduce(x.data(), x.data(), 10, DataType::kInt32, ReduceOp::kBand);
+    EXPECT_THROW(world.run(calls), InvalidArgument);
+    EXPECT_EQ(host, 1);
+    world.all_reduce(&host, &host, 1, DataType::kInt32, ReduceOp::kSum);
+    EXPECT_EQ(host, 2);
+  });
+}
+
 TEST(NcclStandIn, MemoryOfAnotherDeviceIsRefused) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
