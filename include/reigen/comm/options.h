@@ -50,11 +50,11 @@ struct GroupOptions {
   // hierarchical for both; or self, shared_memory, tcp, mpi, hierarchical. The name of one that carries a device's
   // ("nccl") is taken for `device_backend`.
   std::string backend = "auto";
-  // The GPU whose memory the group carries as well, beside the host's; the cpu: none. Without an index: the rank's
-  // number modulo the GPUs that it sees.
+  // The GPU whose memory the group carries as well, beside the host's; the cpu: none. An index counts
+  // modulo the GPUs that the rank sees, as a scheduler may show each rank one; without an index: the rank's number.
   Device device = {};
   // What carries the device's memory: cuda_ipc between ranks of one machine, which may share a GPU; nccl. "auto":
-  // cuda_ipc where all ranks share a machine.
+  // cuda_ipc where ranks share the host's memory too, else nccl.
   std::string device_backend = "auto";
   std::string network = "tcp";  // between machines: tcp, mpi
   // Ranks that can open each other's memory share a machine. Where these words differ they do not: a machine that plays
