@@ -115,18 +115,23 @@ struct Communicator::Impl {
                  "[{}] the tag is too long\n  got: {} characters   expected: at most {}", name_of(call.kind),
                  call.tag.size(), kLongestTag);
     check_call(call, options.rank, options.size);
-    const bool on_device = is_of_device(call, {.name = options.name,
-                                               .rank = options.rank,
-                                               .size = options.size,
-                                               .device = device ? options.device : Device::cpu()});
-    const std::shared_ptr<Engine>& engine = on_device ? device : host;
+    const std::shared_ptr<Engine>& engine = takes_device(call) ? device : host;
     if (engine) engine->backend().require_offered(call);
     return engine;
   }
 
+  // A group without a device asks nobody: a call of a few bytes would feel it.
+  bool takes_device(const Call& call) const {
+    if (!device && call.after.device.is_cpu()) return false;
+    return is_of_device(call, {.name = options.name,
+                               .rank = options.rank,
+                               .size = options.size,
+                               .device = device ? options.device : Device::cpu()});
+  }
+
   // What comes before the call is marked before the engine is asked for anything.
-  static void mark(Engine& engine, Call& call) {
-    if (!engine.backend().device().is_cpu()) call.before = engine.backend().mark(call.after);
+  void mark(const std::shared_ptr<Engine>& engine, Call& call) const {
+    if (device && engine == device) call.before = engine->backend().mark(call.after);
   }
 
   void run_alone(const Call& call) {
@@ -136,22 +141,22 @@ struct Communicator::Impl {
     flight->completed(ticket);
   }
 
-  void run(Call call) {
+  void run(Call&& call) {
     const std::shared_ptr<Engine>& engine = engine_for(call);
     if (!engine) return run_alone(call);
     auto work = std::make_shared<WorkState>();
     work->call = std::move(call);
-    mark(*engine, work->call);
+    mark(engine, work->call);
     engine->run(work);
   }
 
-  Work start(Call call, Progress progress) {
+  Work start(Call&& call, Progress progress) {
     const std::shared_ptr<Engine>& engine = engine_for(call);
     if (!engine) {
       run_alone(call);
       return Work();
     }
-    auto work = held(*engine, std::move(call));
+    auto work = held(engine, std::move(call));
     engine->submit({&work, 1}, progress == Progress::kThread);
     return Work(std::move(work));
   }
@@ -170,7 +175,7 @@ struct Communicator::Impl {
       for (std::size_t i = 0; i < calls.size(); ++i) {
         if (engines[i] != engine) continue;
         if (*engine) {
-          works.push_back(held(**engine, calls[i]));
+          works.push_back(held(*engine, calls[i]));
         } else {
           run_alone(calls[i]);
         }
@@ -195,11 +200,11 @@ struct Communicator::Impl {
   }
 
   // Its blocks of allocate() are kept until it has completed.
-  static std::shared_ptr<WorkState> held(Engine& engine, Call call) {
+  std::shared_ptr<WorkState> held(const std::shared_ptr<Engine>& engine, Call call) const {
     auto work = std::make_shared<WorkState>();
     work->call = std::move(call);
     mark(engine, work->call);
-    engine.hold_memory(*work);
+    engine->hold_memory(*work);
     return work;
   }
 };
@@ -526,12 +531,12 @@ void Communicator::abort(const std::string& cause) const {
 }
 
 void Communicator::run(const CallList& calls) const {
-  if (calls.size() == 1) return impl_->run(calls.calls_.front());
+  if (calls.size() == 1) return impl_->run(Call(calls.calls_.front()));
   impl_->start(calls.calls_, Progress::kCaller).wait();
 }
 
 Work Communicator::start(const CallList& calls, Progress progress) const {
-  if (calls.size() == 1) return impl_->start(calls.calls_.front(), progress);
+  if (calls.size() == 1) return impl_->start(Call(calls.calls_.front()), progress);
   return impl_->start(calls.calls_, progress);
 }
 
