@@ -251,32 +251,13 @@ bool is_float(int type) {
   return type >= static_cast<int>(DataType::kFloat16) && type <= static_cast<int>(DataType::kFloat64);
 }
 
-// 0: no such type.
-std::size_t bytes_of(int type) {
-  switch (static_cast<DataType>(type)) {
-    case DataType::kInt8:
-    case DataType::kUint8:
-    case DataType::kBool: return 1;
-    case DataType::kInt16:
-    case DataType::kFloat16:
-    case DataType::kBfloat16: return 2;
-    case DataType::kInt32:
-    case DataType::kFloat32: return 4;
-    case DataType::kInt64:
-    case DataType::kFloat64: return 8;
-  }
-  return 0;
-}
-
 // As comm::is_defined, and factors for sums of floats only.
 bool is_defined(const ReduceCall& call) {
   const int last = static_cast<int>(ReduceOp::kBxor);
   if (call.type < 0 || call.type > static_cast<int>(DataType::kBool) || call.op < 0 || call.op > last) return false;
   const auto op = static_cast<ReduceOp>(call.op);
   if (call.factors != nullptr && !(op == ReduceOp::kSum && is_float(call.type))) return false;
-  const bool of_bits = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
-  if (of_bits) return !is_float(call.type);
-  return op != ReduceOp::kAvg || static_cast<DataType>(call.type) != DataType::kBool;
+  return comm::is_defined(op, static_cast<DataType>(call.type));
 }
 
 bool are_addresses(const void* const* addresses, int count, std::size_t element_bytes) {
@@ -290,7 +271,7 @@ bool are_addresses(const void* const* addresses, int count, std::size_t element_
 int enqueue(const ReduceCall& call, cudaStream_t stream) {
   if (!is_defined(call) || call.divisor < 0) return cudaErrorInvalidValue;
   if (call.count == 0) return cudaSuccess;
-  const std::size_t bytes = bytes_of(call.type);
+  const std::size_t bytes = comm::size_of(static_cast<DataType>(call.type));
   if (!are_addresses(call.inputs, call.input_count, bytes)) return cudaErrorInvalidValue;
   if (!are_addresses(call.outputs, call.output_count, bytes)) return cudaErrorInvalidValue;
   cudaError_t result = cudaErrorInvalidValue;
