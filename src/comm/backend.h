@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -40,7 +39,7 @@ class Operation {
   // Moves on as far as it can without waiting. Throws CollectiveMismatch and the like.
   virtual Step advance() = 0;
   // What comes on the stream from now on waits for the result. False where the operation is not on its device yet, and
-  // for one that is the host's: its result is there when it is complete.
+  // where it works on the host's memory: there only its end tells that the result is there.
   virtual bool precede([[maybe_unused]] const Stream& stream) { return false; }
 };
 
@@ -61,11 +60,6 @@ class LeftPending final : public Aborted {
 
 [[noreturn]] void throw_cause(const AbortCause& cause);
 AbortCause cause_of(std::exception_ptr error);
-
-// Of memory that is not there when there are no bytes.
-inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-}
 
 class Backend {
  public:
@@ -109,7 +103,7 @@ class Backend {
   virtual void publish_abort(const AbortCause& cause) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
-  // Whose memory it is that this backend carries and allocates.
+  // The device whose memory this backend carries and allocates.
   virtual Device device() const { return Device::cpu(); }
   // The block of allocate() in which `pointer` lies, kept as long as the result; null for other memory.
   virtual std::shared_ptr<void> hold([[maybe_unused]] const void* pointer) { return nullptr; }
