@@ -33,6 +33,9 @@ const std::vector<Variable>& table() {
       {"REIGEN_COMM_ALGORITHMS", "which algorithm runs what, where the program does not say it",
        "e.g. all_reduce:ring@>1M (default: by size)"},
       {"REIGEN_COMM_NETWORK", "through what machines talk, where the program does not say it", "tcp (default), mpi"},
+      {"REIGEN_COMM_SEGMENTS", "into how many pieces backend tcp cuts what can be cut", "0 (default: by size)"},
+      {"REIGEN_COMM_CONNECTIONS", "how many sockets of backend tcp share a large message between two ranks",
+       "1 (default)"},
       {"REIGEN_COMM_JOIN_TIMEOUT", "how long the ranks of a job wait for each other at its start",
        "seconds (default 60)"},
       {"REIGEN_COMM_HEARTBEAT_TIMEOUT",
@@ -56,17 +59,8 @@ std::optional<std::string> job() { return get_environment("REIGEN_JOB"); }
 std::optional<std::string> console() { return get_environment("REIGEN_CONSOLE"); }
 std::optional<std::string> command() { return get_environment("REIGEN_COMMAND"); }
 std::optional<std::string> flight() { return get_environment("REIGEN_FLIGHT"); }
-std::optional<std::string> timeout() { return get_environment("REIGEN_TIMEOUT"); }
 std::optional<std::string> spawn() { return get_environment("REIGEN_SPAWN"); }
 std::optional<std::string> keep_memory() { return get_environment("REIGEN_KEEP_MEMORY"); }
-std::optional<std::string> comm_backend() { return get_environment("REIGEN_COMM_BACKEND"); }
-std::optional<std::string> comm_algorithms() { return get_environment("REIGEN_COMM_ALGORITHMS"); }
-std::optional<std::string> comm_network() { return get_environment("REIGEN_COMM_NETWORK"); }
-std::optional<std::string> comm_join_timeout() { return get_environment("REIGEN_COMM_JOIN_TIMEOUT"); }
-std::optional<std::string> comm_heartbeat_timeout() { return get_environment("REIGEN_COMM_HEARTBEAT_TIMEOUT"); }
-std::optional<std::string> comm_report_after() { return get_environment("REIGEN_COMM_REPORT_AFTER"); }
-std::optional<std::string> comm_timeout() { return get_environment("REIGEN_COMM_TIMEOUT"); }
-std::optional<std::string> comm_machine_id() { return get_environment("REIGEN_COMM_MACHINE_ID"); }
 std::optional<std::string> tcp_interface() { return get_environment("REIGEN_TCP_INTERFACE"); }
 
 }  // namespace environment

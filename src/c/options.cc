@@ -25,7 +25,14 @@ constexpr std::size_t first_size(const reigen_call_options&) {
 }
 
 reigen_init_options defaults(const reigen_init_options*) {
-  return {.struct_size = 0, .name = nullptr, .backend = nullptr, .timeout_ms = 0, .keep_memory = 1};
+  return {.struct_size = 0,
+          .name = nullptr,
+          .backend = nullptr,
+          .timeout_ms = 0,
+          .keep_memory = 1,
+          .network = nullptr,
+          .segments = 0,
+          .connections = 0};
 }
 
 reigen_comm_options defaults(const reigen_comm_options*) {
@@ -39,7 +46,10 @@ reigen_comm_options defaults(const reigen_comm_options*) {
           .join_timeout_ms = cpp.join_timeout.count(),
           .report_after_ms = cpp.report_after.count(),
           .timeout_ms = cpp.timeout.count(),
-          .heartbeat_timeout_ms = cpp.heartbeat_timeout.count()};
+          .heartbeat_timeout_ms = cpp.heartbeat_timeout.count(),
+          .network = nullptr,
+          .segments = cpp.segments,
+          .connections = cpp.connections};
 }
 
 reigen_call_options defaults(const reigen_call_options*) {
@@ -94,6 +104,12 @@ InitOptions to_init_options(const reigen_init_options* options) {
                read_options.timeout_ms);
   cpp.timeout = milliseconds(read_options.timeout_ms);
   cpp.keep_memory = read_options.keep_memory != 0;
+  set_text(cpp.network, read_options.network);
+  REIGEN_CHECK(read_options.segments >= 0 && read_options.connections >= 0,
+               "[reigen_init] segments and connections\n  got: {} and {}   expected: 0 or more", read_options.segments,
+               read_options.connections);
+  cpp.segments = read_options.segments;
+  cpp.connections = read_options.connections;
   return cpp;
 }
 
@@ -122,6 +138,9 @@ comm::GroupOptions to_cpp(const reigen_comm_options& options) {
   cpp.size = options.size;
   set_text(cpp.name, options.name);
   set_text(cpp.backend, options.backend);
+  set_text(cpp.network, options.network);
+  cpp.segments = options.segments;
+  cpp.connections = options.connections;
   const auto set_time = [](milliseconds& time, std::int64_t ms, const char* what) {
     REIGEN_CHECK(ms > 0, "[reigen_comm_create] {}\n  got: {}   expected: more than 0", what, ms);
     time = milliseconds(ms);
@@ -130,6 +149,13 @@ comm::GroupOptions to_cpp(const reigen_comm_options& options) {
   set_time(cpp.report_after, options.report_after_ms, "report_after_ms");
   set_time(cpp.timeout, options.timeout_ms, "timeout_ms");
   set_time(cpp.heartbeat_timeout, options.heartbeat_timeout_ms, "heartbeat_timeout_ms");
+  // What is of the right type may still be out of range.
+  Fields rows;
+  describe(rows, cpp);
+  for (const Field& row : rows.rows) {
+    const std::string text = row.text();
+    REIGEN_CHECK(row.set(text), "[reigen_comm_create] {}\n  got: {}   expected: {}", row.key, text, row.expected());
+  }
   return cpp;
 }
 

@@ -1,11 +1,11 @@
 #include "runtime/group_options.h"
 
-#include <cmath>
-#include <cstdint>
+#include <algorithm>
+#include <cctype>
+#include <chrono>
 #include <optional>
 #include <string>
 
-#include "base/check.h"
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -16,50 +16,54 @@ namespace reigen {
 
 namespace {
 
-using std::chrono::milliseconds;
-namespace variables = base::environment;
-
-// `usual` where neither the option nor the variable says it.
-milliseconds time_of(milliseconds option, const char* variable, const std::optional<std::string>& text,
-                     milliseconds usual) {
-  if (option.count() > 0) return option;
-  if (!text) return usual;
-  const double value = base::parse<double>(*text).value_or(0);
-  const auto time = milliseconds(value > 0 && value <= 1e9 ? std::llround(value * 1000) : 0);
-  if (time.count() == 0) {
-    throw InvalidArgument(Report{.what = fmt::format("{} is not a time", variable),
-                                 .got = "'" + *text + "'",
-                                 .expected = "seconds, more than 0",
-                                 .fix = fmt::format("export {}={}", variable, usual.count() / 1000)});
-  }
-  return time;
+// The row's option as the environment has it, where it does.
+void read_variable(const Field& row, const std::string& variable) {
+  const std::optional<std::string> text = base::get_environment(variable.c_str());
+  const std::string usual = row.text();
+  if (!text || row.set(*text)) return;
+  const bool is_time = std::holds_alternative<std::chrono::milliseconds*>(row.value);
+  throw InvalidArgument(Report{.what = fmt::format("{} is not {}", variable, is_time ? "a time" : row.expected()),
+                               .got = "'" + *text + "'",
+                               .expected = is_time ? "seconds, more than 0" : row.expected(),
+                               .fix = fmt::format("export {}={}", variable, usual.empty() ? "auto" : usual)});
 }
 
-std::string text_of(const std::string& option, const std::optional<std::string>& variable, const char* usual) {
-  return option.empty() ? variable.value_or(usual) : option;
+std::string variable_of(const Field& row) {
+  std::string name = "REIGEN_COMM_" + row.key;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name;
+}
+
+// What the program says itself wins.
+template <class Value>
+void take(Value& option, const Value& said) {
+  if (said != Value()) option = said;
 }
 
 }  // namespace
 
 comm::GroupOptions group_options(const InitOptions& options) {
   comm::GroupOptions group;
+  Fields rows;
+  describe(rows, group);
+  for (const Field& row : rows.rows) {
+    if (row.key == "timeout") read_variable(row, "REIGEN_TIMEOUT");
+    read_variable(row, variable_of(row));
+  }
   group.name = options.name;
-  group.backend = text_of(options.backend, variables::comm_backend(), "auto");
-  group.network = text_of(options.network, variables::comm_network(), "tcp");
-  group.algorithms = text_of(options.algorithms, variables::comm_algorithms(), "");
-  group.machine_id = text_of(options.machine_id, variables::comm_machine_id(), "");
-  group.segments = options.segments;
   group.device = options.device;
-  if (!options.device_backend.empty()) group.device_backend = options.device_backend;
-  group.join_timeout =
-      time_of(options.join_timeout, "REIGEN_COMM_JOIN_TIMEOUT", variables::comm_join_timeout(), group.join_timeout);
-  group.heartbeat_timeout = time_of(options.heartbeat_timeout, "REIGEN_COMM_HEARTBEAT_TIMEOUT",
-                                    variables::comm_heartbeat_timeout(), group.heartbeat_timeout);
-  group.report_after =
-      time_of(options.report_after, "REIGEN_COMM_REPORT_AFTER", variables::comm_report_after(), group.report_after);
-  const auto by_option = variables::comm_timeout();
-  group.timeout = time_of(options.timeout, by_option ? "REIGEN_COMM_TIMEOUT" : "REIGEN_TIMEOUT",
-                          by_option ? by_option : variables::timeout(), group.timeout);
+  take(group.device_backend, options.device_backend);
+  take(group.backend, options.backend);
+  take(group.network, options.network);
+  take(group.algorithms, options.algorithms);
+  take(group.machine_id, options.machine_id);
+  take(group.segments, options.segments);
+  take(group.connections, options.connections);
+  take(group.join_timeout, options.join_timeout);
+  take(group.heartbeat_timeout, options.heartbeat_timeout);
+  take(group.report_after, options.report_after);
+  take(group.timeout, options.timeout);
   return group;
 }
 

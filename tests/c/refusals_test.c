@@ -152,6 +152,13 @@ static void test_groups_that_cannot_be(void) {
   options.backend = "pigeons";
   CHECK(reigen_comm_create(&options, &comm) != REIGEN_OK && strstr(reigen_error_message(), "pigeons") != NULL);
   options.backend = NULL;
+  CHECK(options.network == NULL && options.segments == 0 && options.connections == 1);
+  options.connections = 0;
+  CHECK_REFUSED(reigen_comm_create(&options, &comm), "connections\n  got: 0   expected: a whole number of at least 1");
+  options.connections = 1;
+  options.network = "smoke";
+  CHECK_REFUSED(reigen_comm_create(&options, &comm), "network\n  got: smoke   expected: tcp, mpi");
+  options.network = NULL;
   options.timeout_ms = 0;
   CHECK_REFUSED(reigen_comm_create(&options, &comm), "timeout_ms\n  got: 0   expected: more than 0");
   CHECK(comm == NULL);

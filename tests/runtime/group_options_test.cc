@@ -49,7 +49,8 @@ TEST(GroupOptionsOf, VariablesSayWhatTheProgramLeavesOpen) {
   const Variables set{{"REIGEN_COMM_BACKEND", "tcp"},    {"REIGEN_COMM_ALGORITHMS", "all_reduce:ring"},
                       {"REIGEN_COMM_NETWORK", "mpi"},    {"REIGEN_COMM_MACHINE_ID", "m1"},
                       {"REIGEN_COMM_JOIN_TIMEOUT", "5"}, {"REIGEN_COMM_HEARTBEAT_TIMEOUT", "0.5"},
-                      {"REIGEN_COMM_REPORT_AFTER", "7"}, {"REIGEN_TIMEOUT", "8"}};
+                      {"REIGEN_COMM_REPORT_AFTER", "7"}, {"REIGEN_TIMEOUT", "8"},
+                      {"REIGEN_COMM_SEGMENTS", "3"},     {"REIGEN_COMM_CONNECTIONS", "2"}};
   const comm::GroupOptions found = group_options({});
   EXPECT_EQ(found.backend, "tcp");
   EXPECT_EQ(found.algorithms, "all_reduce:ring");
@@ -59,6 +60,8 @@ TEST(GroupOptionsOf, VariablesSayWhatTheProgramLeavesOpen) {
   EXPECT_EQ(found.heartbeat_timeout, milliseconds(500));
   EXPECT_EQ(found.report_after, milliseconds(7000));
   EXPECT_EQ(found.timeout, milliseconds(8000));
+  EXPECT_EQ(found.segments, 3);
+  EXPECT_EQ(found.connections, 2);
   const comm::GroupOptions said =
       group_options({.backend = "auto", .timeout = milliseconds(1), .heartbeat_timeout = milliseconds(2)});
   EXPECT_EQ(said.backend, "auto");
@@ -79,6 +82,16 @@ TEST(GroupOptionsOf, TimesThatAreNoneAreNamed) {
         EXPECT_THAT(error.what(), HasSubstr("'" + std::string(value) + "'"));
       }
     }
+  }
+}
+
+TEST(GroupOptionsOf, WhatIsOutOfRangeIsNamed) {
+  const Variables set{{"REIGEN_COMM_CONNECTIONS", "0"}};
+  try {
+    group_options({});
+    ADD_FAILURE();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("REIGEN_COMM_CONNECTIONS is not a whole number of at least 1"));
   }
 }
 

@@ -114,7 +114,7 @@ TEST_F(DataMeaningTest, TheModelsFileSaysWhatItsNumbersMean) {
   // Of weights that no rank has whole the file is made of the checkpoint.
   Config shards = config("shards");
   shards.parallel.shard = "parameters";
-  shards.comm.backend = "tcp";
+  shards.comm.group.backend = "tcp";
   backend_ = "tcp";
   fit(2, shards, with(classes({"ape", "bee"})));
   EXPECT_EQ(format::SafetensorsFile(root_ / "shards" / "model.safetensors").metadata().at("meaning.classes"),

@@ -46,7 +46,7 @@ class FullDiskTest : public TrainerTest {
   Config saving(const std::string& directory, std::int64_t every) const {
     Config result = config(directory);
     result.checkpoint.every_steps = every;
-    result.optim.name = "adamw";
+    result.optim.rule.name = "adamw";
     return result;
   }
 
@@ -200,7 +200,7 @@ TEST_F(FullDiskTest, WeightsThatRanksDivideAreWrittenWithoutACheckpoint) {
   backend_ = "tcp";
   Config run = saving("disk/run", 0);
   run.parallel.shard = "parameters";
-  run.comm.backend = "tcp";
+  run.comm.group.backend = "tcp";
   mount(weights + 64);
   EXPECT_EQ(failure(2, run), ExitCode::kIo);
   EXPECT_THAT(failure_text_, HasSubstr("no checkpoint of step 9"));

@@ -192,7 +192,7 @@ TEST_F(TrainerTest, ThereMustBeAWayBack) {
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, HasSubstr("train.not_finite = rollback needs checkpoint.every_steps"));
   run.train.not_finite = "skip";
-  run.parallel.strategy = "power_sgd";
+  run.parallel.strategy = parallel::PowerSgdOptions{};
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, HasSubstr("train.not_finite = skip does not go with parallel.strategy power_sgd"));
 }

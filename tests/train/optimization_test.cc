@@ -16,16 +16,16 @@ TEST_F(TrainerTest, EveryOptimizerGoesOnBitwiseWithAllItsState) {
     Config whole = config(std::string("whole_") + name);
     whole.train.precision = "fp32";
     whole.train.clip_norm = 0.5;
-    whole.optim.name = name;
+    whole.optim.rule.name = name;
     whole.optim.no_decay = "@vectors";
     whole.optim.lr_factors = "fc2.*=0.5";
-    whole.optim.schedule = "cosine";
+    whole.optim.schedule.name = "cosine";
     whole.optim.warmup_steps = 2;
     whole.optim.ema_decay = 0.9;
     const std::string kind = name;
-    if (kind == "sgd" || kind == "rmsprop") whole.optim.momentum = 0.9;
-    if (kind == "rmsprop") whole.optim.centered = true;
-    if (kind == "lion" || kind == "adamw") whole.optim.bf16_states = true;
+    if (kind == "sgd" || kind == "rmsprop") whole.optim.rule.set("momentum", "0.9");
+    if (kind == "rmsprop") whole.optim.rule.set("centered", "true");
+    if (kind == "lion" || kind == "adamw") whole.optim.rule.set("bf16_states", "true");
     fit(2, whole);
     Config parts = whole;
     parts.run.dir = (root_ / (std::string("parts_") + name)).string();
@@ -49,8 +49,8 @@ TEST_F(TrainerTest, ClippingGivesTheSameModelOnEveryNumberOfRanksAndIsTold) {
   for (const char* name : {"lamb", "sgd"}) {
     const auto run = [&](int ranks) {
       Config one = config(std::string(name) + std::to_string(ranks));
-      one.optim.name = name;
-      if (one.optim.name == "sgd") one.optim.momentum = 0.9;
+      one.optim.rule.name = name;
+      if (one.optim.rule.name == "sgd") one.optim.rule.set("momentum", "0.9");
       one.train.clip_norm = 0.1;
       one.train.clip_value = 0.05;
       fit(ranks, one);
@@ -87,9 +87,9 @@ TEST_F(TrainerTest, TheNormIsToldWhereItWasTaken) {
 
 TEST_F(TrainerTest, TheLearningRateFollowsItsScheduleAndItsBatch) {
   Config run = config("run");
-  run.optim.schedule = "polynomial";
+  run.optim.schedule.name = "polynomial";
   run.optim.warmup_steps = 3;
-  run.optim.min_lr_factor = 0.1;
+  run.optim.schedule.set("min_lr_factor", "0.1");
   run.optim.lr_scaling = "sqrt";
   run.optim.base_batch = 97 * 4;
   fit(1, run);
@@ -197,10 +197,10 @@ TEST_F(TrainerTest, AStateOfAnotherKindIsRefused) {
   run.run.resume = "true";
   run.train.max_steps = 4;
   Config other = run;
-  other.optim.bf16_states = true;
+  other.optim.rule.set("bf16_states", "true");
   EXPECT_EQ(failure(1, other), ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, HasSubstr("optim.bf16_states differs"));
-  run.optim.schedule = "cosine";
+  run.optim.schedule.name = "cosine";
   fit(1, run);
   EXPECT_THAT(output_, HasSubstr("optim.schedule is cosine from here on"));
   EXPECT_THAT(output_, HasSubstr("train.max_steps is 4 from here on; it was 2"));

@@ -55,7 +55,7 @@ TEST_F(PrecisionRun, GoingOnIsBitwiseTheUninterruptedRun) {
 TEST_F(PrecisionRun, AnOverflowIsSkippedByAll) {
   for (const char* strategy : {"plain", "local_sgd"}) {
     Config narrow = with("fp16", strategy);
-    narrow.parallel.strategy = strategy;
+    narrow.parallel.strategy.name = strategy;
     narrow.train.clip_norm = 5;
     fit(3, narrow, [](int rank, SmallTask& task, TrainerOptions&) {
       if (rank == 1) task.poison_gradient_call = 2;

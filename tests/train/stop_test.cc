@@ -12,6 +12,7 @@
 #include "reigen/base/error.h"
 #include "reigen/base/unique_fd.h"
 #include "reigen/runtime/init.h"
+#include "reigen/train/config.h"
 
 namespace reigen::train {
 namespace {
@@ -139,6 +140,13 @@ TEST(StopOptions, TimesInWordsAndAsClocksShowThem) {
        {"x", "0", "-5", "3x", "m", "5m3h", "1e400", "3:5x", "1:2:3:4", ":", "1-", "nan", "inf", "3 h"}) {
     EXPECT_THAT(refusal([wrong] { parse_stop_time(wrong); }), HasSubstr("3h50m")) << wrong;
   }
+}
+
+TEST(StopOptions, OfACommandLineAreLookedAtWhenTheyAreRead) {
+  const auto read = [](const char* flag, const char* value) { read_options(Config{}, {flag, value}, {}); };
+  EXPECT_THAT(refusal([&] { read("--run.stop_signals", "int,usr3"); }),
+              HasSubstr("run.stop_signals = int,usr3: usr3 can be no wish to stop"));
+  EXPECT_THAT(refusal([&] { read("--run.stop_after", "soon"); }), HasSubstr("run.stop_after = soon: this is no time"));
 }
 
 }  // namespace

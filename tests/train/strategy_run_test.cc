@@ -3,38 +3,37 @@
 #include <chrono>
 #include <thread>
 
-#include "train/config/parallel_config.h"
-#include "train/config/strategy_of.h"
+#include "config/checks.h"
+#include "reigen/parallel/strategies.h"
 #include "train/small_run.h"
 
 namespace reigen::train {
 namespace {
 
-using ParallelConfigs = std::vector<ParallelConfig>;
-
 // Those whose steps do not depend on which message comes when.
-ParallelConfigs settled_strategies() {
-  return {{.strategy = "fp16"},
-          {.strategy = "bf16"},
-          {.strategy = "power_sgd", .matrix_rank = 1, .start_step = 2},
-          {.strategy = "top_k", .share = 0.3},
-          {.strategy = "one_bit", .start_step = 1},
-          {.strategy = "adasum"},
-          {.strategy = "local_sgd", .every = 3},
-          {.strategy = "local_sgd", .start_step = 3, .every = 2},
-          {.strategy = "hierarchical_sgd", .every = 1, .group_size = 2, .global_every = 2},
-          {.strategy = "diloco", .every = 3},
-          {.strategy = "gossip"},
-          {.strategy = "gossip", .topology = "exponential"},
-          {.strategy = "async_gossip", .staleness = 0},
-          {.strategy = "stale_synchronous", .staleness = 0}};
+std::vector<parallel::AnyStrategy> settled_strategies() {
+  using namespace parallel;
+  return {Fp16Options{},
+          Bf16Options{},
+          PowerSgdOptions{.rank = 1, .start_step = 2},
+          TopKOptions{.share = 0.3},
+          OneBitOptions{.start_step = 1},
+          AdasumOptions{},
+          LocalSgdOptions{.every = 3},
+          LocalSgdOptions{.every = 2, .start_step = 3},
+          HierarchicalSgdOptions{.group_size = 2, .every = 1, .global_every = 2},
+          DilocoOptions{.every = 3},
+          GossipOptions{},
+          GossipOptions{.topology = Topology::kExponential},
+          AsyncGossipOptions{.staleness = 0},
+          StaleSynchronousOptions{.staleness = 0}};
 }
 
 class StrategyRun : public TrainerTest {
  protected:
-  Config with(const ParallelConfig& parallel, const std::string& directory) const {
+  Config with(const parallel::AnyStrategy& strategy, const std::string& directory) const {
     Config result = config(directory);
-    result.parallel = parallel;
+    result.parallel.strategy = strategy;
     return result;
   }
   // Three steps, and three more from their checkpoint with this outer rate.
@@ -43,7 +42,7 @@ class StrategyRun : public TrainerTest {
     fit(2, run);
     run.train.max_steps = 6;
     run.run.resume = "true";
-    run.parallel.outer_lr = outer_lr;
+    run.parallel.strategy = parallel::DilocoOptions{.every = 3, .outer_lr = outer_lr};
     fit(2, run);
   }
 };
@@ -56,12 +55,12 @@ TEST_F(StrategyRun, GoingOnIsBitwiseTheUninterruptedRun) {
     std::string precision;
   };
   int number = 0;
-  for (const ParallelConfig& parallel : settled_strategies()) {
+  for (const parallel::AnyStrategy& strategy : settled_strategies()) {
     for (const Way& way : {Way{2, 2, 4, "fp64"}, Way{3, 3, 3, "fp32"}, Way{4, 3, 6, "fp32"}}) {
-      if (parallel.strategy == "adasum" && way.ranks == 3) continue;  // powers of 2
-      const std::string name = parallel.strategy + std::to_string(++number);
+      if (strategy.name == "adasum" && way.ranks == 3) continue;  // powers of 2
+      const std::string name = strategy.name + std::to_string(++number);
       SCOPED_TRACE(name);
-      Config whole = with(parallel, "whole_" + name);
+      Config whole = with(strategy, "whole_" + name);
       whole.checkpoint.every_steps = way.every;  // where ranks differ a checkpoint brings them together
       whole.train.precision = way.precision;
       whole.train.clip_norm = 0.5;
@@ -83,20 +82,24 @@ TEST_F(StrategyRun, GoingOnIsBitwiseTheUninterruptedRun) {
 }
 
 TEST_F(StrategyRun, AnotherOptionOfTheStrategyBeginsAnewAndSaysSo) {
-  go_on(with({.strategy = "diloco", .every = 3, .outer_lr = 0.7}, "run"), 0.5);
+  go_on(with(parallel::DilocoOptions{.every = 3, .outer_lr = 0.7}, "run"), 0.5);
   EXPECT_THAT(output_,
               HasSubstr("note: parallel.outer_lr is 0.5; it was 0.7, so what the strategy remembered is dropped"));
 }
 
 TEST_F(StrategyRun, AnOptionThatIsWrittenAsItWasWithoutKeepsWhatTheStrategyRemembers) {
-  go_on(with({.strategy = "diloco", .every = 3}, "run"), 0.7);
+  go_on(with(parallel::DilocoOptions{.every = 3}, "run"), 0.7);
   EXPECT_THAT(output_, AllOf(HasSubstr("going on after step 3"), Not(HasSubstr("remembered"))));
 }
 
 TEST_F(StrategyRun, WhichActOnWeightsIsKnownByName) {
   std::vector<std::string> found;
-  for (const std::string& name : strategy_names()) {
-    if (acts_on_weights(name)) found.push_back(name);
+  for (const std::string& name : parallel::AnyStrategy::names()) {
+    parallel::AnyStrategy strategy;
+    strategy.name = name;
+    const bool acts = config::acts_on_weights(strategy);
+    EXPECT_EQ(acts, parallel::strategy_of(strategy).weights != nullptr) << name;
+    if (acts) found.push_back(name);
   }
   EXPECT_THAT(found, ::testing::ElementsAre("adasum", "local_sgd", "hierarchical_sgd", "diloco", "gossip",
                                             "async_gossip", "stale_synchronous"));
@@ -106,18 +109,20 @@ TEST_F(StrategyRun, AStopBetweenCheckpointsSaysThatItBroughtRanksTogether) {
   const auto stop = [](int rank, SmallTask&, TrainerOptions& options) {
     if (rank == 1) options.stop_requested = [] { return true; };
   };
-  fit(2, with({.strategy = "top_k"}, "remembers"), stop);
+  fit(2, with(parallel::TopKOptions{}, "remembers"), stop);
   EXPECT_THAT(output_, HasSubstr("note: to be saved, ranks were brought together after step 1"));
-  fit(2, with({}, "plain"), stop);
+  fit(2, with(parallel::PlainOptions{}, "plain"), stop);
   EXPECT_THAT(output_, Not(HasSubstr("brought together")));
 }
 
 // Rank 1 is slow; what rank 0 may do meanwhile is the strategy's business and no sum's of losses.
 TEST_F(StrategyRun, NoSumOfLossesKeepsRanksTogether) {
-  for (const char* strategy : {"async_gossip", "stale_synchronous"}) {
+  for (const parallel::AnyStrategy& strategy :
+       {parallel::AnyStrategy(parallel::AsyncGossipOptions{.staleness = 4}),
+        parallel::AnyStrategy(parallel::StaleSynchronousOptions{.staleness = 4})}) {
     std::atomic<std::int64_t> steps_of_last = 0;
     std::atomic<std::int64_t> furthest = 0;
-    Config run = with({.strategy = strategy, .staleness = 4}, strategy);
+    Config run = with(strategy, strategy.name);
     run.train.clip_norm = 1;
     const FitResult result = fit(2, run, [&](int rank, SmallTask& task, TrainerOptions&) {
       task.before_call = [&, rank](std::int64_t call) {
@@ -130,8 +135,8 @@ TEST_F(StrategyRun, NoSumOfLossesKeepsRanksTogether) {
       };
     });
     EXPECT_EQ(result.steps, 9);
-    EXPECT_EQ(read_steps(strategy), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
-    EXPECT_GE(furthest, 3) << strategy;
+    EXPECT_EQ(read_steps(strategy.name), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+    EXPECT_GE(furthest, 3) << strategy.name;
   }
 }
 
@@ -141,7 +146,8 @@ TEST_F(StrategyRun, SharedWeightsGiveTheBitsOfOwnOnesAndGoOnFromTheirCheckpoints
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
   const auto run = [&](const std::string& name, const std::string& shard, std::int64_t steps = 0) {
-    Config one = with({.shard = shard}, name);
+    Config one = config(name);
+    one.parallel.shard = shard;
     one.optim.ema_decay = 0.9;
     one.train.clip_norm = 0.5;
     one.checkpoint.every_steps = 2;
@@ -186,34 +192,34 @@ TEST_F(StrategyRun, LearnsOnTwoAndOnFourRanks) {
   fit(2, plain);
   const double expected = summary("plain")["test_accuracy"];
   auto all = settled_strategies();
-  all.push_back({.strategy = "async_gossip"});
-  all.push_back({.strategy = "stale_synchronous"});
+  all.push_back(parallel::AsyncGossipOptions{});
+  all.push_back(parallel::StaleSynchronousOptions{});
   int number = 0;
-  for (const ParallelConfig& parallel : all) {
+  for (const parallel::AnyStrategy& strategy : all) {
     for (const int ranks : {2, 4}) {
-      const std::string name = parallel.strategy + std::to_string(++number);
-      Config one = with(parallel, name);
+      const std::string name = strategy.name + std::to_string(++number);
+      Config one = with(strategy, name);
       longer(one);
       fit(ranks, one);
       EXPECT_GT(summary(name)["test_accuracy"], expected - 0.1) << name << " on " << ranks << " ranks";
-      EXPECT_EQ(summary(name)["strategy"], parallel.strategy);
+      EXPECT_EQ(summary(name)["strategy"], strategy.name);
       EXPECT_GT(summary(name)["bytes_given"], 0);
     }
   }
 }
 
 TEST_F(StrategyRun, AnotherStrategyMayGoOn) {
-  Config first = with({.strategy = "top_k"}, "run");
+  Config first = with(parallel::TopKOptions{}, "run");
   first.train.max_steps = 4;
   fit(2, first);
-  Config second = with({.strategy = "diloco", .every = 2}, "run");
+  Config second = with(parallel::DilocoOptions{.every = 2}, "run");
   second.run.resume = "true";
   EXPECT_EQ(fit(2, second).steps, 9);
 }
 
 // A rank whose gradient is infinite ends all, though no other one has seen it.
 TEST_F(StrategyRun, AGradientThatIsNoNumberStopsAllRanks) {
-  Config local = with({.strategy = "local_sgd", .every = 100}, "run");
+  Config local = with(parallel::LocalSgdOptions{.every = 100}, "run");
   local.train.clip_norm = 1;
   const auto poison = [](int rank, SmallTask& task, TrainerOptions&) {
     if (rank == 1) task.poison_gradient_call = 3;

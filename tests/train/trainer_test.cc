@@ -94,8 +94,8 @@ TEST_F(TrainerTest, GoingOnIsBitwiseTheUninterruptedRun) {
     const std::string whole = std::string("whole_") + name;
     const std::string parts = std::string("parts_") + name;
     Config config_whole = config(whole);
-    config_whole.optim.name = name;
-    if (config_whole.optim.name == "sgd") config_whole.optim.momentum = 0.9;
+    config_whole.optim.rule.name = name;
+    if (config_whole.optim.rule.name == "sgd") config_whole.optim.rule.set("momentum", "0.9");
     fit(2, config_whole);
     Config first = config_whole;
     first.run.dir = (root_ / parts).string();
@@ -357,7 +357,7 @@ TEST_F(TrainerTest, ALossThatIsNoNumberStopsAllRanksAndIsNotSaved) {
 
 TEST_F(TrainerTest, WeightsThatAreNoNumbersAreNotSaved) {
   Config run = config("run");
-  run.optim.name = "sgd";
+  run.optim.rule.name = "sgd";
   run.optim.lr = 1e300;
   run.optim.weight_decay = 1e300;
   run.train.max_steps = 1;
@@ -499,7 +499,7 @@ TEST_F(TrainerTest, WhatIsVerifiedIsPlainAndInFp32AndSaysSo) {
   run.train.verify = 3;
   run.train.precision = "bf16";
   run.parallel.shard = "none";
-  run.parallel.strategy = "local_sgd";
+  run.parallel.strategy = parallel::LocalSgdOptions{};
   fit(2, run);
   EXPECT_THAT(output_, HasSubstr("(plain data parallelism, in fp32 instead of train.precision bf16, "
                                  "without parallel.strategy local_sgd): the same after 3 steps"));

@@ -101,6 +101,9 @@ typedef struct reigen_init_options {
   const char* backend;  // "auto", "self", "shared_memory"; NULL: REIGEN_COMM_BACKEND, else "auto"
   int64_t timeout_ms;   // 0: REIGEN_TIMEOUT, else 10 minutes
   int keep_memory;      // 1: freed memory stays in the process (reigen/runtime/init.h)
+  const char* network;  // between machines: "tcp", "mpi"; NULL: REIGEN_COMM_NETWORK, else "tcp"
+  int segments;         // over tcp, into how many pieces what can be cut is cut; 0: REIGEN_COMM_SEGMENTS, else by size
+  int connections;      // over tcp, sockets for a large message; 0: REIGEN_COMM_CONNECTIONS, else 1
 } reigen_init_options;
 
 typedef struct reigen_comm_options {
@@ -115,6 +118,9 @@ typedef struct reigen_comm_options {
   int64_t report_after_ms;       // 30 s: a live rank keeps the others waiting, say so
   int64_t timeout_ms;            // 10 minutes: ... and end it
   int64_t heartbeat_timeout_ms;  // 10 s: no sign of life
+  const char* network;           // as above
+  int segments;                  // 0: by size
+  int connections;               // 1
 } reigen_comm_options;
 
 typedef struct reigen_call_options {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "reigen/base/fields.h"
 #include "reigen/device/device.h"
 #include "reigen/store/store.h"
 
@@ -75,5 +76,30 @@ struct GroupOptions {
   std::function<void()> while_forming = {};
   std::shared_ptr<flight::Recorder> recorder = nullptr;  // of this rank's operations; null: the group has its own
 };
+
+// What of it can be told as text: by the section comm of a training, by REIGEN_COMM_<KEY>, and in C by `more`.
+inline void describe(Fields& fields, GroupOptions& o) {
+  constexpr double kLongest = 1e9;
+  fields.add("backend", o.backend, "through what the ranks talk");
+  fields.add("algorithms", o.algorithms,
+             "which algorithm runs what, e.g. all_reduce:ring@>1M; tuned: by reigen tune; empty: by size");
+  fields.add("network", o.network, {"tcp", "mpi"}, "through what machines talk");
+  fields.add("segments", o.segments, at_least(0).up_to(1e6),
+             "over tcp, into how many pieces what can be cut is cut; 0: by size");
+  fields.add("connections", o.connections, at_least(1).up_to(64),
+             "over tcp, sockets that share a large message between two ranks");
+  fields
+      .add("machine_id", o.machine_id,
+           "ranks with another word count as ranks of other machines; empty: what they can open decides")
+      .may_differ = true;
+  fields.add("join_timeout", o.join_timeout, above(0).up_to(kLongest),
+             "seconds that ranks wait for each other at the start");
+  fields.add("heartbeat_timeout", o.heartbeat_timeout, above(0).up_to(kLongest),
+             "seconds without a sign of life after which a rank is lost: stopped, in a debugger, its machine frozen");
+  fields.add("report_after", o.report_after, above(0).up_to(kLongest),
+             "seconds after which a warning names the ranks for which others wait");
+  fields.add("timeout", o.timeout, above(0).up_to(kLongest),
+             "seconds that ranks wait for one that lives but does not come");
+}
 
 }  // namespace reigen::comm

@@ -9,22 +9,10 @@
 // Thread rule: one thread at a time.
 #pragma once
 
-#include <vector>
-
+#include "reigen/config/optimizers.h"
 #include "reigen/optim/flat_optimizer.h"
 
 namespace reigen::optim {
-
-// State: "<parameter>.sum" and ".step". Memory: the values once.
-struct AdagradOptions {
-  double lr = 1e-2;                      // at least 0
-  double lr_decay = 0;                   // at least 0
-  double weight_decay = 0;               // at least 0
-  double initial_accumulator_value = 0;  // at least 0
-  double eps = 1e-10;                    // above 0
-  bool master_weights = true;            // for 16-bit values, see optimizer.h
-  std::vector<ParameterGroup> groups = {};
-};
 
 using Adagrad = FlatOptimizer<AdagradOptions>;
 extern template class FlatOptimizer<AdagradOptions>;

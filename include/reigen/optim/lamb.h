@@ -12,25 +12,10 @@
 // Thread rule: one thread at a time.
 #pragma once
 
-#include <limits>
-#include <utility>
-#include <vector>
-
+#include "reigen/config/optimizers.h"
 #include "reigen/optim/flat_optimizer.h"
 
 namespace reigen::optim {
-
-// State: "<parameter>.exp_avg", ".exp_avg_sq" and ".step". Memory: twice the values; u is computed twice, not kept.
-struct LAMBOptions {
-  double lr = 1e-3;                                            // at least 0
-  std::pair<double, double> betas{0.9, 0.999};                 // each in [0, 1)
-  double eps = 1e-6;                                           // above 0
-  double weight_decay = 0;                                     // at least 0; the paper: 0.01
-  double norm_low = 0;                                         // at least 0; the defaults make phi the identity
-  double norm_high = std::numeric_limits<double>::infinity();  // at least norm_low
-  bool master_weights = true;                                  // for 16-bit values, see optimizer.h
-  std::vector<ParameterGroup> groups = {};
-};
 
 using LAMB = FlatOptimizer<LAMBOptions>;
 extern template class FlatOptimizer<LAMBOptions>;

@@ -12,21 +12,10 @@
 // Thread rule: one thread at a time.
 #pragma once
 
-#include <vector>
-
+#include "reigen/config/optimizers.h"
 #include "reigen/optim/flat_optimizer.h"
 
 namespace reigen::optim {
-
-// State: "<parameter>.momentum" and ".step". Memory: the values once.
-struct LARSOptions {
-  double lr = 1;                     // at least 0
-  double momentum = 0.9;             // at least 0
-  double weight_decay = 0;           // at least 0; the paper: 5e-4
-  double trust_coefficient = 0.001;  // above 0
-  bool master_weights = true;        // for 16-bit values, see optimizer.h
-  std::vector<ParameterGroup> groups = {};
-};
 
 using LARS = FlatOptimizer<LARSOptions>;
 extern template class FlatOptimizer<LARSOptions>;

@@ -11,22 +11,10 @@
 // Thread rule: one thread at a time.
 #pragma once
 
-#include <utility>
-#include <vector>
-
+#include "reigen/config/optimizers.h"
 #include "reigen/optim/flat_optimizer.h"
 
 namespace reigen::optim {
-
-// State: "<parameter>.exp_avg" and ".step". Memory: the values once, half of AdamW's.
-struct LionOptions {
-  double lr = 1e-4;                            // at least 0
-  std::pair<double, double> betas{0.9, 0.99};  // each in [0, 1)
-  double weight_decay = 0;                     // decoupled; at least 0
-  bool bf16_states = false;                    // m in bf16, as AdamWOptions::bf16_states
-  bool master_weights = true;                  // for 16-bit values, see optimizer.h
-  std::vector<ParameterGroup> groups = {};
-};
 
 using Lion = FlatOptimizer<LionOptions>;
 extern template class FlatOptimizer<LionOptions>;

@@ -11,22 +11,13 @@
 // and pure functions.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "reigen/config/optimizers.h"
 #include "reigen/tensor/parameter_range.h"
 
 namespace reigen::optim {
-
-struct ParameterGroup {
-  // Of the whole name: `*` stands for any text, `?` for one character. "@vectors" is every parameter with at most one
-  // dimension: biases, and the scales of norms whatever they are called.
-  std::vector<std::string> patterns = {};
-  double lr_factor = 1;                     // learning rate = lr_factor · the optimizer's; at least 0
-  std::optional<double> weight_decay = {};  // not set: the optimizer's; at least 0
-  bool adapt = true;                        // LARS and LAMB: false takes the trust ratio as 1
-};
 
 // The group of biases and norms as most recipes treat them: no decay, no trust ratio.
 ParameterGroup no_decay(std::vector<std::string> patterns = {"@vectors"});

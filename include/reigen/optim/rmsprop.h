@@ -12,24 +12,10 @@
 // Thread rule: one thread at a time.
 #pragma once
 
-#include <vector>
-
+#include "reigen/config/optimizers.h"
 #include "reigen/optim/flat_optimizer.h"
 
 namespace reigen::optim {
-
-// State: "<parameter>.square_avg", (centered: ".grad_avg"), (with momentum: ".momentum_buffer") and ".step". Memory:
-// the values one to three times.
-struct RMSpropOptions {
-  double lr = 1e-2;            // at least 0
-  double alpha = 0.99;         // in [0, 1)
-  double eps = 1e-8;           // above 0
-  double weight_decay = 0;     // at least 0
-  double momentum = 0;         // at least 0; 0 keeps no buffer
-  bool centered = false;       // divide by the standard deviation instead of the root mean square
-  bool master_weights = true;  // for 16-bit values, see optimizer.h
-  std::vector<ParameterGroup> groups = {};
-};
 
 using RMSprop = FlatOptimizer<RMSpropOptions>;
 extern template class FlatOptimizer<RMSpropOptions>;

@@ -9,8 +9,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
+
+#include "reigen/config/optimizers.h"
 
 namespace reigen::optim {
 
@@ -36,23 +37,6 @@ double one_cycle_factor(std::int64_t step, std::int64_t steps, double pct_start,
 // 1, and over the last decay_steps linearly down to min_factor. Hu et al., https://arxiv.org/abs/2404.06395
 double stable_decay_factor(std::int64_t step, std::int64_t steps, std::int64_t decay_steps, double min_factor);
 
-enum class Schedule { kConstant, kStep, kMultiStep, kCosine, kPolynomial, kOneCycle, kWarmupStableDecay };
-
-struct ScheduleOptions {
-  Schedule kind = Schedule::kConstant;
-  std::int64_t warmup_steps = 0;              // in front of any kind, as warm_up()
-  std::int64_t total_steps = 0;               // of the run, the warm-up's included; kinds with an end need it
-  std::int64_t step_size = 0;                 // kStep: at least 1
-  double gamma = 0.1;                         // kStep, kMultiStep: at least 0
-  std::vector<std::int64_t> milestones = {};  // kMultiStep: in rising order
-  double min_factor = 0;                      // kCosine, kPolynomial, kWarmupStableDecay: in [0, 1]
-  double power = 1;                           // kPolynomial: at least 0
-  std::int64_t decay_steps = 0;               // kWarmupStableDecay
-  double pct_start = 0.3;                     // kOneCycle: in [0, 1]
-  double div_factor = 25;                     // kOneCycle: above 0
-  double final_div_factor = 1e4;              // kOneCycle: above 0
-};
-
 // Throws InvalidArgument for options out of range, naming the option.
 void check(const ScheduleOptions& options);
 
@@ -64,7 +48,6 @@ double scheduled_lr(double lr, std::int64_t step, const ScheduleOptions& options
 // keeps what an epoch of SGD does to the weights: Goyal et al., https://arxiv.org/abs/1706.02677. Square root,
 // lr · sqrt(batch / base_batch), keeps the variance of a step: Krizhevsky, https://arxiv.org/abs/1404.5997; the rule
 // for Adam and its kin: Malladi et al., https://arxiv.org/abs/2205.10287.
-enum class LrScaling { kNone, kLinear, kSqrt };
 double scaled_lr(double lr, LrScaling rule, std::int64_t batch, std::int64_t base_batch);
 
 }  // namespace reigen::optim

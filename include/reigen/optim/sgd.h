@@ -9,23 +9,10 @@
 // Thread rule: one thread at a time.
 #pragma once
 
-#include <vector>
-
+#include "reigen/config/optimizers.h"
 #include "reigen/optim/flat_optimizer.h"
 
 namespace reigen::optim {
-
-// State: "<parameter>.momentum" (with momentum) and "<parameter>.step". Memory: the values once, or nothing.
-struct SGDOptions {
-  double lr = 1e-3;            // at least 0
-  double momentum = 0;         // at least 0; 0 keeps no state tensor
-  double dampening = 0;        // finite
-  double weight_decay = 0;     // at least 0
-  bool nesterov = false;       // needs momentum > 0 and no dampening
-  bool bf16_states = false;    // momentum in bf16, as AdamWOptions::bf16_states; needs momentum > 0
-  bool master_weights = true;  // for 16-bit values, see optimizer.h
-  std::vector<ParameterGroup> groups = {};
-};
 
 using SGD = FlatOptimizer<SGDOptions>;
 extern template class FlatOptimizer<SGDOptions>;

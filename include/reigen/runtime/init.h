@@ -19,7 +19,8 @@ struct InitOptions {
   std::string backend = {};  // REIGEN_COMM_BACKEND, else auto
   std::string name = "world";
   std::string algorithms = {};  // REIGEN_COMM_ALGORITHMS
-  int segments = 0;
+  int segments = 0;             // REIGEN_COMM_SEGMENTS, else by size
+  int connections = 0;          // REIGEN_COMM_CONNECTIONS, else 1
   std::string network = {};     // REIGEN_COMM_NETWORK, else tcp
   std::string machine_id = {};  // REIGEN_COMM_MACHINE_ID
   // cuda: the group carries the memory of a GPU as well; without an index the only one that is visible, else the rank's

@@ -94,7 +94,7 @@ Summary Ending::summarize() {
   Summary summary{.task = run_.task.name(),
                   .backend = run_.world.backend(),
                   .precision = run_.config.train.precision,
-                  .strategy = run_.config.parallel.strategy,
+                  .strategy = run_.config.parallel.strategy.name,
                   .shard = parallel::to_text(model_.parallel().shard()),
                   .world_size = run_.world.size(),
                   .bytes_given = model_.parallel().bytes_given(),

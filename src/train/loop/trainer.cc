@@ -215,7 +215,7 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
         run.say(fmt::format(
             "note: to be saved, ranks were brought together after step {}, which strategy {} would not have "
             "done there: the run goes on from their mean",
-            run.done, run.config.parallel.strategy));
+            run.done, run.config.parallel.strategy.name));
       }
       // The last one has its own rules.
       if (run.done < run.total && !run.stop) checkpoints.save();

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "config/checks.h"
 #include "reigen/base/error.h"
 #include "reigen/optim/adagrad.h"
 #include "reigen/optim/adam.h"
@@ -20,7 +21,6 @@
 #include "reigen/optim/lion.h"
 #include "reigen/optim/rmsprop.h"
 #include "reigen/optim/sgd.h"
-#include "train/config/optimization_config.h"
 
 namespace reigen::train {
 namespace {
@@ -50,11 +50,11 @@ void require_matches(const char* key, const std::vector<std::string>& patterns,
 
 // The lists of the configuration are independent of each other; a group is what one parameter gets of all.
 Groups groups_of(const OptimConfig& config, const std::vector<ParameterRange>& ranges) {
-  const auto no_decay = items_of("optim.no_decay", config.no_decay);
-  const auto listed = items_of("optim.no_adapt", config.no_adapt);
+  const auto no_decay = config::items_of("optim.no_decay", config.no_decay);
+  const auto listed = config::items_of("optim.no_adapt", config.no_adapt);
   const bool all_adapt = config.no_adapt == "none";
   const auto no_adapt = all_adapt ? std::vector<std::string>() : listed.empty() ? no_decay : listed;
-  const auto factors = lr_factors_of(config);
+  const auto factors = config::lr_factors_of(config);
   std::vector<std::string> factor_patterns;
   for (const auto& [pattern, factor] : factors) factor_patterns.push_back(pattern);
   require_matches("optim.no_decay", no_decay, ranges);
@@ -81,73 +81,40 @@ Groups groups_of(const OptimConfig& config, const std::vector<ParameterRange>& r
   return groups;
 }
 
-template <class Options>
-Options with_betas(Options options, const OptimConfig& config) {
-  options.betas.first = config.beta1.value_or(options.betas.first);
-  options.betas.second = config.beta2.value_or(options.betas.second);
-  return options;
-}
-
-template <class Options>
-Options adam_options(const OptimConfig& config) {
-  Options options = with_betas(Options(), config);
-  options.eps = config.eps.value_or(options.eps);
-  options.amsgrad = config.amsgrad;
-  options.bf16_states = config.bf16_states;
-  return options;
-}
-
-// use(options): with the options of the optimizer that the configuration names, but for those that all have.
-template <class Use>
-auto with_options(const OptimConfig& config, const Use& use) {
-  if (config.name == "adamw") return use(adam_options<optim::AdamWOptions>(config));
-  if (config.name == "adam") return use(adam_options<optim::AdamOptions>(config));
-  if (config.name == "sgd") {
-    return use(optim::SGDOptions{.momentum = config.momentum.value_or(0),
-                                 .dampening = config.dampening.value_or(0),
-                                 .nesterov = config.nesterov,
-                                 .bf16_states = config.bf16_states});
-  }
-  if (config.name == "adagrad") {
-    optim::AdagradOptions options{.lr_decay = config.lr_decay.value_or(0)};
-    options.eps = config.eps.value_or(options.eps);
-    options.initial_accumulator_value = config.initial_accumulator_value.value_or(options.initial_accumulator_value);
-    return use(options);
-  }
-  if (config.name == "rmsprop") {
-    optim::RMSpropOptions options{.momentum = config.momentum.value_or(0), .centered = config.centered};
-    options.alpha = config.alpha.value_or(options.alpha);
-    options.eps = config.eps.value_or(options.eps);
-    return use(options);
-  }
-  if (config.name == "lion") {
-    auto options = with_betas(optim::LionOptions(), config);
-    options.bf16_states = config.bf16_states;
-    return use(options);
-  }
-  if (config.name == "lars") {
-    optim::LARSOptions options;
-    options.momentum = config.momentum.value_or(options.momentum);
-    options.trust_coefficient = config.trust_coefficient.value_or(options.trust_coefficient);
-    return use(options);
-  }
-  if (config.name == "lamb") {
-    auto options = with_betas(optim::LAMBOptions(), config);
-    options.eps = config.eps.value_or(options.eps);
-    return use(options);
-  }
-  throw InvalidArgument(Report{.what = fmt::format("optim.name = {}: there is no such optimizer", config.name),
-                               .fix = "--help lists them"});
-}
-
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config,
                                                  const std::vector<ParameterRange>& parameters, const Groups& groups) {
-  return with_options(config, [&]<class Options>(Options options) -> std::unique_ptr<optim::Optimizer> {
+  std::unique_ptr<optim::Optimizer> optimizer;
+  config.rule.visit([&]<class Options>(Options options) {
     options.lr = config.lr.value_or(options.lr);
     options.weight_decay = config.weight_decay.value_or(options.weight_decay);
     options.groups = groups;
-    return std::make_unique<optim::FlatOptimizer<Options>>(parameters, options);
+    optimizer = std::make_unique<optim::FlatOptimizer<Options>>(parameters, options);
   });
+  return optimizer;
+}
+
+// LARS and LAMB know a layer's norms before they step.
+bool steps_in_one_pass(const OptimConfig& config) {
+  bool in_one_pass = true;
+  config.rule.visit([&](const auto& options) {
+    in_one_pass = !requires { options.kByLayer; };
+  });
+  return in_one_pass;
+}
+
+optim::ScheduleOptions schedule_of(const OptimConfig& config, std::int64_t total_steps) {
+  optim::ScheduleOptions schedule;
+  config.schedule.visit([&](const auto& kind) { schedule = kind.options; });
+  schedule.warmup_steps = config.warmup_steps;
+  schedule.total_steps = total_steps;
+  return schedule;
+}
+
+// optim.lr for the batch that is trained with.
+double base_lr(const OptimConfig& config, double lr, std::int64_t global_batch) {
+  if (config.lr_scaling == "none") return lr;
+  const auto rule = config.lr_scaling == "linear" ? optim::LrScaling::kLinear : optim::LrScaling::kSqrt;
+  return optim::scaled_lr(lr, rule, global_batch, config.base_batch.value_or(0));
 }
 
 bool is_of_average(const std::string& name) { return name.ends_with(".ema") || name == "ema.updates"; }
@@ -155,15 +122,16 @@ bool is_of_average(const std::string& name) { return name.ends_with(".ema") || n
 }  // namespace
 
 std::vector<layout::StateSpec> states_of(const OptimConfig& config) {
-  std::vector<layout::StateSpec> states = with_options(
-      config, []<class Options>(const Options& options) { return optim::FlatOptimizer<Options>::states(options); });
+  std::vector<layout::StateSpec> states;
+  config.rule.visit(
+      [&]<class Options>(const Options& options) { states = optim::FlatOptimizer<Options>::states(options); });
   if (config.ema_decay > 0) states.push_back({.name = "ema", .type_of_16_bits = format::TensorType::kF32});
   return states;
 }
 
 Optimization::Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length)
     : parameters_(parameters), clip_norm_(config.train.clip_norm), clip_value_(config.train.clip_value) {
-  require_known_optimization(config);
+  config::require_consistent(config);
   schedule_ = schedule_of(config.optim, length.total_steps);
   optim::check(schedule_);
   optimizer_ = make_optimizer(config.optim, parameters, groups_of(config.optim, parameters));
@@ -173,10 +141,9 @@ Optimization::Optimization(const Config& config, const std::vector<ParameterRang
     scaling.init_scale = config.train.loss_scale.value_or(scaling.init_scale);
     scaler_.emplace(scaling);
   }
-  const bool in_one_pass = config.optim.name != "lars" && config.optim.name != "lamb";
   const bool keeps_own = length.world_size == 1 || parameters.front().rows() != nullptr;
   const bool must_know_before = config.train.not_finite == "skip";
-  checks_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_ && !must_know_before;
+  checks_in_step_ = steps_in_one_pass(config.optim) && keeps_own && clip_norm_ == 0 && !scaler_ && !must_know_before;
   if (config.optim.ema_decay > 0) average_.emplace(parameters, optim::EmaOptions{.decay = config.optim.ema_decay});
 }
 

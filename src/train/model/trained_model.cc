@@ -14,9 +14,9 @@
 #include "reigen/parallel/layout_of.h"
 #include "reigen/tensor/data_type.h"
 #include "reigen/tensor/pieces.h"
-#include "train/config/strategy_of.h"
 #include "train/model/activations.h"
 #include "train/model/memory_fit.h"
+#include "train/model/parallel_options.h"
 #include "train/model/verify_before_training.h"
 #include "train/run/agree.h"
 

@@ -10,7 +10,7 @@
 #include "data/complete.h"
 #include "reigen/base/error.h"
 #include "reigen/parallel/verify.h"
-#include "train/config/strategy_of.h"
+#include "train/model/parallel_options.h"
 #include "train/run/agree.h"
 
 namespace reigen::train {
@@ -25,8 +25,8 @@ std::string left_out(const Config& config, const Communicator& world) {
   // Shared weights have the bits of own ones, but ranks that share them cannot each train alone. Strategies differ from
   // one process by design.
   if (data_parallel_options(config.parallel, world).shard != parallel::Shard::kNone) parts.push_back("without shards");
-  if (config.parallel.strategy != ParallelConfig{}.strategy)
-    parts.push_back("without parallel.strategy " + config.parallel.strategy);
+  const std::string& strategy = config.parallel.strategy.name;
+  if (strategy != ParallelConfig{}.strategy.name) parts.push_back("without parallel.strategy " + strategy);
   return parts.empty() ? "" : fmt::format(" (plain data parallelism, {})", fmt::join(parts, ", "));
 }
 

@@ -10,15 +10,15 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "config/checks.h"
 #include "data/complete.h"
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/tensor/compute_threads.h"
 #include "reigen/train/task.h"
-#include "train/config/parallel_config.h"
-#include "train/config/strategy_of.h"
 #include "train/model/activations.h"
+#include "train/model/parallel_options.h"
 #include "train/model/precision.h"
 #include "train/run/step_times.h"
 
@@ -170,8 +170,8 @@ void require_measurable(const Config& config) {
   if (parallel.overlap != usual.overlap) refuse("--parallel.overlap", "false", "none: it measures both");
   if (config.train.micro_batch > 0)
     refuse("--train.micro_batch", fmt::format("{}", config.train.micro_batch), "none: it measures one backward");
-  if (acts_on_weights(parallel.strategy))
-    refuse("--parallel.strategy", parallel.strategy, "one of gradients: there are no steps of weights to measure");
+  if (config::acts_on_weights(parallel.strategy))
+    refuse("--parallel.strategy", parallel.strategy.name, "one of gradients: there are no steps of weights to measure");
 }
 
 DdpBenchOptions parse_ddp_bench(const std::vector<std::string>& arguments) {

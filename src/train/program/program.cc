@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/machine/host_name.h"
 #include "base/text.h"
+#include "config/text.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/launch/environment.h"
@@ -29,7 +30,6 @@
 #include "reigen/train/config.h"
 #include "reigen/train/stop.h"
 #include "reigen/train/trainer.h"
-#include "train/config/config_text.h"
 #include "train/files/summary.h"
 #include "train/program/ddp_bench.h"
 #include "train/program/launcher_prefix.h"
@@ -100,7 +100,7 @@ const Recipe& find_recipe(const std::string& name) {
     if (recipe.name == name) return recipe;
     names.push_back(recipe.name);
   }
-  const std::string near = nearest(name, names);
+  const std::string near = base::nearest(name, names);
   throw InvalidArgument(
       Report{.what = fmt::format("unknown recipe {}", name),
              .expected = fmt::format("{}", fmt::join(names, ", ")),
@@ -138,10 +138,10 @@ std::string option_variables(const Recipe& recipe) {
   for (const Field& field : fields(config)) {
     const std::string name = field.name();
     const bool said_anew = name == "run.dir" || name == "run.resume" || name == "data.may_differ";
-    if (!said_anew && !field.may_differ) names.push_back(variable_of(field));  // else another rank's is another
+    if (!said_anew && !field.may_differ) names.push_back(config::variable_of(field));  // else another rank's is another
   }
   std::string text;
-  for (const auto& [name, value] : process_environment()) {
+  for (const auto& [name, value] : config::process_environment()) {
     const bool counts = !value.empty() && std::find(names.begin(), names.end(), name) != names.end();
     if (counts) text += fmt::format("{}={} ", name, base::quote_shell(value));
   }
@@ -191,15 +191,17 @@ void listen(const RunConfig& run, const launch::Environment& environment) {
 }
 
 InitOptions init_options(const CommConfig& config) {
-  const auto time = [](double seconds) { return std::chrono::milliseconds(std::llround(seconds * 1000)); };
-  return {.backend = config.backend,
-          .algorithms = config.algorithms,
-          .network = config.network,
-          .machine_id = config.machine_id,
-          .timeout = time(config.timeout),
-          .join_timeout = time(config.join_timeout),
-          .heartbeat_timeout = time(config.heartbeat_timeout),
-          .report_after = time(config.report_after)};
+  const comm::GroupOptions& group = config.group;
+  return {.backend = group.backend,
+          .algorithms = group.algorithms,
+          .segments = group.segments,
+          .connections = group.connections,
+          .network = group.network,
+          .machine_id = group.machine_id,
+          .timeout = group.timeout,
+          .join_timeout = group.join_timeout,
+          .heartbeat_timeout = group.heartbeat_timeout,
+          .report_after = group.report_after};
 }
 
 // Of a process; one machine plays several.
@@ -276,7 +278,7 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
   const Recipe& recipe = program.recipe;
   const CommandLine line = [&] {
     try {
-      return read_command_line(defaults_of(recipe), program.options, process_environment());
+      return read_options(defaults_of(recipe), program.options, config::process_environment());
     } catch (Error& error) {
       error.mark_common();  // every rank was given the same words
       throw;
@@ -335,7 +337,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
   try {
     options = parse_ddp_bench(arguments);
     recipe = &find_recipe(options.recipe);
-    line = read_command_line(recipe->defaults, options.rest, process_environment());
+    line = read_options(recipe->defaults, options.rest, config::process_environment());
     require_measurable(line.config);
   } catch (Error& error) {
     error.mark_common();  // every rank was given the same words
@@ -375,6 +377,14 @@ int told(const Body& body) {
 }
 
 }  // namespace
+
+CommandLine read_options(const Config& defaults, const std::vector<std::string>& arguments,
+                         const Environment& environment) {
+  CommandLine line = config::read_command_line(defaults, arguments, environment);
+  parse_stop_signals(line.config.run.stop_signals);
+  parse_stop_time(line.config.run.stop_after);
+  return line;
+}
 
 int run(int argc, char** argv, const Recipe& recipe) {
   return told([&](const launch::Environment& environment) {

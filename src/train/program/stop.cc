@@ -20,7 +20,6 @@
 
 #include "base/text.h"
 #include "reigen/base/error.h"
-#include "train/config/config_text.h"
 #include "train/run/agree.h"
 #include "train/run/process_age.h"
 
@@ -163,7 +162,7 @@ int signal_named(const std::string& word, const std::string& all) {
     if (bare == name.text) return name.signal;
     names.emplace_back(name.text);
   }
-  std::string near = nearest(bare, names);
+  std::string near = base::nearest(bare, names);
   std::transform(near.begin(), near.end(), near.begin(), [](unsigned char c) { return std::tolower(c); });
   throw InvalidArgument(
       Report{.what = fmt::format("run.stop_signals = {}: {} can be no wish to stop", all, word.empty() ? "''" : word),

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "reigen/base/error.h"
-#include "train/config/strategy_of.h"
 #include "train/start/meaning.h"
 
 namespace reigen::train {
@@ -144,9 +143,9 @@ ResumePoint find_resume_point(const Config& config) {
 
 std::map<std::string, std::string> options_of(const Config& config, const std::string& task, std::int64_t samples) {
   Config copy = config;
-  copy.parallel = with_strategy_defaults(config.parallel);
+  copy.parallel.strategy.note_given();  // what its strategy has of itself is noted too
   std::map<std::string, std::string> options;
-  for (const Field& field : fields(copy)) options[field.name()] = value_text(field);
+  for (const Field& field : fields(copy)) options[field.name()] = field.text();
   options["task"] = task;
   options["data.samples"] = std::to_string(samples);
   return options;
@@ -231,7 +230,7 @@ std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
   const auto& before = found.manifest().options;
   // Earlier versions wrote what was given; what was not held as it does now.
   Config usual;
-  usual.parallel.strategy = value_in(options, "parallel.strategy");
+  usual.parallel.strategy.name = value_in(options, "parallel.strategy");
   const std::map<std::string, std::string> defaults = options_of(usual, "", 0);
   for (const auto& [key, value] : options) {
     const bool shapes_no_state = key == "parallel.bucket_mb" || key == "parallel.overlap" || key == "parallel.shard" ||

@@ -15,65 +15,27 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "base/variables.h"
+#include "config/checks.h"
+#include "config/text.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
-#include "reigen/train/config.h"
-#include "reigen/train/stop.h"
-#include "train/config/config_text.h"
-#include "train/config/optimization_config.h"
-#include "train/config/parallel_config.h"
+#include "reigen/config/command_line.h"
 
-namespace reigen::train {
+namespace reigen::config {
 
 namespace {
 
 constexpr std::size_t kFileMax = kMiB;
 
 [[noreturn]] void refuse(const Field& field, const std::string& got, const std::string& origin) {
-  throw InvalidArgument(Report{.what = fmt::format("{} = {}: must be {}", field.name(), got, expected_text(field)),
+  throw InvalidArgument(Report{.what = fmt::format("{} = {}: must be {}", field.name(), got, field.expected()),
                                .got = fmt::format("{} ({})", got, origin),
                                .fix = fmt::format("correct {}", origin)});
 }
 
-bool in_range(const Field& field, double value) {
-  return std::isfinite(value) && value >= field.low && value <= field.high && !(field.above_low && value == field.low);
-}
-
-// Sets a field from text (flags and variables).
-struct FromText {
-  const Field& field;
-  const std::string& text;
-  const std::string& origin;
-
-  void operator()(bool* value) const {
-    if (text != "true" && text != "false") refuse(field, text, origin);
-    *value = text == "true";
-  }
-  std::int64_t integer() const {
-    const auto number = base::parse<std::int64_t>(text);
-    if (!number || !in_range(field, static_cast<double>(*number))) refuse(field, text, origin);
-    return *number;
-  }
-  void operator()(std::int64_t* value) const { *value = integer(); }
-  void operator()(std::optional<std::int64_t>* value) const { *value = integer(); }
-  double real() const {
-    const auto number = base::parse<double>(text);
-    if (!number || !in_range(field, *number)) refuse(field, text, origin);
-    return *number;
-  }
-  void operator()(double* value) const { *value = real(); }
-  void operator()(std::optional<double>* value) const { *value = real(); }
-  void operator()(std::string* value) const {
-    const auto& choices = field.choices;
-    if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
-      refuse(field, text, origin);
-    if (text.find('\0') != std::string::npos) refuse(field, quote_toml(text), origin);
-    *value = text;
-  }
-};
-
 void set_from_text(const Field& field, const std::string& text, const std::string& origin) {
-  std::visit(FromText{field, text, origin}, field.value);
+  if (field.set(text)) return;
+  refuse(field, text.find('\0') == std::string::npos ? text : quote_toml(text), origin);
 }
 
 Field* find(std::vector<Field>& table, const std::string& name) {
@@ -86,6 +48,30 @@ std::vector<std::string> names_of(const std::vector<Field>& table) {
   names.reserve(table.size());
   for (const Field& field : table) names.push_back(field.name());
   return names;
+}
+
+// The known name nearest to `name`, or empty when none is near.
+std::string nearest(const std::string& name, const std::vector<std::string>& known) {
+  std::string best;
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  if (name.size() > 128) return best;
+  for (const std::string& candidate : known) {
+    const auto dot = candidate.find('.');
+    std::size_t distance = base::edit_distance(name, candidate);
+    // `--epochs` means train.epochs, `--data` data.path: half a name is near, but less so than a typing error.
+    if (dot != std::string::npos)
+      distance = std::min(distance, base::edit_distance(name, candidate.substr(dot + 1)) + 1);
+    if (dot != std::string::npos && name == candidate.substr(0, dot)) distance = std::min<std::size_t>(distance, 2);
+    // A beginning, with a part of the last word.
+    if (dot != std::string::npos && name.size() > dot + 2 && candidate.starts_with(name)) {
+      distance = std::min<std::size_t>(distance, 1);
+    }
+    if (distance < least) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  return least <= std::max<std::size_t>(2, name.size() / 3) ? best : "";
 }
 
 std::string suggestion(const std::string& name, const std::vector<std::string>& known, const char* prefix) {
@@ -132,10 +118,9 @@ std::string text_of(const toml::node& node) {
 }
 
 void set_from_node(const Field& field, const toml::node& node, const std::string& origin) {
-  const bool wants_text = std::holds_alternative<std::string*>(field.value);
-  const bool wants_real =
-      std::holds_alternative<double*>(field.value) || std::holds_alternative<std::optional<double>*>(field.value);
-  const bool wants_bool = std::holds_alternative<bool*>(field.value);
+  const bool wants_text = field.is_text();
+  const bool wants_bool = field.is_switch();
+  const bool wants_real = !wants_text && !wants_bool && !field.is_whole();
   // run.resume takes true as well as "true": as a flag the two look the same.
   const bool fits = node.is_string()    ? wants_text
                     : node.is_boolean() ? wants_bool || field.name() == "run.resume"
@@ -270,7 +255,7 @@ class FlagReader {
 
   bool takes_value() {
     const Field* field = field_of();
-    return name_ == "-n" || (field != nullptr && !std::holds_alternative<bool*>(field->value));
+    return name_ == "-n" || (field != nullptr && !field->is_switch());
   }
 
   std::string value(const std::string& flag) {
@@ -284,7 +269,7 @@ class FlagReader {
 
   // `--run.save_initial` alone means true.
   std::string field_value(const Field& field) {
-    if (std::holds_alternative<bool*>(field.value) && !inline_value_ &&
+    if (field.is_switch() && !inline_value_ &&
         (at_ + 1 >= arguments_.size() || arguments_[at_ + 1].rfind('-', 0) == 0)) {
       return "true";
     }
@@ -330,29 +315,6 @@ std::string variable_of(const Field& field) {
   return name;
 }
 
-std::string nearest(const std::string& name, const std::vector<std::string>& known) {
-  std::string best;
-  std::size_t least = std::numeric_limits<std::size_t>::max();
-  if (name.size() > 128) return best;
-  for (const std::string& candidate : known) {
-    const auto dot = candidate.find('.');
-    std::size_t distance = base::edit_distance(name, candidate);
-    // `--epochs` means train.epochs, `--data` data.path: half a name is near, but less so than a typing error.
-    if (dot != std::string::npos)
-      distance = std::min(distance, base::edit_distance(name, candidate.substr(dot + 1)) + 1);
-    if (dot != std::string::npos && name == candidate.substr(0, dot)) distance = std::min<std::size_t>(distance, 2);
-    // A beginning, with a part of the last word.
-    if (dot != std::string::npos && name.size() > dot + 2 && candidate.starts_with(name)) {
-      distance = std::min<std::size_t>(distance, 1);
-    }
-    if (distance < least) {
-      least = distance;
-      best = candidate;
-    }
-  }
-  return least <= std::max<std::size_t>(2, name.size() / 3) ? best : "";
-}
-
 Environment process_environment() {
   Environment environment;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
@@ -382,18 +344,15 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
   if (const auto file = flags.config_file()) read_file(*file, table);
   read_environment(environment, table);
   flags.read(result);
-  if (optim.name == defaults.optim.name) {
+  if (optim.rule.name == defaults.optim.rule.name) {
     if (!optim.lr) optim.lr = defaults.optim.lr;
     if (!optim.weight_decay) optim.weight_decay = defaults.optim.weight_decay;
   }
   // One that warms up by itself needs no other in front of it.
-  const bool warms_up = optim.schedule == "one_cycle" && defaults.optim.schedule != "one_cycle";
+  const bool warms_up = optim.schedule.name == "one_cycle" && defaults.optim.schedule.name != "one_cycle";
   if (optim.warmup_steps == kNotSet) optim.warmup_steps = warms_up ? 0 : defaults.optim.warmup_steps;
-  require_known_optimization(result.config);
-  require_known_strategy(result.config);
-  parse_stop_signals(result.config.run.stop_signals);
-  parse_stop_time(result.config.run.stop_after);
+  require_consistent(result.config);
   return result;
 }
 
-}  // namespace reigen::train
+}  // namespace reigen::config

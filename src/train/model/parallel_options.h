@@ -7,10 +7,6 @@
 namespace reigen::train {
 
 // With shard auto: gradients, where ranks share memory and nothing is set that it does not go together with.
-// Throws InvalidArgument for a strategy that there is not.
 parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world);
-
-// What its strategy takes where an option of it is not set.
-ParallelConfig with_strategy_defaults(ParallelConfig config);
 
 }  // namespace reigen::train

@@ -1,0 +1,257 @@
+// What an optimizer and a learning rate's schedule can be told. LibTorch is not needed to read it.
+//
+// lr, weight_decay and groups are told to any optimizer alike, so describe() leaves them out.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reigen/base/fields.h"
+#include "reigen/base/one_of.h"
+
+namespace reigen::optim {
+
+// Parameters that are treated differently, see parameter_group.h.
+struct ParameterGroup {
+  // Of the whole name: `*` stands for any text, `?` for one character. "@vectors" is every parameter with at most one
+  // dimension: biases, and the scales of norms whatever they are called.
+  std::vector<std::string> patterns = {};
+  double lr_factor = 1;                     // learning rate = lr_factor · the optimizer's; at least 0
+  std::optional<double> weight_decay = {};  // not set: the optimizer's; at least 0
+  bool adapt = true;                        // LARS and LAMB: false takes the trust ratio as 1
+};
+
+inline constexpr const char* kMomentum = "share of the last step that the next one keeps";
+inline constexpr const char* kKeepsMean = "how much of the mean of gradients a step keeps; below 1";
+inline constexpr const char* kKeepsSquares = "how much of the mean of squares a step keeps; below 1";
+inline constexpr const char* kEps = "added to what a gradient is divided by";
+inline constexpr const char* kBf16States = "keep the state in bf16, rounded at random: half the memory";
+
+// AdamW (adamw.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory: two
+// (three) times the values.
+struct AdamWOptions {
+  static constexpr const char* kName = "adamw";
+
+  double lr = 1e-3;                             // at least 0
+  std::pair<double, double> betas{0.9, 0.999};  // each in [0, 1)
+  double eps = 1e-8;                            // above 0
+  double weight_decay = 1e-2;                   // at least 0
+  bool amsgrad = false;                         // divide by the largest v so far; one more state tensor
+  // m and v in bf16: the memory of one fp32 copy of the values instead of two. For fp32 values, without amsgrad.
+  // Rounded at random, because to nearest v would stand still: one step changes it by a 1000th, bf16 tells 256ths
+  // apart. The random bits follow from parameter, element and step, so runs and resumes stay bitwise equal.
+  bool bf16_states = false;
+  bool master_weights = true;  // for 16-bit values, see optimizer.h
+  std::vector<ParameterGroup> groups = {};
+};
+inline void describe(Fields& fields, AdamWOptions& o) {
+  fields.add("beta1", o.betas.first, at_least(0).below(1), kKeepsMean);
+  fields.add("beta2", o.betas.second, at_least(0).below(1), kKeepsSquares);
+  fields.add("eps", o.eps, at_least(1e-45), kEps);
+  fields.add("amsgrad", o.amsgrad, "divide by the largest mean of squares so far");
+  fields.add("bf16_states", o.bf16_states, kBf16States);
+}
+
+// Adam (adam.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory: two
+// (three) times the values.
+struct AdamOptions {
+  static constexpr const char* kName = "adam";
+
+  double lr = 1e-3;                             // at least 0
+  std::pair<double, double> betas{0.9, 0.999};  // each in [0, 1)
+  double eps = 1e-8;                            // above 0
+  double weight_decay = 0;                      // at least 0
+  bool amsgrad = false;                         // divide by the largest v so far; one more state tensor
+  bool bf16_states = false;                     // as AdamWOptions::bf16_states
+  bool master_weights = true;                   // for 16-bit values, see optimizer.h
+  std::vector<ParameterGroup> groups = {};
+};
+inline void describe(Fields& fields, AdamOptions& o) {
+  fields.add("beta1", o.betas.first, at_least(0).below(1), kKeepsMean);
+  fields.add("beta2", o.betas.second, at_least(0).below(1), kKeepsSquares);
+  fields.add("eps", o.eps, at_least(1e-45), kEps);
+  fields.add("amsgrad", o.amsgrad, "divide by the largest mean of squares so far");
+  fields.add("bf16_states", o.bf16_states, kBf16States);
+}
+
+// SGD (sgd.h). State: "<parameter>.momentum" (with momentum) and "<parameter>.step". Memory: the values once, or
+// nothing.
+struct SGDOptions {
+  static constexpr const char* kName = "sgd";
+
+  double lr = 1e-3;            // at least 0
+  double momentum = 0;         // at least 0; 0 keeps no state tensor
+  double dampening = 0;        // finite
+  double weight_decay = 0;     // at least 0
+  bool nesterov = false;       // needs momentum > 0 and no dampening
+  bool bf16_states = false;    // momentum in bf16, as AdamWOptions::bf16_states; needs momentum > 0
+  bool master_weights = true;  // for 16-bit values, see optimizer.h
+  std::vector<ParameterGroup> groups = {};
+};
+inline void describe(Fields& fields, SGDOptions& o) {
+  fields.add("momentum", o.momentum, at_least(0).up_to(1), kMomentum).none = "0.0";
+  fields.add("dampening", o.dampening, at_least(0).up_to(1), "share of a gradient that the momentum leaves out");
+  fields.add("nesterov", o.nesterov, "look ahead by a step of the momentum");
+  fields.add("bf16_states", o.bf16_states, kBf16States);
+}
+
+// Adagrad (adagrad.h). State: "<parameter>.sum" and ".step". Memory: the values once.
+struct AdagradOptions {
+  static constexpr const char* kName = "adagrad";
+
+  double lr = 1e-2;                      // at least 0
+  double lr_decay = 0;                   // at least 0
+  double weight_decay = 0;               // at least 0
+  double initial_accumulator_value = 0;  // at least 0
+  double eps = 1e-10;                    // above 0
+  bool master_weights = true;            // for 16-bit values, see optimizer.h
+  std::vector<ParameterGroup> groups = {};
+};
+inline void describe(Fields& fields, AdagradOptions& o) {
+  fields.add("lr_decay", o.lr_decay, at_least(0), "step t has lr / (1 + t * lr_decay)");
+  fields.add("initial_accumulator_value", o.initial_accumulator_value, at_least(0),
+             "what the sum of squares begins with");
+  fields.add("eps", o.eps, at_least(1e-45), kEps);
+}
+
+// RMSprop (rmsprop.h). State: "<parameter>.square_avg", (centered: ".grad_avg"), (with momentum: ".momentum_buffer")
+// and ".step". Memory: the values one to three times.
+struct RMSpropOptions {
+  static constexpr const char* kName = "rmsprop";
+
+  double lr = 1e-2;            // at least 0
+  double alpha = 0.99;         // in [0, 1)
+  double eps = 1e-8;           // above 0
+  double weight_decay = 0;     // at least 0
+  double momentum = 0;         // at least 0; 0 keeps no buffer
+  bool centered = false;       // divide by the standard deviation instead of the root mean square
+  bool master_weights = true;  // for 16-bit values, see optimizer.h
+  std::vector<ParameterGroup> groups = {};
+};
+inline void describe(Fields& fields, RMSpropOptions& o) {
+  fields.add("alpha", o.alpha, at_least(0).below(1), kKeepsSquares);
+  fields.add("eps", o.eps, at_least(1e-45), kEps);
+  fields.add("momentum", o.momentum, at_least(0).up_to(1), kMomentum).none = "0.0";
+  fields.add("centered", o.centered, "divide by the standard deviation");
+}
+
+// Lion (lion.h). State: "<parameter>.exp_avg" and ".step". Memory: the values once, half of AdamW's.
+struct LionOptions {
+  static constexpr const char* kName = "lion";
+
+  double lr = 1e-4;                            // at least 0
+  std::pair<double, double> betas{0.9, 0.99};  // each in [0, 1)
+  double weight_decay = 0;                     // decoupled; at least 0
+  bool bf16_states = false;                    // m in bf16, as AdamWOptions::bf16_states
+  bool master_weights = true;                  // for 16-bit values, see optimizer.h
+  std::vector<ParameterGroup> groups = {};
+};
+inline void describe(Fields& fields, LionOptions& o) {
+  fields.add("beta1", o.betas.first, at_least(0).below(1), kKeepsMean);
+  fields.add("beta2", o.betas.second, at_least(0).below(1), kKeepsSquares);
+  fields.add("bf16_states", o.bf16_states, kBf16States);
+}
+
+// LARS (lars.h). State: "<parameter>.momentum" and ".step". Memory: the values once.
+struct LARSOptions {
+  static constexpr const char* kName = "lars";
+  static constexpr bool kByLayer = true;  // two passes: the norms of a layer, then its step
+
+  double lr = 1;                     // at least 0
+  double momentum = 0.9;             // at least 0
+  double weight_decay = 0;           // at least 0; the paper: 5e-4
+  double trust_coefficient = 0.001;  // above 0
+  bool master_weights = true;        // for 16-bit values, see optimizer.h
+  std::vector<ParameterGroup> groups = {};
+};
+inline void describe(Fields& fields, LARSOptions& o) {
+  fields.add("momentum", o.momentum, at_least(0).up_to(1), kMomentum).none = "0.0";
+  fields.add("trust_coefficient", o.trust_coefficient, above(0), "norm of a step / norm of its weights");
+}
+
+// LAMB (lamb.h). State: "<parameter>.exp_avg", ".exp_avg_sq" and ".step". Memory: twice the values; u is computed
+// twice, not kept.
+struct LAMBOptions {
+  static constexpr const char* kName = "lamb";
+  static constexpr bool kByLayer = true;  // two passes: the norms of a layer, then its step
+
+  double lr = 1e-3;                                            // at least 0
+  std::pair<double, double> betas{0.9, 0.999};                 // each in [0, 1)
+  double eps = 1e-6;                                           // above 0
+  double weight_decay = 0;                                     // at least 0; the paper: 0.01
+  double norm_low = 0;                                         // at least 0; the defaults make phi the identity
+  double norm_high = std::numeric_limits<double>::infinity();  // at least norm_low
+  bool master_weights = true;                                  // for 16-bit values, see optimizer.h
+  std::vector<ParameterGroup> groups = {};
+};
+inline void describe(Fields& fields, LAMBOptions& o) {
+  fields.add("beta1", o.betas.first, at_least(0).below(1), kKeepsMean);
+  fields.add("beta2", o.betas.second, at_least(0).below(1), kKeepsSquares);
+  fields.add("eps", o.eps, at_least(1e-45), kEps);
+}
+
+using AnyOptimizer =
+    OneOf<AdamWOptions, AdamOptions, SGDOptions, AdagradOptions, RMSpropOptions, LionOptions, LARSOptions, LAMBOptions>;
+
+// How a learning rate goes on after the warm-up, see schedule.h.
+enum class Schedule { kConstant, kStep, kMultiStep, kCosine, kPolynomial, kOneCycle, kWarmupStableDecay };
+
+struct ScheduleOptions {
+  Schedule kind = Schedule::kConstant;
+  std::int64_t warmup_steps = 0;              // in front of any kind, as warm_up()
+  std::int64_t total_steps = 0;               // of the run, the warm-up's included; kinds with an end need it
+  std::int64_t step_size = 0;                 // kStep: at least 1
+  double gamma = 0.1;                         // kStep, kMultiStep: at least 0
+  std::vector<std::int64_t> milestones = {};  // kMultiStep: in rising order
+  double min_factor = 0;                      // kCosine, kPolynomial, kWarmupStableDecay: in [0, 1]
+  double power = 1;                           // kPolynomial: at least 0
+  std::int64_t decay_steps = 0;               // kWarmupStableDecay
+  double pct_start = 0.3;                     // kOneCycle: in [0, 1]
+  double div_factor = 25;                     // kOneCycle: above 0
+  double final_div_factor = 1e4;              // kOneCycle: above 0
+};
+
+inline constexpr const char* kSchedules[] = {"constant",   "step",      "multi_step",         "cosine",
+                                             "polynomial", "one_cycle", "warmup_stable_decay"};
+
+// The options of one kind of schedule: those of ScheduleOptions that it has.
+template <Schedule kKind>
+struct ScheduleOf {
+  static constexpr const char* kName = kSchedules[static_cast<int>(kKind)];
+
+  ScheduleOptions options{.kind = kKind};
+};
+template <Schedule kKind>
+void describe(Fields& fields, ScheduleOf<kKind>& schedule) {
+  using enum Schedule;
+  ScheduleOptions& o = schedule.options;
+  if constexpr (kKind == kCosine || kKind == kPolynomial || kKind == kWarmupStableDecay)
+    fields.add("min_lr_factor", o.min_factor, at_least(0).up_to(1), "share of optim.lr at the end");
+  if constexpr (kKind == kStep) fields.add("step_size", o.step_size, at_least(1), "steps between two factors gamma");
+  if constexpr (kKind == kStep || kKind == kMultiStep)
+    fields.add("gamma", o.gamma, at_least(0), "factor of the learning rate");
+  if constexpr (kKind == kMultiStep)
+    fields.add("milestones", o.milestones, at_least(0), "steps at which the factor gamma comes, e.g. 1000,2000");
+  if constexpr (kKind == kPolynomial) fields.add("power", o.power, at_least(0).up_to(1e6), "1: a straight line");
+  if constexpr (kKind == kWarmupStableDecay)
+    fields.add("decay_steps", o.decay_steps, at_least(0), "steps of the decay at the end");
+  if constexpr (kKind == kOneCycle) {
+    fields.add("pct_start", o.pct_start, at_least(0).up_to(1), "share of the steps in which the rate grows");
+    fields.add("div_factor", o.div_factor, above(0), "optim.lr / the rate at the begin");
+    fields.add("final_div_factor", o.final_div_factor, above(0), "the rate at the begin / that at the end");
+  }
+}
+
+using AnySchedule =
+    OneOf<ScheduleOf<Schedule::kConstant>, ScheduleOf<Schedule::kStep>, ScheduleOf<Schedule::kMultiStep>,
+          ScheduleOf<Schedule::kCosine>, ScheduleOf<Schedule::kPolynomial>, ScheduleOf<Schedule::kOneCycle>,
+          ScheduleOf<Schedule::kWarmupStableDecay>>;
+
+// What a larger batch makes of a learning rate, see scaled_lr().
+enum class LrScaling { kNone, kLinear, kSqrt };
+
+}  // namespace reigen::optim

@@ -1,0 +1,204 @@
+#include "reigen/base/fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "base/text.h"
+#include "reigen/base/error.h"
+#include "reigen/base/one_of.h"
+
+namespace reigen {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr double kLargestWhole = 9e15;  // whole numbers below are exact in a double
+
+std::string text_of(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // TOML tells 1 from 1.0
+  return text;
+}
+
+template <class Number>
+std::optional<Number> number_in(const Range& range, const std::string& text) {
+  const auto number = base::parse<Number>(text);
+  if (!number || (std::is_integral_v<Number> && static_cast<double>(*number) > kLargestWhole)) return std::nullopt;
+  return range.holds(static_cast<double>(*number)) ? number : std::nullopt;
+}
+
+// Sets the member that a value points to; false where the text says none.
+struct FromText {
+  const Field& field;
+  const std::string& text;
+
+  bool operator()(bool* value) const {
+    if (text != "true" && text != "false") return false;
+    *value = text == "true";
+    return true;
+  }
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  bool operator()(Number* value) const {
+    const auto number = number_in<Number>(field.range, text);
+    if (number) *value = *number;
+    return number.has_value();
+  }
+  template <class Number>
+  bool operator()(std::optional<Number>* value) const {
+    const auto number = number_in<Number>(field.range, text);
+    if (number) *value = *number;
+    return number.has_value();
+  }
+  bool operator()(milliseconds* value) const {
+    const auto seconds = number_in<double>(field.range, text);
+    const auto time = milliseconds(seconds ? std::llround(*seconds * 1000) : 0);
+    if (!seconds || !field.range.holds(static_cast<double>(time.count()) / 1000)) return false;  // rounded to none
+    *value = time;
+    return true;
+  }
+  bool operator()(std::string* value) const {
+    if (!field.choices.empty() && position() == field.choices.size()) return false;
+    if (text.find('\0') != std::string::npos) return false;
+    *value = text;
+    return true;
+  }
+  bool operator()(std::vector<std::int64_t>* value) const {
+    std::vector<std::int64_t> numbers;
+    for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+      const std::size_t end = std::min(text.find(',', begin), text.size());
+      const std::size_t first = std::min(text.find_first_not_of(' ', begin), end);
+      const auto number = number_in<std::int64_t>(field.range, text.substr(first, end - first));
+      if (!number || (!numbers.empty() && *number <= numbers.back())) return false;
+      numbers.push_back(*number);
+      begin = end + 1;
+    }
+    *value = numbers;
+    return true;
+  }
+  bool operator()(const Chosen& value) const {
+    if (position() == field.choices.size()) return false;
+    value.set(value.member, position());
+    return true;
+  }
+  std::size_t position() const {
+    return static_cast<std::size_t>(std::find(field.choices.begin(), field.choices.end(), text) -
+                                    field.choices.begin());
+  }
+};
+
+struct ToText {
+  const Field& field;
+
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(const double* value) const { return text_of(*value); }
+  std::string operator()(const milliseconds* value) const {
+    return text_of(static_cast<double>(value->count()) / 1000);
+  }
+  template <class Whole>
+  requires std::is_integral_v<Whole> std::string operator()(const Whole* value) const { return std::to_string(*value); }
+  template <class Number>
+  std::string operator()(const std::optional<Number>* value) const {
+    return value->has_value() ? (*this)(&**value) : "not set";
+  }
+  std::string operator()(const std::string* value) const { return *value; }
+  std::string operator()(const std::vector<std::int64_t>* value) const {
+    return fmt::format("{}", fmt::join(*value, ","));
+  }
+  std::string operator()(const Chosen& value) const { return field.choices.at(value.get(value.member)); }
+};
+
+template <class Member>
+constexpr bool kIsWhole = std::is_integral_v<Member> && !std::is_same_v<Member, bool>;
+template <>
+constexpr bool kIsWhole<std::optional<std::int64_t>> = true;
+
+// Without a value of its own.
+template <class Number>
+bool is_empty(const std::optional<Number>& value) {
+  return !value.has_value();
+}
+template <class Other>
+bool is_empty(const Other&) {
+  return false;
+}
+
+}  // namespace
+
+bool Range::holds(double value) const {
+  if (!std::isfinite(value)) return false;
+  return (above_low ? value > low : value >= low) && (below_high ? value < high : value <= high);
+}
+
+bool Field::is_text() const {
+  return std::holds_alternative<std::string*>(value) || std::holds_alternative<Chosen>(value) ||
+         std::holds_alternative<std::vector<std::int64_t>*>(value);
+}
+
+bool Field::is_whole() const {
+  return std::visit([](auto member) { return kIsWhole<std::remove_pointer_t<decltype(member)>>; }, value);
+}
+
+bool Field::is_unset() const {
+  if (given != nullptr && !is_text() && !is_switch()) return !given->contains(key);
+  return std::visit(
+      [](auto member) {
+        if constexpr (std::is_pointer_v<decltype(member)>)
+          return is_empty(*member);
+        else
+          return false;
+      },
+      value);
+}
+
+std::string Field::text() const {
+  if (is_unset()) return "not set";
+  // Of the alternative that holds, where it has this option.
+  const std::size_t position =
+      alternative == nullptr
+          ? 0
+          : static_cast<std::size_t>(std::find(owners.begin(), owners.end(), *alternative) - owners.begin());
+  const Value& one = position == 0 || position > alike.size() ? value : alike[position - 1];
+  return std::visit(ToText{*this}, one);
+}
+
+std::string Field::expected() const {
+  if (!choices.empty()) return fmt::format("{}", fmt::join(choices, ", "));
+  if (is_switch()) return "true or false";
+  if (std::holds_alternative<std::vector<std::int64_t>*>(value)) return "steps in rising order, as \"1000, 2000\"";
+  if (is_text()) return "text";
+  std::string said = is_whole() ? "a whole number" : "a number";
+  if (range.low > -Range::kNone) said += fmt::format(" {} {}", range.above_low ? "above" : "of at least", range.low);
+  if (range.high < (is_whole() ? kLargestWhole : Range::kNone))
+    said += fmt::format(" and {} {}", range.below_high ? "below" : "at most", range.high);
+  return said;
+}
+
+bool Field::set(const std::string& text) const {
+  const FromText from{*this, text};
+  if (!std::visit(from, value)) return false;
+  for (const Value& other : alike) std::visit(from, other);
+  if (given != nullptr) given->insert(key);
+  return true;
+}
+
+void require_owned(const std::vector<Field>& rows) {
+  for (const Field& row : rows) {
+    if (row.owners.empty() || std::find(row.owners.begin(), row.owners.end(), *row.alternative) != row.owners.end())
+      continue;
+    const std::string text = row.text();
+    const bool told = row.given != nullptr ? row.given->contains(row.key) : !text.empty();
+    if (!told || text.empty() || text == row.none || (row.is_switch() && text == "false")) continue;
+    throw InvalidArgument(Report{
+        .what = fmt::format("{} = {}: {} has no {}", row.name(), text, *row.alternative, row.key),
+        .fix =
+            fmt::format("choose {} {}, or leave {} out", row.decided_by, fmt::join(row.owners, " or "), row.name())});
+  }
+}
+
+}  // namespace reigen

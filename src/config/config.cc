@@ -1,0 +1,214 @@
+#include "reigen/config/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "comm/agree.h"
+#include "config/text.h"
+#include "reigen/base/error.h"
+#include "reigen/config/command_line.h"
+
+namespace reigen::config {
+
+namespace {
+
+// "dim": model.dim; "loss.rate": a section of the recipe's own.
+std::pair<std::string, std::string> own_name(const ModelOption& option) {
+  const auto dot = option.key.find('.');
+  if (dot == std::string::npos) return {"model", option.key};
+  return {option.key.substr(0, dot), option.key.substr(dot + 1)};
+}
+
+bool is_word(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+}
+
+template <class Value>
+const Value& own_value(const ModelConfig& own, const std::string& key) {
+  const auto found =
+      std::find_if(own.options.begin(), own.options.end(), [&](const auto& option) { return option.key == key; });
+  REIGEN_ASSERT(found != own.options.end(), "this recipe has no option {}", key);
+  const Value* value = std::get_if<Value>(&found->value);
+  REIGEN_ASSERT(value != nullptr, "the recipe's option {} is of another kind", key);
+  return *value;
+}
+
+// "for sgd, lars: ", in front of what an option means that only these have.
+std::string meaning_of(const Field& field) {
+  return field.owners.empty() ? field.meaning : fmt::format("for {}: {}", fmt::join(field.owners, ", "), field.meaning);
+}
+
+// Option and meaning in two columns of a terminal that is 80 wide; a long option has a line of its own.
+void add_option(std::string& text, const std::string& option, const std::string& meaning) {
+  constexpr std::size_t kWidth = 79;
+  constexpr std::size_t kColumn = 27;
+  std::string line = "  " + option;
+  if (line.size() + 1 > kColumn) {
+    text += line + '\n';
+    line.clear();
+  }
+  line.resize(kColumn, ' ');
+  std::size_t begin = 0;
+  while (begin < meaning.size()) {
+    const std::size_t end = std::min(meaning.find(' ', begin), meaning.size());
+    if (line.size() > kColumn && line.size() + 1 + (end - begin) > kWidth) {
+      text += line + '\n';
+      line.assign(kColumn, ' ');
+    }
+    if (line.size() > kColumn) line += ' ';
+    line += meaning.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  text += line + '\n';
+}
+
+std::string toml_value(const Field& field) { return field.is_text() ? quote_toml(field.text()) : field.text(); }
+
+}  // namespace
+
+std::int64_t ModelConfig::operator[](const std::string& key) const { return own_value<std::int64_t>(*this, key); }
+double ModelConfig::real(const std::string& key) const { return own_value<double>(*this, key); }
+const std::string& ModelConfig::text(const std::string& key) const { return own_value<std::string>(*this, key); }
+bool ModelConfig::flag(const std::string& key) const { return own_value<bool>(*this, key); }
+
+void require_own_options(const ModelConfig& own) {
+  Config without;
+  std::vector<std::string> sections;
+  for (const Field& field : fields(without)) sections.push_back(field.section);
+  std::vector<std::string> seen;
+  for (const ModelOption& option : own.options) {
+    const auto [section, key] = own_name(option);
+    const auto refuse = [&](const char* why, const char* fix) {
+      throw InvalidArgument(Report{.what = fmt::format("the recipe's option '{}' {}", option.key, why), .fix = fix});
+    };
+    if (!is_word(section) || !is_word(key))
+      refuse("has no name for a flag", "lower case letters, digits and _; one dot at most: \"dim\", \"loss.rate\"");
+    if (std::find(sections.begin(), sections.end(), section) != sections.end())
+      refuse("is in a section of Reigen's", "leave the section out, or take another");
+    if (std::find(seen.begin(), seen.end(), section + "." + key) != seen.end()) refuse("stands twice", "leave one out");
+    seen.push_back(section + "." + key);
+  }
+}
+
+void describe(Fields& fields, ModelConfig& model) {
+  constexpr double kMostOfWhole = 1'000'000;
+  const std::size_t first = fields.rows.size();
+  for (ModelOption& option : model.options) {
+    const auto [section, key] = own_name(option);
+    fields.section = section;
+    const bool whole = std::holds_alternative<std::int64_t>(option.value);
+    const Range range{.low = option.low.value_or(whole ? 1 : -Range::kNone),
+                      .high = option.high.value_or(whole ? kMostOfWhole : Range::kNone)};
+    std::visit([&, name = key.c_str()](auto& value) { fields.add(name, value, range, option.meaning); }, option.value);
+    fields.rows.back().choices = option.choices;
+    fields.rows.back().own_section = section != "model";
+  }
+  // A section stands in a file once.
+  std::stable_sort(fields.rows.begin() + static_cast<std::ptrdiff_t>(first), fields.rows.end(),
+                   [](const Field& a, const Field& b) {
+                     return std::pair(a.section != "model", a.section) < std::pair(b.section != "model", b.section);
+                   });
+}
+
+std::vector<Field> fields(Config& config) {
+  Fields all;
+  describe(all, config.run);
+  describe(all, config.train);
+  describe(all, config.optim);
+  describe(all, config.data);
+  describe(all, config.model);
+  describe(all, config.parallel);
+  describe(all, config.comm);
+  describe(all, config.checkpoint);
+  return std::move(all.rows);
+}
+
+std::string quote_toml(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\u{:04X}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+std::string to_toml(const Config& config) {
+  Config copy = config;
+  std::string text;
+  std::string section;
+  for (const Field& field : fields(copy)) {
+    if (field.section != section) {
+      text += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", field.section);
+      section = field.section;
+    }
+    if (field.is_unset()) {
+      text += fmt::format("# {} is not set: {}\n", field.key, meaning_of(field));
+    } else {
+      text += fmt::format("{} = {}  # {}\n", field.key, toml_value(field), meaning_of(field));
+    }
+  }
+  return text;
+}
+
+std::string help_text(const Config& defaults) {
+  Config copy = defaults;
+  std::string text = "options (later wins: default < --config FILE < REIGEN_SECTION_KEY variables <\nflags):\n";
+  add_option(text, "-n N", "ranks that share every step (default: 1)");
+  for (const Field& field : fields(copy)) {
+    std::string left = "--" + field.name();
+    std::string meaning = meaning_of(field);
+    if (const std::string choices = fmt::format("{}", fmt::join(field.choices, "|"));
+        left.size() + choices.size() < 76) {
+      left += choices.empty() ? "" : " " + choices;
+    } else {
+      meaning += fmt::format(": {}", fmt::join(field.choices, ", "));
+    }
+    std::string value = field.text();
+    if (value.empty()) value = "empty";
+    add_option(text, left, fmt::format("{} (default: {})", meaning, value));
+  }
+  add_option(text, "--config FILE", "read options from a TOML file");
+  add_option(text, "--print-config", "print what was understood as TOML and end");
+  add_option(text, "--help", "print this and end");
+  return text;
+}
+
+std::uint64_t hash_of(const Config& config) {
+  Config common = config;
+  for (const Field& field : fields(common)) {
+    if (field.may_differ) *std::get<std::string*>(field.value) = {};
+  }
+  return base::fnv1a(to_toml(common));
+}
+
+// Ranks that were started with different options would train something nobody asked for, or hang: they compare first.
+void require_same(const Config& config, const Communicator& world) {
+  Config copy = config;
+  std::vector<std::string> lines;
+  for (const Field& field : fields(copy)) {
+    if (!field.may_differ) lines.push_back(field.name() + " = " + quote_toml(field.text()));
+  }
+  const auto difference = comm::find_difference(lines, world, "configuration");
+  if (!difference) return;
+  const std::string key = difference->first.substr(0, difference->first.find(" = "));
+  const auto value = [&](const std::string& line) {
+    return line.starts_with(key + " = ") ? line.substr(key.size() + 3) : "other options (another version)";
+  };
+  throw InvalidArgument(Report{.what = fmt::format("ranks were started with different configurations: {}", key),
+                               .got = fmt::format("{} on rank {}", value(difference->other), difference->rank),
+                               .expected = fmt::format("{} as on rank 0", value(difference->first)),
+                               .fix = "give every rank the same options, variables and configuration file"});
+}
+
+}  // namespace reigen::config
