@@ -140,11 +140,11 @@ function(reigen_use_test_headers target)
 endfunction()
 
 # reigen_test(NAME comm_all_reduce_test SOURCES ... USES comm ... [TORCH] [COMPUTES] [LABEL unit|multiproc|e2e] [PROCESSORS n]
-#             [TIMEOUT s] [SHARDS n])
+#             [TIMEOUT s] [SHARDS n] [LONG])
 # One CTest entry for each program: one for each test case would start it hundreds of times. SHARDS: n entries, NAME_1 to
-# NAME_n, of which each runs every n-th test case.
+# NAME_n, of which each runs every n-th test case. LONG: among those that begin first, so that none runs alone at the end.
 function(reigen_test)
-  cmake_parse_arguments(T "TORCH;COMPUTES" "NAME;LABEL;PROCESSORS;TIMEOUT;SHARDS" "SOURCES;USES;LINK;ARGS" ${ARGN})
+  cmake_parse_arguments(T "TORCH;COMPUTES;LONG" "NAME;LABEL;PROCESSORS;TIMEOUT;SHARDS" "SOURCES;USES;LINK;ARGS" ${ARGN})
   if(NOT TARGET ${T_NAME})
     add_executable(${T_NAME} ${T_SOURCES})
     set(computes "")
@@ -200,6 +200,9 @@ function(reigen_test)
     set_tests_properties(${entry} PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT} PROCESSORS ${T_PROCESSORS})
     if(T_SHARDS)
       set_tests_properties(${entry} PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=${T_SHARDS};GTEST_SHARD_INDEX=${index}")
+    endif()
+    if(T_LONG)
+      set_tests_properties(${entry} PROPERTIES COST 1000)
     endif()
     math(EXPR index "${index} + 1")
   endforeach()

@@ -228,7 +228,7 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
 std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
                                      const std::map<std::string, std::string>& options) {
   const auto& before = found.manifest().options;
-  // Earlier versions wrote what was given; what was not held as it does now.
+  // Earlier versions wrote what was given, and of options that they did not have nothing; it held as it does now.
   Config usual;
   usual.parallel.strategy.name = value_in(options, "parallel.strategy");
   const std::map<std::string, std::string> defaults = options_of(usual, "", 0);
@@ -240,7 +240,7 @@ std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
                                  key == "parallel.gather_type" || key == "parallel.reduce_type";
     if (!key.starts_with("parallel.") || shapes_no_state) continue;
     std::string was = value_in(before, key.c_str());
-    if (was == "not set") was = value_in(defaults, key.c_str());
+    if (was == "not set" || !before.contains(key)) was = value_in(defaults, key.c_str());
     if (was != value) return fmt::format("{} is {}; it was {}", key, value, was);
   }
   return "";
