@@ -36,6 +36,7 @@ struct PowerSgdOptions {
 inline void describe(Fields& fields, PowerSgdOptions& o) {
   fields.add("matrix_rank", o.rank, at_least(1).up_to(63), "rank of what a gradient is sent as");
   fields.add("start_step", o.start_step, at_least(0), "steps with plain averages at first");
+  fields.add("seed", o.seed, at_least(0), "of the first factor");
 }
 
 // The largest by magnitude, parameter by parameter, at least one of each. Lin et al., https://arxiv.org/abs/1712.01887
