@@ -58,7 +58,7 @@ std::vector<std::string> device_backend_names() {
 }
 
 GroupOptions settled(GroupOptions options) {
-  if (find_backend(options.backend).memory != DeviceKind::kCpu) {
+  if (engine_of(options).memory != DeviceKind::kCpu) {
     REIGEN_CHECK(options.device_backend == kAutomatic || options.device_backend == options.backend,
                  "two backends for the memory of a device\n  got: backend \"{}\", device_backend \"{}\"   "
                  "expected: one of them",
@@ -74,6 +74,10 @@ GroupOptions settled(GroupOptions options) {
     if (options.device.is_cpu()) options.device = Device::cuda();
   }
   return options;
+}
+
+const BackendEntry& engine_of(const GroupOptions& options) {
+  return options.engine != nullptr ? *options.engine : find_backend(options.backend);
 }
 
 const BackendEntry& find_backend(const std::string& name) {

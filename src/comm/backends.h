@@ -36,6 +36,9 @@ std::vector<std::string> device_backend_names();
 // Throws InvalidArgument for a name that is none.
 GroupOptions settled(GroupOptions options);
 
+// The group's own engine, or the one that its backend names.
+const BackendEntry& engine_of(const GroupOptions& options);
+
 // The entry of options.backend; "auto" looks at where the ranks are, and "self", for one rank alone, makes nothing.
 // Throws InvalidArgument for a name that is none.
 const BackendEntry& find_backend(const std::string& name);

@@ -39,7 +39,7 @@ GroupOptions options_of_device(const GroupOptions& group) {
 void check_options(const GroupOptions& o) {
   REIGEN_CHECK(o.size >= 1, "a group needs at least one rank\n  got: size {}", o.size);
   REIGEN_CHECK(o.rank >= 0 && o.rank < o.size, "rank out of range\n  got: {}   expected: 0 to {}", o.rank, o.size - 1);
-  const BackendEntry& backend = find_backend(o.backend);
+  const BackendEntry& backend = engine_of(o);
   REIGEN_CHECK(backend.make != nullptr || o.size == 1, "the backend \"self\" is for a group of one\n  got: size {}",
                o.size);
   REIGEN_CHECK(o.connections >= 1 && o.connections <= 64,
@@ -221,7 +221,7 @@ Communicator::Communicator(const GroupOptions& options) : impl_(std::make_shared
   impl_->context = std::make_shared<Context>();
   std::vector<int> members(static_cast<std::size_t>(own.size));
   std::iota(members.begin(), members.end(), 0);
-  if (!alone) impl_->begin(find_backend(own.backend).make(own), members);
+  if (!alone) impl_->begin(engine_of(own).make(own), members);
   if (!own.device.is_cpu()) {
     if (alone && !own.store) own.store = store::make_memory_store();
     const bool one_machine = alone || impl_->host->backend().shares_memory();

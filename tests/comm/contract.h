@@ -23,6 +23,7 @@ struct ContractParameter {
   std::string algorithm = {};  // of every operation that has it
   void (*prepare)(int rank) = nullptr;
   Device device = {};
+  const comm::BackendEntry* engine = nullptr;
 };
 
 inline std::string name_of(const ::testing::TestParamInfo<ContractParameter>& info) {
@@ -45,6 +46,7 @@ class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> 
     return {.ranks = GetParam().ranks,
             .kind = GetParam().kind,
             .backend = GetParam().backend,
+            .engine = GetParam().engine,
             .device = GetParam().device,
             .machines = GetParam().machines,
             .algorithms = trial::rules_of(GetParam().algorithm),

@@ -254,6 +254,7 @@ Communicator Rank::make_group(const std::string& name) {
   if (options_.ranks_a_machine > 0) group.machine_id = std::to_string(rank_ / options_.ranks_a_machine);
   if (group.backend == "hierarchical" && group.machine_id.empty()) group.machine_id = std::to_string(rank_ / 2);
   group.device = options_.device;
+  group.engine = options_.engine;
   group.algorithms = options_.algorithms;
   group.segments = options_.segments;
   group.connections = options_.connections;

@@ -28,6 +28,7 @@ struct RankOptions {
   RankKind kind = RankKind::kThreads;
   Fault fault = {};
   std::string backend = "auto";
+  const comm::BackendEntry* engine = nullptr;
   Device device = {};
   // Rank r is on machine r % machines, or, with neighbours together, on machine r / ranks_a_machine; 0: on this one.
   int machines = 0;

@@ -16,6 +16,8 @@ class Recorder;
 
 namespace reigen::comm {
 
+struct BackendEntry;
+
 // Who drives a started operation.
 enum class Progress {
   kThread,  // the rank's progress thread: it overlaps with whatever the caller does, and costs a wake-up
@@ -75,6 +77,7 @@ struct GroupOptions {
   // Called about once a second while ranks are waited for to come; what it throws ends the forming of the group.
   std::function<void()> while_forming = {};
   std::shared_ptr<flight::Recorder> recorder = nullptr;  // of this rank's operations; null: the group has its own
+  const BackendEntry* engine = nullptr;  // of Reigen's own tests: one that no name finds, in place of `backend`'s
 };
 
 // What of it can be told as text: by the section comm of a training, by REIGEN_COMM_<KEY>, and in C by `more`.
