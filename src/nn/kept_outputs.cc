@@ -4,21 +4,18 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <fmt/format.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
 #include "reigen/base/error.h"
+#include "tensor/hooks/intercept.h"
 
 namespace reigen::nn {
 
 namespace {
-
-constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 
 thread_local KeptOutputs::Scope* current = nullptr;
 
@@ -30,7 +27,7 @@ bool lies_in(const c10::IValue& result, const at::Tensor& memory) {
 }  // namespace
 
 struct KeptOutputs::Scope::Included {
-  c10::impl::IncludeDispatchKeyGuard guard{kKey};
+  tensor::Intercept guard{tensor::Where::kBelowAutograd, &KeptOutputs::intercept};
 };
 
 std::shared_ptr<const Operations> find_operations(const std::vector<std::string>& names) {
@@ -71,12 +68,6 @@ KeptOutputs::Scope::Scope(KeptOutputs& outputs, Mode mode) : outputs_(outputs), 
                                  .expected = "ActivationCheckpointOptions::keep of one of them only",
                                  .fix = "leave keep out for the inner or the outer units"});
   }
-  // Made when it is first needed: a program that never keeps outputs leaves the key to others.
-  static const torch::Library kLibrary = [] {
-    torch::Library library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-    library.fallback(torch::CppFunction::makeFromBoxedFunction<&KeptOutputs::intercept>());
-    return library;
-  }();
   if (mode == Mode::kKeep) outputs.kept_.clear();
   current = this;
   included_ = std::make_unique<Included>();
@@ -91,19 +82,18 @@ KeptOutputs::Scope::~Scope() {
 void KeptOutputs::intercept(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
                             std::vector<c10::IValue>* stack) {
   // What a kernel calls is a part of its operation.
-  const c10::impl::ExcludeDispatchKeyGuard below(kKey);
-  const auto below_keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
+  const tensor::Uncaught below(tensor::Where::kBelowAutograd);
   Scope* scope = current;
   if (scope != nullptr && operation.schema().is_mutable()) scope->outputs_.copy_before_write(operation, *stack);
   if (scope == nullptr || !scope->outputs_.operations_->contains(operation.operator_name())) {
-    operation.redispatchBoxed(below_keys, stack);
+    below.run(operation, keys, stack);
     return;
   }
   if (scope->mode_ == Scope::Mode::kTake) {
     scope->outputs_.take(operation, scope->next_++, stack);
     return;
   }
-  operation.redispatchBoxed(below_keys, stack);
+  below.run(operation, keys, stack);
   scope->outputs_.keep(operation, *stack);
 }
 

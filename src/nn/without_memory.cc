@@ -2,9 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <fmt/format.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,13 +12,11 @@
 
 #include "nn/skip_writes.h"
 #include "reigen/base/error.h"
+#include "tensor/hooks/intercept.h"
 #include "tensor/memory/away_memory.h"
 
 namespace reigen::nn {
 namespace {
-
-// A key that comes before all others, which LibTorch itself does not use.
-constexpr auto kDeferred = c10::DispatchKey::DeferredInit;
 
 // Guards of this thread.
 thread_local int makers = 0;
@@ -87,7 +83,7 @@ void refuse_other_writes(const c10::OperatorHandle& op, const torch::jit::Stack&
   }
 }
 
-void instead(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void instead(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const std::size_t count = schema.arguments().size();
   const auto give = [&](const at::Tensor& result) {
@@ -100,7 +96,7 @@ void instead(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     torch::jit::drop(*stack, count - 1);
     return;
   }
-  const c10::impl::ExcludeDispatchKeyGuard ours_is_done(kDeferred);
+  const tensor::Uncaught ours_is_done(tensor::Where::kFirst);
   const c10::IValue type = makes || converts ? argument(schema, *stack, "dtype") : c10::IValue();
   if (makes) {
     const at::ScalarType usual = at::typeMetaToScalarType(at::get_default_dtype());
@@ -112,12 +108,8 @@ void instead(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     give(stays ? from : tensor::away_tensor(from.sizes(), type.toScalarType()));
   } else {
     refuse_other_writes(op, *stack);
-    op.callBoxed(stack);
+    ours_is_done.run(op, keys, stack);
   }
-}
-
-TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&instead>());
 }
 
 }  // namespace
@@ -125,14 +117,14 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
 bool skips_writes() { return makers > 0 || skippers > 0; }
 
 struct WithoutMemory::Guard {
-  c10::impl::IncludeDispatchKeyGuard on{kDeferred};
+  tensor::Intercept on{tensor::Where::kFirst, &instead};
 };
 
 WithoutMemory::WithoutMemory() : guard_(std::make_unique<Guard>()) { ++makers; }
 WithoutMemory::~WithoutMemory() { --makers; }
 
 struct SkipWrites::Guard {
-  c10::impl::IncludeDispatchKeyGuard on{kDeferred};
+  tensor::Intercept on{tensor::Where::kFirst, &instead};
 };
 
 SkipWrites::SkipWrites() : guard_(std::make_unique<Guard>()) { ++skippers; }

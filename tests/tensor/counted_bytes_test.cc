@@ -1,4 +1,4 @@
-#include "tensor/memory/counted_bytes.h"
+#include "tensor/hooks/counted_bytes.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

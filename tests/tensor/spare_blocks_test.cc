@@ -1,5 +1,5 @@
 // Blocks that backward makes gradients in.
-#include "tensor/memory/spare_blocks.h"
+#include "tensor/hooks/spare_blocks.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>

@@ -16,9 +16,9 @@
 #include "tensor/flat/gradient_rows.h"
 #include "tensor/flat/gradient_share.h"
 #include "tensor/flat/make_range_values.h"
+#include "tensor/hooks/spare_blocks.h"
 #include "tensor/memory/away_memory.h"
 #include "tensor/memory/memory_resource.h"
-#include "tensor/memory/spare_blocks.h"
 #include "tensor/stored_type.h"
 
 namespace reigen::tensor {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "reigen/tensor/range_values.h"
-#include "tensor/memory/spare_blocks.h"
+#include "tensor/hooks/spare_blocks.h"
 
 namespace reigen::tensor {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "tensor/memory/counted_bytes.h"
+#include "tensor/hooks/counted_bytes.h"
 #include "train/model/memory_use.h"
 #include "train/model/trained_model.h"
 #include "train/run/run.h"

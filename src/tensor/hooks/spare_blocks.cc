@@ -1,4 +1,4 @@
-#include "tensor/memory/spare_blocks.h"
+#include "tensor/hooks/spare_blocks.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <torch/csrc/autograd/function.h>

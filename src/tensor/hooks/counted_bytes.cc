@@ -1,4 +1,4 @@
-#include "tensor/memory/counted_bytes.h"
+#include "tensor/hooks/counted_bytes.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>

@@ -1,0 +1,61 @@
+#include "tensor/hooks/intercept.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <array>
+#include <atomic>
+
+#include "base/check.h"
+
+namespace reigen::tensor {
+namespace {
+
+constexpr std::array kKeys = {c10::DispatchKey::DeferredInit, c10::DispatchKey::Fake};
+
+c10::DispatchKey key_of(Where where) { return kKeys.at(static_cast<std::size_t>(where)); }
+
+template <Where kWhere>
+struct Place {
+  static inline std::atomic<Interceptor> function = nullptr;
+
+  static void call(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) {
+    function.load(std::memory_order_relaxed)(operation, keys, stack);
+  }
+  static void claim(Interceptor wanted) {
+    Interceptor before = nullptr;
+    const bool is_first = function.compare_exchange_strong(before, wanted);
+    REIGEN_ASSERT(is_first || before == wanted, "two functions intercept at one place");
+    static const torch::Library kLibrary = [] {
+      torch::Library library(torch::Library::IMPL, "_", key_of(kWhere), __FILE__, __LINE__);
+      library.fallback(torch::CppFunction::makeFromBoxedFunction<&Place::call>());
+      return library;
+    }();
+  }
+};
+
+// The key, whose function is ours from here on.
+c10::DispatchKey claimed(Where where, Interceptor function) {
+  if (where == Where::kFirst)
+    Place<Where::kFirst>::claim(function);
+  else
+    Place<Where::kBelowAutograd>::claim(function);
+  return key_of(where);
+}
+
+}  // namespace
+
+Intercept::Intercept(Where where, Interceptor function) : included_(claimed(where, function)) {}
+
+Uncaught::Uncaught(Where where) : where_(where), excluded_(key_of(where)) {}
+
+void Uncaught::run(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
+                   std::vector<c10::IValue>* stack) const {
+  if (where_ == Where::kFirst) {
+    operation.callBoxed(stack);
+  } else {
+    operation.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key_of(where_)), stack);
+  }
+}
+
+}  // namespace reigen::tensor

@@ -1,0 +1,51 @@
+// Operations of LibTorch that pass through a function of ours, by a dispatch key that LibTorch leaves to others. A
+// process that makes none of these leaves the keys to others.
+// Thread rule: for the thread that makes it; guards nest.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <vector>
+
+namespace c10 {
+class OperatorHandle;
+}
+
+namespace reigen::tensor {
+
+enum class Where {
+  kFirst,          // before everything, autograd too (DeferredInit)
+  kBelowAutograd,  // between autograd and the kernels (Fake)
+};
+
+using Interceptor = void (*)(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
+                             std::vector<c10::IValue>* stack);
+
+// While one lives. At one place it is the same function in the whole process.
+class Intercept {
+ public:
+  Intercept(Where where, Interceptor function);
+  Intercept(const Intercept&) = delete;  // one scope
+  Intercept& operator=(const Intercept&) = delete;
+
+ private:
+  c10::impl::IncludeDispatchKeyGuard included_;
+};
+
+// While one lives, nothing is intercepted at this place: what the function itself calls.
+class Uncaught {
+ public:
+  explicit Uncaught(Where where);
+  Uncaught(const Uncaught&) = delete;  // one scope
+  Uncaught& operator=(const Uncaught&) = delete;
+
+  // What the operation would have done.
+  void run(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) const;
+
+ private:
+  const Where where_;
+  c10::impl::ExcludeDispatchKeyGuard excluded_;
+};
+
+}  // namespace reigen::tensor
