@@ -1,4 +1,4 @@
-// reigen: starts distributed jobs. Without LibTorch, so that it starts in milliseconds.
+// reigen: starts distributed jobs. It does not link LibTorch, so it starts in milliseconds.
 #include <fmt/format.h>
 
 #include <cstdio>

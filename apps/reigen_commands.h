@@ -1,4 +1,4 @@
-// The commands of `reigen`. Each takes what stands behind its name and gives the exit code; errors are thrown.
+// The commands of `reigen`. Each gets the arguments after its name and returns the exit code; errors are thrown.
 #pragma once
 
 #include <string>
@@ -23,10 +23,11 @@ std::string overview();  // `reigen --help`
 
 using base::nearest;
 
-// Throws InvalidArgument (2) for the first word that looks like a flag of `reigen COMMAND` and is none.
+// Throws InvalidArgument (2) for the first word that looks like a flag but is no flag of `reigen COMMAND`.
 void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::string>& known, const std::string& command);
 
-// N of `-n N`: 1 or more. Throws InvalidArgument: no number (2), out of range. "cpu" and "auto" are all cores.
+// Reads N of `-n N`, 1 or more; "cpu" and "auto" mean the number of cores. Throws InvalidArgument when it is not a
+// number (2) or out of range.
 int parse_ranks(const std::string& text, ExitCode out_of_range = ExitCode::kConfiguration);
 
 }  // namespace reigen::apps

@@ -1,4 +1,4 @@
-// reigen flight: what the ranks of a running job called last, also while they hang.
+// reigen flight: shows the last calls of the ranks of a running job, also while the job hangs.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -53,7 +53,7 @@ flight::LiveJob only_job() {
                         ExitCode::kUsage);
 }
 
-// "stopped (SIGSTOP)", "ended"; empty: it runs.
+// "stopped (SIGSTOP)", "ended"; empty if it runs.
 std::string trouble_of(pid_t pid) {
   switch (base::state_of(pid)) {
     case 'T': return "stopped (SIGSTOP)";
@@ -85,7 +85,7 @@ int flight_command(const Arguments& arguments) {
   std::string json;
   app.add_option("PID", pid, "a process of the job");
   app.add_option("--json", json, "write every recorded operation to FILE instead (-: stdout)")->type_name("FILE");
-  Arguments words(arguments.rbegin(), arguments.rend());  // CLI11 takes them from the back
+  Arguments words(arguments.rbegin(), arguments.rend());  // CLI11 takes words from the back
   try {
     app.parse(words);
   } catch (const CLI::CallForHelp&) {

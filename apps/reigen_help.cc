@@ -1,4 +1,4 @@
-// help, version, and what several commands share.
+// The commands help and version, and functions that several commands share.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace reigen::apps {
 
 namespace {
 
-// mpirun's, which a short option with its value in the same word looks like.
+// For mpirun's -np, which otherwise looks like the short option -n with the value "p".
 [[noreturn]] void refuse_np() {
   throw InvalidArgument(Report{.what = "unknown option `-np`", .fix = "the number of ranks is -n N, as in -n 2"},
                         ExitCode::kUsage);

@@ -1,4 +1,4 @@
-// reigen train: starts the ranks of reigen-train, the program that holds the recipes (and LibTorch).
+// reigen train: starts ranks of reigen-train, the program that holds the recipes and links LibTorch.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,15 +21,15 @@ namespace reigen::apps {
 
 namespace {
 
-// LibTorch's libraries and a small model: what a rank of the smallest recipe takes.
+// The memory of a rank of the smallest recipe: LibTorch's libraries and a small model.
 constexpr std::size_t kMemoryPerRank = 256 * kMiB;
 
 struct TrainLine {
   std::optional<std::string> ranks;  // the value of -n
   Arguments passed;                  // everything else, in its order
   bool asks = false;                 // --help or --print-config: one process answers
-  bool says_ranks = false;           // --run.ranks, which comes before the environment
-  bool threads = false;              // ... threads: the ranks are threads of one process
+  bool says_ranks = false;           // --run.ranks is given; it counts before the environment variable
+  bool threads = false;              // --run.ranks threads: the ranks are threads of one process
 };
 
 TrainLine split_arguments(const Arguments& arguments) {
@@ -84,8 +84,9 @@ std::string path_of_train_program() {
                 base::exit_code_of_errno(errno));
 }
 
-// srun, mpirun, torchrun or `reigen run` has started several of these: each is one rank of that job, not a job of one
-// rank. Half of a launcher's variables are none to those who say with -n that they want a job of their own.
+// True if srun, mpirun, torchrun or `reigen run` started this process as one of several: then it is one rank of that
+// job, and not a job of one rank. If the launcher's variables are incomplete, they count as no job when -n is given,
+// because the user then wants a separate job.
 bool is_rank_of_other_job(const TrainLine& line) {
   try {
     return launch::detect_environment().world_size > 1;
@@ -107,13 +108,13 @@ int train_command(const Arguments& arguments) {
   job.command.insert(job.command.end(), line.passed.begin(), line.passed.end());
   if (line.asks || line.passed.empty()) become(job.command);
   if (is_rank_of_other_job(line)) {
-    // What -n says is refused there if it is not the number of ranks that were started.
+    // reigen-train refuses -n if it is not the number of ranks that were started.
     if (line.ranks) job.command.insert(job.command.begin() + 2, {"-n", *line.ranks});
     ::setenv("REIGEN_COMMAND", program_invocation_name, 1);
     become(job.command);
   }
   if (line.threads) {
-    job.command.insert(job.command.begin() + 2, {"-n", std::to_string(ranks)});  // behind the recipe's name
+    job.command.insert(job.command.begin() + 2, {"-n", std::to_string(ranks)});  // after the recipe's name
   }
   job.ranks = line.threads ? 1 : ranks;
   job.prefix = "none";

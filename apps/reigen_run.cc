@@ -1,4 +1,4 @@
-// reigen run: options, then a program with its own arguments, which are left alone.
+// reigen run: its own options, then a program with the program's arguments, which are passed on unchanged.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -62,7 +62,7 @@ const std::vector<std::string> kFlags = {"-n",      "--nproc-per-node", "--log-d
   throw InvalidArgument({.what = what, .fix = fix}, ExitCode::kUsage);
 }
 
-// Where the program's own command line begins: at the first word that is neither an option nor an option's value.
+// Where the program's command line begins: at the first word that is neither an option nor an option's value.
 std::size_t find_program_word(const Arguments& arguments) {
   std::size_t i = 0;
   while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "--") {
@@ -91,7 +91,8 @@ std::chrono::milliseconds parse_grace(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * 1000));
 }
 
-// Half of another launcher's variables are no job, and the ranks get all of them anew.
+// The job that this process is a rank of, if any. Incomplete variables of another launcher are no job; `reigen run`
+// sets all of them anew for its ranks.
 launch::Environment surrounding_job() {
   try {
     return launch::detect_environment();
@@ -119,7 +120,7 @@ int run_command(const Arguments& arguments) {
   add_options(app, options);
   const std::size_t split = find_program_word(arguments);
   Arguments own(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(split));
-  std::reverse(own.begin(), own.end());  // CLI11 takes them from the back
+  std::reverse(own.begin(), own.end());  // CLI11 takes words from the back
   try {
     app.parse(own);
   } catch (const CLI::CallForHelp&) {

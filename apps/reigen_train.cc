@@ -1,4 +1,4 @@
-// reigen-train: the recipes, with LibTorch. `reigen train` starts its ranks.
+// reigen-train: the recipes, with LibTorch. `reigen train` starts its processes.
 #include <cstdio>
 #include <cstdlib>
 
@@ -7,6 +7,6 @@
 int main(int argc, char** argv) {
   const int code = reigen::train::run_program(argc, argv);
   std::fflush(nullptr);
-  // Everything of ours is closed; taking LibTorch apart piece by piece would only keep the launcher waiting.
+  // All of our files and groups are closed. LibTorch's destructors would only make the launcher wait.
   std::_Exit(code);
 }

@@ -1,4 +1,4 @@
-// What CLI11 says of a wrong command line, as an error of ours.
+// Turns CLI11's error about a wrong command line into an InvalidArgument.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace reigen::apps {
 
-// Exit code 2. `fix`: what is right, e.g. where the options are listed.
+// The error has exit code 2. `fix`: what the user can do, for example where the options are listed.
 inline InvalidArgument usage_error(const CLI::ParseError& error, const std::string& fix) {
   const std::string text = error.what();
   const std::string mark = "Could not convert: ";

@@ -1,9 +1,9 @@
-// Saves of one rank's tensors, for scripts/bench/checkpoint: what the caller waits for and when the bytes are on the
-// disk.
-//   checkpoint_save DIRECTORY MEBIBYTES   reads lines from standard input; an answer for each, in seconds:
-//     memcpy    a copy of as many bytes into memory that, but for the first time, was written before
-//     prepare   until the call returns; the memory for the first save's copy is taken beside what comes next
-//     save      "STALL WHOLE" of an asynchronous save
+// Times saves of one rank's tensors, for scripts/bench/checkpoint: how long the caller waits, and when the bytes are on
+// the disk.
+//   checkpoint_save DIRECTORY MEBIBYTES   reads lines from standard input, and answers each with a time in seconds:
+//     memcpy    of a copy of as many bytes; after the first time, into memory that was written before
+//     prepare   until the call returns; a thread takes the memory for the first save's copy meanwhile
+//     save      "STALL WHOLE" of an asynchronous save: until save() returns, and until the bytes are on the disk
 #include <charconv>
 #include <chrono>
 #include <cstring>
@@ -25,7 +25,7 @@ constexpr std::size_t kTensors = 64;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Values that no file system can compress away.
+// Fills with values that no file system can compress.
 void fill(Bytes& bytes, std::uint64_t seed) {
   for (std::size_t i = 0; i + sizeof seed <= bytes.size(); i += sizeof seed) {
     seed ^= seed << 13;

@@ -1,15 +1,15 @@
-// MPI's blocking collectives, timed as `reigen bench` times ours: every iteration counts with its slowest rank, and
-// before an operation with a root all ranks meet. For scripts/bench/collectives.
+// Times MPI's blocking collectives as `reigen bench` times ours: the slowest rank's time of every iteration counts, and
+// all ranks meet before an operation with a root. For scripts/bench/collectives.
 //   mpirun -n 2 [--oversubscribe] build/bin/mpi_collectives all_reduce [root R] [met]
-// "met": a barrier behind each operation counts as well, so that a rank that is through knows as much as after ours.
-// BYTES are a rank's whole array: of an operation on blocks, all blocks.
+// "met": a barrier after each operation is timed too, so that a rank that returns knows as much as after ours. BYTES
+// are the size of a rank's whole array: for an operation on blocks, of all blocks.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { kMostIterations = 20000, kLeastIterations = 5, kProbes = 5 };
-static const double kSeconds = 0.5;  // of a size
+static const double kSeconds = 0.5;  // to time one size
 static const long kSizes[] = {4, 256, 2048, 16384, 131072, 1048576, 8388608, 67108864};
 
 struct problem {
@@ -19,7 +19,7 @@ struct problem {
   int count;  // elements of the array
   int block;  // elements of a rank's block
   int root;
-  int met;  // all ranks meet behind the operation
+  int met;  // all ranks meet after the operation
 };
 
 static int is(const struct problem* p, const char* operation) { return strcmp(p->operation, operation) == 0; }
@@ -92,7 +92,7 @@ static void measure(const char* operation, int root, int met, long bytes, int ra
     fprintf(stderr, "mpi_collectives: out of memory\n  got: %ld bytes wanted twice\n", bytes);
     MPI_Abort(MPI_COMM_WORLD, 71);
   }
-  memset(p.input, 0, (size_t)count * sizeof(float));  // calloc's pages exist when they are written
+  memset(p.input, 0, (size_t)count * sizeof(float));  // the kernel provides calloc's pages when they are first written
   memset(p.output, 0, (size_t)count * sizeof(float));
   const int iterations = iterations_for(&p);
   for (int i = 0; i < iterations; ++i) times[i] = time_once(&p);

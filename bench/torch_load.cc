@@ -1,6 +1,6 @@
-// torch::save and torch::load, for scripts/compare/damage: what LibTorch's own archives notice of damage.
+// torch::save and torch::load, for scripts/compare/damage: shows which damage LibTorch's own archives notice.
 //   torch_load save FILE SEED COUNT...   writes a vector of float tensors of these sizes
-//   torch_load serve                     reads paths from standard input; a line for each: "read HASH" or "refused WHY"
+//   torch_load serve                     reads paths from standard input; prints "read HASH" or "refused WHY" for each
 #include <torch/torch.h>
 
 #include <exception>

@@ -1,4 +1,4 @@
-// Files of C++'s torch::save, for scripts/compare/files.
+// Writes files with C++'s torch::save, for scripts/compare/files.
 //   torch_save FOLDER     writes the files into it
 #include <torch/torch.h>
 

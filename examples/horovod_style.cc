@@ -1,5 +1,5 @@
-// A training script as one writes it for Horovod, in C++: any optimizer of LibTorch, wrapped; the model is called as it
-// is (docs/horovod.md).
+// A training script in C++ as one would write it for Horovod: it wraps any optimizer of LibTorch and calls the model
+// directly (docs/horovod.md).
 //
 //   reigen run -n 2 build/bin/horovod_style
 #include <ATen/CPUGeneratorImpl.h>
@@ -10,13 +10,14 @@
 
 int main() try {
   auto world = reigen::init();
-  torch::manual_seed(static_cast<std::uint64_t>(world.rank()));  // each begins elsewhere, until the broadcast
+  torch::manual_seed(static_cast<std::uint64_t>(world.rank()));  // each rank has other weights until the broadcast
   torch::nn::Sequential model(torch::nn::Linear(8, 64), torch::nn::Tanh(), torch::nn::Linear(64, 1));
 
-  // Two backwards add up; the gradients of the second bring the sum of both to the other ranks while it runs.
+  // The gradients of two backward passes add up. During the second pass the sum of both is all-reduced between the
+  // ranks.
   auto optimizer = reigen::DistributedOptimizer(torch::optim::AdamW(model->parameters(), 5e-3), model, world,
                                                 {.backward_passes_per_step = 2});
-  // Here a checkpoint would be loaded, on rank 0 only.
+  // A checkpoint would be loaded here, on rank 0 only.
   reigen::broadcast_parameters(*model, 0, world);
   reigen::broadcast_optimizer_state(optimizer.wrapped(), 0, world);
 

@@ -1,4 +1,5 @@
-// `reigen train mnist` as a loop of your own: the same model, data, order and seed, so the same losses.
+// `reigen train mnist` as a training loop of your own: the same model, data, order and seed, and therefore the same
+// losses.
 //
 //   reigen run -n 2 build/bin/mnist_ddp                     digits that the library draws
 //   reigen run -n 2 build/bin/mnist_ddp data/mnist 200      MNIST's own files, 200 steps
@@ -24,7 +25,7 @@ int main(int argc, char** argv) try {
 
   auto world = reigen::init();  // rank and size from reigen run, torchrun, srun or mpirun
   auto data = folder.empty() ? reigen::data::digits() : reigen::data::mnist(std::string(folder));
-  auto loader = reigen::data::Loader(data, {.batch_size = 64, .shuffle = true}, world);  // 64 a rank
+  auto loader = reigen::data::Loader(data, {.batch_size = 64, .shuffle = true}, world);  // 64 per rank
 
   reigen::models::MnistCnn model;
   reigen::nn::initialize(model, 0);
@@ -35,7 +36,7 @@ int main(int argc, char** argv) try {
   for (int epoch = 0; epoch < 3 && step < steps; ++epoch) {
     for (auto& batch : loader.epoch(epoch)) {
       auto loss = torch::cross_entropy_loss(parallel(batch.input), batch.target);
-      // Buckets travel while this runs; the weight evens out a last batch of unequal shares.
+      // Buckets travel while backward runs; the weight corrects a last batch in which the ranks have unequal shares.
       (loss * batch.weight).backward();
       optimizer.set_lr(reigen::optim::warm_up(1e-3, step, 100));
       optimizer.step();

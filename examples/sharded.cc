@@ -1,8 +1,8 @@
-// Ranks divide weights, gradients and states between them (FSDP), block by block, and leave checkpoints from which any
-// number of ranks goes on.
+// Ranks divide weights, gradients and optimizer states between them (FSDP), block by block, and write checkpoints from
+// which any number of ranks can go on.
 //
 //   reigen run -n 2 build/bin/sharded runs/sharded          60 steps
-//   reigen run -n 4 build/bin/sharded runs/sharded          60 more from there, on four ranks
+//   reigen run -n 4 build/bin/sharded runs/sharded          60 more steps from there, on four ranks
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -24,7 +24,8 @@ struct BlockImpl : torch::nn::Module {
   torch::nn::Linear up{nullptr}, down{nullptr};
 };
 
-// Its forward runs its parts as units, around which weights come and go.
+// The forward runs the parts one after the other. data_parallel() gathers the weights of a unit before the unit runs,
+// and frees them after.
 struct Net : torch::nn::Module {
   Net() {
     const auto add = [&](const std::string& name, const auto& part) {
@@ -52,7 +53,7 @@ int main(int argc, char** argv) try {
 
   Net model;
   reigen::nn::initialize(model, 0);
-  // The blocks are gathered one by one; stem and head, which are small, with the first forward.
+  // The blocks are gathered one at a time; stem and head, which are small, are gathered with the first forward.
   auto parallel = reigen::data_parallel(
       model, world, {.shard = reigen::Shard::kParameters, .units = reigen::nn::units_of_type<BlockImpl>(model.parts)});
   const auto found = reigen::checkpoint::find_newest(argv[1]);
@@ -60,7 +61,7 @@ int main(int argc, char** argv) try {
   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-3});
   std::int64_t step = 0;
   std::int64_t epoch = 0;
-  std::int64_t position = 0;  // samples of the epoch that are used up
+  std::int64_t position = 0;  // samples of this epoch that were already used
   if (found.newest) {
     step = found.newest->manifest().step;
     epoch = found.newest->manifest().epoch;
@@ -81,7 +82,7 @@ int main(int argc, char** argv) try {
         double sum = loss.item<double>() * static_cast<double>(batch.count);
         world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);
         if (world.rank() == 0) fmt::print("step {} loss {:.4f}\n", step, sum / static_cast<double>(batch.global_count));
-        // A copy is written while the next steps are made.
+        // save() copies the pieces; a thread writes the copy during the next steps.
         const reigen::tensor::Pieces weights(parallel.own_weights());
         const reigen::tensor::Pieces states(parallel.own(optimizer.state()));
         saver.save({.step = step,

@@ -1,5 +1,5 @@
-// Every rank has another number of batches, as when each reads files of its own: no sample is left out, nobody waits
-// for ever, and all ranks end with the same weights and the same state of the optimizer.
+// Every rank has a different number of batches, for example because each reads files of its own. No sample is left out,
+// no rank waits for ever, and all ranks end with the same weights and the same optimizer state.
 //
 //   reigen run -n 3 build/bin/uneven_inputs
 #include <ATen/CPUGeneratorImpl.h>
@@ -39,7 +39,7 @@ int main() try {
       torch::mse_loss(parallel(input), target_of(input)).backward();
       optimizer.step();
     }
-    join.finish([&] { optimizer.step(); });  // steps on with the others, as long as one has batches
+    join.finish([&] { optimizer.step(); });  // goes on stepping as long as another rank has batches
   }
   show("after");
 

@@ -18,13 +18,13 @@ namespace {
 
 constexpr double kBatchSeconds = 50e-6;  // a thousand times the clock's resolution
 constexpr double kTotalSeconds = 0.1;
-constexpr std::size_t kSkew = 320;  // keeps the streams from meeting in the same cache sets
+constexpr std::size_t kSkew = 320;  // bytes between the streams, so that they do not use the same cache sets
 
 double seconds_of(const std::function<void(std::size_t)>& function, std::size_t repeats) {
   const auto begin = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < repeats; ++i) {
     function(i);
-    asm volatile("" ::: "memory");  // the next repetition may not be dropped as the same work again
+    asm volatile("" ::: "memory");  // keeps the compiler from dropping the next repetition as a repeat of the same work
   }
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -46,7 +46,8 @@ double measure_copy(const Communicator& world, std::size_t bytes, bool cold) {
   return time_together(world, copy);
 }
 
-// A long copy's speed: what a short one takes is the launch. All ranks copy at once, on one GPU or on several.
+// The speed of a long copy, because a short copy's time is mostly the launch. All ranks copy at the same time, on one
+// GPU or on several.
 double measure_device_copy(const Communicator& world, std::size_t bytes) {
   constexpr std::size_t kLong = std::size_t{64} << 20;
   const int index = world.device().index;
@@ -63,7 +64,7 @@ double measure_device_copy(const Communicator& world, std::size_t bytes) {
   return time_together(world, copy) * static_cast<double>(bytes) / kLong;
 }
 
-// Streams one after the other: P inputs, then the outputs, which in place are the first inputs.
+// The buffers in memory, one after the other: P inputs, then the outputs, which in place are the first inputs.
 double measure_sum(const Communicator& world, const Problem& problem, bool cold, bool streaming) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   const std::size_t outputs = problem.operation == Operation::kAllReduce ? ranks : 1;

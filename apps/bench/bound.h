@@ -1,5 +1,5 @@
-// What this machine can do at best for an operation: plain copies and sums over private memory, without any
-// synchronisation inside. Thread rule: one caller a rank; every rank calls with the same problem.
+// The lower bound of an operation's time on this machine: plain copies and sums over private memory, without any
+// synchronisation inside. Thread rule: one caller per rank; every rank calls with the same problem.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace reigen::apps::bench {
 
-// Slowest rank's seconds for one run of the function, at the median: all ranks at once, in batches long enough for the
-// clock.
+// The time of one run of the function, in seconds: all ranks run it at the same time, in batches long enough for the
+// clock; the slowest rank's time of each batch counts, and the median over the batches is returned.
 double time_together(const Communicator& world, const std::function<void(std::size_t iteration)>& function);
 
-// Seconds that the least traffic of the operation takes here; the better of
+// Seconds that the operation's least traffic takes on this machine: the smaller time of
 //   a copy      each rank copies (read + written) / 2 bytes, and
-//   a sum       (reductions) each rank reduces its share of P inputs and writes it to every output, in one pass; in
-//               place over the inputs, elsewhere through the caches or past them, whichever is faster.
-// On a device's memory: a copy, at the speed of a long one.
-// Empty when the operation moves nothing. `cold`: through buffers that no cache holds, as the operation's own.
+//   a sum       (only reductions) each rank reduces its share of P inputs in one pass and writes it to every output. In
+//               place the outputs are the inputs; else with normal or non-temporal stores, whichever is faster.
+// For the memory of a device: a copy, at the speed of a long copy. Empty when the operation moves nothing. `cold`: uses
+// so many buffers in turn that no cache holds them, as the operation's own measurement does.
 std::optional<double> measure_bound(const Communicator& world, const Problem& problem, bool cold);
 
 }  // namespace reigen::apps::bench

@@ -35,9 +35,9 @@ std::int64_t input_value(const Problem& problem, int rank, std::size_t index) {
   if (!traits_of(problem.operation).reduces) return below(of_both, 100);
   const auto ranks = static_cast<std::uint64_t>(problem.ranks);
   switch (problem.op) {
-    case ReduceOp::kSum: return below(of_both, 1 + std::clamp(256 / problem.ranks, 1, 4));  // bfloat16 ends at 256
-    case ReduceOp::kProd: return (of_index + static_cast<std::uint64_t>(rank)) % ranks < 3 ? 2 : 1;  // three twos
-    case ReduceOp::kAvg: {  // a mean of 1 above what depends on the index
+    case ReduceOp::kSum: return below(of_both, 1 + std::clamp(256 / problem.ranks, 1, 4));  // bfloat16: exact up to 256
+    case ReduceOp::kProd: return (of_index + static_cast<std::uint64_t>(rank)) % ranks < 3 ? 2 : 1;  // 3 ranks give 2
+    case ReduceOp::kAvg: {  // the mean is 1 more than a value that depends on the index
       const bool last_of_odd = rank % 2 == 0 && rank + 1 == problem.ranks;
       return below(of_index, 4) + (last_of_odd ? 1 : 2 * (rank % 2));
     }
@@ -67,7 +67,7 @@ std::int64_t reduced_value(const Problem& problem, std::size_t index) {
   return problem.op == ReduceOp::kAvg ? value / problem.ranks : value;
 }
 
-// Element `index` of this rank's output: the formulas of communicator.h.
+// Element `index` of this rank's output, by the formulas of communicator.h.
 std::int64_t output_value(const Problem& problem, std::size_t index) {
   const std::size_t mine = static_cast<std::size_t>(problem.rank) * problem.count;
   const auto owner = static_cast<int>(index / problem.count);
@@ -84,7 +84,7 @@ std::int64_t output_value(const Problem& problem, std::size_t index) {
   }
 }
 
-// A whole number of 0 to 2047 as an IEEE half: exact.
+// A whole number from 0 to 2047 as an IEEE half, which is exact.
 std::uint16_t half_of(std::uint32_t value) {
   if (value == 0) return 0;
   const auto exponent = static_cast<std::uint32_t>(std::bit_width(value)) - 1;
@@ -101,7 +101,7 @@ void encode(DataType type, std::int64_t value, std::byte* at) {
   switch (type) {
     case DataType::kBool:
     case DataType::kInt8:
-    case DataType::kUint8: return store(static_cast<std::uint8_t>(value), at);  // wraps, as the reductions do
+    case DataType::kUint8: return store(static_cast<std::uint8_t>(value), at);  // wraps around, as the reductions do
     case DataType::kInt16: return store(static_cast<std::uint16_t>(value), at);
     case DataType::kInt32: return store(static_cast<std::uint32_t>(value), at);
     case DataType::kInt64: return store(value, at);
@@ -121,9 +121,9 @@ bool holds(DataType type, std::int64_t value, const std::byte* at) {
   return std::memcmp(wanted.data(), at, comm::size_of(type)) == 0;
 }
 
-constexpr std::size_t kPiece = std::size_t{1} << 16;  // elements that are made, or looked at, together
+constexpr std::size_t kPiece = std::size_t{1} << 16;  // elements that are made or compared at once
 
-// Between the host and what the group's calls are timed on.
+// Copies between the host and the memory on which the group's calls are timed.
 void copy(const Communicator& world, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (world.device().is_cpu()) {
     std::memcpy(to, from, bytes);
@@ -132,7 +132,7 @@ void copy(const Communicator& world, std::byte* to, const std::byte* from, std::
   }
 }
 
-// Elements that `make(begin, count, piece, size)` puts into memory of the host, a piece at a time.
+// Writes elements that `make(begin, count, piece, size)` puts into the host's memory, one piece at a time.
 template <typename Make>
 void write(const Communicator& world, DataType type, std::byte* to, std::size_t count, const Make& make) {
   const std::size_t size = comm::size_of(type);
@@ -144,7 +144,7 @@ void write(const Communicator& world, DataType type, std::byte* to, std::size_t 
   }
 }
 
-// How many elements are not what `value(index)` says.
+// The number of elements that are not `value(index)`.
 template <typename Value>
 std::size_t count_others(const Communicator& world, DataType type, const std::byte* from, std::size_t count,
                          const Value& value) {

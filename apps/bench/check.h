@@ -1,6 +1,6 @@
-// Inputs whose results are exact, and the comparison with the formula. Values are a hash of rank and index, so that a
-// block in a wrong place is seen. Buffers may be a device's: what is written and read travels by the communicator's own
-// copies. Thread rule: the communicator's.
+// Inputs whose results are exact, and the comparison of outputs with the formula. Values are a hash of rank and index,
+// so that a block in a wrong place is noticed. Buffers may be a device's: their contents travel to and from the host by
+// device::copy. Thread rule: the communicator's.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,15 @@
 
 namespace reigen::apps::bench {
 
-// Writes this rank's input, and nonsense to what the operation must overwrite.
+// Writes this rank's input, and wrong values to the memory that the operation must overwrite.
 void fill(const Communicator& world, const Problem& problem, const Place& place);
 
-// After one call on filled memory: elements of the output (and, out of place, of the input) that are not as they must
-// be, on this rank.
+// Call it after one call on filled memory. Gives the number of elements on this rank that are wrong in the output (and,
+// out of place, in the input, which must not change).
 std::size_t count_wrong(const Communicator& world, const Problem& problem, const Place& place);
 
-// A barrier moves nothing: collective, 1 if this rank left before the last one came. The clock is one machine's.
+// For a barrier, which moves no data. Collective: gives 1 if this rank left the barrier before the last rank came. All
+// ranks must be on one machine, because their clocks are compared.
 std::size_t count_wrong_barrier(const Communicator& world);
 
 }  // namespace reigen::apps::bench

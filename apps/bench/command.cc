@@ -1,4 +1,5 @@
-// reigen bench: times one operation. Started alone it starts its ranks first; under a launcher it is one of them.
+// reigen bench: times one operation. Started alone, it first starts its ranks; under a launcher, it is one of the
+// ranks.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -31,7 +32,7 @@ namespace reigen::apps::bench {
 
 namespace {
 
-// The buffers, and those of the bound.
+// The bytes of a rank's buffers and of the buffers for the bound.
 std::size_t memory_of_rank(const std::vector<Problem>& problems, const BenchOptions& options) {
   std::size_t most = 0;
   for (const Problem& problem : problems) {
@@ -41,7 +42,7 @@ std::size_t memory_of_rank(const std::vector<Problem>& problems, const BenchOpti
   return 64 * kMiB + most;
 }
 
-// "Rank  0 Pid  12345 on   hostname", as nccl-tests has it.
+// "Rank  0 Pid  12345 on   hostname", in the form of nccl-tests.
 std::vector<std::string> describe_ranks(const Communicator& world) {
   constexpr std::size_t kWidth = 96;
   std::string mine = fmt::format(" Rank {:>2} Pid {:>6} on {:>10}", world.rank(), ::getpid(), base::host_name());
@@ -58,7 +59,8 @@ std::string machine_of_this_rank(int machines) {
   return fmt::format("bench{}", environment.rank * machines / environment.world_size);
 }
 
-// A rule for a level that the group does not have is none: who gave it should know what was timed.
+// Warns if no size took the algorithm of --algorithm: a rule for a level that the group does not have changes nothing,
+// and the user should know what was timed.
 void warn_if_not_taken(const BenchOptions& options, const std::vector<Row>& rows) {
   const std::string word = named_algorithm(options);
   if (word.empty()) return;
@@ -76,7 +78,7 @@ int be_rank(const BenchOptions& options) {
   if (options.machines > 0) init_options.machine_id = machine_of_this_rank(options.machines);
   Communicator world = init(init_options);
   const bool prints = world.rank() == 0;
-  std::optional<format::AtomicFile> json;  // before the work: a folder that is not there should not cost a run
+  std::optional<format::AtomicFile> json;  // opened before the work, so that a bad path does not cost a run
   if (prints && !options.json.empty()) json.emplace(options.json);
   const std::vector<std::string> ranks = describe_ranks(world);
   if (prints) print_header(world, options, ranks);
@@ -88,7 +90,7 @@ int be_rank(const BenchOptions& options) {
     rows.push_back(measure(world, problem, options, memory.get()));
     if (prints) print_row(rows.back());
   }
-  if (!prints) return 0;  // one rank tells the result: a second failure would end the first while it prints
+  if (!prints) return 0;  // only rank 0 reports: another rank's failure would end rank 0 while it prints
   print_footer(rows);
   warn_if_not_taken(options, rows);
   if (json) {
@@ -100,7 +102,7 @@ int be_rank(const BenchOptions& options) {
   return wrong ? 1 : 0;
 }
 
-// A damaged file of `reigen tune` is told once.
+// Reads the file of `reigen tune` before the ranks start, so that a damaged file is reported once.
 void check_tuned(const BenchOptions& options, int ranks) {
   if (options.algorithm != comm::kTuned || ranks < 2) return;
   const std::vector<comm::Family>& families = comm::find_backend(options.backend).families;
@@ -114,7 +116,7 @@ int run_bench(const Arguments& arguments) {
   const std::optional<BenchOptions> options = parse_bench_options(arguments);
   if (!options) return 0;
   const Ranks ranks = find_ranks(options->ranks);
-  const std::vector<Problem> problems = problems_of(*options, ranks.count, 0);  // refuses before any rank is started
+  const std::vector<Problem> problems = problems_of(*options, ranks.count, 0);  // throws before any rank is started
   if (options->explain) {
     explain(*options, ranks.count);
     return 0;
@@ -134,7 +136,7 @@ namespace reigen::apps {
 
 int bench_command(const Arguments& arguments) {
   if (arguments.empty() || arguments[0] != "ddp") return bench::run_bench(arguments);
-  // A training step needs LibTorch: the program of the recipes measures it. Two ranks, unless words behind say others.
+  // A training step needs LibTorch, so the recipes' program measures it. Two ranks, unless a later -n says otherwise.
   Arguments words{"bench-ddp", "-n", "2"};
   words.insert(words.end(), arguments.begin() + 1, arguments.end());
   return train_command(words);

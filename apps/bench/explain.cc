@@ -21,7 +21,7 @@ namespace tuning = comm::tuning;
 using comm::AlgorithmChoice;
 using comm::Family;
 
-// The choice of a level, and where its rules come from.
+// The choice of algorithms for a level, and where its rules come from.
 struct Rules {
   AlgorithmChoice choice;
   std::string source;
@@ -45,7 +45,7 @@ std::string why(const tuning::Taken& taken, const std::string& source) {
   return taken.rule.empty() ? "built in" : fmt::format("{} {}", source, taken.rule);
 }
 
-// As a group that this machine holds alone decides it.
+// Decides as a group does whose ranks are all on this machine.
 void explain_one_level(const BenchOptions& options, Family family, int ranks) {
   const Rules rules = rules_for(options, family, ranks);
   fmt::print("# {}: backend {}, {} ranks\n#{:>11}  {:<20}  why\n", traits_of(options.operation).name,
@@ -62,7 +62,7 @@ void explain_one_level(const BenchOptions& options, Family family, int ranks) {
   }
 }
 
-// Rank 0 of neighbours that share machines, as --machines has them.
+// The layout of the ranks on machines as --machines makes it (neighbours share machines), seen from rank 0.
 comm::hierarchical::Layout layout_of(int ranks, int machines) {
   comm::hierarchical::Machines all(static_cast<std::size_t>(machines));
   for (int rank = 0; rank < ranks; ++rank) all[static_cast<std::size_t>(rank * machines / ranks)].push_back(rank);

@@ -18,14 +18,14 @@ namespace reigen::apps::bench {
 
 namespace {
 
-// Of all threads of this process.
+// The processor time of all threads of this process.
 double cpu_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Calls in turn on the buffers of one size.
+// Makes calls that use the buffers of one size in turn.
 class Caller {
  public:
   Caller(const Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory)
@@ -36,7 +36,7 @@ class Caller {
     const std::size_t stride = place_bytes(problem);
     const std::size_t slots = slots_of(stride, options);
     for (std::size_t i = 0; i < slots; ++i) places_.push_back(place_at(problem, memory + i * stride));
-    // Shared, the output of one rank is the input of the others.
+    // With --shared the output of one rank is the input of the other ranks, so it is not filled.
     for (const Place& place : places_) {
       if (options.fill) fill(world, problem, {place.input, options.shared ? nullptr : place.output});
     }
@@ -57,7 +57,7 @@ class Caller {
     return static_cast<std::size_t>(all);
   }
 
-  // Seconds of one call on this rank.
+  // The time of one call on this rank, in seconds.
   double time_one() {
     if (late_.count() == 0) return time_call();
     if (problem_.rank + 1 == problem_.ranks) std::this_thread::sleep_for(late_);
@@ -70,7 +70,7 @@ class Caller {
 
   const std::string& algorithm() const { return algorithm_; }
 
-  // Of a core, in all calls so far.
+  // The share of a core that this process used during all calls so far.
   double cpu_share() const { return wall_ > 0 ? cpu_ / wall_ : 0; }
 
  private:
@@ -119,7 +119,7 @@ std::size_t agree(const Communicator& world, double wanted) {
   return static_cast<std::size_t>(value);
 }
 
-// Warms up, and says how many iterations take half a second: the same number on every rank.
+// Warms up, and gives the number of iterations that take options.seconds: the same number on every rank.
 std::size_t warm_up(const Communicator& world, Caller& caller, const BenchOptions& options) {
   const int probes = options.iterations == 0 ? std::max(1, options.warmup) : options.warmup;
   double least = std::numeric_limits<double>::infinity();
@@ -132,8 +132,8 @@ std::size_t warm_up(const Communicator& world, Caller& caller, const BenchOption
   return agree(world, std::clamp(options.seconds / std::max(least, 1e-9), 5.0, 20000.0));
 }
 
-// This rank's seconds of each iteration. On a busy machine they may take far longer than the warm-up promised: then
-// rank 0 stops at twice the time, after a tenth of them or more.
+// This rank's seconds of each iteration. On a busy machine the iterations may take far longer than the warm-up showed;
+// then rank 0 stops them after twice options.seconds, but not before a tenth of them is done.
 std::vector<double> time_iterations(const Communicator& world, Caller& caller, const BenchOptions& options) {
   const std::size_t wanted = warm_up(world, caller, options);
   const std::size_t part = options.iterations > 0 ? wanted : std::max<std::size_t>(5, wanted / 10);

@@ -11,20 +11,20 @@
 
 namespace reigen::apps::bench {
 
-// Memory for the largest of the problems, of the communicator or (--foreign) of the process; all sizes use its front.
-// The communicator's may be a device's.
+// Memory for the largest of the problems; smaller sizes use its beginning. It belongs to the communicator, or with
+// --foreign to the process. The communicator's memory may be a device's.
 std::shared_ptr<std::byte> allocate_for(const Communicator& world, const std::vector<Problem>& problems,
                                         const BenchOptions& options);
 
-// How many buffers of this size are used in turn: as memory.h has it, and one for each call under way at once.
+// The number of buffers of this size that are used in turn: as in memory.h, but at least one for each call in flight.
 std::size_t slots_of(std::size_t bytes, const BenchOptions& options);
 
 // How long calls of one size take.
 struct Times {
   std::vector<double> slowest;        // seconds of each iteration on its slowest rank
-  std::string algorithm;              // that was taken; a message has none: "message"
-  std::optional<std::size_t> wrong;   // elements of all ranks; empty: not checked
-  std::optional<double> waiting_cpu;  // of a core, see Row
+  std::string algorithm;              // the algorithm that was taken; "message" for send_recv
+  std::optional<std::size_t> wrong;   // wrong elements on all ranks; empty: not checked
+  std::optional<double> waiting_cpu;  // as in Row
 };
 
 // Collective. The same times and algorithm on every rank.

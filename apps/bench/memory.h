@@ -1,5 +1,5 @@
-// Private memory of a rank, touched, so that the kernel has given the pages before anything is timed; and how much of
-// it no cache holds. Thread rule: none.
+// Private memory of a rank, which is written once, so that the kernel provides its pages before anything is timed; and
+// how many buffers are needed so that no cache holds them. Thread rule: no shared state.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace reigen::apps::bench {
 
-// Aligned to 4096. Throws IoError (71) when there is no more.
+// Memory aligned to 4096 bytes. Throws IoError (71) when there is not enough.
 std::shared_ptr<std::byte> allocate_private(std::size_t bytes);
 
-// How many buffers of this size are used in turn: one, or when `cold` as many as are 64 MiB together.
+// The number of buffers of this size that are used in turn: one, or if `cold` so many that together they exceed 64 MiB.
 std::size_t slots_of(std::size_t bytes, bool cold);
 
 }  // namespace reigen::apps::bench

@@ -9,13 +9,14 @@ namespace reigen::apps::bench {
 
 namespace {
 
-// The uneven operations are measured with blocks of one size.
+// The uneven operations are measured with blocks of equal size.
 comm::Extent even_extent(Operation operation, int root, int rank, int ranks) {
-  if (operation == Operation::kSend) return {1, 1};  // every rank sends to the next and receives from the one before
+  if (operation == Operation::kSend) return {1, 1};  // every rank sends to the next and receives from the previous
   return comm::extent_of({.kind = comm::even_kind(operation), .count = 1, .root = root}, rank, ranks);
 }
 
-// With two ranks an operation on blocks has a buffer of two, on the root where there is one.
+// Finds out whether an operation works on blocks: with two ranks its larger buffer then has two (on the root if it has
+// one).
 OperationTraits make_traits(Operation operation) {
   const comm::Extent extent = even_extent(operation, 0, 0, 2);
   return {operation,
@@ -40,14 +41,14 @@ const auto& operations() {
   return kOperations;
 }
 
-// What this rank's call reads and writes, in blocks of `count`.
+// What this rank's call reads and writes, in units of `count` elements.
 comm::Extent extent_of(const Problem& problem) {
   return even_extent(problem.operation, problem.root, problem.rank, problem.ranks);
 }
 
 std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Bytes of input and output on the rank that has most of them: the root's where there is one.
+// Bytes of input and output on the rank that has the largest: the root, if there is one.
 std::size_t largest_input(const Problem& problem) {
   Problem root = problem;
   root.rank = problem.root;
@@ -130,7 +131,7 @@ std::size_t Problem::output_count() const {
 Traffic least_traffic(const Problem& problem) {
   const auto whole = static_cast<double>(problem.bytes());
   const double block = whole / problem.ranks;
-  const double own = problem.in_place ? block : 0;  // lies where it must be
+  const double own = problem.in_place ? block : 0;  // the rank's own block, which in place need not move
   switch (comm::even_kind(problem.operation)) {
     case Operation::kAllReduce:
     case Operation::kSend: return {whole, whole};
@@ -184,7 +185,7 @@ void exchange(const Communicator& world, const Problem& problem, const Place& pl
   world.run(calls);
 }
 
-// Target: a Communicator, which makes the call, or a list, to which it is added.
+// Target is a Communicator, which makes the call, or a CallList, to which the call is added.
 template <class Target>
 void call_uneven(Target& target, const Problem& problem, const Place& place) {
   const std::vector<std::size_t> counts(static_cast<std::size_t>(problem.ranks), problem.count);
@@ -218,7 +219,7 @@ void call_on(Target& target, const Problem& problem, const Place& place) {
   }
 }
 
-// The second takes what the first has left in the output.
+// The second operation takes the output of the first as its input.
 void call_mock_up(const Communicator& world, const Problem& problem, const Place& place) {
   const int root = problem.root;
   const auto ranks = static_cast<std::size_t>(problem.ranks);

@@ -1,4 +1,4 @@
-// What `reigen bench` knows about each operation: names, shapes, the least traffic, and how it is called. Values and
+// What `reigen bench` knows about each operation: its names, shapes and least traffic, and how to call it. Values and
 // free functions; thread rule: the communicator's.
 #pragma once
 
@@ -18,29 +18,29 @@ using Operation = comm::OperationKind;
 struct OperationTraits {
   Operation operation;
   const char* name;
-  bool reduces;   // has a redop
+  bool reduces;   // has a reduction operator
   bool rooted;    // has a root
-  bool blocks;    // its size is that of P blocks, one a rank
+  bool blocks;    // its size is that of P blocks, one per rank
   bool in_place;  // input and output may be the same memory
 };
 
-// Null when there is none of this name.
+// Null when no operation has this name.
 const OperationTraits* find_operation(const std::string& name);
 const OperationTraits& traits_of(Operation operation);
 std::vector<std::string> operation_names();
 
-// busbw = algbw x this (nccl-tests' definition).
+// busbw = algbw * bus_factor, as nccl-tests defines it.
 double bus_factor(Operation operation, int ranks);
 
-// Two operations that do the work of another, one after the other on its buffers (Hunold and Carpen-Amarie, "Tuning MPI
-// Collectives by Verifying Performance Guidelines", HPC Asia 2018, section 3: mock-ups).
+// Two operations that together do the work of another, one after the other on its buffers (Hunold and Carpen-Amarie,
+// "Tuning MPI Collectives by Verifying Performance Guidelines", HPC Asia 2018, section 3: mock-ups).
 struct MockUp {
   const char* name;
-  Operation operation;  // whose work they do
+  Operation operation;  // the operation whose work they do
   Operation first;
   Operation second;
 };
-const MockUp* find_mock_up(Operation operation, const std::string& name);  // null when there is none of this name
+const MockUp* find_mock_up(Operation operation, const std::string& name);  // null: no such name
 std::vector<std::string> mock_up_names(Operation operation);
 
 // One operation of one size on this rank.
@@ -52,11 +52,12 @@ struct Problem {
   bool in_place = false;
   comm::DataType type = comm::DataType::kFloat32;
   comm::ReduceOp op = comm::ReduceOp::kSum;
-  std::size_t count = 0;       // elements as the call counts them: a block for operations on blocks, else the buffer
-  const MockUp* as = nullptr;  // what is called in its place; null: itself
-  Device device = {};          // whose memory the buffers are
+  // Elements as the call counts them: of a block for operations on blocks, else of the buffer.
+  std::size_t count = 0;
+  const MockUp* as = nullptr;  // called in place of the operation; null: the operation itself
+  Device device = {};          // the device whose memory the buffers are
 
-  bool has_root() const;  // then ranks may leave early, so iterations are kept apart by barriers
+  bool has_root() const;  // then ranks may leave early, so a barrier separates the iterations
 
   std::size_t whole() const { return traits_of(operation).blocks ? count * static_cast<std::size_t>(ranks) : count; }
   std::size_t bytes() const { return whole() * comm::size_of(type); }  // the `size` column
@@ -64,7 +65,7 @@ struct Problem {
   std::size_t output_count() const;                                    // elements that this rank gets
 };
 
-// Bytes that a rank must read and write at least, the work of all ranks being shared evenly. N: bytes(), P: ranks.
+// Bytes that a rank must read and write at least if all ranks share the work evenly. N: bytes(), P: ranks.
 //
 //   operation        read         written      in place
 //   all_reduce       N            N            the same
@@ -76,25 +77,25 @@ struct Problem {
 //   gather, scatter  N/P          N/P          N (P-1)/P^2 of both
 //   send_recv        N            N            never: every rank sends to the next and receives from the one before
 //   barrier          0            0
-//   The uneven operations are as their namesakes.
+//   The uneven operations have the same traffic as the even ones.
 struct Traffic {
   double read = 0;
   double written = 0;
 };
 Traffic least_traffic(const Problem& problem);
 
-// Where this rank's input and output lie. In place they overlap as the operation's header says.
+// This rank's input and output. In place they overlap as the operation's documentation in communicator.h says.
 struct Place {
   std::byte* input = nullptr;
   std::byte* output = nullptr;
 };
 
-// Bytes of one place, the same on every rank; and its pointers inside of that many bytes.
+// The bytes of one place, the same on every rank; and the place's pointers into memory of that size.
 std::size_t place_bytes(const Problem& problem);
 Place place_at(const Problem& problem, std::byte* begin);
 
 void call(const Communicator& world, const Problem& problem, const Place& place);
-// The same for a list; not for a problem that is made of two calls.
+// Adds the call to a list. Not for a problem with a mock-up, which is two calls.
 void add_call(CallList& calls, const Problem& problem, const Place& place);
 
 }  // namespace reigen::apps::bench

@@ -26,7 +26,7 @@ struct TypeName {
   DataType type;
 };
 
-// nccl-tests' name of a type stands first.
+// The name that nccl-tests gives a type comes first.
 constexpr std::array kTypes = {
     TypeName{"int8", DataType::kInt8},       TypeName{"uint8", DataType::kUint8},
     TypeName{"int16", DataType::kInt16},     TypeName{"int32", DataType::kInt32},
@@ -245,7 +245,7 @@ void check_backend(const BenchOptions& options, bool machines_given) {
   }
 }
 
-// Without the operation in front, which is the one that is timed.
+// The algorithm without the name of the operation, which is always the one that is timed.
 void check_algorithm(const BenchOptions& options) {
   const std::string word = named_algorithm(options);
   if (word.empty()) return;
@@ -332,7 +332,7 @@ std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
                "reigen bench");
   app.formatter(std::make_shared<Formatter>());
   add_options(app, words, options);
-  Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes them from the back
+  Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes words from the back
   try {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
@@ -350,7 +350,7 @@ std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(error.what(), ExitCode::kUsage);
   }
-  if (options.late_ms > 0) {  // an iteration takes as long as it says
+  if (options.late_ms > 0) {  // every iteration takes at least late_ms
     if (app.count("--iters") == 0) options.iterations = 5;
     if (app.count("--warmup") == 0) options.warmup = 1;
   }
@@ -402,7 +402,7 @@ std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int ran
   if (options.operation == Operation::kBarrier) return {problem};
   const auto blocks = static_cast<std::size_t>(traits_of(options.operation).blocks ? ranks : 1);
   const bool in_parts = options.as != nullptr && options.as->first == Operation::kReduceScatter;
-  const auto parts = static_cast<std::size_t>(in_parts ? ranks : 1);  // all of one size
+  const auto parts = static_cast<std::size_t>(in_parts ? ranks : 1);  // parts of equal size
   std::vector<Problem> problems;
   for (std::size_t size = options.smallest;; size *= options.factor) {
     const std::size_t elements = size / (blocks * comm::size_of(options.type));

@@ -1,4 +1,4 @@
-// The command line of `reigen bench`. Thread rule: values.
+// The command line of `reigen bench`. Thread rule: plain values.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace reigen::apps::bench {
 
 struct BenchOptions {
   Operation operation = Operation::kAllReduce;
-  const MockUp* as = nullptr;  // what is called in its place
+  const MockUp* as = nullptr;  // the mock-up that is called in place of the operation
   std::optional<int> ranks;    // -n, if given
   std::size_t smallest = 4;
   std::size_t largest = 0;
@@ -24,38 +24,39 @@ struct BenchOptions {
   int root = 0;
   int iterations = 0;  // 0: as many as take half a second
   int warmup = 5;
-  int in_flight = 1;  // calls under way at once
+  int in_flight = 1;  // calls in flight at once
   std::string json;
   std::string backend = "auto";
-  Device device = {};     // on whose memory
-  std::string algorithm;  // empty: the usual one
-  int segments = 0;       // 0: by size
-  int machines = 0;       // 0: where the ranks are; else this machine plays so many
+  Device device = {};     // the device whose memory is used
+  std::string algorithm;  // empty: chosen as usual
+  int segments = 0;       // 0: chosen by size
+  int machines = 0;       // 0: the real machines; else this machine plays so many machines
   bool foreign = false;
   bool check = false;
   bool cold = false;
   bool in_place = false;
   bool shared = false;   // one memory for all ranks
-  bool explain = false;  // say which algorithms would run, and time nothing
-  bool fill = true;      // inputs that can be checked; else whatever the memory holds
-  double seconds = 0.5;  // of timing a size, where iterations are not given
-  int late_ms = 0;       // the last rank comes so much later to every call
+  bool explain = false;  // only print which algorithms would run
+  bool fill = true;      // write inputs that can be checked; false: leave the memory's contents
+  double seconds = 0.5;  // how long to time one size, if iterations is 0
+  int late_ms = 0;       // the last rank comes to every call so many milliseconds late
 };
 
-// Empty: --help, which is printed then. Throws InvalidArgument (2) for what no number of ranks makes right.
+// Gives nullopt for --help, after printing it. Throws InvalidArgument (2) for options that are wrong for any number of
+// ranks.
 std::optional<BenchOptions> parse_bench_options(const Arguments& arguments);
 
-// One problem a size, smallest first; sizes are rounded to whole elements, at least one a block. Throws InvalidArgument
-// (2) when there is no such root.
+// One problem for each size, smallest first. Sizes are rounded to whole elements, at least one per block. Throws
+// InvalidArgument (2) when the root is not a rank.
 std::vector<Problem> problems_of(const BenchOptions& options, int ranks, int rank);
 
-// As GroupOptions::algorithms: those of the operation are --algorithm's.
+// The text for GroupOptions::algorithms, in which the rules for the operation are those of --algorithm.
 std::string rules_of(const BenchOptions& options);
 
-// --algorithm without its sizes; empty: it names none.
+// The algorithm of --algorithm, without its sizes; empty if it names none.
 std::string named_algorithm(const BenchOptions& options);
 
-// nccl-tests' name of the type: float, double, half, and ours for the others.
+// The name that nccl-tests gives the type (float, double, half), or ours for types that it does not have.
 const char* nccl_name_of(comm::DataType type);
 
 }  // namespace reigen::apps::bench

@@ -1,5 +1,5 @@
-// How a command of `reigen` that measures becomes several processes: started alone it starts its ranks, this program
-// with the same words; under a launcher it is one of them. Thread rule: none.
+// How a measuring command of `reigen` becomes several processes. Started alone, it starts its ranks: this program with
+// the same arguments. Under a launcher, it is one of the ranks. Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace reigen::apps::bench {
 
 struct Ranks {
   int count = 2;
-  bool started = false;  // by a launcher: this process is one of them
+  bool started = false;  // a launcher started this process as one of the ranks
 };
 
-// `wanted`: -n, if given. Throws InvalidArgument (2) when a launcher has started another number.
+// `wanted`: the value of -n, if given. Throws InvalidArgument (2) when a launcher has started another number of ranks.
 Ranks find_ranks(std::optional<int> wanted);
 
-// Runs `reigen COMMAND ARGUMENTS` as so many processes and gives the exit code.
+// Runs `reigen COMMAND ARGUMENTS` as `ranks` processes and returns the exit code.
 int start_ranks(const std::string& command, const Arguments& arguments, int ranks, std::size_t memory_per_rank);
 
 }  // namespace reigen::apps::bench

@@ -9,14 +9,14 @@ namespace reigen::apps::bench {
 
 namespace {
 
-// Bytes a second, by 1e9.
+// In GB/s, with a GB of 10^9 bytes.
 double algorithm_bandwidth(const Row& row) { return static_cast<double>(row.problem.bytes()) / row.p50 / 1e9; }
 
 double bus_bandwidth(const Row& row) {
   return algorithm_bandwidth(row) * bus_factor(row.problem.operation, row.problem.ranks);
 }
 
-// As many decimals, at most two, as leave room in the column.
+// The number with as many decimals, at most two, as fit into the column.
 std::string in_width(double value, int width) {
   int decimals = 2;
   for (double limit = 1; limit < value; limit *= 10) --width;

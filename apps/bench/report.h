@@ -1,4 +1,5 @@
-// What `reigen bench` shows: nccl-tests' table with some columns more, and rows as JSON. Thread rule: rank 0 prints.
+// The output of `reigen bench`: nccl-tests' table with some more columns, and the rows as JSON. Thread rule: rank 0
+// prints.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +11,18 @@
 
 namespace reigen::apps::bench {
 
-// Seconds of an iteration are those of its slowest rank.
+// One line of the table. The time of an iteration is that of its slowest rank, in seconds.
 struct Row {
   Problem problem;
-  std::string algorithm = {};  // that was taken
+  std::string algorithm = {};  // the algorithm that was taken
   double p50 = 0;
   double mean = 0;
   double p99 = 0;
   double least = 0;
-  std::optional<double> bound = std::nullopt;        // seconds, see measure_bound
-  std::optional<std::size_t> wrong = std::nullopt;   // elements of all ranks; empty: not checked
-  std::optional<double> waiting_cpu = std::nullopt;  // of a core, by rank 0 while it waited for a late rank
+  std::optional<double> bound = std::nullopt;       // lower bound in seconds, see measure_bound
+  std::optional<std::size_t> wrong = std::nullopt;  // wrong elements on all ranks; empty: not checked
+  // The share of a core that rank 0 used while it waited for a late rank.
+  std::optional<double> waiting_cpu = std::nullopt;
 };
 
 void print_header(const Communicator& world, const BenchOptions& options, const std::vector<std::string>& ranks);

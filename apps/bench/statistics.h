@@ -1,4 +1,4 @@
-// Times of many iterations on many ranks, as few figures. Thread rule: the communicator's.
+// Summarises the times of many iterations on many ranks. Thread rule: the communicator's.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace reigen::apps::bench {
 
-// times[i] = the largest of all ranks' times[i]. Collective; as many times on every rank.
+// times[i] = the largest of all ranks' times[i]. Collective; every rank must give equally many times.
 std::vector<double> slowest_of_ranks(const Communicator& world, const std::vector<double>& times);
 
-// The nearest-rank quantile, of at least one time; 0 is the smallest.
+// The nearest-rank quantile of at least one time; fraction 0 gives the smallest.
 double quantile(std::vector<double> times, double fraction);
 
 }  // namespace reigen::apps::bench

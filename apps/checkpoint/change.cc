@@ -1,4 +1,4 @@
-// consolidate, reshard and import.
+// The commands consolidate, reshard and import.
 #include <fmt/format.h>
 
 #include <filesystem>

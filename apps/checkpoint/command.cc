@@ -1,4 +1,4 @@
-// reigen checkpoint: what checkpoints hold, whether they are whole, and other forms of them.
+// reigen checkpoint: shows what checkpoints hold, checks that they are whole, and converts them.
 #include "checkpoint/command.h"
 
 #include <fmt/format.h>

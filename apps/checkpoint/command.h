@@ -1,4 +1,4 @@
-// The parts of `reigen checkpoint`. Each takes what stands behind its name and gives the exit code.
+// The parts of `reigen checkpoint`. Each gets the arguments after its name and returns the exit code.
 #pragma once
 
 #include "reigen_commands.h"

@@ -1,4 +1,4 @@
-// diff: two sets of tensors, value by value.
+// diff: compares two sets of tensors value by value.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace reigen::apps::checkpoint {
 namespace ck = reigen::checkpoint;
 namespace {
 
-constexpr int kDiffers = 1;  // as diff(1) has it
+constexpr int kDiffers = 1;  // as in diff(1)
 
 struct Difference {
-  std::uint64_t elements = 0;  // whose bits differ
+  std::uint64_t elements = 0;  // number of elements whose bits differ
   double largest = 0;
 };
 

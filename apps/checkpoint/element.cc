@@ -11,7 +11,7 @@ using format::TensorType;
 
 namespace {
 
-// A float of few bits. `kind` says what its largest numbers stand for.
+// A float of few bits. `special` says which bit patterns are infinite or NaN.
 enum class Special { kIeee, kNanAtOnes, kNanAtMinusZero, kNone };
 struct SmallFloat {
   int exponent_bits;
@@ -31,13 +31,13 @@ double value_of(const SmallFloat& type, std::uint64_t bits) {
   if (type.special == Special::kIeee && exponent == most) return fraction != 0 ? std::nan("") : sign * HUGE_VAL;
   if (type.special == Special::kNanAtOnes && number == sign_bit - 1) return std::nan("");
   if (type.special == Special::kNanAtMinusZero && bits == sign_bit) return std::nan("");
-  const int scale = 1 - type.bias - type.fraction_bits;  // of the fraction where the exponent is zero
+  const int scale = 1 - type.bias - type.fraction_bits;  // scale of the fraction when the exponent field is zero
   if (exponent == 0) return sign * std::ldexp(fraction, scale);
   const auto one = static_cast<double>(fraction_mask + 1);
   return sign * std::ldexp(fraction + one, scale + exponent - 1);
 }
 
-// Of all types but kC64.
+// The value of an element of any type but kC64.
 double value_of(TensorType type, std::uint64_t bits) {
   switch (type) {
     case TensorType::kF64: return std::bit_cast<double>(bits);
@@ -73,7 +73,7 @@ std::uint64_t bits_at(TensorType type, std::span<const std::byte> tensor, std::u
   const std::uint64_t at = index * size;
   std::uint64_t bits = 0;
   const std::size_t first = static_cast<std::size_t>(at / 8);
-  // Whole bytes, or the two that hold a packed element.
+  // Reads all bytes of the element, or the two bytes that may hold a packed element.
   const std::size_t count = size >= 8 ? size / 8 : std::min<std::size_t>(2, tensor.size() - first);
   std::memcpy(&bits, tensor.data() + first, count);
   if (size >= 8) return bits;

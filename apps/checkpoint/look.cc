@@ -1,4 +1,4 @@
-// inspect and verify.
+// The commands inspect and verify.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -71,18 +71,19 @@ void print_weights(const std::string& path, const ck::Weights& weights, bool wit
   for (const ck::Unread& object : weights.objects()) fmt::print("  {}\n", unread_row(object));
 }
 
-// Every checkpoint that a path means.
+// All checkpoints that a path stands for.
 std::vector<fs::path> checkpoints_of(const fs::path& path) {
   if (ck::is_checkpoint(path)) return {path};
   for (const fs::path& directory : {path, path / "checkpoints"}) {
     std::vector<fs::path> found = ck::list(directory);
     if (!found.empty()) return found;
   }
-  return {ck::find_checkpoint(path).path()};  // which says that there is none
+  return {ck::find_checkpoint(path).path()};  // throws, saying that there is none
 }
 
-// A run that is over holds model.safetensors beside its checkpoints, and so does a checkpoint without its manifest:
-// both are judged by their hashes, not by the form of that file.
+// True for files of weights that have no hashes of ours. A finished run also has model.safetensors next to its
+// checkpoints, and so does a checkpoint that lost its manifest: these are verified by their hashes, not by that file's
+// form.
 bool is_foreign(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) return true;
@@ -90,7 +91,7 @@ bool is_foreign(const fs::path& path) {
   return !ours && ck::is_model_folder(path) && ck::list(path).empty();
 }
 
-// Files of weights of others have no hashes, so that it says what was looked at.
+// Other programs' files of weights have no hashes, so the output says what was checked.
 void verify_weights(const std::string& path) {
   const ck::Weights weights(path);
   weights.verify();
@@ -100,7 +101,7 @@ void verify_weights(const std::string& path) {
              weights.kind() == "a safetensors file" ? "its form; safetensors files have no checksums" : weights.kind());
 }
 
-// Prints what is wrong with it. True: nothing.
+// Prints what is wrong with the checkpoint; true if nothing is.
 bool is_whole(const fs::path& path) {
   std::vector<std::string> damage;
   try {

@@ -1,4 +1,4 @@
-// Command lines of `reigen checkpoint`, read by CLI11.
+// Reads the command lines of `reigen checkpoint` with CLI11.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,9 +14,9 @@
 
 namespace reigen::apps::checkpoint {
 
-// False: --help, which is printed then. Throws InvalidArgument (2).
+// False for --help, after printing it. Throws InvalidArgument (2).
 inline bool parse(CLI::App& app, const Arguments& arguments) {
-  Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes them from the back
+  Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes words from the back
   try {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
@@ -35,13 +35,13 @@ inline std::string unread_row(const reigen::checkpoint::Unread& item) {
   return fmt::format("{:<48} {} (not read)", item.name, item.what);
 }
 
-// --only and --skip, each as often as wanted.
+// Adds --only and --skip, each of which may be given several times.
 inline void add_selection(CLI::App& app, reigen::checkpoint::Selection& selection) {
   app.add_option("--only", selection.only, "takes what begins with it alone, for example model.");
   app.add_option("--skip", selection.skip, "leaves out what begins with it");
 }
 
-// Selects from all of them. Throws InvalidArgument for a beginning that no name of any of them has.
+// Applies the selection to all of `all`. Throws InvalidArgument for a prefix that no name in any of them has.
 inline void select_from(const std::vector<reigen::checkpoint::Weights*>& all,
                         const reigen::checkpoint::Selection& selection) {
   for (const auto* beginnings : {&selection.only, &selection.skip}) {

@@ -1,4 +1,4 @@
-// reigen tune: measures the algorithms of a backend and keeps which is taken from which size on.
+// reigen tune: measures the algorithms of a backend, and stores which one to take from which size on.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -51,7 +51,7 @@ void make_folder_of(const std::filesystem::path& path) {
 
 int be_rank(const TuneOptions& options, const std::filesystem::path& path) {
   const bool keeps = launch::detect_environment().rank == 0;
-  std::optional<format::AtomicFile> file;  // before the work: one that cannot be written should not cost a run
+  std::optional<format::AtomicFile> file;  // opened before the work, so that a bad path does not cost a run
   if (keeps) {
     make_folder_of(path);
     file.emplace(path);
@@ -85,7 +85,7 @@ int run_tune(const Arguments& arguments) {
   const std::filesystem::path path = tuning::cache_path(options->family, ranks.count);
   if (!ranks.started) {
     make_folder_of(path);
-    { const format::AtomicFile file(path); }  // refuses before any rank is started; rank 0 opens it again
+    { const format::AtomicFile file(path); }  // throws before any rank is started; rank 0 opens it again
     return bench::start_ranks("tune", arguments, ranks.count, memory_of_probe());
   }
   return be_rank(*options, path);

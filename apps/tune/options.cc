@@ -42,7 +42,7 @@ std::optional<TuneOptions> parse_tune_options(const Arguments& arguments) {
   app.add_option("--backend", backend, "shared_memory, tcp (default shared_memory)")->type_name("B");
   app.add_option("--seconds", options.seconds, "of probing, about (default 1)")->type_name("S");
   app.add_flag("--explain", options.explain, "measure nothing: print what is in force and where it comes from");
-  Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes them from the back
+  Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes words from the back
   try {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {

@@ -1,4 +1,4 @@
-// The command line of `reigen tune`. Thread rule: values.
+// The command line of `reigen tune`. Thread rule: plain values.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@ namespace reigen::apps::tune {
 struct TuneOptions {
   std::optional<int> ranks;  // -n, if given
   comm::Family family = comm::Family::kSharedMemory;
-  double seconds = 1;    // of probing, about
-  bool explain = false;  // say what is in force, and measure nothing
+  double seconds = 1;    // how long to measure, about
+  bool explain = false;  // only print which algorithms are taken and why
 };
 
-// Empty: --help, which is printed then. Throws InvalidArgument (2).
+// Gives nullopt for --help, after printing it. Throws InvalidArgument (2).
 std::optional<TuneOptions> parse_tune_options(const Arguments& arguments);
 
 }  // namespace reigen::apps::tune

@@ -1,4 +1,4 @@
-// The table of `reigen tune`, as people read it. Thread rule: none.
+// Prints the table of `reigen tune` for people. Thread rule: one thread.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace reigen::apps::tune {
 
-// A line for every algorithm: what it costs, where that was measured, and the sizes for which it is taken.
+// One line for every algorithm: its measured cost if there is one, and the sizes for which it is taken.
 void print_table(const comm::tuning::Table& table);
 
 }  // namespace reigen::apps::tune

@@ -28,11 +28,13 @@ using comm::OperationKind;
 namespace tuning = comm::tuning;
 
 constexpr std::array kSizes = {std::size_t{256}, 2 * kKiB, 16 * kKiB, 128 * kKiB, kMiB};
-// A machine that is busy for a moment spoils one pass; of a pass the fastest tenth counts.
+// A machine that is busy for a moment spoils one pass, so there are several. In a pass the fastest tenth of the times
+// counts.
 constexpr int kPasses = 5;
 constexpr double kFraction = 0.1;
 
-// Ranks of one group for every place in the lists of algorithms: there each operation takes the one of that place.
+// One group of all ranks for every place in the lists of algorithms. In the group of place i, each operation takes the
+// i-th algorithm of its list.
 class Groups {
  public:
   Groups(Family family, const std::vector<Problem>& problems) {
@@ -98,10 +100,11 @@ std::size_t count_measurements(Family family) {
   return count;
 }
 
-// The least time of every size, over all passes.
+// For every size in bytes the least time over all passes.
 using Samples = std::map<std::size_t, double>;
 
-// Whether an algorithm can run at all at a size is told by what was taken.
+// If another algorithm than the wanted one was taken, the wanted one cannot run at this size, and the time does not
+// count.
 void time_sizes(const Communicator& world, const std::vector<Problem>& problems, const BenchOptions& options,
                 std::byte* memory, const std::string& algorithm, Samples& samples) {
   for (const Problem& problem : problems) {
@@ -113,7 +116,7 @@ void time_sizes(const Communicator& world, const std::vector<Problem>& problems,
   }
 }
 
-// The slowest rank decides for all.
+// True if the time is up on the slowest rank; the same answer on every rank.
 bool is_over(const Communicator& world, std::chrono::steady_clock::time_point since, double seconds) {
   double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
   world.all_reduce(&passed, &passed, 1, comm::DataType::kFloat64, comm::ReduceOp::kMax);

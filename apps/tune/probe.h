@@ -1,5 +1,5 @@
-// Times every algorithm of every operation at a handful of sizes and draws a line through each. Thread rule: every rank
-// of the job calls it once.
+// Times every algorithm of every operation at a few sizes, and fits a line of time over bytes to each. Thread rule:
+// every rank of the job calls it once.
 #pragma once
 
 #include "comm/tuning/table.h"
@@ -7,10 +7,10 @@
 
 namespace reigen::apps::tune {
 
-// Collective. The same table on every rank, but for the host.
+// Collective. The tables of all ranks are equal, except for the host's name.
 comm::tuning::Table probe(const TuneOptions& options);
 
-// Bytes that a rank needs for it.
+// Bytes of memory that a rank needs for probe().
 std::size_t memory_of_probe();
 
 }  // namespace reigen::apps::tune

@@ -1,4 +1,4 @@
-// Every rank brings an array; all get the sum. From C:
+// Every rank has an array, and all ranks get the sum of the arrays. From C:
 //
 //   reigen run -n 4 c_all_reduce
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 enum { COUNT = 1000 };
 
-// Says what went wrong; its number is the exit code by which the launcher knows what happened.
+// Prints what went wrong. The status is the exit code that tells the launcher what happened.
 static int failed(reigen_status status) {
   fprintf(stderr, "error: %s\n", reigen_error_message());
   return status;
@@ -18,7 +18,7 @@ int main(void) {
   reigen_status status = reigen_init(NULL, &world);
   if (status != REIGEN_OK) return failed(status);
 
-  reigen_memory* memory = NULL;  // of the group: nothing is copied on the way
+  reigen_memory* memory = NULL;  // memory of the group, so that the call copies nothing
   status = reigen_allocate(world, COUNT * sizeof(float), &memory);
   if (status != REIGEN_OK) return failed(status);
   float* values = reigen_memory_data(memory);

@@ -1,8 +1,8 @@
-// Checks that print their values. Private: no macro of ours reaches users' code.
-//   REIGEN_CHECK(cond, format, ...)   the caller's fault: throws InvalidArgument
-//   REIGEN_ASSERT(cond, format, ...)  our fault: throws InternalError with file and line
-//   REIGEN_SYSCALL(expression)        repeats on EINTR; throws IoError with the call and errno when it gives -1;
-//   returns the value
+// Checks whose error texts contain the values. This header is private, so that our macros do not reach users' code.
+//   REIGEN_CHECK(cond, format, ...)   an error of the caller: throws InvalidArgument if `cond` is false
+//   REIGEN_ASSERT(cond, format, ...)  a bug of Reigen: throws InternalError with file and line if `cond` is false
+//   REIGEN_SYSCALL(expression)        the value of a system call. Repeats it on EINTR; throws IoError with the call's
+//                                     name and errno if it gives -1
 #pragma once
 
 #include <fmt/format.h>

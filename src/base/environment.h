@@ -1,5 +1,5 @@
-// Every environment variable that Reigen itself defines, one function each; docs/environment.md is written from this
-// file. Variables of other launchers (torchrun, Slurm, MPI) are read in launch/environment.cc.
+// Every environment variable that Reigen itself defines; docs/environment.md is written from this file. The variables
+// of other launchers (torchrun, Slurm, MPI) are read in launch/environment.cc.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace reigen::base {
 
-// The raw value; empty counts as not set.
+// The raw value of a variable; an empty value counts as not set.
 std::optional<std::string> get_environment(const char* name);
 
 namespace environment {
@@ -25,11 +25,11 @@ std::optional<std::string> log();    // REIGEN_LOG
 std::optional<std::string> store();  // REIGEN_STORE: tcp://host:port of the launcher's store
 std::optional<std::string> job();    // REIGEN_JOB: identity of the job, also the secret that peers must know
 std::optional<std::string>
-console();  // REIGEN_CONSOLE: "columns" of the terminal behind the launcher; not set: no terminal
+console();  // REIGEN_CONSOLE: width in columns of the launcher's terminal; not set: it has no terminal
 std::optional<std::string> command();        // REIGEN_COMMAND: the launcher `reigen` as the user called it
-std::optional<std::string> flight();         // REIGEN_FLIGHT: descriptor of the memory for the flight record
+std::optional<std::string> flight();         // REIGEN_FLIGHT: file descriptor of the memory for the flight record
 std::optional<std::string> spawn();          // REIGEN_SPAWN: set by spawn() for the processes it starts
-std::optional<std::string> keep_memory();    // REIGEN_KEEP_MEMORY
+std::optional<std::string> keep_memory();    // REIGEN_KEEP_MEMORY: 0 gives freed memory back at every step
 std::optional<std::string> tcp_interface();  // REIGEN_TCP_INTERFACE: the interface that backend tcp listens on
 
 }  // namespace environment

@@ -18,7 +18,7 @@ bool is(const Error& error) {
   return dynamic_cast<const Leaf*>(&error) != nullptr;
 }
 
-// NoRoom is asked for before IoError, from which it is derived.
+// NoRoom is tested before IoError, from which it is derived.
 Kind kind_of(const Error& error) {
   if (is<InvalidArgument>(error)) return Kind::kInvalidArgument;
   if (is<Timeout>(error)) return Kind::kTimeout;
@@ -39,7 +39,7 @@ template <class Leaf>
   throw error;
 }
 
-// The next word, and what follows the space behind it.
+// Returns the next word, and removes the word and the space after it from `text`.
 std::string_view take_word(std::string_view& text) {
   const std::size_t space = text.find(' ');
   if (space == std::string_view::npos) throw InternalError(fmt::format("\"{}\" is not an error's text", text));

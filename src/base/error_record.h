@@ -1,5 +1,5 @@
-// An error as a value, which a rank can send to other ranks. It keeps the error's type: each rank can then catch what
-// the first rank could.
+// An error as a value, which a rank can send to other ranks. It keeps the error's type, so that every rank can catch
+// the same type as the first rank.
 // Thread rule: values.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace reigen::base {
 
 struct ErrorRecord {
-  // The leaves of error.h; kError is none of them.
+  // The derived types of error.h; kError stands for any other Error.
   enum class Kind : std::uint8_t {
     kError,
     kInvalidArgument,
@@ -29,23 +29,24 @@ struct ErrorRecord {
   };
   Kind kind = Kind::kError;
   ExitCode code = ExitCode::kBug;
-  int rank = -1;  // of PeerLost
+  int rank = -1;  // of a PeerLost: the lost rank
   std::string text = {};
 
   bool operator==(const ErrorRecord&) const = default;
 };
 
-// Of exceptions that are none of ours: no memory is an Error of code 71, what the file system refused an IoError of
-// code 74, all others are InternalErrors (70).
+// The record of an exception. Exceptions that are no reigen::Error become one: std::bad_alloc an Error with code 71,
+// std::system_error an IoError with code 74, all others an InternalError (70).
 ErrorRecord record_of(const Error& error);
 ErrorRecord record_of(const std::exception_ptr& error);
 
-// Text, and back. The first words are the exit code and the rank, then the type; text of an older build, which has no
-// type, is an Error. Throws InternalError for other text. A type derived from a leaf of error.h becomes that leaf.
+// The record as text, and back. The text begins with the exit code, the rank and the type. Text of an older build has
+// no type and becomes an Error; any other text throws InternalError. An error whose type is derived from a type of
+// error.h gets the type of error.h.
 std::string encode(const ErrorRecord& record);
 ErrorRecord decode_error(std::string_view text);
 
-// The error again, with its type. `common`: as Error::is_common().
+// Throws the error of the record, with its type. `common`: what Error::is_common() of the thrown error returns.
 [[noreturn]] void raise(const ErrorRecord& record, bool common = false);
 
 }  // namespace reigen::base

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr double kLargestWhole = 9e15;  // whole numbers below are exact in a double
+constexpr double kLargestWhole = 9e15;  // a double represents all whole numbers up to this exactly
 
 std::string text_of(double value) {
   std::string text = fmt::format("{}", value);
@@ -32,7 +32,7 @@ std::optional<Number> number_in(const Range& range, const std::string& text) {
   return range.holds(static_cast<double>(*number)) ? number : std::nullopt;
 }
 
-// Sets the member that a value points to; false where the text says none.
+// Sets the member that a Value points to; false, and nothing is set, where the text is no value for it.
 struct FromText {
   const Field& field;
   const std::string& text;
@@ -58,7 +58,7 @@ struct FromText {
   bool operator()(milliseconds* value) const {
     const auto seconds = number_in<double>(field.range, text);
     const auto time = milliseconds(seconds ? std::llround(*seconds * 1000) : 0);
-    if (!seconds || !field.range.holds(static_cast<double>(time.count()) / 1000)) return false;  // rounded to none
+    if (!seconds || !field.range.holds(static_cast<double>(time.count()) / 1000)) return false;  // out after rounding
     *value = time;
     return true;
   }
@@ -118,7 +118,7 @@ constexpr bool kIsWhole = std::is_integral_v<Member> && !std::is_same_v<Member, 
 template <>
 constexpr bool kIsWhole<std::optional<std::int64_t>> = true;
 
-// Without a value of its own.
+// Whether the member is an optional number that has no value.
 template <class Number>
 bool is_empty(const std::optional<Number>& value) {
   return !value.has_value();
@@ -158,7 +158,7 @@ bool Field::is_unset() const {
 
 std::string Field::text() const {
   if (is_unset()) return "not set";
-  // Of the alternative that holds, where it has this option.
+  // The member of the chosen alternative if it has this option, else that of the first alternative.
   const std::size_t position =
       alternative == nullptr
           ? 0

@@ -1,6 +1,6 @@
-// FNV-1a, 64 bits (Fowler, Noll and Vo): for names, identities of jobs and short records that ranks compare. It is no
-// protection against somebody who wants a collision. Contents of files are hashed by format/hash.h, which is ten times
-// as fast.
+// The FNV-1a hash with 64 bits (Fowler, Noll and Vo), for names, identities of jobs and short records that ranks
+// compare. It does not protect against deliberate collisions. For the contents of files use format/hash.h, which is ten
+// times as fast.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace reigen::base {
 
 inline constexpr std::uint64_t kFnvBasis = 0xcbf29ce484222325;
 
-// The hash after one value more: a byte, or a whole word of a list of numbers.
+// The hash after one more value: a byte, or a number of a list of 64-bit numbers.
 constexpr std::uint64_t fnv1a_step(std::uint64_t hash, std::uint64_t value) { return (hash ^ value) * 0x100000001b3; }
 
 constexpr std::uint64_t fnv1a(std::string_view bytes) {

@@ -51,7 +51,7 @@ void check_log_variable() {
 
 void log_line(LogLevel level, const std::string& text) {
   const std::string line = fmt::format("reigen {}: {}\n", name_of(level), text);
-  // A log that cannot be written has nowhere to complain.
+  // If stderr cannot be written, there is no other place to report that.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -1,5 +1,6 @@
-// Log lines on stderr: "reigen [rank 1] warning: text", each in one write so that lines of several ranks never mix.
-// REIGEN_LOG=error|warning|info|debug picks what is shown (default: warning). Safe from any thread.
+// Log lines on stderr: "reigen warning: text". Each line is one write, so that lines of several ranks never mix.
+// REIGEN_LOG=error|warning|info|debug sets the least severe level that is shown (default: warning).
+// Thread rule: any thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@ namespace reigen::base {
 enum class LogLevel { kError, kWarning, kInfo, kDebug };
 
 bool log_enabled(LogLevel level);
-// Says it when REIGEN_LOG is none of its values. For the process that speaks for a job: its launcher, or rank 0.
+// Warns if the value of REIGEN_LOG is no level. Called by one process of a job: the launcher, or rank 0.
 void check_log_variable();
 void log_line(LogLevel level, const std::string& text);
 

@@ -1,24 +1,24 @@
-// A stretch of code that must not wait for another rank: a hook of backward. Another rank may wait for this one further
-// on in the same backward (batch statistics, tensor parallel layers), so a wait in a hook is a deadlock of both.
-// Whoever waits asks require_waiting_allowed() first.
-// Thread rule: a scope counts for its thread.
+// A scope whose code must not wait for another rank: a hook of backward. The other rank may be further on in the same
+// backward and wait for this rank there (batch statistics, tensor parallel layers). A wait in the hook would then be a
+// deadlock. Every function that waits calls require_waiting_allowed() first.
+// Thread rule: a scope counts for the thread that opened it.
 #pragma once
 
 namespace reigen::base {
 
 class NoWaiting {
  public:
-  // `where`: for the text of the error; a string that outlives the scope.
+  // `where`: names the scope in the text of the error. The string must outlive the scope.
   explicit NoWaiting(const char* where);
   ~NoWaiting();
-  NoWaiting(const NoWaiting&) = delete;  // it restores what was
+  NoWaiting(const NoWaiting&) = delete;  // it restores the outer scope once
   NoWaiting& operator=(const NoWaiting&) = delete;
 
  private:
   const char* outer_;
 };
 
-// Throws InternalError on a thread that is in such a scope.
+// Throws InternalError if the calling thread is in a NoWaiting scope.
 void require_waiting_allowed();
 
 }  // namespace reigen::base

@@ -1,5 +1,6 @@
-// Philox 4x32-10: random numbers as a function of (key, counter), so that any element of a sequence is known without
-// the ones before it. Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011), table 2 and section 3.3.
+// Philox 4x32-10: random numbers as a function of (key, counter), so that any element of a sequence can be computed
+// without the elements before it. Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011), table 2 and
+// section 3.3.
 // Thread rule: pure functions.
 #pragma once
 
@@ -27,7 +28,7 @@ inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t coun
   return c;
 }
 
-// In [0, 1), exact in a double.
+// The word as a number in [0, 1), exact in a double.
 inline double unit_interval(std::uint32_t word) { return word * 0x1p-32; }
 
 }  // namespace reigen::base

@@ -21,7 +21,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   std::string best;
-  std::size_t least = word.size() / 3 + 1;  // farther away it would be a guess
+  std::size_t least = word.size() / 3 + 1;  // a word at a larger distance would be a guess
   for (const std::string& candidate : known) {
     const std::size_t distance = edit_distance(word, candidate);
     if (distance > least || (distance == least && !best.empty())) continue;

@@ -1,5 +1,5 @@
-// Text that people and programs write: numbers in it, the known word that was meant, a number of things, a word for a
-// shell.
+// Helpers for text that people and programs write: parsing numbers, finding the known word that was meant, counting
+// things, quoting for a shell.
 #pragma once
 
 #include <charconv>
@@ -13,8 +13,8 @@
 
 namespace reigen::base {
 
-// The number that the whole text is; nothing where it is empty, has anything before or after its digits (blanks too),
-// or is out of Number's range. "inf" and "nan" are floating-point numbers.
+// The number that the whole text represents. Nothing if the text is empty, has other characters before or after the
+// number (blanks too), or is out of Number's range. "inf" and "nan" are floating-point numbers.
 template <typename Number>
 std::optional<Number> parse(std::string_view text) {
   Number number{};
@@ -23,16 +23,17 @@ std::optional<Number> parse(std::string_view text) {
   return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
 }
 
-// Levenshtein's: insertions, deletions and replacements that turn one word into the other.
+// The Levenshtein distance: the least number of insertions, deletions and replacements that turn one word into the
+// other.
 std::size_t edit_distance(const std::string& a, const std::string& b);
 
-// The known word that `word` most probably means, empty if none is near.
+// The known word that `word` most probably means; empty if no known word is similar.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 
 // "1 step", "2 steps".
 std::string counted(std::int64_t number, std::string_view what);
 
-// The word as a shell takes it: in quotes where it needs some.
+// The word as it is written for a shell: in quotes if it needs them.
 std::string quote_shell(const std::string& word);
 
 }  // namespace reigen::base

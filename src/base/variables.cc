@@ -14,17 +14,18 @@ namespace {
 
 constexpr std::string_view kPrefix = "REIGEN_";
 
-// Sections of the recipes' options, which train/ reads and checks, and what the build and its tests read.
+// Beginnings of variables that other code reads: the sections of the recipes' options, which train/ checks itself, and
+// the variables of the build and its tests.
 constexpr std::array kOthers = {"REIGEN_RUN_",   "REIGEN_TRAIN_",    "REIGEN_OPTIM_",      "REIGEN_DATA_",
                                 "REIGEN_MODEL_", "REIGEN_PARALLEL_", "REIGEN_CHECKPOINT_", "REIGEN_TEST_",
                                 "REIGEN_FILES_", "REIGEN_TORCH",     "REIGEN_NCCL",        "REIGEN_MPI"};
 
-// Of a section that others read too: what recipes alone read of it.
+// Variables of the section REIGEN_COMM_ that only recipes read; its other variables are in environment::table().
 constexpr std::array kOfRecipes = {"REIGEN_COMM_MACHINES"};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// "PORT_80_TCP", "PORT_80_TCP_ADDR".
+// Whether the end of a name is like "PORT_80_TCP" or "PORT_80_TCP_ADDR".
 bool is_port_of_service(std::string_view tail) {
   constexpr std::string_view kStart = "PORT_";
   if (!tail.starts_with(kStart)) return false;
@@ -57,7 +58,7 @@ bool is_kubernetes_service(std::string_view name, std::string_view value) {
 }
 
 std::vector<UnknownVariable> unknown_variables() {
-  std::vector<std::string> known;  // without the prefix, by which all are alike
+  std::vector<std::string> known;  // without the common prefix, which would make all names similar
   for (const auto& variable : environment::table()) known.push_back(std::string(variable.name).substr(kPrefix.size()));
   for (const std::string_view name : kOfRecipes) known.emplace_back(name.substr(kPrefix.size()));
   std::vector<UnknownVariable> unknown;
@@ -65,7 +66,7 @@ std::vector<UnknownVariable> unknown_variables() {
     const std::string_view text(*entry);
     const std::size_t equals = std::min(text.find('='), text.size());
     const std::string name(text.substr(0, equals));
-    if (!name.starts_with(kPrefix) || equals + 1 >= text.size()) continue;  // an empty one counts as not set
+    if (!name.starts_with(kPrefix) || equals + 1 >= text.size()) continue;  // an empty value counts as not set
     const std::string own = name.substr(kPrefix.size());
     if (std::find(known.begin(), known.end(), own) != known.end()) continue;
     if (is_kubernetes_service(name, text.substr(equals + 1))) continue;

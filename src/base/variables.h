@@ -1,4 +1,4 @@
-// Variables with our prefix that are not ours.
+// Finds environment variables that begin with REIGEN_ and that Reigen does not read, such as misspelled ones.
 #pragma once
 
 #include <string>
@@ -7,18 +7,18 @@
 
 namespace reigen::base {
 
-// Whether Kubernetes set it: for a service called reigen-train every pod of the namespace gets
+// Whether Kubernetes set this variable. For a service called reigen-train every pod of the namespace gets
 // REIGEN_TRAIN_SERVICE_HOST, REIGEN_TRAIN_SERVICE_PORT[_NAME], REIGEN_TRAIN_PORT=tcp://... and
 // REIGEN_TRAIN_PORT_80_TCP[_PROTO, _PORT, _ADDR].
 bool is_kubernetes_service(std::string_view name, std::string_view value);
 
 struct UnknownVariable {
   std::string name = {};
-  std::string meant = {};  // the variable that it probably should be; empty: none is near
+  std::string meant = {};  // the known variable that was probably meant; empty: no name is similar
 };
 
-// Variables of this process that begin with REIGEN_ and that nobody reads. Those of recipes (REIGEN_TRAIN_EPOCHS), of
-// the build and of Kubernetes are none.
+// The variables of this process that begin with REIGEN_ and that no code reads. Variables of recipes
+// (REIGEN_TRAIN_EPOCHS), of the build and of Kubernetes are left out.
 std::vector<UnknownVariable> unknown_variables();
 
 }  // namespace reigen::base

@@ -1,4 +1,4 @@
-// The operations of a group for C, and their handles.
+// The operations of a group for C, and the handles of asynchronous calls.
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 
 using comm::CallOptions;
 
-// What a call was given, checked and in the types of C++.
+// The arguments of a call, checked and converted to the types of C++.
 struct Given {
   const char* function;
   int ranks;
@@ -46,16 +46,17 @@ void begin(Pending& pending, Work work) {
   pending.begun.store(true);
 }
 
-// Runs the list, or starts it where the caller wants a handle.
+// Runs the list of calls, or starts it if the caller wants a handle.
 void call(const Communicator& group, const CallList& calls, const reigen_call_options& options) {
   if (options.work == nullptr) return group.run(calls);
-  // First: a call that is under way must not lose its handle for want of memory.
+  // The handle is allocated first. If there is no memory for it, the call must not have begun.
   auto handle = std::make_unique<reigen_work>();
   begin(*handle->pending, group.start(calls, progress_of(options)));
   *options.work = handle.release();
 }
 
-// add(list, given) adds the call to a list: a new one, or that of the calls that are collected.
+// add(list, given) adds the call to a list: to a new list, or between reigen_group_begin and reigen_group_end to the
+// list of collected calls.
 template <class Add>
 reigen_status call(const char* function, reigen_comm* comm, const reigen_call_options* options, Add&& add) noexcept {
   return guarded([&] {
@@ -74,7 +75,7 @@ reigen_status call(const char* function, reigen_comm* comm, const reigen_call_op
   });
 }
 
-// The handles of collected calls learn what has become of them.
+// Starts the collected calls. Their handles get the Work of all calls, or the error that refused them.
 void end_collecting(const Communicator& group, const Collected& calls, const reigen_call_options& options) {
   auto handle = options.work == nullptr ? nullptr : std::make_unique<reigen_work>(calls.pending);
   const auto progress = handle ? progress_of(options) : comm::Progress::kCaller;
@@ -259,7 +260,7 @@ reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms) {
     REIGEN_CHECK(pending.begun.load(),
                  "[reigen_work_wait] the call is collected and does not run yet\n  expected: reigen_group_end first");
     if (pending.refused) std::rethrow_exception(pending.refused);
-    // More milliseconds than nanoseconds can count are for ever.
+    // A timeout of more than a year counts as none, since the nanoseconds of a huge one do not fit into 64 bits.
     constexpr std::int64_t kLongest = 1000LL * 3600 * 24 * 365;
     if (timeout_ms < 0 || timeout_ms > kLongest) return pending.work.wait();
     pending.work.wait(reigen::Deadline::after(std::chrono::milliseconds(timeout_ms)));

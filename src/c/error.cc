@@ -13,7 +13,7 @@ namespace {
 
 struct LastError {
   std::string text;
-  const char* shown = "";  // of `text`, or of a constant where there was no memory for it
+  const char* shown = "";  // points into `text`, or to a constant if there was no memory for the text
   reigen_error kind = REIGEN_ERROR_NONE;
   int rank = -1;
 };
@@ -70,7 +70,7 @@ reigen_status remember_current_error() noexcept {
     return remember(REIGEN_ERROR_OTHER, e.exit_code(), e.what());
   } catch (const std::bad_alloc&) {
     return remember(REIGEN_ERROR_IO, ExitCode::kOsResource, "no memory left\n  fix: use fewer or smaller buffers");
-  } catch (const std::system_error& e) {  // a thread that could not be started
+  } catch (const std::system_error& e) {  // for example: a thread could not be started
     return remember(REIGEN_ERROR_IO, ExitCode::kOsResource, e.what());
   } catch (const std::exception& e) {
     return remember(REIGEN_ERROR_OTHER, ExitCode::kBug, e.what());

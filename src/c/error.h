@@ -1,4 +1,5 @@
-// What is thrown becomes a status and this thread's last error: no exception may enter C.
+// Turns exceptions into a status and this thread's last error, since no exception may leave a function of the C
+// interface.
 #pragma once
 
 #include <utility>
@@ -8,7 +9,7 @@
 
 namespace reigen::c {
 
-// Inside of a catch.
+// Stores the exception that is being handled as this thread's last error. To be called inside a catch block.
 reigen_status remember_current_error() noexcept;
 
 template <class Function>

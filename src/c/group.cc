@@ -1,4 +1,4 @@
-// Groups: how a C program becomes a rank, and what it can ask of its group.
+// Groups for C: how a program joins a group, and the functions of a group apart from its operations.
 #include <string>
 
 #include "base/check.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kTcp = "tcp://";
 
 // The store at tcp://host:port, which rank 0 serves there and nowhere else. The group's name is a part of the job's
-// identity: whoever means another group at that port is told so.
+// identity, so that a rank that expects another group at this port gets an error.
 std::shared_ptr<store::Store> meet_at(std::string_view url, const comm::GroupOptions& group) {
   const auto place = net::parse_endpoint(url.substr(kTcp.size()));
   REIGEN_CHECK(place, "[reigen_comm_create] the store cannot be read\n  got: {}   expected: tcp://host:port", url);
@@ -37,7 +37,8 @@ Communicator create(const reigen_comm_options& options) {
   if (!where.empty() && in_range)
     group.store = tcp ? meet_at(where, group) : store::make_file_store(std::string(where));
   Communicator communicator(group);
-  // Rank 0's store ends with its group, and others may not have read the last key of joining.
+  // Rank 0's store ends with its group. Without the barrier that could happen before another rank has read the last key
+  // of joining.
   if (tcp) communicator.barrier({.tag = "joined"});
   return communicator;
 }

@@ -1,4 +1,4 @@
-// What stands behind the handles of the C interface.
+// The types of the handles of the C interface.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace reigen::c {
 
-// What a handle of an asynchronous call waits for. All calls between reigen_group_begin and reigen_group_end share one;
-// reigen_group_end sets `work` or `refused`, then `begun`.
+// The state of an asynchronous call, for which its handle waits. All calls between reigen_group_begin and
+// reigen_group_end share one state. reigen_group_end sets `work` or `refused`, then `begun`.
 struct Pending {
   Work work = {};
   std::exception_ptr refused = nullptr;
@@ -29,7 +29,7 @@ struct Collected {
 
 struct reigen_comm {
   reigen::Communicator communicator;
-  std::optional<reigen::c::Collected> calls = {};  // from reigen_group_begin to reigen_group_end
+  std::optional<reigen::c::Collected> calls = {};  // set between reigen_group_begin and reigen_group_end
 };
 
 struct reigen_work {

@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The struct of the first version, which every caller has.
+// The size of the struct in the first version. The struct of every caller is at least as large.
 constexpr std::size_t first_size(const reigen_init_options&) {
   return offsetof(reigen_init_options, keep_memory) + sizeof(int);
 }
@@ -56,7 +56,7 @@ reigen_call_options defaults(const reigen_call_options*) {
   return {.struct_size = 0, .work = nullptr, .only_caller = 0, .tag = nullptr, .factor = 1};
 }
 
-// What this library does not know is zero, and what read() accepts.
+// Fills the struct with the defaults. Members that this library does not know are set to zero, which read() accepts.
 template <class Options>
 reigen_status fill(const char* function, Options* options, std::size_t bytes) noexcept {
   return guarded([&] {
@@ -149,7 +149,7 @@ comm::GroupOptions to_cpp(const reigen_comm_options& options) {
   set_time(cpp.report_after, options.report_after_ms, "report_after_ms");
   set_time(cpp.timeout, options.timeout_ms, "timeout_ms");
   set_time(cpp.heartbeat_timeout, options.heartbeat_timeout_ms, "heartbeat_timeout_ms");
-  // What is of the right type may still be out of range.
+  // A value of the right type may still be out of range.
   Fields rows;
   describe(rows, cpp);
   for (const Field& row : rows.rows) {

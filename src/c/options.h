@@ -1,4 +1,5 @@
-// Options of C callers: structs that begin with their size, so that a program and the library may be of two versions.
+// Reads the options of C callers. Their structs begin with their size, so that the program and the library may be of
+// different versions.
 #pragma once
 
 #include "reigen/c/comm.h"
@@ -7,7 +8,7 @@
 
 namespace reigen::c {
 
-// Null: the defaults.
+// NULL means the defaults.
 InitOptions to_init_options(const reigen_init_options* options);
 reigen_comm_options to_comm_options(const reigen_comm_options* options);
 reigen_call_options to_call_options(const char* function, const reigen_call_options* options);

@@ -19,9 +19,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kAtOnce = std::size_t{1} << 20;  // bytes of a file
+constexpr std::size_t kAtOnce = std::size_t{1} << 20;  // bytes of a file that are read at once
 
-// A file that is not there is damage, and so is what is none; one that cannot be looked at may be as good as ever.
+// A missing file, or a directory in its place, is damage. A file that cannot be looked at now may still be intact, so
+// that is an IoError.
 [[noreturn]] void throw_missing(const fs::path& path, const std::error_code& error) {
   const std::string text = fmt::format("{}: {}", path.string(), base::errno_text(error.value()));
   if (error == std::errc::no_such_file_or_directory || error == std::errc::is_a_directory) throw DataError(text);
@@ -49,7 +50,7 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
-// A manifest that came from the checkpoint beside it is whole, and all its hashes fit it.
+// Detects a manifest that was copied from another checkpoint: such a manifest is whole, and all its hashes fit.
 void require_step(const Manifest& manifest, const fs::path& path) {
   const std::optional<std::int64_t> named = step_of(path);
   if (!named || *named == manifest.step) return;
@@ -59,7 +60,7 @@ void require_step(const Manifest& manifest, const fs::path& path) {
              .expected = fmt::format("step {}, as the directory says", *named)});
 }
 
-// Bytes with one hash: a header, or a piece.
+// Bytes that have one hash: a header, or a piece.
 struct Stretch {
   std::size_t file;
   std::uint64_t begin;
@@ -94,7 +95,7 @@ struct Checkpoint::Impl {
   Manifest manifest;
   std::vector<format::InputFile> files = {};
 
-  // What is wrong with these bytes; empty: nothing.
+  // Says what is wrong with these bytes; empty if nothing is.
   std::string damage_of(const Stretch& stretch) const {
     const format::InputFile& file = files[stretch.file];
     std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(stretch.bytes, kAtOnce)));
@@ -202,7 +203,7 @@ Search find_newest(const fs::path& directory) {
     } catch (const DataError& error) {
       search.damaged.emplace_back(error.what());
     } catch (const IoError& error) {
-      // A name that leads nowhere is missing.
+      // kInputMissing: a name that leads nowhere (a broken link) counts as damaged like an unreadable one.
       if (error.exit_code() != ExitCode::kIo && error.exit_code() != ExitCode::kInputMissing) throw;
       search.damaged.emplace_back(error.what());
       search.unreadable.push_back(path);

@@ -17,7 +17,8 @@ struct Box {
   Shape end;
 };
 
-// Elements [first, first + count), count > 0, of the part's box below dimension `axis`; `at`: where that lies in it.
+// Adds the boxes of elements [first, first + count), count > 0. `first` counts within the part of the box that `at`
+// fixes in the dimensions before `axis`.
 void add_boxes(const Part& part, std::size_t axis, Shape at, std::int64_t first, std::int64_t count,
                std::vector<Box>& boxes) {
   std::int64_t row = 1;
@@ -48,7 +49,7 @@ void add_boxes(const Part& part, std::size_t axis, Shape at, std::int64_t first,
   if (count % row != 0) add_within(first + count / row * row, count % row);
 }
 
-// Along which boxes begin at the most places.
+// The axis along which the boxes begin at the most different places.
 std::size_t most_divided_axis(std::size_t dimensions, const std::vector<Box>& boxes) {
   std::size_t best = 0;
   std::size_t most = 0;
@@ -62,7 +63,7 @@ std::size_t most_divided_axis(std::size_t dimensions, const std::vector<Box>& bo
   return best;
 }
 
-// The first common element's number, in row-major order.
+// The row-major index of the first element that both boxes have; nullopt if they share none.
 std::optional<std::int64_t> common_element(const Shape& tensor, const Box& a, const Box& b) {
   std::int64_t element = 0;
   for (std::size_t i = 0; i < tensor.size(); ++i) {
@@ -89,7 +90,7 @@ std::optional<std::string> what_parts_miss(const Shape& tensor, const std::vecto
     std::sort(boxes.begin(), boxes.end(), [&](const Box& a, const Box& b) { return a.begin[axis] < b.begin[axis]; });
   }
   std::int64_t comparisons = 0;
-  std::vector<const Box*> beside;  // those that reach to the next one
+  std::vector<const Box*> beside;  // boxes before this one along `axis` that reach into its range
   for (const Box& box : boxes) {
     if (!tensor.empty()) std::erase_if(beside, [&](const Box* other) { return other->end[axis] <= box.begin[axis]; });
     comparisons += static_cast<std::int64_t>(beside.size());

@@ -1,8 +1,8 @@
-// Whether parts make a tensor up, each element once.
+// Checks that parts cover a tensor, each element exactly once.
 //
-// A part is a few boxes: whole rows, and what is left of a first and of a last one, by dimension. Boxes that have no
-// element in common, and all together as many as the tensor, are the tensor: so neither memory nor time follows the
-// number of elements or rows, which a damaged manifest may make as large as it likes.
+// A part consists of a few boxes: whole rows, and the remainders of the first and the last row, dimension by dimension.
+// If no two boxes share an element and together they have as many elements as the tensor, they cover it. So neither
+// memory nor time depends on the number of elements or rows, which a damaged manifest may make as large as it likes.
 // Thread rule: no shared state.
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace reigen::checkpoint {
 
-// What is wrong; nothing: they do. Every part lies in the tensor (check_part). Cost: n·log n for n parts, and
-// comparisons of those that lie side by side, of which more than 10^8 count as wrong.
+// What is wrong; nullopt if the parts cover the tensor. Every part must lie in the tensor (check_part). Cost: n·log n
+// for n parts, and comparisons of boxes that lie side by side; more than 10^8 comparisons count as wrong.
 std::optional<std::string> what_parts_miss(const Shape& tensor, const std::vector<const Part*>& parts);
 
 }  // namespace reigen::checkpoint

@@ -45,18 +45,18 @@ bool looks_whole(const fs::path& path) {
   }
 }
 
-// False: the disk does not give it now.
+// False if the disk cannot read it now.
 bool can_be_looked_at(const fs::path& path) {
   try {
     const Checkpoint checkpoint(path);
   } catch (const IoError&) {
     return false;
-  } catch (const Error&) {  // damaged
+  } catch (const Error&) {  // damaged, but readable
   }
   return true;
 }
 
-// Renamed first, so that nobody takes one that is half deleted for a damaged one.
+// Renames the directory before deleting it, so that nobody takes a half-deleted checkpoint for a damaged one.
 void remove_checkpoint(const fs::path& path) {
   const fs::path hidden = path.parent_path() / (kHidden + path.filename().string());
   std::error_code ignored;
@@ -75,7 +75,7 @@ std::optional<std::int64_t> step_of(const fs::path& path) {
 
 namespace {
 
-// Of the one that is replaced, for a moment.
+// The name that a checkpoint has for a moment while publish() replaces it.
 std::string interim_name_of(std::int64_t step) { return fmt::format("{}{:018}", kPrefix, step); }
 
 }  // namespace
@@ -97,7 +97,7 @@ void make_directories(const fs::path& path) {
   }
   fs::create_directory(path, error);
   if (error) fail(fmt::format("cannot create {}", path.string()), error.value());
-  sync_directory(parent);  // or a crash takes it away with all that was fsynced in it
+  sync_directory(parent);  // else a crash could remove the directory with everything that was fsynced in it
 }
 
 void sync_directory(const fs::path& path) {
@@ -107,7 +107,7 @@ void sync_directory(const fs::path& path) {
 
 namespace {
 
-// A name that a save gives, and no other that begins like it.
+// True for names that a save gives, false for other names with the same beginning.
 bool is_our_name(const std::string& name) {
   const std::optional<std::int64_t> step = step_of(name);
   return step && (name == name_of(*step) || name == interim_name_of(*step));
@@ -129,7 +129,7 @@ void remove_unfinished(const fs::path& directory) {
 
 void require_room(const fs::path& directory, std::uint64_t bytes) {
   const std::optional<std::uint64_t> free = base::room_in(directory);
-  if (!free || *free >= bytes) return;  // not known: the writes will tell
+  if (!free || *free >= bytes) return;  // if the room is not known, the writes will show it
   std::error_code ignored;
   throw NoRoom(Report{.what = fmt::format("no room for a checkpoint in {}", directory.string()),
                       .got = fmt::format("{} bytes free", *free),
@@ -142,7 +142,7 @@ void require_room(const fs::path& directory, std::uint64_t bytes) {
 
 namespace {
 
-// What its files take here: of one that is a link, nothing.
+// The bytes that deleting the checkpoint would free; 0 if it is a symbolic link.
 std::uint64_t bytes_below(const fs::path& path) {
   std::uint64_t bytes = 0;
   std::error_code error;
@@ -184,8 +184,8 @@ void publish(const fs::path& hidden, const fs::path& target) {
   if (::rename(hidden.c_str(), target.c_str()) != 0) {
     const int error = errno;
     if (error != ENOTEMPTY && error != EEXIST) fail(fmt::format("cannot rename {}", hidden.string()), error);
-    // Both names change hands at once. Where a file system cannot do that, as over NFS, the old one has another name of
-    // the same step meanwhile, under which it is found.
+    // RENAME_EXCHANGE swaps both names in one step. On a file system that cannot do that (NFS), the old checkpoint gets
+    // another name of the same step in the meantime, under which it is still found.
     const bool exchanged = ::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
     if (!exchanged) {
       const fs::path old = target.parent_path() / interim_name_of(step_of(target).value_or(0));
@@ -260,7 +260,7 @@ std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t st
       for (int i = 2; fs::exists(fs::symlink_status(place)); ++i)
         place = folder / fmt::format("{}_{}", path.filename().string(), i);
     } else {
-      remove_checkpoint(place);  // of a future before that
+      remove_checkpoint(place);  // of an earlier future that was given up
     }
     REIGEN_SYSCALL(::rename(path.c_str(), place.c_str()));
     sync_directory(folder);
@@ -272,7 +272,8 @@ std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t st
 
 namespace {
 
-// "metrics_of_step_00000008.jsonl", as a run that goes back writes it beside the checkpoints that it sets aside.
+// True for "metrics_of_step_00000008.jsonl": a run that goes back to an older checkpoint writes such a file next to the
+// checkpoints that it sets aside.
 bool are_lines_of_a_future(std::string_view name) {
   constexpr std::string_view kFront = "metrics_of_";
   constexpr std::string_view kEnd = ".jsonl";
@@ -303,7 +304,7 @@ void drop_set_aside(const fs::path& directory, std::int64_t step) {
     if (are_lines_of_a_future(entry.path().filename().string())) lines.push_back(entry.path());
   }
   for (const fs::path& path : lines) ::unlink(path.c_str());
-  ::rmdir(aside.c_str());  // fails where it holds something of the user's
+  ::rmdir(aside.c_str());  // fails if it holds a file of the user
 }
 
 DirectoryLock::DirectoryLock(const fs::path& directory, bool warns_without_locks) {

@@ -22,12 +22,12 @@ namespace {
 constexpr const char* kFormat = "reigen checkpoint";
 constexpr std::size_t kMostDimensions = 64;  // as many as a tensor can have in LibTorch and NumPy
 
-// What is wrong; from_text() says where.
+// An error that says what is wrong; from_text() adds where.
 struct Damage : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Names of files need not be UTF-8, JSON must be.
+// File names need not be UTF-8, but JSON must be, so other bytes are replaced.
 std::string dump(const json& value, int indent) {
   return value.dump(indent, ' ', false, json::error_handler_t::replace);
 }
@@ -97,7 +97,7 @@ std::uint64_t hash_from(const json& text) {
 template <class Number>
 Number number_from(const json& value, const char* key) {
   const json& number = value.at(key);
-  // A conversion of the JSON library wraps around.
+  // The JSON library's conversion would wrap around without an error.
   const bool fits = number.is_number_unsigned() ? number.get<std::uint64_t>() <= std::uint64_t{INT64_MAX}
                                                 : number.is_number_integer() && std::is_signed_v<Number>;
   if (!fits) throw Damage(fmt::format("{} is {}", key, number.dump()));
@@ -116,7 +116,7 @@ Shape shape_from(const json& value, const char* key) {
   return shape;
 }
 
-// A name that led out of the directory could make a reader read anything.
+// Refuses names that lead out of the directory: a manifest with such a name could make a reader read any file.
 StoredFile file_from(const json& value) {
   StoredFile file{.name = value.at("name").get<std::string>(),
                   .bytes = number_from<std::uint64_t>(value, "bytes"),
@@ -134,10 +134,10 @@ StoredTensor tensor_from(const json& value, const std::vector<StoredFile>& files
   const auto& type_text = value.at("type").get_ref<const std::string&>();
   const auto type = format::tensor_type_of(type_text);
   if (!type) throw Damage(fmt::format("{} has the unknown type {}", tensor.name, type_text));
-  // Pieces hold whole elements, and begin at a byte.
+  // Packed types are refused, because pieces hold whole elements and begin at a whole byte.
   if (!format::has_whole_bytes(*type)) throw Damage(fmt::format("{} has the packed type {}", tensor.name, type_text));
   tensor.type = *type;
-  layout::numel(tensor.shape);  // throws where it overflows
+  layout::numel(tensor.shape);  // throws if it overflows
   for (const json& given : value.at("pieces")) {
     StoredPiece piece{.part = layout::whole(tensor.shape),
                       .file = number_from<std::size_t>(given, "file"),
@@ -168,7 +168,7 @@ struct Extent {
   bool operator<(const Extent& other) const { return std::pair(begin, end) < std::pair(other.begin, other.end); }
 };
 
-// Every byte of every file has a hash: that of its header or of one piece.
+// Checks that header and pieces fill each file without gap or overlap, so that every byte has a hash.
 void check_files(const Manifest& m) {
   std::vector<std::vector<Extent>> extents(m.files.size());
   for (const auto& [group, tensors] : m.groups) {
@@ -259,7 +259,7 @@ Manifest from_text(std::string_view text, const std::string& where) {
     return DataError(Report{.what = fmt::format("{} is damaged: {}", where, how),
                             .fix = "take an older checkpoint; it is passed over where the newest whole one is sought"});
   };
-  // Built with a depth that no manifest has, so that brackets alone cannot take the stack.
+  // Limits the nesting to a depth that no manifest has, so that a file of many brackets cannot overflow the stack.
   const auto shallow = [](int depth, json::parse_event_t, json&) {
     if (depth > 16) throw Damage("it is nested too deeply");
     return true;
@@ -279,7 +279,7 @@ Manifest from_text(std::string_view text, const std::string& where) {
     }
     if (seal(*content) != text) throw damaged("its hash differs");
     Manifest manifest = manifest_from(*content);
-    // What no version writes, as an entry that this one would drop, was not written by one.
+    // Text that no program of this version writes (an entry that would be dropped here, for example) is damage.
     if (to_text(manifest) != text) throw damaged("it holds what a manifest of its version does not");
     return manifest;
   } catch (const json::exception& problem) {

@@ -7,10 +7,10 @@ namespace reigen::checkpoint {
 
 namespace {
 
-// Exponents of ones: with a fraction no number, without one infinite.
+// A value whose exponent bits are all ones is infinite if its fraction is zero, else NaN.
 template <class Bits>
 NotFinite not_finite_among(std::span<const std::byte> bytes, Bits exponent) {
-  const Bits number = static_cast<Bits>(~Bits{0}) >> 1;  // all but the sign
+  const Bits number = static_cast<Bits>(~Bits{0}) >> 1;  // all bits but the sign
   unsigned nan = 0;
   unsigned infinite = 0;
   for (std::size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {

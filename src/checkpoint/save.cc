@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A checkpoint that cannot be written is an IoError, whatever was in the way: a run goes on without it.
+// Turns errors of writing a checkpoint into IoErrors, so that a run can go on without the checkpoint. InvalidArgument,
+// a mistake of the caller, stays.
 template <class Body>
 std::string as_io_error(const Body& body) {
   try {
@@ -52,13 +53,13 @@ void check_pieces(const Contents& contents) {
   }
 }
 
-// The part's own shape where it is a box; else it is a row of elements.
+// The part's own shape if it is a whole box; else one dimension of `count` elements.
 Shape shape_in_file(const Part& part) {
   const bool is_box = part.first == 0 && part.count == layout::numel(part.shape);
   return is_box ? part.shape : Shape{part.count};
 }
 
-// One file. Its tensors have their names; the second part of one has its place behind it.
+// Writes one file. Its tensors have their own names; the i-th part of one tensor (i > 1) gets "//i" after its name.
 void write_group(const fs::path& path, const std::string& group, const std::vector<Piece>& pieces, Manifest& manifest) {
   std::map<std::string, const Piece*> by_name;
   std::vector<format::TensorEntry> entries;
@@ -88,7 +89,7 @@ void write_group(const fs::path& path, const std::string& group, const std::vect
   }
 }
 
-// Puts what the ranks wrote together.
+// Adds to `manifest` what rank `rank` wrote.
 void merge(Manifest& manifest, const std::string& text, int rank) {
   const Manifest more = from_text(text, fmt::format("what rank {} wrote", rank));
   const std::size_t first = manifest.files.size();
@@ -112,7 +113,7 @@ void merge(Manifest& manifest, const std::string& text, int rank) {
   }
 }
 
-// A rank whose files are not here writes into another directory of the same name.
+// If rank 0 does not see a rank's files, that rank writes to another directory of the same name.
 void check_files_are_here(const fs::path& hidden, const Manifest& manifest) {
   for (const StoredFile& file : manifest.files) {
     std::error_code error;
@@ -173,14 +174,14 @@ fs::path finish(const fs::path& directory, const Manifest& manifest, const std::
   try {
     retain(directory, keep, target);
   } catch (const std::exception& error) {
-    base::log_warning("an old checkpoint stays: {}", error.what());  // the new one is whole
+    base::log_warning("an old checkpoint stays: {}", error.what());  // the new checkpoint is whole
   }
   return target;
 }
 
 namespace {
 
-// The room that this rank's parts need, and the names of their groups.
+// The disk space that this rank's parts need and the names of their groups, as text.
 std::string announce(const Contents& contents) {
   check_pieces(contents);
   std::string text = std::to_string(room_for(contents));

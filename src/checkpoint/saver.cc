@@ -21,13 +21,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The work that goes on beside it comes first.
+// The training's threads run first.
 void lower_priority() {
   constexpr int kNice = 10;
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
 }
 
-// Taken by rank 0 for all; every rank throws what it met.
+// Rank 0 takes the lock for all ranks; every rank throws the error that rank 0 met.
 std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Communicator& world, bool warns) {
   std::optional<DirectoryLock> lock;
   comm::attempt_first(world, "a saver's lock", [&] {
@@ -42,14 +42,14 @@ std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Commu
 struct Saver::Impl {
   enum class Task { kNone, kReserve, kSave };
   fs::path directory;
-  Communicator world;  // of the thread that writes
+  Communicator world;  // the group of the writing threads
   SaverOptions options;
   std::optional<DirectoryLock> lock;
   Snapshot snapshot = {};
 
   std::mutex mutex = {};
   std::condition_variable changed = {};
-  // Guarded by the mutex; `manifest`, `contents` and the snapshot are the writing thread's while there is a task.
+  // Guarded by the mutex. While there is a task, `manifest`, `contents` and the snapshot belong to the writing thread.
   Task task = Task::kNone;
   std::size_t to_reserve = 0;
   bool ending = false;
@@ -75,7 +75,7 @@ struct Saver::Impl {
         else
           snapshot.reserve(to_reserve);
       } catch (...) {
-        if (saves) met = std::current_exception();  // else the copy meets it
+        if (saves) met = std::current_exception();  // a failed reserve is not kept: copy() will meet the error
       }
       guard.lock();
       if (path) last = path;
@@ -136,7 +136,7 @@ void Saver::save(const Manifest& manifest, const Contents& contents) {
     try {
       copy = impl_->snapshot.copy(contents);
     } catch (const IoError& error) {
-      // The other ranks' threads wait for this one's part.
+      // This rank saves in its training thread instead, because the other ranks' writing threads wait for its part.
       base::log_warning("saving a checkpoint while training waits: {}", error.what());
     }
   }

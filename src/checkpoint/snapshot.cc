@@ -60,7 +60,8 @@ Contents Snapshot::copy(const Contents& contents) {
   std::byte* at = memory_;
   for (auto& [group, pieces] : copied) {
     for (Piece& piece : pieces) {
-      // Past the caches: nobody reads it before the writing thread does.
+      // Non-temporal stores: only the writing thread reads the copy, and later, so it need not displace data in the
+      // caches.
       comm::reduce::copy_streaming(at, piece.bytes.data(), piece.bytes.size());
       piece.bytes = {at, piece.bytes.size()};
       at += rounded(piece.bytes.size());

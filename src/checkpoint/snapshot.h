@@ -1,4 +1,4 @@
-// A copy of what a rank gives to a checkpoint, in memory that is kept from one to the next.
+// A copy of what a rank gives to a checkpoint, in memory that is kept from one checkpoint to the next.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,14 @@ class Snapshot {
  public:
   Snapshot() = default;
   ~Snapshot();
-  Snapshot(const Snapshot&) = delete;  // pieces point into its memory
+  Snapshot(const Snapshot&) = delete;  // the copied pieces point into its memory
   Snapshot& operator=(const Snapshot&) = delete;
 
-  // What copy() of contents of that size needs, of the kernel and written once. Throws as copy() does.
+  // Takes the memory that copy() needs for contents of that size, and writes to each page, so that the kernel provides
+  // it now. Throws as copy() does.
   void reserve(std::size_t bytes);
-  // The same pieces, of this memory; until the next copy. Throws IoError 71 when there is not enough.
+  // Gives the same pieces with their bytes in this object's memory; valid until the next copy. Throws IoError 71 when
+  // there is not enough memory.
   Contents copy(const Contents& contents);
 
   static std::size_t bytes_for(const Contents& contents);

@@ -27,7 +27,7 @@ namespace {
 constexpr const char* kIndexes[] = {"model.safetensors.index.json", "pytorch_model.bin.index.json"};
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kPtModel = "pytorch_model.bin";
-constexpr std::string_view kAverage = ".ema";  // behind the name of what it is of
+constexpr std::string_view kAverage = ".ema";  // ends the name of a weight's average
 constexpr std::uint64_t kIndexMax = std::uint64_t{256} << 20;
 
 bool is_there(const fs::path& path) {
@@ -35,7 +35,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Names of torch.save's files.
+// Whether the name ends like those of torch.save's files.
 bool is_pt_name(const fs::path& path) {
   for (const char* ending : {".pt", ".pth", ".bin", ".ckpt", ".tar", ".pkl"}) {
     if (path.extension() == ending) return true;
@@ -44,7 +44,7 @@ bool is_pt_name(const fs::path& path) {
 }
 
 struct FolderKind {
-  const char* file;  // that is in it
+  const char* file;  // a file that such a folder holds
   const char* what;
   const char* fix;
 };
@@ -60,7 +60,7 @@ constexpr FolderKind kFolders[] = {
     {"snapshots", "an entry of Hugging Face's cache", "give the path of a folder in its snapshots/"},
 };
 
-// What a folder without weights is, and files in it that may be meant.
+// The error for a folder without weights: says what the folder is, and which files in it may be meant.
 IoError of_folder_without_weights(const fs::path& path) {
   std::string got;
   std::string fix = "give the path of a file, of a folder of Hugging Face, or of a run";
@@ -149,7 +149,8 @@ Checkpoint find_checkpoint(const fs::path& path) {
 
 namespace {
 
-// Every byte of it as it was written. Of several the newest whole one was found by that.
+// The checkpoint of the path with every byte verified. find_checkpoint() verifies only when it searches a directory, so
+// a checkpoint that is named directly is verified here.
 std::shared_ptr<Checkpoint> whole_checkpoint(const fs::path& path) {
   auto found = std::make_shared<Checkpoint>(find_checkpoint(path));
   if (is_checkpoint(path)) found->verify();
@@ -202,7 +203,7 @@ void Weights::sort() {
   std::stable_sort(objects_.begin(), objects_.end(), by_name);
 }
 
-// tensors_ = those of these numbers, in this order.
+// Keeps the tensors with these numbers, in this order.
 void Weights::take_out(const std::vector<std::size_t>& order) {
   std::vector<TensorInfo> tensors;
   decltype(readers_) readers;
@@ -290,7 +291,8 @@ void Weights::verify() const {
   }
 }
 
-// What it is, its beginning says. Where it is none of the two, the reader that the name asks for says what it is.
+// The beginning of a file decides which reader takes it. If the beginning fits neither, the reader that the file's name
+// suggests takes it, and throws an error that says what the file is.
 void Weights::take_file(const fs::path& path) {
   const format::InputFile file(path);
   if (format::begins_as_zip(file) || format::begins_as_pickle(file)) return take_pt(path);
@@ -333,7 +335,7 @@ void Weights::take_index(const fs::path& path) {
   }
 }
 
-// All of each part: the index says of each tensor where it is, and must be right.
+// Takes all tensors of each part. The index names the file of each tensor, and must agree.
 void Weights::take_pt_parts(const fs::path& path, const std::map<std::string, std::string>& index) {
   std::set<std::string> names;
   for (const auto& [tensor, name] : index) names.insert(name);

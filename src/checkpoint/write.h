@@ -1,4 +1,5 @@
-// The two steps of writing a checkpoint, for one rank after the other or all at once.
+// The two steps of writing a checkpoint. All ranks may run the first at the same time, or one process may run it for
+// one rank after another.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +12,16 @@
 
 namespace reigen::checkpoint {
 
-// Room on the disk for what a rank gives: its bytes, and of its share in headers, manifest and file system about as
-// much as they take. Of all ranks together: the sum.
+// The disk space that a rank's contents need: their bytes, and an estimate of this rank's part of headers, manifest and
+// file system blocks. The need of all ranks is the sum.
 std::uint64_t room_for(const Contents& contents);
 
-// Writes the files of a rank into the hidden directory; gives a manifest of them alone, as text. `givers`: of how many
-// ranks a group has parts.
+// Writes the files of one rank into the hidden directory, and gives a manifest of these files alone, as text. `givers`:
+// for each group the number of ranks that have parts of it.
 std::string write_own(const std::filesystem::path& hidden, const Contents& contents,
                       const std::map<std::string, int>& givers, int rank, int ranks);
 
-// Puts what the ranks wrote together, writes the manifest and gives the directory its name.
+// Merges the ranks' manifests, writes the whole manifest and gives the directory its final name.
 std::filesystem::path finish(const std::filesystem::path& directory, const Manifest& manifest,
                              const std::vector<std::string>& texts, std::int64_t keep);
 

@@ -26,13 +26,14 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The texts' sizes travel under the tag "sizes of WHAT": a longer one would fail only where something else has.
+// all_gather_bytes() sends the sizes of the texts under the tag "sizes of WHAT". Some calls are made only after an
+// error, so without this check a `what` that is too long would be noticed only then.
 void require_short(const std::string& what) {
   constexpr std::size_t kBefore = 9;
   REIGEN_ASSERT(what.size() + kBefore <= kLongestTag, "\"{}\" is too long for a tag", what);
 }
 
-// What a body returned, or how it failed.
+// The result of a body, or its error.
 template <class Result>
 struct Outcome {
   Result result = {};
@@ -50,7 +51,7 @@ auto outcome_of(const Body& body) {
   return outcome;
 }
 
-// Returns where no rank has an error.
+// Returns if no rank has an error; otherwise every rank throws the error of the lowest rank that has one.
 void settle(std::optional<base::ErrorRecord> error, const Communicator& group, const std::string& what, Scope scope) {
   require_short(what);
   const auto size = static_cast<std::size_t>(group.size());

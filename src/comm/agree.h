@@ -1,10 +1,10 @@
-// What ranks do together or not at all, where it may fail on some of them: opening files, taking memory, reading what a
-// user gave. And what all of them must say alike.
+// Steps that may fail on some ranks and that the ranks must do together or not at all: opening files, taking memory,
+// reading what a user gave. Also a check that all ranks give the same text.
 //
 //   comm::attempt(world, "run directory", [&] { if (world.rank() == 0) make(directory); });
 //
-// Blocking; every rank of the group calls it. Errors: the one that is agreed on, and those of Communicator's
-// operations. Thread rule: as Communicator's.
+// All functions are blocking, and every rank of the group calls them. Errors: the error that the ranks agree on, and
+// those of Communicator's operations. Thread rule: as Communicator's.
 #pragma once
 
 #include <functional>
@@ -16,32 +16,34 @@
 
 namespace reigen::comm {
 
-// kJob: the group is all ranks of the job. Its error is_common(): the job tells it once, by rank 0. So the text names
-// the rank that met it only where that is not rank 0. An error of another group is news to the ranks outside.
+// kJob: the group has all ranks of the job. The error is then marked as common (Error::is_common()), so that only
+// rank 0 prints it; its text names the rank where it occurred, unless that is rank 0. kGroup: the error is not marked
+// as common, because ranks outside the group do not know it.
 enum class Scope { kGroup, kJob };
 
-// Each rank runs `body`. Where it throws on any rank, every rank throws the error of the lowest such rank, with its
-// type and exit code; the text begins with that rank's number in the group. `what` is the tag of the calls, at most 38
-// characters. Cost: one all_gather of a byte; where it fails, a broadcast of the text more.
+// Each rank runs `body`. If it throws on any rank, every rank throws the error of the lowest such rank, with its type
+// and exit code; the text begins with that rank's number in the group (for kJob: see Scope). `what` is the tag of the
+// calls, at most 38 characters. Cost: one all_gather of a byte a rank; after an error also a broadcast of the text.
 void attempt(Communicator group, const std::string& what, const std::function<void()>& body,
              Scope scope = Scope::kGroup);
 
-// The same; on every rank: result[q] = what rank q's body returned. Cost: an all_gather of the texts more.
+// As attempt(), and returns on every rank: result[q] = what `body` returned on rank q. Cost: that of attempt() and an
+// all_gather of the texts.
 std::vector<std::string> attempt_all(Communicator group, const std::string& what,
                                      const std::function<std::string()>& body);
 
-// Rank 0 runs `body`, the others wait. Every rank returns what it returned, or throws what it threw.
+// Rank 0 runs `body` while the other ranks wait. Every rank returns what `body` returned, or throws what it threw.
 // Cost: a broadcast of 8 bytes and one of the text.
 std::string attempt_first(Communicator group, const std::string& what, const std::function<std::string()>& body);
 
-// The first line in which a rank's text is another than rank 0's.
+// The first line in which the text of a rank differs from the text of rank 0.
 struct Difference {
-  int rank = 0;       // the lowest that differs
-  std::string other;  // its line; empty: it has fewer
-  std::string first;  // rank 0's
+  int rank = 0;       // the lowest rank whose text differs
+  std::string other;  // the line of that rank; empty: its text has fewer lines
+  std::string first;  // the line of rank 0; empty: its text has fewer lines
 };
-// Compares lines of text: the same answer on every rank, nothing where all say the same. Cost: one all_gather of 16
-// bytes; the lines travel only where they differ.
+// Compares lines of text between the ranks. Returns the same answer on every rank: nothing if all ranks have the same
+// lines. Cost: one all_gather of 16 bytes a rank; the lines themselves travel only if they differ.
 std::optional<Difference> find_difference(const std::vector<std::string>& lines, Communicator group,
                                           const std::string& what);
 

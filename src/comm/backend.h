@@ -1,8 +1,8 @@
-// What a communication engine must offer. Private: users see Communicator.
+// The interface that every communication backend implements. Private: users see Communicator.
 //
-// An engine's operations are state machines that never block; the Engine (engine.h) moves them on from whichever thread
-// drives, one thread at a time, in the order of the calls. Sleeping is separate, so that one waiting routine serves
-// all.
+// The operations of a backend are state machines that never block. The Engine (engine.h) advances them in the order
+// of the calls, from whichever thread drives at the moment; only one thread drives at a time. Sleeping is a function
+// of the Backend and not of its operations, so that one waiting routine in the Engine serves all of them.
 #pragma once
 
 #include <chrono>
@@ -24,35 +24,36 @@ struct GroupOptions;
 // Where an operation stands after advance().
 enum class Step {
   kBlocked,   // waits for other ranks
-  kMoved,     // did something, ask again
-  kPassedOn,  // not complete, but the next operation may move on: this rank's part is done, or the two are apart
+  kMoved,     // made progress: advance() should be called again
+  kPassedOn,  // not complete, but the next operation may advance: this rank's part is done, or the two are independent
   kDone,      // complete
 };
 
 class Operation {
  public:
   virtual ~Operation() = default;
-  // Makes the call visible to the other ranks; false while there is no room for it.
+  // Makes the call visible to the other ranks. Returns false while there is no room for it.
   virtual bool try_post() = 0;
-  // Whether nothing of its own rank stands before it: only then does it wait for the others.
+  // Whether no earlier operation of this rank is in front of it: only then does it wait for other ranks.
   virtual bool is_its_turn() const { return true; }
-  // Moves on as far as it can without waiting. Throws CollectiveMismatch and the like.
+  // Advances as far as possible without waiting. Throws CollectiveMismatch and similar errors.
   virtual Step advance() = 0;
-  // What comes on the stream from now on waits for the result. False where the operation is not on its device yet, and
-  // where it works on the host's memory: there only its end tells that the result is there.
+  // Makes work that is put on the stream from now on wait for the result. Returns false if the operation is not on
+  // its device yet, and if it works on the host's memory: then the result is there only when the operation is
+  // complete.
   virtual bool precede([[maybe_unused]] const Stream& stream) { return false; }
 };
 
-// Why a group ended; travels to every rank so that all throw the same.
+// Why a group ended. It is sent to every rank, so that all ranks throw the same error.
 struct AbortCause {
   enum class Kind : std::uint32_t { kAborted, kPeerLost, kTimeout, kMismatch, kLeft };
   Kind kind = Kind::kAborted;
-  int rank = -1;  // the culprit, when one is known
+  int rank = -1;  // the rank that caused the end, if it is known
   std::string text = {};
 };
 
-// A rank left the group while its operations were pending. It ends the group, and the others only where a rank waits in
-// this one.
+// A rank left the group while operations of the group were pending. This ends the group. The other groups of the
+// family end only if some rank waits in this group.
 class LeftPending final : public Aborted {
  public:
   using Aborted::Aborted;
@@ -65,54 +66,59 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const std::string& name() const = 0;
-  // What the last collective took, by the name under which rules choose it; a backend that leaves the choice to a
-  // library says its own name. After a call that has completed; any thread.
+  // The algorithm of the last collective, by the name that rules use for it (algorithm_choice.h). A backend that
+  // leaves the choice to a library returns its own name. Call it after a collective has completed; any thread may
+  // call it.
   virtual std::string last_algorithm() const { return name(); }
 
-  // Marks what the stream has to do until now, for Call::before; null: the backend has no need of it. On the thread
-  // that calls, with no lock of the engine: the driver may keep the caller waiting.
+  // Marks the work that is on the stream now, for Call::before; returns null if the backend does not need the mark.
+  // Runs on the caller's thread without any lock of the engine: the driver thread may hold the lock for long, and
+  // meanwhile other threads could put more work on the stream.
   virtual std::shared_ptr<Before> mark([[maybe_unused]] const Stream& after) { return nullptr; }
-  // Throws InvalidArgument or BackendError for a call that this backend does not offer; nothing has happened then.
+  // Throws InvalidArgument or BackendError for a call that this backend does not offer, before anything has been done
+  // for the call.
   virtual void require_offered([[maybe_unused]] const Call& call) const {}
   virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;
 
-  // Of this machine's processors, beside the group's other ranks on it.
+  // This rank's part of the processors of its machine, which it shares with the group's other ranks there.
   virtual base::CoreShare core_share() const = 0;
-  // True when waiting threads may spin though they have no processor of their own.
+  // True if waiting threads may spin even without a processor of their own.
   virtual bool always_spins() const { return false; }
-  // Calls `ready` once more after announcing the sleep, then sleeps until another rank or wake() rings, or `limit`
-  // passes.
+  // Announces that this thread will sleep, and calls `ready` once more, so that no ring in between is missed. If that
+  // returns false, sleeps until another rank or wake() rings, or until `limit` has passed.
   virtual void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) = 0;
   // Wakes this rank's sleeping threads.
   virtual void wake() = 0;
 
-  // Looks after the ranks that `operation` waits for. Called every few milliseconds while waiting; `waited` is for how
-  // long. Throws PeerLost, Timeout or what another rank aborted with.
+  // Checks the ranks that `operation` waits for. Called every few milliseconds during a wait, which has lasted for
+  // `waited` so far. Throws PeerLost, Timeout, or the error with which another rank ended the group.
   virtual void check_peers(const Operation& operation, std::chrono::nanoseconds waited) = 0;
 
-  // Throws PeerLost when one of these ranks is known to have died. For a group of them that forms; any thread.
+  // Throws PeerLost if one of these ranks is known to have died. Called while a group of these ranks forms; any
+  // thread may call it.
   virtual void look_for(const std::vector<int>& /*ranks*/) {}
-  // Throws what another rank ended the group with, if that is known here. Called by the driving thread.
+  // Throws the error with which another rank ended the group, if this rank knows it. Called by the driver thread.
   virtual void throw_if_ended() {}
 
-  // Sign of life, from the progress thread.
+  // Gives this rank's sign of life. Called by the progress thread (context.h).
   virtual void heartbeat() = 0;
-  // Tells the others that this rank is gone in good order. Called once, when nothing is under way any more.
+  // Tells the other ranks that this rank left the group in good order. Called once, when no operation is in flight.
   virtual void leave() = 0;
-  // Tells all ranks that the group has ended, and never hands out this rank's memory again.
+  // Tells all ranks that the group has ended. Other ranks may still write to this rank's memory, so its blocks are
+  // never handed out again.
   virtual void publish_abort(const AbortCause& cause) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
   // The device whose memory this backend carries and allocates.
   virtual Device device() const { return Device::cpu(); }
-  // The block of allocate() in which `pointer` lies, kept as long as the result; null for other memory.
+  // The block of allocate() in which `pointer` lies; it stays alive as long as the result. Null for other memory.
   virtual std::shared_ptr<void> hold([[maybe_unused]] const void* pointer) { return nullptr; }
 
   // As Communicator::shares_memory().
   virtual bool shares_memory() const { return false; }
 
-  // Memory that all ranks of the group have in common: one of them creates it and gives the others a word for it, with
-  // which they open it. Throws BackendError where there is none.
+  // Memory that all ranks of the group map: one rank creates it and sends the others a short text (`word`), with
+  // which they open it. Both functions throw BackendError if the backend has no such memory.
   struct Common {
     std::shared_ptr<void> memory;
     std::string word;  // at most kCommonWordMax characters
@@ -121,9 +127,9 @@ class Backend {
   virtual Common create_common(std::size_t bytes);
   virtual std::shared_ptr<void> open_common(const std::string& word);
 
-  // A backend for some of this group's ranks, with the same memory, which meet in options.meeting. Blocks until they
-  // are all there; a PeerLost is by its number in the new one. `members`: rank in this group of every rank of the new
-  // one.
+  // Makes a backend for a group of some of this group's ranks, which uses the same memory. These ranks meet in
+  // options.meeting. Blocks until all of them are there. The rank in a PeerLost is the number in the new group.
+  // members[i] is the rank in this group of rank i of the new group.
   virtual std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) = 0;
 };
 

@@ -13,11 +13,11 @@ namespace reigen::comm {
 
 struct BackendEntry {
   std::string name;
-  std::vector<Family> families;  // whose algorithms it chooses from; none: the choice is a library's
+  std::vector<Family> families;  // the families from which it takes algorithms; none: a library chooses
   // Blocks until all ranks are there. Throws BackendError (69) when this build does not have it.
   std::unique_ptr<Backend> (*make)(const GroupOptions& options) = nullptr;
   bool joins_machines = false;           // may be GroupOptions::network
-  DeviceKind memory = DeviceKind::kCpu;  // what it carries
+  DeviceKind memory = DeviceKind::kCpu;  // the memory that it carries
 };
 
 // Whether the entry's calls may run algorithms of the family.
@@ -27,20 +27,20 @@ inline constexpr const char* kAutomatic = "auto";
 
 const std::vector<BackendEntry>& backends();
 
-// What GroupOptions::backend may say: "auto", "self" and the others.
+// The values of GroupOptions::backend: "auto", "self" and the names of backends().
 std::vector<std::string> backend_names();
-// What GroupOptions::device_backend may say beside "auto".
+// The values of GroupOptions::device_backend besides "auto".
 std::vector<std::string> device_backend_names();
 
-// As asked for, in one way: the device's backend where `backend` named it, a device where only its backend was named.
-// Throws InvalidArgument for a name that is none.
+// Brings the options into one form: a device's backend that `backend` names moves to `device_backend`, and `device`
+// becomes cuda if only a device's backend was named. Throws InvalidArgument for an unknown name.
 GroupOptions settled(GroupOptions options);
 
-// The group's own engine, or the one that its backend names.
+// The entry options.engine if there is one, else the entry that options.backend names.
 const BackendEntry& engine_of(const GroupOptions& options);
 
-// The entry of options.backend; "auto" looks at where the ranks are, and "self", for one rank alone, makes nothing.
-// Throws InvalidArgument for a name that is none.
+// The entry with this name. The entry of "auto" looks at which machines the ranks are on; the entry of "self", for
+// one rank alone, has no `make`. Throws InvalidArgument for an unknown name.
 const BackendEntry& find_backend(const std::string& name);
 
 }  // namespace reigen::comm

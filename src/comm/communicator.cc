@@ -23,16 +23,17 @@ namespace reigen::comm {
 
 namespace {
 
-// A group of one, unless a backend was asked for.
+// Whether the group is one rank without a backend: no backend was asked for, or "self".
 bool is_alone(const GroupOptions& o) {
   return o.size == 1 && (o.backend == kAutomatic || o.backend == self::backend_name());
 }
 
-// The device's calls are recorded as those of a group of their own, whose order they have.
+// The calls on the device's memory have an order of their own, so the flight record has them as calls of another
+// group.
 GroupOptions options_of_device(const GroupOptions& group) {
   GroupOptions options = group;
   options.name += ".cuda";
-  options.algorithms.clear();  // of the host's
+  options.algorithms.clear();  // these rules are for the host's backend
   return options;
 }
 
@@ -63,19 +64,21 @@ void check_options(const GroupOptions& o) {
 struct Communicator::Impl {
   GroupOptions options;
   std::string backend_name;
-  // Of the processors, beside the ranks of the group that this one is a part of. None: alone, and asked for late.
+  // This rank's part of the processors, among those ranks of the family's first group that are on its machine. Not
+  // set in a group of one without a backend: there core_share_of() computes it when asked.
   std::optional<base::CoreShare> share;
   std::optional<FlightLog> flight;
-  std::shared_ptr<Context> context;  // of this group and those split off it; null where there is no engine
-  std::shared_ptr<Engine> host;      // null in a group of one
-  std::shared_ptr<Engine> device;    // null where the group carries no device's memory
-  std::string device_backend_name;   // empty then
+  std::shared_ptr<Context> context;  // shared by the family; null if there is no engine
+  std::shared_ptr<Engine> host;      // null in a group of one without a backend
+  std::shared_ptr<Engine> device;    // null if the group carries no device's memory
+  std::string device_backend_name;   // empty if `device` is null
   std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);  // as Engine::Group
-  std::exception_ptr ended;                                                              // of a group of one
-  std::uint64_t called = 0;                                                              // of a group of one
-  int splits = 0;  // so far: every rank counts alike
+  std::exception_ptr ended;                                                              // only in a group of one
+  std::uint64_t called = 0;                                                              // only in a group of one
+  int splits = 0;  // split() calls so far; every rank has the same number
 
-  // Before the others are met, so that the record of a rank that waits for them names the group.
+  // Called before this rank meets the others, so that the flight record of a rank that waits for them names the
+  // group.
   void begin_record() {
     flight.emplace(options);
     options.recorder = flight->recorder();
@@ -95,7 +98,7 @@ struct Communicator::Impl {
     return numbers;
   }
 
-  // members: the number of every rank in the first group of the context.
+  // Makes the engine of a backend. members[q]: the number of rank q in the first group of the Context.
   void begin(std::unique_ptr<Backend> backend, std::vector<int> members) {
     if (!share) share = backend->core_share();
     const Device on = backend->device();
@@ -109,7 +112,8 @@ struct Communicator::Impl {
     (on.is_cpu() ? host : device) = std::move(engine);
   }
 
-  // Null: alone. Throws for what no rank can run; nothing has happened then.
+  // The engine that runs the call; null in a group of one without a backend. Throws for an invalid call, before
+  // anything has been done for the call.
   const std::shared_ptr<Engine>& engine_for(const Call& call) const {
     REIGEN_CHECK(call.tag.size() <= kLongestTag,
                  "[{}] the tag is too long\n  got: {} characters   expected: at most {}", name_of(call.kind),
@@ -120,7 +124,8 @@ struct Communicator::Impl {
     return engine;
   }
 
-  // A group without a device asks nobody: a call of a few bytes would feel it.
+  // Whether the call is on the device's memory. A group without a device does not look up where the buffers lie: the
+  // time for it would be noticeable in a call of a few bytes.
   bool takes_device(const Call& call) const {
     if (!device && call.after.device.is_cpu()) return false;
     return is_of_device(call, {.name = options.name,
@@ -129,7 +134,8 @@ struct Communicator::Impl {
                                .device = device ? options.device : Device::cpu()});
   }
 
-  // What comes before the call is marked before the engine is asked for anything.
+  // Marks the stream's work that must come before the call. This is done before the engine gets the call, so that
+  // waiting for the driver thread cannot let later work of the stream in.
   void mark(const std::shared_ptr<Engine>& engine, Call& call) const {
     if (device && engine == device) call.before = engine->backend().mark(call.after);
   }
@@ -161,8 +167,8 @@ struct Communicator::Impl {
     return Work(std::move(work));
   }
 
-  // The calls of each kind of memory are handed over together. Who waits for the host's drives only these: where there
-  // are both kinds, the rank's thread drives too.
+  // Hands over the calls of each kind of memory together. A thread that waits for a call on the host's memory drives
+  // only the host's engine, so if the list has both kinds, the Context's thread drives too.
   Work start(const std::vector<Call>& calls, Progress progress) {
     std::vector<const std::shared_ptr<Engine>*> engines;
     for (const Call& call : calls) engines.push_back(&engine_for(call));
@@ -187,8 +193,8 @@ struct Communicator::Impl {
   }
 
  private:
-  // What of the list is under way already would go on in memory of a caller that was told of an error: it ends with the
-  // group.
+  // If this part of the list is refused, the parts that are already in flight would go on in the buffers of a caller
+  // that got an error. So their groups are aborted.
   static void submit_part(Engine& engine, std::span<const std::shared_ptr<WorkState>> works, bool thread,
                           const WorkState& list) {
     try {
@@ -199,7 +205,7 @@ struct Communicator::Impl {
     }
   }
 
-  // Its blocks of allocate() are kept until it has completed.
+  // Makes an operation that keeps its blocks of allocate() alive until it has completed.
   std::shared_ptr<WorkState> held(const std::shared_ptr<Engine>& engine, Call call) const {
     auto work = std::make_shared<WorkState>();
     work->call = std::move(call);
@@ -268,7 +274,7 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
     child->context = impl_->context;
     child->begin_record();
   }
-  // Also a rank that gets no group takes part until all have theirs.
+  // A rank that gets no group also takes part, until all other ranks have their groups.
   if (impl_->context) {
     Backends made = meet(child.get(), members);
     for (auto* backend : {&made.host, &made.device}) {
@@ -279,8 +285,8 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   return Communicator(std::move(child));
 }
 
-// Makes the backends of `child` (null: of none) while the ranks of this group meet in rounds. Every rank comes to the
-// last round, also one on which something failed.
+// Makes the backends of `child` (null: makes none) while the ranks of this group meet in rounds (round_store.h).
+// Every rank takes part up to the last round, even if something failed on it, because a round needs all ranks.
 Communicator::Backends Communicator::meet(Impl* child, const std::vector<int>& members) const {
   const auto meeting = std::make_shared<RoundStore>(*this);
   Backends made;
@@ -292,7 +298,7 @@ Communicator::Backends Communicator::meet(Impl* child, const std::vector<int>& m
     if (child != nullptr && impl_->device) {
       made.device = impl_->device->backend().make_child(options_of_device(options), members);
     }
-  } catch (const PeerLost& lost) {  // whoever splits knows its own ranks
+  } catch (const PeerLost& lost) {  // its rank is a number in the new group; the caller knows those of this group
     const int rank = lost.rank() < 0 ? -1 : members[static_cast<std::size_t>(lost.rank())];
     error = std::make_exception_ptr(PeerLost(rank, lost.what()));
   } catch (...) {
@@ -477,7 +483,7 @@ std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) const {
   if (!impl_->host) return self::allocate(bytes);
   struct Offer {
     std::uint64_t bytes;
-    char word[Backend::kCommonWordMax];  // empty: it failed
+    char word[Backend::kCommonWordMax];  // empty: rank 0 could not create it
   };
   Backend& backend = impl_->host->backend();
   std::shared_ptr<void> memory;
@@ -501,7 +507,7 @@ std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) const {
   Offer offer = mine;
   broadcast(&offer, sizeof(offer), DataType::kUint8, 0, {.tag = "allocate_shared"});
   if (rank() != 0 && offer.word[0] != '\0') attempt([&] { memory = backend.open_common(offer.word); });
-  // All ranks have it, or none: 0 for one that has not.
+  // Either all ranks get the memory or none does: a rank without the memory gives 0.
   std::int64_t all_have = memory != nullptr && offer.bytes == bytes ? 1 : 0;
   all_reduce(&all_have, &all_have, 1, DataType::kInt64, ReduceOp::kMin, {.tag = "allocate_shared"});
   if (all_have == 1) return memory;

@@ -15,8 +15,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr auto kHeartbeat = milliseconds(500);
-constexpr auto kBusyElsewhere = milliseconds(5);  // other threads drive all engines that want the thread
-constexpr auto kGlance = microseconds(200);       // in each group, when several want the thread
+constexpr auto kBusyElsewhere = milliseconds(5);  // pause while other threads drive all engines that want this one
+constexpr auto kGlance = microseconds(200);       // time for each group when several groups want the thread
 constexpr auto kEndWithin = std::chrono::seconds(1);
 
 }  // namespace
@@ -71,7 +71,7 @@ void Context::wait_for_end() {
   left_.wait_for(lock, kEndWithin, [this] { return !ending_ || engines_.empty(); });
 }
 
-// Runs the body without the lock, unless the engine has left. False: memory was short, and the body did not end.
+// Runs the body without the lock, unless the engine has left. Returns false if the body failed for lack of memory.
 template <class Body>
 bool Context::inside(Engine* engine, std::unique_lock<std::mutex>& lock, const Body& body) {
   if (std::find(engines_.begin(), engines_.end(), engine) == engines_.end()) return true;
@@ -100,7 +100,7 @@ void Context::run() {
 }
 
 void Context::end_engines(std::unique_lock<std::mutex>& lock) {
-  const AbortCause& cause = *cause_;  // set once
+  const AbortCause& cause = *cause_;  // set only once, so it can be read without the lock
   bool is_done = true;
   round_ = engines_;
   for (std::size_t i = 0; i < round_.size(); ++i) {
@@ -111,7 +111,8 @@ void Context::end_engines(std::unique_lock<std::mutex>& lock) {
   left_.notify_all();
 }
 
-// A rank waits in one group at a time. Here it hears that another rank has ended one of the others.
+// Gives the signs of life and checks every group for its end. A rank waits in one group at a time: here it hears that
+// another rank has ended one of its other groups.
 void Context::look_around(std::unique_lock<std::mutex>& lock) {
   next_look_ = Deadline::Clock::now() + kHeartbeat;
   round_ = engines_;
@@ -123,9 +124,9 @@ void Context::look_around(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// A group that wants the thread alone has it until its work is done or the next sign of life is due. Several groups
-// have it in turn, a glance each. The thread sleeps on one group's bell at a time, so it sees the others late by a
-// glance.
+// If only one group wants the thread, that group has it until its work is done or the next sign of life is due.
+// Several groups have the thread in turn, each for kGlance. The thread sleeps in one group at a time, where only that
+// group's bell wakes it, so it may notice an event in another group kGlance late.
 void Context::progress(std::unique_lock<std::mutex>& lock) {
   wanted_ = false;
   called_.store(ending_ || stop_);

@@ -1,4 +1,4 @@
-// What the ranks that formed a group, and all groups that were split from it, have of their machine's processors.
+// The part that a rank has of the processors of its machine.
 #pragma once
 
 #include "base/machine/core_share.h"
@@ -6,8 +6,9 @@
 
 namespace reigen::comm {
 
-// Beside all ranks of the group that met first on this machine: those of a part share with those of the other parts.
-// Local. Alone: all that this process may have.
+// The share is computed once, when the first group of the family forms (the group from which all others were split),
+// among those of its ranks that are on this machine. A group that was split off has the same share. Local. If the
+// first group is one rank alone: all processors that this process may use.
 base::CoreShare core_share_of(const Communicator& group);
 
 }  // namespace reigen::comm

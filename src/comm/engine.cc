@@ -19,12 +19,12 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr auto kSpinFor =
-    microseconds(60);  // with a core for each rank: a peer that comes soon is met without a system call
-constexpr auto kYieldFor = microseconds(50);                   // with more ranks than cores: let the others run
-constexpr int kPauses = 4;                                     // between two looks
-constexpr int kFirstLooks = 64;                                // of a blocking call, a pause apart and without a clock
-constexpr auto kSleepSlice = milliseconds(20);                 // so often the peers are looked after
-constexpr std::size_t kCarriedAtOnce = std::size_t{64} << 10;  // bytes that cost less than to wake a thread for them
+    microseconds(60);  // spins so long if each rank has a core: a peer that comes soon costs no system call
+constexpr auto kYieldFor = microseconds(50);                   // yields so long if ranks share cores: others may run
+constexpr int kPauses = 4;                                     // pauses of the processor between two looks
+constexpr int kFirstLooks = 64;                                // first looks of a blocking call, which read no clock
+constexpr auto kSleepSlice = milliseconds(20);                 // longest sleep between two checks of the peers
+constexpr std::size_t kCarriedAtOnce = std::size_t{64} << 10;  // so many bytes cost less than waking a thread
 
 }  // namespace
 
@@ -77,11 +77,11 @@ void Engine::shut_down() {
     changed_.wait_for(lock, std::chrono::seconds(2), [&] { return pending_.load() == 0; });
     listeners_.fetch_sub(1);
   }
-  if (pending_.load() > 0) abort_wanted_.store(true);  // a thread that waits for one of them steps back
+  if (pending_.load() > 0) abort_wanted_.store(true);  // makes a thread that drives one of them stop
   backend_->wake();
   if (auto cause = context_->leave(*this)) end(std::move(*cause));
   std::lock_guard drive(drive_mutex_);
-  // Who leaves keeps its other groups; ranks that wait in this one end theirs.
+  // This rank keeps its other groups. A rank that waits in this group ends its other groups too.
   if (pending_.load() > 0) {
     fail(std::make_exception_ptr(
              LeftPending(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, name_))),
@@ -91,14 +91,15 @@ void Engine::shut_down() {
   backend_->leave();
 }
 
-// `drive` may be held or not.
+// `drive`: the lock of drive_mutex_, which the caller may hold or not.
 void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thread,
                      std::unique_lock<std::mutex>& drive) {
   std::size_t submitted = 0;
   try {
     std::lock_guard lock(queue_mutex_);
     for (const auto& work : works) {
-      // What a call that nobody waited for has met comes as it is, so that a program can tell a lost rank from an end.
+      // The error may come from a call that nobody waited for. Then the next call throws it unchanged, so that a
+      // program can tell a lost rank from an aborted group.
       if (dead_ && !group_.told->exchange(true)) std::rethrow_exception(dead_);
       if (dead_)
         throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
@@ -106,7 +107,7 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
       const bool counts = !is_between_two(work->call.kind);
       work->sequence = counts ? next_sequence_ : 0;
       work->operation = backend_->start(work->call, work->sequence);
-      if (counts) next_sequence_ += 1;  // a call that the backend refuses has no number
+      if (counts) next_sequence_ += 1;  // a call that the backend refuses gets no number
       work->ticket = flight_.called(work->call, work->sequence);
       work->wants_thread = thread;
       pending_.fetch_add(1);
@@ -120,8 +121,8 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
       }
     }
   } catch (...) {
-    // Half a group of calls is none that other ranks could meet: who made it goes on as if nothing of it were under
-    // way.
+    // Only a part of the calls was submitted. The other ranks could never meet them all, so the group ends; the
+    // caller gets the error and none of its calls stays in flight.
     if (submitted > 0) {
       abort_wanted_.store(true);
       backend_->wake();
@@ -139,13 +140,14 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
 
 void Engine::give_up(WorkState& work, std::exception_ptr error) {
   work.error = std::move(error);
-  work.operation.reset();  // a stream may wait for its end
+  work.operation.reset();  // this releases streams that wait for the operation
   work.input_block.reset();
   work.output_block.reset();
   work.completed.store(true);
 }
 
-// Whether the caller of asynchronous calls moves them on itself. Holds drive_mutex_.
+// Whether the caller of start_NAME() advances the calls itself: no other call is in flight, and they are small. The
+// caller holds drive_mutex_.
 bool Engine::carries_at_once(std::span<const std::shared_ptr<WorkState>> works) const {
   if (active_.size() + messages_.size() > works.size() || has_incoming_.load()) return false;
   std::size_t bytes = 0;
@@ -171,10 +173,11 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
     }
     calling_ = UINT64_MAX;
     drive.unlock();
-    // After the driving: the progress thread would find it taken, and what is done needs no thread.
+    // Not earlier: while this thread drives, the Context's thread would find the lock taken, and calls that are
+    // complete by now need no thread.
     step_back();
   } else {
-    backend_->wake();  // the driver may sleep: let it post these calls too
+    backend_->wake();  // the driver may sleep: it must post these calls too
     if (thread) step_back();
   }
 }
@@ -204,7 +207,7 @@ void Engine::hold_memory(WorkState& work) {
   if (work.call.output != work.call.input) work.output_block = backend_->hold(work.call.output);
 }
 
-// Holds drive_mutex_.
+// The caller holds drive_mutex_.
 void Engine::take_incoming() {
   if (!has_incoming_.load()) return;
   std::lock_guard lock(queue_mutex_);
@@ -213,7 +216,8 @@ void Engine::take_incoming() {
   has_incoming_.store(false);
 }
 
-// Makes visible what is not. True if anything was. Holds drive_mutex_.
+// Posts the calls that are not posted yet: makes them visible to the other ranks. Returns true if it posted any. The
+// caller holds drive_mutex_.
 bool Engine::post() {
   bool moved = false;
   try {
@@ -228,7 +232,8 @@ bool Engine::post() {
   return moved;
 }
 
-// Posts, and moves on what can move. True if anything happened. Holds drive_mutex_.
+// Posts calls and advances the operations that can advance. Returns true if anything happened. The caller holds
+// drive_mutex_.
 bool Engine::drive_once() {
   take_incoming();
   bool moved = post();
@@ -249,7 +254,8 @@ bool Engine::drive_once() {
         continue;
       }
       moved = true;
-      // Operations complete in order: when a later one is done, so is this rank's oldest, which is asked again.
+      // Operations complete in order: if a later one is done, this rank's oldest operation is done too. So begin
+      // again with the oldest.
       if (i == 0) {
         posted_ -= 1;
         complete(active_, 0);
@@ -271,7 +277,7 @@ bool Engine::drive_once() {
   return moved;
 }
 
-// Holds drive_mutex_.
+// The caller holds drive_mutex_.
 void Engine::complete(Works& works, std::size_t index) {
   const auto work = std::move(works[index]);
   works.erase(works.begin() + static_cast<std::ptrdiff_t>(index));
@@ -285,17 +291,19 @@ void Engine::complete(Works& works, std::size_t index) {
   tell_listeners();
 }
 
-// After what they wait for was made true. One that comes to listen now sees it when it looks first.
+// Wakes the threads that wait at `changed_`. Call it after the condition that they wait for has become true. A thread
+// that begins to wait only now checks the condition first, so it needs no wake-up.
 void Engine::tell_listeners() {
   if (listeners_.load() == 0) return;
   std::lock_guard lock(queue_mutex_);
   changed_.notify_all();
 }
 
-// Throws nothing: a lost peer fails the group. Holds drive_mutex_.
+// Checks the peers. Throws nothing: a lost peer ends the group. The caller holds drive_mutex_.
 void Engine::look_after_peers() {
   const auto now = Deadline::Clock::now();
-  // A gap far longer than the sleep means that this process was stopped or computed: the others had no chance either.
+  // A gap far longer than a sleep means that this process was stopped, or computed without driving. The other ranks
+  // could not go on during that time, so it does not count as waiting for them.
   const bool gap = now - last_look_ > std::chrono::seconds(1);
   last_look_ = now;
   const auto look = [&](WorkState& work, bool its_turn) {
@@ -307,18 +315,20 @@ void Engine::look_after_peers() {
     for (const auto& work : active_) look(*work, work == active_.front());
     for (const auto& work : messages_) look(*work, work->operation->is_its_turn());
   } catch (...) {
-    // What the lost rank did last may be just what was waited for.
+    // The operation may have waited just for the last thing that the lost rank did: look once more before the group
+    // ends.
     if (!drive_once()) fail(std::current_exception());
   }
 }
 
-// Drives until `finished` or the deadline; steps back when a waiting thread wants to drive. Holds drive_mutex_.
+// Drives until `finished` returns true, the deadline passes or abort_wanted_ is set. Without progress it spins or
+// yields for `patience` before it sleeps. The caller holds drive_mutex_.
 void Engine::drive_until(const std::function<bool()>& finished, const Deadline& deadline, microseconds patience) {
   bool idle = false;
   Deadline::Clock::time_point idle_since = {};
   while (!finished() && !abort_wanted_.load()) {
     const bool has_moved = drive_once();
-    if (deadline.expired()) return;  // also while all goes well: whoever drives may have signs of life to give
+    if (deadline.expired()) return;  // also while there is progress: the Context's thread must give signs of life
     if (has_moved) {
       idle = false;
       continue;
@@ -345,8 +355,9 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
   }
 }
 
-// Others may drive now: a waiting thread, or the context's if an operation was left to it. It sleeps through operations
-// that others drive: to wake it for each of them would take a core from a rank that computes or spins.
+// This thread has stopped driving. Now a waiting thread may drive, or the Context's thread if operations were left to
+// it. The Context's thread sleeps while other threads drive operations: waking it for each operation would take a
+// core from a rank that computes or spins.
 void Engine::step_back() {
   tell_listeners();
   if (thread_pending_.load() > 0) context_->want(*this);
@@ -357,7 +368,7 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
   if (work.error) throw_error(work);
 }
 
-// Only who drives may ask the operation, which is gone when it is complete.
+// Only the driver thread may ask the operation, which no longer exists once it is complete.
 void Engine::wait_on(WorkState& work, const Stream& stream) {
   const Device own = backend_->device();
   if (stream.device.is_cpu() || own.is_cpu()) return wait(work, Deadline::never());
@@ -366,7 +377,7 @@ void Engine::wait_on(WorkState& work, const Stream& stream) {
   drive_for(work, Deadline::never(), [&] {
     if (work.completed.load() || follows) return true;
     follows = work.operation->precede(stream);
-    if (follows && !work.wants_thread) {  // nobody may wait for it again
+    if (follows && !work.wants_thread) {  // perhaps no thread waits for it again
       work.wants_thread = true;
       thread_pending_.fetch_add(1);
     }
@@ -375,7 +386,8 @@ void Engine::wait_on(WorkState& work, const Stream& stream) {
   if (work.completed.load() && work.error) throw_error(work);
 }
 
-// Until `finished`, which is asked by who drives, or by who finds the work complete.
+// Drives, or waits while another thread drives, until `finished` returns true or the work is complete. Only the
+// driver thread calls `finished`.
 void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::function<bool()>& finished) {
   base::require_waiting_allowed();
   const auto done = [&] { return work.completed.load(); };
@@ -388,7 +400,7 @@ void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::fun
       backend_->wake();
       {
         std::unique_lock lock(queue_mutex_);
-        // The driver may have stepped back before it could see a listener.
+        // The driver may have stopped before it saw that this thread listens.
         if (!drive.try_lock()) changed_.wait_for(lock, deadline.remaining(milliseconds(1)), done);
       }
       listeners_.fetch_sub(1);
@@ -412,6 +424,8 @@ void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::fun
 
 void Engine::throw_error(const WorkState& work) {
   tell();
+  // A call on another group, or on the group's other engine, that is made after this throw must find it ended.
+  context_->wait_for_end();
   std::rethrow_exception(work.error);
 }
 
@@ -419,11 +433,11 @@ void Engine::poll() {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   if (!drive.owns_lock()) return;
   bool moved = false;
-  while (drive_once()) moved = true;  // what completes may let the next call be announced
+  while (drive_once()) moved = true;  // an operation that completes may make room to post the next call
   if (!moved && Deadline::Clock::now() - last_look_ > kSleepSlice) look_after_peers();
 }
 
-// The driver may be copying into a caller's buffer: it must have stopped before the caller is told that it is over.
+// The driver may be copying into a caller's buffer: it must have stopped before that caller gets the error.
 void Engine::abort(const std::string& cause) {
   tell();
   abort_wanted_.store(true);
@@ -436,13 +450,13 @@ void Engine::abort(const std::string& cause) {
   context_->wait_for_end();
 }
 
-// Holds drive_mutex_.
+// The caller holds drive_mutex_.
 void Engine::fail(std::exception_ptr error, Spread spread) {
   std::lock_guard lock(queue_mutex_);
   if (!dead_) {
     dead_ = error;
     const AbortCause cause = cause_of(error);
-    // The others first: a device may have to end their work before it can end this group's.
+    // The other groups first: a device may have to end their operations before it can end those of this group.
     if (spread == Spread::kToAllGroups) {
       AbortCause of_all = cause;
       const bool is_known = cause.rank >= 0 && cause.rank < size_;
@@ -468,8 +482,8 @@ void Engine::fail(std::exception_ptr error, Spread spread) {
 bool Engine::progress(const Deadline& until, bool alone, const std::function<bool()>& called_away) {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   if (!drive.owns_lock()) return false;
-  // The thread works beside one that computes. Over a link that brings a packet every 50 us a thread that looks for the
-  // next one never sleeps; without a core of its own it takes that thread's.
+  // This thread runs next to a thread that computes. Over a link that brings a packet every 50 us, a thread that
+  // spins until the next packet never sleeps; without a core of its own it takes the core of the computing thread.
   drive_once();
   drive_until([&] { return pending_.load() == 0 || waiters_.load() > 0 || called_away(); }, until,
               alone && both_may_spin_ ? kSpinFor : microseconds(0));
@@ -481,12 +495,12 @@ bool Engine::progress(const Deadline& until, bool alone, const std::function<boo
 void Engine::hear_of_end() {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   if (!drive.owns_lock()) return;
-  // A call that the other rank had completed before it ended the group completes here too.
+  // A call that the other rank completed before it ended the group completes here too.
   if (pending_.load() > 0) drive_once();
   try {
     backend_->throw_if_ended();
   } catch (const LeftPending&) {
-    fail(std::current_exception(), Spread::kHere);  // this rank waits for nothing there
+    fail(std::current_exception(), Spread::kHere);  // this rank waits for nothing in that group
   } catch (...) {
     fail(std::current_exception());
   }

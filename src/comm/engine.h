@@ -1,10 +1,11 @@
-// Runs a group's operations in the order of the calls (those between two ranks beside the others), on whichever thread
-// has reason to: the caller of a blocking call, a thread that waits, one that polls, or the thread of the rank's groups
-// (context.h), which sleeps otherwise and gives signs of life.
+// Runs a group's operations in the order of the calls; sends and recvs run at the same time as the collectives. One
+// thread at a time drives them: the caller of a blocking call, a thread that waits, a thread that polls, or the
+// thread of the Context (context.h), which otherwise sleeps and gives signs of life.
 //
-// Locks: `drive_mutex_` is held by the one thread that moves operations on, also while it sleeps, and guards those
-// under way; `queue_mutex_` guards what others hand over to it and is held for moments. Order: drive before queue
-// before the context's. A blocking call that finds nobody driving takes each of them once.
+// Locks: the driver thread holds `drive_mutex_`, also while it sleeps; this lock guards the operations in flight.
+// `queue_mutex_` guards what other threads hand over to the driver, and is held only briefly. Order: `drive_mutex_`
+// before `queue_mutex_` before the Context's mutex. A blocking call that finds no driver locks each of the first two
+// once.
 #pragma once
 
 #include <atomic>
@@ -30,19 +31,21 @@ namespace reigen::comm {
 class Engine;
 
 struct WorkState {
-  std::shared_ptr<Engine> engine;  // null: a list of calls
+  std::shared_ptr<Engine> engine;  // null for a list of calls
   Call call;
   std::uint64_t sequence = 0;
-  std::uint64_t ticket = 0;  // in the flight record
+  std::uint64_t ticket = 0;  // its number in the flight record
   std::unique_ptr<Operation> operation;
-  // Its blocks of allocate(), if it outlives the call: other ranks may write there until it has completed.
+  // The blocks of allocate() in which its buffers lie, if the operation outlives its start_NAME(): other ranks may
+  // write there until it has completed.
   std::shared_ptr<void> input_block = nullptr;
   std::shared_ptr<void> output_block = nullptr;
   bool wants_thread = false;
-  // Whether it has moved since the peers were last looked after, and since when it has not.
+  // `moved`: it has advanced since the last check of the peers. `since`: the time since which it has waited without
+  // advancing.
   bool moved = false;
   Deadline::Clock::time_point since = {};
-  std::vector<std::shared_ptr<WorkState>> parts = {};  // a list of calls: nothing else is set then
+  std::vector<std::shared_ptr<WorkState>> parts = {};  // of a list of calls; then no other member is set
   std::atomic<bool> completed{false};
   std::exception_ptr error;  // written before `completed`
 };
@@ -52,51 +55,58 @@ class Engine : public std::enable_shared_from_this<Engine> {
   struct Group {
     std::string name = {};
     int rank = 0;
-    std::vector<int> members = {};  // of every rank: its number in the first group of the context
-    // Somebody knows of the end: a call has thrown it. The engines of one group have this in common.
+    std::vector<int> members = {};  // members[q]: the number of rank q in the first group of the Context
+    // A call has thrown the error that ended the group. The engines of one group share this flag.
     std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);
   };
-  // `share`: of the processors; it decides who spins. Call enter() before the first call.
+  // `share`: this rank's part of the processors, which decides whether its threads spin. Call enter() before the
+  // first call.
   Engine(std::unique_ptr<Backend> backend, FlightLog flight, const base::CoreShare& share, Group group,
          std::shared_ptr<Context> context);
   ~Engine();
-  Engine(const Engine&) = delete;  // a thread belongs to it
+  Engine(const Engine&) = delete;  // the Context's thread has its address
   Engine& operator=(const Engine&) = delete;
 
-  // Enqueues the calls and makes them visible to the other ranks if nobody else drives at the moment. `thread`: wake
-  // the progress thread for them, unless they are small; else they are moved on as far as they go. What is refused
-  // throws, here and for whoever waits for one of them.
+  // Enqueues the calls and, if no other thread drives at the moment, makes them visible to the other ranks. `thread`:
+  // the Context's thread advances them; if they are small, the caller first advances them itself, so that the thread
+  // need not wake up. Without `thread`, the caller advances them as far as possible without waiting. If a call is
+  // refused, this function throws, and so does every wait for one of `works`.
   void submit(std::span<const std::shared_ptr<WorkState>> works, bool thread);
-  // submit() and wait(), without letting go of what both hold where the other ranks come at once.
+  // submit() and wait() in one. If the other ranks come at once, both locks are taken only once.
   void run(const std::shared_ptr<WorkState>& work);
-  // The memory of this call is kept until it has completed, whatever its owner does.
+  // Keeps the call's blocks of allocate() alive until the call has completed, even if their owner drops them.
   void hold_memory(WorkState& work);
   void wait(WorkState& work, const Deadline& deadline);
   // As Work::wait_on().
   void wait_on(WorkState& work, const Stream& stream);
-  // The caller is told what ended the group: calls after that throw Aborted.
+  // Notes that a caller has got the error that ended the group: calls after that throw Aborted.
   void tell() { group_.told->store(true); }
-  // Never waits; looks after the peers now and then, so that a dead one is noticed by a caller that only polls.
+  // Advances the operations without ever waiting. Checks the peers now and then, so that a caller that only polls
+  // also notices a dead peer.
   void poll();
   void abort(const std::string& cause);
-  // Finishes what is queued, within a second or two; then leaves the context. Called when the last handle is gone.
+  // Finishes the pending operations, within a second or two; then leaves the Context. Called when the last handle of
+  // the group is gone.
   void shut_down();
 
   Backend& backend() { return *backend_; }
   const std::vector<int>& members() const { return group_.members; }
 
-  // Of the context:
+  // For the Context:
   void enter() { context_->enter(*this); }
-  // Whether operations are left to the context's thread, and no waiting thread would rather drive.
+  // Whether operations are left to the Context's thread and no waiting thread wants to drive.
   bool wants_thread() const {
     return (thread_pending_.load() > 0 || (flush_.load() && pending_.load() > 0)) && waiters_.load() == 0;
   }
-  // Drives once, and until the deadline, as long as there is work and nobody else wants the caller; `alone`: no other
-  // group does, so the thread may spin. False: another thread drives.
+  // Drives at least once, and then until the deadline as long as there is work, no waiting thread wants to drive and
+  // `called_away` returns false. `alone`: no other group wants the thread, so it may spin. Returns false if another
+  // thread drives.
   bool progress(const Deadline& until, bool alone, const std::function<bool()>& called_away);
-  // Looks whether another rank has ended the group, unless another thread drives, which looks by itself.
+  // Checks whether another rank has ended the group. Does nothing if another thread drives, because the driver checks
+  // this itself.
   void hear_of_end();
-  // Another group of the context has ended so; `cause.rank` is a number of the context's first group.
+  // Ends this group because another group of the Context has ended with this cause; `cause.rank` is a number of the
+  // first group of the Context.
   void end(AbortCause cause);
 
  private:
@@ -119,8 +129,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void step_back();
 
   std::unique_ptr<Backend> backend_;
-  const bool may_spin_;       // a thread of each rank has a processor of its own, so that spinning costs nobody
-  const bool both_may_spin_;  // two of each
+  const bool may_spin_;       // one thread of each rank has its own processor, so spinning takes time from nobody
+  const bool both_may_spin_;  // the same for two threads of each rank
   const FlightLog flight_;
   const Group group_;
   const std::string& name_ = group_.name;
@@ -130,25 +140,25 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   std::mutex drive_mutex_;
   Works active_;                        // in the order of the calls
-  std::size_t posted_ = 0;              // so many of them are posted
-  std::uint64_t calling_ = UINT64_MAX;  // tickets from here on belong to the thread that drives inside of its call
-  Works messages_;                      // between two ranks: beside the others
-  Deadline::Clock::time_point last_look_ = Deadline::Clock::now();  // after the peers
+  std::size_t posted_ = 0;              // number of calls at its front that are posted
+  std::uint64_t calling_ = UINT64_MAX;  // the driver is inside its own call, which made the tickets from here on
+  Works messages_;                      // sends and recvs, which run at the same time as `active_`
+  Deadline::Clock::time_point last_look_ = Deadline::Clock::now();  // the last check of the peers
 
   std::mutex queue_mutex_;
-  Works incoming_;  // called while another thread drives
+  Works incoming_;  // calls that were made while another thread drove
   std::atomic<bool> has_incoming_{false};
   std::condition_variable changed_;  // for waiting threads: a work completed, or the driver stepped back
   std::uint64_t next_sequence_ = 0;
   std::exception_ptr dead_;
   bool stop_ = false;
-  std::atomic<bool> flush_{false};  // the context's thread finishes what is pending, whoever it was left to
+  std::atomic<bool> flush_{false};  // the Context's thread finishes all pending calls, not only those left to it
 
   std::atomic<std::size_t> pending_{0};         // calls that are not complete
-  std::atomic<std::size_t> thread_pending_{0};  // of these, left to the context's thread
-  std::atomic<bool> abort_wanted_{false};       // the driver steps back, so that abort() can clear the queue
-  std::atomic<int> listeners_{0};               // threads at `changed_`
-  std::atomic<int> waiters_{0};                 // threads that would rather drive than wait for the context's
+  std::atomic<std::size_t> thread_pending_{0};  // of these, calls that are left to the Context's thread
+  std::atomic<bool> abort_wanted_{false};       // the driver must stop, so that abort() can clear the queue
+  std::atomic<int> listeners_{0};               // threads that wait at `changed_`
+  std::atomic<int> waiters_{0};                 // threads that want to drive in place of the Context's thread
 };
 
 }  // namespace reigen::comm

@@ -1,4 +1,4 @@
-// What a group's operations tell the flight recorder (flight/recorder.h).
+// Writes a group's operations into the flight record (flight/recorder.h).
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct GroupOptions;
 // Copies write into the same record. Thread rule: any thread.
 class FlightLog {
  public:
-  // Into the options' recorder, or into one of its own: of a group of one such that other processes do not find, for
-  // whom it would be a job beside the one that this process is in.
+  // Writes into options.recorder if it is set, else into a record of its own. The record of a group of one is hidden
+  // from other processes: they would take it for a second job next to the job that this process is in.
   explicit FlightLog(const GroupOptions& options);
 
   std::vector<PastCall> history() const;
   const std::shared_ptr<flight::Recorder>& recorder() const { return recorder_; }
 
-  // The ticket of the call, for the others.
+  // Records a call and returns its ticket, which the functions below need.
   std::uint64_t called(const Call& call, std::uint64_t sequence) const;
   void started(std::uint64_t ticket, bool at_call) const;
   void completed(std::uint64_t ticket) const;
@@ -39,8 +39,8 @@ class FlightLog {
   std::uint64_t group_;
 };
 
-// A record for rank `rank` of the job `job` (empty: this process is the whole job), in the launcher's memory behind the
-// descriptor `inherited` or (-1) in memory of its own.
+// Opens a record for rank `rank` of the job `job` (empty: this process is the whole job). It lies in the launcher's
+// memory if `inherited` is the descriptor of that memory, else (-1) in memory of its own.
 std::shared_ptr<flight::Recorder> open_recorder(int rank, int size, const std::string& job = {}, int inherited = -1);
 
 }  // namespace reigen::comm

@@ -56,7 +56,7 @@ void require_optimization(const Config& config) {
           "leave it out");
 }
 
-// "parallel.bucket_mb 5, parallel.overlap false": what lets_gradients_stay() minds.
+// The options that make lets_gradients_stay() false, as text: "parallel.bucket_mb 5, parallel.overlap false".
 std::string set_for_travelling(const ParallelConfig& config) {
   const ParallelConfig usual;
   std::vector<std::string> set;
@@ -77,7 +77,7 @@ bool keeps_errors(const parallel::AnyStrategy& strategy) {
 void require_strategy(const Config& config) {
   const parallel::AnyStrategy& strategy = config.parallel.strategy;
   const std::string& not_finite = config.train.not_finite;
-  // Those remember what gradients were, or let ranks step by themselves.
+  // Other strategies remember earlier gradients, or let ranks step by themselves.
   const bool forgets = !keeps_errors(strategy) && !acts_on_weights(strategy);
   require(not_finite == "stop" || forgets,
           fmt::format("train.not_finite = {} does not go with parallel.strategy {}", not_finite, strategy.name),

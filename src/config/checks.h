@@ -1,4 +1,4 @@
-// What options mean together, and lists that are written as text.
+// Rules for combinations of options, and options that are lists written as text.
 #pragma once
 
 #include <string>
@@ -9,20 +9,22 @@
 
 namespace reigen::config {
 
-// Throws InvalidArgument (78) for options that do not go together, for one that another one needs, for one that the
-// chosen optimizer, schedule or strategy does not have, and for a list that cannot be read.
+// Throws InvalidArgument (78) for options that do not go together, for an option that needs another one, for an
+// option that the chosen optimizer, schedule or strategy does not have, and for a list that cannot be parsed.
 void require_consistent(const Config& config);
 
-// "a, b" as its items, without the spaces around them. Throws InvalidArgument naming the key where one is empty.
+// Splits "a, b" into its items, without the spaces around them. Throws InvalidArgument naming the key if an item is
+// empty.
 std::vector<std::string> items_of(const std::string& key, const std::string& list);
 
-// "head.*=10, body.*=0.1"
+// Parses optim.lr_factors: "head.*=10, body.*=0.1". Throws InvalidArgument.
 std::vector<std::pair<std::string, double>> lr_factors_of(const OptimConfig& config);
 
-// Whether each rank's share of the gradients can be averaged in its step: nothing is set that lets them travel.
+// Whether each rank can average its share of the gradients in its step. False if an option is set that needs
+// gradients to travel in buckets.
 bool lets_gradients_stay(const ParallelConfig& config);
 
-// Whether ranks' weights differ between steps under the chosen strategy.
+// Whether the weights of the ranks differ between steps under this strategy.
 bool acts_on_weights(const parallel::AnyStrategy& strategy);
 
 }  // namespace reigen::config

@@ -16,7 +16,7 @@ namespace reigen::config {
 
 namespace {
 
-// "dim": model.dim; "loss.rate": a section of the recipe's own.
+// "dim" is model.dim; "loss.rate" is in a section of the recipe's own.
 std::pair<std::string, std::string> own_name(const ModelOption& option) {
   const auto dot = option.key.find('.');
   if (dot == std::string::npos) return {"model", option.key};
@@ -37,12 +37,12 @@ const Value& own_value(const ModelConfig& own, const std::string& key) {
   return *value;
 }
 
-// "for sgd, lars: ", in front of what an option means that only these have.
+// The meaning of an option. If only some alternatives have the option, "for sgd, lars: " comes before it.
 std::string meaning_of(const Field& field) {
   return field.owners.empty() ? field.meaning : fmt::format("for {}: {}", fmt::join(field.owners, ", "), field.meaning);
 }
 
-// Option and meaning in two columns of a terminal that is 80 wide; a long option has a line of its own.
+// Adds option and meaning in two columns for a terminal of 80 columns. A long option gets a line of its own.
 void add_option(std::string& text, const std::string& option, const std::string& meaning) {
   constexpr std::size_t kWidth = 79;
   constexpr std::size_t kColumn = 27;
@@ -107,7 +107,7 @@ void describe(Fields& fields, ModelConfig& model) {
     fields.rows.back().choices = option.choices;
     fields.rows.back().own_section = section != "model";
   }
-  // A section stands in a file once.
+  // Each section may appear only once in a TOML file, so the options of one section must be adjacent.
   std::stable_sort(fields.rows.begin() + static_cast<std::ptrdiff_t>(first), fields.rows.end(),
                    [](const Field& a, const Field& b) {
                      return std::pair(a.section != "model", a.section) < std::pair(b.section != "model", b.section);
@@ -192,7 +192,7 @@ std::uint64_t hash_of(const Config& config) {
   return base::fnv1a(to_toml(common));
 }
 
-// Ranks that were started with different options would train something nobody asked for, or hang: they compare first.
+// Compared before training: ranks with different options would train something that nobody asked for, or hang.
 void require_same(const Config& config, const Communicator& world) {
   Config copy = config;
   std::vector<std::string> lines;

@@ -1,4 +1,4 @@
-// Reading a configuration: flags, variables and TOML, all through the one table of fields.
+// Reads a configuration from flags, variables and TOML; all three use the one table of fields.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
@@ -50,7 +50,7 @@ std::vector<std::string> names_of(const std::vector<Field>& table) {
   return names;
 }
 
-// The known name nearest to `name`, or empty when none is near.
+// The known name nearest to `name`; empty if none is near.
 std::string nearest(const std::string& name, const std::vector<std::string>& known) {
   std::string best;
   std::size_t least = std::numeric_limits<std::size_t>::max();
@@ -58,11 +58,12 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
   for (const std::string& candidate : known) {
     const auto dot = candidate.find('.');
     std::size_t distance = base::edit_distance(name, candidate);
-    // `--epochs` means train.epochs, `--data` data.path: half a name is near, but less so than a typing error.
+    // `--epochs` means train.epochs, and `--data` means data.path: half a name is near, but less near than a typing
+    // error.
     if (dot != std::string::npos)
       distance = std::min(distance, base::edit_distance(name, candidate.substr(dot + 1)) + 1);
     if (dot != std::string::npos && name == candidate.substr(0, dot)) distance = std::min<std::size_t>(distance, 2);
-    // A beginning, with a part of the last word.
+    // The name is the beginning of a known name that includes part of its last word.
     if (dot != std::string::npos && name.size() > dot + 2 && candidate.starts_with(name)) {
       distance = std::min<std::size_t>(distance, 1);
     }
@@ -121,7 +122,7 @@ void set_from_node(const Field& field, const toml::node& node, const std::string
   const bool wants_text = field.is_text();
   const bool wants_bool = field.is_switch();
   const bool wants_real = !wants_text && !wants_bool && !field.is_whole();
-  // run.resume takes true as well as "true": as a flag the two look the same.
+  // A file may say run.resume = true as well as "true", because both are the same text in a flag.
   const bool fits = node.is_string()    ? wants_text
                     : node.is_boolean() ? wants_bool || field.name() == "run.resume"
                     : node.is_integer() ? !wants_text && !wants_bool
@@ -182,7 +183,7 @@ void read_file(const std::string& path, std::vector<Field>& table) {
 
 void read_environment(const Environment& environment, std::vector<Field>& table) {
   std::vector<std::string> variables;
-  std::vector<std::string> prefixes = {"REIGEN_MODEL_"};  // also where the recipe's model has no options
+  std::vector<std::string> prefixes = {"REIGEN_MODEL_"};  // refused also if the recipe's model has no options
   for (const Field& field : table) {
     variables.push_back(variable_of(field));
     if (!field.own_section)
@@ -191,7 +192,7 @@ void read_environment(const Environment& environment, std::vector<Field>& table)
   for (const auto& [name, value] : environment) {
     const auto found = std::find(variables.begin(), variables.end(), name);
     if (found != variables.end()) {
-      if (value.empty()) continue;  // an empty variable counts as not set, as everywhere
+      if (value.empty()) continue;  // an empty variable counts as not set
       set_from_text(table[static_cast<std::size_t>(found - variables.begin())], value, "environment variable " + name);
     } else if (std::any_of(prefixes.begin(), prefixes.end(),
                            [&given = name](const std::string& p) { return given.starts_with(p); }) &&
@@ -209,7 +210,7 @@ class FlagReader {
   FlagReader(const std::vector<std::string>& arguments, std::vector<Field>& table)
       : arguments_(arguments), table_(table) {}
 
-  // First pass: what must be known before the file and the environment are read.
+  // First pass: finds the file of --config, which is read before the environment and the other flags.
   std::optional<std::string> config_file() {
     std::optional<std::string> path;
     for (at_ = 0; at_ < arguments_.size(); ++at_) {
@@ -267,7 +268,7 @@ class FlagReader {
     return arguments_[++at_];
   }
 
-  // `--run.save_initial` alone means true.
+  // `--run.save_initial` without a value means true.
   std::string field_value(const Field& field) {
     if (field.is_switch() && !inline_value_ &&
         (at_ + 1 >= arguments_.size() || arguments_[at_ + 1].rfind('-', 0) == 0)) {
@@ -308,7 +309,8 @@ class FlagReader {
 }  // namespace
 
 std::string variable_of(const Field& field) {
-  // Of a program's own sections nobody else knows: their variables stand with those of its model.
+  // Only the program knows its own sections, so their variables share the prefix REIGEN_MODEL_ with those of its
+  // model.
   std::string name = (field.own_section ? "REIGEN_model_" : "REIGEN_") + field.section + "_" + field.key;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
@@ -331,7 +333,7 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
   CommandLine result{.config = defaults};
   std::vector<Field> table = fields(result.config);
   FlagReader flags(arguments, table);
-  // Help is wanted most when something else is wrong.
+  // --help comes first: users need it most when another argument is wrong.
   if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
     result.help = true;
     return result;
@@ -348,7 +350,7 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
     if (!optim.lr) optim.lr = defaults.optim.lr;
     if (!optim.weight_decay) optim.weight_decay = defaults.optim.weight_decay;
   }
-  // One that warms up by itself needs no other in front of it.
+  // The one_cycle schedule warms up by itself, so it gets no default warm-up.
   const bool warms_up = optim.schedule.name == "one_cycle" && defaults.optim.schedule.name != "one_cycle";
   if (optim.warmup_steps == kNotSet) optim.warmup_steps = warms_up ? 0 : defaults.optim.warmup_steps;
   require_consistent(result.config);

@@ -1,4 +1,4 @@
-// What reading and printing a configuration share.
+// Helpers for text that reading and printing a configuration share.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace reigen::config {
 
 std::string quote_toml(const std::string& text);
 
-// "REIGEN_TRAIN_EPOCHS": the variable that gives the field.
+// The environment variable of the field: "REIGEN_TRAIN_EPOCHS".
 std::string variable_of(const Field& field);
 
-// Throws InvalidArgument (78) for names of a recipe's own options that cannot be flags or are taken.
+// Throws InvalidArgument (78) if the name of a recipe's own option cannot be a flag or is taken.
 void require_own_options(const ModelConfig& own);
 
 }  // namespace reigen::config

@@ -1,4 +1,4 @@
-// What a dataset gave, with every field set.
+// Checks the samples of a dataset and sets all of their fields.
 // Thread rule: no shared state.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace reigen::data {
 
-// Sets of input, inputs and target, targets those that the dataset left out. Throws InvalidArgument naming the dataset
-// when it gave no input, or a tensor without a row for each of the `count` samples.
+// Sets those of the fields input, inputs, target and targets that the dataset left out. Throws InvalidArgument naming
+// the dataset if there is no input, or if a tensor does not have one row for each of the `count` samples.
 Samples complete(Samples samples, const Dataset& from, std::int64_t count);
 
 }  // namespace reigen::data

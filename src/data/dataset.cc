@@ -48,14 +48,14 @@ class InMemory : public Dataset {
     }
     Meaning facts = {{.name = "form", .values = {fmt::format("{}", fmt::join(forms, "; "))}}};
     if (has_exact) facts.push_back({.name = "content", .values = {fingerprint(exact)}});
-    // A sine of one CPU is not that of another to the last bit, and the data mean the same.
+    // A computed number, such as a sine, can differ in its last bit between CPUs, although the data mean the same.
     if (has_computed)
       facts.push_back({.name = "floating_content", .values = {fingerprint(computed)}, .is_told_only = true});
     return facts;
   }
 
  private:
-  // Memory is read at some 4 GB/s: a start is not to wait for more than that.
+  // Memory is read at about 4 GB/s. The limit keeps the start of a run short.
   static void add_rows(format::Hash64& hash, const at::Tensor& from) {
     constexpr std::size_t kMost = std::size_t{1} << 30;
     const auto* bytes = static_cast<const std::byte*>(from.const_data_ptr());
@@ -89,7 +89,7 @@ std::string number(const char* what, std::size_t index, std::size_t of) {
   return of == 1 ? what : fmt::format("{}s[{}]", what, index);
 }
 
-// Of one kind: rows in the CPU's memory, as many in each.
+// Checks that all tensors have `samples` rows in CPU memory, and makes them contiguous.
 Tensors checked(const Tensors& tensors, const char* what, std::int64_t samples) {
   Tensors result;
   for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -14,13 +14,13 @@ namespace {
 constexpr double kDigitSide = 28;
 constexpr int kSpanPieces = 6;  // straight pieces between two points of a curve
 
-// How this image distorts the box, from unit coordinates to pixels.
+// The distortion of the box for one image; maps unit coordinates to pixels.
 class Distortion {
  public:
   explicit Distortion(RandomStream& random) {
     for (double& b : bend_) b = random.uniform(-0.25, 0.25);
-    // A rotation with rational entries, (1-t²)/(1+t²) and 2t/(1+t²), t = tan(angle / 2): sin and cos differ between
-    // libraries.
+    // A rotation with rational entries, (1-t²)/(1+t²) and 2t/(1+t²), t = tan(angle / 2), because sin and cos differ
+    // between libraries.
     const double t = random.uniform(-0.18, 0.18);
     const double cosine = (1 - t * t) / (1 + t * t);
     const double sine = 2 * t / (1 + t * t);
@@ -48,7 +48,7 @@ class Distortion {
   double xx_, xy_, yx_, yy_, x0_, y0_;
 };
 
-// Catmull-Rom: through all points, with a continuous direction.
+// A Catmull-Rom curve: it passes through all points and has a continuous direction.
 Point on_curve(const std::vector<Point>& points, std::size_t span, double t) {
   const Point& b = points[span];
   const Point& c = points[span + 1];
@@ -70,7 +70,7 @@ std::vector<Point> flatten(const Stroke& stroke, const Distortion& distortion, R
   if (closed) points.back() = points.front();
   std::vector<Point> path;
   for (std::size_t span = 0; span + 1 < points.size(); ++span) {
-    // Straight strokes are cut too, so that the distortion can bend them.
+    // Straight strokes are divided too, so that the distortion can bend them.
     for (int piece = 0; piece < kSpanPieces; ++piece) {
       const double t = piece * (1.0 / kSpanPieces);
       const Point& b = points[span];
@@ -83,7 +83,7 @@ std::vector<Point> flatten(const Stroke& stroke, const Distortion& distortion, R
   return path;
 }
 
-// Lowers each pixel's squared distance from the pen's path to that from the piece a-b, as far as the pen reaches.
+// Lowers the squared distance of each pixel near the piece a-b to the pixel's distance from that piece.
 void mark_piece(Point a, Point b, double reach, std::array<double, kDigitPixels>& distance2) {
   const auto first = [&](double low) { return std::clamp(static_cast<int>(low - reach), 0, 27); };
   const auto last = [&](double high) { return std::clamp(static_cast<int>(high + reach) + 1, 0, 27); };
@@ -103,7 +103,7 @@ void mark_piece(Point a, Point b, double reach, std::array<double, kDigitPixels>
   }
 }
 
-// Sum of four uniform bytes: near enough to a normal distribution, standard deviation 1, in integers.
+// The sum of four uniform bytes is close to a normal distribution. It is computed in integers; standard deviation 1.
 double noise(std::uint32_t bits) {
   const auto sum = (bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24);
   return (static_cast<double>(sum) - 510.0) * (1.0 / 147.8);
@@ -119,11 +119,11 @@ int draw_digit(std::uint64_t seed, Split split, std::int64_t index, std::span<st
   const Ways& ways = kGlyphs[digit];
   const Glyph& glyph = ways[random.below(static_cast<std::uint32_t>(ways.size()))];
   const Distortion distortion(random);
-  const double radius = random.uniform(0.6, 1.7);  // of the pen, in pixels
+  const double radius = random.uniform(0.6, 1.7);  // radius of the pen, in pixels
   const double ink = random.uniform(150, 255);
   const double grain = random.uniform(4, 38);
 
-  const double reach = radius + 0.6;  // the edge is one pixel wide
+  const double reach = radius + 0.6;  // the edge of the line is one pixel wide
   std::array<double, kDigitPixels> distance2;
   distance2.fill(1e6);
   for (const Stroke& stroke : glyph) {

@@ -14,8 +14,9 @@ namespace reigen::data {
 // "xxh64 0123456789abcdef".
 std::string fingerprint(const format::Hash64& hash);
 
-// Of samples that are files: their paths below `folder` and labels, in this order, and the sizes of at most 10,000 of
-// them at equal distances, because a size costs a request of a network's file system each. Contents are not read.
+// A hash of samples that are files: their paths below `folder` and their labels, in this order, and the sizes of at
+// most 10,000 of them at equal distances, because on a network's file system each size costs a request. Does not read
+// the files.
 struct LabelledPath {
   const std::filesystem::path& path;
   std::int64_t label = 0;

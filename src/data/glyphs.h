@@ -1,4 +1,4 @@
-// The ten digits as movements of a pen, several ways of writing each.
+// The ten digits as movements of a pen, with one or more ways of writing each digit.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,13 @@
 
 namespace reigen::data {
 
-// A list of at most kMost items that can be a constant.
+// A list of at most kMost items that can be constexpr.
 template <typename T, std::size_t kMost>
 class Few {
  public:
   constexpr Few() = default;
   constexpr Few(std::initializer_list<T> items) : size_(items.size()) {
-    std::copy(items.begin(), items.end(), items_.begin());  // too many: no constant, so the compiler refuses it
+    std::copy(items.begin(), items.end(), items_.begin());  // too many items: not constexpr, so a compile error
   }
   constexpr const T* begin() const { return items_.data(); }
   constexpr const T* end() const { return items_.data() + size_; }
@@ -32,12 +32,13 @@ struct Point {
   constexpr bool operator==(const Point&) const = default;
 };
 
-// One movement of the pen in a box of [0, 1] x [0, 1], y downwards: through these points, curved or in straight lines.
+// One movement of the pen in the box [0, 1] x [0, 1], with y downwards: a curve or straight lines through these
+// points.
 struct Stroke {
   bool curved = false;
   Few<Point, 13> points = {};
 };
-using Glyph = Few<Stroke, 2>;  // strokes that share an end keep touching: what bends them is a field over the box
+using Glyph = Few<Stroke, 2>;  // strokes that share an end keep touching: the distortion depends on the place alone
 using Ways = Few<Glyph, 3>;
 
 inline constexpr bool kCurve = true;

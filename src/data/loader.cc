@@ -55,7 +55,7 @@ struct Loader::State {
         world_size(ranks),
         sampler(sampler_options(*data, chosen, ranks)) {}
 
-  // The order of the epoch asked for last is kept: it costs a pass over all samples.
+  // The order of the last epoch is kept, because computing it costs a pass over all samples.
   std::shared_ptr<const Order> order(std::int64_t epoch) const {
     const std::lock_guard lock(mutex);
     if (!cached || cached_epoch != epoch) {
@@ -95,7 +95,7 @@ struct Loader::State {
     return batch;
   }
 
-  // As many parts on all ranks, also on one that has fewer samples: their forwards may meet.
+  // All ranks get the same number of parts, even a rank with fewer samples, because their forwards may communicate.
   void cut(Batch& batch) const {
     const std::int64_t largest_share = (batch.global_count + world_size - 1) / world_size;
     const std::int64_t parts =
@@ -144,7 +144,7 @@ struct Epoch::Impl {
                    }) {}
 
   std::shared_ptr<const Loader::State> state;
-  Prefetcher prefetcher;  // its threads use the state: it goes first
+  Prefetcher prefetcher;  // destroyed before `state`, which its threads use
   std::optional<Batch> current;
 };
 
@@ -155,7 +155,7 @@ Epoch::~Epoch() = default;
 
 Batch* Epoch::next() {
   const auto begin = Clock::now();
-  impl_->current.reset();  // before the wait: its memory can serve the next batch
+  impl_->current.reset();  // before the wait: the next batch can reuse its memory
   impl_->current = impl_->prefetcher.next();
   const auto waited = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
   impl_->state->waited_ns.fetch_add(waited.count(), std::memory_order_relaxed);

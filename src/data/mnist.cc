@@ -47,10 +47,10 @@ class Mnist : public ImageDataset {
 };
 
 constexpr const char* kFix = "give the folder with the four original MNIST files";
-constexpr int kFolders = 3;        // deep: MNIST/raw of a folder of data sets, and one more
-constexpr std::size_t kShown = 5;  // names of what is there
+constexpr int kFolders = 3;        // levels of subfolders that are searched: MNIST/raw, and one more
+constexpr std::size_t kShown = 5;  // how many names of other files an error lists
 
-// "train-images.idx3-ubyte.gz" -> "train-images-idx3-ubyte".
+// The original spelling of a file's name: "train-images.idx3-ubyte.gz" -> "train-images-idx3-ubyte".
 std::string spelled(const fs::path& path) {
   std::string name = lower(path.filename().string());
   if (name.ends_with(".gz")) name.resize(name.size() - 3);
@@ -61,8 +61,8 @@ std::string spelled(const fs::path& path) {
 
 std::ptrdiff_t depth_of(const fs::path& path) { return std::distance(path.begin(), path.end()); }
 
-// The order of preference: files of nearer folders, then the folder's name, then plain files before packed ones, then
-// the original names before other spellings.
+// The order of preference: nearer folders first, then by the folder's name, then plain files before packed files,
+// then original names before other spellings.
 bool comes_before(const fs::path& a, const fs::path& b, const std::string& name) {
   const auto rank = [&](const fs::path& path) {
     const bool packed = lower(path.extension().string()) == ".gz";
@@ -72,7 +72,7 @@ bool comes_before(const fs::path& a, const fs::path& b, const std::string& name)
   return rank(a) < rank(b);
 }
 
-// What is in the folder, for a message.
+// The content of the folder, for an error message.
 std::string present_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;

@@ -21,7 +21,8 @@ Prefetcher::Prefetcher(std::int64_t count, int workers, int depth, Make make)
 Prefetcher::~Prefetcher() { stop(); }
 
 void Prefetcher::start(int workers) {
-  // Signals go to the program's own threads: a handler there expects to interrupt a wait of theirs.
+  // Blocks signals in the new threads, so that signals go to the program's own threads: a handler may be there to
+  // interrupt a wait of one of them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -90,7 +91,7 @@ std::optional<Batch> Prefetcher::next() {
     Slot& awaited = slot_of(handed_out_);
     ready_.wait(lock, [&] { return awaited.batch || awaited.error; });
     slot = std::exchange(awaited, Slot{});
-    // The last batch wakes everybody so that the threads end.
+    // After the last batch all threads must wake up, so that they end.
     if (++handed_out_ >= count_) {
       space_.notify_all();
     } else {

@@ -1,5 +1,5 @@
-// The random numbers of one item (an epoch's order, one image), in a row: Philox counted by (purpose, item, draw), so
-// that any item can be had without the ones before it.
+// A stream of random numbers for one item (an epoch's order, one image). Philox counts by (purpose, item, draw), so
+// the numbers of any item can be computed without those of other items.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace reigen::data {
 
-// What the numbers are for, so that no two uses of one seed share them.
+// The purpose of the numbers, so that two uses of one seed get different numbers.
 enum class Purpose : std::uint32_t {
   kOrder = 1,
   kTrainDigit = 2,
@@ -36,9 +36,9 @@ class RandomStream {
     const std::uint64_t low = next();
     return low | std::uint64_t{next()} << 32;
   }
-  // In [low, high), in 2^32 steps.
+  // Uniform in [low, high), with 2^32 different values.
   double uniform(double low, double high) { return low + (high - low) * base::unit_interval(next()); }
-  // In 0..bound-1.
+  // Uniform in 0..bound-1.
   std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(std::uint64_t{next()} * bound >> 32); }
 
  private:

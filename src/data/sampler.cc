@@ -15,7 +15,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;  // 64 by 64 bit product
 
-// Uniform in 0..bound-1 but for 2^-64 · bound, which no run of a test could see.
+// Uniform in 0..bound-1. The deviation from uniform, 2^-64 · bound, is too small to be measured.
 std::uint64_t below(RandomStream& random, std::uint64_t bound) {
   return static_cast<std::uint64_t>(Wide{random.next64()} * bound >> 64);
 }
@@ -23,7 +23,7 @@ std::uint64_t below(RandomStream& random, std::uint64_t bound) {
 }  // namespace
 
 Range share_of(Range range, int rank, int world_size) {
-  // n·r/P in whole numbers without n·r, which could pass 64 bits.
+  // n·r/P in integers, without computing n·r, which could exceed 64 bits.
   const auto cut = [&](std::int64_t r) {
     const std::int64_t quotient = range.count() / world_size;
     const std::int64_t remainder = range.count() % world_size;

@@ -59,7 +59,7 @@ bool has_text_ending(const fs::path& path) {
   return ending == ".txt" || ending == ".md";
 }
 
-// The name without the endings that has_text_ending() knows.
+// The file name without an ending that has_text_ending() knows, and without ".gz".
 std::string bare_name(const fs::path& path) {
   const bool packed = lower(path.extension().string()) == ".gz";
   return (packed ? path.stem() : path).stem().string();
@@ -67,7 +67,7 @@ std::string bare_name(const fs::path& path) {
 
 struct Texts {
   std::vector<fs::path> training;
-  std::vector<fs::path> testing;  // none: a part of the others
+  std::vector<fs::path> testing;  // empty: the last tenth of the training text is for testing
   Taken taken;
 };
 
@@ -84,7 +84,7 @@ WalkOptions walk_of_texts() { return {.wanted = has_text_ending, .fix = kFixOfTe
                          .fix = kFixOfTexts});
 }
 
-// Folders train/ and test/; what lies beside them is in neither.
+// Reads the folders train/ and test/. Folders and files next to them belong to neither split.
 Texts texts_of_splits(const std::vector<fs::path>& folders, const SplitFolders& splits, Taken taken) {
   Texts texts{.training = {}, .testing = {}, .taken = std::move(taken)};
   texts.training = walk(splits.train, walk_of_texts(), texts.taken);
@@ -102,10 +102,11 @@ Texts texts_of_splits(const std::vector<fs::path>& folders, const SplitFolders& 
   return texts;
 }
 
-// Files right in the folder whose names say so: train.txt and test.txt or valid.txt, with what there is beside.
+// Divides by the names of files directly in the folder: train.txt, and test.txt or valid.txt. Other files belong to
+// neither split.
 void divide_by_names(const fs::path& folder, Texts& texts) {
-  const fs::path here = (folder / "").parent_path();  // "texts" of "texts/" too
-  std::array<std::vector<fs::path>, 4> parts;         // train, test, val, others
+  const fs::path here = (folder / "").parent_path();  // also for "texts/", with a slash at the end
+  std::array<std::vector<fs::path>, 4> parts;         // files named train, test, val; other files
   for (const fs::path& path : texts.training) {
     const auto word = path.parent_path() == here ? split_in_last_word(bare_name(path)) : std::nullopt;
     const int part = !word ? 3 : word->split == Split::kTrain ? 0 : 1 + word->preference;

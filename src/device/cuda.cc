@@ -99,7 +99,7 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes) {
   check(code, "cudaMalloc");
   std::shared_ptr<void> block(
       data, [device](void* pointer) { on_device_or_not(device, [pointer] { (void)cuda_runtime().free(pointer); }); });
-  const OwnStream stream(device);  // the default stream may have much to do
+  const OwnStream stream(device);  // the default stream may have much work before this
   check(cuda_runtime().memset_async(data, 0, size, stream.get()), "cudaMemsetAsync");
   check(cuda_runtime().stream_synchronize(stream.get()), "cudaStreamSynchronize");
   return block;
@@ -124,8 +124,8 @@ void reach(int device, int other) {
                             .fix = "GroupOptions::device_backend = \"nccl\""});
 }
 
-// Memory of the host passes through a piece of pinned memory: a copy of other memory would be one of the driver's own
-// pieces, in the order of the default stream.
+// Host memory is copied through a pinned staging buffer. A copy of pageable memory would use the driver's own staging
+// buffers, in the order of the default stream.
 void copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   const Device target = device_of(to);

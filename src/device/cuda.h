@@ -1,5 +1,5 @@
-// What belongs to one CUDA device: its streams, events, memory, and copies between it and the host.
-// Thread rule: any thread; CUDA's current device belongs to a thread.
+// The streams, events and memory of one CUDA device, and copies between it and the host.
+// Thread rule: any thread. Each thread has its own current device of CUDA.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@
 
 namespace reigen::device {
 
-// The index of the device that a rank takes: `wanted` modulo those that are visible (a scheduler may show each rank
-// one), or the rank's own number modulo these when it is negative. Throws BackendError (69) when none is visible or
-// CUDA is not installed.
+// The index of the device that a rank takes: `wanted` modulo the number of visible devices (a scheduler may show each
+// rank only one), or `rank` modulo that number if `wanted` is negative. Throws BackendError (69) when no device is
+// visible or CUDA is not installed.
 int choose_cuda(int wanted, int rank);
 // "host a, GPU 0000:3b:00.0".
 std::string place_of(int device);
 
-// Makes `device` current while it lives.
+// Makes `device` current on this thread as long as the object lives.
 class OnDevice {
  public:
   explicit OnDevice(int device);
   ~OnDevice();
-  OnDevice(const OnDevice&) = delete;  // it restores what was
+  OnDevice(const OnDevice&) = delete;  // it restores the previous device once
   OnDevice& operator=(const OnDevice&) = delete;
 
  private:
@@ -31,11 +31,12 @@ class OnDevice {
   bool restores_ = false;
 };
 
-// From now on CUDA's current device of this thread is left as OnDevice has made it: for threads of Reigen's own. To
-// restore what they had would make a context on GPU 0.
+// From now on OnDevice leaves its device current on this thread. For threads that Reigen itself starts: their previous
+// device is GPU 0, and to restore it would create a CUDA context there.
 void keep_device_of_this_thread();
 
-// Runs `action` with the device current where that can be; never throws. For what gives something back.
+// Runs `action` with the device current, or with the present one if CUDA refuses; throws nothing itself. For
+// destructors and deleters.
 template <typename Action>
 void on_device_or_not(int device, const Action& action) {
   int before = 0;
@@ -45,21 +46,21 @@ void on_device_or_not(int device, const Action& action) {
   if (changed) (void)cuda_runtime().set_device(before);
 }
 
-// As CUDA names it.
+// The stream as a cudaStream_t.
 inline CudaStream handle_of(const Stream& stream) {
   return stream.handle != nullptr ? stream.handle : default_stream();
 }
 
-// A place on a stream: done when everything that was on the stream before it is.
+// A CUDA event: a place on a stream, done when all work that was on the stream before it is done.
 class Event {
  public:
   explicit Event(int device);
   ~Event();
-  Event(const Event&) = delete;  // it is CUDA's
+  Event(const Event&) = delete;  // a CUDA event has one owner
   Event& operator=(const Event&) = delete;
 
   void record(CudaStream stream);
-  // What comes on `stream` from now on waits for it.
+  // Work that is put on `stream` from now on waits for the event.
   void precede(CudaStream stream) const;
   // True also before the first record(). Throws BackendError, naming `what`, when the device has failed.
   bool is_done(const char* what) const;
@@ -68,12 +69,12 @@ class Event {
   CudaEvent event_ = nullptr;
 };
 
-// Work of a device, one thing after the other, in no order with that of other streams.
+// A non-blocking stream of a device: its work runs in order, and independently of the work on other streams.
 class OwnStream {
  public:
   explicit OwnStream(int device);
   ~OwnStream();
-  OwnStream(const OwnStream&) = delete;  // it is CUDA's
+  OwnStream(const OwnStream&) = delete;  // a CUDA stream has one owner
   OwnStream& operator=(const OwnStream&) = delete;
 
   CudaStream get() const { return stream_; }
@@ -83,20 +84,20 @@ class OwnStream {
   CudaStream stream_ = nullptr;
 };
 
-// Zeroed memory of the device, freed with its last owner.
+// Zeroed memory of the device, freed when its last owner drops it.
 std::shared_ptr<void> allocate(int device, std::size_t bytes);
-// Memory of the host that the device copies to and from by itself.
+// Pinned host memory, which the device can copy to and from by itself.
 std::shared_ptr<void> allocate_pinned(std::size_t bytes);
 
-// From now on kernels of `device` reach memory of the other one. Throws BackendError where the two have no way to each
-// other.
+// Enables peer access: from now on kernels on `device` can use memory of the device `other`. Throws BackendError if the
+// two devices have no connection for it.
 void reach(int device, int other);
 
-// Copies `bytes` between memory of the host, of any kind, and of the devices, whichever lies where: after what the
-// default stream of the device has to do until now. Returns when the copy is done.
+// Copies `bytes` between any two places: each may be memory of a device, or host memory of any kind. A copy from or to
+// a device begins after the work that is on the device's default stream now. Returns when the copy is done.
 void copy(void* to, const void* from, std::size_t bytes);
 
-// Whose memory a pointer is.
+// The device to whose memory `data` points; the cpu for host memory.
 Device device_of(const void* data);
 
 }  // namespace reigen::device

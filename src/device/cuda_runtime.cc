@@ -66,7 +66,7 @@ CudaDriver open_driver() {
 
 }  // namespace
 
-// A library can be in a process only once, and so its functions are the process's.
+// A process can load a library only once, so its functions belong to the whole process.
 const CudaRuntime& cuda_runtime() {
   static const CudaRuntime kTable = open_runtime();
   return kTable;

@@ -1,6 +1,6 @@
-// The functions of the CUDA runtime that the product calls: one table, which tests fill with those of a stand-in
-// (tests/fakes/cuda/). The library is opened when a device is first asked for, so that programs start where it is
-// missing; its headers are not needed to build.
+// The functions of the CUDA runtime that Reigen calls, as one table. Tests fill it with the functions of a stand-in
+// (tests/fakes/cuda/). The library is opened when a device is first asked for, so that programs also start where it is
+// missing. Its headers are not needed to build.
 // Thread rule: any thread.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace reigen::device {
 using CudaStream = void*;  // cudaStream_t
 using CudaEvent = void*;   // cudaEvent_t
 
-// Of cudaError_t, cudaMemcpyKind and the flags: what is compared or given here (checked where the headers are:
-// comm/nccl/api.cc).
+// The values of cudaError_t, cudaMemcpyKind and the flags that Reigen compares or passes. comm/nccl/api.cc, which has
+// CUDA's headers, checks them.
 inline constexpr int kCudaSuccess = 0;
 inline constexpr int kCudaOutOfMemory = 2;
 inline constexpr int kCudaNotReady = 600;
@@ -27,7 +27,7 @@ inline constexpr unsigned kCudaEventDisableTiming = 2;
 inline constexpr unsigned kCudaIpcLazyPeerAccess = 1;
 inline constexpr int kCudaMemoryOfDevice = 2;
 inline constexpr int kCudaMemoryManaged = 3;
-// The default stream, whatever the program was compiled with.
+// The legacy default stream (cudaStreamLegacy), also in programs compiled with a default stream per thread.
 inline CudaStream default_stream() { return reinterpret_cast<CudaStream>(1); }
 
 struct CudaPointer {  // cudaPointerAttributes
@@ -71,10 +71,10 @@ struct CudaRuntime {
   int (*get_last_error)();
 };
 
-// Of the driver, libcuda.so.1.
+// The functions of the driver, libcuda.so.1, that Reigen calls.
 struct CudaDriver {
-  // A stream writes a word when it comes there, or waits until the word has come as far as `value` (modulo 2^32). The
-  // address may be pinned memory of the host.
+  // Tells a stream to write `value` to a 32-bit word when it gets to this place, or to wait there until the word is at
+  // least `value` (modulo 2^32). The address may be pinned host memory.
   int (*stream_write_value)(CudaStream, unsigned long long address, std::uint32_t value, unsigned flags);
   int (*stream_wait_value)(CudaStream, unsigned long long address, std::uint32_t value, unsigned flags);
 };
@@ -83,10 +83,11 @@ struct CudaDriver {
 // later call tries again.
 const CudaRuntime& cuda_runtime();
 const CudaDriver& cuda_driver();
-// What was answered to a call of ours is not left behind for the next who looks after a launch of its own.
+// Clears CUDA's last error after a call of ours has failed. Otherwise the program would take it for an error of its own
+// next kernel launch.
 inline void forget_error() { (void)cuda_runtime().get_last_error(); }
 
-// Throws BackendError with CUDA's own words, unless the code says success.
+// Throws BackendError with CUDA's error text, unless the code says success.
 void check(int code, const char* function);
 
 }  // namespace reigen::device

@@ -1,37 +1,37 @@
-// What a program calls in the plug-in libreigen_cuda.so, which holds the kernels for devices of CUDA: its whole C ABI,
-// without a header of CUDA.
+// The functions of the plug-in libreigen_cuda.so, which holds the kernels for CUDA devices. This is its whole C ABI,
+// without a CUDA header.
 //
-// A program opens the plug-in (dlopen) when a device is first used, so that it starts where there is no CUDA. The types
-// of the functions are those declared here: `decltype(&reigen_cuda_reduce)` for what dlsym finds. A program compares
-// reigen_cuda_version() with its own kPluginVersion before anything else.
+// A program opens the plug-in (dlopen) when a device is first used, so that it also starts where there is no CUDA. The
+// functions that dlsym finds have the types declared here: `decltype(&reigen_cuda_reduce)`. A program compares
+// reigen_cuda_version() with its own kPluginVersion before it calls any other function.
 //
-// Calls may come from any thread. They work on the device that is current in the calling thread (cudaSetDevice),
-// enqueue on the stream, and return without waiting. Every error is a cudaError_t as its number, 0 is success. The
-// error that a call returns is not left behind for cudaGetLastError().
+// Calls may come from any thread. They use the device that is current in the calling thread (cudaSetDevice), enqueue
+// work on the stream, and return without waiting. An error is returned as the number of a cudaError_t; 0 is success.
+// After an error, cudaGetLastError() does not return this error again.
 #pragma once
 
 #include <cstddef>
 
 namespace reigen::device {
 
-// A change of any function or struct here changes this number.
+// This number changes with every change of a function or struct here.
 inline constexpr int kPluginVersion = 1;
 
-// The most inputs and the most outputs of a reduction: their addresses travel as parameters of the kernel.
+// The most inputs and the most outputs of a reduction. It is limited because their addresses are kernel parameters.
 inline constexpr int kReduceRanks = 64;
 
-// outputs[q][i] = op(inputs[0][i], ..., inputs[input_count - 1][i]) for every q, in the order of the inputs: the bits
-// of comm::reduce::run of the same Pass, but for which NaN it is where one is due (comm/types.h).
+// outputs[q][i] = op(inputs[0][i], ..., inputs[input_count - 1][i]) for every q, in the order of the inputs. The
+// results have the bits of comm::reduce::run() with the same Pass, except that a NaN may be another NaN (comm/types.h).
 struct ReduceCall {
   const void* const* inputs = nullptr;  // memory that the device reads
-  void* const* outputs = nullptr;       // memory that the device writes; may be inputs, but overlap none otherwise
+  void* const* outputs = nullptr;       // memory that the device writes; each is an input or overlaps none
   int input_count = 0;                  // 1 to kReduceRanks
   int output_count = 0;                 // 1 to kReduceRanks
   std::size_t count = 0;                // elements
   int type = 0;                         // a comm::DataType
   int op = 0;                           // a comm::ReduceOp
-  const double* factors = nullptr;      // null, or one for each input, which is multiplied by it; sums of floats only
-  int divisor = 0;                      // of an average whose inputs are sums already; 0: input_count
+  const double* factors = nullptr;      // null, or a factor for each input; for sums of floats only
+  int divisor = 0;                      // divisor of an average whose inputs are sums already; 0: input_count
 };
 
 }  // namespace reigen::device
@@ -40,10 +40,11 @@ extern "C" {
 
 [[gnu::visibility("default")]] int reigen_cuda_version();
 
-// Reads every input once and writes every output once, in one kernel, or none if count is 0. What `call` points to is
-// read before the return. Fast where all addresses have the same remainder by 16: else elements travel one by one.
-// cudaErrorInvalidValue: the reduction is not defined for the type, a number is out of its range, an address is null or
-// no multiple of the element's size. Else what the launch returned.
+// One kernel reads every input once and writes every output once; if count is 0, no kernel runs. The call and its
+// arrays of addresses and factors are read before the function returns. It is fast if all addresses have the same
+// remainder modulo 16; otherwise elements are read and written one by one.
+// Returns cudaErrorInvalidValue if the reduction is not defined for the type, a number is out of its range, or an
+// address is null or no multiple of the element's size. Otherwise it returns the result of the kernel launch.
 [[gnu::visibility("default")]] int reigen_cuda_reduce(const reigen::device::ReduceCall* call, void* stream);
 
 }  // extern "C"

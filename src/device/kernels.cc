@@ -16,7 +16,8 @@ namespace reigen::device {
 
 namespace {
 
-// Beside the program's own folder, where an installation has it, and where the build or its installation puts it.
+// The folders in which the plug-in may lie: lib/ beside the program's folder, as in an installation; the lib/ of the
+// build; the folder into which this build is installed.
 std::vector<std::string> folders() {
   std::vector<std::string> all;
   std::error_code none;
@@ -28,7 +29,7 @@ std::vector<std::string> folders() {
 }
 
 Kernels open_plugin() {
-  (void)cuda_runtime();  // whose symbols the plug-in takes
+  (void)cuda_runtime();  // opened first, since the plug-in uses its functions
   const std::string fix =
       "build Reigen where nvcc 12.4 or newer is (-DREIGEN_CUDA=ON says why there is none), and put libreigen_cuda.so "
       "where LD_LIBRARY_PATH looks; or stay with the cpu";
@@ -50,7 +51,7 @@ Kernels open_plugin() {
 
 }  // namespace
 
-// A library can be in a process only once, and so its functions are the process's.
+// A process can load a library only once, so its functions belong to the whole process.
 const Kernels& kernels() {
   static const Kernels kTable = open_plugin();
   return kTable;

@@ -11,7 +11,8 @@ struct Kernels {
 };
 
 // The first call opens the plug-in, after the CUDA runtime. It throws BackendError (69) and says what is missing, or
-// that the plug-in belongs to another version; a later call tries again. Tests link another kernels(), of the host.
+// that the plug-in belongs to another version; a later call tries again. Tests link another kernels(), which runs on
+// the host.
 const Kernels& kernels();
 
 }  // namespace reigen::device

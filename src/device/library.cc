@@ -16,7 +16,7 @@ namespace reigen::device {
 
 namespace {
 
-// Local: a program's own NCCL or CUDA keeps its functions, and we ours.
+// RTLD_LOCAL: a program that has an NCCL or CUDA of its own keeps calling it, and Reigen calls the one opened here.
 constexpr int kHow = RTLD_NOW | RTLD_LOCAL;
 
 std::string last_error() {
@@ -30,7 +30,7 @@ std::string path_of(void* handle, const std::string& otherwise) {
   return known ? map->l_name : otherwise;
 }
 
-// Two names of one folder are one.
+// Adds the folder if it exists and is not in the list yet, also under another name.
 void add_folder(std::vector<std::string>& folders, const std::filesystem::path& folder) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) return;
@@ -60,7 +60,7 @@ Library::Library(const LibrarySearch& search) : search_(search) {
       std::error_code ignored;
       if (!std::filesystem::exists(path, ignored)) continue;
       if (open(path.string(), kHow)) return;
-      reasons.push_back(last_error());  // it is there and cannot be used: that says more than all before
+      reasons.push_back(last_error());  // the file exists and cannot be used: the message gives this reason only
     }
   }
   throw BackendError(
@@ -89,7 +89,7 @@ std::vector<std::string> folders_beside(const std::filesystem::path& library) {
   for (std::filesystem::directory_iterator at(vendor, none), end; !none && at != end; at.increment(none)) {
     parts.push_back(at->path() / "lib");
   }
-  std::sort(parts.begin(), parts.end());  // a folder is read in any order
+  std::sort(parts.begin(), parts.end());  // a directory's entries come in any order
   for (const auto& part : parts) add_folder(folders, part);
   return folders;
 }

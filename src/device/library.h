@@ -1,5 +1,5 @@
-// A shared library that is opened when it is first needed, so that programs start where it is missing.
-// Thread rule: none, values; an opened library stays until the process ends.
+// A shared library that is opened when it is first needed, so that programs also start where it is missing.
+// Thread rule: values. An opened library stays loaded until the process ends.
 #pragma once
 
 #include <filesystem>
@@ -11,18 +11,18 @@ namespace reigen::device {
 
 struct LibrarySearch {
   std::string name;                  // as users know it: "NCCL"
-  std::vector<std::string> files;    // its names, the best first: "libnccl.so.2"
-  std::vector<std::string> folders;  // beside those that the dynamic linker knows
+  std::vector<std::string> files;    // its file names, the best first: "libnccl.so.2"
+  std::vector<std::string> folders;  // searched after the folders that the dynamic linker knows
   std::string fix;                   // what to install
 };
 
 class Library {
  public:
-  // Takes one that the process has already, then what the dynamic linker finds, then what lies in the folders. Throws
-  // BackendError (69) with the dynamic linker's own words.
+  // Takes the library that the process has loaded already; else the one that the dynamic linker finds; else the one in
+  // the folders. Throws BackendError (69) with the dynamic linker's error text.
   explicit Library(const LibrarySearch& search);
 
-  // The file that was opened.
+  // The path of the file that was opened.
   const std::string& path() const { return path_; }
 
   // Throws BackendError when the library has no such function: it is too old.
@@ -39,12 +39,12 @@ class Library {
   std::string path_;
 };
 
-// Folders to look in: lib64/ and lib/ below what these variables of the environment name, LibTorch's own, and where
-// CUDA lies if nobody says; each once.
+// The folders to search, each once: lib64/ and lib/ below the folders that these environment variables name, then
+// folders_beside_torch(), then the usual folder of CUDA.
 std::vector<std::string> library_folders(std::initializer_list<const char*> variables);
 
-// Where a Python installation keeps the libraries that its LibTorch needs, seen from one of LibTorch's own:
-// site-packages/torch/lib, then site-packages/nvidia/*/lib.
+// The folders in which a Python installation keeps LibTorch and the libraries that it needs: site-packages/torch/lib,
+// then site-packages/nvidia/*/lib. `library`: the path of one of LibTorch's own libraries there.
 std::vector<std::string> folders_beside(const std::filesystem::path& library);
 
 // The same for the LibTorch of this process; empty when it has none.

@@ -1,5 +1,5 @@
-// The cheapest clock of this processor: a counter that runs at one speed on all cores. One file for each processor;
-// CMake picks.
+// The cheapest clock of this processor: a counter that runs at the same speed on all cores. Each kind of processor has
+// its own source file; CMake chooses one.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace reigen::flight {
 
-// False where the processor has none, or one that changes its speed or stops: then the system's clock is read.
+// Whether the processor has such a counter. False also for a counter that changes its speed or stops. Without a counter
+// the system's clock is read.
 bool has_counter();
 std::uint64_t read_counter();
 

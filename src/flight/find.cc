@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t kShownCommand = 100;
 
-// The memory of a record, seen in some process.
+// The memory of a record, found among the descriptors of a process.
 struct Sight {
   pid_t holder = 0;
   std::string path;  // /proc/PID/fd/N
@@ -48,7 +48,7 @@ std::optional<uid_t> owner_of(pid_t pid) {
   return status.st_uid;
 }
 
-// Records in the descriptors of a process; errno in `error` when they may not be looked at.
+// The records among the descriptors of a process. `error`: errno if the descriptors may not be read, else 0.
 std::vector<Sight> look_into(pid_t pid, int& error) {
   std::vector<Sight> sights;
   const std::string folder = fmt::format("/proc/{}/fd", pid);
@@ -90,7 +90,7 @@ std::vector<Sight> look_everywhere(uid_t user) {
   return sights;
 }
 
-// Nothing when it has just gone, or belongs to another version.
+// Nothing if the record has just gone, or belongs to another version.
 std::optional<ReadRank> open_and_read(const Sight& sight) {
   const UniqueFd memory(::open(sight.path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!memory || !is_record(memory.get())) return std::nullopt;
@@ -110,13 +110,14 @@ std::string command_of(pid_t pid) {
 
 struct Gathered {
   std::map<ino_t, ReadRank> records;
-  std::map<pid_t, int> holders;  // how many of them each has
+  std::map<pid_t, int> holders;  // the number of records that each process holds
   std::map<ino_t, std::set<pid_t>> held_by;
 };
 
 bool is_of_process(std::uint64_t job, const ReadRank& rank) { return job == job_of_process(rank.pid); }
 
-// Groups that a rank's program made by hand have a record of their own, which names no job.
+// Adds the groups and operations of a second record of the same process. Groups that a rank's program made by hand have
+// such a record of their own, which names no job.
 void add_groups(ReadRank& rank, const ReadRank& more) {
   const auto knows = [&](const std::string& name) {
     return std::any_of(rank.groups.begin(), rank.groups.end(), [&](const ReadGroup& one) { return one.name == name; });
@@ -131,10 +132,11 @@ void add_groups(ReadRank& rank, const ReadRank& more) {
                [&](const ReadOperation& operation) { return taken.contains(operation.group); });
 }
 
-// A record of a process that is a rank of a job belongs to that job, whatever else it says. Processes of two containers
-// may write the same number into their records: one process must hold both.
+// A process that is a rank of a job may have a second record, which names no job. This moves its contents to the rank's
+// record. Processes of two containers may have written the same pid into their records, so both records must be held by
+// the same process.
 void join_ranks_to_jobs(std::map<std::uint64_t, Gathered>& jobs) {
-  std::map<std::pair<pid_t, pid_t>, ReadRank*> ranks;  // by who holds it, and the number in it
+  std::map<std::pair<pid_t, pid_t>, ReadRank*> ranks;  // by the process that holds the record, and the pid in it
   for (auto& [job, gathered] : jobs) {
     for (auto& [inode, rank] : gathered.records) {
       if (rank.pid == 0 || is_of_process(job, rank)) continue;
@@ -156,7 +158,7 @@ void join_ranks_to_jobs(std::map<std::uint64_t, Gathered>& jobs) {
   std::erase_if(jobs, [](const auto& entry) { return entry.second.records.empty(); });
 }
 
-// By job.
+// The records of each job, by the number of the job.
 std::map<std::uint64_t, Gathered> gather(const std::vector<Sight>& sights) {
   std::map<ino_t, std::optional<ReadRank>> read;
   std::map<std::uint64_t, Gathered> jobs;
@@ -196,7 +198,8 @@ bool is_used(const Gathered& job) {
 
 std::vector<LiveJob> find_jobs() {
   std::map<std::uint64_t, Gathered> found = gather(look_everywhere(::geteuid()));
-  // Programs that never call reigen::init() have records too: the launcher gives one to each of its ranks.
+  // Programs that never call reigen::init() have empty records, because the launcher gives one to each of its ranks.
+  // Such jobs are shown only if there are no others.
   if (std::any_of(found.begin(), found.end(), [](const auto& entry) { return is_used(entry.second); })) {
     std::erase_if(found, [](const auto& entry) { return !is_used(entry.second); });
   }
@@ -224,7 +227,8 @@ LiveJob find_job(pid_t pid) {
   }
   if (sights.empty()) sights = look_below(pid);
   const std::map<std::uint64_t, Gathered> own = gather(sights);
-  // Of a launcher that is itself a rank of another job: the job that it started.
+  // A launcher may itself be a rank of another job. Then this chooses the job that it started: one with recorded calls,
+  // and with the most records.
   const auto best = std::max_element(own.begin(), own.end(), [](const auto& a, const auto& b) {
     return std::pair(is_used(a.second), a.second.records.size()) <
            std::pair(is_used(b.second), b.second.records.size());

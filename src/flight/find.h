@@ -1,4 +1,5 @@
-// Finds the flight records of jobs that run on this machine, through /proc. Looks only; the processes notice nothing.
+// Finds the flight records of the jobs that run on this machine, through /proc. It only reads; the processes of the
+// jobs are not disturbed.
 #pragma once
 
 #include <sys/types.h>
@@ -11,16 +12,16 @@
 namespace reigen::flight {
 
 struct LiveJob {
-  pid_t pid = 0;                     // the launcher, or the first of the processes
-  std::string command = {};          // its command line, shortened
-  std::vector<ReadRank> ranks = {};  // in the order of their rank
+  pid_t pid = 0;                     // the launcher, or the first process of the job
+  std::string command = {};          // the command line of `pid`, shortened
+  std::vector<ReadRank> ranks = {};  // in the order of their ranks
 };
 
-// Those of this user, in the order of `pid`.
+// The jobs of this user, in the order of `pid`.
 std::vector<LiveJob> find_jobs();
 
-// The job that the process starts or belongs to. Throws InvalidArgument: no such process, none with a record in it or
-// below it (66); IoError (77): another user's.
+// The job that the process has started or belongs to. Throws InvalidArgument (66) if there is no such process, or if
+// neither it nor a descendant of it has a record; throws IoError (77) if the process belongs to another user.
 LiveJob find_job(pid_t pid);
 
 }  // namespace reigen::flight

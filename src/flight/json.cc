@@ -26,7 +26,7 @@ const char* name_of(Outcome outcome) {
   return "failed";
 }
 
-// Bytes of the UTF-8 character at the beginning; 0: it is none.
+// The number of bytes of the UTF-8 character at the beginning of the text; 0: the text does not begin with one.
 std::size_t character_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   const std::size_t length = first < 0x80                    ? 1

@@ -1,4 +1,4 @@
-// Records as JSON, a line for each rank and for each operation.
+// Flight records as JSON: one line for each rank and one for each operation.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace reigen::flight {
 // docs/flight_recorder.md lists the keys.
 std::string to_json_lines(const std::vector<ReadRank>& ranks);
 
-// Writes them to a file ("-": to stdout). Throws IoError.
+// Writes these lines to a file ("-": to stdout). Throws IoError.
 void write_json_lines(const std::string& path, const std::vector<ReadRank>& ranks);
 
 }  // namespace reigen::flight

@@ -11,7 +11,7 @@ namespace reigen::flight {
 bool is_record(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || status.st_size != static_cast<off_t>(kRecordBytes)) return false;
-  const int seals = ::fcntl(descriptor, F_GET_SEALS);  // only memory files have them
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);  // only memory files have seals
   return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }
 

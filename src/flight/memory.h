@@ -1,4 +1,4 @@
-// Mapped memory of flight records.
+// The shared memory of flight records, mapped into this process.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace reigen::flight {
 
-// True if the descriptor is memory of a record's name and size.
+// Whether the descriptor is a memory file whose size is that of a record and cannot shrink.
 bool is_record(int descriptor);
 
 class MappedMemory {
  public:
   enum class Access { kRead, kWrite };
-  // Throws IoError when it cannot be mapped.
+  // Throws IoError when the memory cannot be mapped.
   MappedMemory(int descriptor, Access access);
   ~MappedMemory();
   MappedMemory(const MappedMemory&) = delete;  // owns a mapping

@@ -18,7 +18,7 @@ Member member_of(const ReadRank& rank, const ReadGroup& group) {
   }
   std::stable_sort(member.calls.begin(), member.calls.end(),
                    [](const ReadOperation* a, const ReadOperation* b) { return a->sequence < b->sequence; });
-  // They complete in their order: what came before the oldest call that is left has done so long ago.
+  // Calls complete in their order, so the calls before the oldest one in the record have completed.
   if (!member.calls.empty()) member.completed = static_cast<std::int64_t>(member.calls.front()->sequence) - 1;
   for (const ReadOperation* call : member.calls) {
     if (call->outcome == Outcome::kDone) member.completed = static_cast<std::int64_t>(call->sequence);
@@ -47,7 +47,7 @@ void finish(MergedGroup& group) {
   bool first = true;
   for (const Member& member : group.members) {
     group.last = std::max(group.last, member.last());
-    if (member.calls.empty() && member.forgets) continue;  // of its progress nothing is known
+    if (member.calls.empty() && member.forgets) continue;  // its progress is not known
     group.completed = first ? member.completed : std::min(group.completed, member.completed);
     first = false;
   }

@@ -1,4 +1,4 @@
-// The records of several ranks side by side: for each group, how far all of its ranks are, and where they differ.
+// Merges the records of several ranks: for each group, how far each of its ranks is, and where they differ.
 #pragma once
 
 #include <cstdint>
@@ -9,33 +9,33 @@
 
 namespace reigen::flight {
 
-inline constexpr std::int64_t kNever = -1;  // before sequence 0
+inline constexpr std::int64_t kNever = -1;  // stands for no call: the sequence number before 0
 
-// One rank of a group. Points into the records that were merged.
+// One rank of a group. Its pointers point into the records that were merged.
 struct Member {
   int rank = 0;  // in the job
   int group_rank = 0;
-  std::vector<const ReadOperation*> calls = {};        // of operations of the whole group, in their order
-  std::vector<const ReadOperation*> between_two = {};  // those that have not ended well
-  bool forgets = false;                                // earlier operations have left its record
-  std::int64_t completed = kNever;                     // the last sequence it completed
+  std::vector<const ReadOperation*> calls = {};        // calls of the whole group, in their order
+  std::vector<const ReadOperation*> between_two = {};  // sends and recvs that are unfinished or have failed
+  bool forgets = false;                                // its earliest operations are no longer in its record
+  std::int64_t completed = kNever;                     // the last sequence number that it completed
 
   std::int64_t last() const { return calls.empty() ? kNever : static_cast<std::int64_t>(calls.back()->sequence); }
-  const ReadOperation* find(std::int64_t sequence) const;  // null: not called, or forgotten
+  const ReadOperation* find(std::int64_t sequence) const;  // null: not called, or no longer in the record
 };
 
 struct MergedGroup {
   std::string name = {};
   int size = 0;
-  std::vector<Member> members = {};  // in the order of their rank in the group
-  std::vector<int> missing = {};     // ranks in the group of which there is no record
-  std::int64_t completed = kNever;   // the last sequence that every member completed
-  std::int64_t last = kNever;        // the last sequence that any member called
+  std::vector<Member> members = {};  // in the order of their ranks in the group
+  std::vector<int> missing = {};     // ranks in the group that have no record
+  std::int64_t completed = kNever;   // the last sequence number that every member completed
+  std::int64_t last = kNever;        // the last sequence number that any member called
 
-  bool is_at_rest() const;  // all ranks have completed the same calls
+  bool is_at_rest() const;  // whether all ranks have completed the same calls
 };
 
-// Groups in the order in which the first rank that knows them made them.
+// The groups, in the order in which the first rank that knows a group made it.
 std::vector<MergedGroup> merge(const std::vector<ReadRank>& ranks);
 
 }  // namespace reigen::flight

@@ -14,7 +14,7 @@ namespace reigen::flight {
 
 namespace {
 
-constexpr int kTries = 100;  // a writer needs some ten ns; one that was stopped in the middle of it is not waited for
+constexpr int kTries = 100;  // a writer needs some ten ns; a writer that was stopped meanwhile is not waited for
 
 std::uint64_t get(const Word& word) { return word.load(std::memory_order_acquire); }
 
@@ -34,7 +34,8 @@ std::string name_of(const Names& names, std::uint8_t code) {
   return {name.data(), static_cast<std::size_t>(std::find(name.begin(), name.end(), '\0') - name.begin())};
 }
 
-// Between two readings of the counter and the time of day, the record's own and one now: no speed need be known.
+// Converts ticks to the time of day. It interpolates between two pairs of ticks and time, one in the record and one
+// read now, so that the speed of the counter need not be known.
 class Times {
  public:
   explicit Times(const Header& header)
@@ -64,7 +65,8 @@ struct Place {
   ReadGroup group;
 };
 
-// Calls `read` until the version was the same before and after; false: never, or there is nothing.
+// Calls `read` until the version is even and the same before and after. False if that does not happen, or the entry is
+// unused.
 template <typename Read>
 bool read_whole(const Word& version, Read read, std::uint64_t& ticket) {
   for (int i = 0; i < kTries; ++i) {
@@ -160,7 +162,7 @@ ReadRank read_record(const Record& record) {
     rank.operations.push_back(std::move(operation));
     codes.push_back(what.group);
   }
-  // After the operations: a group is there before the first call in it.
+  // Groups are read after the operations. A group is recorded before its first call, so every call finds its group.
   name_groups(rank, codes, read_groups(record));
   std::sort(rank.operations.begin(), rank.operations.end(),
             [](const ReadOperation& a, const ReadOperation& b) { return a.ticket < b.ticket; });

@@ -11,16 +11,16 @@
 
 namespace reigen::flight {
 
-// Times are ns since 1970; 0: that has not happened.
+// Times are ns since 1970; 0: the event has not happened.
 struct ReadOperation {
   std::uint64_t ticket = 0;
-  std::string group = {};  // empty: a group of long ago, its name is forgotten
+  std::string group = {};  // empty: an old group, whose name is no longer in the record
   int group_rank = 0;
   int group_size = 0;
   std::uint64_t sequence = 0;
   std::string kind = {};
-  std::string type = {};       // empty: none
-  std::string reduction = {};  // empty: none
+  std::string type = {};       // empty: the operation has none
+  std::string reduction = {};  // empty: the operation has none
   int root = kNoRoot;
   bool between_two = false;
   std::uint64_t count = 0;
@@ -42,13 +42,13 @@ struct ReadRank {
   int rank = 0;  // in the job
   int size = 1;
   std::uint64_t job = 0;
-  pid_t pid = 0;  // 0: it has not begun to record
+  pid_t pid = 0;  // 0: the rank has not begun to record
   std::string host = {};
   std::vector<ReadGroup> groups = {};          // in the order in which they were made
-  std::vector<ReadOperation> operations = {};  // in the order of the calls, the last 1,024
+  std::vector<ReadOperation> operations = {};  // the last 1,024 calls, in their order
 };
 
-// Throws DataError when it is the record of another version.
+// Throws DataError when another version of Reigen wrote the record.
 ReadRank read_record(const Record& record);
 
 std::int64_t time_now();

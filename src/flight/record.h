@@ -1,11 +1,11 @@
-// The flight record of one rank as it lies in memory: what it was, and the last operations it called. The rank writes;
-// others map it read-only, while it runs, hangs or is dead.
+// The layout in memory of one rank's flight record: its identity, and the last operations that it called. The rank
+// writes the record. Other processes map it read-only, while the rank runs, while it hangs, or after its death.
 //
-// An entry is one call. Its `version` is 2·ticket + 1 while it is being written and 2·ticket + 2 when it is whole; the
-// n-th call of a rank has ticket n and lies in entry n mod kEntries. A reader takes an entry whose version is even and
-// the same before and after. Two words change later, each by itself: `started` and `ended`. A thread that was slow may
-// write them into an entry that has been given away meanwhile; such a stamp is older than the call, and readers drop
-// it.
+// An entry is one call. The n-th call of a rank has ticket n and lies in entry n mod kEntries. The entry's `version` is
+// 2·ticket + 1 while it is being written, and 2·ticket + 2 when it is whole. A reader accepts an entry whose version is
+// even and the same before and after reading. Only the words `started` and `ended` change later, each by itself. A slow
+// thread may write them into an entry that belongs to a later call meanwhile. Such a time is older than that call, so
+// readers drop it.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace reigen::flight {
 inline constexpr std::uint64_t kMagic = 0x5448474c46475201;  // changes with the layout
 inline constexpr std::size_t kEntries = 1024;
 inline constexpr std::size_t kGroups = 128;
-inline constexpr std::size_t kTextWords = 6;  // 47 characters and their end
+inline constexpr std::size_t kTextWords = 6;  // 47 characters and a final zero
 inline constexpr std::size_t kNameBytes = 24;
 inline constexpr const char* kMemoryName = "reigen-flight";  // memfd:reigen-flight in /proc/PID/fd
 
@@ -26,7 +26,7 @@ using Word = std::atomic<std::uint64_t>;
 using Text = std::array<Word, kTextWords>;
 using Names = std::array<std::array<char, kNameBytes>, 32>;
 
-// One cache line, and a second one for those that have a tag. Times are ticks of the header's clock.
+// A call without a tag uses one cache line, a call with a tag two. Times are ticks of the header's clock.
 struct alignas(64) Entry {
   Word version;
   Word called;
@@ -35,36 +35,37 @@ struct alignas(64) Entry {
   Word sequence;
   Word count;
   Word bytes;
-  Word what;  // kind, type, reduction, group (a byte each), root (32 bits); see pack()
+  Word what;  // kind, type, reduction, group (a byte each), root (30 bits), two flags; see pack()
   Text tag;
   std::array<Word, 2> unused;
 };
 static_assert(sizeof(Entry) == 128);
 
-// A group that this rank is in. With more groups than places the oldest lose theirs.
+// A group of this rank. If there are more than kGroups groups, the newest ones replace the oldest.
 struct alignas(64) GroupEntry {
-  Word version;       // odd while it is written, as above
-  Word since;         // ticket of the rank's first call that may be meant by this place
+  Word version;       // odd while the entry is written, as in Entry
+  Word since;         // calls with an earlier ticket belong to a group that had this place before
   Word rank_of_size;  // rank in the group · 2^32 + size
   Text name;
 };
 
 struct Header {
-  std::uint64_t magic;  // written by who made the memory, as are these:
-  std::int32_t rank;    // in the job
+  // Written by the process that made the memory:
+  std::uint64_t magic;
+  std::int32_t rank;  // in the job
   std::int32_t size;
   std::uint64_t job;  // hash of the job's identity
-  // By the rank itself, before `attached`.
+  // Written by the rank itself, which sets `attached` last:
   std::atomic<std::uint32_t> attached;
   std::int32_t pid;
   std::array<char, 64> host;
-  std::uint32_t counter;  // 1: times are of the processor's counter, else CLOCK_MONOTONIC in ns
+  std::uint32_t counter;  // 1: times are ticks of the processor's counter; else CLOCK_MONOTONIC in ns
   std::uint64_t base_ticks;
   std::int64_t base_time;  // CLOCK_REALTIME at base_ticks, ns
   Names kinds;             // names of the codes in Entry::what
   Names types;
   Names reductions;
-  alignas(64) Word next;  // about the next ticket
+  alignas(64) Word next;  // the next ticket, approximately
   Word groups_made;
 };
 
@@ -76,19 +77,19 @@ struct Record {
 
 inline constexpr std::size_t kRecordBytes = (sizeof(Record) + 4095) / 4096 * 4096;
 
-// How an operation ended. kRunning: it has not.
+// How an operation ended. kRunning: it has not ended.
 enum class Outcome : std::uint8_t { kRunning, kDone, kFailed, kMismatch, kPeerLost, kTimeout, kAborted };
 
 inline constexpr std::uint8_t kNoCode = 0xff;
 inline constexpr std::int32_t kNoRoot = -1;
 
-// kind, type, reduction, group: 0xff where there is none; bit 31 of the root: an operation between two ranks.
+// The contents of Entry::what. Kind, type, reduction and group are kNoCode where there is none.
 struct What {
   std::uint8_t kind = kNoCode;
   std::uint8_t type = kNoCode;
   std::uint8_t reduction = kNoCode;
   std::uint8_t group = 0;
-  std::int32_t root = kNoRoot;  // of an operation between two ranks: the other one
+  std::int32_t root = kNoRoot;  // for an operation between two ranks: the other rank
   bool has_tag = false;
   bool between_two = false;
 };

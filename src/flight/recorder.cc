@@ -22,7 +22,8 @@ namespace {
 
 constexpr std::uint64_t stable(std::uint64_t ticket) { return 2 * ticket + 2; }
 
-// Of fields that an entry's version guards: a reader that sees one of them sees the odd version too.
+// Writes a field that an entry's version guards. By the release order, a reader that sees the new value also sees the
+// odd version that was written before it.
 void put(Word& word, std::uint64_t value) { word.store(value, std::memory_order_release); }
 
 void put(Text& text, std::string_view value) {
@@ -31,7 +32,7 @@ void put(Text& text, std::string_view value) {
     std::uint64_t bytes = 0;
     if (at < length) std::memcpy(&bytes, value.data() + at, std::min(sizeof bytes, length - at));
     put(text[word], bytes);
-    if (at + sizeof bytes > length) return;  // its last byte is 0: the end of the text
+    if (at + sizeof bytes > length) return;  // the last byte of this word is 0, which ends the text
   }
 }
 
@@ -45,12 +46,12 @@ void write_names(Names& names, const std::vector<std::string>& values) {
 void describe_owner(Record& record, const Identity& identity) {
   record.header.rank = identity.rank;
   record.header.size = identity.size;
-  // The job's name is a secret, and anybody can read the record: its hash tells jobs apart.
+  // The job's identity is a secret, but others can read the record. So it has only a hash, which tells jobs apart.
   record.header.job = identity.job.empty() ? job_of_process(::getpid()) : base::fnv1a(identity.job);
   record.header.magic = kMagic;
 }
 
-// True when this process may write there: nobody has yet, or who did is gone or is this process.
+// Whether this process may write the record: no process has written it yet, or its writer is gone or is this process.
 bool is_free(const Record& record) {
   if (record.header.magic != kMagic) return false;
   if (record.header.attached.load(std::memory_order_acquire) == 0) return true;
@@ -81,7 +82,7 @@ std::uint64_t job_of_process(pid_t pid) { return base::fnv1a(fmt::format("proces
 UniqueFd make_memory(const Identity& identity) {
   UniqueFd memory(REIGEN_SYSCALL(::memfd_create(kMemoryName, MFD_CLOEXEC | MFD_ALLOW_SEALING)));
   REIGEN_SYSCALL(::ftruncate(memory.get(), static_cast<off_t>(kRecordBytes)));
-  // A reader's mapping never loses its pages.
+  // The seals keep the size as it is, so that a reader's mapping never loses pages.
   REIGEN_SYSCALL(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
   const MappedMemory mapped(memory.get(), MappedMemory::Access::kWrite);
   describe_owner(*static_cast<Record*>(mapped.data()), identity);
@@ -96,7 +97,7 @@ std::shared_ptr<Recorder> Recorder::open(const Identity& identity, const Vocabul
   UniqueFd memory;
   void* mapped = MAP_FAILED;
   if (inherited >= 0 && is_record(inherited)) {
-    ::fcntl(inherited, F_SETFD, FD_CLOEXEC);  // it is this process's; programs that it starts have no part in it
+    ::fcntl(inherited, F_SETFD, FD_CLOEXEC);  // programs that this process starts must not inherit its record
     mapped = ::mmap(nullptr, kRecordBytes, PROT_READ | PROT_WRITE, MAP_SHARED, inherited, 0);
     if (mapped != MAP_FAILED && !is_free(*static_cast<Record*>(mapped))) {
       ::munmap(mapped, kRecordBytes);
@@ -171,12 +172,12 @@ std::uint64_t Recorder::called(std::uint64_t group, const Operation& operation) 
   for (;; ++ticket) {
     entry = &record_->entries[ticket % kEntries];
     std::uint64_t version = entry->version.load(std::memory_order_relaxed);
-    // Not one that another thread has just taken, nor one in which a thread has been stuck for the whole round.
+    // Skips an entry that another thread has just taken, or that a slow thread is still writing since the last round.
     if (version > 2 * ticket || version % 2 != 0) continue;
     if (entry->version.compare_exchange_strong(version, 2 * ticket + 1, std::memory_order_relaxed)) break;
   }
   header.next.store(ticket + 1, std::memory_order_relaxed);
-  // After the entry was taken: a stamp that belongs to its previous call is older.
+  // The clock is read after the entry was taken. So times that belong to the entry's previous call are older.
   put(entry->called, ticks());
   put(entry->started, 0);
   put(entry->ended, 0);
@@ -195,7 +196,7 @@ std::uint64_t Recorder::called(std::uint64_t group, const Operation& operation) 
 
 void Recorder::started(std::uint64_t ticket, bool at_call) {
   Entry& entry = record_->entries[ticket % kEntries];
-  if (entry.version.load(std::memory_order_relaxed) != stable(ticket)) return;  // given away long ago
+  if (entry.version.load(std::memory_order_relaxed) != stable(ticket)) return;  // a later call has the entry now
   put(entry.started, at_call ? entry.called.load(std::memory_order_relaxed) : ticks());
 }
 

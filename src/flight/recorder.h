@@ -1,4 +1,4 @@
-// Writes a rank's flight record (record.h). A call costs one locked instruction and two readings of a counter.
+// Writes a rank's flight record (record.h). To record a call costs one atomic exchange and two readings of a counter.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@
 
 namespace reigen::flight {
 
-// Names of the codes that a rank writes: names[code].
+// The names of the codes that a rank writes. A code is an index into its vector.
 struct Vocabulary {
   std::vector<std::string> kinds;
   std::vector<std::string> types;
@@ -25,41 +25,42 @@ struct Vocabulary {
 struct Identity {
   int rank = 0;
   int size = 1;
-  std::string job = {};  // of the job, the same in all its ranks; empty: this process is the whole job
+  std::string job = {};  // identity of the job, the same in all its ranks; empty: this process is the whole job
 };
 
 struct Operation {
-  What what = {};  // all but `group` and `has_tag`
+  What what = {};  // without `group` and `has_tag`, which called() sets
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;
   std::uint64_t bytes = 0;
   std::string_view tag = {};  // at most 47 characters are kept
 };
 
-// The job's number in the record of a process that is its own job.
+// The number of the job in the record of a process that is the whole job.
 std::uint64_t job_of_process(pid_t pid);
 
-// The memory of a record before its rank has begun to write. Throws IoError when the system has none.
+// Makes the memory of a record, into which no rank has written yet. Throws IoError when the system has no memory.
 UniqueFd make_memory(const Identity& identity);
 
-// Thread rule: any thread, any number of them.
+// Thread rule: any thread, several at once.
 class Recorder {
  public:
-  // Writes into the memory behind `inherited` if that is a record nobody else alive writes, else into memory of its
-  // own. Never fails: without memory that others could find it records for nobody and says so in the log.
+  // Writes into the memory of the descriptor `inherited` if this is a record that no other living process writes, else
+  // into new memory. If there is no memory that other processes could find, it records into memory of this process and
+  // logs a warning.
   static std::shared_ptr<Recorder> open(const Identity& identity, const Vocabulary& vocabulary, int inherited = -1);
-  // Into memory that no other process finds: of a group that no other process is in.
+  // Writes into memory that no other process can find. For groups without ranks in other processes.
   static std::shared_ptr<Recorder> open_unseen(const Identity& identity, const Vocabulary& vocabulary);
   ~Recorder();
   Recorder(const Recorder&) = delete;  // owns a mapping
   Recorder& operator=(const Recorder&) = delete;
 
-  // A place for a group; its number is for called().
+  // Makes a place for a group in the record. Returns its number, for called().
   std::uint64_t join(std::string_view group, int rank, int size);
 
-  // The ticket of the call, for the next two. `group` is join()'s number.
+  // Records a call and returns its ticket, for started() and ended(). `group`: the number from join().
   std::uint64_t called(std::uint64_t group, const Operation& operation);
-  // `at_call`: it began when it was called, the clock is not read again.
+  // `at_call`: the operation began when it was called, so the clock is not read again.
   void started(std::uint64_t ticket, bool at_call);
   void ended(std::uint64_t ticket, Outcome outcome);
 

@@ -11,7 +11,7 @@ namespace reigen::flight {
 
 namespace {
 
-constexpr std::int64_t kShownCalls = 3;  // from the first at which ranks differ; what follows is its consequence
+constexpr std::int64_t kShownCalls = 3;  // from the first call at which ranks differ; later ones are consequences
 constexpr std::size_t kShownPairs = 6;
 
 std::string state_of(const ReadOperation& operation, std::int64_t now) {
@@ -30,9 +30,9 @@ std::string state_of(const ReadOperation& operation, std::int64_t now) {
   return fmt::format("failed after {}", took);
 }
 
-// Ranks that did the same, in one line.
+// One line of a call, for all ranks that did the same.
 struct Row {
-  std::string call = {};  // empty: it has not called it
+  std::string call = {};  // empty: the ranks have not made the call
   Outcome outcome = Outcome::kRunning;
   bool begun = true;
   std::string state = {};
@@ -77,7 +77,7 @@ std::vector<Row> rows_of(const MergedGroup& group, std::int64_t sequence, std::i
       continue;
     }
     like->ranks.push_back(member.rank);
-    if (row.since < like->since) {  // who waits longest
+    if (row.since < like->since) {  // the line shows the time of the rank that waits longest
       like->since = row.since;
       like->state = row.state;
     }
@@ -89,7 +89,7 @@ std::vector<Row> rows_of(const MergedGroup& group, std::int64_t sequence, std::i
 void add_call(std::vector<std::string>& lines, const MergedGroup& group, std::int64_t sequence, bool first,
               std::int64_t now) {
   std::vector<Row> rows = rows_of(group, sequence, now);
-  // Who stays behind was said at the first call.
+  // Ranks that have not made a call are shown at the first call only.
   if (!first) std::erase_if(rows, [](const Row& row) { return row.call.empty(); });
   std::size_t widest_ranks = 0;
   std::size_t widest_call = 0;
@@ -164,7 +164,8 @@ void add_group(std::vector<std::string>& lines, const MergedGroup& group, std::i
   add_between_two(lines, group, now);
 }
 
-// A group of one waits for nobody; of one that nobody used there is nothing to say.
+// Whether there is something to show of a group. A group of one rank waits for no other rank, and a group without calls
+// has nothing to show.
 bool says_something(const MergedGroup& group) {
   if (group.size == 1) return !group.is_at_rest();
   return group.last != kNever || !group.is_at_rest();

@@ -44,8 +44,8 @@ const char* fix_of(int error) {
   throw IoError(report, code_of(error));
 }
 
-// The lock keeps two processes from writing into one temporary file. A file that was renamed between open and flock is
-// somebody's finished output: open again.
+// The lock keeps two processes from writing into one temporary file. If another writer renamed the file between our
+// open and our lock, it is that writer's finished output, so we open again.
 UniqueFd open_locked(const std::filesystem::path& path, const std::string& temporary) {
   for (;;) {
     UniqueFd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
@@ -71,12 +71,12 @@ void sync_folder_of(const std::filesystem::path& path) {
   if (error != 0) fail(path, "fsync of its folder", error);
 }
 
-// What a link leads to is written, and the link stays: it is the user's.
+// Follows symbolic links to the file that is to be written, so that a link, which is the user's, stays.
 std::filesystem::path behind_links(std::filesystem::path path) {
-  constexpr int kMost = 40;  // as the kernel's
+  constexpr int kMost = 40;  // the kernel's limit
   std::error_code error;
   for (int i = 0; i < kMost && std::filesystem::is_symlink(std::filesystem::symlink_status(path, error)); ++i) {
-    path = path.parent_path() / std::filesystem::read_symlink(path, error);  // an absolute one stands for itself
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);  // an absolute link replaces the path
   }
   return path;
 }
@@ -93,7 +93,7 @@ AtomicFile::~AtomicFile() {
   if (!fd_) return;
   struct stat mine {};
   struct stat named {};
-  // Where there are no locks the name may be another writer's by now.
+  // On a file system without locks the name may belong to another writer's file by now.
   const bool is_mine = ::fstat(fd_.get(), &mine) == 0 && ::lstat(temporary_.c_str(), &named) == 0 &&
                        named.st_ino == mine.st_ino && named.st_dev == mine.st_dev;
   if (is_mine) ::unlink(temporary_.c_str());
@@ -109,7 +109,8 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     if (done < 0) fail(path_, "write", errno);
     bytes = bytes.subspan(static_cast<std::size_t>(done));
   }
-  // The disk writes while this goes on, so that the last fsync has little left to wait for. A hint: errors are fsync's.
+  // Makes the kernel start writing to the disk, so that the fsync at the end has little left to wait for. This is only
+  // a hint; fsync reports the errors.
   if (bytes_ - started_ >= kStartWritingAt) {
     ::sync_file_range(fd_.get(), static_cast<off64_t>(started_), static_cast<off64_t>(bytes_ - started_),
                       SYNC_FILE_RANGE_WRITE);

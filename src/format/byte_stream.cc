@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::byte kMagic1{0x1f};
 constexpr std::byte kMagic2{0x8b};
-constexpr int kGzipWindow = 15 + 16;  // zlib: largest window, gzip header and CRC
+constexpr int kGzipWindow = 15 + 16;  // for zlib: the largest window, with gzip header and CRC
 
 }  // namespace
 
@@ -62,7 +62,7 @@ void ByteStream::fail_damaged(int code) const {
       .fix = "fetch the file again"});
 }
 
-// After the end of a member: the end of the file, or one more member.
+// After the end of a gzip member comes the end of the file, or another member.
 void ByteStream::next_member() {
   if (inflater_->avail_in == 0 && !refill()) {
     ended_ = true;
@@ -91,7 +91,7 @@ std::size_t ByteStream::unpack(std::span<std::byte> into) {
       next_member();
     } else if (code == Z_MEM_ERROR) {
       throw IoError(fmt::format("no memory to unpack '{}'", file_.path()), ExitCode::kOsResource);
-    } else if (code != Z_OK && code != Z_BUF_ERROR) {  // BUF_ERROR: needs more input, the next round brings it
+    } else if (code != Z_OK && code != Z_BUF_ERROR) {  // Z_BUF_ERROR: it needs more input, which the next round brings
       fail_damaged(code);
     }
   }

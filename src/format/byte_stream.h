@@ -1,4 +1,4 @@
-// The bytes of a file in order, unpacked on the way when the file is gzipped (RFC 1952, several members allowed).
+// The bytes of a file in order. A gzipped file is unpacked on the way (RFC 1952, several members allowed).
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ class ByteStream {
   explicit ByteStream(const std::filesystem::path& path);  // throws IoError
   ~ByteStream();
 
-  // Fills `into` as far as the content goes and returns how much that was. Throws IoError, and DataError for a stream
-  // that is damaged or ends early.
+  // Fills `into` as far as the content goes, and returns the number of bytes. Throws IoError, and DataError for a gzip
+  // stream that is damaged or ends early.
   std::size_t read(std::span<std::byte> into);
 
   bool packed() const { return inflater_ != nullptr; }
   const InputFile& file() const { return file_; }
-  std::uint64_t file_offset() const;  // of the next byte to be used, in the file itself
+  std::uint64_t file_offset() const;  // position in the file itself of the next byte to be used
 
  private:
   bool refill();
@@ -38,7 +38,7 @@ class ByteStream {
   };
 
   InputFile file_;
-  std::uint64_t read_to_ = 0;      // what has left the file
+  std::uint64_t read_to_ = 0;      // how far the file has been read
   std::vector<std::byte> buffer_;  // packed bytes for the inflater
   std::unique_ptr<z_stream_s, End> inflater_;
   bool ended_ = false;

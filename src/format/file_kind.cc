@@ -148,7 +148,7 @@ std::optional<FileKind> kind_of_tar(std::string_view begin) {
                       std::string(kWriteTarAgain)};
 }
 
-// Field 1, ir_version, then field 2, the name of the program that wrote it, which is text.
+// An ONNX model begins with field 1, ir_version, then field 2, the name of the program that wrote it, which is text.
 bool is_onnx(std::string_view begin) {
   if (begin.size() < 8 || begin[0] != '\x08' || begin[1] < 3 || begin[1] > 30 || begin[2] != '\x12') return false;
   const auto length = static_cast<unsigned char>(begin[3]);
@@ -157,7 +157,7 @@ bool is_onnx(std::string_view begin) {
 
 std::optional<FileKind> kind_of_pickle(std::string_view begin) {
   if (begin.size() < 2 || begin[0] != '\x80' || begin[1] < 1 || begin[1] > 5) return std::nullopt;
-  // torch.save's number, 0x1950a86a20f9469cfc6c, as the first of several pickles.
+  // The magic number of torch.save, 0x1950a86a20f9469cfc6c, is the first of several pickles in such a file.
   if (begin.find("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv) <= 16) {
     return FileKind{"a bare pickle, as PyTorch before 1.6 wrote it", kWriteAgain};
   }
@@ -165,7 +165,7 @@ std::optional<FileKind> kind_of_pickle(std::string_view begin) {
                   fmt::format("one of PyTorch: {}; another, {}", kWriteAgain, kFromPickle)};
 }
 
-// A table of LevelDB has its mark at its end.
+// The index of a TensorFlow checkpoint is a LevelDB table, which has its magic number at its end.
 bool is_tensorflow_index(const InputFile& file) {
   std::array<char, 8> end{};
   if (file.size() < 48) return false;
@@ -191,8 +191,8 @@ bool begins_as_zip(const InputFile& file) {
   return std::string_view(begin.data(), got) == "PK\x03\x04"sv;
 }
 
-// A header of safetensors whose length is 384, 640, 65920, ... bytes begins as a pickle does, and no pickle has what
-// stands behind that length.
+// A safetensors file whose header length is 384, 640, 65920, ... bytes has the first bytes of a pickle. Its other bytes
+// of the length and the "{" after them occur in no pickle, so begins_as_safetensors() tells the two apart.
 bool begins_as_pickle(const InputFile& file) {
   return !begins_as_safetensors(file) && kind_of_pickle(beginning_of(file)).has_value();
 }

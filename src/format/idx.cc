@@ -15,7 +15,7 @@
 namespace reigen::format {
 namespace {
 
-constexpr std::uint64_t kMaxInflation = 1032;  // deflate cannot pack tighter (zlib.net/zlib_tech.html)
+constexpr std::uint64_t kMaxInflation = 1032;  // deflate cannot compress further (zlib.net/zlib_tech.html)
 constexpr std::size_t kMaxDims = 8;
 constexpr const char* kFetchAgain = "check that this is the right file, or fetch it again";
 
@@ -53,7 +53,7 @@ Header read_header(ByteStream& stream, const IdxOptions& options) {
   read_exactly(stream, magic, 0);
   const auto rank = std::to_integer<std::size_t>(magic[3]);
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0} || !known(magic[2]) || rank == 0 || rank > kMaxDims) {
-    // A web page or a pointer of Git LFS in the place of a file has a name.
+    // If another kind of file (a web page, a pointer of Git LFS) is in the file's place, the error names that kind.
     const auto kind = stream.packed() ? std::nullopt : kind_of_file(stream.file());
     const std::vector<unsigned> bytes = {std::to_integer<unsigned>(magic[0]), std::to_integer<unsigned>(magic[1]),
                                          std::to_integer<unsigned>(magic[2]), std::to_integer<unsigned>(magic[3])};
@@ -68,7 +68,8 @@ Header read_header(ByteStream& stream, const IdxOptions& options) {
   header.header_bytes = 4 + 4 * rank;
   std::vector<std::byte> sizes(4 * rank);
   read_exactly(stream, sizes, 4);
-  // Eight 32-bit sizes can pass 64 bits: stop at the cap on the way. A zero makes the array empty whatever follows.
+  // The product of eight 32-bit sizes can exceed 64 bits, so stop at the limit. A size of zero makes the array empty,
+  // whatever the other sizes are.
   bool too_large = false;
   header.data_bytes = size_of(header.type);
   for (std::size_t d = 0; d < rank; ++d) {
@@ -91,7 +92,7 @@ Header read_header(ByteStream& stream, const IdxOptions& options) {
   return header;
 }
 
-// Before any memory is taken: can this file hold what it declares?
+// Checks, before memory is taken, whether the file can hold the array that it declares.
 void check_declared(const ByteStream& stream, const Header& header) {
   const std::uint64_t file = stream.file().size();
   const std::uint64_t declared = header.header_bytes + header.data_bytes;
@@ -143,7 +144,7 @@ IdxArray read_idx(const std::filesystem::path& path, const IdxOptions& options) 
   const std::span<std::byte> bytes(array.storage.get(), array.size);
   read_exactly(stream, bytes, header.header_bytes);
   std::byte extra{};
-  if (stream.read({&extra, 1}) != 0) {  // in a gzip stream this also runs into the CRC
+  if (stream.read({&extra, 1}) != 0) {  // in a gzip stream this read also makes zlib check the CRC
     throw DataError(
         Report{.what = fmt::format("'{}' goes on after its array", stream.file().path()),
                .got = fmt::format("more than {} bytes", header.header_bytes + array.size),

@@ -26,7 +26,7 @@ namespace {
 InputFile::InputFile(const std::filesystem::path& path) : path_(path.string()) {
   int fd = -1;
   do {
-    // O_NONBLOCK: opening a FIFO must not wait for a writer; it has no effect on files.
+    // O_NONBLOCK: opening a FIFO must not wait for a writer; it has no effect on regular files.
     fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) fail(path_, "open", errno);

@@ -1,5 +1,5 @@
-// A regular file open for reading. Reads go by offset, so one object serves several threads.
-// Reading instead of mapping: a file that shrinks while it is read is an error, not a SIGBUS.
+// A regular file that is open for reading. Every read names its offset, so one object can serve several threads. The
+// file is read and not mapped, so that a file that shrinks in the meantime gives an error and not a SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ class InputFile {
   explicit InputFile(const std::filesystem::path& path);
 
   const std::string& path() const { return path_; }
-  std::uint64_t size() const { return size_; }  // when it was opened
+  std::uint64_t size() const { return size_; }  // size of the file when it was opened
 
-  // Fills `into` as far as the file goes and returns how much that was. Throws IoError.
+  // Fills `into` as far as the file goes, and returns the number of bytes. Throws IoError.
   std::size_t read_at(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:

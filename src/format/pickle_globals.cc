@@ -18,7 +18,7 @@ constexpr PickleGlobal kGlobals[] = {
     {"builtins", "frozenset", PickleRole::kSet},
     {"builtins", "bytes", PickleRole::kBytes},
     {"builtins", "bytearray", PickleRole::kBytes},
-    {"_codecs", "encode", PickleRole::kBytes},  // bytes of protocol 2, as text
+    {"_codecs", "encode", PickleRole::kBytes},  // protocol 2 writes bytes as text
     {"builtins", "dict", PickleRole::kType},
     {"builtins", "list", PickleRole::kType},
     {"builtins", "int", PickleRole::kType},
@@ -43,7 +43,7 @@ constexpr PickleGlobal kGlobals[] = {
     {"torch._utils", "_rebuild_device_tensor_from_numpy", kOther, {}, "a tensor as NumPy has it: save tensor.cpu()"},
     {"torch._utils", "_rebuild_xla_tensor", kOther, {}, "a tensor as NumPy has it: save tensor.cpu()"},
     {"torch._utils", "_rebuild_device_tensor_from_cpu_tensor", PickleRole::kFirstArgument},
-    // What C++ writes around the values of TorchScript.
+    // Functions that C++ writes around the values of TorchScript.
     {"torch.jit._pickle", "build_intlist", PickleRole::kFirstArgument},
     {"torch.jit._pickle", "build_doublelist", PickleRole::kFirstArgument},
     {"torch.jit._pickle", "build_boollist", PickleRole::kFirstArgument},
@@ -64,7 +64,7 @@ constexpr PickleGlobal kGlobals[] = {
     {"torch.storage", "TypedStorage", PickleRole::kStorageClass},
     {"torch", "ComplexFloatStorage", PickleRole::kStorageClass, TensorType::kC64},
     {"torch", "ComplexHalfStorage", PickleRole::kStorageClass},
-    // Only C++ has names for storages of these.
+    // Only C++ has names for storages of these types.
     {"torch", "UInt16Storage", PickleRole::kStorageClass, TensorType::kU16},
     {"torch", "UInt32Storage", PickleRole::kStorageClass, TensorType::kU32},
     {"torch", "UInt64Storage", PickleRole::kStorageClass, TensorType::kU64},
@@ -111,7 +111,7 @@ constexpr PickleGlobal kGlobals[] = {
 }  // namespace
 
 std::optional<std::uint32_t> find_pickle_global(std::string_view module, std::string_view name) {
-  if (module == "__builtin__") module = "builtins";  // as protocol 2 has it
+  if (module == "__builtin__") module = "builtins";  // the name of the module in protocol 2
   const auto* found = std::find_if(std::begin(kGlobals), std::end(kGlobals), [&](const PickleGlobal& known) {
     return known.module == module && known.name == name;
   });
@@ -125,7 +125,7 @@ const PickleGlobal& pickle_global(std::uint32_t number) {
 }
 
 bool runs_programs(std::string_view module, std::string_view name) {
-  // A name may be a path: "os.system" of the module "torch.storage".
+  // A name may itself be a path: the name "os.system" of the module "torch.storage".
   if (const auto dot = name.rfind('.'); dot != std::string_view::npos) {
     module = name.substr(0, dot);
     name.remove_prefix(dot + 1);

@@ -1,5 +1,6 @@
-// The names of a pickle that are known, and what each is good for. Nothing behind a name is ever called: an object of a
-// name that is not here is not read, and one that serves to run programs ends the reading. Thread rule: constants.
+// The global names in a pickle that this reader knows, and the role of each. The reader never calls the function of a
+// name: an object made by an unknown name is not read, and a name that serves to run programs ends the reading. Thread
+// rule: constants.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,13 @@ enum class PickleRole : std::uint8_t {
   kSize,
   kDevice,
   kBytes,
-  kType,  // what a defaultdict may be made with
+  kType,  // a type that a defaultdict may be made with
   kTensorClass,
   kRebuildTensor,
-  kRebuildTyped,  // the same, and the element type is an argument
+  kRebuildTyped,  // as kRebuildTensor, with the element type as an argument
   kRebuildParameter,
   kRebuildSubclass,
-  kRebuildOther,  // a tensor whose values do not lie in a storage, row by row; `reason` says what it is
+  kRebuildOther,  // a tensor whose values are not stored as rows of a storage; `reason` says what it is
   kFirstArgument,
   kStorageClass,
   kElementType
@@ -33,14 +34,14 @@ struct PickleGlobal {
   std::string_view module;
   std::string_view name;
   PickleRole role = PickleRole::kType;
-  std::optional<TensorType> type = {};  // of storages and element types; none: safetensors files have none
+  std::optional<TensorType> type = {};  // of storages and element types; none: safetensors files have no such type
   const char* reason = "";
 };
 
-std::optional<std::uint32_t> find_pickle_global(std::string_view module, std::string_view name);  // its number
+std::optional<std::uint32_t> find_pickle_global(std::string_view module, std::string_view name);  // the name's number
 const PickleGlobal& pickle_global(std::uint32_t number);
 
-// Is the name good for nothing in a file of weights but to run a program when Python loads it?
+// True if a name's only use in a file of weights is to run a program when Python loads the file.
 bool runs_programs(std::string_view module, std::string_view name);
 
 }  // namespace reigen::format

@@ -15,7 +15,8 @@
 namespace reigen::format {
 namespace {
 
-// A tensor takes some 8 containers and 20 + 2 * rank values in its pickle; these many there may be per entry.
+// A tensor needs about 8 containers and 20 + 2 * rank values in its pickle. The limits per entry are somewhat above
+// that.
 constexpr std::size_t kContainersPerEntry = 16;
 constexpr std::size_t kValuesPerEntry = 32;
 constexpr std::size_t kShown = 80;  // bytes of a name in a message
@@ -99,7 +100,7 @@ class PickleMachine {
  public:
   PickleMachine(Pickle& pickle, const PickleSource& source, std::size_t max_entries)
       : pickle_(pickle), source_(source), max_entries_(max_entries) {
-    pickle_.items_.emplace_back();  // of the empty tuple
+    pickle_.items_.emplace_back();  // the empty tuple, at index 0
   }
 
   void run() {
@@ -163,7 +164,7 @@ class PickleMachine {
     return value;
   }
 
-  // Every value costs a byte of the pickle at least, so that this limit is for pickles that are large themselves.
+  // Every value costs at least one byte of the pickle, so only a large pickle can reach this limit.
   void push(PickleValue value) {
     if (++values_ / kValuesPerEntry >= max_entries_) fail_large("values", values_);
     stack_.push_back(value);
@@ -184,7 +185,7 @@ class PickleMachine {
     if (stack_.size() <= floor()) fail("an empty stack", "a value on it");
     return stack_.back();
   }
-  // The values above the last mark, which leave the stack.
+  // Removes the values above the last mark from the stack and gives them.
   std::vector<PickleValue> pop_mark() {
     if (marks_.empty()) fail("no mark", "one on the stack");
     const auto first = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
@@ -263,7 +264,7 @@ class PickleMachine {
     }
   }
 
-  // Python numbers what it remembers one by one, so that a list is enough.
+  // Python numbers the memo entries one after the other, so a vector is enough.
   void put(std::size_t number) {
     const PickleValue value = top();
     if (number > memo_.size()) {
@@ -354,7 +355,7 @@ class PickleMachine {
     }
   }
 
-  // The only place where a name becomes a value. Both texts lie in the pickle.
+  // All global names of a pickle come through here. Both texts must lie in the pickle's bytes.
   void push_global(std::string_view module, std::string_view name) {
     if (const auto index = find_pickle_global(module, name)) return push({PickleKind::kGlobal, *index, 0});
     if (runs_programs(module, name)) {
@@ -457,7 +458,7 @@ class PickleMachine {
       case PickleRole::kRebuildTensor:
       case PickleRole::kRebuildTyped:
       case PickleRole::kRebuildOther: return {PickleKind::kTensor, callee.size, arguments.bits};
-      case PickleRole::kRebuildParameter:  // (tensor, requires_grad, hooks) or with its attributes
+      case PickleRole::kRebuildParameter:  // (tensor, requires_grad, hooks), or these and its attributes
         if (items.size() >= 3 && items.size() <= 4 && is_tensor(items[0])) return items[0];
         break;
       case PickleRole::kFirstArgument:
@@ -481,7 +482,8 @@ class PickleMachine {
     return value.kind == PickleKind::kTensor || value.kind == PickleKind::kObject;
   }
 
-  // (function, class, its arguments, attributes): a class of tensors has the values of the tensor that it is made of.
+  // (function, class, its arguments, attributes): an object of a tensor's subclass has the values of the tensor that
+  // the function makes.
   PickleValue rebuilt(const PickleValue& callee, std::span<const PickleValue> items) {
     const bool good = items.size() == 4 &&
                       (items[0].kind == PickleKind::kGlobal || items[0].kind == PickleKind::kName) &&
@@ -494,7 +496,7 @@ class PickleMachine {
     return result;
   }
 
-  // bytes(), bytearray(bytes), bytearray(text, "latin-1") and encode(text, "latin1"): only the length is of use.
+  // bytes(), bytearray(bytes), bytearray(text, "latin-1") and encode(text, "latin1"): only the length is used.
   PickleValue bytes_of(const PickleValue& callee, std::span<const PickleValue> items) {
     if (items.empty()) return {PickleKind::kBytes, 0, 0};
     if (items.size() == 1 && items[0].kind == PickleKind::kBytes) return items[0];
@@ -504,7 +506,8 @@ class PickleMachine {
     return {PickleKind::kBytes, static_cast<std::uint32_t>(characters_of(pickle_.text(items[0]))), 0};
   }
 
-  // Attributes (of an OrderedDict: _metadata; of a parameter: its Python ones) say nothing about the values.
+  // Sets attributes (an OrderedDict's _metadata, Python attributes of a parameter). Those of dicts and tensors are
+  // dropped, because they do not affect the values; an unknown object keeps them as a part.
   void build() {
     const PickleValue state = pop();
     const PickleValue target = top();
@@ -531,7 +534,7 @@ class PickleMachine {
   const PickleSource& source_;
   const std::size_t max_entries_;
   std::size_t at_ = 0;
-  std::size_t op_at_ = 0;  // where the instruction began, for messages
+  std::size_t op_at_ = 0;  // where the current instruction begins, for messages
   std::size_t values_ = 0;
   std::vector<PickleValue> stack_;
   std::vector<std::size_t> marks_;

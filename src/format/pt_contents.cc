@@ -17,25 +17,27 @@ namespace reigen::format {
 namespace {
 
 constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
-constexpr std::size_t kMaxDepth = 256;  // Python's pickler gives up before
+constexpr std::size_t kMaxDepth = 256;  // Python's pickler stops before that
 constexpr std::size_t kMaxName = 4096;
-constexpr std::size_t kMaxRank = 64;  // PyTorch's own
-// Names, shapes and texts are written out for every entry, so that a small pickle can ask for much by repeating.
+constexpr std::size_t kMaxRank = 64;  // PyTorch's own limit
+// Limits the names, shapes and texts that are listed: a small pickle can refer to one entry many times, and each time
+// they are written out.
 constexpr std::size_t kListBytes = 64 * kMiB;
 constexpr std::size_t kListBytesPerByte = 4;
 constexpr const char* kFixContents =
     "write the file again, in Python with torch.save(model.state_dict(), path), in C++ with torch::save(model, path)";
-constexpr std::size_t kShownKey = 200;  // bytes of a key that is no text
+constexpr std::size_t kShownKey = 200;  // bytes of a tuple key that are printed
 constexpr const char* kRaiseEntries = "raise PtOptions::max_entries if you trust the file";
 
-// value *= factor, unless that passes 2^63.
+// value *= factor; false if that would exceed 2^63 - 1.
 bool multiply(std::uint64_t& value, std::uint64_t factor) {
   if (factor != 0 && value > kMaxBytes / factor) return false;
   value *= factor;
   return true;
 }
 
-// Bytes of a tensor's elements; nothing where they pass 2^63. A size of zero makes good for any others.
+// The bytes of a tensor's elements; nullopt if they exceed 2^63 - 1. If any size is zero, they are 0 whatever the
+// others are.
 std::optional<std::uint64_t> elements_bytes(TensorType type, std::span<const std::int64_t> shape) {
   const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
   return empty ? 0 : bytes_of(type, shape);
@@ -43,7 +45,7 @@ std::optional<std::uint64_t> elements_bytes(TensorType type, std::span<const std
 
 std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
-  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";  // as in Python
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";  // as Python prints it
   return text;
 }
 
@@ -54,7 +56,7 @@ std::string big_int_text(std::string_view bytes) {
   return fmt::format("{}", value);
 }
 
-// Walks through the containers and objects and writes down what they hold.
+// Walks through the containers and objects, and lists their tensors, values and objects.
 class Lister {
  public:
   Lister(const Pickle& pickle, const ZipArchive& archive, const std::string& folder, const PtOptions& options)
@@ -90,7 +92,8 @@ class Lister {
          fmt::format("fewer from a pickle of {} bytes", pickle_.bytes()));
   }
 
-  // Of an object that is not read only tensors are of use, and what may hold some.
+  // True for values that an unread object need not list: only tensors, and values that may contain tensors, are listed
+  // there.
   bool is_of_no_use(const PickleValue& value) const {
     const bool holds = value.kind == PickleKind::kTensor || value.kind == PickleKind::kStorage ||
                        value.kind == PickleKind::kObject || Pickle::has_items(value);
@@ -109,7 +112,8 @@ class Lister {
     charge(entry.name.size() + entry.text.size());
   }
 
-  // Of what hangs on an object that is not read each part is looked at once, and may hold what it hangs on.
+  // True if this value was already visited inside an unread object. Such objects may contain themselves, so each part
+  // is visited once.
   bool is_known(const PickleValue& value) {
     if (inside_ == 0) return false;
     if (open_[value.bits] || seen_[value.bits]) return true;
@@ -117,7 +121,7 @@ class Lister {
     return false;
   }
 
-  // False: it is too deep inside of an object that is not read.
+  // False if the value is too deep inside an unread object; outside of such an object that is an error.
   bool open(const PickleValue& value) {
     if (open_[value.bits]) fail(fmt::format("container '{}'", name_), "it inside itself", "containers without cycles");
     if (depth_ == kMaxDepth && inside_ == 0) {
@@ -164,7 +168,7 @@ class Lister {
     return nullptr;
   }
 
-  // The state of a torch.nn.Module, whose tensors get the names that its state_dict() gives them.
+  // True for the state of a torch.nn.Module, whose tensors get the names that its state_dict() gives them.
   bool is_module(const PickleValue& dict) const {
     if (inside_ == 0) return false;
     const PickleValue* parameters = find_item(dict, "_parameters");
@@ -173,7 +177,7 @@ class Lister {
            modules->kind == PickleKind::kDict;
   }
   void module_items_of(const PickleValue& module) {
-    std::unordered_set<std::string_view> passing;  // buffers that no state_dict() has
+    std::unordered_set<std::string_view> passing;  // non-persistent buffers, which are not in the state_dict()
     if (const PickleValue* names = find_item(module, "_non_persistent_buffers_set");
         names != nullptr && names->kind == PickleKind::kSet) {
       for (const PickleValue& name : pickle_.items(*names)) {
@@ -203,8 +207,8 @@ class Lister {
     charge(entry.name.size() + entry.type.size());
   }
 
-  // A module of TorchScript and of C++'s archives is a container of what it holds. Of any other object that is made by
-  // a name that is not known its tensors alone are listed, under the names of what they hang on.
+  // An object of TorchScript or of C++'s archives is treated as a container. Any other object made by an unknown name
+  // is listed as unread, and only the tensors inside it are listed, under the object's name.
   void object(const PickleValue& value) {
     const std::string_view module = pickle_.module(value);
     const bool script = module == "__torch__" || module.starts_with("__torch__.");
@@ -222,7 +226,7 @@ class Lister {
     std::size_t position = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto items = Pickle::has_items(parts[i]) ? pickle_.items(parts[i]) : std::span<const PickleValue>();
-      // (attributes, attributes in slots)
+      // A tuple of attributes and attributes in slots.
       const bool slots =
           i > 0 && parts[i].kind == PickleKind::kTuple && items.size() == 2 && items[1].kind == PickleKind::kDict;
       if (Pickle::has_items(parts[i]) && is_known(parts[i])) continue;
@@ -240,12 +244,12 @@ class Lister {
     }
   }
 
-  // C++'s optimizers name the state of a parameter by where it lay in memory, and say in the groups which it was. Here
-  // it gets its number over all groups, as in Python.
+  // C++'s optimizers name the state of a parameter by the parameter's address, and list the addresses in the parameter
+  // groups. Here each parameter gets its number over all groups, as in Python.
   void find_parameter_numbers() {
     const PickleValue* groups = find_in_script(pickle_.root(), "param_groups");
     if (groups == nullptr || find_in_script(pickle_.root(), "state") == nullptr) return;
-    std::size_t steps = 0;  // groups may be one and the same, many times
+    std::size_t steps = 0;  // the file may refer to one group many times
     for_items_of_script(*groups, [&](std::string_view name, const PickleValue& group) {
       if (!name.starts_with("param_groups/") || steps > options_.max_entries) return;
       for_items_of_script(group, [&](std::string_view key, const PickleValue& value) {
@@ -255,7 +259,7 @@ class Lister {
       });
     });
   }
-  // In the order of the file, which is that in which they were added.
+  // Visits the items in the order of the file, which is the order in which they were added.
   template <class Visit>
   void for_items_of_script(const PickleValue& value, const Visit& visit) const {
     const PickleValue state = state_of_script(value);
@@ -321,11 +325,11 @@ class Lister {
       const auto number = parameter_numbers_.find(text);
       if (number != parameter_numbers_.end()) return fmt::format("{}", number->second);
     }
-    // The copy is made before the name's length is looked at, so that a long key must not get that far.
+    // The key is cut here, before the name's length is checked, so that a long key is not copied whole.
     return std::string(text.substr(0, kMaxName + 1));
   }
 
-  // As Python prints it, where it has texts and numbers.
+  // The tuple as Python prints it, if it holds only short texts and numbers; else "<tuple POSITION>".
   std::string tuple_key(std::span<const PickleValue> items, std::size_t position) const {
     std::string text = "(";
     for (const PickleValue& item : items) {
@@ -368,7 +372,8 @@ class Lister {
     return {};
   }
 
-  // Inside of an object that is not read two tensors may have one name: a position and a key that looks like it.
+  // Inside an unread object two tensors may have one name (a position, and a key that looks the same), so a number is
+  // added.
   std::string tensor_name() {
     std::string name = name_or("tensor");
     if (inside_ == 0) return name;
@@ -383,7 +388,7 @@ class Lister {
   void refuse_type(const PickleValue& type) {
     refuse(fmt::format("elements of {}, which safetensors files have no type for", text_of(type)));
   }
-  // Of a storage's class or an element type.
+  // The element type of a storage class or of an element type's name.
   static std::optional<TensorType> type_of(const PickleValue& type) {
     return type.kind == PickleKind::kGlobal ? Pickle::global(type).type : std::nullopt;
   }
@@ -399,7 +404,7 @@ class Lister {
     fail(fmt::format("tensor '{}'", name_or("tensor")), std::move(got), std::move(expected));
   }
 
-  // (storage, first element, shape, strides, requires_grad, hooks, [element type], [bits of a view])
+  // Arguments: (storage, first element, shape, strides, requires_grad, hooks, [element type], [bits of a view])
   void tensor(const PickleValue& value) {
     const auto items = pickle_.items(value);
     if (Pickle::global(value).role == PickleRole::kRebuildOther) return refuse(Pickle::global(value).reason);
@@ -427,7 +432,7 @@ class Lister {
     place(std::move(entry), items[0]);
   }
 
-  // A storage that was saved by itself: a tensor of one dimension.
+  // A storage that was saved by itself becomes a tensor of one dimension.
   void whole_storage(const PickleValue& value) {
     const auto type = type_of(pickle_.items(value)[1]);
     if (!type) return refuse_type(pickle_.items(value)[1]);
@@ -482,7 +487,8 @@ class Lister {
     contents_.tensors.push_back(std::move(entry));
   }
 
-  // Expanded and shared tensors can hold any multiple of the file; whoever unpacks them all must know a limit.
+  // Expanded and shared tensors can have any multiple of the file's size, so a program that unpacks all of them needs a
+  // limit.
   void check_repeated(const PtTensor& entry) {
     const std::uint64_t size = archive_.file().size();
     const std::uint64_t most = size + std::min(options_.max_repeated_bytes, kMaxBytes - size);
@@ -501,11 +507,11 @@ class Lister {
   const std::string& folder_;
   const PtOptions& options_;
   PtContents contents_;
-  std::vector<bool> open_;                                               // the containers on the way to this one
-  std::vector<bool> seen_;                                               // those inside of objects that are not read
-  std::unordered_map<std::string, std::size_t> names_inside_;            // of tensors there, with how many have it
+  std::vector<bool> open_;                                     // containers on the way to the current one
+  std::vector<bool> seen_;                                     // containers already visited inside unread objects
+  std::unordered_map<std::string, std::size_t> names_inside_;  // how many tensors inside unread objects have a name
   std::unordered_map<std::string_view, std::size_t> parameter_numbers_;  // by the name in C++'s optimizers
-  std::size_t inside_ = 0;                                               // objects on the way that are not read
+  std::size_t inside_ = 0;                                               // number of unread objects on the way
   std::string name_;
   std::size_t depth_ = 0;
   std::size_t visited_ = 0;
@@ -526,7 +532,7 @@ bool lies_in_storage(const PtTensor& tensor) {
   if (tensor.bytes == 0) return true;
   const std::uint64_t elements = tensor.storage_bytes / size_of(tensor.type);
   if (tensor.first >= elements) return false;
-  std::uint64_t left = elements - 1 - tensor.first;  // elements after the first that may be reached
+  std::uint64_t left = elements - 1 - tensor.first;  // elements after the first that are still in the storage
   for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
     std::uint64_t step = static_cast<std::uint64_t>(tensor.shape[d] - 1);
     if (tensor.strides[d] < 0 || !multiply(step, static_cast<std::uint64_t>(tensor.strides[d])) || step > left) {

@@ -1,4 +1,5 @@
-// The tensors and values that a pickle holds, under the names that PtFile gives them; every tensor lies in its storage.
+// The tensors and values in a pickle, under the names that PtFile gives them. Every tensor is checked to lie in its
+// storage.
 // Thread rule: no shared state.
 #pragma once
 
@@ -19,11 +20,11 @@ struct PtContents {
   std::vector<PtObject> objects;
 };
 
-// `folder`: what the archive's records are named after, "archive/". Throws DataError as PtFile says.
+// `folder`: the prefix of the archive's record names, "archive/". Throws DataError as PtFile does.
 PtContents contents_of(const Pickle& pickle, const ZipArchive& archive, const std::string& folder,
                        const PtOptions& options);
 
-// Does every element of a tensor lie in its storage, and do shape and type give its bytes? Whatever the numbers are.
+// True if every element of the tensor lies in its storage, and shape and type give its bytes. Any numbers are allowed.
 bool lies_in_storage(const PtTensor& tensor);
 
 }  // namespace reigen::format

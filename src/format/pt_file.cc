@@ -22,9 +22,9 @@
 namespace reigen::format {
 namespace {
 
-constexpr std::uint64_t kMaxPickle = kGiB;      // some 200 bytes a tensor; storages are not in it
+constexpr std::uint64_t kMaxPickle = kGiB;      // about 200 bytes per tensor; storages are not in the pickle
 constexpr std::uint64_t kMaxByteOrder = 16;     // "little" or "big"
-constexpr std::uint64_t kDirectRow = 4 * kKiB;  // rows from this on are read where they belong
+constexpr std::uint64_t kDirectRow = 4 * kKiB;  // rows of at least this size are read directly into the result
 constexpr const char* kFetchRecords = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
 constexpr const char* kStoreAgain =
     "unpack it and pack it again without compression: unzip FILE -d folder && cd folder && zip -r -0 ../new.pt *";
@@ -37,7 +37,7 @@ constexpr const char* kStoreAgain =
                          .fix = std::move(fix)});
 }
 
-// Names what else people have under these endings, and what to do.
+// Throws for other files that have these endings; names the kind of the file, and what to do.
 void refuse_no_archive(const InputFile& file) {
   if (begins_as_zip(file)) return;
   std::array<unsigned char, 4> begin{};
@@ -110,7 +110,7 @@ struct PtFile::Impl {
             "what torch.save writes");
   }
 
-  // TorchScript packs its code, which is of no use here.
+  // Packed records are refused, except for TorchScript's code, which is packed and not needed here.
   void refuse_packed(const std::string& folder) const {
     for (const ZipRecord& record : archive.records()) {
       if (record.method == 0 || record.name.starts_with(folder + "code/")) continue;
@@ -122,7 +122,7 @@ struct PtFile::Impl {
 
   void check_byte_order(const std::string& folder) const {
     const ZipRecord* record = archive.find(folder + "byteorder");
-    if (record == nullptr) return;  // before PyTorch 2.1
+    if (record == nullptr) return;  // written before PyTorch 2.1
     const std::string order = record->size <= kMaxByteOrder ? text_of(*record) : "another text";
     if (order == "little") return;
     fail_pt(path(), fmt::format("record '{}' at byte {}", record->name, record->offset), fmt::format("'{}'", order),
@@ -135,7 +135,8 @@ struct PtFile::Impl {
     return text;
   }
 
-  // into = bytes of a record, whose CRC-32 is checked if nobody has done so: on the way if all of it is read anyway.
+  // into = bytes of a record. Its CRC-32 is checked if that was not done before; if the whole record is read anyway, it
+  // is computed from `into`.
   void load(const ZipRecord& record, std::uint64_t first, std::span<std::byte> into, const std::string& tensor) const {
     const bool whole = first == 0 && into.size() == record.size;
     if (!whole) check(record, tensor);
@@ -166,7 +167,8 @@ struct PtFile::Impl {
     return static_cast<std::size_t>(&record - archive.records().data());
   }
 
-  // Short rows with gaps: the part of the storage that the tensor spans is read at once, and picked from in memory.
+  // For short or strided rows: reads the part of the storage that the tensor spans at once, and picks the elements in
+  // memory.
   void gather(const PtTensor& tensor, const StridedRows& rows, std::span<std::byte> into) const {
     const std::size_t element = size_of(tensor.type);
     const std::uint64_t span = rows.reach * element;
@@ -197,10 +199,10 @@ struct PtFile::Impl {
 
   PtOptions options;
   ZipArchive archive;
-  std::unique_ptr<std::atomic<bool>[]> checked;  // records whose CRC-32 was found right
+  std::unique_ptr<std::atomic<bool>[]> checked;  // records whose CRC-32 was found correct
   PtContents contents;
   bool is_script = false;
-  std::unordered_map<std::string_view, std::size_t> index;  // into the names of the tensors, which stay where they are
+  std::unordered_map<std::string_view, std::size_t> index;  // by the names in contents.tensors, which stay in place
 };
 
 PtFile::PtFile(const std::filesystem::path& path, const PtOptions& options)

@@ -30,8 +30,8 @@ constexpr const char* kFixType =
                          .fix = fix});
 }
 
-// Takes the header's JSON apart as it is parsed: no tree is built, so that a header can only cost what it says, and
-// names given twice are seen. The return values mean "go on"; problems throw.
+// Interprets the header's JSON while it is parsed. No tree is built, so that memory is bounded by the header's size,
+// and repeated names are noticed. The return value true means "go on"; problems throw.
 class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderParser(const std::string& path) : path_(path) {}
@@ -40,7 +40,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   Metadata metadata;
 
   bool null() override {
-    // As the reference reader has it: no metadata.
+    // null means no metadata, as in the reference reader.
     if (state_ != State::kRoot || name_ != "__metadata__") unexpected("null");
     if (std::exchange(metadata_seen_, true)) bad("it twice", "it once");
     return true;
@@ -155,10 +155,10 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
 
   const std::string& path_;
   State state_ = State::kStart;
-  std::string name_;  // of the entry
+  std::string name_;  // the current entry's name
   std::string key_;
   std::vector<std::uint64_t> numbers_;
-  unsigned seen_ = 0;  // keys of this tensor
+  unsigned seen_ = 0;  // bits for the keys of the current tensor that have come
   bool metadata_seen_ = false;
 };
 
@@ -173,7 +173,7 @@ void check_shape(const std::string& path, const TensorEntry& tensor) {
        fmt::format("{} bytes", tensor.bytes), fmt::format("{} for {}", expected, describe(tensor)));
 }
 
-// The tensors must tile the data: no overlap, no hole, nothing after the last.
+// The tensors must fill the data exactly: no overlap, no hole, nothing after the last.
 void check_tiling(const std::string& path, const std::vector<TensorEntry>& tensors, std::uint64_t data_start,
                   std::uint64_t file_size) {
   std::uint64_t expected = data_start;
@@ -197,7 +197,7 @@ void check_tiling(const std::string& path, const std::vector<TensorEntry>& tenso
   }
 }
 
-// A file of another kind is told by what it is, and not by what its first bytes would mean.
+// For another kind of file the error names that kind, and does not interpret its first bytes as a header.
 void refuse_no_safetensors(const InputFile& file) {
   auto kind = kind_of_file(file);
   if (begins_as_zip(file)) kind = FileKind{"a zip file, as torch.save writes it", "give it a name that ends with .pt"};
@@ -234,7 +234,7 @@ struct SafetensorsFile::Impl {
 
   void parse() {
     const std::string header = read_header();
-    // The JSON library takes a zero byte for the end of the text, so that anything could hide behind it.
+    // The JSON library takes a zero byte for the end of the text, so that any bytes could follow it unnoticed.
     if (const auto zero = header.find('\0'); zero != std::string::npos) {
       fail(file.path(), fmt::format("its header is no JSON at byte {}", 8 + zero), "a zero byte", "JSON");
     }
@@ -265,7 +265,7 @@ struct SafetensorsFile::Impl {
   InputFile file;
   std::vector<TensorEntry> tensors;
   Metadata metadata;
-  std::unordered_map<std::string_view, std::size_t> index;  // into the names of `tensors`, which stay where they are
+  std::unordered_map<std::string_view, std::size_t> index;  // by the names in `tensors`, which stay in place
 };
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : impl_(std::make_unique<Impl>(path)) {

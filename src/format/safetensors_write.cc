@@ -60,7 +60,7 @@ std::string quoted(const std::string& text) {
   }
 }
 
-// Sizes them, and brings them in the order of the file.
+// Computes the tensors' sizes and sorts them into the order of the file.
 void lay_out(std::vector<TensorEntry>& tensors) {
   std::set<std::string_view> names;
   for (TensorEntry& tensor : tensors) {
@@ -139,7 +139,7 @@ const std::string& names_of_tensor_types() {
 
 std::optional<std::uint64_t> bytes_of(TensorType type, std::span<const std::int64_t> shape) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
-  // Eight packed elements are some whole bytes, so that bytes are counted where bits could pass 2^64.
+  // Eight packed elements fill whole bytes, so full groups of eight are counted in bytes; their bits could exceed 2^64.
   const bool packed = !has_whole_bytes(type);
   const std::uint64_t unit = packed ? 1 : bits_of(type) / 8;
   std::uint64_t count = unit;
@@ -159,11 +159,11 @@ struct SafetensorsWriter::Impl {
   AtomicFile file;
   std::vector<TensorEntry> tensors;
   Written written = {};
-  std::size_t next = 0;    // the tensor whose bytes come
-  std::uint64_t done = 0;  // of them
+  std::size_t next = 0;    // the tensor whose bytes come next
+  std::uint64_t done = 0;  // bytes of this tensor that are written
   Hash64 hash = Hash64();
 
-  // Tensors without bytes are complete when their turn comes.
+  // Ends tensors whose bytes are complete; a tensor without bytes is complete at once.
   void end_complete() {
     for (; next < tensors.size() && done == tensors[next].bytes; ++next, done = 0) {
       written.hashes.push_back(hash.value());
@@ -203,7 +203,7 @@ SafetensorsWriter& SafetensorsWriter::operator=(SafetensorsWriter&&) noexcept = 
 const std::vector<TensorEntry>& SafetensorsWriter::tensors() const { return impl_->tensors; }
 
 void SafetensorsWriter::write(std::span<const std::byte> bytes) {
-  constexpr std::uint64_t kAtOnce = std::uint64_t{1} << 20;  // stays in the cache between hash and write
+  constexpr std::uint64_t kAtOnce = std::uint64_t{1} << 20;  // small enough to stay in the cache between hash and write
   while (!bytes.empty()) {
     REIGEN_CHECK(impl_->next < impl_->tensors.size(), "{} bytes more than the tensors of the file have", bytes.size());
     const std::uint64_t left = impl_->tensors[impl_->next].bytes - impl_->done;

@@ -5,7 +5,7 @@
 namespace reigen::format {
 namespace {
 
-// Bytes of the UTF-8 character at the beginning of `text`, as RFC 3629 has them; 0: it is none.
+// The number of bytes of the UTF-8 character (RFC 3629) at the beginning of `text`; 0 if there is none.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const std::size_t bytes = byte(0) < 0x80 ? 1 : byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : 4;
@@ -13,7 +13,7 @@ std::size_t character_bytes(std::string_view text) {
   for (std::size_t i = 1; i < bytes; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
-  if (byte(0) == 0xE0 && byte(1) < 0xA0) return 0;  // longer than needed
+  if (byte(0) == 0xE0 && byte(1) < 0xA0) return 0;  // a longer form than needed
   if (byte(0) == 0xED && byte(1) > 0x9F) return 0;  // half of a surrogate pair
   if (byte(0) == 0xF0 && byte(1) < 0x90) return 0;
   if (byte(0) == 0xF4 && byte(1) > 0x8F) return 0;  // beyond U+10FFFF

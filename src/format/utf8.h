@@ -1,13 +1,13 @@
-// Texts of files, which may be any bytes. Thread rule: no shared state.
+// Checks of texts from files, which may be any bytes. Thread rule: no shared state.
 #pragma once
 
 #include <string_view>
 
 namespace reigen::format {
 
-bool is_utf8(std::string_view text);  // as RFC 3629 has it
+bool is_utf8(std::string_view text);  // as RFC 3629 defines it
 
-// The text without the bytes at its end that are the beginning of a character: for texts that were cut.
+// The text without an incomplete character at its end, for texts that were cut.
 std::string_view without_cut_character(std::string_view text);
 
 }  // namespace reigen::format

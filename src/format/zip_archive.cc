@@ -25,9 +25,9 @@ constexpr std::size_t kEntryBytes = 46;
 constexpr std::size_t kEndBytes = 22;
 constexpr std::size_t kEnd64Bytes = 56;
 constexpr std::size_t kLocatorBytes = 20;
-constexpr std::uint64_t kMax16 = 0xFFFF;  // in these fields: the number is in a zip64 field
+constexpr std::uint64_t kMax16 = 0xFFFF;  // this value in a field: the number is in a zip64 field
 constexpr std::uint64_t kMax32 = 0xFFFFFFFF;
-constexpr unsigned kSizesFollow = 0x0008;  // the header has zeros where sizes and CRC belong; they follow the content
+constexpr unsigned kSizesFollow = 0x0008;  // sizes and CRC are zero in the header, and follow the content
 constexpr unsigned kUtf8 = 0x0800;
 constexpr std::uint16_t kZip64Field = 0x0001;
 constexpr const char* kArchiveFix = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
@@ -54,7 +54,8 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The content of the zip64 field among an entry's extra fields; empty: there is none, or the fields are not whole.
+// The content of the zip64 field among an entry's extra fields; empty if there is none, or if the fields are
+// incomplete.
 std::span<const std::byte> zip64_field(std::span<const std::byte> extra) {
   while (extra.size() >= 4) {
     const std::size_t size = load16(extra, 2);
@@ -102,7 +103,7 @@ ZipArchive::Directory ZipArchive::find_directory() const {
   const std::uint64_t tail_bytes = std::min<std::uint64_t>(file_.size(), kEndBytes + kMax16);
   const std::uint64_t tail_at = file_.size() - tail_bytes;
   const std::vector<std::byte> tail = bytes_at(tail_at, tail_bytes, "the end of the file");
-  // The end record is followed by a comment of a length that it names, and that by nothing.
+  // After the end record come only its comment, whose length the end record gives, and the end of the file.
   std::size_t at = tail.size();
   bool found = false;
   for (std::size_t behind = kEndBytes; behind <= tail.size() && !found; ++behind) {
@@ -133,7 +134,7 @@ ZipArchive::Directory ZipArchive::find_directory() const {
   return directory;
 }
 
-// Takes the 64-bit numbers where there are some; the 32-bit ones must agree with them.
+// Takes the 64-bit numbers if the file has them; the 32-bit numbers must agree with them.
 void ZipArchive::read_end64(std::uint64_t locator_at, Directory& directory, std::uint64_t& ends_at) const {
   const std::vector<std::byte> locator = bytes_at(locator_at, kLocatorBytes, "the zip64 locator");
   if (load32(locator, 0) != kLocatorMark) return;
@@ -209,7 +210,8 @@ std::size_t ZipArchive::read_entry(const Directory& directory, std::span<const s
   return length;
 }
 
-// The content begins after the header, whose length only the header knows; it must end before `limit`.
+// Finds where the record's content begins: after the header, whose length only the header tells. The content must end
+// before `limit`.
 void ZipArchive::read_header(ZipRecord& record, std::uint64_t limit) const {
   const auto check = [&](bool good, const std::string& got, const std::string& expected) {
     if (good) return;
@@ -232,7 +234,7 @@ void ZipArchive::read_header(ZipRecord& record, std::uint64_t limit) const {
   record.offset = before;
 }
 
-// Records that lie on each other would let a small file hold a large one.
+// With overlapping records a small file could claim to hold far more data than it has.
 void ZipArchive::check_overlaps() const {
   std::vector<const ZipRecord*> order;
   order.reserve(records_.size());

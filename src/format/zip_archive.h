@@ -1,7 +1,7 @@
-// The records of a zip file as PyTorch writes one: stored, zip64 where sizes ask for it (PKWARE's APPNOTE.TXT). Packed
-// ones are listed, and nothing here unpacks them. Reading believes nothing: the directory must fill its place, every
-// record must lie in the file under the header that names it, and no two may overlap.
-// Thread rule: may be read from several threads at once.
+// The records of a zip file as PyTorch writes it: stored, with zip64 fields where sizes need them (PKWARE's
+// APPNOTE.TXT). Packed records are listed but not unpacked. The reader trusts nothing in the file: the directory must
+// fill its place exactly, every record must lie in the file under a header with its name, and no two records may
+// overlap. Thread rule: may be read from several threads at once.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct ZipRecord {
   std::string name;
   std::uint64_t header = 0;  // where its local header begins in the file
   std::uint64_t offset = 0;  // where its content begins in the file
-  std::uint64_t size = 0;    // in the file
+  std::uint64_t size = 0;    // bytes in the file
   std::uint32_t crc = 0;     // of the unpacked content, as the directory gives it
   unsigned method = 0;       // 0: stored
 };
@@ -34,11 +34,11 @@ class ZipArchive {
   const std::vector<ZipRecord>& records() const { return records_; }  // in the directory's order
   const ZipRecord* find(std::string_view name) const;                 // null: not there
 
-  // into = the record's bytes from `first` on; `into` must end inside the record. Throws IoError, and DataError when
+  // into = the record's bytes from `first` on; the range must lie inside the record. Throws IoError, and DataError when
   // the file has shrunk since it was opened.
   void read(const ZipRecord& record, std::uint64_t first, std::span<std::byte> into) const;
 
-  std::uint32_t crc_of_content(const ZipRecord& record) const;  // reads all of it; throws as read does
+  std::uint32_t crc_of_content(const ZipRecord& record) const;  // reads the whole record; throws as read() does
   static std::uint32_t crc_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
  private:
@@ -58,7 +58,7 @@ class ZipArchive {
 
   InputFile file_;
   std::vector<ZipRecord> records_;
-  std::unordered_map<std::string_view, std::size_t> index_;  // into the names of `records_`, which stay where they are
+  std::unordered_map<std::string_view, std::size_t> index_;  // by the names in `records_`, which stay in place
 };
 
 }  // namespace reigen::format

@@ -12,10 +12,12 @@ namespace reigen::launch {
 
 namespace {
 
-// What poll promises to a pipe's writer (PIPE_BUF); a terminal takes it too.
+// When poll says that a pipe is writable, so many bytes (PIPE_BUF) can be written without blocking; a terminal takes as
+// many.
 constexpr std::size_t kWriteSize = 4096;
 
-// Without automatic wrapping the terminal cuts the line, whatever its characters are wide.
+// With automatic wrapping off the terminal cuts a line at its edge, so that nobody has to know how wide its characters
+// are.
 constexpr std::string_view kClearLine = "\r\033[K";
 constexpr std::string_view kNoWrap = "\033[?7l";
 constexpr std::string_view kWrap = "\033[?7h";
@@ -96,9 +98,10 @@ void Console::write_some() {
   const ssize_t done = ::write(waits_for(), chunk.bytes.data() + written_, size);
   if (done < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (done < 0) {
-    // Nobody can be told there; the other stream goes on. Ranks whose reader is gone are told so, as without a
-    // launcher; those whose output finds no room go on without it, and so do those whose terminal hung up: they are to
-    // save what they have, and may not expect that their next line ends them.
+    // This stream cannot be written any more; the other stream goes on. If its reader is gone (EPIPE), the ranks' pipes
+    // are closed too, so that they learn of it as they would without a launcher. If the disk is full or the terminal
+    // hung up, the ranks go on without output: they must be able to save their state, and their next line must not end
+    // them.
     const auto stream = static_cast<std::size_t>(chunk.stream);
     const bool hung_up = errno == EIO && terminals_[stream];
     (errno == EPIPE ? closed_ : lost_)[stream] = true;

@@ -14,9 +14,9 @@ namespace reigen::launch {
 
 enum class Stream { kOutput = 0, kError = 1 };
 
-// Lines are queued and written when the other side takes them, so that a paused terminal or a slow reader never keeps
-// the launcher from its signals and ranks. The order of lines is kept between the two streams. Thread rule: one thread
-// at a time.
+// Lines are queued, and written when the descriptor accepts them, so that a paused terminal or a slow reader never
+// keeps the launcher from handling its signals and ranks. Lines keep their order across the two streams. Thread rule:
+// one thread at a time.
 class Console {
  public:
   Console(int output, int error);
@@ -24,24 +24,24 @@ class Console {
   bool is_terminal() const { return terminals_[0]; }
   int columns() const;  // of the terminal, 80 if it does not say
 
-  // The line's number among those that stand where stderr goes; 0: it stands elsewhere.
+  // Prints a line. Gives the line's number among the lines that go where stderr goes, or 0 if it goes elsewhere.
   std::uint64_t line(Stream stream, std::string_view prefix, std::string_view text);
-  // The first part of a line that is too long to be kept; the rest follows.
+  // Prints the first part of a line that is too long to be kept in memory; the rest follows.
   void part(Stream stream, std::string_view text);
   std::uint64_t lines_with_errors() const { return lines_with_errors_; }
-  // Redraws the progress line, cut at the terminal's edge; nothing without a terminal.
+  // Redraws the progress line, cut at the terminal's edge; does nothing when stdout is not a terminal.
   void progress(std::string_view prefix, std::string_view text);
   void clear_progress();
 
   bool is_closed(Stream stream) const { return closed_[static_cast<std::size_t>(stream)]; }  // its reader is gone
-  // What is lost because it cannot be written, to a full disk say: the system's number for it; 0: nothing. What a
-  // terminal that hung up would have shown is not missed.
+  // The errno of a failed write whose output is lost (a full disk, for example); 0: nothing is lost. Output to a
+  // terminal that hung up does not count as lost.
   int write_error() const { return write_error_; }
-  bool is_full() const { return queued_ >= kMaxQueued; }  // stop reading from ranks
+  bool is_full() const { return queued_ >= kMaxQueued; }  // then stop reading from the ranks
   bool is_empty() const { return queue_.empty(); }
 
   int waits_for() const;  // the descriptor that must become writable; -1: nothing to write
-  void write_some();      // call it when that is so
+  void write_some();      // call it when that descriptor is writable
 
  private:
   static constexpr std::size_t kMaxQueued = std::size_t{1} << 20;
@@ -59,11 +59,11 @@ class Console {
   std::array<bool, 2> lost_ = {false, false};
   int write_error_ = 0;
   bool progress_shown_ = false;
-  bool one_place_ = false;  // both streams go there
+  bool one_place_ = false;  // stdout and stderr lead to the same file or terminal
   std::uint64_t lines_with_errors_ = 0;
   std::deque<Chunk> queue_;
   std::size_t queued_ = 0;
-  std::size_t written_ = 0;  // of the first chunk
+  std::size_t written_ = 0;  // bytes of the first chunk that are written
 };
 
 }  // namespace reigen::launch

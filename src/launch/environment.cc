@@ -33,7 +33,7 @@ constexpr int kMaxWorld = 1 << 24;
   throw InvalidArgument({.what = fmt::format("[{}] {}", source, what), .got = got, .expected = expected, .fix = fix});
 }
 
-// Reads numbers from the environment; every complaint names the launcher, the variable and its value.
+// Reads numbers from the environment. Every error names the launcher, the variable and its value.
 class Reader {
  public:
   explicit Reader(std::string source) : source_(std::move(source)) {}
@@ -71,13 +71,14 @@ class Reader {
   std::string source_;
 };
 
-// The same on every node of a job, another one for other jobs and users.
+// The same port on every node of a job, and usually another one for other jobs and users.
 std::uint16_t port_of_job(const std::string& job) {
   const std::uint64_t hash = base::fnv1a(fmt::format("{}/{}", job, ::geteuid()));
   return static_cast<std::uint16_t>(20000 + hash % 9000);
 }
 
-// Kubernetes sets MASTER_PORT=tcp://10.0.0.1:80 in every pod where a service is called master: nobody gave a port.
+// Kubernetes sets MASTER_PORT=tcp://10.0.0.1:80 in every pod where a service is called master: such a value is no port
+// that somebody gave.
 std::optional<std::uint16_t> given_port(const Reader& reader) {
   const auto text = get_environment("MASTER_PORT");
   if (text && base::is_kubernetes_service("MASTER_PORT", *text)) return std::nullopt;
@@ -85,7 +86,7 @@ std::optional<std::uint16_t> given_port(const Reader& reader) {
   return port ? std::optional(static_cast<std::uint16_t>(*port)) : std::nullopt;
 }
 
-// "12000-12001": ports that Slurm keeps for this step (srun --resv-ports).
+// "12000-12001": ports that Slurm keeps for this step (srun --resv-ports). Gives the first of them.
 std::optional<std::uint16_t> reserved_port() {
   const auto text = get_environment("SLURM_STEP_RESV_PORTS");
   std::uint16_t port = 0;
@@ -100,13 +101,13 @@ void set_ranks(Environment& e, const Reader& reader, const char* rank, const cha
   e.rank = reader.needed(rank, 0, e.world_size - 1);
 }
 
-// The node's index where the launcher does not say it: ranks are placed in blocks.
+// The node's index, for launchers that do not say it: assumes that ranks are placed on nodes in blocks.
 int node_of(const Environment& e) { return e.rank / e.local_world_size; }
 
 void set_torch_ranks(Environment& e, const Reader& reader) {
   set_ranks(e, reader, "RANK", "WORLD_SIZE");
-  // A plain RANK/WORLD_SIZE job often leaves these out. The name of this machine says nothing about the other ranks:
-  // rank 0 of a job on many machines has it too.
+  // A job that sets only RANK and WORLD_SIZE often leaves the local variables out. That MASTER_ADDR names this machine
+  // does not mean that all ranks are here: on rank 0 of a job on many machines it does so too.
   const auto local_size = reader.number("LOCAL_WORLD_SIZE", 1, e.world_size);
   const bool one_host = e.world_size == 1 || means_one_host(get_environment("MASTER_ADDR").value_or(""));
   e.local_world_size = local_size.value_or(one_host ? e.world_size : 1);
@@ -130,7 +131,7 @@ Environment from_reigen() {
   return e;
 }
 
-// RANK and WORLD_SIZE set by hand inside of mpirun must tell the same as mpirun does.
+// RANK and WORLD_SIZE set by hand inside of mpirun must agree with mpirun's own variables.
 void check_against_mpi(const Environment& e) {
   for (const auto& [rank, size] :
        {std::pair{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, std::pair{"PMI_RANK", "PMI_SIZE"}}) {
@@ -161,7 +162,7 @@ Environment from_torchrun() {
         "the port at which rank 0 serves the store, the same on all ranks; reigen run, torchrun, mpirun and srun need "
         "none");
   }
-  // Not the address: ranks may be told several names of one machine.
+  // The address is no part of the identity: ranks may be told several names of one machine.
   e.job = fmt::format("torchrun:{}:{}", run.value_or(""), *port);
   e.master_port = *port;
   e.port_origin = "MASTER_PORT";
@@ -169,7 +170,7 @@ Environment from_torchrun() {
   return e;
 }
 
-// Address, port and identity of jobs whose launcher gives no address.
+// Sets address, port and identity of a job whose launcher gives no address.
 void set_meeting_point(Environment& e, const Reader& reader, const std::string& job, const std::string& first_host,
                        bool one_host) {
   e.job = job;
@@ -218,13 +219,13 @@ Environment from_open_mpi() {
     if (const auto value = get_environment(name)) job += ":" + *value;
   }
   const bool one_host = e.local_world_size == e.world_size;
-  if (job.empty() && one_host) job = fmt::format(":parent {}", ::getppid());  // the daemon that started all of them
+  if (job.empty() && one_host) job = fmt::format(":parent {}", ::getppid());  // the daemon that started all ranks
   set_meeting_point(e, reader, "openmpi" + job, first_slurm_host(), one_host);
   return e;
 }
 
-// Hydra gives its processes no common name; on one host they have its proxy as an ancestor. Other PMI launchers: the
-// parent.
+// Hydra gives its processes no name that they share; on one host they have Hydra's proxy process as an ancestor. With
+// other PMI launchers the parent process identifies the job.
 std::string hydra_proxy() {
   const std::string parent_pid = fmt::format("parent {}", ::getppid());
   pid_t pid = ::getpid();
@@ -262,7 +263,7 @@ Environment from_mpich() {
   return e;
 }
 
-// A step that srun started.
+// True inside a step that srun started.
 bool in_slurm_step() {
   const auto step = get_environment("SLURM_STEP_ID");
   if (!step || !get_environment("SLURM_PROCID")) return false;
@@ -311,7 +312,7 @@ Environment detect_launcher() {
   if (base::environment::store()) return from_reigen();
   if (get_environment("TORCHELASTIC_RUN_ID") || (rank && size)) return from_torchrun();
   if (get_environment("OMPI_COMM_WORLD_RANK") || get_environment("OMPI_COMM_WORLD_SIZE")) return from_open_mpi();
-  // srun's own PMI sets PMI_RANK too; only Hydra adds the local rank.
+  // srun's own PMI sets PMI_RANK too; only MPICH's launcher Hydra also sets the local rank.
   const bool pmi = get_environment("PMI_RANK") || get_environment("PMI_SIZE");
   if (pmi && (get_environment("MPI_LOCALRANKID") || !in_slurm_step())) return from_mpich();
   if (in_slurm_step()) return from_slurm();
@@ -331,7 +332,7 @@ Environment detect_launcher() {
 Environment detect_environment() {
   Environment e = detect_launcher();
   if (e.source == "reigen" || e.source == "none") return e;
-  // A secret that the user adds: jobs of other people cannot guess it.
+  // The user may add a secret word (REIGEN_JOB), so that other people's jobs cannot guess the identity.
   if (const auto secret = base::environment::job()) e.job += ":" + *secret;
   return e;
 }

@@ -61,7 +61,7 @@ void check_options(const JobOptions& options) {
   }
 }
 
-// 128 random bits: nobody else's job has the same identity, and no stranger guesses it.
+// 128 random bits: no other job has the same identity, and nobody can guess it.
 std::string random_identity() {
   std::array<std::uint8_t, 16> bytes{};
   REIGEN_SYSCALL(::getrandom(bytes.data(), bytes.size(), 0));
@@ -70,8 +70,8 @@ std::string random_identity() {
   return text;
 }
 
-// A port for MASTER_PORT: the program may bind it itself. It is free now and the kernel hands it out to nobody who asks
-// for any port soon after; held until the ranks are about to start.
+// Reserves the port for MASTER_PORT, which the program may bind itself. The port is held until just before the ranks
+// start; for some time after its release the kernel gives it to no process that asks for an arbitrary port.
 class ReservedPort {
  public:
   explicit ReservedPort(const net::Address& any_port)
@@ -90,14 +90,16 @@ class ReservedPort {
   std::uint16_t port_ = 0;
 };
 
-// 0, 1 and 2 must be taken, or a pipe of ours would become some rank's stdin.
+// Descriptors 0, 1 and 2 must be in use; otherwise a pipe of the launcher could get one of these numbers and be mixed
+// up with a rank's stdin, stdout or stderr.
 void open_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) REIGEN_SYSCALL(::open("/dev/null", O_RDWR));
   }
 }
 
-// Orphans of the ranks become our children instead of the system's: we can find and reap them.
+// Processes whose parent, a rank, has ended become children of this process instead of init's, so that we can find and
+// reap them.
 class SubreaperScope {
  public:
   SubreaperScope() {
@@ -130,7 +132,7 @@ int threads_of_rank(const JobOptions& options) {
   return wanted > 0 ? wanted : base::share_cores(options.ranks).threads;
 }
 
-// What all ranks have in common.
+// The variables that all ranks have in common.
 Variables job_variables(const JobOptions& options, const std::string& job, const store::TcpStoreOptions& store,
                         std::uint16_t master_port, const Console& console) {
   Variables variables = inherited_variables();
@@ -146,13 +148,13 @@ Variables job_variables(const JobOptions& options, const std::string& job, const
   variables["TORCHELASTIC_RESTART_COUNT"] = "0";
   variables["TORCHELASTIC_MAX_RESTARTS"] = "0";
   variables["TORCHELASTIC_RUN_ID"] = job;
-  variables.erase("TORCHELASTIC_USE_AGENT_STORE");  // an outer torchrun's agent is not ours
+  variables.erase("TORCHELASTIC_USE_AGENT_STORE");  // the agent of an outer torchrun does not serve this job
   variables["REIGEN_STORE"] = "tcp://" + net::endpoint_text(store.host, store.port);
   variables["REIGEN_JOB"] = job;
   variables.erase("REIGEN_FLIGHT");
   variables.erase("REIGEN_CONSOLE");
   variables.erase("REIGEN_COMMAND");
-  if (console.is_terminal()) {  // of which a rank has what its prefix leaves
+  if (console.is_terminal()) {  // the terminal's columns without a rank's prefix
     const int columns = console.columns() - static_cast<int>(prefix_of_rank(options, options.ranks - 1).size());
     variables["REIGEN_CONSOLE"] = std::to_string(std::max(columns, 1));
   }
@@ -172,7 +174,7 @@ std::vector<std::string> rank_variables(Variables variables, int rank, int recor
   return entries;
 }
 
-// So that ranks that wait for one to join can see whether it was stopped.
+// Stores the ranks' process ids, so that ranks that wait for another rank to join can see whether it was stopped.
 void tell_processes(const Supervisor& supervisor, int ranks, const store::TcpStoreOptions& address) {
   const auto client = store::connect_tcp_store(address);
   client->set("process/count", std::to_string(ranks));
@@ -195,8 +197,8 @@ JobResult run_job(const JobOptions& options) {
   const std::string shortage = base::describe_shortage(base::share_cores(options.ranks), threads_of_rank(options));
   if (!shortage.empty()) base::log_warning("{}", shortage);
 
-  // The guardian first: a copy of this process before it has threads. Signals next: the store's thread must not take
-  // them.
+  // The guardian is forked first, while this process has no threads. Signals are blocked next, before the store's
+  // thread starts, so that this thread inherits the mask and takes none of them.
   const std::string job = random_identity();
   const std::string identity = "REIGEN_JOB=" + job;
   Guardian guardian(identity);
@@ -209,7 +211,7 @@ JobResult run_job(const JobOptions& options) {
   Console console(STDOUT_FILENO, STDERR_FILENO);
   const Variables variables = job_variables(options, job, address, master.port(), console);
   const FlightRecords records(options.ranks, job);
-  if (!options.flight_file.empty()) records.save(options.flight_file);  // a file that cannot be written is said now
+  if (!options.flight_file.empty()) records.save(options.flight_file);  // a path that cannot be written is reported now
   Supervisor supervisor(options, {identity, open_files, signals, guardian, console, records});
   master.release();
   for (int rank = 0; rank < options.ranks; ++rank) {

@@ -7,7 +7,7 @@ namespace reigen::launch {
 void LineSplitter::feed(std::string_view bytes, const Sink& sink) {
   while (!bytes.empty()) {
     if (returned_ && bytes.front() != '\n') {
-      // "\r" alone starts a progress line in many programs: it says nothing yet.
+      // Many programs start a progress line with "\r" alone, which carries no text yet.
       if (bytes.front() == '\r') {
         bytes.remove_prefix(1);
         continue;

@@ -9,24 +9,24 @@
 namespace reigen::launch {
 
 enum class Piece {
-  kLine,      // ended by '\n' (or "\r\n"), or the last one of the stream
-  kPart,      // the first part of a line that is longer than the cap
-  kProgress,  // ended by '\r': will be written over
+  kLine,      // ended by '\n' (or "\r\n"), or the last line of the stream
+  kPart,      // the first part of a line that is longer than kMaxLine
+  kProgress,  // ended by '\r': the next text will be written over it
 };
 
 // Thread rule: one thread at a time.
 class LineSplitter {
  public:
   static constexpr std::size_t kMaxLine = std::size_t{64} << 10;
-  using Sink = std::function<void(Piece, std::string_view)>;  // the text, without its end mark
+  using Sink = std::function<void(Piece, std::string_view)>;  // gets the text without its end mark
 
   void feed(std::string_view bytes, const Sink& sink);
-  // The stream ended: a line without an end, or the last state of a progress line, is a line now.
+  // The stream ended: passes on an unfinished line, or the last state of a progress line, as a line.
   void finish(const Sink& sink);
 
  private:
   std::string line_;
-  bool returned_ = false;  // line_ is complete, its end mark was '\r': a '\n' may follow
+  bool returned_ = false;  // line_ is complete and ended with '\r'; a '\n' may follow ("\r\n")
 };
 
 }  // namespace reigen::launch

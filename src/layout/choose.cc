@@ -72,14 +72,14 @@ Sharding sharding_of(const Choices& choices, const Machine& machine) {
   return stays ? Sharding::kGradients : Sharding::kNone;
 }
 
-// Decides step by step what choose() returns.
+// Makes, one by one, the decisions of choose().
 class Chooser {
  public:
   Chooser(ModelSpec model, const Choices& choices, const Machine& machine)
       : choices_(choices),
         sharding_(size_of(choices.axes, kFlatAxis) > 1 ? sharding_of(choices, machine) : Sharding::kNone),
         is_common_(machine.shares_memory && sharding_ != Sharding::kNone) {
-    // Gradients stay where backward makes them when all who average them can read them there.
+    // Gradients stay where backward writes them if all ranks that average them can read that memory.
     stays_ = sharding_ == Sharding::kGradients && is_common_ && size_of(choices.axes, kReplicaAxis) == 1;
     divides_gradients_ = sharding_ >= Sharding::kGradients && !stays_;
     divides_weights_ = sharding_ == Sharding::kParameters;
@@ -107,7 +107,7 @@ class Chooser {
   }
 
  private:
-  // What each axis does, where dp_shard does `flat`.
+  // The kind of each axis for this tensor; axis dp_shard gets the kind `flat`.
   std::vector<Along> along(const TensorSpec& tensor, AlongKind flat) const {
     std::vector<Along> result;
     const auto split = choices_.splits.find(tensor.name);

@@ -7,12 +7,12 @@
 namespace reigen::layout {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and the widest vector register
-// Smaller gradients are copied within the caches, which costs less than a block saves.
+constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and also the widest vector register
+// Smaller gradients are copied within the caches, which costs less than a spare block would save.
 constexpr std::int64_t kLeastSpare = std::int64_t{256} << 10;
 constexpr std::int64_t kMostSpare = std::int64_t{25} << 20;
 
-// Share q begins at the first block most of which lies behind q/ranks of the elements. When there is no such block the
+// Share q begins at the first block whose middle lies after q/ranks of the elements. If there is no such block, the
 // share is empty and begins at the end of the buffer.
 std::vector<std::int64_t> cut(const Range& range, int ranks) {
   std::int64_t elements = 0;
@@ -35,7 +35,8 @@ std::vector<std::int64_t> cut(const Range& range, int ranks) {
   return bounds;
 }
 
-// One block for each size of gradient. The sizes that save most come first, until the blocks are as large as a bucket.
+// One spare block for each size of gradient. Sizes that save the most copying come first, until the blocks reach the
+// size of a bucket.
 std::vector<std::int64_t> spare_sizes(const Range& range) {
   std::map<std::int64_t, std::int64_t> saved;
   for (const Shape& shape : range.shapes) {

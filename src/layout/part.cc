@@ -12,7 +12,7 @@
 namespace reigen::layout {
 
 std::int64_t numel(const Shape& shape) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;  // also in bytes
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;  // the size in bytes must not overflow
   std::int64_t count = 1;
   bool empty = false;
   for (const std::int64_t size : shape) {
@@ -58,7 +58,7 @@ std::optional<Run> Runs::next() {
   if (local_ >= part_.count) return std::nullopt;
   const std::int64_t element = part_.first + local_;
   const std::int64_t in_row = element % row_;
-  // The row's begin in the tensor, from the last dimension that numbers rows to the first.
+  // Computes where the row begins in the tensor, from the last dimension that numbers rows to the first.
   std::int64_t rows = element / row_;
   std::int64_t stride = 1;
   for (std::size_t i = tensor_.size(); i > split_; --i) stride *= tensor_[i - 1];

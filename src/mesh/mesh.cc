@@ -25,7 +25,7 @@ std::string text_of(const std::vector<Axis>& axes) {
   return axes.empty() ? "no axes" : fmt::format("{}", fmt::join(parts, " x "));
 }
 
-// What is wrong with the axes; empty when nothing is, and then without kRest.
+// Replaces kRest by the size that is left. Returns what is wrong with the axes; empty if they are right.
 std::string resolve(std::vector<Axis>& axes, int ranks) {
   std::int64_t product = 1;
   Axis* rest = nullptr;
@@ -66,8 +66,9 @@ void require_the_same(const std::vector<Axis>& axes, const Communicator& world) 
 struct Mesh::State {
   Communicator world;
   std::vector<Axis> axes;
-  std::vector<int> here = {};  // coordinates
-  // By the places of the axes that its ranks differ in, outer to inner.
+  std::vector<int> here = {};  // coordinates of this rank
+  // The groups that exist. The key lists the indices of the axes along which the ranks of the group differ, outer to
+  // inner.
   std::map<std::vector<std::size_t>, Communicator> groups = {};
 
   std::optional<std::size_t> find(std::string_view name) const {
@@ -85,7 +86,8 @@ struct Mesh::State {
                                  .fix = "name the axis when the mesh is made; one of size 1 costs nothing"});
   }
 
-  // Ranks of one group have equal coordinates along all other axes: those, read as a number, are its colour.
+  // The ranks of one group have equal coordinates along all other axes. These coordinates, read as one number, are
+  // the group's color for split().
   Communicator group(const std::vector<std::size_t>& places) {
     if (const auto found = groups.find(places); found != groups.end()) return found->second;
     int size = 1;
@@ -161,7 +163,7 @@ int Mesh::rank_at(const std::vector<int>& coordinates) const {
 
 Communicator Mesh::along(std::string_view axis) const { return state_->groups.at({state_->place_of(axis)}); }
 
-// An overload of its own: `{"a", "b"}` would else be the string_view from one pointer to the other.
+// This overload is needed: `{"a", "b"}` would else be taken for a string_view from one pointer to the other.
 Communicator Mesh::along(std::initializer_list<std::string_view> axes) const {
   return along_all({axes.begin(), axes.end()});
 }

@@ -9,8 +9,8 @@ namespace reigen::models {
 
 namespace {
 
-// Images that go through the convolutions together. Their activations stay in the cache between two layers, and a
-// gradient is a sum of short sums, whose rounding depends little on how many images a rank has.
+// The number of images that go through the convolutions together. Their activations stay in the cache between two
+// layers. A gradient is a sum of short sums, so its rounding depends little on how many images a rank has.
 constexpr std::int64_t kSlice = 16;
 
 }  // namespace
@@ -24,8 +24,8 @@ MnistCnn::MnistCnn()
 MnistCnn::~MnistCnn() = default;
 
 at::Tensor MnistCnn::convolve(const at::Tensor& images) {
-  // In place: a convolution's backward does not need its output, and the activations are most of this model's memory
-  // traffic.
+  // The relu works in place: a convolution's backward does not need its output, and the activations cause most of
+  // this model's memory traffic.
   at::Tensor x = conv1_->forward(images).relu_();
   x = conv2_->forward(x).relu_();
   return at::max_pool2d(x, 2).flatten(1);

@@ -23,7 +23,7 @@ std::string without_brackets(const std::string& host) {
   return host;
 }
 
-// Empty for a socket without a name.
+// The name of a Unix socket; empty if it has none.
 std::string name_of(const sockaddr_un* address, socklen_t size) {
   constexpr std::size_t kStart = offsetof(sockaddr_un, sun_path) + 1;
   return size > kStart ? std::string(address->sun_path + 1, size - kStart) : "";
@@ -94,7 +94,7 @@ Address machine_address(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   REIGEN_ASSERT(!name.empty() && name.size() + 1 < sizeof(address.sun_path), "socket name of {} bytes", name.size());
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the zero in front: no file
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the zero before the name: abstract, not a file
   return Address(reinterpret_cast<const sockaddr*>(&address),
                  static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()));
 }

@@ -1,5 +1,6 @@
-// Where a socket can be reached: IPv4 or IPv6 address and port, or a name on this machine, and how a host's name
-// becomes one. Thread rule: values; resolve() may be called from any thread.
+// The address of a socket: an IPv4 or IPv6 address and a port, or a name on this machine. Also finds the addresses of a
+// host's name.
+// Thread rule: values; resolve() may be called from any thread.
 #pragma once
 
 #include <netinet/in.h>
@@ -36,28 +37,29 @@ class Address {
 
 struct Resolution {
   std::vector<Address> addresses = {};
-  std::string problem = {};  // not empty: why there is no address
+  std::string problem = {};  // the reason why there is no address; empty if there is one
 };
-// As resolve(), for those who go on without an address.
+// As resolve(), for callers that go on without an address.
 Resolution try_resolve(const std::string& host, std::uint16_t port);
 
-// Every address of a name, in the order in which the system prefers them. `host` is a name or a numeric address, IPv6
-// with or without brackets. Asks the name service, which may take seconds for a name (never for a number). Throws
-// BackendError when the name is not known (now), InvalidArgument when it is empty.
+// All addresses of a host, in the system's order of preference. `host` is a name or a numeric address, IPv6 with or
+// without brackets. For a name (never for a numeric address) the name service is asked, which may take seconds. Throws
+// BackendError when the name cannot be found at the moment, InvalidArgument when it is empty.
 std::vector<Address> resolve(const std::string& host, std::uint16_t port);
 
-// A socket of this machine that has a name instead of an address and a port: Linux keeps such names apart from files,
-// one list for each network namespace, and forgets them with the socket. `name`: at most 100 bytes.
+// The address of a Unix socket in Linux's abstract namespace: a name on this machine instead of an address and a port.
+// Such names are no files. Each network namespace has its own, and a name is free again when its socket is closed.
+// `name`: at most 100 bytes.
 Address machine_address(const std::string& name);
 
 // "host:port" as people write it, with brackets around a numeric IPv6 address.
 std::string endpoint_text(const std::string& host, std::uint16_t port);
 
 struct Endpoint {
-  std::string host;  // brackets stay
+  std::string host;  // with its brackets, if it has any
   std::uint16_t port = 0;
 };
-// What endpoint_text() writes; nothing where there is no host or no port from 1 to 65535.
+// Parses the text that endpoint_text() writes. Nothing if there is no host, or no port from 1 to 65535.
 std::optional<Endpoint> parse_endpoint(std::string_view text);
 
 }  // namespace reigen::net

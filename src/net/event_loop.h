@@ -1,6 +1,6 @@
-// One thread that serves many descriptors: poll, then a handler for each that is ready.
+// A loop in which one thread serves many descriptors: it calls poll, then the handler of each descriptor that is ready.
 //
-// Thread rule: wake() from any thread, everything else from the thread that calls run_once().
+// Thread rule: wake() from any thread; everything else from the thread that calls run_once().
 #pragma once
 
 #include <poll.h>
@@ -18,25 +18,25 @@ namespace reigen::net {
 
 class EventLoop {
  public:
-  using Handler = std::function<void(short events)>;  // what poll reported; POLLERR and POLLHUP come unasked
+  using Handler = std::function<void(short events)>;  // the events that poll reported; also POLLERR and POLLHUP
 
   EventLoop();
 
-  // The descriptor stays the caller's, who calls forget() before closing it. Handlers may watch, change and forget any
-  // descriptor, their own too.
+  // The caller keeps the descriptor, and calls forget() before closing it. Handlers may watch, change and forget any
+  // descriptor, including their own.
   void watch(int fd, short events, Handler handler);
-  void change(int fd, short events);  // 0: only errors
+  void change(int fd, short events);  // events 0: only errors are reported
   void forget(int fd);
 
-  // Waits until something is ready, wake() was called or the deadline passes, and runs the handlers of what is ready.
-  // Cost: O(descriptors) a call.
+  // Waits until a descriptor is ready, wake() was called or the deadline passes. Then runs the handlers of the ready
+  // descriptors. Cost: O(descriptors) a call.
   void run_once(const Deadline& deadline);
 
   void wake();
 
  private:
   struct Watch {
-    std::uint64_t id;  // tells a closed descriptor from a new one with the same number
+    std::uint64_t id;  // tells a closed descriptor from a new descriptor with the same number
     short events;
     std::shared_ptr<const Handler> handler;  // shared: a handler may forget itself while it runs
   };
@@ -45,8 +45,8 @@ class EventLoop {
   std::uint64_t next_id_ = 0;
   std::unordered_map<int, Watch> watches_;
   bool changed_ = true;
-  std::vector<pollfd> polled_;      // of the last call; rebuilt when something changed
-  std::vector<std::uint64_t> ids_;  // of polled_, one each
+  std::vector<pollfd> polled_;      // the last list for poll; rebuilt after a change
+  std::vector<std::uint64_t> ids_;  // the id of each entry of polled_
 };
 
 }  // namespace reigen::net

@@ -73,7 +73,7 @@ bool FrameWriter::flush(Socket& socket) {
     if (moved.bytes == 0) return true;
     sent_ += moved.bytes;
   }
-  std::string().swap(buffer_);  // a large reply's memory is given back
+  std::string().swap(buffer_);  // frees the memory of a large reply
   sent_ = 0;
   return true;
 }

@@ -1,7 +1,8 @@
-// Framed messages on a stream: u32 length (little-endian), then that many bytes.
+// Framed messages on a stream: a u32 length (little-endian), then that many bytes.
 //
-// A reader has a limit and looks at the length before it takes memory, so that four bytes from a stranger cost nothing;
-// it never reads beyond the frame. Thread rule: one thread at a time.
+// A reader has a limit and checks the length before it allocates memory, so that four bytes from a stranger cannot make
+// it allocate gigabytes. It never reads beyond the end of the frame.
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <array>
@@ -22,20 +23,20 @@ class FrameReader {
   explicit FrameReader(std::size_t limit) : limit_(limit) {}
   void set_limit(std::size_t limit) { limit_ = limit; }  // for frames whose length has not been read yet
 
-  // Reads what has arrived, up to the end of one frame. kFrame: take() gives it. Throws DataError when the length
-  // exceeds the limit; the stream is then of no more use.
+  // Reads the bytes that have arrived, up to the end of one frame. kFrame: the frame is whole, and take() returns it.
+  // Throws DataError when the length exceeds the limit; the stream cannot be used any more then.
   State read(Socket& socket);
   std::string take();
 
-  // read() and poll until a frame is whole; nullopt at the deadline (what has arrived is kept: call again). Throws
-  // ConnectionClosed.
+  // Reads and polls until a frame is whole. Returns nullopt at the deadline; the bytes that have arrived are kept for
+  // the next call. Throws ConnectionClosed.
   std::optional<std::string> wait(Socket& socket, const Deadline& deadline);
 
  private:
   std::size_t limit_;
   std::array<char, 4> header_{};
   std::string payload_;
-  std::size_t got_ = 0;  // bytes of header and payload
+  std::size_t got_ = 0;  // bytes of header and payload that have arrived
   Transfer end_{};       // how the stream ended
 };
 
@@ -52,7 +53,7 @@ class FrameWriter {
   std::size_t sent_ = 0;
 };
 
-// One frame, all of it: throws as Socket::write_all.
+// Writes one whole frame. Throws as Socket::write_all().
 void write_frame(Socket& socket, std::string_view payload, const Deadline& deadline);
 
 }  // namespace reigen::net

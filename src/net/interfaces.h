@@ -1,4 +1,4 @@
-// How this machine can be reached. Thread rule: any thread.
+// The network addresses and the identity of this machine. Thread rule: any thread.
 #pragma once
 
 #include <optional>
@@ -9,21 +9,22 @@ namespace reigen::net {
 
 struct InterfaceAddress {
   std::string interface;  // "eth0"
-  std::string host;       // numeric
+  std::string host;       // numeric address
   bool loopback = false;
 };
 
-// Addresses of all interfaces that are up, loopback last; without IPv6 addresses that hold on one wire only. `wanted`:
-// those of one interface, by its name. Throws InvalidArgument, listing what there is, when there is none of it.
+// The addresses of all interfaces that are up, loopback last, without link-local IPv6 addresses. `wanted`: only the
+// addresses of the interface with this name. Throws InvalidArgument if it has none; the text lists all interfaces.
 std::vector<InterfaceAddress> interface_addresses(const std::optional<std::string>& wanted);
 
 // 127.0.0.1, or ::1 on a machine without it.
 std::string loopback_address();
 
-// The same for all processes of one machine, containers on it too.
+// Equal for all processes of one machine, also in its containers.
 std::string machine_identity();
 
-// The same for all processes that reach each other through the loopback: one machine, and one network namespace on it.
+// Equal for all processes that reach each other through the loopback interface, which are those in one network
+// namespace of one machine.
 std::string network_identity();
 
 }  // namespace reigen::net

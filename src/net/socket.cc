@@ -22,7 +22,7 @@ void set_option(int fd, int level, int name, int value) {
   REIGEN_SYSCALL(::setsockopt(fd, level, name, &value, sizeof(value)));
 }
 
-// poll counts in milliseconds: rounded up, so that a wait never turns into a spin at its end.
+// poll counts in milliseconds. The time is rounded up, so that the end of a wait does not become a spin with timeout 0.
 int poll_timeout(const Deadline& deadline) {
   const auto left = deadline.remaining(1h);
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
@@ -42,9 +42,9 @@ Address address_of(int fd, int (*ask)(int, sockaddr*, socklen_t*)) {
   return Address(reinterpret_cast<const sockaddr*>(&storage), size);
 }
 
-// Binds and listens; gives errno, 0 when it worked.
+// Binds and listens. Returns errno, or 0 when it worked.
 int bind_and_listen(const UniqueFd& fd, const Address& address) {
-  // A port whose last owner has just ended is free again at once; a port that is being listened on stays taken.
+  // With SO_REUSEADDR a port whose last owner has just ended is free at once; a port with a listener stays taken.
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);  // matters to "::" only
   if (::bind(fd.get(), address.get(), address.size()) != 0) return errno;
@@ -65,7 +65,7 @@ std::string fix_of_bind(int error) {
   return "";
 }
 
-// A socket with a name has neither port nor address.
+// The fix for a Unix socket, which has a name but neither port nor address.
 std::string fix_of_named(int error) {
   return error == EADDRINUSE ? "another program of this machine has this name: end it, or choose another name" : "";
 }
@@ -79,7 +79,7 @@ std::string fix_of_named(int error) {
 }  // namespace
 
 bool would_block(int error) {
-  // Without memory the kernel refuses for a moment; the connection is as good as before.
+  // ENOBUFS and ENOMEM: the kernel has no memory at the moment. The connection is still good.
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS || error == ENOMEM;
 }
 
@@ -98,7 +98,7 @@ bool wait_ready(int fd, short events, const Deadline& deadline) {
 }
 
 Socket::Socket(UniqueFd fd) : fd_(std::move(fd)) {
-  if (family_of(fd_.get()) == AF_UNIX) return;  // neither delay nor network
+  if (family_of(fd_.get()) == AF_UNIX) return;  // Unix sockets do not have the options of TCP
   set_option(fd_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
 }
@@ -160,7 +160,8 @@ ConnectAttempt try_connect(const Address& address, const Deadline& deadline, con
     REIGEN_SYSCALL(::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size));
     if (error != 0) return {.error = error};
   }
-  // A port in the kernel's own range on which nobody listens can connect to itself, and would then keep the server out.
+  // If no server listens on a port of the kernel's range for clients, the socket can connect to itself. It would then
+  // keep the server from listening there.
   if (address.family() != AF_UNIX && address_of(fd.get(), &::getsockname) == address) return {.error = ECONNREFUSED};
   return {.socket = Socket(std::move(fd))};
 }
@@ -200,7 +201,7 @@ bool is_of_this_machine(const Address& address) {
   if (address.family() == AF_UNIX) return true;
   const UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return false;
-  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);  // else a port in use would be in the way of the next who wants it
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);  // so that this short bind keeps no other program from the port
   return ::bind(fd.get(), address.get(), address.size()) == 0 || (errno != EADDRNOTAVAIL && errno != EINVAL);
 }
 

@@ -1,7 +1,7 @@
 // Stream sockets: always non-blocking, closed on exec, without Nagle's delay, never raising SIGPIPE.
 //
-// Two ways to use one: read_some/write_some move what can be moved now (event loops); write_all and wait_ready sleep in
-// poll until a deadline (clients).
+// A socket can be used in two ways. For event loops, read_some() and write_some() move the bytes that can be moved now.
+// For clients, write_all() and wait_ready() sleep in poll until a deadline.
 // Thread rule: one thread at a time per socket.
 #pragma once
 
@@ -22,24 +22,24 @@
 
 namespace reigen::net {
 
-// The other side is gone. Who knows which rank it was turns this into PeerLost.
+// The other side is gone. Code that knows which rank it was turns this error into PeerLost.
 struct ConnectionClosed : IoError {
   explicit ConnectionClosed(const std::string& message) : IoError(message) {}
 };
 
-// What a transfer did. Neither bytes nor closed: nothing can be moved now.
+// The result of a transfer. If it has neither bytes nor `closed`, nothing can be moved now.
 struct Transfer {
   std::size_t bytes = 0;
   bool closed = false;
   int error = 0;  // errno when `closed`; 0: the other side closed in good order
 };
 
-// Whether errno means that nothing can be moved now, and that it may be tried again.
+// Whether the errno means that nothing can be moved now, but that the caller may try again.
 bool would_block(int error);
 
 std::string to_string(const Transfer& closed);  // "it closed the connection", "Connection reset by peer (104)"
 
-// Waits until `fd` is ready for `events` (POLLIN, POLLOUT) or broken; false when the deadline passes first.
+// Waits until `fd` is ready for `events` (POLLIN, POLLOUT) or has failed; false if the deadline passes first.
 bool wait_ready(int fd, short events, const Deadline& deadline);
 
 class Socket {
@@ -54,7 +54,7 @@ class Socket {
   Transfer read_some(std::span<char> into);
   Transfer write_some(std::span<const char> from);
 
-  // All of it, or throws Timeout at the deadline, ConnectionClosed when the other side is gone.
+  // Writes all bytes. Throws Timeout at the deadline, ConnectionClosed when the other side is gone.
   void write_all(std::span<const char> from, const Deadline& deadline);
 
  private:
@@ -66,40 +66,42 @@ struct ConnectAttempt {
   int error = 0;  // errno when there is no socket; ETIMEDOUT at the deadline
 };
 
-// How the kernel shares a network with others, by its name there ("reno", "bbr"); what it refuses is left as it is.
+// Sets TCP's congestion control by its name in the kernel ("reno", "bbr"). If the kernel refuses the name, nothing
+// changes.
 void set_congestion_control(int fd, const std::string& name);
 std::string congestion_control(int fd);
 
-// After so long without a packet the kernel asks the other side for a sign of life, every 20 seconds; after nine in
-// vain the connection has ended.
+// Turns on TCP's keep-alive: after the time `idle` without a packet the kernel probes the other side every 20 seconds.
+// After nine probes without an answer the connection ends.
 void keep_alive(int fd, std::chrono::seconds idle);
 
-// One try, no repetition. `congestion`: set before the connection is made, which is when some take hold; empty: the
-// system's usual one.
+// Tries to connect, once. `congestion`: the congestion control, set before the connection is made, since some take
+// effect only then; empty: the system's default.
 ConnectAttempt try_connect(const Address& address, const Deadline& deadline, const std::string& congestion = {});
 
-// Whether a socket of this machine can have the address (its port does not matter).
+// Whether the address belongs to this machine, so that a socket can be bound to it. The port does not matter.
 bool is_of_this_machine(const Address& address);
 
-// Of a connection inside of this machine: whether a process of the same user made it. True for every other one.
+// For a Unix socket: whether the process at the other end belongs to the same user. True for all other sockets.
 bool is_of_this_user(const Socket& socket);
 
 struct Accepted {
   std::optional<Socket> socket = {};
-  bool exhausted = false;  // out of descriptors or memory: the listener stays ready, so pause before the next try
+  bool exhausted = false;  // no descriptors or memory left; poll reports the listener again at once, so pause first
 };
 
 class Listener {
  public:
-  // Listens on the first address of `host` that can be bound. "::" also takes IPv4. Port 0: the kernel picks one.
-  // Throws BackendError (69) when the port is taken or no interface has the address, 77 when it is reserved.
+  // Listens on the first address of `host` that can be bound. "::" also accepts IPv4. Port 0: the kernel chooses one.
+  // Throws BackendError: with code 69 when the port is taken or no interface has the address, with 77 when the port is
+  // reserved.
   Listener(const std::string& host, std::uint16_t port);
-  explicit Listener(const Address& address);  // this one alone; throws as above
+  explicit Listener(const Address& address);  // listens on exactly this address; throws as above
   Listener(UniqueFd listening, const Address& address) : fd_(std::move(listening)), address_(address) {}
 
   int fd() const { return fd_.get(); }
   const Address& address() const { return address_; }
-  Accepted accept();  // neither socket nor exhausted: nobody waits
+  Accepted accept();  // the result has neither `socket` nor `exhausted` if no connection waits
 
  private:
   UniqueFd fd_;
@@ -108,13 +110,13 @@ class Listener {
 
 struct ListenAttempt {
   std::optional<Listener> listener = {};
-  int error = 0;  // errno where there is no listener
+  int error = 0;  // errno when there is no listener
 };
 
-// As Listener(host, port), for those who may go on without it. Throws where the host has no address.
+// As Listener(host, port), for callers that may go on without a listener. Throws if the host has no address.
 ListenAttempt try_listen(const std::string& host, std::uint16_t port);
 
-// What Listener throws. `where`: as a person reads it.
+// Throws the error that Listener throws. `where`: the address as text for the message.
 [[noreturn]] void throw_cannot_listen(const std::string& where, int error);
 
 }  // namespace reigen::net

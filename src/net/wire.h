@@ -1,5 +1,5 @@
-// Numbers and byte strings inside a message: little-endian, strings with a u32 length before them.
-// A reader checks every length against what is left and throws DataError instead of reading beyond the end.
+// Numbers and byte strings inside a message. Numbers are little-endian; a string has a u32 length before it.
+// A reader checks every length against the bytes that are left, and throws DataError instead of reading beyond the end.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class WireReader {
   std::string_view bytes();
 
   bool at_end() const { return data_.empty(); }
-  void expect_end() const;  // throws DataError when something is left
+  void expect_end() const;  // throws DataError when bytes are left
 
  private:
   std::uint64_t number(std::size_t size);

@@ -50,7 +50,8 @@ class AutocastState {
   bool cached_ = at::autocast::is_autocast_cache_enabled();
 };
 
-// While it lives all is as it was in the first forward; then as it was before.
+// While it lives, random generators and autocast are as they were in the first forward. Its end restores them, and the
+// module's buffers, as they were before the second forward.
 class SecondForward {
  public:
   SecondForward(const torch::nn::Module& module, const RandomState& random, const AutocastState& autocast)
@@ -61,7 +62,7 @@ class SecondForward {
     at::autocast::increment_nesting();
   }
   ~SecondForward() {
-    // The casts of weights that this forward kept must not outlive a step.
+    // Autocast has cached casts of weights in this forward; they must not outlive a step.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     autocast_.apply();
     random_.apply();
@@ -71,7 +72,7 @@ class SecondForward {
       if (buffers_[i].defined()) buffers_[i].variable_data().copy_(values_[i]);
     }
   }
-  SecondForward(const SecondForward&) = delete;  // it restores what was
+  SecondForward(const SecondForward&) = delete;  // it restores once
   SecondForward& operator=(const SecondForward&) = delete;
 
  private:
@@ -81,7 +82,7 @@ class SecondForward {
   std::vector<at::Tensor> values_;
 };
 
-// Stands in the graph for all that the unit computed.
+// The graph node that stands for everything that the unit computed.
 class Recompute : public torch::autograd::Node {
  public:
   Recompute(Unit::Forward inner, const torch::nn::Module& module, const Carry& input, RandomState random,
@@ -153,7 +154,7 @@ class Recompute : public torch::autograd::Node {
 
  private:
   Unit::Forward inner_;
-  const torch::nn::Module& module_;  // kept by inner_
+  const torch::nn::Module& module_;  // inner_ keeps it alive
   std::vector<torch::autograd::SavedVariable> input_;
   const RandomState random_;
   const AutocastState autocast_;
@@ -169,7 +170,7 @@ bool wants_gradient(const std::vector<at::Tensor>& tensors) {
 Carry run(const torch::nn::Module& module, const std::shared_ptr<const Operations>& kept, const Carry& input,
           const Unit::Forward& inner) {
   if (!at::GradMode::is_enabled()) return inner(input);
-  // Parameters too tell where a unit computes, and draws: its input may come from elsewhere.
+  // Parameters also tell on which devices a unit computes and draws, since its input may come from elsewhere.
   std::vector<at::Tensor> tensors = module.parameters();
   tensors.insert(tensors.end(), input.begin(), input.end());
   if (!wants_gradient(tensors)) return inner(input);
@@ -177,7 +178,7 @@ Carry run(const torch::nn::Module& module, const std::shared_ptr<const Operation
   Carry output = node->first_forward(input);
   {
     at::NoGradGuard no_grad;
-    // What was handed through has a history of its own.
+    // A tensor that was only handed through has a history of its own, so it is detached.
     for (at::Tensor& tensor : output) {
       if (tensor.defined() && (tensor.is_view() || tensor.requires_grad())) tensor = tensor.detach();
       for (const at::Tensor& given : input) {

@@ -20,7 +20,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kKeys = 64;                     // of a block
+constexpr std::int64_t kKeys = 64;                     // in a block
 constexpr std::int64_t kScratchElements = 128 * 1024;  // scores at a time, which stay in the second-level cache
 
 struct Sizes {
@@ -36,7 +36,7 @@ Sizes sizes_of(const at::Tensor& qkv, std::int64_t heads) {
   return {.batch = qkv.size(0), .length = qkv.size(1), .heads = heads, .width = qkv.size(2) / 3 / heads};
 }
 
-// Query, key and value: [B, heads, T, width].
+// Query, key and value, each [B, heads, T, width].
 std::vector<at::Tensor> parted(const at::Tensor& qkv, const Sizes& s) {
   return qkv.view({s.batch, s.length, 3, s.heads, s.width}).permute({2, 0, 3, 1, 4}).unbind(0);
 }
@@ -45,17 +45,17 @@ at::Tensor joined(const at::Tensor& y, const Sizes& s) {
   return y.transpose(1, 2).reshape({s.batch, s.length, s.dim()});
 }
 
-// Some heads of one sample, all [count, T, width] but the last two, which are [count, T].
+// Some heads of one sample. All tensors are [count, T, width], except for the last two, which are [count, T].
 struct Heads {
   at::Tensor query;
   at::Tensor key;
   at::Tensor value;
-  at::Tensor of_query;  // gradients
+  at::Tensor of_query;  // gradients of these three and of the result
   at::Tensor of_key;
   at::Tensor of_value;
   at::Tensor of_result;
-  at::Tensor sums;   // logarithms of what the softmax divided by
-  at::Tensor along;  // the result times its gradient
+  at::Tensor sums;   // logarithms of the softmax's divisors
+  at::Tensor along;  // the result times its gradient, summed over the width
 
   Heads select(std::int64_t sample, std::int64_t first, std::int64_t count) const {
     Heads part = *this;
@@ -67,8 +67,8 @@ struct Heads {
   }
 };
 
-// Keys in blocks, each with the queries that see it: those of its own positions and all later ones. What belongs to a
-// block's keys and values is complete then, and what belongs to queries adds up.
+// Goes over blocks of keys, each with the queries that see it: those at its own positions and all later ones. After a
+// block the gradients of its keys and values are complete; the gradients of queries add up over the blocks.
 void backward_of(const Heads& h, double scale, const at::Tensor& scratch) {
   const std::int64_t count = h.query.size(0);
   const std::int64_t length = h.query.size(1);
@@ -129,7 +129,7 @@ struct CausalAttention : torch::autograd::Function<CausalAttention> {
     const std::vector<at::Tensor> parts = parted(qkv, s);
     const auto [output, sums] =
         at::_scaled_dot_product_flash_attention_for_cpu(parts[0], parts[1], parts[2], 0.0, true);
-    const at::Tensor y = joined(output, s).detach();  // no view, which nobody could change in place
+    const at::Tensor y = joined(output, s).detach();  // not a view, so that it may be changed in place
     context->save_for_backward({qkv, y, sums});
     context->saved_data["heads"] = heads;
     return y;

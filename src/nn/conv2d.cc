@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::int64_t kSmallMap = 4;  // pixels of an output map
 
-// One direction of a convolution; of the weights what meets the map.
+// One dimension of a convolution, and the range of its weights that meet the map.
 struct Window {
   std::int64_t outputs;
-  std::int64_t first;   // of the weights
-  std::int64_t count;   // of them
-  std::int64_t before;  // zeros in front of the map
-  std::int64_t behind;  // less than 0: pixels that nothing reads
+  std::int64_t first;   // the first weight that meets the map
+  std::int64_t count;   // how many weights do
+  std::int64_t before;  // zeros before the map
+  std::int64_t behind;  // zeros after the map; less than 0: pixels that nothing reads
 };
 
 Window window_of(std::int64_t size, std::int64_t weights, const Conv2dShape& shape) {

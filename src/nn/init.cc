@@ -65,7 +65,7 @@ void fill_uniform(const at::Tensor& tensor, std::string_view name, std::uint64_t
 
 void fill_normal(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double deviation,
                  std::int64_t first) {
-  // Half a step up: u itself may be 0.
+  // u is shifted up by half a step, since u itself may be 0.
   fill_tensor(tensor, name, seed, deviation, first,
               [deviation](double u) { return deviation * normal_quantile(u + 0x1p-33); });
 }
@@ -78,7 +78,7 @@ std::string shape_text(const at::Tensor& tensor) {
   return shape.str();
 }
 
-// A weight and its bias, in a module of any type: a linear layer's, a convolution's, a normalisation's.
+// Sets a weight and its bias in a module of any type, as for a linear layer, a convolution or a normalisation.
 void initialize_by_names(const torch::nn::Module& module, const std::string& prefix, std::uint64_t seed) {
   const auto parameters = module.named_parameters(false);
   for (const auto& item : parameters) {

@@ -18,7 +18,7 @@ namespace {
 
 using torch::nn::Module;
 
-// Where a module stands in the model whose values are set.
+// The place of a module in the model whose values are set.
 struct InModel {
   const std::string& prefix;
   std::uint64_t seed;
@@ -63,7 +63,7 @@ void fill(const at::Tensor& parameter, double value) {
   if (parameter.defined()) parameter.detach().fill_(value);
 }
 
-// Given weights (from_pretrained, options._weight) are its initial values.
+// Weights that the embedding was given (from_pretrained, options._weight) are its initial values.
 template <class Embedding>
 bool initialize_embedding(const InModel& place, Embedding* embedding) {
   if (embedding == nullptr) return false;
@@ -97,7 +97,7 @@ void initialize_attention(const InModel& place, torch::nn::MultiheadAttentionImp
   if (attention.in_proj_bias.defined()) fill(attention.out_proj->bias, 0);
 }
 
-// Over what its layers set.
+// Overwrites what its layers' rules have set.
 void initialize_transformer(const InModel& place, torch::nn::TransformerImpl& transformer) {
   for (const auto& item : transformer.named_parameters()) {
     if (item.value().dim() > 1) xavier_uniform(place, item.value(), item.key());

@@ -1,4 +1,4 @@
-// The initial values of LibTorch's own modules: each by the distributions of its reset_parameters().
+// The initial values of LibTorch's own modules, each by the distributions of its reset_parameters().
 // Thread rule: no shared state.
 #pragma once
 
@@ -11,9 +11,9 @@ class Module;
 
 namespace reigen::nn {
 
-// Sets what `module` holds by its type, its children's included where its rule is theirs too (an attention's output, a
-// Transformer): called after theirs. `prefix`: of its parameters' names in the whole model, "" or "blocks.0.". False,
-// and nothing is set, when the type has no rule of its own.
+// Sets the values of `module` by its type, and its children's where its rule covers them (an attention's output, a
+// Transformer); so it is called after the children are set. `prefix`: the prefix of its parameters' names in the whole
+// model, "" or "blocks.0.". Returns false, and sets nothing, when the type has no rule of its own.
 bool initialize_by_type(torch::nn::Module& module, const std::string& prefix, std::uint64_t seed);
 
 }  // namespace reigen::nn

@@ -1,7 +1,8 @@
-// Outputs of some operations of a forward, kept so that a second forward takes them in place of computing them anew.
+// Keeps the outputs of some operations of a forward, so that a second forward takes them instead of computing them
+// again.
 //
-// A dispatch key that LibTorch leaves to others (Fake) stands between autograd and the kernels: what autograd records
-// in the second forward is what it would have recorded, only the kernels do not run.
+// It intercepts operations at a dispatch key that LibTorch leaves to others (Fake), between autograd and the kernels.
+// So autograd records the same in the second forward as it would without this; only the kernels do not run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,24 +23,24 @@ namespace reigen::nn {
 
 using Operations = std::unordered_set<c10::OperatorName>;
 
-// All overloads of these names ("aten::mm"). Throws InvalidArgument for one that is unknown, or that writes into its
-// arguments or gives views of them.
+// All overloads of these names ("aten::mm"). Throws InvalidArgument for a name that is unknown, or whose operations
+// write into their arguments or return views of them.
 std::shared_ptr<const Operations> find_operations(const std::vector<std::string>& names);
 
 class KeptOutputs {
  public:
-  // Null: nothing is kept.
+  // `operations` is null: nothing is kept.
   explicit KeptOutputs(std::shared_ptr<const Operations> operations) : operations_(std::move(operations)) {}
 
-  // While one lives, this thread's operations are kept, or taken. The operations of both times must be the same in the
-  // same order: the second throws InvalidArgument otherwise, and so does a scope within another. An output that is
-  // written to while one lives is copied before.
+  // While a Scope lives, outputs of this thread's operations are kept (kKeep), or kept outputs are taken (kTake). Both
+  // times the same operations must run in the same order: otherwise the second time throws InvalidArgument. A scope
+  // within another one throws it too. If a kept output is written to while a Scope lives, it is copied before.
   class Scope {
    public:
     enum class Mode { kKeep, kTake };
     Scope(KeptOutputs& outputs, Mode mode);
     ~Scope();
-    Scope(const Scope&) = delete;  // ends once
+    Scope(const Scope&) = delete;  // a scope ends once
     Scope& operator=(const Scope&) = delete;
 
    private:
@@ -51,8 +52,8 @@ class KeptOutputs {
     std::unique_ptr<Included> included_;
   };
 
-  // These go on to where writes are not seen: a later take() of what lies in their memory throws InvalidArgument when
-  // they were written to.
+  // These outputs leave the unit, where writes to them are not seen. If one of them is written to, a later take() of a
+  // kept output in its memory throws InvalidArgument.
   void watch(const std::vector<at::Tensor>& outputs);
   void drop() { kept_.clear(); }
 
@@ -65,7 +66,7 @@ class KeptOutputs {
     c10::OperatorName operation;
     std::vector<c10::IValue> results;
     std::vector<Watched> watched;
-    std::optional<RandomState> random;  // the generators behind it, of one that draws
+    std::optional<RandomState> random;  // states of the generators before its next draw, if it draws
   };
 
   static void intercept(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,

@@ -1,5 +1,5 @@
-// The inverse of the normal distribution, with nothing but operations that IEEE 754 fixes: the same bits everywhere,
-// which std::log does not promise.
+// The inverse of the normal distribution function. It uses only operations that IEEE 754 fixes, so it gives the same
+// bits everywhere; std::log does not promise that.
 // Thread rule: pure functions.
 #pragma once
 

@@ -1,4 +1,5 @@
-// The states of default generators: 5 KB of the CPU's, 16 bytes of each CUDA device's. Neither waits for a device.
+// The states of default random generators: 5 KB for the CPU, 16 bytes for each CUDA device. No call waits for a
+// device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,10 +12,10 @@ namespace reigen::nn {
 
 class RandomState {
  public:
-  // As they are now: of the CPU and of the CUDA devices on which these tensors lie. Some may be undefined.
+  // The states of now, of the CPU and of the CUDA devices on which these tensors lie. Some tensors may be undefined.
   explicit RandomState(const std::vector<at::Tensor>& tensors);
 
-  // Of the same generators, as they are now.
+  // The states of the same generators, as they are now.
   RandomState now() const;
   void apply() const;
 

@@ -24,23 +24,23 @@ at::ScalarType statistics_type(const at::Tensor& input) {
   return input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// All dimensions but the channels'.
+// All dimensions except that of the channels.
 std::vector<std::int64_t> others(const at::Tensor& input) {
   std::vector<std::int64_t> result{0};
   for (std::int64_t d = 2; d < input.dim(); ++d) result.push_back(d);
   return result;
 }
 
-// [C] as a tensor that fits beside the input.
+// A tensor of shape [C], in a shape that broadcasts against the input.
 at::Tensor beside(const at::Tensor& channels, const at::Tensor& input) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[1] = -1;
   return channels.to(statistics_type(input)).view(shape);
 }
 
-thread_local int stand_ins = 0;  // that live
+thread_local int stand_ins = 0;  // how many live on this thread
 
-// In fp64.
+// The statistics of a batch for each channel, in fp64.
 struct Statistics {
   double count = 0;
   at::Tensor mean = {};
@@ -59,7 +59,7 @@ Statistics statistics_of(const at::Tensor& input) {
   const at::Tensor x = input.to(statistics_type(input));
   own.mean = x.mean(others(x), false, at::kDouble);
   own.squares = (x - beside(own.mean, x)).square().sum(others(x), false, at::kDouble);
-  // The mean was rounded to the input's type before it was taken away.
+  // The mean was rounded to the input's type before it was subtracted; this corrects the squares for it.
   const at::Tensor rounding = own.mean - own.mean.to(x.scalar_type()).to(at::kDouble);
   own.squares -= own.count * rounding.square();
   return own;
@@ -95,7 +95,7 @@ Statistics statistics_of_all(const at::Tensor& input, const Communicator& ranks)
   return combined(all, ranks.size(), channels);
 }
 
-// What the backward needs of the layer; a value that the graph keeps.
+// The values of the layer that backward needs, in a form that the graph keeps.
 struct Kept : torch::CustomClassHolder {
   Kept(Communicator its_ranks, double its_count) : ranks(std::move(its_ranks)), count(its_count) {}
   Communicator ranks;
@@ -103,8 +103,8 @@ struct Kept : torch::CustomClassHolder {
   bool is_stand_in = stand_ins > 0;
 };
 
-// Stands in the graph of the layer's backward, where autograd would be wrong: to it the statistics are constants, and
-// it does not see the sums over the ranks.
+// The node for derivatives of the layer's backward, which autograd would get wrong: it takes the statistics for
+// constants, and does not see the sums over the ranks.
 class NoSecondDerivative : public torch::autograd::Node {
  public:
   using Node::Node;
@@ -120,7 +120,7 @@ class NoSecondDerivative : public torch::autograd::Node {
 };
 
 struct Normalise : torch::autograd::Function<Normalise> {
-  // weight and bias: optional, since apply() takes no undefined tensor.
+  // weight and bias are optional, since apply() takes no undefined tensor.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const std::optional<at::Tensor>& weight,
                             const std::optional<at::Tensor>& bias, const at::Tensor& mean, const at::Tensor& scale,
                             c10::intrusive_ptr<Kept> kept) {
@@ -135,7 +135,8 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const variable_list saved = context->get_saved_variables();
     variable_list result = derivatives(context, saved, gradients[0]);
     if (!torch::autograd::compute_requires_grad(gradients[0], saved[0], saved[1])) return result;
-    // Edges to all that a second derivative would go to: torch::autograd::grad() visits only what leads to its inputs.
+    // Edges to everything that a second derivative would go to: torch::autograd::grad() visits only nodes that lead to
+    // its inputs.
     const auto refusal = std::shared_ptr<NoSecondDerivative>(
         new NoSecondDerivative(torch::autograd::collect_next_edges(gradients[0], saved[0], saved[1])),
         torch::autograd::deleteNode);
@@ -161,7 +162,7 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const auto halves = (both / kept.count).chunk(2);
     at::Tensor factor = saved[3];
     if (weight.defined()) factor = factor * weight.to(at::kDouble);
-    // The statistics do not depend on a stand-in.
+    // The statistics do not depend on a stand-in, so no gradient comes back through them.
     const at::Tensor own = kept.is_stand_in ? dy : dy - beside(halves[0], input) - x * beside(halves[1], input);
     const at::Tensor dx = own * beside(factor, input);
     variable_list result{dx.to(input.scalar_type()), {}, {}, {}, {}, {}};

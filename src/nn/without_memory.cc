@@ -18,7 +18,7 @@
 namespace reigen::nn {
 namespace {
 
-// Guards of this thread.
+// How many guards of each kind live on this thread.
 thread_local int makers = 0;
 thread_local int skippers = 0;
 
@@ -41,14 +41,14 @@ bool makes_weights(const c10::FunctionSchema& schema, const torch::jit::Stack& s
          is_for_the_cpu(argument(schema, stack, "device"));
 }
 
-// Module::to(type).
+// Module::to(type) of a tensor without memory.
 bool converts_none(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
   const bool converts = schema.name() == "aten::to" || schema.name() == "aten::_to_copy";
   return converts && begins_with_none(schema, stack) && schema.overload_name() != "other" &&
          is_for_the_cpu(argument(schema, stack, "device"));
 }
 
-// Changes no values: t_(), resize_(), requires_grad_().
+// The operation changes no values: t_(), resize_(), requires_grad_().
 bool is_about_the_tensor(const c10::OperatorHandle& op) {
   const std::string& name = op.schema().name();
   return op.hasTag(at::Tag::inplace_view) || name == "aten::requires_grad_" || name == "aten::set_data";
@@ -64,7 +64,7 @@ bool writes_to_none(const c10::OperatorHandle& op, const torch::jit::Stack& stac
          !is_about_the_tensor(op);
 }
 
-// Into an output that is named, or one of several: it cannot be left out.
+// A write into a named output, or into one of several tensors, cannot be left out, so it is refused.
 void refuse_other_writes(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const c10::FunctionSchema& schema = op.schema();
   if (is_about_the_tensor(op)) return;

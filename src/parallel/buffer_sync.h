@@ -1,4 +1,4 @@
-// Buffers (batch statistics, counters: any types) on all ranks the same.
+// Makes a model's buffers (batch statistics, counters; of any types) the same on all ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,20 +15,21 @@ class BufferSync {
  public:
   BufferSync(const std::vector<at::Tensor>& buffers, Communicator world);
 
-  // Blocking. Autograd does not notice either: a graph that saved a buffer stays usable.
-  void broadcast(const std::string& tag, int root = 0);  // buffers = those of the root
-  // Those whose buffers count in a mean: all, or those that have data.
+  // Both calls block, and neither changes autograd's version counters: a graph that saved a buffer can still run its
+  // backward.
+  void broadcast(const std::string& tag, int root = 0);  // buffers = the root's
+  // The ranks whose buffers count in a mean: all ranks, or those that have data.
   struct Contributors {
     bool from_here = true;
     int ranks = 1;
     int first = 0;
   };
-  // buffers = their mean over the contributors; integers and truth values: the first's
+  // buffers = their mean over the contributors; integer and boolean buffers = those of the first contributor
   void average(const std::string& tag, const Contributors& contributors);
   bool empty() const { return buffers_.empty(); }
 
  private:
-  // Buffers of one element type, one after the other; what lies between them is zero.
+  // Buffers of one element type, one after the other in the staging buffer; the padding between them is zero.
   struct Stretch {
     at::ScalarType type = at::kFloat;
     std::size_t begin = 0;  // in bytes
@@ -40,7 +41,7 @@ class BufferSync {
 
   Communicator world_;
   std::vector<at::Tensor> buffers_;
-  std::vector<at::Tensor> places_;  // each buffer's place in the staging block
+  std::vector<at::Tensor> places_;  // each buffer's place in the staging buffer
   std::vector<Stretch> stretches_;
   std::shared_ptr<void> staging_;
   std::size_t bytes_ = 0;

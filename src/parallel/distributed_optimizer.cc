@@ -20,8 +20,8 @@ struct DistributedOptimizerState {
   Communicator world;
   std::shared_ptr<GradientReducer> reducer;
   DataParallelBase parallel;
-  bool synchronized = false;  // since the last step
-  int skips = 0;              // scopes of skip_synchronize()
+  bool synchronized = false;  // synchronize() was called since the last step
+  int skips = 0;              // open scopes of skip_synchronize()
 
   void start_over() {
     reducer->start_over();
@@ -137,7 +137,7 @@ at::Tensor DistributedOptimizerBase::step(const Closure& closure) {
   return loss;
 }
 
-// Refuses now a model that changed, rather than in the next backward.
+// prepare_forward() refuses a model that changed; here it does so now, rather than in the next backward.
 void DistributedOptimizerBase::end_step() {
   state_->reducer->after_step();
   state_->start_over();
@@ -151,7 +151,7 @@ void DistributedOptimizerBase::zero_grad(bool set_to_none) {
   } else if (!state_->synchronized && (reducer.is_averaged() || reducer.accumulated() > 0)) {
     refuse_zero_grad();
   } else if (state_->synchronized) {
-    state_->start_over();  // the step is left out
+    state_->start_over();  // the caller left out the step
   }
   state_->optimizer->zero_grad(set_to_none);
 }

@@ -40,7 +40,8 @@ void require_trainable(const std::vector<tensor::NamedParameter>& parameters) {
              .fix = "register parameters, or use the model without data_parallel"});
 }
 
-// torch::autograd::grad() and backward() of chosen inputs add none, or some.
+// False for torch::autograd::grad(), which adds no gradients to `.grad`, and for backward() with chosen inputs, which
+// adds some.
 bool adds_all_gradients() {
   const auto* const chosen = torch::autograd::get_current_graph_task_exec_info();
   return chosen != nullptr && chosen->empty();
@@ -56,7 +57,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   choose_strategies();
   compare_between_ranks();
   if (options.share_cores) tensor::share_cores(world_);
-  // What follows fails on every rank alike.
+  // The checks that follow fail on every rank alike.
   check_options(options, groups_.sharers.size());
   const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module);
   require_trainable(all);
@@ -81,21 +82,22 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
 GradientReducer::~GradientReducer() {
   if (units_) units_->detach();
   if (!exchange_ || !exchange_->is_under_way()) return;
-  // A failed step: its operations go on with memory that is about to go, and waiting for them could last for ever.
+  // A step has failed: its calls still use memory that is about to be freed, and waiting for them could take for ever.
   if (options_.mesh) {
-    // The caller has no handle of the mesh's groups, in which other ranks may wait for this one. One end is that of
-    // all.
+    // The caller has no handle of the mesh's groups, in which other ranks may wait for this one. Aborting one group of
+    // the mesh aborts all of them.
     const Communicator& group = groups_.sharers.size() > 1 ? groups_.sharers : groups_.replicas;
     if (group.size() > 1) group.abort("its data_parallel() was destroyed in the middle of a step");
   } else {
-    // Who catches the error ends the group, and tells the others why.
+    // Whoever catches the error aborts the group with its reason. Until then calls may use this memory, so it is
+    // leaked.
     static_cast<void>(flat_.release());
     static_cast<void>(exchange_.release());
     static_cast<void>(gradient_strategy_.release());
   }
 }
 
-// ---- What is chosen once
+// ---- Choices made once
 
 void GradientReducer::choose_groups() {
   groups_.world = world_;
@@ -150,7 +152,7 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& parameters
                           .fill = [&values](const at::Tensor& parameter) { values.fill(parameter); }});
 }
 
-// Where ranks divide weights or gradients, somebody asks in which unit a backward is.
+// Where ranks divide weights, or gradients by units, a UnitWatch says which unit a backward is in.
 void GradientReducer::place_weights() {
   const std::vector<ParameterRange> all = all_ranges();
   const bool are_shares = all.front().sharing().whole() != nullptr;
@@ -172,9 +174,9 @@ void GradientReducer::place_weights() {
   weights_ = std::move(gatherer);
 }
 
-// Gradients are brought together bit by bit alike, so whoever begins alike and steps alike stays alike. Not so where a
-// strategy lets weights part; and where ranks have one memory, or shares alone, there is nothing to compare. A file is
-// not read for it.
+// All ranks get averaged gradients with the same bits, so ranks that begin with equal weights and make the same steps
+// keep equal weights. A strategy that acts on weights lets them differ. Where ranks share one memory, or hold shares
+// alone, there is nothing to compare. Weights in files on a disk (offload) are not read just for this.
 bool GradientReducer::weights_are_equal() const {
   if (weight_strategy_ || !options_.offload.empty()) return false;
   return std::all_of(ranges().begin(), ranges().end(), [](const ParameterRange& range) {
@@ -213,7 +215,7 @@ void GradientReducer::attach() {
   if (units_) units_->attach([this](std::size_t unit) { on_unit(unit); });
 }
 
-// ---- What is told
+// ---- Queries
 
 std::vector<ParameterRange> GradientReducer::all_ranges() const {
   std::vector<ParameterRange> all = ranges();
@@ -243,7 +245,7 @@ std::uint64_t GradientReducer::bytes_given() const {
 
 std::string GradientReducer::tag(const char* what) const { return fmt::format("step {} {}", step_, what); }
 
-// ---- From backward
+// ---- Called from backward
 
 void GradientReducer::on_gradient(std::size_t parameter) {
   weights_->require_there(trained_.places[parameter].range, trained_.segment_of(parameter).name);
@@ -258,7 +260,7 @@ void GradientReducer::on_gradient(std::size_t parameter) {
   if (watch_->note(parameter) && overlaps()) exchange_->ready(parameter);
 }
 
-// What a dead round had started is still on its way, and backward has added to it where `.grad` was kept.
+// Throws if backward has added to a gradient that a dead round is still sending, which happens where `.grad` was kept.
 void GradientReducer::require_elsewhere(std::size_t parameter) const {
   const bool is_in_place = trained_.range_of(parameter).is_in_place(trained_.places[parameter].segment);
   if (!is_in_place || !exchange_->is_under_way()) return;
@@ -270,8 +272,8 @@ void GradientReducer::require_elsewhere(std::size_t parameter) const {
              .fix = "call optimizer.zero_grad() when a backward fails, and begin anew with a forward"});
 }
 
-// First weights that backward has passed leave, which makes room. Then sums of gradients start. Only then this rank
-// waits for weights. So all ranks start the same calls in the same order.
+// First the weights of units that backward has passed are freed, which makes room. Then sums of gradients start. Only
+// then this rank waits for the weights of the unit. So all ranks start the same calls in the same order.
 void GradientReducer::on_unit(std::size_t unit) {
   weights_->leave_passed(unit);
   if (options_.overlap && no_sync_depth_ == 0 && !only_adds_up() && adds_all_gradients()) {
@@ -302,7 +304,7 @@ void GradientReducer::begin_round() {
   if (!is_late_) exchange_->begin(round());
 }
 
-// What the dead round had started is waited for, and this one begins in truth.
+// Waits for the calls that the dead round had started, and then really begins this round.
 void GradientReducer::catch_up() {
   if (!is_late_) return;
   exchange_->abandon();
@@ -338,8 +340,8 @@ void GradientReducer::finish() {
   if (averages) exposed_ = Clock::now() - start + waited_in_backward;
 }
 
-// Ends the round, also one whose backward failed. This rank waits for what that backward had started: the other ranks
-// started it as well, or fail.
+// Ends the round, even if its backward failed. This rank waits for the calls that the backward had started: the other
+// ranks started them as well, or fail.
 void GradientReducer::reset() {
   exchange_->abandon();
   end_backward();
@@ -353,7 +355,7 @@ void GradientReducer::end_backward() {
   exchange_->end_backward();
 }
 
-// Of a backward that failed: it counts.
+// Ends the round of a backward that failed. It counts as a step.
 void GradientReducer::give_up_round() {
   if (!watch_->is_active()) return;
   if (!watch_->ended_inside_another()) return reset();
@@ -368,7 +370,7 @@ void GradientReducer::give_up_round() {
                     "DistributedOptimizer, whose step() ends the reduction"});
 }
 
-// ---- From the caller
+// ---- Called by the user
 
 void GradientReducer::number_step(std::int64_t step) {
   give_up_round();
@@ -391,7 +393,7 @@ void GradientReducer::prepare_forward() {
 void GradientReducer::prepare_round() {
   require_step_told();
   ModelGuard::require_own_steps(ranges());
-  if (!module_.is_training()) return;  // nothing is brought together, so a step still has it to do
+  if (!module_.is_training()) return;  // buffers are not synchronised now: the next training forward does it
   buffers_are_fresh_ = true;
   if (options_.buffers == BufferPolicy::kOwn || !averages_gradients() || buffers_->empty()) return;
   exchange_->announce_forward(tag("who still trains"));
@@ -415,7 +417,7 @@ void GradientReducer::synchronize() {
   }
   if (!buffers_are_fresh_) {
     prepare_forward();
-    if (no_sync_depth_ == 0 && only_adds_up()) prepare_round();  // the others' last forward did
+    if (no_sync_depth_ == 0 && only_adds_up()) prepare_round();  // as the others' last forward did
   }
   if (!watch_->is_active()) {
     watch_->begin();
@@ -456,7 +458,7 @@ void GradientReducer::settle() {
   sync_buffers("buffers of all");  // ranks may have made different numbers of backwards
 }
 
-// Where both strategies remember something, names of the one of weights begin with "weights.".
+// Where both strategies have state, the names of the weight strategy's entries begin with "weights.".
 std::string GradientReducer::prefix_of_weights() const {
   return gradient_strategy_ && !gradient_strategy_->state().empty() ? "weights." : "";
 }
@@ -552,7 +554,7 @@ void GradientReducer::answer_until_all_are_done(const std::function<void()>& ste
     try {
       roll = joined_->answer(tag("who still trains"));
     } catch (const EarlyEnd&) {
-      // The others had begun one, which they count.
+      // The other ranks had begun this round, and count it.
       if (joined_->roll_call().last().activity == Activity::kReduction) ++step_;
       throw;
     }
@@ -567,7 +569,8 @@ void GradientReducer::answer_until_all_are_done(const std::function<void()>& ste
     finish();
     if (step) step();
   }
-  // Ranks that trained to the end may have cleared theirs, and the others must not bring theirs into the next step.
+  // Ranks that trained to the end may have cleared their gradients; the others must not carry theirs into the next
+  // step.
   drop_gradients();
   start_over();
   const int trained_last = joined_->roll_call().last().first_training;

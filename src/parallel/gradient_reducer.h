@@ -1,11 +1,12 @@
-// What data_parallel() does for one model: it picks by the layout how gradients travel (Exchange) and where weights are
-// (Weights), watches backward (BackwardWatch, UnitWatch) and tells both what happens.
+// Carries out data_parallel() for one model. From the layout it chooses how gradients travel (Exchange) and where
+// weights are (Weights). It watches backward (BackwardWatch, UnitWatch) and tells Exchange and Weights what happens.
 //
-// One round: backward's first gradient begins it, gradients come while backward runs, the end of backward finishes it.
-// Between rounds a forward may bring buffers together. A backward that throws leaves a dead round. The next forward
-// waits for what that round had started. A backward that comes before such a forward takes no part in overlap: its
-// hooks leave gradients where backward made them, since a hook may not wait, and its end waits and then does all
-// (`is_late_`). It is refused where gradients were kept, to which it would add on their way.
+// A round averages gradients once. Backward's first gradient begins it, gradients are handed over while backward runs,
+// and the end of backward finishes it. Between rounds a forward may synchronise buffers. A backward that throws leaves
+// a dead round; the next forward waits for the calls that this round had started. A backward that comes before such a
+// forward does not overlap (`is_late_`): a hook must not wait for the dead round's calls, so hooks leave gradients
+// where backward made them, and the end of backward waits for these calls and then does all the work. Such a backward
+// is refused where the dead round's gradients were kept, because it would add to them while they travel.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -47,14 +48,14 @@ class FirstValues;
 
 class GradientReducer {
  public:
-  // Compares, packs, broadcasts, installs the hooks.
+  // Compares the model between ranks, packs the parameters, broadcasts rank 0's values and installs the hooks.
   GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;  // hooks point to one reducer
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   const std::vector<ParameterRange>& ranges() const { return flat_->ranges(); }
-  // And those of frozen parameters that ranks divide.
+  // ranges(), and those of frozen parameters that ranks divide.
   std::vector<ParameterRange> all_ranges() const;
   std::vector<tensor::NamedTensor> own_weights() const;
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
@@ -69,7 +70,7 @@ class GradientReducer {
   std::size_t bucket_count() const { return exchange_ ? exchange_->bucket_count() : 0; }
   std::vector<BucketTimes> bucket_times() const;
   std::uint64_t bytes_given() const;
-  // Blocks that were allocated for weights and gradients that come and go, so far: none in a steady step.
+  // How many memory blocks were allocated so far for gathered weights and for gradients: none more in a steady step.
   std::int64_t allocations() const { return weights_->allocations() + (exchange_ ? exchange_->allocations() : 0); }
 
   void number_step(std::int64_t step);
@@ -77,23 +78,23 @@ class GradientReducer {
   void synchronize();
   void after_step();
   void settle();
-  // Ranks step with gradients of their own.
+  // Whether each rank steps with its own gradients.
   bool ranks_differ() const { return distributed() && !averages_gradients(); }
   std::map<std::string, at::Tensor> strategy_state() const;
   void load_strategy_state(const std::map<std::string, at::Tensor>& state);
   void enter_no_sync() { ++no_sync_depth_; }
   void leave_no_sync();
 
-  // For a wrapper of optimizers. Whether gradients were averaged, and how many backwards only added up, since
-  // start_over(); a failed backward starts over too. With guard_steps() a backward between an average and start_over()
-  // throws InvalidArgument.
+  // For DistributedOptimizer: whether gradients were averaged, and how many backwards only added up, since
+  // start_over(). A failed backward resets the number too. With guard_steps() a backward between an average and
+  // start_over() throws InvalidArgument.
   bool is_averaged() const { return averaged_; }
-  bool has_unfinished_backward() const { return watch_->is_active(); }  // asked outside of backward: one that failed
+  bool has_unfinished_backward() const { return watch_->is_active(); }  // outside of backward: one that failed
   std::int64_t accumulated() const { return accumulated_; }
   void start_over();
   void guard_steps() { guards_steps_ = true; }
 
-  // For Join: while it lives, every forward and every round is announced first.
+  // For Join: while a Join lives, every forward and every round is announced to all ranks first.
   void begin_join(const JoinOptions& options);
   void answer_until_all_are_done(const std::function<void()>& step);
   void leave_join();
@@ -142,26 +143,26 @@ class GradientReducer {
   RankGroups groups_;
   layout::Layout layout_;
   layout::Coordinates coordinates_;
-  std::unique_ptr<GradientStrategy> gradient_strategy_;  // where buckets travel
-  std::unique_ptr<WeightStrategy> weight_strategy_;      // where weights are brought together between steps
+  std::unique_ptr<GradientStrategy> gradient_strategy_;  // null unless gradients travel in buckets
+  std::unique_ptr<WeightStrategy> weight_strategy_;      // null unless weights are brought together between steps
   std::unique_ptr<tensor::FlatParameters> flat_;
   std::unique_ptr<ModelGuard> guard_;
   TrainedParameters trained_;
   std::unique_ptr<BufferSync> buffers_;
   std::unique_ptr<Exchange> exchange_;  // null: this rank is alone
-  Joined* joined_ = nullptr;            // the exchange, while a Join lives
-  std::shared_ptr<UnitWatch> units_;    // null: nobody asks in which unit a backward is
+  Joined* joined_ = nullptr;            // exchange_, while a Join lives
+  std::shared_ptr<UnitWatch> units_;    // null: nothing depends on the unit that a backward is in
   std::shared_ptr<Weights> weights_;
   std::shared_ptr<BackwardWatch> watch_;
 
-  bool is_late_ = false;            // this round waits for a dead one at its end
+  bool is_late_ = false;            // the end of this round waits for a dead one's calls
   bool buffers_are_fresh_ = false;  // a synchronised forward ran since the last round
-  bool step_is_due_ = false;        // after_step() has not come since
+  bool step_is_due_ = false;        // a round is over, and after_step() was not called since
   int no_sync_depth_ = 0;
   std::int64_t accumulated_ = 0;  // backwards that only added up
   bool averaged_ = false;
   bool guards_steps_ = false;
-  std::int64_t step_ = 0;  // in tags: rounds, or what the caller counts
+  std::int64_t step_ = 0;  // the number in tags: counts rounds, unless the caller sets it
   std::chrono::duration<double> exposed_{0};
 };
 

@@ -23,8 +23,8 @@ Modules with_inner_ones(const torch::nn::Module& module) {
   return result;
 }
 
-// Of each parameter the innermost unit in which all modules lie that have it. What others have too, as tied weights, is
-// of none: they may read it while the unit does not run.
+// For each parameter, the innermost unit that contains all modules that hold it. A parameter that a module outside of
+// the unit holds too (tied weights) belongs to no unit: that module may read it while the unit does not run.
 std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Module& model,
                                                              const std::vector<nn::Unit>& units) {
   std::map<const at::TensorImpl*, Modules> owners;
@@ -47,7 +47,7 @@ std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Mo
       if (is_new || place->second == i || place->second == kNoUnit) continue;
       const bool is_inner = within(inside[i], place->second);
       const bool is_outer = within(inside[place->second], i);
-      if (is_inner) place->second = is_outer ? kNoUnit : i;  // two of one module may take turns
+      if (is_inner) place->second = is_outer ? kNoUnit : i;  // two units of one module may take turns
       if (!is_inner && !is_outer) place->second = kNoUnit;
     }
   }
@@ -71,7 +71,7 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
   inputs.choices.buckets = static_cast<bool>(options.strategy);
   inputs.choices.offload = !options.offload.empty();
   inputs.choices.reshard_after_forward = options.reshard_after_forward;
-  // A size that is out of range, or no number, is refused elsewhere, by its name.
+  // check_options() refuses a size that is out of range or no number, and names the option.
   const bool in_range = options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb;
   inputs.choices.group_bytes =
       in_range ? static_cast<std::size_t>(options.bucket_mb * static_cast<double>(kMiB)) : std::size_t{0};

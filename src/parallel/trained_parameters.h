@@ -1,4 +1,4 @@
-// What a backward gives gradients to: the trainable parameters in the module's order, and where each lies.
+// The parameters that get gradients in a backward: the trainable ones in the module's order, with the place of each.
 // Thread rule: a value.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace reigen::parallel {
 
 struct TrainedParameters {
   std::vector<ParameterRange> ranges;
-  std::vector<ParameterPlace> places;           // one a parameter
-  std::vector<std::vector<std::size_t>> index;  // of parameters: [range][segment]
+  std::vector<ParameterPlace> places;           // one per parameter
+  std::vector<std::vector<std::size_t>> index;  // the parameter's number by [range][segment]
 
   std::size_t size() const { return places.size(); }
   const ParameterRange& range_of(std::size_t parameter) const { return ranges[places[parameter].range]; }
@@ -22,9 +22,9 @@ struct TrainedParameters {
   }
   // The places of these parameters, in that order.
   std::vector<ParameterPlace> places_of(const std::vector<std::size_t>& order) const;
-  // All parameters, the last of the module first: roughly as backward goes.
+  // All parameters, the module's last one first: roughly the order of backward.
   std::vector<std::size_t> last_first() const;
-  // The parameter's slot = its gradient, or zeros where there is none.
+  // The parameter's slot = its gradient, or zeros where it has none.
   void fill_slot(std::size_t parameter) const;
   bool has_gradient(std::size_t parameter) const { return range_of(parameter).is_active(places[parameter].segment); }
 };

@@ -16,7 +16,7 @@ namespace reigen {
 
 namespace {
 
-// The row's option as the environment has it, where it does.
+// Sets the row's option from the environment variable, if the variable is set.
 void read_variable(const Field& row, const std::string& variable) {
   const std::optional<std::string> text = base::get_environment(variable.c_str());
   const std::string usual = row.text();
@@ -35,7 +35,7 @@ std::string variable_of(const Field& row) {
   return name;
 }
 
-// What the program says itself wins.
+// An option that the program gives wins over the environment.
 template <class Value>
 void take(Value& option, const Value& said) {
   if (said != Value()) option = said;

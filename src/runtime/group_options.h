@@ -1,4 +1,4 @@
-// What InitOptions and the environment make of a group's options.
+// Makes the options of a group from InitOptions and the environment.
 #pragma once
 
 #include "reigen/comm/options.h"
@@ -6,11 +6,13 @@
 
 namespace reigen {
 
-// Of the world of a program; without rank, size and store. What the options leave open comes from REIGEN_COMM_BACKEND
-// and its siblings, what these leave open has its usual value. Throws InvalidArgument, naming the variable.
+// The options of the world of a program, without rank, size and store. An option that `options` leaves open comes
+// from its variable (REIGEN_COMM_BACKEND and so on); an option without a variable there either has its default.
+// Throws InvalidArgument, naming the variable, if a variable has an invalid value.
 comm::GroupOptions group_options(const InitOptions& options);
 
-// Says once which variables with our prefix nobody reads, and what they probably should be.
+// Warns of environment variables with the prefix REIGEN_ that nobody reads, and names the variables that were
+// probably meant.
 void warn_of_unknown_variables();
 
 }  // namespace reigen

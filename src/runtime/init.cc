@@ -23,12 +23,13 @@ namespace reigen {
 
 namespace {
 
-// Of a launcher of ours; -1: none. Whether it is one is the recorder's to see.
+// The descriptor of the memory for the flight record that Reigen's launcher passes on; -1: none. The recorder checks
+// that it is such memory.
 int inherited_record() { return base::parse<int>(base::environment::flight().value_or("")).value_or(-1); }
 
 void keep_freed_memory() {
-  // Blocks up to 32 MiB (the most glibc allows) come from the heap and stay in it; larger ones are mapped and returned
-  // as ever.
+  // Blocks up to 32 MiB (the most that glibc allows) come from the heap and stay in it when they are freed. Larger
+  // blocks are still mapped and returned to the kernel.
   ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(32 * kMiB));
   ::mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * kGiB - 1));
   ::mallopt(M_TOP_PAD, static_cast<int>(64 * kMiB));
@@ -40,17 +41,19 @@ namespace {
 
 std::terminate_handler before = nullptr;
 
-// An error that nobody catches ends the program with its own code, as an error that a program of ours catches does.
+// The terminate handler: an Error that nobody catches ends the program with the error's exit code, as Reigen's own
+// programs do with the errors that they catch.
 [[noreturn]] void end_with_code_of_error() {
   try {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
   } catch (const Error& error) {
-    // No lock is waited for: a thread that reads a terminal has one, and this process must end.
+    // This waits for no lock of the standard streams: a thread that reads a terminal may hold one, and this process
+    // must end.
     const std::string text = std::string("error: ") + error.what() + "\n";
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
     if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
     std::_Exit(static_cast<int>(error.exit_code()));
-  } catch (...) {  // not ours
+  } catch (...) {  // not an Error of Reigen's
   }
   if (before != nullptr) before();
   std::abort();
@@ -61,20 +64,22 @@ std::terminate_handler before = nullptr;
 Communicator init(const InitOptions& options) {
   static std::once_flag once;
   std::call_once(once, [] { before = std::set_terminate(&end_with_code_of_error); });
-  // Behind a pipe a program's lines would wait until it ends; a rank that is killed would take them along.
+  // Into a pipe, stdout would keep the lines of a program until it ends, and a rank that is killed would lose them.
+  // So it is buffered by lines.
   if (base::environment::store() && ::isatty(STDOUT_FILENO) == 0) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   if (options.keep_memory && base::environment::keep_memory().value_or("1") != "0") keep_freed_memory();
   const launch::Environment environment = launch::detect_environment();
-  if (environment.rank == 0 && !base::environment::store()) base::check_log_variable();  // else the launcher did
+  if (environment.rank == 0 && !base::environment::store()) base::check_log_variable();  // else the launcher checked it
   if (environment.rank == 0) warn_of_unknown_variables();
   comm::GroupOptions group = group_options(options);
   group.rank = environment.rank;
   group.size = environment.world_size;
   group = comm::settled(std::move(group));
-  // A scheduler that shows each rank one GPU shows it by the number 0; where ranks see all of them each takes its own.
+  // The index is taken modulo the visible GPUs. If a scheduler shows each rank one GPU, each rank takes that GPU,
+  // which has the number 0; if ranks see all GPUs, each takes its own.
   if (group.device.index < 0 && environment.knows_local_rank) group.device.index = environment.local_rank;
   group.recorder = comm::open_recorder(environment.rank, environment.world_size, environment.job, inherited_record());
-  // Alone: a store of this process.
+  // For a program that runs alone this is a store in its own memory.
   group.store = launch::join_job(environment, Deadline::after(group.join_timeout), group.heartbeat_timeout);
   Communicator world(group);
   base::log_info("rank {} of {} by {}, backend {}", world.rank(), world.size(), environment.source, world.backend());

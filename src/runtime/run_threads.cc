@@ -14,7 +14,7 @@ namespace reigen {
 
 namespace {
 
-// The failure to report: the first that is not a mere consequence of another.
+// Keeps the failure to report: the first failure that is not just a consequence of another rank's failure.
 class FirstFailure {
  public:
   void record(int rank, std::exception_ptr error) {
@@ -90,7 +90,8 @@ void run_threads(int ranks, const RankFunction& function, const InitOptions& opt
       failure.record(rank, std::current_exception());
     }
   };
-  // The ranks begin when all threads are there: a group without its last ones would wait in vain.
+  // The ranks begin when all threads have started. If the last threads cannot be started, the others would wait for
+  // their ranks in vain.
   std::promise<bool> gate;
   const std::shared_future<bool> begins = gate.get_future().share();
   std::vector<std::thread> threads;

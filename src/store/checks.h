@@ -1,4 +1,4 @@
-// What every kind of store refuses, and how it says so.
+// What every kind of store refuses (keys and values that are too long), and the errors for it.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ inline constexpr std::size_t kMaxValue = kMiB;
 void check_key(const std::string& key);
 void check_value(const std::string& key, const std::string& value);
 
-// A key as it can be printed: in quotes, strange bytes as \x.., cut when long.
+// The key as it can be printed: in quotes, unprintable bytes as \x.., cut when it is long.
 std::string quoted(const std::string& key);
 
-// How long one get() has waited, and the error when its deadline passes.
+// Measures how long one get() has waited, and makes the error when its deadline passes.
 class KeyWait {
  public:
   KeyWait() : since_(Deadline::Clock::now()) {}

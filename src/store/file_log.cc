@@ -82,7 +82,7 @@ bool FileLog::lock(int operation, const Deadline& deadline) {
     if (::flock(fd_.get(), operation | LOCK_NB) == 0) return true;
     const int error = errno;
     if (error != EWOULDBLOCK && error != EINTR) {
-      // Ranks that write at once would lose each other's words.
+      // Without a lock, ranks that write at the same time would overwrite each other's records.
       throw IoError(Report{.what = fmt::format("the store's file '{}' cannot be locked", path_),
                            .got = base::errno_text(error),
                            .expected = "a file system with locks (Lustre has them with -o flock, NFS with lockd)",
@@ -108,7 +108,7 @@ std::string FileLog::read_at(off_t offset, std::size_t size) const {
   return bytes;
 }
 
-// True when the header is there; false when the file is empty or its first writer was killed in it.
+// True when the header is there; false when the file is empty or its first writer was killed while it wrote the header.
 bool FileLog::replay_header(off_t size) {
   const std::string start = read_at(0, std::min(kHeader.size(), static_cast<std::size_t>(size)));
   if (start != kHeader.substr(0, start.size())) throw_damaged("another kind of file");
@@ -117,7 +117,7 @@ bool FileLog::replay_header(off_t size) {
   return true;
 }
 
-// True when there was a whole record, which the table now holds.
+// True when there was another whole record, which the table now holds.
 bool FileLog::replay_record(off_t size) {
   const auto left = static_cast<std::size_t>(size - end_);
   if (left < kRecordHead) return false;
@@ -164,7 +164,7 @@ void FileLog::append(const std::string& bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       const int error = errno;
-      // If this fails too, a torn record stays, which the next writer cuts off.
+      // If this fails too, an incomplete record stays, which the next writer cuts off.
       [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), end_);
       throw_io("pwrite", error);
     }

@@ -4,9 +4,9 @@
 //   record   u32 length of the body, u32 check of the length, u64 FNV-1a of the body, body
 //   body     u8 kind (1 set, 2 erase), key, value (wire.h)
 //
-// Writers append under an exclusive file lock, readers read under a shared one. A writer that is killed leaves a record
-// without its end: readers stop before it, the next writer cuts it off. Anything else that does not fit is damage.
-// Thread rule: one thread at a time; any number of processes.
+// Writers append under an exclusive file lock, readers read under a shared lock. A writer that is killed leaves an
+// incomplete record at the end: readers stop before it, and the next writer cuts it off. Anything else that does not
+// fit the format is damage. Thread rule: one thread at a time; any number of processes.
 #pragma once
 
 #include <sys/types.h>
@@ -24,15 +24,17 @@ class FileLog {
  public:
   explicit FileLog(const std::string& path);  // throws IoError
 
-  // How long to try for the lock: whoever holds it needs microseconds, unless it is stopped.
+  // How long to try for the lock. A process needs the lock for microseconds only, unless it is stopped while it holds
+  // it.
   static constexpr std::chrono::seconds kLockLimit{10};
 
-  // Hold the file lock while they live. Both throw IoError, DataError for a file that is damaged or of another kind.
+  // Both hold the file lock while they live. Their constructors throw IoError, or DataError when the file is damaged or
+  // of another kind.
   class Reading {
    public:
     Reading(FileLog& log, const Deadline& deadline);
     ~Reading();
-    Reading(const Reading&) = delete;  // one lock, one owner
+    Reading(const Reading&) = delete;  // a lock has one owner
     Reading& operator=(const Reading&) = delete;
     explicit operator bool() const { return locked_; }  // false: another process kept the lock until the deadline
 
@@ -42,9 +44,9 @@ class FileLog {
   };
   class Writing {
    public:
-    explicit Writing(FileLog& log);  // throws Timeout when another process keeps the lock beyond kLockLimit
+    explicit Writing(FileLog& log);  // throws Timeout when another process keeps the lock for longer than kLockLimit
     ~Writing();
-    Writing(const Writing&) = delete;  // one lock, one owner
+    Writing(const Writing&) = delete;  // a lock has one owner
     Writing& operator=(const Writing&) = delete;
     void set(const std::string& key, const std::string& value);
     void erase(const std::string& key);
@@ -70,7 +72,7 @@ class FileLog {
 
   std::string path_;
   UniqueFd fd_;
-  off_t end_ = 0;  // of the last whole record that the table holds
+  off_t end_ = 0;  // offset of the end of the last whole record that the table holds
   Table table_;
 };
 

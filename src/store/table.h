@@ -1,5 +1,5 @@
-// The keys and values themselves, with the meaning of every operation: what the memory store guards with a mutex, the
-// file store replays from its log and the TCP server serves. Not safe between threads.
+// The keys and values themselves, with the meaning of every operation. The memory store guards a Table with a mutex,
+// the file store fills one from its log, and the TCP server serves one. Not safe between threads.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ class Table {
   void set(const std::string& key, std::string value) { values_[key] = std::move(value); }
   bool erase(const std::string& key) { return values_.erase(key) > 0; }
 
-  // The counter's value after the addition, which is not stored. Throws InvalidArgument if the key holds no counter.
+  // The counter's value after the addition; the caller stores it. Throws InvalidArgument if the key holds no counter.
   std::int64_t sum(const std::string& key, std::int64_t delta) const;
 
   // True if compare_and_set would set the key.
   bool matches(const std::string& key, const std::optional<std::string>& expected) const;
 
-  // What the key holds, empty if it is missing: the answer of compare_and_set.
+  // The value of the key, empty if the key is missing; this is what compare_and_set returns.
   std::string held(const std::string& key) const;
 
  private:

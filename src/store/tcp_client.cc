@@ -20,13 +20,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A call takes an idle connection or opens one, so that a get that waits holds up nobody: one thread needs one
-// connection.
+// Every call uses a connection of its own, idle or newly opened, so that a get that waits does not hold up calls of
+// other threads. A program with one thread therefore needs one connection.
 class TcpStore final : public Store {
  public:
   explicit TcpStore(const TcpStoreOptions& options) : endpoint_(endpoint_of(options)) {
     Connection first = Connection::open(endpoint_, options.connect_deadline, Connection::Absent::kRetry);
-    endpoint_.hosts = {first.host()};  // later ones go where the server was found
+    endpoint_.hosts = {first.host()};  // later connections go to the host where the server was found
     give_back(std::move(first));
   }
 
@@ -84,7 +84,7 @@ class TcpStore final : public Store {
   static constexpr std::size_t kMaxIdle = 2;
   static constexpr std::chrono::seconds kReconnect{10};
 
-  // Every operation but a get is answered at once; a get at the deadline at the latest.
+  // The server answers a get at the deadline at the latest, and every other operation at once.
   Reply call(const Request& request, const Deadline& deadline = Deadline::never()) {
     check_key(request.key);
     try {
@@ -112,7 +112,7 @@ class TcpStore final : public Store {
         return connection;
       }
     }
-    // A second is granted even at a deadline that has passed: the key may be there.
+    // Opening a connection gets at least one second, even at a deadline that has passed, because the key may be there.
     const auto latest = std::max(deadline.when(), Deadline::after(1s).when());
     try {
       return Connection::open(endpoint_, Deadline::at(std::min(latest, Deadline::after(kReconnect).when())),
@@ -127,7 +127,8 @@ class TcpStore final : public Store {
     if (idle_.size() < kMaxIdle) idle_.push_back(std::move(connection));
   }
 
-  // Once lost, lost for good: whoever cleans up after the server's death must not wait for it again at every call.
+  // After the first loss every call fails at once, so that code that cleans up after the server's death does not wait
+  // for the server again at each call.
   [[noreturn]] void throw_lost(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     idle_.clear();
@@ -150,10 +151,10 @@ class TcpStore final : public Store {
     return endpoint;
   }
 
-  Endpoint endpoint_;  // does not change any more once this is made
+  Endpoint endpoint_;  // does not change after the constructor
   std::mutex mutex_;
   std::vector<Connection> idle_;
-  std::string lost_;  // not empty: the server has gone, and how
+  std::string lost_;  // not empty: the server is lost, and this text says how
 };
 
 }  // namespace

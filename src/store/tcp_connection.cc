@@ -22,14 +22,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::nanoseconds kFirstPause = 1ms;  // between tries to connect; doubles up to the last
+constexpr std::chrono::nanoseconds kFirstPause = 1ms;  // between attempts to connect; doubles up to kLastPause
 constexpr std::chrono::nanoseconds kLastPause = 50ms;
-constexpr std::chrono::nanoseconds kConnectTry = 2s;        // of one address: packets may vanish
-constexpr std::chrono::nanoseconds kFirstGreeting = 500ms;  // of one try; doubles, so that a busy server is not flooded
+constexpr std::chrono::nanoseconds kConnectTry = 2s;        // for one address, because packets may be lost
+constexpr std::chrono::nanoseconds kFirstGreeting = 500ms;  // for one attempt; doubles, to spare a busy server
 constexpr std::chrono::nanoseconds kLastGreeting = 4s;
-constexpr std::chrono::nanoseconds kQuiet = 2s;  // without a word from the server before it is asked for a sign of life
-constexpr std::chrono::nanoseconds kLeastPongWait = 1s;  // for that sign
-constexpr std::chrono::nanoseconds kStoodStill = 2s;     // a wait that ends so late: this process did not run
+constexpr std::chrono::nanoseconds kQuiet = 2s;          // how long the server may be silent before it gets a ping
+constexpr std::chrono::nanoseconds kLeastPongWait = 1s;  // to wait for the pong
+constexpr std::chrono::nanoseconds kStoodStill = 2s;     // a wait that ends so late: this process was stopped
 constexpr std::chrono::nanoseconds kSendWait = 10s;
 constexpr std::chrono::nanoseconds kCancelWait = 1s;
 
@@ -51,9 +51,9 @@ std::string fingerprint_text(std::uint32_t fingerprint) { return fmt::format("jo
       ExitCode::kJobMismatch);
 }
 
-using Greeted = std::variant<net::FrameReader, std::string>;  // a reader for what follows, or why not
+using Greeted = std::variant<net::FrameReader, std::string>;  // a reader for the replies, or why the handshake failed
 
-// Says hello and reads the answer. Throws BackendError when a server of ours refuses us.
+// Sends the hello and reads the answer. Throws BackendError when a server of Reigen refuses us.
 Greeted greet(net::Socket& socket, const Endpoint& endpoint, const Deadline& deadline) {
   net::FrameReader reader(kMaxWelcome);
   try {
@@ -74,7 +74,7 @@ Greeted greet(net::Socket& socket, const Endpoint& endpoint, const Deadline& dea
   }
 }
 
-// The server is asked for a sign of life after kQuiet, and has the rest of the time for it.
+// The server gets a ping after kQuiet of silence, and has the rest of the heartbeat timeout to answer it.
 std::chrono::nanoseconds pong_wait(std::chrono::nanoseconds heartbeat_timeout) {
   return std::max<std::chrono::nanoseconds>(heartbeat_timeout - kQuiet, kLeastPongWait);
 }
@@ -87,12 +87,12 @@ Deadline sooner(const Deadline& deadline, std::chrono::nanoseconds limit) {
 
 struct Connection::Round {
   std::optional<Connection> connection = {};
-  std::vector<std::string> reasons = {};  // why there is none
-  std::exception_ptr refusal = nullptr;   // of a server of another job or version
-  bool unknown_host = false;              // a name has no address (yet)
-  bool nobody_listens = true;             // every address refused
-  bool unanswered = false;                // somebody accepted, but did not shake hands
-  bool reached = false;                   // a machine answered, one way or the other
+  std::vector<std::string> reasons = {};  // why there is no connection
+  std::exception_ptr refusal = nullptr;   // the error when a server of another job or version answered
+  bool unknown_host = false;              // a host name has no address (yet)
+  bool nobody_listens = true;             // every address refused the connection
+  bool unanswered = false;                // a server accepted a connection, but did not shake hands
+  bool reached = false;                   // a machine answered, be it with a refusal
 };
 
 void Connection::try_host(const Endpoint& endpoint, const std::string& host, const Deadline& deadline,
@@ -154,7 +154,8 @@ Connection Connection::open(const Endpoint& endpoint, const Deadline& deadline, 
     if (round.connection) return *std::move(round.connection);
     if (round.unanswered) greeting = std::min(2 * greeting, kLastGreeting);
     const std::string reason = fmt::format("{}", fmt::join(round.reasons, "; "));
-    // On clusters the name of a machine may appear after its first client; a typing error should show at once.
+    // On clusters a machine's name may become known only after its first client has started, so we keep trying; the
+    // warning makes a typing error in the name visible at once.
     if (round.unknown_host && !std::exchange(warned, true)) base::log_warning("{}; still trying", reason);
     if (deadline.expired() || (absent == Absent::kFail && round.nobody_listens)) {
       const std::chrono::duration<double> tried = Deadline::Clock::now() - since;
@@ -186,9 +187,9 @@ std::optional<Reply> Connection::cancel() {
   return call({.operation = Operation::kCancel}, Deadline::after(kCancelWait));
 }
 
-// A closed connection is seen at once. A server that is stopped, or a network that lost it, is not: it is asked for a
-// sign of life. The time counts from that question, and anew when this process was stopped itself, with the server
-// perhaps.
+// A closed connection is noticed at once. A stopped server, or a network that drops its packets, is not, so after
+// kQuiet of silence the server gets a ping. The time for the pong counts from the ping. It starts again if this process
+// was stopped in between, because the server may have been stopped with it.
 std::optional<Reply> Connection::wait(const Deadline& deadline) {
   for (;;) {
     const Deadline next_look = pong_due_ ? *pong_due_ : Deadline::after(kQuiet);

@@ -1,4 +1,4 @@
-// One connection of a client to the TCP store's server: connect, shake hands, then one call at a time.
+// One connection of a client to the TCP store's server: it connects, shakes hands, then makes one call at a time.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -21,42 +21,44 @@ namespace reigen::store {
 struct Endpoint {
   std::vector<std::string> hosts;  // tried in this order
   std::uint16_t port = 0;
-  std::string socket = {};  // not empty: in place of hosts and port
+  std::string socket = {};  // if not empty: replaces hosts and port
   std::string job = {};
-  std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);  // no sign of life: the server is lost
+  std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);  // silent for longer: the server is lost
 
   std::string text() const { return socket.empty() ? net::endpoint_text(hosts.front(), port) : "socket " + socket; }
 };
 
-// Nobody answered in time.
+// No server answered before the deadline.
 struct NoAnswer : Timeout {
   NoAnswer(const Report& report, std::string why, bool has_no_address)
       : Timeout(report), reason(std::move(why)), unknown_host(has_no_address) {}
   std::string reason;
-  bool unknown_host;  // a name has no address, and nothing else was reached
+  bool unknown_host;  // a name had no address, and no other address was reached
 };
 
 class Connection {
  public:
-  // When nobody listens: the server may start later, or was there before and has ended.
+  // What to do when nobody listens: retry, because the server may start later, or fail, because a server that was there
+  // has ended.
   enum class Absent { kRetry, kFail };
 
-  // Tries again and again until the deadline. Throws NoAnswer with the last reasons, BackendError (76) when another job
-  // or version answers, and nobody of ours at another of the endpoint's hosts.
+  // Tries until the deadline. Throws NoAnswer with the reasons of the last round of attempts; BackendError (76) when a
+  // server of another job or version answers and no host of the endpoint has the right server.
   static Connection open(const Endpoint& endpoint, const Deadline& deadline, Absent absent);
 
-  // Sends the request and waits for its reply; nullopt when the deadline passed first. While it waits it makes sure
-  // that the server lives. Throws net::ConnectionClosed when it does not; the connection is then of no more use.
+  // Sends the request and waits for its reply; gives nullopt when the deadline passes first. While it waits it makes
+  // sure that the server lives. Throws net::ConnectionClosed when the server is lost; the connection then cannot be
+  // used any more.
   std::optional<Reply> call(const Request& request, const Deadline& deadline);
 
-  // After call() gave nullopt for a kGet: ends it. The reply may still be the value; nullopt: the server does not
-  // answer in time, and the connection is of no more use. Throws as call().
+  // Call it after call() gave nullopt for a kGet, to end that request. The reply may still be the value. nullopt: the
+  // server did not answer in time, and the connection cannot be used any more. Throws as call() does.
   std::optional<Reply> cancel();
 
-  const std::string& host() const { return host_; }  // of the endpoint's, the one that answered
+  const std::string& host() const { return host_; }  // the host of the endpoint that answered
 
  private:
-  struct Round;  // one try of every address
+  struct Round;  // one attempt at every address
   static Round try_all(const Endpoint& endpoint, const Deadline& deadline, std::chrono::nanoseconds greeting);
   static void try_host(const Endpoint& endpoint, const std::string& host, const Deadline& deadline,
                        std::chrono::nanoseconds greeting, Round& round);
@@ -69,7 +71,7 @@ class Connection {
   net::FrameReader reader_;
   std::string host_;
   std::chrono::nanoseconds pong_wait_;
-  std::optional<Deadline> pong_due_ = {};  // set while a ping is on its way
+  std::optional<Deadline> pong_due_ = {};  // set while a ping waits for its pong
 };
 
 }  // namespace reigen::store

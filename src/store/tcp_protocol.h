@@ -1,12 +1,12 @@
-// What a client and the server of the TCP store say to each other. Every message is one frame (net/frame.h).
+// The messages between a client and the server of the TCP store. Every message is one frame (net/frame.h).
 //
-//   client: hello     magic, u32 version, job                    the first bytes of it are the same in every version
+//   client: hello     magic, u32 version, job                    magic and version are first in every protocol version
 //   server: welcome   magic, u32 version, u8 verdict, u32 fingerprint of the server's job (only if refused for it)
-//   then, each answered by one reply, in order:
+//   then any number of requests, each answered by one reply, in order:
 //   client: request   u8 operation, fields
 //   server: reply     u8 status, value
-// Two requests may be sent while a kGet waits: kPing is answered at once, kCancel makes the server answer the kGet now
-// (and is itself not answered, so that it does not matter if the two meet).
+// Two requests may be sent while a kGet waits: kPing is answered at once; kCancel makes the server answer the kGet now.
+// kCancel itself gets no answer, so that it does no harm if the server has answered the kGet just before.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,14 @@ namespace reigen::store {
 inline constexpr std::string_view kMagic = "ReigenKV";
 inline constexpr std::uint32_t kProtocolVersion = 2;
 inline constexpr std::size_t kMaxJob = 256;
-inline constexpr std::size_t kMaxHello = 512;  // room for what later versions may add
+inline constexpr std::size_t kMaxHello = 512;  // room for fields that later versions may add
 inline constexpr std::size_t kMaxWelcome = 64;
 inline constexpr std::size_t kMaxMessage = kMaxKey + 2 * kMaxValue + 64;
 
 // Throws InvalidArgument when the identity is too long for a hello.
 void check_job(const std::string& job);
 
-// Names a job in messages without telling its identity, which is also the secret.
+// A number that names a job in messages without revealing its identity, which is also the secret.
 std::uint32_t job_fingerprint(const std::string& job);
 
 struct Hello {
@@ -38,7 +38,7 @@ struct Hello {
   std::string job = {};
 };
 std::string encode(const Hello& hello);
-// nullopt: not a client of ours. Of another version only the version is known.
+// nullopt if the message is no hello of Reigen. If it is of another version, only the version is decoded.
 std::optional<Hello> decode_hello(std::string_view message);
 
 enum class Verdict : std::uint8_t { kWelcome = 0, kOtherVersion = 1, kOtherJob = 2 };
@@ -49,7 +49,7 @@ struct Welcome {
   std::uint32_t fingerprint = 0;
 };
 std::string encode(const Welcome& welcome);
-std::optional<Welcome> decode_welcome(std::string_view message);  // nullopt: not a server of ours
+std::optional<Welcome> decode_welcome(std::string_view message);  // nullopt: not a server of Reigen
 
 enum class Operation : std::uint8_t {
   kSet = 1,
@@ -78,9 +78,9 @@ enum class Status : std::uint8_t {
   kMissing = 1,
   kRefused = 2,
   kPong = 3
-};  // kRefused: the value is the reason
+};  // with kRefused the reply's value is the reason
 
-// Of a kTryGetAll: the keys, as the request's value; the values, as the reply's.
+// For kTryGetAll: encode the keys as the request's value, and the values as the reply's value.
 std::string encode_keys(const std::vector<std::string>& keys);
 std::vector<std::string> decode_keys(std::string_view text);  // throws DataError
 std::string encode_values(const std::vector<std::optional<std::string>>& values);

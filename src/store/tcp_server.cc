@@ -1,8 +1,9 @@
 // The TCP store's server: one thread, one event loop, one table.
 //
-// A connection is a stranger until its hello was right; strangers have a deadline, a tiny limit on what they may send,
-// and only so many of them are kept. A member has one request in work at a time: while its reply waits to be sent
-// nothing more is read from it, so that nobody can make the server collect replies.
+// A connection is a stranger until it has sent a correct hello. Strangers have a deadline and a small limit on what
+// they may send, and only kMaxStrangers of them are kept. Afterwards it is a member. The server works on one request of
+// a member at a time: while a reply waits to be sent, nothing more is read from that member, so that no client can make
+// the server collect replies.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
@@ -34,10 +35,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kValueOverhead = 16;  // of a value among several in a reply, at most
-constexpr auto kHelloLimit = 3s;            // from the connection to the end of its hello
-constexpr auto kExhaustedPause = 100ms;     // before accepting again when descriptors ran out
-constexpr std::size_t kMaxStrangers = 256;  // beyond, the oldest one goes; a real client then tries again
+constexpr std::size_t kValueOverhead = 16;  // bytes that a value among several in a reply needs besides itself, at most
+constexpr auto kHelloLimit = 3s;            // time for the hello, from the moment of the connection
+constexpr auto kExhaustedPause = 100ms;     // before accepting again after descriptors ran out
+constexpr std::size_t kMaxStrangers = 256;  // beyond that the oldest one is dropped; a real client tries again
 
 struct Peer {
   explicit Peer(net::Socket connected) : socket(std::move(connected)) {}
@@ -47,12 +48,12 @@ struct Peer {
   net::FrameWriter writer;
   Deadline hello_deadline = Deadline::after(kHelloLimit);
   bool member = false;
-  bool refused = false;                     // goes as soon as the refusal is sent
-  bool doomed = false;                      // goes at the end of this turn of the loop
-  std::optional<std::string> awaited = {};  // key of a get that waits
+  bool refused = false;                     // is dropped as soon as the refusal is sent
+  bool doomed = false;                      // is dropped at the end of this turn of the loop
+  std::optional<std::string> awaited = {};  // key that this member's get waits for
 };
 
-// Takes as long as for equal texts, whatever differs: the job's identity is a secret.
+// Compares in a time that does not depend on where the texts differ, because the job's identity is a secret.
 bool same_secret(const std::string& left, const std::string& right) {
   unsigned difference = left.size() == right.size() ? 0 : 1;
   for (std::size_t i = 0; i < left.size() && !right.empty(); ++i) {
@@ -61,7 +62,7 @@ bool same_secret(const std::string& left, const std::string& right) {
   return difference == 0;
 }
 
-// One more address of `also`. Gives false where the port is taken there and another one may be picked.
+// Listens on one more address of `also`. Gives false if the port is taken there and another port may be picked.
 bool listen_also(std::vector<net::Listener>& listeners, const std::string& host, bool may_pick_again) {
   const std::uint16_t port = listeners.front().address().port();
   net::ListenAttempt attempt = net::try_listen(host, port);
@@ -69,7 +70,7 @@ bool listen_also(std::vector<net::Listener>& listeners, const std::string& host,
     listeners.push_back(*std::move(attempt.listener));
     return true;
   }
-  // An IPv6 address of which the network has not said yet that it is free, or has said that it is not.
+  // The address is not available: an IPv6 address that the network still checks for duplicates, or found to be one.
   if (attempt.error == EADDRNOTAVAIL) {
     base::log_info("the store does not listen on {}: {}", host, base::errno_text(attempt.error));
     return true;
@@ -78,7 +79,8 @@ bool listen_also(std::vector<net::Listener>& listeners, const std::string& host,
   net::throw_cannot_listen(net::endpoint_text(host, port), attempt.error);
 }
 
-// All at one port. That the kernel picked for the first address may be taken at another: then it picks again.
+// Listens on all addresses at one port. A port that the kernel picked for the first address may be taken at another
+// address; then the kernel picks another port.
 std::vector<net::Listener> listen_on(const TcpStoreServerOptions& options) {
   std::vector<net::Listener> listeners;
   if (!options.socket.empty()) {
@@ -118,7 +120,7 @@ class Server {
     }
   } catch (const std::exception& error) {
     base::log_line(base::LogLevel::kError, fmt::format("the job's store ends: {}", error.what()));
-    peers_.clear();  // the clients see it
+    peers_.clear();  // closes the connections, which the clients notice
   }
 
  private:
@@ -143,9 +145,9 @@ class Server {
   const std::string job_;
   std::atomic<bool> stop_ = false;
   net::EventLoop loop_;
-  std::vector<net::Listener> listeners_;  // none is added later
+  std::vector<net::Listener> listeners_;  // does not change after the constructor
   std::optional<Deadline> accept_again_;  // set while accepting is paused
-  bool warned_ = false;                   // that it had to be
+  bool warned_ = false;                   // the warning about the pause was printed
   std::unordered_map<int, Peer> peers_;
   std::vector<int> strangers_;  // oldest first
   std::vector<int> doomed_;
@@ -195,7 +197,7 @@ void Server::resume_accepting() {
 void Server::drop_late_strangers() {
   for (const int fd : strangers_) {
     Peer& peer = peers_.at(fd);
-    if (!peer.hello_deadline.expired()) break;  // the others came later
+    if (!peer.hello_deadline.expired()) break;  // the following ones came later
     doom(peer);
   }
 }
@@ -216,7 +218,7 @@ void Server::drop_doomed() {
   }
 }
 
-// What one connection does, or an attack makes of it, must not end the server for the others.
+// No input of one connection, be it an attack, may end the server for the other connections.
 void Server::on_peer(int fd, short events) {
   Peer& peer = peers_.at(fd);
   try {
@@ -300,7 +302,7 @@ void Server::serve(Peer& peer, const Request& request) {
   }
 }
 
-// As many of the values as a reply may hold; the client asks again for the others.
+// Sends as many of the values as fit into a reply; the client asks again for the rest.
 void Server::answer_all(Peer& peer, const std::vector<std::string>& keys) {
   std::vector<std::optional<std::string>> values;
   std::size_t bytes = 0;
@@ -350,7 +352,7 @@ void Server::send(Peer& peer) {
   loop_.change(peer.socket.fd(), peer.writer.empty() ? POLLIN : POLLOUT);
 }
 
-// Signals are for the program's own threads.
+// The server's thread blocks all signals, so that they go to the program's own threads.
 std::thread start_without_signals(Server& server) {
   sigset_t all;
   sigset_t before;

@@ -11,7 +11,8 @@ namespace {
 
 using Calls = std::vector<std::function<void()>>;
 
-// Of the outermost inner_backward() of this thread. The engine runs inner backwards on the thread that asks for them.
+// The functions that wait for the end of this thread's outermost inner_backward(). The engine runs an inner backward
+// on the thread that asks for it.
 thread_local Calls* waiting = nullptr;
 
 void queue(std::function<void()> call) {

@@ -1,17 +1,18 @@
-// The end of a backward, also where a node of it runs a backward of its own (activation checkpointing): the engine
-// calls back at the end of the inner one, when gradients of the outer one are still to come. Thread rule: what is asked
-// for in a backward counts for the thread that runs it.
+// Calls a function at the end of a backward, also where a node of it runs a backward of its own (activation
+// checkpointing). LibTorch's engine alone would call it at the end of the inner backward, when gradients of the outer
+// one are still to come.
+// Thread rule: a function that is passed in a backward belongs to the thread that runs this backward.
 #pragma once
 
 #include <functional>
 
 namespace reigen::tensor {
 
-// Calls `call` on this thread when the backward that is running has ended; of backwards that run within
-// inner_backward(), when the outermost has. Not when it ends by an exception: `call` is destroyed then.
+// Calls `call` on this thread when the running backward has ended; within inner_backward(), when the outermost
+// backward has. If the backward ends by an exception, `call` is destroyed and not called.
 void at_backward_end(std::function<void()> call);
 
-// Runs `backward`, from within a node of another backward.
+// Runs `backward` from within a node of another backward.
 void inner_backward(const std::function<void()>& backward);
 
 }  // namespace reigen::tensor

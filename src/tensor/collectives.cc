@@ -20,11 +20,11 @@ namespace reigen::tensor {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-using Rows = std::vector<std::int64_t>;  // one number a rank
+using Rows = std::vector<std::int64_t>;  // one number per rank
 
 std::size_t count_of(const at::Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
 
-// What lies in memory is what the tensor says.
+// A contiguous tensor with the same values in memory, without a pending negation.
 at::Tensor plain_memory(const at::Tensor& tensor) { return tensor.resolve_neg().contiguous(); }
 
 bool is_plain_memory(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_neg(); }
@@ -47,7 +47,7 @@ void check_options(const char* operation, const Tensors& tensors, const ReduceOp
   }
 }
 
-// How gradients are brought together.
+// The options of the reduction that backward makes.
 ReduceOptions adjoint(const char* operation, const ReduceOptions& options) {
   if (options.op != ReduceOp::kSum && options.op != ReduceOp::kAvg) {
     throw InvalidArgument(Report{.what = fmt::format("[{}] this reduction has no gradient", operation),
@@ -58,7 +58,7 @@ ReduceOptions adjoint(const char* operation, const ReduceOptions& options) {
   return {.op = options.op, .prescale = options.postscale, .postscale = options.prescale};
 }
 
-// output = what `call` makes of the scaled input; they may be the same memory.
+// output = postscale · call(prescale · input); both may be the same memory.
 template <class Call>
 void reduce_scaled(const at::Tensor& input, const at::Tensor& output, const ReduceOptions& options, std::string tag,
                    const Call& call) {
@@ -78,7 +78,7 @@ void reduce_into(const at::Tensor& input, const at::Tensor& output, const Commun
   });
 }
 
-// Several tensors of one type, through one flat buffer that all ranks of this machine can reach.
+// Reduces several tensors of one type, through one flat buffer that all ranks of this machine can reach.
 void reduce_fused(const Tensors& inputs, const Tensors& outputs, const Communicator& world,
                   const ReduceOptions& options, const std::string& tag) {
   std::int64_t count = 0;
@@ -97,7 +97,7 @@ void reduce_fused(const Tensors& inputs, const Tensors& outputs, const Communica
   }
 }
 
-// outputs = inputs is in place. In the order of each type's first tensor.
+// Makes one reduction for each element type, in the order of the types' first tensors. In place if outputs = inputs.
 void reduce_all(const Tensors& inputs, const Tensors& outputs, const Communicator& world, const ReduceOptions& options,
                 const std::string& tag) {
   std::vector<at::ScalarType> order;
@@ -114,7 +114,7 @@ void reduce_all(const Tensors& inputs, const Tensors& outputs, const Communicato
       reduce_fused(from, to, world, options, tag);
     } else {
       reduce_into(from[0].is_same(to[0]) ? to[0] : plain_memory(from[0]), to[0], world, options, tag);
-      if (from[0].is_same(to[0])) to[0].unsafeGetTensorImpl()->bump_version();  // autograd sees no change by pointer
+      if (from[0].is_same(to[0])) to[0].unsafeGetTensorImpl()->bump_version();  // autograd sees no write by pointer
     }
   }
 }
@@ -164,7 +164,7 @@ std::vector<std::size_t> counts_of(const Rows& rows, const at::Tensor& like) {
 at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world,
                         const ReduceOptions& options, const std::string& tag);
 
-// All parts, one after the other, times `scale`.
+// The parts of all ranks, one after the other, times `scale`.
 at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world, double scale = 1) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);

@@ -16,10 +16,11 @@ namespace reigen::tensor {
 
 namespace {
 
-// What share_cores() told LibTorch last, whose number belongs to the process as these do; 0: nothing.
+// The numbers that share_cores() last gave LibTorch; 0: none. LibTorch's number belongs to the process, and so do
+// these.
 struct Told {
   std::atomic<int> share = 0;
-  std::atomic<int> choice = 0;  // its caller's
+  std::atomic<int> choice = 0;  // the caller's choice
 };
 
 Told& last_told() {
@@ -27,15 +28,15 @@ Told& last_told() {
   return told;
 }
 
-// LibTorch does not say who chose its number. What it takes by itself is all processors (OpenMP) or all cores of them
-// (MKL), as many as the variables say, or what it was told here before; any other number is the program's.
+// LibTorch does not say who chose its number. By itself it takes all processors (OpenMP), all cores (MKL), the number
+// in the variables, or the number that it got here before. Any other number is the program's choice.
 bool is_chosen_by_program(int threads) {
   if (threads == last_told().choice) return true;
   if (threads == last_told().share || threads == base::threads_by_environment()) return false;
   return !base::is_default_count(base::find_cores(), threads);
 }
 
-// Our launcher has warned of what it gave.
+// Whether this was warned of before. Our launcher warns of a number that it sets itself.
 bool was_said(int threads) {
   static std::atomic<bool> said = false;
   const bool by_launcher = base::environment::store() && threads == base::threads_by_environment();
@@ -55,10 +56,10 @@ void share_cores(Communicator ranks, int threads) {
   const base::CoreShare share = comm::core_share_of(ranks);
   const int by_environment = base::threads_by_environment();
   const int before = at::get_num_threads();
-  // A rank that is a process obeys the variables already.
+  // A rank that is a process of its own obeys the variables already.
   const bool may_lower = (by_environment == 0 || share.ranks_in_process > 1) && !is_chosen_by_program(before);
   const int wanted = by_environment > 0 ? std::max(1, by_environment / share.ranks_in_process) : share.threads;
-  // With unlike numbers ranks would round unlike: where one has fewer, the others take no more.
+  // Ranks with different numbers of threads would round differently: if one rank has fewer, the others take no more.
   const int own = may_lower ? std::min(before, wanted) : before;
   const int agreed = least_of(own, ranks);
   const int chosen = threads > 0 ? threads : may_lower ? agreed : before;

@@ -13,7 +13,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A value that the graph keeps.
+// The two functions as a value that the graph can keep.
 struct Pair : torch::CustomClassHolder {
   Pair(TensorFunction its_forward, TensorFunction its_backward)
       : forward(std::move(its_forward)), backward(std::move(its_backward)) {}
@@ -30,7 +30,7 @@ struct Apply : torch::autograd::Function<Apply> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto capsule = context->saved_data["pair"].toCapsule();
     variable_list result = static_cast<Pair&>(*capsule).backward(gradients);
-    result.emplace_back();  // of the pair
+    result.emplace_back();  // no gradient for `pair`
     return result;
   }
 };

@@ -1,4 +1,4 @@
-// A function of tensors and its gradient, as a pair of functions.
+// Makes a differentiable function of tensors from a pair of functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,11 +10,12 @@ namespace reigen::tensor {
 
 using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
-// True if autograd follows what is done with them.
+// True if autograd records operations on these tensors.
 bool wants_gradient(const std::vector<at::Tensor>& tensors);
 
-// forward(inputs). Where a gradient is wanted, backward(gradients of the results) gives those of the inputs, zeros for
-// results that nobody used; what it calls may be differentiable itself.
+// Returns forward(inputs). Where a gradient is wanted, backward(gradients of the results) returns the gradients of the
+// inputs; it gets zeros for results that nobody used. The functions that backward calls may be differentiable
+// themselves.
 std::vector<at::Tensor> apply_differentiable(const std::vector<at::Tensor>& inputs, const TensorFunction& forward,
                                              const TensorFunction& backward);
 

@@ -26,7 +26,7 @@ layout::Part part_of(const NamedTensor& item) {
 
 bool is_empty(const NamedTensor& item) { return item.part && item.part->count == 0; }
 
-// What a rank has of a contiguous tensor.
+// The bytes that a rank has of a contiguous tensor.
 std::span<std::byte> held_bytes(const NamedTensor& item) {
   const std::span<std::byte> all = bytes_of(item.tensor);
   if (!item.is_divided()) return all;

@@ -1,4 +1,4 @@
-// What tensors must be so that ranks can exchange them.
+// Checks that tensors are such that ranks can exchange them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,16 +11,16 @@
 
 namespace reigen::tensor {
 
-// Throw InvalidArgument naming the operation.
+// These throw InvalidArgument naming the operation.
 void check_tensors(const char* operation, const std::vector<at::Tensor>& tensors);  // dense, on the CPU
 void check_no_gradient(const char* operation, const std::vector<at::Tensor>& tensors);
 void check_has_rows(const char* operation, const at::Tensor& tensor);  // one dimension at least
 
-// Shapes, and whether a gradient is wanted, as a tag for a call: ranks compare it. Long ones by their hash.
+// Shapes, and whether a gradient is wanted, as the tag of a call: ranks compare it. Long texts are replaced by a hash.
 std::string shapes_tag(const std::vector<at::Tensor>& tensors);
 
-// The first dimension of every rank's tensor. Throws InvalidArgument on every rank, naming one that does not fit and
-// both tensors, unless all else is equal.
+// The first dimension of every rank's tensor. All else must be equal on all ranks: otherwise throws InvalidArgument on
+// every rank, naming a rank that does not fit, and both tensors.
 std::vector<std::int64_t> rows_of_all(const char* operation, const at::Tensor& tensor, const Communicator& world);
 
 }  // namespace reigen::tensor

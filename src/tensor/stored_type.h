@@ -1,4 +1,4 @@
-// Element types in files and in LibTorch.
+// Converts between the element types of files and of LibTorch.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -9,9 +9,9 @@
 
 namespace reigen::tensor {
 
-// Throws InvalidArgument naming the tensor when files know no such type.
+// Throws InvalidArgument naming the tensor when files have no such type.
 format::TensorType stored_type(const std::string& name, at::ScalarType type);
-// Throws DataError naming the tensor when LibTorch has no such type: of packed elements, of 4 and 6 bits.
+// Throws DataError naming the tensor when LibTorch has no such type: packed elements of 4 and 6 bits.
 at::ScalarType scalar_type_of(const std::string& name, format::TensorType type);
 
 }  // namespace reigen::tensor

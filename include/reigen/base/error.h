@@ -1,6 +1,6 @@
-// Errors: one base, and one leaf for each thing a caller can do about it.
+// Errors: one base class, and one derived class for each kind of reaction that a caller can have.
 //
-// Every message says what happened, what was got and expected, and what to do next:
+// Every message says what happened, which values were got and expected, and what to do next:
 //   [all_reduce] rank 2 of 4: count differs
 //     got: 100   expected: 101 (rank 0)
 //     fix: call the same operation with the same count on every rank
@@ -13,25 +13,25 @@
 
 namespace reigen {
 
-// Exit codes of every program of ours; 128 + N means ended by signal N.
+// Exit codes of all programs of Reigen; 128 + N means that signal N ended the program.
 enum class ExitCode : int {
   kOk = 0,
   kUsage = 2,              // wrong command line
   kBadData = 65,           // an input is damaged or of another kind
   kInputMissing = 66,      // an input does not exist
-  kUnavailable = 69,       // device or service missing
-  kBug = 70,               // our fault, or an exception nobody handled
-  kOsResource = 71,        // memory, processes, descriptors
+  kUnavailable = 69,       // a device or service is missing
+  kBug = 70,               // a bug of Reigen, or an exception that was not handled
+  kOsResource = 71,        // no memory, processes or descriptors left
   kOutputLocked = 73,      // the output exists or is in use
   kIo = 74,                // reading or writing failed
   kStopped = 75,           // stopped on request, resumable
   kJobMismatch = 76,       // another version or another job answered
-  kPermission = 77,        // permission or secret
+  kPermission = 77,        // no permission, or the wrong secret
   kConfiguration = 78,     // a value out of range
   kPeerLost = 79,          // another rank died or is unreachable; restartable
   kNotANumber = 80,        // NaN or infinity
   kReplicasDiverged = 81,  // ranks that must be equal are not
-  kDoNotRestart = 93,
+  kDoNotRestart = 93,      // tells a restarting launcher to stop
 };
 
 // The parts of a message; empty parts are left out.
@@ -50,7 +50,7 @@ class Error : public std::runtime_error {
   Error(ExitCode code, const Report& report) : Error(code, to_string(report)) {}
   ExitCode exit_code() const noexcept { return code_; }
 
-  // Whether every rank of the job throws this error at the same place: it is told once, by rank 0.
+  // Whether every rank of the job throws this error at the same place. Then only rank 0 reports it.
   bool is_common() const noexcept { return common_; }
   void mark_common() noexcept { common_ = true; }
 
@@ -59,20 +59,20 @@ class Error : public std::runtime_error {
   bool common_ = false;
 };
 
-// The call or the configuration is wrong: fix it.
+// The call or the configuration is wrong and must be fixed.
 struct InvalidArgument : Error {
   explicit InvalidArgument(const std::string& message, ExitCode code = ExitCode::kConfiguration)
       : Error(code, message) {}
   explicit InvalidArgument(const Report& report, ExitCode code = ExitCode::kConfiguration) : Error(code, report) {}
 };
 
-// A deadline passed while everybody was alive.
+// A deadline passed while all ranks were alive.
 struct Timeout : Error {
   explicit Timeout(const std::string& message) : Error(ExitCode::kPeerLost, message) {}
   explicit Timeout(const Report& report) : Error(ExitCode::kPeerLost, report) {}
 };
 
-// Another rank died, stopped or left: rebuild the group, resume from a checkpoint.
+// Another rank died, stopped or left. The program must rebuild the group and resume from a checkpoint.
 struct PeerLost : Error {
   PeerLost(int rank, const std::string& message) : Error(ExitCode::kPeerLost, message), rank_(rank) {}
   int rank() const noexcept { return rank_; }
@@ -81,17 +81,17 @@ struct PeerLost : Error {
   int rank_;
 };
 
-// Ranks called different operations, or the same one with different arguments: fix the program.
+// Ranks called different operations, or the same operation with different arguments. The program must be fixed.
 struct CollectiveMismatch : Error {
   explicit CollectiveMismatch(const std::string& message) : Error(ExitCode::kConfiguration, message) {}
 };
 
-// Somebody ended the communicator; the text carries the first cause.
+// A rank ended the communicator; the text contains the first cause.
 struct Aborted : Error {
   explicit Aborted(const std::string& message) : Error(ExitCode::kPeerLost, message) {}
 };
 
-// The operating system refused: the text names the call and errno.
+// The operating system refused a call; the text names the call and errno.
 struct IoError : Error {
   explicit IoError(const std::string& message, ExitCode code = ExitCode::kIo) : Error(code, message) {}
   explicit IoError(const Report& report, ExitCode code = ExitCode::kIo) : Error(code, report) {}
@@ -102,19 +102,19 @@ struct NoRoom : IoError {
   using IoError::IoError;
 };
 
-// A file is not what it should be: the text names file and offset.
+// A file has wrong contents; the text names the file and the offset.
 struct DataError : Error {
   explicit DataError(const std::string& message) : Error(ExitCode::kBadData, message) {}
   explicit DataError(const Report& report) : Error(ExitCode::kBadData, report) {}
 };
 
-// A communication engine or device failed, or is not built in.
+// A communication backend or a device failed, or this build does not have it.
 struct BackendError : Error {
   explicit BackendError(const std::string& message, ExitCode code = ExitCode::kUnavailable) : Error(code, message) {}
   explicit BackendError(const Report& report, ExitCode code = ExitCode::kUnavailable) : Error(code, report) {}
 };
 
-// Our bug: please report it.
+// A bug of Reigen; please report it.
 struct InternalError : Error {
   explicit InternalError(const std::string& message) : Error(ExitCode::kBug, message) {}
 };

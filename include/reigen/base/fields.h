@@ -1,12 +1,12 @@
-// What an options struct says of its own members, once: name, range and meaning of each. Flags, files, variables,
-// --help, errors and the comparison between ranks are made of these rows.
+// The table in which an options struct describes its members, once: the name, range and meaning of each. Flags, files,
+// environment variables, --help, errors and the comparison between ranks are all made from the rows of this table.
 //
 //   struct TopKOptions { double share = 0.01; };
 //   inline void describe(Fields& fields, TopKOptions& options) {
-//     fields.add("share", options.share, above(0).up_to(1), "of a parameter's elements that travel");
+//     fields.add("share", options.share, above(0).up_to(1), "of a parameter's elements that are sent");
 //   }
 //
-// Thread rule: values; a row points into the struct it was made from.
+// Thread rule: values. A row points into the struct that it describes, which must outlive it.
 #pragma once
 
 #include <chrono>
@@ -20,9 +20,9 @@
 
 namespace reigen {
 
-// What a number may be. Whole numbers are told apart from others by the member's type.
+// The values that a number may have. Whether it must be a whole number follows from the member's type.
 struct Range {
-  static constexpr double kNone = 1e300;  // a limit that is none
+  static constexpr double kNone = 1e300;  // stands for "no limit"
 
   double low = -kNone;
   double high = kNone;
@@ -31,12 +31,12 @@ struct Range {
 
   constexpr Range up_to(double limit) const { return {low, limit, above_low, false}; }
   constexpr Range below(double limit) const { return {low, limit, above_low, true}; }
-  bool holds(double value) const;  // false for what is not finite
+  bool holds(double value) const;  // false for infinities and NaN
 };
 constexpr Range at_least(double low) { return {.low = low}; }
 constexpr Range above(double low) { return {.low = low, .above_low = true}; }
 
-// A member of an enumeration's type, by the position of its value among the names.
+// A member whose type is an enumeration. It is read and written as the position of its value among the names.
 struct Chosen {
   void* member = nullptr;
   std::size_t (*get)(const void* member) = nullptr;
@@ -47,27 +47,28 @@ struct Chosen {
 struct Field {
   using Value = std::variant<bool*, int*, std::int64_t*, std::optional<std::int64_t>*, std::uint64_t*, double*,
                              std::optional<double>*, std::string*, std::vector<std::int64_t>*,
-                             std::chrono::milliseconds*, Chosen>;  // a vector: steps in rising order; a time: seconds
+                             std::chrono::milliseconds*, Chosen>;  // vector: rising steps; milliseconds: text in s
 
   std::string section;
   std::string key;
   Value value;
   std::string meaning;
   Range range = {};
-  std::vector<std::string> choices = {};  // of text and of an enumeration; empty: any text
-  bool may_differ = false;                // between ranks
-  bool own_section = false;               // of a program's own
+  std::vector<std::string> choices = {};  // allowed values of a text or an enumeration; empty: any text
+  bool may_differ = false;                // whether the value may differ between ranks
+  bool own_section = false;               // whether the section is defined by the user's program, not by Reigen
 
-  // Of an option that only some alternatives have (one_of.h).
-  std::vector<Value> alike = {};             // the other alternatives' members of this name: set along with `value`
-  std::vector<std::string> owners = {};      // the alternatives that have it; empty: it depends on none
-  std::set<std::string>* given = nullptr;    // the keys that were told; others are as the alternative has them
-  const std::string* alternative = nullptr;  // which holds
-  std::string decided_by = {};               // the option that says which holds: "optim.name"
-  std::string none = {};                     // the value that those without the option have as well: "0"
+  // For an option that only some alternatives have (one_of.h):
+  std::vector<Value> alike = {};             // members of this name in other alternatives, set along with `value`
+  std::vector<std::string> owners = {};      // the alternatives that have the option; empty: it depends on none
+  std::set<std::string>* given = nullptr;    // the keys that were set; the others have their alternative's default
+  const std::string* alternative = nullptr;  // the name of the chosen alternative
+  std::string decided_by = {};               // the option that chooses the alternative: "optim.name"
+  std::string none = {};                     // this value means the same as not having the option: "0"
 
   std::string name() const { return section + "." + key; }
-  // The row is that of an option which only these alternatives have; `holds` says which holds, by the option `decider`.
+  // Marks the option as one that only the alternatives `names` have. `holds`: the name of the chosen alternative, which
+  // the option `decider` sets.
   void only_for(std::vector<std::string> names, const std::string& holds, std::string decider) {
     owners = std::move(names);
     alternative = &holds;
@@ -75,22 +76,23 @@ struct Field {
   }
 
   bool is_switch() const { return std::holds_alternative<bool*>(value); }
-  bool is_text() const;          // TOML writes it in quotes
-  bool is_whole() const;         // a whole number
-  bool is_unset() const;         // a number that nobody has told and that has no value of its own
-  std::string text() const;      // the value as text; "not set" for one that is unset
-  std::string expected() const;  // "a whole number of at least 1", "fp32, fp64": what it takes
+  bool is_text() const;          // whether TOML writes the value in quotes
+  bool is_whole() const;         // whether it is a whole number
+  bool is_unset() const;         // whether it is a number, optional or of an alternative (`given`), that was not set
+  std::string text() const;      // the value as text; "not set" if is_unset()
+  std::string expected() const;  // the values that it takes: "a whole number of at least 1", "fp32, fp64"
 
-  // Takes the value that the text says; false, and nothing is changed, where it is none or out of range.
+  // Sets the value from text. False, and nothing is changed, if the text is no value or is out of range.
   bool set(const std::string& text) const;
 };
 
-// The rows of one struct or several, in the order in which they are added.
+// The rows of one or several structs, in the order in which they are added.
 class Fields {
  public:
   explicit Fields(std::string first_section = {}) : section(std::move(first_section)) {}
 
-  // A switch, a text, a number. Returns the row, for what is seldom said of one; valid until the next is added.
+  // Adds a switch, a text or a number. Returns the row, to set members of it that are seldom needed. The reference is
+  // valid until the next row is added.
   template <class Member>
   Field& add(const char* key, Member& member, std::string meaning) {
     return push(key, &member, {}, std::move(meaning));
@@ -99,13 +101,13 @@ class Fields {
   Field& add(const char* key, Member& member, Range range, std::string meaning) {
     return push(key, &member, range, std::move(meaning));
   }
-  // A text that is one of these.
+  // Adds a text that must be one of `choices`.
   Field& add(const char* key, std::string& member, std::vector<std::string> choices, std::string meaning) {
     Field& row = push(key, &member, {}, std::move(meaning));
     row.choices = std::move(choices);
     return row;
   }
-  // An enumeration whose values are 0, 1, ... in the order of these names.
+  // Adds an enumeration whose values are 0, 1, ... in the order of `names`.
   template <class Enumeration>
   requires std::is_enum_v<Enumeration> Field& add(const char* key, Enumeration& member, std::vector<std::string> names,
                                                   std::string meaning) {
@@ -117,7 +119,7 @@ class Fields {
     return row;
   }
 
-  std::string section;  // of the rows that are added from now on
+  std::string section;  // the section of the rows that are added from now on
   std::vector<Field> rows;
 
  private:

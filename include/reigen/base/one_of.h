@@ -1,10 +1,12 @@
-// One of several named alternatives, each with options of its own: an optimizer, a schedule, a strategy.
+// A choice of one among several named alternatives, each with options of its own: an optimizer, a schedule, a strategy.
 //
-//   using AnyOptimizer = OneOf<AdamWOptions, SGDOptions>;   // each has a kName and a describe(); the first is the
-//   default AnyOptimizer rule = SGDOptions{.momentum = 0.9}; rule.visit([&](const auto& options) { use(options); });
+//   using AnyOptimizer = OneOf<AdamWOptions, SGDOptions>;  // each has kName and describe(); the first is the default
+//   AnyOptimizer rule = SGDOptions{.momentum = 0.9};
+//   rule.visit([&](const auto& options) { use(options); });
 //
-// As rows of a table (fields.h) the alternatives lie side by side: `name` says which holds, and an option that several
-// have is one row. What the alternative that holds does not have is refused by require_owned(). Thread rule: a value.
+// The rows of a table (fields.h) contain the options of all alternatives. `name` is the chosen one, and an option that
+// several alternatives have is one row. require_owned() refuses options that the chosen alternative does not have.
+// Thread rule: a value.
 #pragma once
 
 #include <algorithm>
@@ -21,33 +23,34 @@ namespace reigen {
 template <class... Options>
 class OneOf {
  public:
-  std::string name = std::tuple_element_t<0, std::tuple<Options...>>::kName;  // of the alternative that holds
-  std::set<std::string> given = {};  // keys that were told; others are as the alternative has them
+  std::string name = std::tuple_element_t<0, std::tuple<Options...>>::kName;  // of the chosen alternative
+  std::set<std::string> given = {};  // keys that were set; the others have their alternative's default
 
   OneOf() = default;
   template <class Alternative>
   requires(std::is_same_v<Alternative, Options> || ...) OneOf(Alternative options)
-      : name(Alternative::kName) {  // NOLINT(google-explicit-constructor): it is one of them
+      : name(Alternative::kName) {  // NOLINT(google-explicit-constructor): an alternative is a choice
     std::get<Alternative>(all_) = std::move(options);
     note_given();
   }
 
   static std::vector<std::string> names() { return {Options::kName...}; }
 
-  // The options of an alternative, whether or not it holds.
+  // The options of an alternative, whether or not it is the chosen one.
   template <class Alternative>
   const Alternative& of() const {
     return std::get<Alternative>(all_);
   }
 
-  // use(options) with the alternative that holds; nothing where there is none of that name (the table takes no such).
+  // Calls use(options) with the options of the chosen alternative. Does nothing if no alternative has that name, which
+  // a table never sets.
   template <class Use>
   void visit(const Use& use) const {
     (void)((name == Options::kName && (use(std::get<Options>(all_)), true)) || ...);
   }
 
-  // Takes an option of this name from text, for every alternative that has it; false for a name or a value that none
-  // takes. The default of an option that is not told stays each alternative's own.
+  // Sets the option `key` from text, in every alternative that has it. False if no alternative has it or the value is
+  // not allowed. Options that are not set keep the default of their own alternative.
   bool set(const std::string& key, const std::string& text) {
     Fields all;
     add_options(all);
@@ -55,14 +58,15 @@ class OneOf {
     return row != all.rows.end() && row->set(text);
   }
 
-  // What the alternative has of itself counts as told from here on.
+  // From now on all options of the chosen alternative count as set.
   void note_given() {
     Fields own;
     (void)((name == Options::kName && (describe(own, std::get<Options>(all_)), true)) || ...);
     for (const Field& field : own.rows) given.insert(field.key);
   }
 
-  // Adds a row `key` for the name; add_options() those of all alternatives. Between the two there may be others.
+  // add_name() adds the row `key` for the name of the alternative; add_options() adds the options of all alternatives.
+  // Other rows may be added between the two calls.
   void add_name(Fields& fields, const char* key, const std::string& meaning) {
     fields.add(key, name, names(), meaning);
     decided_by_ = fields.rows.back().name();
@@ -95,11 +99,12 @@ class OneOf {
   }
 
   std::tuple<Options...> all_;
-  std::string decided_by_;  // the name of the row that says which holds
+  std::string decided_by_;  // the name of the row that chooses the alternative
 };
 
-// Throws InvalidArgument (78) for a row that was told and that the alternative that holds does not have; the text names
-// those that have it. A switch that is off, an empty text and Field::none are had by all.
+// Throws InvalidArgument (78) for a row that was set although the chosen alternative does not have this option. The
+// text names the alternatives that have it. A switch that is off, an empty text and the value Field::none are always
+// allowed.
 void require_owned(const std::vector<Field>& rows);
 
 }  // namespace reigen

@@ -1,18 +1,20 @@
-// The floors up to comm/ for C, and so for every language that can call C: groups of ranks, their operations, errors as
-// codes and text. The contract of each operation (in place, aliasing, deadlines, cost) is that of its namesake in
-// reigen/comm/communicator.h; docs/c_api.md has a program and how to build it. P ranks, this one is r.
+// The communication layers of Reigen, up to comm/, for C and for every language that can call C: groups of ranks, their
+// operations, and errors as codes and text. The contract of each operation (in place, aliasing, deadlines, cost) is
+// that of the function with the same name in reigen/comm/communicator.h. docs/c_api.md has a program and says how to
+// build it. P is the number of ranks, r is this rank.
 //
-// Errors: what can fail gives a reigen_status, 0 or the exit code of docs/errors.md, and leaves the text in
-// reigen_error_message(). Null handles, null outputs and unknown numbers are errors too; no exception leaves.
-// Local mistakes (REIGEN_ERROR_INVALID_ARGUMENT) change nothing; after any other error of an operation its group is
-// dead: every later call on it fails with REIGEN_ERROR_ABORTED and the first cause.
+// Errors: a function that can fail returns a reigen_status, which is 0 or an exit code of docs/errors.md. The text of
+// the error is in reigen_error_message(). Null handles, null outputs and unknown numbers are errors too. No exception
+// leaves a function. A local mistake (REIGEN_ERROR_INVALID_ARGUMENT) changes nothing. After any other error of an
+// operation its group is dead: every later call on it fails with REIGEN_ERROR_ABORTED and the first cause.
 //
-// Ownership: a handle that a function gives through its last argument is yours until its release function; releasing
-// NULL does nothing. A handle that was released must not be used. Buffers are yours; those of an asynchronous call must
-// stay valid until it has completed. Text that goes in is copied; text that comes out belongs to the handle.
+// Ownership: a handle that a function returns through its last argument belongs to the caller until it is passed to its
+// release function. Releasing NULL does nothing. A released handle must not be used. Buffers belong to the caller;
+// those of an asynchronous call must stay valid until the call has completed. Text that is passed in is copied. Text
+// that is returned belongs to the handle.
 //
 // Thread rule: calls of one group must be ordered by the caller; calls of two groups may run at the same time.
-// reigen_abort and the functions of reigen_work may be called from any thread. The last error is each thread's own.
+// reigen_abort and the functions of reigen_work may be called from any thread. Each thread has its own last error.
 #pragma once
 
 #include <stddef.h>
@@ -22,12 +24,13 @@
 extern "C" {
 #endif
 
-// NOLINTBEGIN(readability-identifier-naming): the names of C carry their prefix
+// NOLINTBEGIN(readability-identifier-naming): names in C have a prefix, since C has no namespaces
 typedef struct reigen_comm reigen_comm;      // a rank's place in a group
 typedef struct reigen_work reigen_work;      // an asynchronous operation
 typedef struct reigen_memory reigen_memory;  // memory that every rank of this machine can reach
 
-// Numbers never change; the types are int so that an unknown number is an error and not undefined.
+// The numbers of all constants never change. The types are int, so that an unknown number is an error and not undefined
+// behaviour.
 typedef int reigen_status;
 enum {
   REIGEN_OK = 0,
@@ -44,7 +47,7 @@ enum {
   REIGEN_PEER_LOST = 79
 };
 
-// What the caller can do about it, finer than the code (docs/errors.md).
+// The kind of an error. It distinguishes the reactions that a caller can have better than the code (docs/errors.md).
 typedef int reigen_error;
 enum {
   REIGEN_ERROR_NONE = 0,
@@ -85,16 +88,18 @@ enum {
 };
 
 const char* reigen_version(void);           // "0.1.0"
-size_t reigen_type_size(reigen_type type);  // in bytes; 0: no such type
+size_t reigen_type_size(reigen_type type);  // in bytes; 0: there is no such type
 
-// Of the last function that failed on this thread; a success leaves them. The text says what, got, expected, fix, and
-// is valid until the next failure on this thread; "" when there was none.
+// The text, kind and rank of the last function that failed on this thread; a success does not change them. The text
+// says what happened, which values were got and expected, and a fix. It is valid until the next failure on this thread;
+// "" when no function has failed.
 const char* reigen_error_message(void);
 reigen_error reigen_error_kind(void);
 int reigen_error_rank(void);  // the lost rank of REIGEN_ERROR_PEER_LOST, else -1
 
-// Options: fill them with their function first, `bytes` being sizeof of the struct, then change what you want. A later
-// version may add members at the end; programs that were built before it go on to work. NULL for text: the default.
+// Options: first fill a struct with its function (`bytes` is sizeof the struct), then change members. A later version
+// may add members at the end; programs that were built before continue to work. NULL for a text means the default. The
+// comments give the defaults.
 typedef struct reigen_init_options {
   size_t struct_size;
   const char* name;     // "world"
@@ -102,48 +107,53 @@ typedef struct reigen_init_options {
   int64_t timeout_ms;   // 0: REIGEN_TIMEOUT, else 10 minutes
   int keep_memory;      // 1: freed memory stays in the process (reigen/runtime/init.h)
   const char* network;  // between machines: "tcp", "mpi"; NULL: REIGEN_COMM_NETWORK, else "tcp"
-  int segments;         // over tcp, into how many pieces what can be cut is cut; 0: REIGEN_COMM_SEGMENTS, else by size
-  int connections;      // over tcp, sockets for a large message; 0: REIGEN_COMM_CONNECTIONS, else 1
+  int segments;         // tcp: pieces into which transfers are cut; 0: REIGEN_COMM_SEGMENTS, else chosen by size
+  int connections;      // tcp: sockets that share a large message; 0: REIGEN_COMM_CONNECTIONS, else 1
 } reigen_init_options;
 
 typedef struct reigen_comm_options {
   size_t struct_size;
   int rank;             // 0
   int size;             // 1
-  const char* store;    // where the ranks meet, in a job of one: NULL. The path of a file that all can reach, new for
-                        // each job, or tcp://host:port, where rank 0 serves: one group at a time has that port
-  const char* name;     // "world"; two groups that meet in one file need two names
+  const char* store;    // where the ranks meet; NULL for one rank. Either the path of a file that all ranks can reach
+                        // and that is new for each job, or tcp://host:port; rank 0 serves it there, for one group at a
+                        // time
+  const char* name;     // "world"; two groups that meet in the same file need different names
   const char* backend;  // as above
-  int64_t join_timeout_ms;       // 60 s, for all ranks to come
-  int64_t report_after_ms;       // 30 s: a live rank keeps the others waiting, say so
-  int64_t timeout_ms;            // 10 minutes: ... and end it
-  int64_t heartbeat_timeout_ms;  // 10 s: no sign of life
+  int64_t join_timeout_ms;       // 60 s: the longest wait until all ranks are there
+  int64_t report_after_ms;       // 30 s: then a warning names a live rank that keeps others waiting
+  int64_t timeout_ms;            // 10 minutes: then such a wait ends the group
+  int64_t heartbeat_timeout_ms;  // 10 s: a rank without a heartbeat for so long is lost
   const char* network;           // as above
-  int segments;                  // 0: by size
+  int segments;                  // 0: chosen by size
   int connections;               // 1
 } reigen_comm_options;
 
 typedef struct reigen_call_options {
   size_t struct_size;
-  reigen_work** work;  // not NULL: the call is asynchronous, and its handle comes here
-  int only_caller;     // 0: the progress thread moves it on too; 1: only reigen_poll and reigen_work_wait do
-  const char* tag;     // in every error, and compared between ranks; at most 47 characters
-  double factor;       // 1; sums of floats: this rank's input is multiplied by it
+  reigen_work** work;  // NULL; else the call is asynchronous, and its handle is written here
+  int only_caller;     // 0: the progress thread advances the call too; 1: only reigen_poll and reigen_work_wait do
+  const char* tag;     // appears in every error and is compared between ranks; at most 47 characters
+  double factor;       // 1; this rank's input is multiplied by it; only for sums of floats
 } reigen_call_options;
 
 reigen_status reigen_init_options_default(reigen_init_options* options, size_t bytes);
 reigen_status reigen_comm_options_default(reigen_comm_options* options, size_t bytes);
 reigen_status reigen_call_options_default(reigen_call_options* options, size_t bytes);
 
-// Who am I, from the launcher (reigen run, torchrun, srun, mpirun; alone: one rank). Blocks until all ranks are there.
+// Creates the group of all ranks of the job. Rank and size come from the launcher (reigen run, torchrun, srun, mpirun);
+// without one the group has one rank. Blocks until all ranks are there.
 reigen_status reigen_init(const reigen_init_options* options, reigen_comm** comm);
-// A group from its parts, without a launcher. Blocks until all ranks are there.
+// Creates a group whose rank, size and meeting place are in the options, without a launcher. Blocks until all ranks are
+// there.
 reigen_status reigen_comm_create(const reigen_comm_options* options, reigen_comm** comm);
-// A new group of the ranks that give the same colour, in the order of (key, rank); NULL for a negative colour.
+// Creates a group of the ranks that give the same colour, in the order of (key, rank). A rank with a negative colour
+// gets NULL.
 reigen_status reigen_split(reigen_comm* comm, int color, int key, reigen_comm** part);
-// Ends the group for everybody: pending and later calls fail with this cause on every rank.
+// Ends the group on all ranks: pending and later calls fail with this cause on every rank.
 reigen_status reigen_abort(reigen_comm* comm, const char* cause);
-// Leaves the group; finishes what is pending, for two seconds at most. Memory and work handles stay good.
+// Leaves the group after pending operations are finished, for which it waits two seconds at most. Handles of memory and
+// of asynchronous calls stay valid.
 void reigen_comm_release(reigen_comm* comm);
 
 int reigen_rank(const reigen_comm* comm);             // -1 for NULL
@@ -151,17 +161,18 @@ int reigen_size(const reigen_comm* comm);             // -1 for NULL
 const char* reigen_name(const reigen_comm* comm);     // NULL for NULL
 const char* reigen_backend(const reigen_comm* comm);  // NULL for NULL
 
-// Zeroed, aligned to 64 bytes; operations on it copy nothing. May outlive the group. REIGEN_OS_RESOURCE: no more.
+// Zeroed memory, aligned to 64 bytes. Operations on it make no extra copies. It may outlive the group. Fails with
+// REIGEN_OS_RESOURCE when no memory is left.
 reigen_status reigen_allocate(reigen_comm* comm, size_t bytes, reigen_memory** memory);
 void* reigen_memory_data(const reigen_memory* memory);  // NULL for NULL
 void reigen_memory_release(reigen_memory* memory);
 
-// The operations. `options` may be NULL: blocking, no tag, factor 1. Counts are elements.
+// The operations. `options` may be NULL: then the call blocks and has no tag and the factor 1. Counts are elements.
 
 // output[i] = op over ranks of input[i], i < count
 reigen_status reigen_all_reduce(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                 reigen_op op, const reigen_call_options* options);
-// data = data of root
+// data on every rank = data on root
 reigen_status reigen_broadcast(reigen_comm* comm, void* data, size_t count, reigen_type type, int root,
                                const reigen_call_options* options);
 // output[q·count + i] = input[i] of rank q
@@ -170,13 +181,13 @@ reigen_status reigen_all_gather(reigen_comm* comm, const void* input, void* outp
 // output[i] = op over ranks of input[r·count + i]
 reigen_status reigen_reduce_scatter(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                     reigen_op op, const reigen_call_options* options);
-// output[i] on root = op over ranks of input[i]; elsewhere output may be NULL
+// output[i] on root = op over ranks of input[i]; on other ranks output may be NULL
 reigen_status reigen_reduce(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                             reigen_op op, int root, const reigen_call_options* options);
-// output[q·count + i] on root = input[i] of rank q; elsewhere output may be NULL
+// output[q·count + i] on root = input[i] of rank q; on other ranks output may be NULL
 reigen_status reigen_gather(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                             int root, const reigen_call_options* options);
-// output[i] = input[r·count + i] of root; elsewhere input may be NULL
+// output[i] = input[r·count + i] of root; on other ranks input may be NULL
 reigen_status reigen_scatter(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                              int root, const reigen_call_options* options);
 // output[q·count + i] = input[r·count + i] of rank q
@@ -185,7 +196,8 @@ reigen_status reigen_all_to_all(reigen_comm* comm, const void* input, void* outp
 // Returns when every rank has called it.
 reigen_status reigen_barrier(reigen_comm* comm, const reigen_call_options* options);
 
-// As their namesakes, with blocks of counts[q] elements for rank q, one after the other; P counts, the same everywhere.
+// reigen_NAME_v is reigen_NAME with blocks of counts[q] elements for rank q, one after the other. `counts` has P
+// elements and is the same on every rank.
 reigen_status reigen_all_gather_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
                                   reigen_type type, const reigen_call_options* options);
 reigen_status reigen_reduce_scatter_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
@@ -194,33 +206,37 @@ reigen_status reigen_gather_v(reigen_comm* comm, const void* input, void* output
                               reigen_type type, int root, const reigen_call_options* options);
 reigen_status reigen_scatter_v(reigen_comm* comm, const void* input, void* output, const size_t* counts,
                                reigen_type type, int root, const reigen_call_options* options);
-// leaves[q] elements go to rank q, arrives[q] come from it: arrives[q] here is leaves[r] there.
+// leaves[q] elements go to rank q, and arrives[q] elements come from rank q. arrives[q] on rank r must equal leaves[r]
+// on rank q.
 reigen_status reigen_all_to_all_v(reigen_comm* comm, const void* input, const size_t* leaves, void* output,
                                   const size_t* arrives, reigen_type type, const reigen_call_options* options);
 
-// data on rank `from` = data on rank `to`: the n-th send from one rank to another meets the n-th recv. A send of more
-// than 1 KiB may wait for its recv: an exchange needs asynchronous calls, or a group of calls.
+// The data that recv writes on rank `to` = the data that send reads on rank `from`. The n-th send from one rank to
+// another meets the n-th recv of that pair. A send of more than 1 KiB may wait for its recv, so an exchange needs
+// asynchronous calls or a group of calls.
 reigen_status reigen_send(reigen_comm* comm, const void* data, size_t count, reigen_type type, int to,
                           const reigen_call_options* options);
 reigen_status reigen_recv(reigen_comm* comm, void* data, size_t count, reigen_type type, int from,
                           const reigen_call_options* options);
 
-// Calls between the two are only collected; ranks meet for all of them at reigen_group_end, and none waits for another.
-// An unknown type or reduction, or counts that are NULL, is told by the call itself, which is left out then; what else
-// is wrong with a collected call is told by reigen_group_end, and none of them runs. Memory of collected calls must
-// stay until then. Their handles may be waited for after it; each is complete when all of them are. Of its options,
-// `work` and `only_caller` count for all.
+// Calls between reigen_group_begin and reigen_group_end are only collected. reigen_group_end makes all of them
+// together, so that no call waits for another. A call with an unknown type or reduction, or with NULL for counts, fails
+// at once and is left out. Any other mistake in a collected call makes reigen_group_end fail, and none of the calls
+// runs. The memory of collected calls must stay valid until then. Their handles may be waited for after
+// reigen_group_end; each is complete when all of the calls are. The options `work` and `only_caller` of
+// reigen_group_end apply to all collected calls.
 reigen_status reigen_group_begin(reigen_comm* comm);
 reigen_status reigen_group_end(reigen_comm* comm, const reigen_call_options* options);
 
-// Moves asynchronous operations on as far as they go without waiting.
+// Advances asynchronous operations as far as possible without waiting.
 reigen_status reigen_poll(reigen_comm* comm);
 
-// Waits for as long as the group allows (timeout_ms < 0), or fails with REIGEN_ERROR_TIMEOUT after timeout_ms; as long
-// as reigen_work_is_completed gives 0 the operation goes on then, and may be waited for again.
+// Waits until the call is complete: for timeout_ms at most, or with timeout_ms < 0 as long as the group's timeout
+// allows. Fails with REIGEN_ERROR_TIMEOUT after timeout_ms. If reigen_work_is_completed gives 0 then, the operation
+// goes on and may be waited for again.
 reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms);
 int reigen_work_is_completed(const reigen_work* work);  // 1: completed or failed, 0: not yet, -1 for NULL
-void reigen_work_release(reigen_work* work);            // an operation that has not completed goes on
+void reigen_work_release(reigen_work* work);            // an operation that is not complete goes on
 // NOLINTEND(readability-identifier-naming)
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// What a checkpoint says of itself: manifest.json, and the rules by which a directory of files is one.
+// The manifest of a checkpoint (manifest.json), and the rules by which a directory of files is a checkpoint.
 //
 //   {"content": {"format": "reigen checkpoint", "format_version": 2, "step": 100, ...,
 //                "files": [{"name": "model.safetensors", "bytes": ..., "header_bytes": ..., "header_xxh64": "..."}],
@@ -6,9 +6,9 @@
 //                  "pieces": [{"file": 0, "at": 1024, "first": 0, "count": 288, "xxh64": "..."}]}]}},
 //    "xxh64": hash of the content's text}
 //
-// A piece that is not of the whole tensor's box has "box_offset" and "box_shape" (piece.h). Pieces and headers tile
-// their files, so that every byte has a hash, and the pieces of a tensor tile it.
-// Pure: text to values and back. Thread rule: no shared state.
+// A piece whose box is not the whole tensor has "box_offset" and "box_shape" (piece.h). Header and pieces fill their
+// file without gap or overlap, so that every byte has a hash; the pieces of a tensor cover it in the same way. The
+// functions only convert text to values and back. Thread rule: no shared state.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ namespace reigen::checkpoint {
 
 struct StoredPiece {
   Part part = {};
-  std::size_t file = 0;    // in Manifest::files
-  std::uint64_t at = 0;    // byte of the file
-  std::uint64_t hash = 0;  // XXH64 of its bytes
+  std::size_t file = 0;    // index in Manifest::files
+  std::uint64_t at = 0;    // first byte in the file
+  std::uint64_t hash = 0;  // XXH64 of the piece's bytes
 };
 
 struct StoredTensor {
@@ -40,46 +40,46 @@ struct StoredTensor {
 struct StoredFile {
   std::string name;
   std::uint64_t bytes = 0;
-  std::uint64_t header_bytes = 0;  // before its first tensor
+  std::uint64_t header_bytes = 0;  // bytes before the first tensor
   std::uint64_t header_hash = 0;
 };
 
-// Tensors of one kind: "model", "optimizer".
+// The tensors of one kind: "model", "optimizer".
 using Group = std::vector<StoredTensor>;
 
 struct Manifest {
-  std::int64_t step = 0;      // steps done
-  std::int64_t epoch = 0;     // of the next sample
+  std::int64_t step = 0;      // number of steps done
+  std::int64_t epoch = 0;     // epoch of the next sample
   std::int64_t position = 0;  // samples of that epoch that are used up, over all ranks
   std::int64_t global_batch = 0;
   std::int64_t seed = 0;
-  std::int64_t world_size = 1;  // of the run that wrote it
+  std::int64_t world_size = 1;  // number of ranks of the run that wrote it
   std::int64_t optimizer_steps = 0;
   std::vector<std::pair<std::string, std::int64_t>> mesh = {};  // axes and sizes, outer to inner; may be empty
-  std::map<std::string, std::string> options = {};              // of the run, as text
-  // Set by save().
-  std::string version = {};  // of the program that wrote it
+  std::map<std::string, std::string> options = {};              // the run's options, as text
+  // The fields from here on are set by save().
+  std::string version = {};  // version of the program that wrote it
   std::vector<StoredFile> files = {};
   std::map<std::string, Group> groups = {};
 
-  std::uint64_t bytes() const;                                                    // of all files
+  std::uint64_t bytes() const;                                                    // size of all files
   const StoredTensor* find(std::string_view group, std::string_view name) const;  // null: not there
 };
 
-// One text for one manifest: to_text(from_text(text)) == text, so no byte of it can change unseen.
+// Every manifest has exactly one text: to_text(from_text(text)) == text, so that no byte of it can change unnoticed.
 std::string to_text(const Manifest& manifest);
 
 // `where` is the file's path, for messages. Throws DataError naming what is wrong: damage, numbers out of range, pieces
-// that overlap or leave holes in a file or, where every piece is a flat one of the whole tensor, in a tensor; and Error
-// 76 for a newer version of the format. Memory in proportion to the text.
+// that overlap or leave holes in a file; and Error 76 for another version of the format. Does not look for holes in
+// tensors: check_coverage() does. Memory in proportion to the text.
 Manifest from_text(std::string_view text, const std::string& where);
 
-// Throws DataError where the pieces of a tensor overlap or leave a hole. Work in proportion to the pieces.
+// Throws DataError when the pieces of a tensor overlap or leave a hole. Time in proportion to the number of pieces.
 void check_coverage(const Manifest& manifest, const std::string& where);
 
-// Begins keys of Manifest::options and of a model's metadata that say what the numbers in its inputs and targets stand
-// for: "meaning.classes" = "[\"cat\",\"dog\"]", a list of JSON, in which a
-// backslash is written \\ and bytes that are no UTF-8 \xE9 (Python's unicode_escape reads both).
+// The prefix of keys, in Manifest::options and in a model's metadata, that say what the numbers in the model's inputs
+// and targets stand for: "meaning.classes" = "[\"cat\",\"dog\"]". The value is a JSON list, in which a backslash is
+// written \\ and bytes that are not UTF-8 are written \xE9 (Python's unicode_escape reads both).
 inline constexpr std::string_view kMeaning = "meaning.";
 
 inline constexpr std::int64_t kFormatVersion = 2;

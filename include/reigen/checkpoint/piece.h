@@ -1,5 +1,5 @@
-// Parts of named tensors in memory: what a rank gives to a checkpoint and takes from one.
-// Thread rule: values.
+// Parts of named tensors in memory, which a rank gives to a checkpoint or reads from one.
+// Thread rule: plain values.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ using layout::Part;
 using layout::Shape;
 using layout::whole;
 
-// A part of a named tensor in memory. `bytes` is borrowed: part.count elements, little-endian.
+// A part of a named tensor in memory. `bytes` is not owned; it holds part.count elements, little-endian.
 struct Piece {
   std::string name;
   format::TensorType type = format::TensorType::kF32;
-  Shape shape = {};  // of the tensor
+  Shape shape = {};  // shape of the whole tensor
   Part part = {};
   std::span<const std::byte> bytes = {};
 };
@@ -30,10 +30,10 @@ struct NotFinite {
   bool has_nan = false;
   bool has_infinity = false;
 };
-// What there is among its elements. One pass; integers have none.
+// Whether there are NaNs or infinities among its elements. One pass; integers have none.
 NotFinite not_finite_in(const Piece& piece);
 
-// A part of a named tensor that is to be filled. `bytes` is borrowed.
+// A part of a named tensor that is to be filled. `bytes` is not owned.
 struct Target {
   std::string name;
   format::TensorType type = format::TensorType::kF32;

@@ -1,13 +1,13 @@
-// Named whole tensors from wherever they come: what others have saved, and what this library has.
+// Named whole tensors from any source: files that other programs saved, and this library's own checkpoints.
 //
 //   const Weights weights("pytorch_model.bin");
 //   for (const TensorInfo& tensor : weights.tensors()) { ... weights.read(tensor.name, bytes); }
 //
-// Reads a safetensors file; a folder of Hugging Face (model.safetensors or pytorch_model.bin, or their parts with an
-// index, model.safetensors.index.json or pytorch_model.bin.index.json); a file of torch.save, of C++'s torch::save or
-// of TorchScript (.pt, .pth, .bin; nothing in it is run); a group of a checkpoint of this library; and the folder of a
-// run, of which it takes the newest whole checkpoint. What a file is, its content says and not its name. Pure reading,
-// without LibTorch. Thread rule: one thread at a time.
+// The source may be a safetensors file; a folder of Hugging Face (model.safetensors or pytorch_model.bin, or their
+// parts with an index, model.safetensors.index.json or pytorch_model.bin.index.json); a file of Python's torch.save, of
+// C++'s torch::save or of TorchScript (.pt, .pth, .bin; no code in it is run); a group of a checkpoint of this library;
+// or the folder of a run, of which the newest whole checkpoint is taken. The content of a file decides its kind, not
+// its name. Only reads, without LibTorch. Thread rule: one thread at a time.
 #pragma once
 
 #include <filesystem>
@@ -32,15 +32,15 @@ struct TensorInfo {
   std::uint64_t elements() const { return bytes() * 8 / format::bits_of(type); }
 };
 
-// What a file has and nobody can read here: a tensor of a type that safetensors files do not have, an object of a
-// program.
+// An item of a file that cannot be read here: a tensor of a type that safetensors files do not have, or an object of a
+// Python class.
 struct Unread {
   std::string name;
-  std::string what;  // why it cannot be read; of an object its class
+  std::string what;  // for a tensor why it cannot be read, for an object its class
 };
 
-// Beginnings of names. `only`: what begins with none of them is left out, unless it is empty; then what begins with one
-// of `skip`.
+// Prefixes of names. If `only` is not empty, names that begin with none of its prefixes are left out. Then names that
+// begin with a prefix of `skip` are left out.
 struct Selection {
   std::vector<std::string> only = {};
   std::vector<std::string> skip = {};
@@ -48,33 +48,34 @@ struct Selection {
 
 class Weights {
  public:
-  // `group` is of a checkpoint, of which every byte is read and compared with its hash first. Throws IoError (66
-  // nothing there), DataError naming what is damaged, or what it is when it is no file of weights.
+  // `group` is the group to take from a checkpoint; every byte of the checkpoint is first read and compared with its
+  // hash. Throws IoError (66: nothing there), or DataError naming what is damaged, or what the file is if it holds no
+  // weights.
   explicit Weights(const std::filesystem::path& path, const std::string& group = "model");
-  // The average of the weights that a run has saved beside them (optim/ema.h): of each its average, and what is not
-  // averaged, as buffers, as it is. Throws DataError where the checkpoint has none.
+  // The averaged weights that a run has saved next to its weights (optim/ema.h). Tensors that are not averaged, such as
+  // buffers, are as in the model. Throws DataError when the checkpoint has no averages.
   static Weights averages_of(const std::filesystem::path& path);
 
   const std::string& kind() const { return kind_; }  // "a PyTorch file"
   const std::filesystem::path& path() const { return path_; }
-  const std::vector<TensorInfo>& tensors() const { return tensors_; }    // by name
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }    // sorted by name
   const TensorInfo* find(std::string_view name) const;                   // null: not there, or unreadable
-  const std::vector<Unread>& unreadable() const { return unreadable_; }  // tensors that cannot be read, by name
-  const std::vector<Unread>& objects() const { return objects_; }        // what is no tensor and was not read, by name
+  const std::vector<Unread>& unreadable() const { return unreadable_; }  // tensors that cannot be read, sorted by name
+  const std::vector<Unread>& objects() const { return objects_; }  // other objects, which are not read, sorted by name
 
-  // Takes out what is not selected.
+  // Removes everything that the selection leaves out.
   void select(const Selection& selection);
-  std::vector<std::string> unmatched(const Selection& selection) const;  // the beginnings that no name has
-  // Throws DataError naming tensors that cannot be read, where there are any.
+  std::vector<std::string> unmatched(const Selection& selection) const;  // prefixes that no name has
+  // Throws DataError naming the tensors that cannot be read, if there are any.
   void require_readable() const;
-  // What their run knew of the numbers in inputs and targets: "meaning.classes" and the like (docs/files.md).
+  // What the run knew about the numbers in inputs and targets: "meaning.classes" and the like (docs/files.md).
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // into = the tensor, row-major. Throws DataError for a name that is not there, and when the file is damaged.
+  // into = the tensor, row-major. Throws DataError when there is no tensor of that name, or when the file is damaged.
   void read(const std::string& name, std::span<std::byte> into) const;
 
-  // Reads every byte, of PyTorch files with their checksums; of safetensors files, which have none, the form is looked
-  // at. Throws DataError naming what is damaged. Memory: the largest tensor.
+  // Reads every byte, and for PyTorch files compares their checksums. Safetensors files have no checksums; their
+  // structure is checked. Throws DataError naming what is damaged. Memory: the largest tensor.
   void verify() const;
 
  private:
@@ -94,17 +95,17 @@ class Weights {
   std::string kind_;
   std::vector<TensorInfo> tensors_;
   std::map<std::string, std::string> metadata_;
-  std::vector<std::function<void(std::span<std::byte>)>> readers_;  // of tensors_
+  std::vector<std::function<void(std::span<std::byte>)>> readers_;  // one for each entry of tensors_
   std::vector<Unread> unreadable_;
   std::vector<Unread> objects_;
-  std::vector<std::function<void()>> verifiers_;  // of files that can look at themselves
+  std::vector<std::function<void()>> verifiers_;  // one for each file that has checksums
 };
 
-// The checkpoint that a path means: itself, the newest whole one of a directory of them, or of a run's; what is passed
-// over is logged as a warning. Throws IoError
-// (66), DataError when none is whole.
+// The checkpoint that `path` stands for: the checkpoint itself, or the newest whole one in a directory of checkpoints
+// or of a run. Damaged ones that are passed over are logged as warnings. Throws IoError (66) when there is none,
+// DataError when none is whole.
 Checkpoint find_checkpoint(const std::filesystem::path& path);
 bool is_checkpoint(const std::filesystem::path& path);
-bool is_model_folder(const std::filesystem::path& path);  // of Hugging Face
+bool is_model_folder(const std::filesystem::path& path);  // a folder of Hugging Face
 
 }  // namespace reigen::checkpoint

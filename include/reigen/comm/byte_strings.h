@@ -1,10 +1,12 @@
-// Bytes of any length, different on each rank: what a program has serialised, such as a configuration or a vocabulary.
+// Exchanges strings of bytes that may differ in length from rank to rank: for things that a program has serialised,
+// such as a configuration or a vocabulary.
 //
 //   std::ostringstream text;
 //   torch::save(vocabulary, text);
 //   std::string same = reigen::broadcast_bytes(text.str(), 0, world);
 //
-// Blocking; two collectives each, the first of 8 bytes a rank. Errors: those of Communicator's operations.
+// All functions are blocking. Each makes two collectives, of which the first carries 8 bytes a rank. Errors: those of
+// Communicator's operations.
 // Thread rule: as Communicator's.
 #pragma once
 
@@ -15,10 +17,10 @@
 
 namespace reigen::comm {
 
-// On every rank: the root's bytes. The others' are not looked at.
+// Returns the root's bytes on every rank. The `bytes` of the other ranks are ignored.
 std::string broadcast_bytes(std::string bytes, int root, Communicator world, const std::string& tag = "bytes");
 
-// On every rank: result[q] = the bytes of rank q.
+// Returns on every rank: result[q] = the bytes of rank q.
 std::vector<std::string> all_gather_bytes(const std::string& bytes, Communicator world,
                                           const std::string& tag = "bytes");
 

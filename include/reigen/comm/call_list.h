@@ -1,4 +1,4 @@
-// Calls that are made together.
+// Lists of calls that are made together.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@ namespace reigen::comm {
 
 struct Call;
 
-// A list of calls of one group. Ranks meet for all of them together, and none waits for another in the same list, as in
-// an exchange of sends and recvs or the sum of many small tensors.
+// A list of calls of one group. The ranks meet for all calls of the list together, and no call waits until another
+// call of the list is complete. Use it for an exchange by sends and recvs, or to sum many small tensors.
 //
 //   comm::CallList calls;
 //   calls.send(a, n, type, next);
 //   calls.recv(b, n, type, previous);
 //   world.run(calls);
 //
-// Memory of the calls must stay until run() returns or the Work of start() is complete; blocks of
-// Communicator::allocate() may be dropped after start().
+// The buffers of the calls must stay valid until run() returns or the Work of start() is complete. Only blocks of
+// Communicator::allocate() may be dropped earlier: at any time after start().
 //
-// A list is a value: it may be run again, and by any group that has the ranks it names. The functions are those of
-// Communicator. run() and start() throw what is wrong with a call, and have begun none of them then. Collectives run in
-// the order of the list, messages beside them.
-// Thread rule: the caller orders the calls of one list.
+// A list is a value: it may be run again, by any group that has the ranks it names. The functions have the meaning of
+// those of Communicator. If a call is invalid, run() and start() throw before any call of the list has begun.
+// Collectives run in the order of the list; sends and recvs run at the same time as the collectives.
+// Thread rule: one thread at a time may use a list.
 class CallList {
  public:
   using Counts = std::span<const std::size_t>;

@@ -1,26 +1,30 @@
-// A group of ranks that talk: P ranks, this one is r.
+// A group of P ranks that communicate. This rank has the number r in it.
 //
-// Every rank calls the same operations in the same order with the same count, type, reduction and root; ranks compare
-// what they were called with, and a difference is a CollectiveMismatch on all of them, naming both calls. Sums run in
-// rank order whatever the algorithm, so every rank and every run gets the same bits.
+// Every rank calls the same operations in the same order with the same count, type, reduction and root. The ranks
+// compare their calls: a difference is a CollectiveMismatch on all ranks, whose text names both calls. Each of
+// Reigen's algorithms adds in a fixed order, by default in rank order (docs/algorithms.md), so every rank and every
+// run gets the same bits. Over mpi and nccl the library chooses the order.
 //
-// A call returns when it is done, on the caller's thread. start_NAME() returns at once: the operation then runs on the
-// rank's progress thread, on a thread that waits for its Work, or inside poll(). Operations of one group begin and
-// complete in the order of the calls. run() and start() take a list of calls, for all of which the ranks meet together
-// (call_list.h). No call waits for ever: a dead peer is a PeerLost within a second, one that is stopped within ten, and
-// one that is alive but does not come is reported after 30 s and a Timeout after 10 minutes (GroupOptions).
+// NAME() runs on the caller's thread and returns when the operation is done. start_NAME() returns at once: the
+// operation then runs on the rank's progress thread, on a thread that waits for its Work, or inside poll().
+// Operations of one group begin and complete in the order of the calls. run() and start() take a list of calls, for
+// all of which the ranks meet together (call_list.h). No call waits for ever (GroupOptions has the limits): a peer
+// that died is a PeerLost within a second, and a peer that is stopped is a PeerLost within 10 s. A peer that lives
+// but does not make the call is reported after 30 s and is a Timeout after 10 minutes.
 //
-// A group carries the host's memory, and that of one GPU where GroupOptions::device names it: each kind of memory has a
-// backend of its own, with an order of its own. The buffers of a call say which takes it; both in one call are an
-// InvalidArgument. A call on a GPU's memory begins after what CallOptions::after has to do.
+// A group carries the host's memory, and also the memory of one GPU if GroupOptions::device names one. Each kind of
+// memory has its own backend and its own order of calls. The memory in which a call's buffers lie decides which
+// backend runs the call; buffers in both kinds of memory are an InvalidArgument. A call on a GPU's memory begins
+// after the work that is on the stream CallOptions::after when the call is made.
 //
-// A group and all that are split off it, and off these, are one family: a rank has one progress thread for it, and an
-// error in one of its groups ends all of them, on every rank within a second, whatever group a rank waits in. The first
-// call that hears of it throws it as it was (a PeerLost with the rank's number in that group, -1 where it is none of
-// its ranks), every further one Aborted with the first cause. To leave a group ends no other.
+// A group, the groups that are split off it, and the groups that are split off these form a family. A rank has one
+// progress thread for a family. An error in one group ends all groups of the family, on every rank within a second,
+// whichever group a rank waits in. In each group, the first call that meets the end throws the original error. If
+// that is a PeerLost, its rank is the number of the lost rank in that group, or -1 if the lost rank is not in that
+// group. Every further call throws Aborted with the first cause. Leaving a group does not end any other group.
 //
-// Thread rule: calls of one rank must be ordered by the caller in each group; calls of two groups may run at the same
-// time. A Communicator is a handle: copies are the same group, and the last one leaves it.
+// Thread rule: the caller must order the calls of a rank in each group; calls of two groups may run at the same time.
+// A Communicator is a handle: copies are the same group, and the rank leaves the group when the last copy is gone.
 #pragma once
 
 #include <cstddef>
@@ -46,78 +50,82 @@ class CallList;
 
 class Communicator {
  public:
-  Communicator();  // alone: rank 0 of 1
+  Communicator();  // a group of this rank alone: rank 0 of 1
   explicit Communicator(
-      const GroupOptions& options);  // blocks until all ranks are there; throws Timeout naming who is not
+      const GroupOptions& options);  // blocks until all ranks are there; throws Timeout naming the missing ranks
 
   int rank() const;
   int size() const;
   const std::string& name() const;
-  // What carries the host's memory, and the device's: empty where the group carries none.
+  // The names of the backends for the host's memory and for the device's memory. The second name is empty if the
+  // group carries no device's memory.
   const std::string& backend() const;
   const std::string& device_backend() const;
-  // The device whose memory the group carries beside the host's; the cpu: none.
+  // The device whose memory the group carries in addition to the host's; the cpu if there is none.
   Device device() const;
-  // Which algorithm the last collective took that is complete here (docs/algorithms.md), of those on this kind of
-  // memory: for tools and tests.
+  // The algorithm of the last collective on this kind of memory that is complete on this rank (docs/algorithms.md).
+  // For tools and tests.
   std::string last_algorithm(DeviceKind memory = DeviceKind::kCpu) const;
 
-  // output[i] = op over ranks of input[i], i < count. In place when output == input; they must not overlap otherwise.
-  // In memory from allocate(): one pass, 2·N bytes of traffic a rank; elsewhere through a staging area, in chunks.
-  // start_all_reduce() makes the same call and returns its Work at once, as every start_NAME() below.
+  // output[i] = op over all ranks of input[i], for i < count. In place when output == input; otherwise the two must
+  // not overlap. With N the bytes of `count` elements, here and below: in memory from allocate() the operation is one
+  // pass with 2·N bytes of traffic a rank; other memory goes through a staging buffer, in chunks. start_all_reduce()
+  // makes the same call and returns its Work at once, as every start_NAME() below does.
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                       const StartOptions& options = {}) const;
 
-  // data on every rank = data on root. N bytes a rank.
+  // data on every rank = data on root. Traffic: N bytes a rank.
   void broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& options = {}) const;
   [[nodiscard]] Work start_broadcast(void* data, std::size_t count, DataType type, int root,
                                      const StartOptions& options = {}) const;
 
-  // output[q·count + i] = input[i] of rank q. In place when input == output + r·count. P·N bytes a rank.
+  // output[q·count + i] = input[i] of rank q. In place when input == output + r·count. Traffic: P·N bytes a rank.
   void all_gather(const void* input, void* output, std::size_t count, DataType type,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_gather(const void* input, void* output, std::size_t count, DataType type,
                                       const StartOptions& options = {}) const;
 
-  // output[i] = op over ranks q of input_q[r·count + i], i < count: the r-th of P blocks goes to rank r. In place when
-  // output == input + r·count; they must not overlap otherwise. P·N bytes read, N written a rank.
+  // output[i] = op over all ranks q of input_q[r·count + i], for i < count: rank r gets the r-th of P blocks. In
+  // place when output == input + r·count; otherwise the two must not overlap. A rank reads P·N bytes and writes N
+  // bytes.
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                       const CallOptions& options = {}) const;
   [[nodiscard]] Work start_reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
                                           ReduceOp op, const StartOptions& options = {}) const;
 
-  // output on root = op over ranks of input, as all_reduce; other ranks may pass a null output. In place on root when
-  // output == input.
+  // output on root = op over all ranks of input, as in all_reduce(). Other ranks may pass a null output. In place on
+  // root when output == input.
   void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
               const CallOptions& options = {}) const;
   [[nodiscard]] Work start_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                   int root, const StartOptions& options = {}) const;
 
-  // output[q·count + i] on root = input[i] of rank q; other ranks may pass a null output. In place on root when
+  // output[q·count + i] on root = input[i] of rank q. Other ranks may pass a null output. In place on root when
   // input == output + root·count.
   void gather(const void* input, void* output, std::size_t count, DataType type, int root,
               const CallOptions& options = {}) const;
   [[nodiscard]] Work start_gather(const void* input, void* output, std::size_t count, DataType type, int root,
                                   const StartOptions& options = {}) const;
 
-  // output[i] = input[r·count + i] of root; other ranks may pass a null input. In place on root when
+  // output[i] = input[r·count + i] of root. Other ranks may pass a null input. In place on root when
   // output == input + root·count.
   void scatter(const void* input, void* output, std::size_t count, DataType type, int root,
                const CallOptions& options = {}) const;
   [[nodiscard]] Work start_scatter(const void* input, void* output, std::size_t count, DataType type, int root,
                                    const StartOptions& options = {}) const;
 
-  // output[q·count + i] = input_q[r·count + i]: block r of every rank comes to rank r. Never in place. P·N bytes a
-  // rank.
+  // output[q·count + i] = input_q[r·count + i]: block r of every rank goes to rank r. Never in place. Traffic: P·N
+  // bytes a rank.
   void all_to_all(const void* input, void* output, std::size_t count, DataType type,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_to_all(const void* input, void* output, std::size_t count, DataType type,
                                       const StartOptions& options = {}) const;
 
-  // As their namesakes, with blocks of counts[q] elements for rank q, one after the other without gaps. Every rank
-  // gives the same counts. In place as their namesakes, at the begin of block r.
+  // NAME_v() is NAME() with blocks of different sizes: counts[q] elements for rank q, one block after the other
+  // without gaps. Every rank gives the same counts. In place as NAME() is, with the smaller buffer at the beginning
+  // of block r in the larger one.
   using Counts = std::span<const std::size_t>;
   void all_gather_v(const void* input, void* output, Counts counts, DataType type,
                     const CallOptions& options = {}) const;
@@ -136,17 +144,17 @@ class Communicator {
   [[nodiscard]] Work start_scatter_v(const void* input, void* output, Counts counts, DataType type, int root,
                                      const StartOptions& options = {}) const;
 
-  // leaves[q] elements go to rank q, arrives[q] come from it: arrives[q] here is leaves[r] there, or it is a
-  // CollectiveMismatch. Never in place.
+  // leaves[q] elements go to rank q, and arrives[q] elements come from rank q. arrives[q] on rank r must equal
+  // leaves[r] on rank q; otherwise the call throws CollectiveMismatch. Never in place.
   void all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
                     const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
                                         const StartOptions& options = {}) const;
 
-  // data on rank `from` = data on rank `to`: the n-th send from one rank to another meets the n-th recv; count, type
-  // and tag are compared. They run beside other calls, in any order: wait for one before its data is used in another.
-  // Up to 1 KiB a send returns without its recv; a longer one may wait, so an exchange needs start_send() or a
-  // CallList.
+  // The data that recv() writes on rank `to` = the data that send() read on rank `from`. The n-th send from one rank
+  // to another meets the n-th recv of that pair; count, type and tag are compared. Sends and recvs run at the same
+  // time as other calls, in any order: wait for them before another call uses their data. A send of up to 1 KiB
+  // returns without its recv. A longer send may wait for its recv, so an exchange needs start_send() or a CallList.
   void send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options = {}) const;
   [[nodiscard]] Work start_send(const void* data, std::size_t count, DataType type, int to,
                                 const StartOptions& options = {}) const;
@@ -154,50 +162,53 @@ class Communicator {
   [[nodiscard]] Work start_recv(void* data, std::size_t count, DataType type, int from,
                                 const StartOptions& options = {}) const;
 
-  // Returns when every rank has called it. A call that was started before it is complete here, and may not be on
-  // another rank.
+  // Returns when every rank has called it. A collective on the same kind of memory that this rank started before the
+  // barrier is then complete on this rank, but perhaps not on another rank.
   void barrier(const CallOptions& options = {}) const;
   [[nodiscard]] Work start_barrier(const StartOptions& options = {}) const;
 
-  // The calls of a list, together. run() returns when all are done; the Work of start() is complete when all are.
+  // Makes the calls of a list together. run() returns when all of them are done; the Work of start() is complete when
+  // all of them are complete.
   void run(const CallList& calls) const;
   [[nodiscard]] Work start(const CallList& calls, Progress progress = Progress::kThread) const;
 
-  // A new group of the ranks that give the same colour, in the order of (key, rank); nothing for a negative colour.
-  // Collective and blocking: every rank of this group calls it, as any operation in the same order. Memory from
-  // allocate() of this group is as good in the new one, and calls of both may be in flight. The ranks meet in some
-  // rounds of this group, however many they are.
+  // Makes a new group of the ranks that give the same colour, in the order of (key, rank). A rank that gives a
+  // negative colour gets no group. Collective and blocking: every rank of this group calls it, in the same order as
+  // its other operations. Memory from allocate() of this group serves the new group equally well, and calls of both
+  // groups may be in flight at the same time. Cost: a few rounds of communication in this group, however many ranks
+  // there are.
   std::optional<Communicator> split(int color, int key = 0) const;
 
-  // Memory that every rank of this machine can reach, aligned to 64 bytes and zeroed: operations on it copy nothing.
-  // Local call; freed when the last owner drops it and no operation uses it. May outlive the communicator. Throws
-  // IoError (71) when there is no more.
+  // Allocates memory that every rank of this machine can access, aligned to 64 bytes and zeroed. Operations on it
+  // make no extra copies. A local call. The memory is freed when its last owner has dropped it and no operation uses
+  // it; it may outlive the communicator. Throws IoError (exit code 71) when there is no memory left.
   std::shared_ptr<void> allocate(std::size_t bytes) const;
-  // The same on device(), which every rank of the group reaches; of the cpu as above. It is handed out again when its
-  // last owner drops it: streams must be through with it by then, as for cudaFree(). Throws InvalidArgument for a
-  // device that is not the group's.
+  // The same on device(), in memory that every rank of the group reaches; if `on` is the cpu, as the function above.
+  // The memory may be handed out again as soon as its last owner drops it: by then all streams must have finished
+  // with it, as for cudaFree(). Throws InvalidArgument for a device that is not the group's.
   std::shared_ptr<void> allocate(std::size_t bytes, const Device& on) const;
 
-  // Whether all ranks of the group reach each other's memory: then allocate_shared() works, and a call is work for a
-  // processor rather than a wait for a network. Alone: false.
+  // Whether all ranks of the group can access each other's host memory. Then allocate_shared() works, and a call
+  // keeps a processor busy rather than waits for a network. False with the backend "self".
   bool shares_memory() const;
-  // The same memory for all ranks of the group: what one writes the others see after the next operation of both.
-  // Collective and blocking; zeroed, aligned to a page; every rank keeps it until the last call that uses it. An
-  // all_gather in place in it moves nothing and costs a barrier. Throws BackendError where ranks share no memory.
+  // Allocates one block of memory that all ranks of the group map: what one rank writes, another rank sees after the
+  // next operation in which both take part. Collective and blocking. The block is zeroed and aligned to a page. Every
+  // rank must keep it until the last call that uses it is complete. An in-place all_gather in this memory moves no
+  // data and costs as much as a barrier. Throws BackendError if the ranks share no memory.
   std::shared_ptr<void> allocate_shared(std::size_t bytes) const;
 
-  // Moves asynchronous operations on as far as they go without waiting. For threads that compute and must not block.
+  // Advances the started operations as far as possible without waiting. For threads that compute and must not block.
   void poll() const;
 
-  // The last 1,024 calls of this rank, in all groups that record with this one, in their order. Local; reads some
-  // 100 KB.
+  // The last 1,024 calls of this rank in all groups that share this group's flight record, in the order of the calls.
+  // A local call, which reads about 100 KB.
   std::vector<PastCall> history() const;
 
-  // Ends the group for everybody: pending and later calls throw Aborted with this cause, on every rank.
+  // Ends the group and its family on every rank: pending and later calls throw Aborted with this cause.
   void abort(const std::string& cause) const;
 
  private:
-  friend base::CoreShare core_share_of(const Communicator& group);  // of Reigen's own use
+  friend base::CoreShare core_share_of(const Communicator& group);  // for Reigen's own use
   struct Impl;
   explicit Communicator(std::shared_ptr<Impl> impl);
   struct Backends;

@@ -1,4 +1,4 @@
-// What a group and a call can be told.
+// Options of groups and of calls.
 #pragma once
 
 #include <chrono>
@@ -18,11 +18,11 @@ namespace reigen::comm {
 
 struct BackendEntry;
 
-// Who drives a started operation.
+// Which threads advance a started operation.
 enum class Progress {
-  kThread,  // the rank's progress thread: it overlaps with whatever the caller does, and costs a wake-up
-  kCaller,  // nobody but the call itself, poll() and wait(), each as far as it goes without waiting: for threads that
-            // keep all cores busy and call poll() often
+  kThread,  // the rank's progress thread too: the operation overlaps with the caller's work and costs a wake-up
+  kCaller,  // only threads inside start_NAME(), poll() and wait(), of which only wait() waits: for programs that keep
+            // all cores busy and call poll() often
 };
 
 inline constexpr std::size_t kLongestTag = 47;  // characters
@@ -30,16 +30,17 @@ inline constexpr std::size_t kLongestTag = 47;  // characters
 struct CallOptions {
   // Shown in every error and compared between ranks, e.g. "step 12 bucket 3"; at most kLongestTag characters.
   std::string tag = {};
-  double factor = 1;  // sums of floats: this rank's input is multiplied by it (in fp32 for 16 bits); may differ by rank
-  // Of a GPU: the call begins after what this stream has to do until now. Its device also says whose memory a call
-  // takes that has none (a barrier, a rank without a block); else the buffers say it.
+  double factor = 1;  // for sums of floats: multiplies this rank's input (16-bit types: in fp32); may differ by rank
+  // For GPU memory: the call begins after the work that is now on this stream, by default on the device's default
+  // stream. For a call without buffers (a barrier, a rank without a block), the device of `after` also decides
+  // whether the call is on the host's memory or on the device's; otherwise the buffers decide.
   Stream after = {};
 };
 
 // Options of start_NAME().
 struct StartOptions {
   Progress progress = Progress::kThread;
-  std::string tag = {};  // as CallOptions
+  std::string tag = {};  // this and the next two: as in CallOptions
   double factor = 1;
   Stream after = {};
 };
@@ -47,40 +48,43 @@ struct StartOptions {
 struct GroupOptions {
   int rank = 0;
   int size = 1;
-  std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one (but for backend shared_memory)
-  std::string name = "world";                     // in messages, and the store prefix: two groups need two names
-  // What carries the host's memory. "auto": shared memory on one machine, `network` where no two ranks share one,
-  // hierarchical for both; or self, shared_memory, tcp, mpi, hierarchical. The name of one that carries a device's
-  // ("nccl") is taken for `device_backend`.
+  std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one with backend "auto" or "self"
+  std::string name = "world";                     // in messages; prefix of its store keys: two groups need two names
+  // The backend for the host's memory: auto, self, shared_memory, tcp, mpi or hierarchical. "auto" takes
+  // shared_memory if all ranks are on one machine, `network` if no two ranks share a machine, and hierarchical
+  // otherwise. If this names a backend for a device's memory ("nccl"), it is taken as `device_backend`.
   std::string backend = "auto";
-  // The GPU whose memory the group carries as well, beside the host's; the cpu: none. An index counts
-  // modulo the GPUs that the rank sees, as a scheduler may show each rank one; without an index: the rank's number.
+  // The GPU whose memory the group carries in addition to the host's; the cpu: none. The index is taken modulo the
+  // number of GPUs that the rank sees, because a scheduler may show each rank only one GPU. Without an index, the
+  // rank's number is the index.
   Device device = {};
-  // What carries the device's memory: cuda_ipc between ranks of one machine, which may share a GPU; nccl. "auto":
-  // cuda_ipc where ranks share the host's memory too, else nccl.
+  // The backend for the device's memory: cuda_ipc (ranks of one machine, which may share a GPU) or nccl. "auto" takes
+  // cuda_ipc if the ranks also share the host's memory, else nccl.
   std::string device_backend = "auto";
-  std::string network = "tcp";  // between machines: tcp, mpi
-  // Ranks that can open each other's memory share a machine. Where these words differ they do not: a machine that plays
-  // several. Empty: what can be opened alone decides.
+  std::string network = "tcp";  // the backend between machines: tcp or mpi
+  // Ranks that can open each other's memory count as one machine, unless their machine_id differs: so one machine can
+  // play several. Empty on all ranks: only whether they can open the memory decides.
   std::string machine_id = {};
-  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);  // for all ranks to come
-  std::chrono::milliseconds report_after = std::chrono::seconds(30);  // a live rank keeps the others waiting: say so
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);       // ... and end it
-  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // no sign of life: stopped or unreachable
-  // Which algorithm runs what, e.g. "all_reduce:ring,broadcast:two_shot@>1M" (docs/algorithms.md); "tuned": what
-  // `reigen tune` found. Backends tcp, shared_memory and those made of them, where each level takes the rules that name
-  // its own. Must be the same on every rank.
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);       // longest wait for all ranks to join
+  std::chrono::milliseconds report_after = std::chrono::seconds(30);       // a longer wait for a live rank is logged
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);            // a longer wait for it is a Timeout
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // a rank that is silent longer is lost
+  // Rules for which algorithm runs which operation, e.g. "all_reduce:ring,broadcast:two_shot@>1M"
+  // (docs/algorithms.md); "tuned": the rules that `reigen tune` found. For the backends tcp and shared_memory, and
+  // for auto and hierarchical, which are made of these two: each level takes the rules that name an algorithm of its
+  // own. Must be the same on every rank.
   std::string algorithms = {};
-  int segments = 0;     // backend tcp: into how many pieces what can be cut is cut; 0: by size. The same on every rank
-  int connections = 1;  // backend tcp: sockets that share a large message between two ranks
-  std::shared_ptr<store::Store> meeting = nullptr;  // where the ranks meet, of Reigen's own use; null: in `store`
-  // Called about once a second while ranks are waited for to come; what it throws ends the forming of the group.
+  int segments = 0;     // over tcp: pieces into which an algorithm cuts data, if it can; 0: by size. Same on every rank
+  int connections = 1;  // over tcp: sockets that share a large message between two ranks
+  std::shared_ptr<store::Store> meeting = nullptr;  // for Reigen's own use: where the ranks meet; null: in `store`
+  // Called about once a second while the group waits for ranks to join. An error that it throws ends the forming of
+  // the group.
   std::function<void()> while_forming = {};
-  std::shared_ptr<flight::Recorder> recorder = nullptr;  // of this rank's operations; null: the group has its own
-  const BackendEntry* engine = nullptr;  // of Reigen's own tests: one that no name finds, in place of `backend`'s
+  std::shared_ptr<flight::Recorder> recorder = nullptr;  // this rank's flight record; null: the group has its own
+  const BackendEntry* engine = nullptr;  // for Reigen's own tests: used in place of the backend that `backend` names
 };
 
-// What of it can be told as text: by the section comm of a training, by REIGEN_COMM_<KEY>, and in C by `more`.
+// The options that can be given as text: in the section comm of a training's configuration, and by REIGEN_COMM_<KEY>.
 inline void describe(Fields& fields, GroupOptions& o) {
   constexpr double kLongest = 1e9;
   fields.add("backend", o.backend, "through what the ranks talk");

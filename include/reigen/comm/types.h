@@ -19,10 +19,11 @@ enum class DataType : std::uint8_t {
   kBool,  // a byte, 0 or 1; anything else counts as 1
 };
 
-// 16-bit floats are added in fp32 and rounded once. kAvg is the sum divided by the number of ranks (integers:
-// truncated). A NaN in any input gives a NaN for every operation; which of the many NaN is not specified. Integers
-// wrap. kBool: sum and max are "or", prod and min are "and"; there is no average. The bitwise operations are for
-// integers and kBool; a combination that does not exist is an InvalidArgument.
+// 16-bit floats are added in fp32. The default algorithms round once; an algorithm that passes partial sums from rank
+// to rank rounds them every time (docs/algorithms.md). kAvg is the sum divided by the number of ranks (integers:
+// truncated). A NaN in any input gives a NaN for every operation; its bit pattern is not specified. Integers wrap.
+// kBool: sum and max are "or", prod and min are "and"; there is no average. The bitwise operations are for integers
+// and kBool. A combination of operation and type that does not exist is an InvalidArgument.
 enum class ReduceOp : std::uint8_t { kSum, kAvg, kProd, kMin, kMax, kBand, kBor, kBxor };
 
 // Whether the reduction is defined for the type.

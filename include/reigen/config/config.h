@@ -1,9 +1,9 @@
-// What a training can be told: one struct = one TOML file = flags (`--section.key value`) = environment variables
-// (`REIGEN_SECTION_KEY`). LibTorch is not needed to read it.
+// All options of a training: one struct is one TOML file, a set of flags (`--section.key value`) and a set of
+// environment variables (`REIGEN_SECTION_KEY`). This header does not need LibTorch.
 //
-// Each struct describes its members beside them, once; reading, checking, --help, --print-config and the comparison
-// between ranks (command_line.h) go through these rows.
-// Thread rule: values.
+// Each struct has a describe() that lists its members once. Reading, checking, --help, --print-config and the
+// comparison between ranks (command_line.h) all use these rows.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <cstdint>
@@ -103,13 +103,13 @@ inline void describe(Fields& fields, TrainConfig& o) {
 }
 
 struct OptimConfig {
-  optim::AnyOptimizer rule = {};            // optim.name, and what it has
-  std::optional<double> lr = {};            // not set: the optimizer's own
-  std::optional<double> weight_decay = {};  // not set: the optimizer's own
+  optim::AnyOptimizer rule = {};            // optim.name and the options of that optimizer
+  std::optional<double> lr = {};            // not set: the optimizer's default
+  std::optional<double> weight_decay = {};  // not set: the optimizer's default
   std::string no_decay = {};
   std::string no_adapt = {};
   std::string lr_factors = {};
-  optim::AnySchedule schedule = {};  // optim.schedule, and what it has
+  optim::AnySchedule schedule = {};  // optim.schedule and the options of that schedule
   std::int64_t warmup_steps = 0;
   std::string lr_scaling = "none";
   std::optional<std::int64_t> base_batch = {};
@@ -143,7 +143,7 @@ inline void describe(Fields& fields, OptimConfig& o) {
 }
 
 struct DataConfig {
-  bool takes_path = true;  // whether there is an option data.path
+  bool takes_path = true;  // false: there is no option data.path
   std::string path = {};
   std::int64_t workers = 1;
   std::string dump_order = {};
@@ -164,22 +164,22 @@ inline void describe(Fields& fields, DataConfig& o) {
              "is said");
 }
 
-// An option of a recipe's own, such as a size of its model. Its value, the default, decides what it takes: a whole
-// number, a number (0.5), text ("mean") or a switch (false).
+// An option that a recipe adds, such as a size of its model. The default, `value`, decides the option's type: a whole
+// number, a real number (0.5), text ("mean") or a switch (false).
 struct ModelOption {
-  std::string key = {};  // "dim" is the option model.dim; "loss.rate" the option loss.rate, of a section of your own
+  std::string key = {};  // "dim" is the option model.dim; "loss.rate" is the option loss.rate in a section of your own
   std::variant<std::int64_t, double, std::string, bool> value = std::int64_t{0};
-  std::string meaning = {};               // for --help
-  std::optional<double> low = {};         // smallest value; not set: 1 for whole numbers, none for others
-  std::optional<double> high = {};        // largest value; not set: 1,000,000 for whole numbers, none for others
-  std::vector<std::string> choices = {};  // of text; empty: any
+  std::string meaning = {};               // text for --help
+  std::optional<double> low = {};         // smallest value; not set: 1 for whole numbers, no limit for real ones
+  std::optional<double> high = {};        // largest value; not set: 1,000,000 for whole numbers, no limit for real ones
+  std::vector<std::string> choices = {};  // values that a text may have; empty: any text
 };
 
 struct ModelConfig {
   std::vector<ModelOption> options = {};
 
-  // What was chosen for the option with this key. Throw InternalError for a key that is not there, or is of another
-  // kind.
+  // The value of the option with this key. These functions throw InternalError if there is no such key or the option
+  // has another type.
   std::int64_t operator[](const std::string& key) const;
   double real(const std::string& key) const;
   const std::string& text(const std::string& key) const;
@@ -199,7 +199,7 @@ struct ParallelConfig {
   std::string gather_type = "own";
   std::string reduce_type = "own";
   std::string offload = {};
-  parallel::AnyStrategy strategy = {};  // parallel.strategy, and what it has
+  parallel::AnyStrategy strategy = {};  // parallel.strategy and the options of that strategy
 };
 inline void describe(Fields& fields, ParallelConfig& o) {
   fields.section = "parallel";
@@ -278,7 +278,7 @@ struct Config {
   CheckpointConfig checkpoint = {};
 };
 
-// All rows; they point into `config`.
+// The rows of all sections. They point into `config`.
 std::vector<Field> fields(Config& config);
 
 }  // namespace reigen::config

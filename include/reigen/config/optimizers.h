@@ -1,6 +1,7 @@
-// What an optimizer and a learning rate's schedule can be told. LibTorch is not needed to read it.
+// The options of the optimizers and of the learning rate's schedules. This header does not need LibTorch.
 //
-// lr, weight_decay and groups are told to any optimizer alike, so describe() leaves them out.
+// Every optimizer has lr, weight_decay and groups, so config.h describes these options and describe() here leaves
+// them out.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,14 @@
 
 namespace reigen::optim {
 
-// Parameters that are treated differently, see parameter_group.h.
+// Parameters that are treated differently from the others, see parameter_group.h.
 struct ParameterGroup {
-  // Of the whole name: `*` stands for any text, `?` for one character. "@vectors" is every parameter with at most one
-  // dimension: biases, and the scales of norms whatever they are called.
+  // Patterns for the whole name: `*` stands for any text, `?` for one character. "@vectors" stands for every
+  // parameter with at most one dimension: biases, and the scales of norms whatever they are called.
   std::vector<std::string> patterns = {};
-  double lr_factor = 1;                     // learning rate = lr_factor · the optimizer's; at least 0
-  std::optional<double> weight_decay = {};  // not set: the optimizer's; at least 0
-  bool adapt = true;                        // LARS and LAMB: false takes the trust ratio as 1
+  double lr_factor = 1;                     // learning rate = lr_factor · the optimizer's rate; at least 0
+  std::optional<double> weight_decay = {};  // not set: the optimizer's weight decay; at least 0
+  bool adapt = true;                        // for LARS and LAMB; false: the trust ratio is 1
 };
 
 inline constexpr const char* kMomentum = "share of the last step that the next one keeps";
@@ -31,8 +32,8 @@ inline constexpr const char* kKeepsSquares = "how much of the mean of squares a 
 inline constexpr const char* kEps = "added to what a gradient is divided by";
 inline constexpr const char* kBf16States = "keep the state in bf16, rounded at random: half the memory";
 
-// AdamW (adamw.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory: two
-// (three) times the values.
+// AdamW (adamw.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory:
+// twice the values, with amsgrad three times.
 struct AdamWOptions {
   static constexpr const char* kName = "adamw";
 
@@ -41,9 +42,10 @@ struct AdamWOptions {
   double eps = 1e-8;                            // above 0
   double weight_decay = 1e-2;                   // at least 0
   bool amsgrad = false;                         // divide by the largest v so far; one more state tensor
-  // m and v in bf16: the memory of one fp32 copy of the values instead of two. For fp32 values, without amsgrad.
-  // Rounded at random, because to nearest v would stand still: one step changes it by a 1000th, bf16 tells 256ths
-  // apart. The random bits follow from parameter, element and step, so runs and resumes stay bitwise equal.
+  // Keep m and v in bf16: they take the memory of one fp32 copy of the values instead of two. Only for fp32 values
+  // and without amsgrad. m and v are rounded stochastically. With rounding to nearest v would never change: one step
+  // changes it by about 1/1000 of its value, and neighbouring bf16 numbers differ by about 1/256. The random bits
+  // follow from parameter, element and step, so repeated and resumed runs stay bitwise equal.
   bool bf16_states = false;
   bool master_weights = true;  // for 16-bit values, see optimizer.h
   std::vector<ParameterGroup> groups = {};
@@ -56,8 +58,8 @@ inline void describe(Fields& fields, AdamWOptions& o) {
   fields.add("bf16_states", o.bf16_states, kBf16States);
 }
 
-// Adam (adam.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory: two
-// (three) times the values.
+// Adam (adam.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory: twice
+// the values, with amsgrad three times.
 struct AdamOptions {
   static constexpr const char* kName = "adam";
 
@@ -78,8 +80,8 @@ inline void describe(Fields& fields, AdamOptions& o) {
   fields.add("bf16_states", o.bf16_states, kBf16States);
 }
 
-// SGD (sgd.h). State: "<parameter>.momentum" (with momentum) and "<parameter>.step". Memory: the values once, or
-// nothing.
+// SGD (sgd.h). State: "<parameter>.momentum" (with momentum) and "<parameter>.step". Memory: with momentum, the size
+// of the values; without, nothing.
 struct SGDOptions {
   static constexpr const char* kName = "sgd";
 
@@ -99,7 +101,7 @@ inline void describe(Fields& fields, SGDOptions& o) {
   fields.add("bf16_states", o.bf16_states, kBf16States);
 }
 
-// Adagrad (adagrad.h). State: "<parameter>.sum" and ".step". Memory: the values once.
+// Adagrad (adagrad.h). State: "<parameter>.sum" and ".step". Memory: the size of the values.
 struct AdagradOptions {
   static constexpr const char* kName = "adagrad";
 
@@ -119,7 +121,7 @@ inline void describe(Fields& fields, AdagradOptions& o) {
 }
 
 // RMSprop (rmsprop.h). State: "<parameter>.square_avg", (centered: ".grad_avg"), (with momentum: ".momentum_buffer")
-// and ".step". Memory: the values one to three times.
+// and ".step". Memory: one to three times the values.
 struct RMSpropOptions {
   static constexpr const char* kName = "rmsprop";
 
@@ -139,7 +141,7 @@ inline void describe(Fields& fields, RMSpropOptions& o) {
   fields.add("centered", o.centered, "divide by the standard deviation");
 }
 
-// Lion (lion.h). State: "<parameter>.exp_avg" and ".step". Memory: the values once, half of AdamW's.
+// Lion (lion.h). State: "<parameter>.exp_avg" and ".step". Memory: the size of the values, half of AdamW's.
 struct LionOptions {
   static constexpr const char* kName = "lion";
 
@@ -156,14 +158,14 @@ inline void describe(Fields& fields, LionOptions& o) {
   fields.add("bf16_states", o.bf16_states, kBf16States);
 }
 
-// LARS (lars.h). State: "<parameter>.momentum" and ".step". Memory: the values once.
+// LARS (lars.h). State: "<parameter>.momentum" and ".step". Memory: the size of the values.
 struct LARSOptions {
   static constexpr const char* kName = "lars";
-  static constexpr bool kByLayer = true;  // two passes: the norms of a layer, then its step
+  static constexpr bool kByLayer = true;  // steps in two passes: first the norms of a layer, then its step
 
   double lr = 1;                     // at least 0
   double momentum = 0.9;             // at least 0
-  double weight_decay = 0;           // at least 0; the paper: 5e-4
+  double weight_decay = 0;           // at least 0; 5e-4 in the paper
   double trust_coefficient = 0.001;  // above 0
   bool master_weights = true;        // for 16-bit values, see optimizer.h
   std::vector<ParameterGroup> groups = {};
@@ -173,16 +175,16 @@ inline void describe(Fields& fields, LARSOptions& o) {
   fields.add("trust_coefficient", o.trust_coefficient, above(0), "norm of a step / norm of its weights");
 }
 
-// LAMB (lamb.h). State: "<parameter>.exp_avg", ".exp_avg_sq" and ".step". Memory: twice the values; u is computed
-// twice, not kept.
+// LAMB (lamb.h). State: "<parameter>.exp_avg", ".exp_avg_sq" and ".step". Memory: twice the values. u is computed
+// twice instead of kept.
 struct LAMBOptions {
   static constexpr const char* kName = "lamb";
-  static constexpr bool kByLayer = true;  // two passes: the norms of a layer, then its step
+  static constexpr bool kByLayer = true;  // steps in two passes: first the norms of a layer, then its step
 
   double lr = 1e-3;                                            // at least 0
   std::pair<double, double> betas{0.9, 0.999};                 // each in [0, 1)
   double eps = 1e-6;                                           // above 0
-  double weight_decay = 0;                                     // at least 0; the paper: 0.01
+  double weight_decay = 0;                                     // at least 0; 0.01 in the paper
   double norm_low = 0;                                         // at least 0; the defaults make phi the identity
   double norm_high = std::numeric_limits<double>::infinity();  // at least norm_low
   bool master_weights = true;                                  // for 16-bit values, see optimizer.h
@@ -197,16 +199,16 @@ inline void describe(Fields& fields, LAMBOptions& o) {
 using AnyOptimizer =
     OneOf<AdamWOptions, AdamOptions, SGDOptions, AdagradOptions, RMSpropOptions, LionOptions, LARSOptions, LAMBOptions>;
 
-// How a learning rate goes on after the warm-up, see schedule.h.
+// How the learning rate changes after the warm-up, see schedule.h.
 enum class Schedule { kConstant, kStep, kMultiStep, kCosine, kPolynomial, kOneCycle, kWarmupStableDecay };
 
 struct ScheduleOptions {
   Schedule kind = Schedule::kConstant;
-  std::int64_t warmup_steps = 0;              // in front of any kind, as warm_up()
-  std::int64_t total_steps = 0;               // of the run, the warm-up's included; kinds with an end need it
+  std::int64_t warmup_steps = 0;              // the warm-up before any kind of schedule, as in warm_up()
+  std::int64_t total_steps = 0;               // steps of the run, including the warm-up; needed by kinds with an end
   std::int64_t step_size = 0;                 // kStep: at least 1
   double gamma = 0.1;                         // kStep, kMultiStep: at least 0
-  std::vector<std::int64_t> milestones = {};  // kMultiStep: in rising order
+  std::vector<std::int64_t> milestones = {};  // kMultiStep: in ascending order
   double min_factor = 0;                      // kCosine, kPolynomial, kWarmupStableDecay: in [0, 1]
   double power = 1;                           // kPolynomial: at least 0
   std::int64_t decay_steps = 0;               // kWarmupStableDecay
@@ -218,7 +220,7 @@ struct ScheduleOptions {
 inline constexpr const char* kSchedules[] = {"constant",   "step",      "multi_step",         "cosine",
                                              "polynomial", "one_cycle", "warmup_stable_decay"};
 
-// The options of one kind of schedule: those of ScheduleOptions that it has.
+// The options of one kind of schedule: the members of ScheduleOptions that this kind uses.
 template <Schedule kKind>
 struct ScheduleOf {
   static constexpr const char* kName = kSchedules[static_cast<int>(kKind)];
@@ -251,7 +253,7 @@ using AnySchedule =
           ScheduleOf<Schedule::kCosine>, ScheduleOf<Schedule::kPolynomial>, ScheduleOf<Schedule::kOneCycle>,
           ScheduleOf<Schedule::kWarmupStableDecay>>;
 
-// What a larger batch makes of a learning rate, see scaled_lr().
+// How the learning rate grows with the global batch, see scaled_lr().
 enum class LrScaling { kNone, kLinear, kSqrt };
 
 }  // namespace reigen::optim

@@ -1,4 +1,4 @@
-// What a strategy can be told (strategies.h says what each does). LibTorch is not needed to read it.
+// The options of the strategies (strategies.h says what each strategy does). This header does not need LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace reigen::parallel {
 
-// kOfWeights: ranks' weights differ between its steps. kKeepsErrors: what a rank could not give is part of a later
-// gradient, which a changing loss scale would spoil.
+// Two marks of strategies. kOfWeights: the weights of the ranks differ between the strategy's steps. kKeepsErrors:
+// the part of a gradient that a rank could not send is added to a later gradient; a changing loss scale would spoil
+// that.
 struct PlainOptions {
   static constexpr const char* kName = "plain";
 };
@@ -23,15 +24,16 @@ struct Fp16Options {
 };
 inline void describe(Fields&, Fp16Options&) {}
 
-// Vogels et al., https://arxiv.org/abs/1905.13727. A parameter of two or more dimensions is a matrix of shape[0] rows;
-// others, and those that would not shrink, travel as they are. Exact where `rank` is the smaller side.
+// Vogels et al., https://arxiv.org/abs/1905.13727. A parameter of two or more dimensions is treated as a matrix of
+// shape[0] rows. Other parameters, and those that would not shrink, are sent unchanged. The result is exact if `rank`
+// equals the smaller side of the matrix.
 struct PowerSgdOptions {
   static constexpr const char* kName = "power_sgd";
   static constexpr bool kKeepsErrors = true;
 
   std::int64_t rank = 2;         // 1 to 63
-  std::int64_t start_step = 10;  // plain before: gradients change fast at first
-  std::uint64_t seed = 0;        // of the first Q
+  std::int64_t start_step = 10;  // plain averages before this step, because gradients change fast at first
+  std::uint64_t seed = 0;        // seed of the first matrix Q
 };
 inline void describe(Fields& fields, PowerSgdOptions& o) {
   fields.add("matrix_rank", o.rank, at_least(1).up_to(63), "rank of what a gradient is sent as");
@@ -39,39 +41,43 @@ inline void describe(Fields& fields, PowerSgdOptions& o) {
   fields.add("seed", o.seed, at_least(0), "of the first factor");
 }
 
-// The largest by magnitude, parameter by parameter, at least one of each. Lin et al., https://arxiv.org/abs/1712.01887
+// Sends the elements of the largest magnitude of each parameter, at least one element of each. Lin et al.,
+// https://arxiv.org/abs/1712.01887
 struct TopKOptions {
   static constexpr const char* kName = "top_k";
   static constexpr bool kKeepsErrors = true;
 
-  double share = 0.01;  // of a parameter's elements, in (0, 1]
+  double share = 0.01;  // share of a parameter's elements that is sent, in (0, 1]
 };
 inline void describe(Fields& fields, TopKOptions& o) {
   fields.add("share", o.share, above(0).up_to(1), "of a parameter's elements that travel");
 }
 
-// Signs, and the mean magnitude of 256 elements at a time. Seide et al., 1-Bit Stochastic Gradient Descent, Interspeech
-// 2014; Karimireddy et al., https://arxiv.org/abs/1901.09847
+// Sends the signs, and one mean magnitude for every 256 elements. Seide et al., 1-Bit Stochastic Gradient Descent,
+// Interspeech 2014; Karimireddy et al., https://arxiv.org/abs/1901.09847
 struct OneBitOptions {
   static constexpr const char* kName = "one_bit";
   static constexpr bool kKeepsErrors = true;
 
-  std::int64_t start_step = 50;  // plain before: optimizers that adapt need to see magnitudes first
+  std::int64_t start_step = 50;  // plain averages before: adaptive optimizers must see magnitudes first
 };
 inline void describe(Fields& fields, OneBitOptions& o) {
   fields.add("start_step", o.start_step, at_least(0), "steps with plain averages at first");
 }
 
-// Maleki et al., https://arxiv.org/abs/2006.02924: parameter by parameter, what agrees is averaged, what is orthogonal
-// added. Rates as for one rank. P ranks that are no power of 2: those above the largest one below P give theirs to one
-// rank each before, which tells them the result behind and gives 4·N more.
+// Maleki et al., https://arxiv.org/abs/2006.02924. For each parameter, the common part of two ranks' vectors is
+// averaged and orthogonal parts are added. Use learning rates for one rank. Let Q be the largest power of 2 up to P.
+// If P is greater than Q, each rank from Q on first sends its vectors to one of the ranks below Q. That rank returns
+// the result at the end, and so sends 4·N bytes more.
 enum class AdasumOf {
-  // Each rank's optimizer steps alone, with a state of its own, and the changes are brought together behind every step:
-  // as in the paper and in Horovod. Behind after_step() weights are equal, bit by bit. Weights that were loaded since
-  // the step before, the same on all ranks, count as part of the change, which is averaged then.
+  // The optimizer of each rank steps alone, with its own state, and the changes of the weights are combined after
+  // every step, as in the paper and in Horovod. After after_step() the weights are equal on all ranks, bit by bit. If
+  // weights were loaded since the last step, the same on all ranks, the load counts as part of the change, and equal
+  // changes are averaged.
   kSteps,
-  // Before the optimizer, which then makes of a sum and of a mean nearly the same step where it scales gradients
-  // (AdamW). For what asks for one state of the optimizer on all ranks: Join, Shard::kOptimizer, closures.
+  // The gradients are combined before the optimizer's step. An optimizer that scales gradients (AdamW) then makes
+  // nearly the same step from the sum as from the mean. Use it where all ranks must share one optimizer state: Join,
+  // Shard::kOptimizer, closures.
   kGradients,
 };
 struct AdasumOptions {
@@ -82,27 +88,28 @@ struct AdasumOptions {
 };
 inline void describe(Fields&, AdasumOptions&) {}
 
-// Stich, https://arxiv.org/abs/1805.09767; with start_step, Lin et al., https://arxiv.org/abs/1808.07217 (post-local).
+// Stich, https://arxiv.org/abs/1805.09767. With start_step it is post-local SGD: Lin et al.,
+// https://arxiv.org/abs/1808.07217
 struct LocalSgdOptions {
   static constexpr const char* kName = "local_sgd";
   static constexpr bool kOfWeights = true;
 
   std::int64_t every = 8;       // steps between two averages; at least 1
-  std::int64_t start_step = 0;  // gradients are averaged before
+  std::int64_t start_step = 0;  // gradients are averaged before this step
 };
 inline void describe(Fields& fields, LocalSgdOptions& o) {
   fields.add("every", o.every, at_least(1), "steps between two averages of the weights");
   fields.add("start_step", o.start_step, at_least(0), "steps with plain averages at first");
 }
 
-// Ranks r with equal r / group_size are a group: a machine's, say.
+// Ranks r with equal r / group_size form a group, for example the ranks of one machine.
 struct HierarchicalSgdOptions {
   static constexpr const char* kName = "hierarchical_sgd";
   static constexpr bool kOfWeights = true;
 
   std::int64_t group_size = 2;    // at least 1
-  std::int64_t every = 2;         // steps between two averages of a group; at least 1
-  std::int64_t global_every = 4;  // of those between two of all; at least 1
+  std::int64_t every = 2;         // steps between two averages within a group; at least 1
+  std::int64_t global_every = 4;  // group averages between two averages of all ranks; at least 1
 };
 inline void describe(Fields& fields, HierarchicalSgdOptions& o) {
   fields.add("group_size", o.group_size, at_least(1).up_to(1e9), "ranks that average among themselves");
@@ -110,7 +117,8 @@ inline void describe(Fields& fields, HierarchicalSgdOptions& o) {
   fields.add("global_every", o.global_every, at_least(1), "averages of a group between two of all ranks");
 }
 
-// Douillard et al., https://arxiv.org/abs/2311.08105
+// DiLoCo: ranks step alone; every `every` steps, an outer step is made with the mean of their changes. Douillard et
+// al., https://arxiv.org/abs/2311.08105
 struct DilocoOptions {
   static constexpr const char* kName = "diloco";
   static constexpr bool kOfWeights = true;
@@ -125,10 +133,11 @@ inline void describe(Fields& fields, DilocoOptions& o) {
   fields.add("outer_momentum", o.outer_momentum, at_least(0).below(1), "momentum of the outer step");
 }
 
-// Lian et al., https://arxiv.org/abs/1705.09056; Assran et al., https://arxiv.org/abs/1811.10792
+// Gossip: after each step, a rank averages its weights with those of one or two other ranks. Lian et al.,
+// https://arxiv.org/abs/1705.09056; Assran et al., https://arxiv.org/abs/1811.10792
 enum class Topology {
-  kRing,         // both neighbours in every step
-  kExponential,  // one rank in step t: r + 2^(t mod log2 P); after log2 P steps every rank has heard of every other
+  kRing,         // a rank averages with both neighbours in every step
+  kExponential,  // with one rank in step t: r + 2^(t mod log2 P); after log2 P steps every rank has heard of all others
 };
 struct GossipOptions {
   static constexpr const char* kName = "gossip";
@@ -140,9 +149,10 @@ inline void describe(Fields& fields, GossipOptions& o) {
   fields.add("topology", o.topology, {"ring", "exponential"}, "with whom a rank averages").none = "ring";
 }
 
-// On a ring. A rank tells its neighbours how its weights changed since it last did, in 8 bits, and what rounding left
-// is part of the next change; it uses what has come and never waits for what is less than `staleness` steps behind.
-// Lian et al., https://arxiv.org/abs/1710.06952; Koloskova et al., https://arxiv.org/abs/1902.00340
+// Gossip on a ring. A rank sends its neighbours the change of its weights since it last did so, in 8 bits; the
+// rounding error is added to the next change. A rank uses the changes that have arrived. It waits only for changes
+// that are `staleness` or more steps behind. Lian et al., https://arxiv.org/abs/1710.06952; Koloskova et al.,
+// https://arxiv.org/abs/1902.00340
 struct AsyncGossipOptions {
   static constexpr const char* kName = "async_gossip";
   static constexpr bool kOfWeights = true;
@@ -153,14 +163,14 @@ inline void describe(Fields& fields, AsyncGossipOptions& o) {
   fields.add("staleness", o.staleness, at_least(0).up_to(1000), "steps that a rank may be ahead of what it has heard");
 }
 
-// A parameter server with bounded staleness whose part every rank plays for itself: changes, divided by P, go to all
-// ranks, and each adds them when they come. Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel
-// Parameter Server, NIPS 2013
+// A parameter server with bounded staleness, of which every rank plays the server for itself. Each rank sends its
+// changes, divided by P, to all ranks, and each rank adds them when they arrive. Ho et al., More Effective
+// Distributed ML via a Stale Synchronous Parallel Parameter Server, NIPS 2013
 struct StaleSynchronousOptions {
   static constexpr const char* kName = "stale_synchronous";
   static constexpr bool kOfWeights = true;
 
-  std::int64_t staleness = 2;  // no rank waits for changes of less than so many steps ago; at least 0
+  std::int64_t staleness = 2;  // a rank waits only for changes from this many steps ago or more; at least 0
 };
 inline void describe(Fields& fields, StaleSynchronousOptions& o) {
   fields.add("staleness", o.staleness, at_least(0).up_to(1000), "steps that a rank may be ahead of what it has heard");

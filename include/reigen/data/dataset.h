@@ -1,5 +1,4 @@
-// A dataset: N samples, any of which can be asked for at any time. Everything about order, shares and threads is the
-// loader's business.
+// A dataset: N samples that can be read in any order. The loader decides order, shares of ranks, and threads.
 // Thread rule: gather() is called from several threads at once.
 #pragma once
 
@@ -15,14 +14,13 @@
 
 namespace reigen::data {
 
-// A dataset sets `input` and `target`, or, for samples of several tensors, `inputs` and `targets`. Whoever takes
-// samples from a loader finds all four set: `input` is inputs[0], `target` is targets[0] (undefined where there are no
-// targets).
+// A dataset sets `input` and `target`, or `inputs` and `targets` if its samples have several tensors. Samples that a
+// loader returns have all four set: `input` is inputs[0], and `target` is targets[0] (undefined without targets).
 struct Samples {
   at::Tensor input = {};                 // [B, ...]
   at::Tensor target = {};                // [B, ...]
-  std::vector<at::Tensor> inputs = {};   // [B, ...] each: a table and a picture, tokens and their mask
-  std::vector<at::Tensor> targets = {};  // the same
+  std::vector<at::Tensor> inputs = {};   // [B, ...] each: a table and a picture; tokens and their mask
+  std::vector<at::Tensor> targets = {};  // [B, ...] each
 };
 
 // One pass of a loader over a dataset.
@@ -41,19 +39,21 @@ class Dataset {
   virtual std::int64_t size() const = 0;
   virtual const std::string& name() const = 0;  // for messages: "mnist train", "digits test"
 
-  // Row i of the result is sample indices[i]; B = indices.size() >= 1, every index in 0..size()-1. Fresh tensors each
-  // time. Runs beside the training threads: no parallel ATen operation in here.
+  // Returns the samples with these indices: row i of the result is sample indices[i]. B = indices.size() >= 1, and
+  // every index is in 0..size()-1. Returns new tensors each time. It runs at the same time as training, so it must
+  // not use parallel ATen operations.
   virtual Samples gather(std::span<const std::int64_t> indices) const = 0;
 
-  // What a loader asks for. A dataset that augments its samples draws from (seed, epoch, index of the sample) and
-  // nothing else, so that a sample does not depend on the rank, thread or batch that asks; gather() leaves it as it is.
+  // The function that a loader calls. A dataset that augments its samples overrides it. Its random numbers must
+  // depend on (seed, epoch, index of the sample) alone, so that a sample is the same for every rank, thread and
+  // batch. gather() returns the samples without augmentation.
   virtual Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const;
 
-  // What the numbers in its samples stand for (train/trainer.h compares it when a run goes on). May look at all files;
-  // asked once, before the first sample. Nothing: it does not say.
+  // What the numbers in the samples stand for. When a run is resumed, Trainer compares this meaning with the one in
+  // the checkpoint. The function may read all files; it is called once, before the first sample. Empty: unknown.
   virtual Meaning meaning() const;
 
-  // How many terms this sample adds to a loss that is a mean over terms: the valid tokens of a text. At least 1.
+  // How many terms this sample adds to a loss that is a mean over terms: for a text, its valid tokens. At least 1.
   virtual std::int64_t terms(std::int64_t index) const;
 };
 
@@ -63,8 +63,9 @@ enum class Split { kTrain, kTest };
 
 const char* to_string(Split split);  // "train", "test"
 
-// Rows of CPU tensors with the same first size. Its meaning is their types and shapes, and a hash of integers and one
-// of other numbers, which is told only; beyond 1 GiB, of rows at equal distances. Throws InvalidArgument.
+// A dataset of CPU tensors that have the same first size; sample i is row i of each. Its meaning is types, shapes and
+// two hashes: one of all integer tensors, and one of all others, whose change is only reported (Fact::is_told_only).
+// Of a tensor beyond 1 GiB, rows at equal distances are hashed. Throws InvalidArgument.
 DatasetPtr in_memory(const at::Tensor& input, const at::Tensor& target, std::string name = "in memory");
 DatasetPtr in_memory(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets,
                      std::string name = "in memory");

@@ -1,7 +1,7 @@
-// What the numbers of a dataset stand for, where neither shapes nor types tell: which byte token 7 is, which class
-// target 3 is, of which files the samples are. A run keeps it in its checkpoints and in the model's file, and does not
-// go on with data that mean something else.
-// Thread rule: values.
+// What the numbers of a dataset stand for, if neither shapes nor types tell: which byte token 7 is, which class
+// target 3 is, from which files the samples come. A run stores the meaning in its checkpoints and in the model's
+// file. It cannot be resumed with data of another meaning, unless data.may_differ is set.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <string>
@@ -10,11 +10,13 @@
 namespace reigen::data {
 
 struct Fact {
-  std::string name;  // "alphabet", "classes", "text": a word
-  // Number i of the model's inputs or targets stands for values[i]; or one value, that of all samples. Any bytes.
+  std::string name;  // one word: "alphabet", "classes", "text"
+  // values[i] is what number i of the model's inputs or targets stands for. Or there is one value for all samples.
+  // The values may have any bytes.
   std::vector<std::string> values;
-  std::string one = {};  // what values[i] is: "class", "token". Empty: there is one value
-  // Another value is told, and the run goes on: numbers that are computed differ in their last bits between machines.
+  std::string one = {};  // kind of values[i]: "class", "token"; empty: there is only one value
+  // If true, a change of the values is only reported, and the run goes on: computed numbers differ in their last bits
+  // between machines.
   bool is_told_only = false;
 
   bool operator==(const Fact&) const = default;

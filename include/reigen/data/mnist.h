@@ -10,15 +10,16 @@
 
 namespace reigen::data {
 
-// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte from the folder, each plain or with ".gz". Any files of this form
-// do (Fashion-MNIST). Names are taken in the spellings that are about ("train-images.idx3-ubyte", as gunzip -N unpacks
-// them; "test-" for "t10k-"), and files in folders below (torchvision's MNIST/raw, Kaggle's folders of the files'
-// names), the nearest first. `type`: kFloat or kDouble, of the input. Throws IoError (66: folder or file missing,
-// naming what was looked for and what is there; 77: not readable), DataError (damaged, not 28x28, counts of images and
-// labels differ, a label above 9, two folders that hold such files), InvalidArgument (another type).
+// Reads the files {train,t10k}-{images-idx3,labels-idx1}-ubyte from the folder, each plain or with ".gz". Other data
+// in files of this form work too (Fashion-MNIST). Other common spellings of the names are accepted:
+// "train-images.idx3-ubyte", as gunzip -N unpacks them, and "test-" for "t10k-". So are files in subfolders
+// (torchvision's MNIST/raw, Kaggle's folders named like the files); the nearest files win. `type` of the input:
+// kFloat or kDouble. Throws IoError (66: folder or file missing, naming what was looked for and what is there; 77:
+// not readable), DataError (damaged, not 28x28, different counts of images and labels, a label above 9, two folders
+// that hold such files), InvalidArgument (another type).
 DatasetPtr mnist(const std::filesystem::path& folder, Split split = Split::kTrain, c10::ScalarType type = c10::kFloat);
 
-// Where mnist() finds them. Throws as it does for what is missing.
+// The paths of the files that mnist() would read. Throws as mnist() if a file is missing.
 struct MnistFiles {
   std::filesystem::path images;
   std::filesystem::path labels;

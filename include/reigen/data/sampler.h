@@ -1,10 +1,10 @@
-// Which samples a rank gets, as a pure function of (seed, epoch, position): nothing to save but one number, and the
-// same global order for any number of ranks.
+// Decides which samples a rank gets, as a pure function of (seed, epoch, position). So one saved number is enough to
+// resume, and the global order is the same for any number of ranks.
 //
-// An epoch is a permutation of the N samples. Step b takes the positions [start + b·G, min(start + (b+1)·G, N)) of it,
-// G being the global batch; of these n positions rank r of P takes [n·r/P, n·(r+1)/P), rounded down. Shares differ by
-// at most one, nothing is repeated, nothing left out; a share may be empty when n < P. Thread rule: values; const
-// members may be called from any thread.
+// An epoch is a permutation of the N samples. Step b takes its positions [start + b·G, min(start + (b+1)·G, N)),
+// where G is the global batch. Of these n positions, rank r of P takes [n·r/P, n·(r+1)/P), rounded down. The shares
+// differ by at most one, and no sample is repeated or left out. A share may be empty if n < P. Thread rule: values;
+// const members may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Rank r's part of a range: floor(n·r/P) to floor(n·(r+1)/P).
+// Rank r's part of a range with n = count(): floor(n·r/P) to floor(n·(r+1)/P), counted from range.begin.
 Range share_of(Range range, int rank, int world_size);
 
-// order[position] = index of the sample. Empty when not shuffled: the order is then 0, 1, 2, ...
+// order[position] = index of the sample. Without shuffle the table is empty and the order is 0, 1, 2, ...
 // Fisher-Yates with Philox4x32-10 keyed by the seed. O(N) time, 8·N bytes.
 class Order {
  public:
@@ -40,7 +40,7 @@ struct SamplerOptions {
   std::int64_t global_batch = 0;  // G, at least 1
   bool shuffle = false;
   std::uint64_t seed = 0;
-  bool drop_last = false;  // leave out a last batch of fewer than G samples
+  bool drop_last = false;  // leave out the last batch if it has fewer than G samples
 };
 
 class Sampler {
@@ -48,7 +48,7 @@ class Sampler {
   explicit Sampler(const SamplerOptions& options);  // throws InvalidArgument, DataError (drop_last leaves no batch)
 
   Order order(std::int64_t epoch) const;             // throws InvalidArgument when epoch < 0
-  std::int64_t steps(std::int64_t start = 0) const;  // of an epoch begun at this position
+  std::int64_t steps(std::int64_t start = 0) const;  // steps of an epoch that begins at this position
   Range positions(std::int64_t start, std::int64_t step) const;
 
   const SamplerOptions& options() const { return options_; }

@@ -1,5 +1,6 @@
-// What a reader of a folder took, and what it passed over: so that nobody trains on less or more than he thinks.
-// Thread rule: a value.
+// Lists the files that a reader of a folder took and passed over, so that nobody trains on less or more data than
+// intended.
+// Thread rule: a value, freely copied between threads.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +12,18 @@ namespace reigen::data {
 
 struct PassedOver {
   std::string reason;                      // "hidden", "of another ending"
-  std::int64_t count = 0;                  // files, and folders of which nothing was looked at
-  std::vector<std::string> examples = {};  // the first few different ones: names, or endings
+  std::int64_t count = 0;                  // files, and folders whose content was not read
+  std::vector<std::string> examples = {};  // the first few different names or endings
 };
 
 struct Taken {
   std::int64_t files = 0;
-  std::vector<PassedOver> passed_over;  // in the order in which they were met
+  std::vector<PassedOver> passed_over;  // in the order in which they were found
 
   void pass_over(std::string_view reason, const std::string& example);
   void add(const Taken& other);
 
-  // "120 files; passed over 2 hidden: .git, .DS_Store; 1 of another ending: .webp"
+  // As text: "120 files; passed over 2 hidden: .git, .DS_Store; 1 of another ending: .webp"
   std::string text() const;
 };
 

@@ -1,9 +1,9 @@
-// Text for language models, a byte a token: windows of a corpus whose targets are the next bytes.
+// Text for language models; each byte is a token. A corpus is divided into windows whose targets are the next bytes.
 //
 //   auto corpus = std::make_shared<const data::Corpus>(data::read_corpus("shakespeare.txt"));
 //   auto train = data::text_windows(corpus, {.context = 256});
 //
-// Thread rule: as Dataset; a Corpus is a constant.
+// Thread rule: as Dataset; a Corpus does not change.
 #pragma once
 
 #include <cstddef>
@@ -19,26 +19,27 @@
 
 namespace reigen::data {
 
-inline constexpr std::int64_t kIgnoredToken = -100;  // a target that is none: what PyTorch's cross entropy passes over
+inline constexpr std::int64_t kIgnoredToken = -100;  // no target: PyTorch's cross entropy ignores this value
 
-// The different bytes of a text, in order: token i stands for byte vocabulary[i]. ASCII is a character a token, other
-// characters of UTF-8 are several.
+// The different bytes of a text, in ascending order: token i stands for byte vocabulary[i]. An ASCII character is one
+// token, other characters of UTF-8 are several.
 class Corpus {
  public:
-  // `testing`: where somebody has divided the text; empty: the last tenth of `text`. Throws DataError naming `name` for
-  // fewer than 20 bytes (too few to learn from and test with) and for a zero byte, which no text has.
+  // `testing`: the test part, if the user has divided the text; empty: the last tenth of `text` is the test part.
+  // Throws DataError naming `name` if there are fewer than 20 bytes (too few to train and test with), or a zero byte,
+  // which no text has.
   Corpus(std::string name, const std::string& text, const std::string& testing = {}, Taken taken = {});
 
   const std::string& name() const { return name_; }
   const std::string& vocabulary() const { return vocabulary_; }
   std::int64_t size() const { return static_cast<std::int64_t>(tokens_.size()); }
 
-  // The two share no byte.
+  // The tokens of one split. The splits do not overlap.
   std::span<const std::uint8_t> tokens(Split split) const;
 
   std::string text(std::span<const std::int64_t> tokens) const;
 
-  // What read_corpus() took of a folder; no file for a text that is not from one.
+  // The files that read_corpus() took from a folder; no files if the text does not come from a folder.
   const Taken& taken() const { return taken_; }
 
   // "alphabet": the byte of each token; "text": a hash of all bytes.
@@ -49,28 +50,28 @@ class Corpus {
   std::string fingerprint_;
   std::string vocabulary_;
   std::vector<std::uint8_t> tokens_;
-  std::size_t training_ = 0;  // of the tokens
+  std::size_t training_ = 0;  // number of tokens for training
   Taken taken_;
 };
 
-// A file, plain or gzipped; or all files *.txt and *.md (any case, also .gz) in a folder and those below it, in order
-// of their paths, with an empty line between two. Which names are passed over, and that links are followed, is the rule
-// of docs/files.md; taken() has what was. A folder whose texts are divided is read so: train/ and test/ (or val/) in
-// it, or files whose names end in such words (train.txt, wiki.valid.txt). Throws IoError (66: missing, or a link that
-// leads nowhere; 77: not readable), DataError (damaged, too short, no text, none in the folder, more than 4 GiB, train/
-// and training/).
+// Reads a file, plain or gzipped; or all files *.txt and *.md (any case, also .gz) in a folder and its subfolders, in
+// the order of their paths, with an empty line between two files. docs/files.md says which names are passed over, and
+// that links are followed; taken() lists what was taken and passed over. If a folder's texts are divided into splits,
+// each split is read separately: folders train/ and test/ (or val/), or files whose names end in such words
+// (train.txt, wiki.valid.txt). Throws IoError (66: missing, or a link that leads nowhere; 77: not readable),
+// DataError (damaged, too short, not a text, no text in the folder, more than 4 GiB, both train/ and training/).
 Corpus read_corpus(const std::filesystem::path& path);
 
-// What needs no download: the documents of Reigen itself, some 100 kB.
+// A corpus that needs no download: the documents of Reigen itself, about 100 kB.
 Corpus own_documents();
 
 struct TextWindowsOptions {
-  std::int64_t context = 256;  // tokens a window, at least 1
+  std::int64_t context = 256;  // tokens in a window, at least 1
   Split split = Split::kTrain;
 };
 
 // N tokens give ceil((N - 1) / context) windows that follow each other without overlap. Window i: input [context]
-// int64, target [context] int64, target[t] = the token after input[t]; the last window is filled up with tokens 0 and
+// int64, target [context] int64; target[t] is the token after input[t]. The last window is padded with tokens 0 and
 // targets kIgnoredToken. terms(i) is the number of targets that count. Throws InvalidArgument.
 DatasetPtr text_windows(std::shared_ptr<const Corpus> corpus, const TextWindowsOptions& options = {});
 

@@ -1,5 +1,5 @@
-// Where memory lies and code runs, as a value. LibTorch is not needed: a program that trains has the same words in
-// at::Device.
+// The device where memory lies and code runs, as a value. This header does not need LibTorch; a program that trains has
+// the same values in at::Device.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;
-  int index = 0;  // of a GPU: among those that this process sees; -1: chosen by the rank's place
+  int index = 0;  // of a GPU: its index among the visible GPUs; -1: chosen by the rank's number on its machine
 
   static constexpr Device cpu() { return {}; }
   static constexpr Device cuda(int index = -1) { return {DeviceKind::kCuda, index}; }
@@ -23,8 +23,8 @@ struct Device {
 Device parse_device(const std::string& text);
 std::string to_string(const Device& device);
 
-// What a device does in one order: its default stream, or one of the program's own (a cudaStream_t). Of the cpu: what
-// the calling thread does.
+// A queue of a device's work that runs in order: the default stream or a stream of the program (a cudaStream_t). A
+// stream of the cpu stands for the work of the calling thread.
 struct Stream {
   Device device = {};
   void* handle = nullptr;  // null: the default stream

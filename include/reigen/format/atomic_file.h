@@ -1,7 +1,7 @@
-// A file that is whole or absent: written beside as "<path>.tmp", fsynced, renamed over <path>, and the folder fsynced.
-// Whoever opens <path> sees the old content or the new one, never a part, whatever dies in between. A "<path>.tmp" left
-// by a killed writer is used again by the next one. Where the file system has no locks, two writers of one path are not
-// kept apart. Thread rule: an AtomicFile belongs to one thread.
+// A file that is whole or absent. It is written as "<path>.tmp", fsynced and renamed to <path>; then the folder is
+// fsynced. A process that opens <path> sees the old content or the new content, never a part, even if the writer or the
+// machine dies in between. A "<path>.tmp" that a killed writer left is reused by the next writer. On a file system
+// without locks, two writers of one path are not kept apart. Thread rule: an AtomicFile belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,20 @@ namespace reigen::format {
 
 class AtomicFile {
  public:
-  // Where the path is a symbolic link, what it leads to is written and the link stays. Throws IoError: 77 no
-  // permission, 73 another process is writing the same path, 74 otherwise (folder missing), and NoRoom.
+  // If the path is a symbolic link, the file that the link leads to is written, and the link stays. Throws IoError: 77
+  // without permission, 73 when another process is writing the same path, 74 otherwise (folder missing); NoRoom when
+  // the disk is full.
   explicit AtomicFile(std::filesystem::path path, Hashed hashed = Hashed::kWhole);
   ~AtomicFile();                           // without commit(): removes "<path>.tmp" and leaves <path> as it was
   AtomicFile(const AtomicFile&) = delete;  // two owners would rename one file twice
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> bytes);  // throws IoError
-  void commit();                                 // throws IoError; the file is on the disk when it returns
+  void commit();                                 // throws IoError; the file is fsynced when it returns
 
-  std::uint64_t bytes() const { return bytes_; }             // written so far
-  FileHash hash() const { return {bytes_, hash_.value()}; }  // of what was written so far: equals hash_file(path)
+  std::uint64_t bytes() const { return bytes_; }  // written so far
+  // Of the bytes written so far; equals hash_file(path) after commit(). The hash needs Hashed::kWhole.
+  FileHash hash() const { return {bytes_, hash_.value()}; }
 
  private:
   std::filesystem::path path_;
@@ -39,7 +41,7 @@ class AtomicFile {
   Hashed hashed_;
   Hash64 hash_;
   std::uint64_t bytes_ = 0;
-  std::uint64_t started_ = 0;  // bytes that the system was told to bring to the disk
+  std::uint64_t started_ = 0;  // bytes that the kernel was told to start writing to the disk
 };
 
 FileHash write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);

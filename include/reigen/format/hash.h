@@ -1,6 +1,6 @@
-// Content hash of files and tensors: XXH64 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), some 10 GB/s on one core.
-// It finds damage and difference; it is no defence against somebody who forges files.
-// Thread rule: a Hash64 belongs to one thread; the functions may be called from any.
+// The content hash of files and tensors: XXH64 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), about 10 GB/s on one
+// core. It detects damage and differences; it does not protect against forged files. Thread rule: a Hash64 belongs to
+// one thread; the functions may be called from any thread.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace reigen::format {
 
-// The same value however the bytes are cut into update() calls.
+// Hashes a stream of bytes. The value does not depend on how the bytes are divided into update() calls.
 class Hash64 {
  public:
   explicit Hash64(std::uint64_t seed = 0);
@@ -20,7 +20,7 @@ class Hash64 {
   void update(std::span<const std::byte> bytes);
   void update(const void* data, std::size_t size) { update({static_cast<const std::byte*>(data), size}); }
 
-  // Of everything so far; more may follow.
+  // The hash of all bytes so far; more bytes may follow.
   std::uint64_t value() const;
 
  private:
@@ -33,7 +33,7 @@ class Hash64 {
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 std::uint64_t hash64(const void* data, std::size_t size, std::uint64_t seed = 0);
 
-// Whether a file's whole content is hashed as it is written. Who hashes parts of it need not do it twice.
+// Whether a file's whole content is hashed while it is written. kNot is for callers that hash the parts themselves.
 enum class Hashed { kWhole, kNot };
 
 struct FileHash {

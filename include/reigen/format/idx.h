@@ -1,5 +1,5 @@
-// IDX files, the original form of MNIST (http://yann.lecun.com/exdb/mnist), plain or gzipped; which of the two is seen
-// from the content, not from the name. Layout: 00 00, a type byte, a byte D, D big-endian 32-bit sizes, the elements
+// IDX files, the original form of MNIST (http://yann.lecun.com/exdb/mnist), plain or gzipped (decided by the content,
+// not by the name). Layout: two zero bytes, a type byte, a byte D, then D big-endian 32-bit sizes, then the elements,
 // big-endian. Thread rule: no shared state.
 #pragma once
 
@@ -28,12 +28,13 @@ struct IdxArray {
 };
 
 struct IdxOptions {
-  std::size_t max_bytes = 8 * kGiB;  // a file that declares more is refused
+  std::size_t max_bytes = 8 * kGiB;  // a file that declares a larger array is refused
 };
 
-// Reads the whole array. The declared size is checked against the file before memory is taken, and unpacking stops
-// there. Throws IoError (66 missing or a folder, 77 not readable) and DataError naming file and offset: wrong magic,
-// unknown type, fewer or more elements than declared, a truncated or damaged gzip stream (its CRC is checked).
+// Reads the whole array. The declared size is checked against the file's size before memory is taken, and unpacking
+// stops at the declared size. Throws IoError (66 missing or a folder, 77 not readable) and DataError naming file and
+// offset: wrong magic, unknown type, fewer or more elements than declared, a truncated or damaged gzip stream (its CRC
+// is checked).
 IdxArray read_idx(const std::filesystem::path& path, const IdxOptions& options = {});
 
 }  // namespace reigen::format

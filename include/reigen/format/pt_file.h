@@ -1,9 +1,9 @@
-// Checkpoints of PyTorch (.pt, .pth, .bin): what torch.save of Python writes since version 1.6, torch::save of C++ (of
-// modules, tensors, optimizers), and TorchScript's programs, of which it takes the tensors. Read without LibTorch and
-// without running anything: the pickle inside is taken apart by a machine that knows tensors, plain containers, numbers
-// and text. An object of anything else is not read, and does not keep what lies beside it from being read. Reading
-// believes nothing: every size is checked before it is used, every record's CRC-32 before its bytes are given away.
-// Thread rule: a PtFile may be read from several threads at once.
+// Reads PyTorch's files (.pt, .pth, .bin): files of Python's torch.save since version 1.6, of C++'s torch::save (of
+// modules, tensors, optimizers), and TorchScript programs, of which it takes the tensors. It needs no LibTorch and runs
+// no code of the file: a machine that knows only tensors, plain containers, numbers and text interprets the pickle
+// inside. Any other object is left unread, and does not prevent its neighbours from being read. The reader trusts
+// nothing in the file: it checks every size before it uses it, and every record's CRC-32 before it returns the record's
+// bytes. Thread rule: a PtFile may be read from several threads at once.
 #pragma once
 
 #include <cstddef>
@@ -20,53 +20,57 @@
 
 namespace reigen::format {
 
-// Names are the keys and positions on the way, joined by dots: "model.conv1.weight", "state.0.exp_avg". What is not in
-// a container is named "tensor", "value" or "object". The tensors of a torch.nn.Module have the names of its
-// state_dict(); of C++'s optimizers the state of a parameter its number over all groups: "state.0.exp_avg".
+// A tensor's name consists of the keys and positions that lead to it, joined by dots: "model.conv1.weight",
+// "state.0.exp_avg". An entry outside of any container is named "tensor", "value" or "object". The tensors of a
+// torch.nn.Module have the names of its state_dict(). In the state of C++'s optimizers each parameter has its number
+// over all groups: "state.0.exp_avg".
 struct PtTensor {
   std::string name;
   TensorType type = TensorType::kF32;
   std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;  // in elements; 0: expanded
-  std::uint64_t first = 0;            // its first element in the storage, in elements
-  std::uint64_t bytes = 0;            // in row-major order, as read() gives them
-  std::size_t storage = 0;            // equal in tensors that share their elements
+  std::vector<std::int64_t> strides;  // in elements; 0 in expanded dimensions
+  std::uint64_t first = 0;            // index of its first element in the storage
+  std::uint64_t bytes = 0;            // size in row-major order, as read() gives it
+  std::size_t storage = 0;            // equal for tensors that share their elements
   std::uint64_t storage_offset = 0;   // where the storage begins in the file
   std::uint64_t storage_bytes = 0;
 };
 
-// A tensor that is there but cannot be read here: of complex numbers of 32 or 128 bits, packed, quantized, sparse,
-// conjugated.
+// A tensor that is in the file but cannot be read here: its elements are complex numbers of 32 or 128 bits or packed,
+// or it is quantized, sparse or conjugated.
 struct PtUnreadable {
   std::string name;
   std::string reason;
 };
 
-// A number, text, True, False, None, device or type; `text` is as Python prints it, texts without quotes.
+// A number, text, True, False, None, device or type. `text` is as Python prints it, but texts have no quotes.
 struct PtValue {
   std::string name;
   std::string text;
 };
 
 // An object made by a class or function that is not known here: a number of NumPy, a path, argparse.Namespace, a
-// module. It is not read. Tensors that hang on it are among tensors() and unreadable(), under its name.
+// module. It is not read. Tensors inside it are among tensors() and unreadable(), with names that begin with the
+// object's name.
 struct PtObject {
   std::string name;
   std::string type;  // "numpy._core.multiarray.scalar"
 };
 
 struct PtOptions {
-  std::size_t max_entries = 1'000'000;          // tensors, values and containers; a file that has more is refused
-  std::uint64_t max_repeated_bytes = 8 * kGiB;  // what tensors may hold beyond the file's size: shared, expanded ones
+  std::size_t max_entries = 1'000'000;  // tensors, values and containers; a file with more is refused
+  // By how much all tensors together may exceed the file's size, because they are shared or expanded.
+  std::uint64_t max_repeated_bytes = 8 * kGiB;
   bool checksums = true;  // false: for files written after torch.serialization.set_crc32_options(False)
 };
 
 class PtFile {
  public:
-  // Reads directory and pickle and checks that every tensor lies in its storage. Throws IoError (66 missing, 77 not
-  // readable) and DataError naming file and offset: a damaged archive or pickle, packed or overlapping records, a name
-  // that serves to run programs, containers that hold themselves, a tensor name twice, one of the limits passed,
-  // big-endian files; and, saying what to do: files of PyTorch before 1.6, tar files, and other kinds of files.
+  // Reads the directory and the pickle, and checks that every tensor lies in its storage. Throws IoError (66 missing,
+  // 77 not readable). Throws DataError naming file and offset: a damaged archive or pickle, packed or overlapping
+  // records, a name that serves only to run programs, containers that contain themselves, two tensors of one name, a
+  // limit exceeded, a big-endian file. For files of PyTorch before 1.6, tar files and other kinds of files the
+  // DataError also says what to do.
   explicit PtFile(const std::filesystem::path& path, const PtOptions& options = {});
   ~PtFile();
   PtFile(PtFile&&) noexcept;
@@ -76,18 +80,18 @@ class PtFile {
   const std::vector<PtUnreadable>& unreadable() const;
   const std::vector<PtValue>& values() const;
   const std::vector<PtObject>& objects() const;
-  bool is_script() const;                             // of torch::save of C++, or TorchScript's
+  bool is_script() const;                             // written by C++'s torch::save, or TorchScript
   const PtTensor* find(std::string_view name) const;  // null: not there, or unreadable
   const PtTensor& at(std::string_view name) const;    // throws DataError
   const std::string& path() const;
 
   // into = the tensor's elements in row-major order, little-endian, whatever its strides; into.size() = tensor.bytes.
-  // The first read of a storage checks its CRC-32, for which all of it is read. Needs memory for the part of the
-  // storage that the tensor spans when rows are short and strided, else none. Throws IoError (71 without memory), and
-  // DataError naming tensor and offset for a wrong CRC-32 and for a file that has shrunk since it was opened.
+  // The first read from a storage checks its CRC-32, for which the whole storage is read. If rows are short or strided,
+  // it needs memory for the part of the storage that the tensor spans, else none. Throws IoError (71 without memory),
+  // and DataError naming tensor and offset when the CRC-32 is wrong or the file has shrunk since it was opened.
   void read(const PtTensor& tensor, std::span<std::byte> into) const;
 
-  // Checks the CRC-32 of every record that is not packed, whether a tensor uses it or not. Throws as read does.
+  // Checks the CRC-32 of every record that is not packed, whether a tensor uses it or not. Throws as read() does.
   void verify() const;
 
  private:

@@ -1,14 +1,16 @@
-// Who has what of a model: the one value that packing, the memory formula, the manifest and the report of memory read.
+// A layout says which rank holds which part of a model. Packing, the memory formula, the manifest and the memory
+// report all read this one value.
 //
-//   part_of(t, role, c) = the part of tensor t that the rank at coordinates c has in that role
-//   bytes(role, c)      = the persistent bytes of that role on that rank, what pads flat buffers included
+//   part_of(t, role, c) = the part of tensor t that the rank at coordinates c holds in that role
+//   bytes(role, c)      = the persistent bytes of that role on that rank, including padding of flat buffers
 //
-// Tensors that lie flat share buffers (Range): of one type and one unit, in order, each at a multiple of 64 bytes and
-// followed by at least one spare element. Share q of a buffer begins at the block of kBlockElements that is nearest to
-// q/P of the elements, so a pass over blocks never crosses into another rank's share.
+// Tensors with a flat placement share buffers (Range). The tensors of a buffer have one type; if gradients are
+// divided, they also belong to one unit. They lie in order, each at a multiple of 64 bytes and followed by at least
+// one spare element. Share q of a buffer begins at the block of kBlockElements that is nearest to q/P of the
+// elements, so a pass over blocks never crosses into another rank's share.
 //
-// choose() (choose.h) makes layouts. Pure: no memory, no communication. Thread rule: values; const calls from any
-// thread.
+// choose() (choose.h) makes layouts. Pure: takes no memory and does not communicate. Thread rule: values; const calls
+// from any thread.
 #pragma once
 
 #include <array>
@@ -24,14 +26,14 @@
 
 namespace reigen::layout {
 
-// Elements that a pass over a parameter takes at a time: with an optimizer's states they stay in the second-level
-// cache.
+// The number of elements that a pass over a parameter processes at a time. Together with an optimizer's states they
+// fit in the second-level cache.
 inline constexpr std::int64_t kBlockElements = 16384;
 
 enum class Role {
   kValue,     // what forward and backward read
-  kGradient,  // from the end of backward to the step
-  kState,     // each of Layout::states()
+  kGradient,  // exists from the end of backward to the step
+  kState,     // each state of Layout::states()
 };
 inline constexpr std::size_t kRoles = 3;
 
@@ -40,19 +42,19 @@ struct Range {
   format::TensorType type = format::TensorType::kF32;
   std::size_t unit = kNoUnit;
   bool trainable = true;
-  std::vector<std::size_t> tensors = {};   // of the model, in the order in which they lie
-  std::vector<Shape> shapes = {};          // of what lies here of each: its box
-  std::vector<std::int64_t> offsets = {};  // in elements
-  std::int64_t elements = 0;               // of the buffer
-  std::vector<std::int64_t> bounds = {};   // share q: [bounds[q], bounds[q + 1])
-  // Elements of further blocks that follow the gradients where these are kPartial. Backward makes large gradients in
-  // such a block, which then takes the place of the gradient's own.
+  std::vector<std::size_t> tensors = {};   // indices in the model, in the order of the buffer
+  std::vector<Shape> shapes = {};          // shape of the box of each tensor that lies here
+  std::vector<std::int64_t> offsets = {};  // beginning of each tensor, in elements
+  std::int64_t elements = 0;               // of the whole buffer
+  std::vector<std::int64_t> bounds = {};   // share q is [bounds[q], bounds[q + 1])
+  // The sizes, in elements, of spare blocks after the gradients; only for kPartial gradients. Backward writes a large
+  // gradient into such a block, which then takes the place of the gradient's own block.
   std::vector<std::int64_t> spares = {};
 
   std::int64_t share_elements(int q) const;
 };
 
-// Bytes that one rank sends in one step, and so receives, by an algorithm that sends the least.
+// The bytes that one rank sends in one step, which are as many as it receives, with algorithms that send the least.
 struct Traffic {
   std::int64_t gradients = 0;
   std::int64_t values = 0;
@@ -63,33 +65,34 @@ class Layout {
   const ModelSpec& model() const { return model_; }
   const std::vector<StateSpec>& states() const { return states_; }
   const std::vector<Axis>& axes() const { return axes_; }  // outer to inner
-  int ranks() const;                                       // of the whole grid
-  // Of an axis that there is not: 1.
+  int ranks() const;                                       // ranks of the whole grid
+  // The size of an axis; 1 if there is no such axis.
   int size(const std::string& axis) const;
-  // Ranks in order, as mesh/mesh.h numbers them.
+  // The coordinates of a rank, numbered as in mesh/mesh.h.
   Coordinates coordinates_of(int rank) const;
 
   const Placement& placement(std::size_t tensor, Role role) const;
   Part part_of(std::size_t tensor, Role role, const Coordinates& at) const;
-  // What the rank gives to a checkpoint. The parts that all ranks give are disjoint and make the tensor up.
+  // The part that the rank writes to a checkpoint. The parts of all ranks are disjoint and together are the whole
+  // tensor.
   Part given_by(std::size_t tensor, Role role, const Coordinates& at) const;
-  // The flat buffers of one rank: of trainable tensors, then of frozen ones that ranks divide.
+  // The flat buffers of one rank: first those of trainable tensors, then those of frozen tensors that ranks divide.
   std::vector<Range> ranges(const Coordinates& at) const;
   // True for tensors that lie in a buffer of ranges().
   bool is_packed(std::size_t tensor) const;
 
   std::int64_t bytes(Role role, const Coordinates& at) const;
-  // The part of bytes() that lies in that medium.
+  // The part of bytes() that is stored in that medium.
   std::int64_t bytes(Role role, const Coordinates& at, Medium medium) const;
-  // Bytes that the rank gives to a checkpoint: values and states.
+  // Bytes that the rank writes to a checkpoint: values and states.
   std::int64_t bytes_given(const Coordinates& at) const;
-  // Of gradients that are not averaged yet, where these are whole beside the rank's share of the averaged ones. Not
-  // persistent: between the backwards of several micro-batches alone.
+  // Bytes of gradients that are not averaged yet, if they are whole in addition to the rank's share of the averaged
+  // gradients. They exist only between the backwards of several micro-batches, so bytes() does not count them.
   std::int64_t bytes_before_averaging(const Coordinates& at) const;
   Traffic traffic(const Coordinates& at) const;
 
-  // The axes, then the placements of the first trainable tensor: "dp_shard 4: values flat, memory, whole always;
-  // gradients replicate, memory; states flat, disk"
+  // The axes, and the placements of the first trainable tensor, as text: "dp_shard 4: values flat, memory, whole
+  // always; gradients replicate, memory; states flat, disk"
   std::string to_text() const;
 
  private:
@@ -99,7 +102,8 @@ class Layout {
   Part box_of(std::size_t tensor, const Placement& placement, const Coordinates& at) const;
   format::TensorType type_of(const StateSpec& state, std::size_t tensor) const;
   std::vector<Range> packed(const Coordinates& at) const;
-  // The same as ranges(at), without a copy. Where ranks have different buffers they are made anew, in `own`.
+  // The same as ranges(at), without a copy. If ranks have different buffers, the ranges are computed and stored in
+  // `own`.
   const std::vector<Range>& ranges(const Coordinates& at, std::vector<Range>& own) const;
   Part part_in(const std::vector<Range>& ranges, std::size_t tensor, Role role, const Coordinates& at) const;
   Part given_in(const std::vector<Range>& ranges, std::size_t tensor, Role role, const Coordinates& at) const;
@@ -110,12 +114,12 @@ class Layout {
   std::vector<StateSpec> states_;
   std::vector<Axis> axes_;
   std::vector<std::array<Placement, kRoles>> placements_;  // one for each tensor
-  bool packs_by_unit_ = false;                             // else all tensors of one type share a buffer
+  bool packs_by_unit_ = false;                             // false: all tensors of one type share a buffer
   bool packs_frozen_ = false;
-  std::size_t group_bytes_ = 0;  // of a buffer of tensors that are of no unit
-  bool packs_alike_ = false;     // no axis but dp_shard divides: ranges_ is every rank's
+  std::size_t group_bytes_ = 0;  // size of a buffer for tensors that are in no unit
+  bool packs_alike_ = false;     // no axis but dp_shard divides, so ranges_ holds for every rank
   std::vector<Range> ranges_;
-  int gathers_ = 0;  // of the values in one step
+  int gathers_ = 0;  // how often values are gathered in one step
   format::TensorType value_type_on_the_way(const Range& range) const;
   format::TensorType gradient_type_on_the_way(const Range& range) const;
   std::optional<format::TensorType> gather_type_;

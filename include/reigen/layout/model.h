@@ -1,5 +1,5 @@
-// What a model is made of: its tensors by name, without their memory.
-// Thread rule: values.
+// The tensors of a model by name, without their memory.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ struct TensorSpec {
   Shape shape = {};
   format::TensorType type = format::TensorType::kF32;
   bool trainable = true;
-  bool packs = true;           // may lie in a flat buffer beside others; false: a tensor of integers, for example
-  std::size_t unit = kNoUnit;  // of ModelSpec::units; kNoUnit: read outside of all units
-  int stage = 0;               // of a pipeline
+  bool packs = true;           // may share a flat buffer with others; false, for example, for a tensor of integers
+  std::size_t unit = kNoUnit;  // index in ModelSpec::units; kNoUnit: the tensor is read outside of all units
+  int stage = 0;               // stage of a pipeline
 
   bool operator==(const TensorSpec&) const = default;
 };
@@ -32,14 +32,15 @@ struct ModelSpec {
   std::vector<std::string> units = {};   // parts of the model that are gathered and averaged as one
 };
 
-// One state that an optimizer or an average keeps of every trainable tensor.
+// A state that an optimizer or an average keeps of every trainable tensor.
 struct StateSpec {
   std::string name;  // "exp_avg"
-  // The type of its elements; none: that of the tensor. Tensors of 16 bits may have another.
+  // The type of the state's elements; not set: the type of the tensor. For 16-bit tensors, type_of_16_bits has
+  // priority.
   std::optional<format::TensorType> type = {};
   std::optional<format::TensorType> type_of_16_bits = {};
-  bool of_16_bits_only = false;  // master weights: tensors of more bits have none
-  bool is_scalar = false;        // one element for each tensor, on every rank: a count of steps
+  bool of_16_bits_only = false;  // for master weights: only 16-bit tensors have this state
+  bool is_scalar = false;        // one element for each tensor, on every rank; for example a count of steps
 
   bool operator==(const StateSpec&) const = default;
 };

@@ -1,8 +1,9 @@
-// How one tensor lies on a grid of ranks, and in which memory.
+// How one tensor is distributed over a grid of ranks, and in which memory.
 //
-// A grid has named axes, and every rank one coordinate for each (mesh/mesh.h). A placement says for each axis what
-// ranks that differ in this axis alone have of the tensor. The words are those of PyTorch's DTensor; kFlat is FSDP's.
-// Thread rule: values.
+// A grid has named axes, and every rank has one coordinate for each axis (mesh/mesh.h). A placement says for each
+// axis which part of the tensor the ranks hold that differ only in this axis. The terms are those of PyTorch's
+// DTensor; kFlat is FSDP's flat sharding.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <cstddef>
@@ -17,34 +18,34 @@ struct Axis {
   bool operator==(const Axis&) const = default;
 };
 
-// One number for each axis, outer to inner.
+// One coordinate for each axis, outer to inner.
 using Coordinates = std::vector<int>;
 
 enum class AlongKind {
   kReplicate,  // every rank has the same
-  kShard,      // rank c has rows c of the dimension, cut as torch.chunk() cuts
-  kFlat,       // rank c has a run of elements: its share of the flat buffer that the tensor lies in
-  kPartial,    // every rank has a summand of its own; the tensor is their mean
-  kStage,      // the rank of the tensor's pipeline stage has it, others have nothing
+  kShard,      // rank c has chunk c of the dimension, divided as torch.chunk() divides
+  kFlat,       // rank c has a run of elements: its share of the flat buffer in which the tensor lies
+  kPartial,    // every rank has its own summand; the tensor is their mean
+  kStage,      // ranks of the tensor's pipeline stage have it, other ranks have nothing
 };
 
 struct Along {
   AlongKind kind = AlongKind::kReplicate;
-  std::size_t dimension = 0;  // kShard
+  std::size_t dimension = 0;  // for kShard
   bool operator==(const Along&) const = default;
 };
 
 enum class Medium { kHost, kDevice, kDisk };
 
-// Where the memory is. is_common: the ranks of the flat axis have one copy among them, which all can read. Each of them
-// accounts for its share of it.
+// Where a tensor is stored. is_common: the ranks of the flat axis have one copy together, which all of them can read.
+// Each of these ranks accounts for the bytes of its share.
 struct Residence {
   Medium medium = Medium::kHost;
   bool is_common = false;
   bool operator==(const Residence&) const = default;
 };
 
-// How long a rank can read all of a tensor that lies flat.
+// How long a rank can read all of a tensor that is placed flat.
 enum class Whole {
   kAlways,
   kWhileUnitRuns,  // from the start of the unit's forward or backward to its end
@@ -60,7 +61,7 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-// "replicate x flat, common memory, whole while its unit runs"
+// The placement as text: "replicate x flat, common memory, whole while its unit runs"
 std::string to_text(const Placement& placement);
 
 }  // namespace reigen::layout

@@ -1,14 +1,14 @@
-// The ranks of a group as a grid with named axes.
+// Arranges the ranks of a group in a grid with named axes.
 //
 //   reigen::Mesh mesh(world, {{"dp_replicate", 2}, {"dp_shard", 4}});
 //   mesh.along("dp_shard").all_gather(...);       // the 4 ranks with this rank's dp_replicate
 //   mesh.along({"dp_replicate", "dp_shard"});     // all 8
 //
-// Axes go from outer to inner: rank = ((c0 · n1) + c1) · n2 + c2 ..., so ranks that differ in the last axis alone are
-// neighbours, and on one machine where machines hold whole rows. Names in use: pp, dp_replicate, dp_shard, cp, tp,
-// outer to inner; any other word does.
+// Axes go from outer to inner: rank = ((c0 · n1) + c1) · n2 + c2 ... So ranks that differ only in the last axis are
+// neighbours; they are on one machine if each machine holds whole rows of the grid. Usual names, outer to inner: pp,
+// dp_replicate, dp_shard, cp, tp. Any other name may be used.
 //
-// A mesh is a handle: copies have the same groups, and the last one leaves them.
+// A mesh is a handle: copies share the same groups. When the last copy is destroyed, the ranks leave the groups.
 // Thread rule: as Communicator's; groups along different axes are independent.
 #pragma once
 
@@ -26,35 +26,38 @@ inline constexpr int kRest = -1;
 
 struct Axis {
   std::string name;
-  int size = 1;  // kRest, for one axis at most: what the others leave
+  int size = 1;  // kRest (for one axis at most): the size that the other axes leave
   bool operator==(const Axis&) const = default;
 };
 
 class Mesh {
  public:
-  // Collective and blocking: every rank of `world` gives the same axes; one group is made for each of more than one
-  // rank that is not all of `world`. Throws InvalidArgument on every rank where sizes do not multiply to world.size(),
-  // names are empty or come twice, or ranks differ; errors of Communicator::split() else.
+  // Collective and blocking: every rank of `world` passes the same axes. Creates a group for each axis, unless the
+  // axis has size 1 or spans all of `world`. Throws InvalidArgument on every rank if the sizes do not multiply to
+  // world.size(), if names are empty or occur twice, or if ranks pass different axes; else errors of
+  // Communicator::split().
   Mesh(Communicator world, std::vector<Axis> axes);
 
   const std::vector<Axis>& axes() const;
   const Communicator& world() const;
   bool has(std::string_view axis) const;
 
-  // Of an axis that the mesh does not have: 1 and 0, so that code for many axes runs on few.
+  // For an axis that the mesh does not have, size() is 1 and coordinate() is 0, so that code written for many axes
+  // also works with few.
   int size(std::string_view axis) const;
   int coordinate(std::string_view axis) const;
 
-  // Where a rank of world() stands, one number an axis, and back. Throws InvalidArgument out of range.
+  // The coordinates of a rank of world(), one for each axis, and the rank at given coordinates. Throws
+  // InvalidArgument for values out of range.
   std::vector<int> coordinates_of(int rank) const;
   int rank_at(const std::vector<int>& coordinates) const;
 
-  // The ranks that differ from this one along `axis` alone, in its order: rank() there is coordinate(axis). Local.
-  // Throws InvalidArgument, naming the axes there are, for another.
+  // The group of the ranks that differ from this rank only along `axis`, in the order of the axis: its rank() is
+  // coordinate(axis). Local. Throws InvalidArgument for an unknown axis, naming the axes of the mesh.
   Communicator along(std::string_view axis) const;
 
-  // The same along several axes, given from outer to inner, as one. Collective and blocking over world() the first
-  // time, local after that.
+  // The group along several axes, given from outer to inner. The first call for these axes is collective and blocking
+  // over world(); later calls are local.
   Communicator along(std::initializer_list<std::string_view> axes) const;
   Communicator along(const std::vector<std::string>& axes) const;
 

@@ -1,4 +1,4 @@
-// A decoder of the GPT-2 family on tokens: 10.8 M parameters as it stands.
+// A decoder of the GPT-2 family on tokens. With the default options it has 10.8 M parameters.
 //
 //   [B,T] token + position embedding -> layers x (x + attention(norm(x)), x + mlp(norm(x))) -> norm -> linear
 //   -> [B,T,vocab] scores of the next token, not normalised
@@ -23,19 +23,19 @@ struct GptOptions {
   std::int64_t layers = 6;
   std::int64_t dim = 384;
   std::int64_t heads = 6;      // must divide dim
-  std::int64_t context = 256;  // the most positions
+  std::int64_t context = 256;  // largest number of positions
 };
 
 class Gpt : public torch::nn::Module {
  public:
   explicit Gpt(const GptOptions& options = {});  // throws InvalidArgument for sizes out of range
 
-  // Weights normal with deviation 0.02, those that write into the residual stream (out, down) 0.02 / sqrt(2·layers);
-  // biases 0, norms 1 and 0.
+  // Initial values: weights are normal with deviation 0.02, or 0.02 / sqrt(2·layers) if they write to the residual
+  // stream (out, down). Biases are 0; the norms' weights are 1 and their biases 0.
   void initialize(std::uint64_t seed);
 
-  // tokens: [B, T] int64 in 0..vocab-1, T at most context. Result: [B, T, vocab]; row t depends on tokens 0..t only.
-  // Throws InvalidArgument for other shapes.
+  // tokens: [B, T] int64 in 0..vocab-1, with T at most context. Result: [B, T, vocab]; row t depends on tokens 0..t
+  // only. Throws InvalidArgument for other shapes.
   at::Tensor forward(const at::Tensor& tokens);
 
   const std::vector<nn::Unit>& units() const { return units_; }  // embed, blocks.0, ..., head

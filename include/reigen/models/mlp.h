@@ -1,9 +1,10 @@
-// A plain multilayer perceptron: 8.4 M parameters as it stands.
+// A plain multilayer perceptron. With the default options it has 8.4 M parameters.
 //
 //   [B, inputs] (linear -> relu) x layers -> [B, dim] linear -> [B, classes] scores, not normalised
 //
-// Parameters: 0, 2, 4, ... as torch::nn::Sequential would name its linear layers, each with .weight and .bias.
-// Thread rule: as torch::nn::Module.
+// The parameters have the names that torch::nn::Sequential would give: layers 0, 2, 4, ..., each with .weight and
+// .bias.
+// Thread rule: as for torch::nn::Module.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,8 +19,8 @@ namespace reigen::models {
 
 struct MlpOptions {
   std::int64_t inputs = 1024;
-  std::int64_t layers = 8;  // hidden ones
-  std::int64_t dim = 1024;  // of the hidden layers
+  std::int64_t layers = 8;  // number of hidden layers
+  std::int64_t dim = 1024;  // width of the hidden layers
   std::int64_t classes = 10;
 };
 
@@ -27,14 +28,15 @@ class Mlp : public torch::nn::Module {
  public:
   explicit Mlp(const MlpOptions& options = {});  // throws InvalidArgument for sizes below 1
 
-  // Weights uniform with variance 2 / fan_in, which keeps the size of what goes forward (He et al., 2015,
-  // https://arxiv.org/abs/1502.01852); 1 / (3·fan_in) in the last layer. Biases 0.
+  // Initial values: weights are uniform with variance 2 / fan_in, so that the size of the activations stays the same
+  // from layer to layer (He et al., 2015, https://arxiv.org/abs/1502.01852). In the last layer the variance is 1 /
+  // (3·fan_in). Biases are 0.
   void initialize(std::uint64_t seed);
 
   // input: [B, inputs], of the parameters' type. Result: [B, classes].
   at::Tensor forward(const at::Tensor& input);
 
-  const std::vector<nn::Unit>& units() const { return units_; }  // one a layer
+  const std::vector<nn::Unit>& units() const { return units_; }  // one unit for each layer
 
  private:
   std::vector<nn::Unit> units_;

@@ -4,7 +4,7 @@
 //   -> [B,128] linear -> [B,10] scores, not normalised
 //
 // Parameters: conv1, conv2, fc1, fc2, each with .weight and .bias.
-// Thread rule: as torch::nn::Module.
+// Thread rule: as for torch::nn::Module.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@ namespace reigen::models {
 
 class MnistCnn : public torch::nn::Module {
  public:
-  // The values are LibTorch's random ones; nn::initialize makes them a function of a seed.
+  // The initial values are random numbers of LibTorch. nn::initialize replaces them by a function of a seed.
   MnistCnn();
   ~MnistCnn() override;
 

@@ -4,9 +4,9 @@
 //   [B,3,H,W] conv 7x7/2 -> norm -> relu -> max pool 3/2 -> 4 stages of 2 basic blocks, width·(1, 2, 4, 8) channels,
 //   each stage but the first halves H and W -> mean over the image -> linear -> [B, classes] scores, not normalised
 //
-// Parameters and buffers have torchvision's names with the unit's in front where that is not part of them: stem.conv1,
-// stem.bn1, layer1.0.conv1, ..., layer4.1.bn2, head.fc.
-// Thread rule: as torch::nn::Module.
+// Parameters and buffers have torchvision's names. If such a name does not begin with the unit's name, the unit's
+// name comes first: stem.conv1, stem.bn1, layer1.0.conv1, ..., layer4.1.bn2, head.fc.
+// Thread rule: as for torch::nn::Module.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,10 +22,10 @@ namespace reigen::models {
 struct ResNet18Options {
   std::int64_t classes = 10;
   std::int64_t width = 64;  // channels of the first stage
-  // In training a batch of B samples is normalised in ceil(B / norm_batch) parts of its own (sizes differ by at most
-  // one), each with its own mean and variance; 0: all of it together. With parts that no rank's share cuts, what is
-  // computed does not depend on the number of ranks. Parts of fewer values than two a channel have no variance: they
-  // take the running statistics.
+  // In training, batch normalisation divides a batch of B samples into ceil(B / norm_batch) parts, whose sizes differ
+  // by at most one, and normalises each part with its own mean and variance. 0: the whole batch is one part. If no
+  // rank's share cuts a part, the results do not depend on the number of ranks. A part with fewer than two values for
+  // each channel has no variance, so it uses the running statistics.
   std::int64_t norm_batch = 32;
 };
 
@@ -33,9 +33,10 @@ class ResNet18 : public torch::nn::Module {
  public:
   explicit ResNet18(const ResNet18Options& options = {});  // throws InvalidArgument for sizes out of range
 
-  // Convolutions normal with variance 2 / fan_out, the linear layer as nn::initialize, norms 1 and 0 (torchvision's),
-  // but 0 for the weight of a block's last norm: every block begins as the identity (Goyal et al., 2017,
-  // https://arxiv.org/abs/1706.02677, section 5.1), so that rounding does not grow in the first steps.
+  // Initial values: convolutions are normal with variance 2 / fan_out; the linear layer is as nn::initialize sets it;
+  // the norms' weights are 1 and their biases 0 (as in torchvision). But the weight of a block's last norm is 0, so
+  // every block begins as the identity (Goyal et al., 2017, https://arxiv.org/abs/1706.02677, section 5.1), and
+  // rounding errors do not grow in the first steps.
   void initialize(std::uint64_t seed);
 
   // input: [B, 3, H, W], of the parameters' type, B at least 1. Result: [B, classes].

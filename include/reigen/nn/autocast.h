@@ -1,6 +1,6 @@
-// Mixed precision: while a guard lives, LibTorch computes products and convolutions of this thread in 16 bits, and what
-// needs range or precision (losses, norms' statistics, sums) in fp32. Weights stay as they are; with fp32 weights they
-// are the masters, and gradients are fp32.
+// Mixed precision: while a guard lives, LibTorch computes matrix products and convolutions of this thread in 16 bits,
+// and operations that need range or precision (losses, the statistics of norms, sums) in fp32. Weights stay as they
+// are. If they are fp32, they are the master weights, and gradients are fp32.
 //
 //   at::Tensor loss;
 //   {
@@ -9,9 +9,9 @@
 //   }
 //   loss.backward();                                        // outside: it follows the types that forward took
 //
-// fp16 needs a loss scaler (optim/grad_scaler.h); bf16 does not. Which operation runs in what LibTorch decides:
+// fp16 needs a loss scaler (optim/grad_scaler.h); bf16 does not. LibTorch decides which operation runs in which type:
 // https://docs.pytorch.org/docs/stable/amp.html. Each weight is converted once while a guard lives.
-// Thread rule: for the thread that makes it; guards nest. Threads that start within it are not told.
+// Thread rule: a guard counts for the thread that makes it, not for threads that start within it; guards nest.
 #pragma once
 
 #include <c10/core/DeviceType.h>

@@ -7,16 +7,16 @@
 
 namespace reigen::nn {
 
-// Of qkv [B,T,3·D], whose rows hold queries, keys and values of `heads` heads beside each other (D = heads·W):
-//   y[b,i] of a head = sum over j <= i of softmax_j(q[b,i]·k[b,j] / sqrt(W))·v[b,j],   the heads beside each other
-//   [B,T,D]
-// as at::scaled_dot_product_attention with is_causal, differentiable once, and kept by the same name in
-// nn::products().
+// qkv is [B,T,3·D]; its rows hold the queries, keys and values of `heads` heads side by side (D = heads·W). The result
+// is [B,T,D], with the heads side by side:
+//   y[b,i] of a head = sum over j <= i of softmax_j(q[b,i]·k[b,j] / sqrt(W))·v[b,j]
+// as at::scaled_dot_product_attention with is_causal. It is differentiable once. The names in nn::products() cover it.
 //
-// In fp32 and fp64 on the CPU backward goes over blocks of keys with the queries that see them, by matrix products on
-// the rows of qkv as they lie: three quarters of LibTorch's time at 256 and at 1024 positions. Scores are computed
-// again, as in its own: memory is that of qkv, y and one number a head and position. Other types and devices take
-// LibTorch's own. Values do not depend on the batch or on the number of threads.
+// In fp32 and fp64 on the CPU, backward goes over blocks of keys with the queries that see them. It makes matrix
+// products on the rows of qkv where they lie, and takes three quarters of the time of LibTorch's backward at 256 and
+// at 1024 positions. Scores are computed again, as in LibTorch's: the memory is that of qkv, y and one number per head
+// and position. Other types and devices use LibTorch's operation. Values depend neither on the batch nor on the number
+// of threads.
 // After Dao et al., FlashAttention, https://arxiv.org/abs/2205.14135, section 3 and appendix B.
 // Throws InvalidArgument for shapes that do not fit.
 at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads);

@@ -1,4 +1,4 @@
-// Convolutions of maps that are small beside their weights.
+// Convolution of maps that are small compared with their weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,13 +13,13 @@ struct Conv2dShape {
 };
 
 // y[b,o,i,j] = bias[o] + sum over c,u,v of weight[o,c,u,v] · input[b,c, i·stride + u - padding, j·stride + v -
-// padding], as at::conv2d, differentiable as often. input: [B,C,H,W], weight: [O,C,U,V], bias: [O] or undefined.
+// padding], as at::conv2d, and as often differentiable. input: [B,C,H,W], weight: [O,C,U,V], bias: [O] or undefined.
 // Result: [B,O,I,J], in channels-last memory where a matrix product made it.
 //
-// A convolution brings its weights into an order of its own, and their gradient back, in each call: on maps of a few
-// pixels that costs more than the sums. Here maps of at most four pixels a channel come from one matrix product with
-// the weights as they lie, without those of them that only ever meet padding; larger ones, and other devices than the
-// CPU, take at::conv2d. Values differ from its in rounding. The memory of a product: 4·U·V·C·B numbers.
+// at::conv2d reorders the weights in each call, and their gradient back: on maps of a few pixels this costs more than
+// the sums. Here maps of at most four pixels per channel come from one matrix product with the weights where they lie,
+// without the weights that only ever meet padding. Larger maps, and devices other than the CPU, use at::conv2d. Values
+// differ from those of at::conv2d by rounding. A product takes memory for 4·U·V·C·B numbers.
 // Throws InvalidArgument for shapes that do not fit.
 at::Tensor conv2d(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                   const Conv2dShape& shape = {});

@@ -1,6 +1,6 @@
-// Initial values that depend on a parameter's name, the seed and the element's index only: the same on every layout,
-// machine and number of threads, whatever else the module holds and in which order it was built. Thread rule: no shared
-// state.
+// Initial values that depend only on a parameter's name, the seed and the element's index. They are the same for every
+// layout, machine and number of threads, whatever else the module holds and in which order it was built.
+// Thread rule: no shared state.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,23 +14,25 @@ class Module;
 
 namespace reigen::nn {
 
-// tensor[i] = -bound + 2·bound·u(name, seed, first + i), u uniform in [0, 1): elements in row-major order, computed in
-// double and rounded to the tensor's type. `first` is the global index of the tensor's first element when it is a part
-// of a parameter. Throws InvalidArgument unless the tensor is a contiguous fp32 or fp64 tensor on the CPU.
+// tensor[i] = -bound + 2·bound·u(name, seed, first + i), where u is uniform in [0, 1). Elements count in row-major
+// order; values are computed in double and rounded to the tensor's type. `first` is the global index of the tensor's
+// first element when it is a part of a parameter. Throws InvalidArgument unless the tensor is a contiguous fp32 or
+// fp64 tensor on the CPU.
 void fill_uniform(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double bound,
                   std::int64_t first = 0);
 
-// As fill_uniform, but normal with mean 0 and this deviation: tensor[i] = deviation · q(u + 2^-33), q the inverse of
-// the normal distribution; |tensor[i]| < 6.4 · deviation.
+// As fill_uniform(), but normal with mean 0 and standard deviation `deviation`: tensor[i] = deviation · q(u + 2^-33),
+// where q is the inverse of the normal distribution function; |tensor[i]| < 6.4 · deviation.
 void fill_normal(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double deviation,
                  std::int64_t first = 0);
 
-// LibTorch's own defaults: every module of torch::nn gets the distributions of its reset_parameters(): convolutions and
-// linear layers uniform in ±1/sqrt(fan_in), fan_in = elements of the weight per output; normalisations weight 1, bias
-// 0; RNN, LSTM, GRU and their cells uniform in ±1/sqrt(hidden); embeddings normal, their padding 0; MultiheadAttention
-// and Transformer as Glorot and Bengio. Embeddings that were made from given weights keep them. In a module of your own
-// a parameter called weight, and the bias beside it, are taken for a linear layer's, or a normalisation's where the
-// weight has one dimension. Throws InvalidArgument naming any other parameter of your own.
+// Sets LibTorch's default values: every module of torch::nn gets the distributions of its reset_parameters(). These
+// are: convolutions and linear layers uniform in ±1/sqrt(fan_in), fan_in = elements of the weight per output;
+// normalisations weight 1, bias 0; RNN, LSTM, GRU and their cells uniform in ±1/sqrt(hidden); embeddings normal, their
+// padding 0; MultiheadAttention and Transformer after Glorot and Bengio. Embeddings that were made from given weights
+// keep them. In a module of your own, a parameter called weight and the bias next to it are treated as a linear
+// layer's, or as a normalisation's if the weight has one dimension. Throws InvalidArgument naming any other parameter
+// of your own.
 void initialize(torch::nn::Module& module, std::uint64_t seed);
 
 }  // namespace reigen::nn

@@ -1,25 +1,27 @@
-// Batch normalisation over the batch of all ranks: statistics as one process would have them on the global batch.
+// Batch normalisation over the batch of all ranks: it has the statistics that one process would have on the global
+// batch.
 //
 //   auto statistics = world.split(0).value();                       // a group of its own, for all layers of the model
 //   register_module("norm", reigen::nn::SyncBatchNorm(64, statistics));
 //
-// N samples and positions of all ranks together, channel c, x of shape [batch, C, ...]:
+// N is the number of samples and positions of all ranks together, c a channel, and x has the shape [batch, C, ...]:
 //   training:   y = (x - mean_c) / sqrt(var_c + eps) · weight_c + bias_c,  mean and (biased) variance over the N
 //               running = (1 - momentum) · running + momentum · now, the variance unbiased (N - 1)
 //   evaluation: the same with the running statistics, or with those of this rank's batch where none are kept; no
 //               communication
 // Means and squares are combined in rank order in fp64: every rank gets the same bits. A rank may have no sample.
 //
-// Every rank calls the same layers in the same order, forward and backward: 2C + 1 numbers travel in the former and 2C
-// in the latter. Its calls and those of data_parallel come in an order of their own each: hence a group of its own.
-// weight and bias get this rank's share of the gradient, which data_parallel averages like any other.
+// Every rank calls the same layers in the same order, in forward and in backward. A forward sends 2C + 1 numbers, a
+// backward 2C. The order of these calls is independent of the order of data_parallel's calls, so the layers need a
+// group of their own. weight and bias get this rank's part of the gradient, which data_parallel averages like any
+// other.
 //
-// No second derivatives in training, on one rank neither: a backward with create_graph gives the same bits, and a
-// derivative of what it gave throws InvalidArgument (gradient penalties take torch::nn::BatchNorm). In evaluation they
-// are LibTorch's.
+// There are no second derivatives in training, not even on one rank: a backward with create_graph gives the same bits,
+// and differentiating its result throws InvalidArgument (for gradient penalties use torch::nn::BatchNorm). In
+// evaluation second derivatives are LibTorch's.
 //
-// Not in reigen.h: a module of torch::nn takes the headers of all modules, 20 s of compiling that a program which
-// includes <torch/torch.h> has paid already and others need not.
+// This header is not in reigen.h: a module of torch::nn needs the headers of all modules, 20 s of compilation. A
+// program that includes <torch/torch.h> has paid for them already; other programs need not.
 //
 // After Ioffe and Szegedy, https://arxiv.org/abs/1502.03167; the combination of Chan et al., 1979.
 // Thread rule: one thread at a time.
@@ -39,7 +41,7 @@ namespace reigen::nn {
 struct SyncBatchNormOptions {
   std::int64_t features = 0;             // C
   double eps = 1e-5;                     // at least 0
-  std::optional<double> momentum = 0.1;  // in [0, 1]; none: the running statistics are the plain average
+  std::optional<double> momentum = 0.1;  // in [0, 1]; none: running statistics are the plain average
   bool affine = true;                    // weight and bias
   bool track_running_stats = true;
 };
@@ -51,11 +53,12 @@ class SyncBatchNormImpl : public torch::nn::Module {
   SyncBatchNormImpl(std::int64_t features, Communicator ranks)
       : SyncBatchNormImpl(SyncBatchNormOptions{.features = features}, std::move(ranks)) {}
 
-  // Throws InvalidArgument unless the input has 2 to 5 dimensions and C channels, and when all ranks together have less
-  // than two values a channel (training).
+  // Throws InvalidArgument unless the input has 2 to 5 dimensions and C channels, and, in training, when all ranks
+  // together have fewer than two values per channel.
   at::Tensor forward(const at::Tensor& input);
 
-  // Named as in torch::nn::BatchNorm, so that checkpoints fit. Undefined without affine or track_running_stats.
+  // Named as in torch::nn::BatchNorm, so that checkpoints fit. Without affine the first two are undefined, without
+  // track_running_stats the others.
   at::Tensor weight;
   at::Tensor bias;
   at::Tensor running_mean;

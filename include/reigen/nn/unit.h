@@ -1,7 +1,7 @@
-// A unit: a part of a model around which something can happen, such as gathering and releasing its parameters,
-// computing its activations again, a cast, a clock, a cut between pipeline stages.
+// A unit is a part of a model that other code can wrap: to gather and release its parameters, to compute its
+// activations again, to cast, to measure time, to cut the model into pipeline stages.
 //
-// C++ modules have no forward hooks. A model that wants to be cut is made of units and its forward is the fold of
+// C++ modules have no forward hooks. So a model that is to be cut is made of units, and its forward is the fold of
 // call() over them:
 //
 //   struct Net : torch::nn::Module {
@@ -11,12 +11,13 @@
 //     std::vector<reigen::nn::Unit> blocks;
 //   };
 //
-// Attached to nothing a call is the plain forward. What is attached wraps it, outer layers first:
+// If nothing is attached to a unit, a call is the plain forward. Attachments wrap the forward, outer layers first:
 //
 //   call(unit, x) = recompute(parameters(precision(forward)))(x)
 //
-// A unit is a handle: copies are the same unit, and what is attached to one is attached to all of them.
-// Thread rule: attach and call on one thread at a time; ranks that are threads have models, and so units, of their own.
+// A unit is a handle: copies are the same unit, and an attachment to one of them is attached to all of them.
+// Thread rule: attach and call on one thread at a time; ranks that are threads have models, and so units, of their
+// own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,37 +35,37 @@ class SequentialImpl;
 
 namespace reigen::nn {
 
-// What travels from one unit to the next: a few tensors, in the model's own order. A unit without output gives none.
+// The tensors that go from one unit to the next, in the model's own order. A unit without output gives none.
 using Carry = std::vector<at::Tensor>;
 
-// Where an attachment stands around a unit's forward, outermost first. One of each may be attached.
+// The layers of attachments around a unit's forward, outermost first. Each layer can hold one attachment.
 enum class Layer {
-  kTrace,       // sees all that the others add
-  kOrder,       // tells in which unit a backward is
+  kTrace,       // sees everything that the other layers add
+  kOrder,       // tells which unit a backward is in
   kRecompute,   // runs everything below once more in backward
-  kParameters,  // gathers and releases
-  kPrecision,   // casts what the forward computes with
+  kParameters,  // gathers and releases the unit's parameters
+  kPrecision,   // casts the values that the forward computes with
 };
 
 class Unit {
  public:
   using Forward = std::function<Carry(const Carry&)>;
-  // Gives what the unit gives for `input`; calls `inner` for what stands below, as often as it likes.
+  // Returns the unit's output for `input`. It calls `inner`, the layers below and the forward, as often as it likes.
   using Around = std::function<Carry(const Carry& input, const Forward& inner)>;
 
-  // `name`: the module's in the whole model ("blocks.0"), the prefix of its parameters' names.
+  // `name`: the module's name in the whole model ("blocks.0"), which is the prefix of its parameters' names.
   Unit(std::string name, std::shared_ptr<torch::nn::Module> module, Forward forward);
 
-  // Of a module with a forward of one tensor or of a Carry.
+  // For a module whose forward takes one tensor, or a Carry.
   template <class Module>
   Unit(std::string name, std::shared_ptr<Module> module) : Unit(std::move(name), module, forward_of(module)) {}
 
   const std::string& name() const;
   torch::nn::Module& module() const;
-  // In registration order.
+  // The module's parameters in registration order.
   std::vector<at::Tensor> parameters() const;
 
-  // Throws InvalidArgument when the layer is taken. detach() leaves the layer empty.
+  // Throws InvalidArgument when the layer has an attachment already. detach() leaves the layer empty.
   void attach(Layer layer, Around around) const;
   void detach(Layer layer) const;
   bool has(Layer layer) const;
@@ -88,17 +89,17 @@ class Unit {
   std::shared_ptr<State> state_;
 };
 
-// The unit's forward with everything that is attached to it.
+// Runs the unit's forward with everything that is attached to it.
 Carry call(const Unit& unit, const Carry& input);
-// The same for units of one tensor. Throws InvalidArgument when another number comes out.
+// The same for units of one tensor. Throws InvalidArgument when the unit returns another number of tensors.
 at::Tensor call(const Unit& unit, const at::Tensor& input);
 
-// call() of one after the other.
+// call() of one unit after the other.
 Carry fold(const std::vector<Unit>& units, Carry input);
 at::Tensor fold(const std::vector<Unit>& units, at::Tensor input);
 
-// One for each part of a stock Sequential, each of one tensor; fold() over them is its forward. The names are those of
-// its children under `prefix`.
+// One unit for each child of a torch::nn::Sequential, each from one tensor to one tensor; fold() over them is its
+// forward. Their names are those of the children under `prefix`.
 std::vector<Unit> units_of(torch::nn::SequentialImpl& sequential, const std::string& prefix = "");
 
 }  // namespace reigen::nn

@@ -1,12 +1,13 @@
-// Which of a model's units ranks gather and average by themselves (DataParallelOptions::units). What is in none of the
-// chosen ones comes with the first forward and stays until backward is over, so a policy weighs fewer exchanges against
-// less memory.
+// Chooses the units of a model that ranks gather and average one at a time (DataParallelOptions::units). Parameters in
+// none of the chosen units are gathered with the first forward and stay until backward is over. So a policy weighs
+// fewer exchanges against less memory.
 //
 //   every child:  model.units(), or units_of(sequential) (unit.h)
 //   by type:      units_of_type<DecoderBlock>(model.units())
 //   by size:      units_of_size(model.units(), 1'000'000)
 //
-// They keep the order and change nothing. Units may lie in units: a parameter is of the innermost chosen one.
+// The functions keep the order of units and change nothing. Units may lie in units: a parameter belongs to the
+// innermost chosen unit.
 // Thread rule: pure functions.
 #pragma once
 
@@ -19,7 +20,7 @@
 
 namespace reigen::nn {
 
-// Those whose modules are of the class, as LinearImpl.
+// The units whose modules are of this class, such as LinearImpl.
 template <class Module>
 std::vector<Unit> units_of_type(const std::vector<Unit>& units) {
   std::vector<Unit> chosen;
@@ -28,8 +29,9 @@ std::vector<Unit> units_of_type(const std::vector<Unit>& units) {
   return chosen;
 }
 
-// Those that have at least so many elements of parameters, without what smaller chosen ones have of these. Throws
-// InvalidArgument below 1. As size_based_auto_wrap_policy of PyTorch's FSDP, whose smallest unit has 10^8.
+// The units that have at least `elements` elements of parameters, without those in smaller units that are chosen.
+// Throws InvalidArgument if `elements` is below 1. It follows size_based_auto_wrap_policy of PyTorch's FSDP, whose
+// smallest unit has 10^8 elements.
 std::vector<Unit> units_of_size(const std::vector<Unit>& units, std::int64_t elements);
 
 }  // namespace reigen::nn

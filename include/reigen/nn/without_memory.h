@@ -1,4 +1,5 @@
-// Models that are made without memory for their weights: what no rank could hold whole is never there whole.
+// Makes models without memory for their weights, so that a model that no rank could hold whole is never in memory
+// whole.
 //
 //   std::optional<reigen::nn::WithoutMemory> without(std::in_place);
 //   Gpt model(options);                                    // any torch::nn modules: names and shapes, no values
@@ -6,22 +7,24 @@
 //   auto parallel = reigen::data_parallel(model, world, {.shard = reigen::Shard::kParameters,
 //                                                        .initialize = [&] { model.initialize(seed); }});
 //
-// While one lives, torch::empty() on this thread gives CPU tensors without memory, and an operation that would write
-// into one does nothing: torch::nn's modules make their parameters so and set them at random. What is made by other
-// operations has its values as ever: buffers that begin as zeros or ones, constants. A tensor without memory reads as
-// NaN and ends the program when something writes to it otherwise; data_parallel() gives it memory, or a share of some.
+// While a WithoutMemory lives, torch::empty() on this thread returns CPU tensors without memory, and an operation that
+// would write into such a tensor does nothing. This covers the parameters of torch::nn's modules, which are made by
+// torch::empty() and set at random. Tensors that other operations make have their values as usual: buffers that begin
+// as zeros or ones, constants. A tensor without memory reads as NaN, and a write that bypasses the guard ends the
+// program. data_parallel() gives it memory, or memory for a share of it.
 //
-// data_parallel() calls .initialize, with kParameters over a network once for each parameter, which alone has memory
-// meanwhile: writes to the others do nothing. It must set each parameter's values by itself, and those of buffers that
-// began with torch::empty(), as reigen::nn::initialize(), fill_uniform() and fill_normal() do, which give every layout
-// the same. In memory: one parameter.
+// data_parallel() calls .initialize. With kParameters over a network it does so once for each parameter, which alone
+// has memory meanwhile: writes to the others do nothing. .initialize must set the values of each parameter
+// independently of the others, and those of buffers that began with torch::empty(). reigen::nn::initialize(),
+// fill_uniform() and fill_normal() do so, and give every layout the same values. At most one whole parameter is in
+// memory at a time.
 //
-// Convert while the guard lives: model.to(type) behind it would make memory for all. Operations that write into several
-// tensors, or into one that is named (torch::nn::init::eye_ does), throw InvalidArgument there; what writes through
-// data_ptr() ends the program.
+// Convert the model while the guard lives: model.to(type) after it would make memory for all weights. Operations that
+// write into several tensors, or into a named output (as torch::nn::init::eye_ does), throw InvalidArgument under the
+// guard. Code that writes through data_ptr() ends the program.
 //
 // Cost: nothing once the model is made. After torch.device("meta") and torch::deferred_init of torchdistX.
-// Thread rule: for the thread that makes it; guards nest.
+// Thread rule: a guard counts for the thread that makes it; guards nest.
 #pragma once
 
 #include <ATen/core/Tensor.h>

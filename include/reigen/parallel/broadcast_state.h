@@ -1,9 +1,11 @@
-// One rank's model and optimizer for all: after loading a checkpoint on one rank, or before the first step.
+// Copies one rank's model and optimizer to all ranks: after loading a checkpoint on one rank, or before the first
+// step.
 //
 //   reigen::broadcast_parameters(*model, 0, world);
 //   reigen::broadcast_optimizer_state(optimizer, 0, world);
 //
-// Blocking; every rank calls them in the same order. data_parallel() and DistributedOptimizer do the former for rank 0.
+// Both block; every rank calls them in the same order. data_parallel() and DistributedOptimizer broadcast rank 0's
+// parameters and buffers themselves.
 // Thread rule: one thread at a time, while nothing else uses the module or the optimizer.
 #pragma once
 
@@ -18,15 +20,17 @@ class Optimizer;
 
 namespace reigen::parallel {
 
-// Parameters and buffers of every rank = those of the root, of any types; gradients stay. Autograd does not notice: a
-// graph that saved one of them stays usable. Throws InvalidArgument on every rank when the models differ, naming the
-// first difference and both sides. Cost: one small all_gather and one broadcast of all values, through one copy.
+// Gives the parameters and buffers of every rank the root's values, whatever their types; gradients stay. Autograd's
+// version counters do not change: a graph that saved one of these tensors can still run its backward. Throws
+// InvalidArgument on every rank when the models differ, naming the first difference and both sides. Cost: one small
+// all_gather, and one broadcast of all values, which go through one staging copy.
 void broadcast_parameters(torch::nn::Module& module, int root, Communicator world);
 
-// Options of the groups (learning rate, ...) and the state of every parameter = those of the root: state that the root
-// lacks is dropped. The optimizer's defaults, with which later groups would begin, stay. Any optimizer of torch::optim
-// that can be saved; parameters correspond by their place in the groups. Throws InvalidArgument on every rank when the
-// optimizers' types, groups or shapes differ. Cost: as broadcast_parameters; the state is in memory three times.
+// Gives every rank the root's options of the parameter groups (learning rate, ...) and the root's state of every
+// parameter; state that the root does not have is dropped. The optimizer's defaults, which groups that are added later
+// begin with, stay. Works for any optimizer of torch::optim that can be saved. Parameters correspond by their place in
+// the groups. Throws InvalidArgument on every rank when the optimizers' types, groups or shapes differ. Cost: as
+// broadcast_parameters(); the state is in memory three times.
 void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int root, Communicator world);
 
 }  // namespace reigen::parallel

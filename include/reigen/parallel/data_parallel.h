@@ -6,20 +6,21 @@
 //   loss.backward();         // gradients travel while it runs; when it returns, .grad is the average of all ranks
 //   optimizer.step();
 //
-// Wrapping compares the model's parameters and buffers between ranks and copies rank 0's to all. Gradients live in flat
-// buckets in memory that the communicator allocates; when all of a bucket's gradients are there its all_reduce starts,
-// in the same order on every rank, and the end of backward waits for the last. Stock torch::optim optimizers work as
-// well as ours, and so does every kind of zero_grad.
+// Wrapping compares the model's parameters and buffers between the ranks and copies rank 0's values to all ranks.
+// Gradients live in flat buckets, in memory that the communicator allocates. A bucket's all_reduce starts when its
+// last gradient is ready; all ranks start their buckets in the same order, and the end of backward waits for the last
+// one. Optimizers of torch::optim work as well as those of reigen::optim, and so does every kind of zero_grad.
 //
-// A parameter that a backward reaches on some ranks only counts as zero on the others; one that it reaches on no rank
-// keeps its .grad as it was (undefined: optimizers skip it). No option is needed and nothing hangs. What must be equal
-// on all ranks is the number of synchronised backwards; a rank whose backward reaches no parameter at all, or that has
-// nothing to compute, calls synchronize(). Where weights come and go (kParameters over a network) backwards also come
-// through the same units on all ranks (docs/sharding.md). If a backward throws, catch it on every rank, call
-// zero_grad() and go on with the next forward.
+// A parameter that a backward reaches on some ranks only counts as zero on the others. A parameter that it reaches on
+// no rank keeps its .grad as it was (undefined: optimizers skip it). This needs no option, and nothing hangs. The
+// number of synchronised backwards must be equal on all ranks: a rank whose backward would reach no parameter at all,
+// or that has nothing to compute, calls synchronize() instead. Where weights are gathered and freed unit by unit
+// (kParameters over a network), the backwards of all ranks must also pass through the same units (docs/sharding.md).
+// If a backward throws, catch the error on every rank, call zero_grad() and go on with the next forward.
 //
-// Not seen: torch::autograd::grad (it runs no accumulation). backward(create_graph = true) works, but .grad has no
-// graph. A parameter must not be used both inside and outside of a reentrant checkpoint unless overlap is off.
+// Gradients that torch::autograd::grad() returns are not averaged: it does not accumulate into .grad, so no hook runs.
+// backward(create_graph = true) works, but .grad has no graph. A parameter must not be used both inside and outside of
+// a reentrant checkpoint unless overlap is off.
 //
 // After Li et al., PyTorch Distributed, https://arxiv.org/abs/2006.15704
 // Thread rule: one thread at a time, the one that runs backward. Ranks may be threads of one process.
@@ -47,112 +48,126 @@ class Module;
 
 namespace reigen::parallel {
 
-// What became of a bucket in the last synchronised backward. Nanoseconds since 1970 of this machine's clock.
+// Size and times of one bucket in the last synchronised backward. Times are nanoseconds since 1970 by this machine's
+// clock.
 struct BucketTimes {
-  std::string tag = {};     // of its calls: Communicator::history()
-  std::uint64_t bytes = 0;  // of its gradients
+  std::string tag = {};     // the tag of its calls in Communicator::history()
+  std::uint64_t bytes = 0;  // size of its gradients
   std::size_t parameters = 0;
-  std::int64_t complete = 0;     // the last of its gradients was there, it was given away
-  std::int64_t waited_from = 0;  // backward's own work was over, and that of the buckets before it
+  std::int64_t complete = 0;     // when its call started: its gradients were complete
+  std::int64_t waited_from = 0;  // when this rank began to wait for it, after backward's own work
   std::int64_t waited_to = 0;
 };
 
 class GradientReducer;
 
-// While one lives, backward only adds up this rank's gradients; the first synchronised backward after it averages the
-// sum.
+// While a NoSync object lives, backward only adds up this rank's gradients. The first synchronised backward after its
+// destruction averages the sum.
 class NoSync {
  public:
   explicit NoSync(std::shared_ptr<GradientReducer> reducer);
   NoSync(NoSync&& other) noexcept = default;
-  NoSync& operator=(NoSync&&) = delete;  // would end one guard's scope from within another's
+  NoSync& operator=(NoSync&&) = delete;  // it would end one guard's scope from within another's
   ~NoSync();
 
  private:
   std::shared_ptr<GradientReducer> reducer_;
 };
 
-// The part that does not depend on the model's type. Usable by itself: call prepare_forward() before each forward.
+// The part of the wrapper that does not depend on the model's type. It can be used by itself: then call
+// prepare_forward() before each forward.
 class DataParallelBase {
  public:
-  // The module must outlive this object. Blocking, one all_gather and a broadcast of all values.
-  // Throws InvalidArgument on every rank when the models or the options differ, naming the first difference and both
-  // sides; when the model has no trainable parameter, is wrapped already, or has parameters that FlatParameters
-  // refuses; when .shard meets a strategy that acts on weights.
+  // The module must outlive this object. The constructor is collective and blocking; it costs one all_gather and a
+  // broadcast of all values. It throws InvalidArgument on every rank when the models or the options differ between
+  // ranks (the error names the first difference and both sides); when the model has no trainable parameter, is wrapped
+  // already, or has parameters that FlatParameters refuses; when .shard is combined with a strategy that it does not
+  // allow (one that acts on weights; any strategy with kGradients or kParameters); and when an option is out of range.
   DataParallelBase(torch::nn::Module& module, Communicator world, const DataParallelOptions& options);
-  explicit DataParallelBase(std::shared_ptr<GradientReducer> reducer);  // of another wrapper, beside it
+  explicit DataParallelBase(std::shared_ptr<GradientReducer> reducer);  // a second handle of another wrapper
 
   // The trainable parameters in flat ranges, for reigen::optim and checkpoints. The handles may outlive this object.
   const std::vector<ParameterRange>& parameters() const;
 
-  // The same and those of frozen parameters that ranks divide (kParameters), for checkpoints of the model.
+  // The ranges of parameters(), and those of frozen parameters that ranks divide (kParameters), for checkpoints of the
+  // model.
   std::vector<ParameterRange> weights() const;
 
-  // What this rank gives to a checkpoint: of what ranks divide its part, which the first replica has; of the rest rank
-  // 0 all. Of the model, and of states that an optimizer or an average names. Handles, not copies.
+  // The tensors that this rank gives to a checkpoint. Of a tensor that ranks divide, each rank of the first replica
+  // gives its part; rank 0 gives all other tensors. own_weights() selects from the model's tensors, own() from the
+  // given states of an optimizer or an average. The results are handles, not copies.
   //   Pieces model(parallel.own_weights()), states(parallel.own(optimizer.state()));
   std::vector<tensor::NamedTensor> own_weights() const;
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
-  // Reads the weights and buffers of a checkpoint into what each rank holds, whatever ranks wrote it. An optimizer's
-  // state is loaded after them. Collective and blocking; throws on every rank alike an Error with the code of the first
-  // rank that failed and what did not fit or could not be read; weights are undefined then, until a load() that
-  // succeeds.
+  // Reads the weights and buffers of a checkpoint into the parts that each rank holds; the number of ranks that wrote
+  // it, and how they divided it, may differ. Load an optimizer's state after the weights. Collective and blocking. On
+  // a failure every rank throws the same Error: it has the code of the first rank that failed, and says what did not
+  // fit or could not be read. The weights are then undefined until a load() succeeds.
   void load(const checkpoint::Checkpoint& from, std::string_view group = "model");
 
   // auto guard = parallel.no_sync();
   [[nodiscard]] NoSync no_sync();
 
-  // Takes part in one averaging with the gradients that this rank has now (none: zeros). In place of backward on a rank
-  // where it reaches no parameter, or in place of forward and backward on one that has no samples.
+  // Takes part in one averaging with the gradients that this rank has now; a missing gradient counts as zeros. Call it
+  // in place of backward on a rank whose backward would reach no parameter, or in place of forward and backward on a
+  // rank without samples. Throws InvalidArgument without a backward where weights are gathered (gathers()).
   void synchronize();
 
-  // Which step the next forward belongs to; without it synchronised backwards are counted. The number is part of every
-  // call's tag, so a rank that left a step out is an error on all at its next exchange, naming both steps and the
-  // parameters. Under a Join it rises by one from one averaging to the next.
+  // Sets the number of the step that the next forward belongs to. Without it the synchronised backwards are counted.
+  // The number is part of the tag of every call: when a rank has left out a step, its next exchange fails on all ranks
+  // with an error that names both steps and the parameters. Under a Join the number must rise by one from one
+  // averaging to the next.
   void number_step(std::int64_t step);
 
-  // Throws InvalidArgument naming a parameter that was added, removed, replaced, moved, converted or unfrozen since
-  // wrapping, where a step was not told (after_step), and where another optimizer than ours stepped in weights that
-  // ranks share. Forgets what a failed backward left. Brings the buffers together (training mode, outside of no_sync,
-  // when gradients are exchanged too).
+  // Call it before each forward (DataParallel's operator() does). It discards what a failed backward left. It also
+  // synchronises the buffers: in training mode, outside of no_sync(), and when the backward will average gradients.
+  // Throws InvalidArgument when a parameter was added, removed, replaced, moved, converted or unfrozen since wrapping
+  // (the error names it); when after_step() was left out after a step; and when an optimizer that is not of
+  // reigen::optim changed weights that ranks share.
   void prepare_forward();
 
-  // Behind every step of the optimizer when the strategy acts on weights; else it does nothing.
-  // WeightStrategy::after_step().
+  // Call it after every step of the optimizer when the strategy acts on weights (WeightStrategy::after_step()). With
+  // other strategies it does nothing.
   void after_step();
 
-  // The same model on every rank: buffers (rank 0's; kAverage: their mean), and weights where the strategy lets them
-  // differ. Before validating or saving. Blocking; every rank calls it.
+  // Makes the model the same on every rank: the buffers (every rank takes rank 0's; with kAverage their mean), and the
+  // weights where the strategy lets them differ. Call it before validating or saving. Blocking; every rank calls it.
   void settle();
 
-  // Whether ranks step with gradients of their own, and weights and optimizer states differ.
+  // Whether each rank steps with its own gradients at present, so that weights and optimizer states differ between
+  // ranks.
   bool ranks_differ() const;
 
-  // What the strategy remembers, for a checkpoint; see Strategy::state(). Alone: nothing.
+  // The state of the strategy, for a checkpoint; see Strategy::state(). Empty when this rank is alone.
   std::map<std::string, at::Tensor> strategy_state() const;
   void load_strategy_state(const std::map<std::string, at::Tensor>& state);
 
-  // Time that the last synchronised backward spent waiting for communication after its own work was done.
+  // The time that the last synchronised backward spent waiting for communication, within backward and after its own
+  // work.
   std::chrono::duration<double> last_exposed_communication() const;
 
-  // In the order in which they were given away; empty where gradients stay, as alone.
+  // The buckets of that backward, in the order in which their calls started. Empty where gradients do not travel, as
+  // on one rank alone.
   std::vector<BucketTimes> last_buckets() const;
 
-  // kNone alone.
+  // The option .shard; kNone when this rank is alone.
   Shard shard() const;
 
-  // Who hold the same shares (DataParallelOptions::mesh); rank 0 of them is of the first replica. Else this rank alone.
+  // The ranks that hold the same shares as this one (DataParallelOptions::mesh); rank 0 of this group belongs to the
+  // first replica. Without a mesh the group is this rank alone.
   const Communicator& replicas() const;
 
-  // Whether weights come and go with units: kParameters over a network. Then every rank makes the same forwards.
+  // Whether weights are gathered and freed unit by unit: kParameters over a network. Then every rank must run the same
+  // forwards.
   bool gathers() const;
-  // Where they do, all come and stay until the next prepare_forward() or step, to be read by what is no forward of all
-  // ranks: to copy them, to try the model on one rank, to keep it when this object is gone. What is written there is
-  // lost; load() is for that. Memory: the model. Collective; else it does nothing.
+  // Where gathers(): gathers all weights, which stay until the next prepare_forward() or step. Code that is not a
+  // forward of all ranks can then read them: to copy them, to try the model on one rank, or to keep the model after
+  // this object is destroyed. Values that are written there are lost; use load() to change weights. It takes the
+  // memory of the whole model. Collective. Where weights are not gathered it does nothing.
   void gather_weights();
 
   std::size_t bucket_count() const;
-  // As Strategy::bytes_given(); alone: 0.
+  // As Strategy::bytes_given(); 0 when this rank is alone.
   std::uint64_t bytes_given() const;
 
  private:
@@ -160,7 +175,8 @@ class DataParallelBase {
   std::shared_ptr<GradientReducer> reducer_;
 };
 
-// The module that a model is or holds: a torch::nn::Module, std::shared_ptr, TORCH_MODULE holder, torch::nn::AnyModule.
+// The module that `model` is or holds. It may be a torch::nn::Module, a std::shared_ptr, a TORCH_MODULE holder or a
+// torch::nn::AnyModule.
 template <class Model>
 torch::nn::Module& module_of(Model& model) {
   if constexpr (std::is_base_of_v<torch::nn::Module, Model>) {
@@ -172,7 +188,7 @@ torch::nn::Module& module_of(Model& model) {
   }
 }
 
-// The options with the units that the model offers, unless they name some.
+// The options; where they name no units, with those of the model's units() if it has this function.
 template <class Model>
 DataParallelOptions with_units(DataParallelOptions options, Model& model) {
   if (!options.units.empty()) return options;
@@ -184,8 +200,8 @@ DataParallelOptions with_units(DataParallelOptions options, Model& model) {
   return options;
 }
 
-// Model: a torch::nn::Module of yours (kept by reference), or something that holds one (kept by value):
-// std::shared_ptr, a TORCH_MODULE holder, torch::nn::Sequential, torch::nn::AnyModule.
+// Model: your own torch::nn::Module (kept by reference), or a holder of a module (kept by value): a std::shared_ptr, a
+// TORCH_MODULE holder, torch::nn::Sequential, torch::nn::AnyModule.
 template <class Model>
 class DataParallel : public DataParallelBase {
   static constexpr bool kIsModule = std::is_base_of_v<torch::nn::Module, Model>;
@@ -196,7 +212,7 @@ class DataParallel : public DataParallelBase {
   DataParallel(Model& model, Communicator world, const DataParallelOptions& options)
       : DataParallelBase(module_of(model), std::move(world), with_units(options, model)), model_(hold(model)) {}
 
-  // model.forward(arguments...)
+  // Calls prepare_forward(), then model.forward(arguments...).
   template <class... Arguments>
   decltype(auto) operator()(Arguments&&... arguments) {
     prepare_forward();

@@ -1,4 +1,4 @@
-// Horovod's way into data parallelism: any optimizer of torch::optim, wrapped; the model is called as it is.
+// Data parallelism with Horovod's interface: it wraps any optimizer of torch::optim, and the model is called as it is.
 //
 //   auto optimizer = reigen::DistributedOptimizer(torch::optim::AdamW(model->parameters(), 1e-3), model, world);
 //   optimizer.zero_grad();
@@ -10,12 +10,13 @@
 //   torch::nn::utils::clip_grad_norm_(model->parameters(), 1.0);
 //   { auto scope = optimizer.skip_synchronize(); optimizer.step(); }
 //
-// Underneath are data_parallel()'s buckets (data_parallel.h says what holds for gradients and for models), with each
-// rank's own buffers. P ranks; g_r the sum of rank r's gradients of `backward_passes_per_step` backwards:
-//   every rank steps with 1/P · sum over r of g_r, or with what the strategy makes of them.
-// The average is there when the last of these backwards returns, and at the latest when step() or synchronize() does. A
-// rank whose backwards were fewer, or reached no parameter, takes part with what it has, or zeros: the number of steps
-// is what must be equal. Errors of use are found where there is more than one rank; alone it is the optimizer itself.
+// It uses the buckets of data_parallel() (data_parallel.h has the rules for gradients and models); each rank keeps its
+// own buffers. With P ranks, and g_r the sum of rank r's gradients over `backward_passes_per_step` backwards,
+//   every rank steps with 1/P · sum over r of g_r, or with what the strategy makes of all g_r.
+// The average is ready when the last of these backwards returns, at the latest when step() or synchronize() returns. A
+// rank that ran fewer backwards, or whose backwards reached no parameter, takes part with the gradients it has, or
+// with zeros. The number of steps must be equal on all ranks. Errors of use are found only with more than one rank: on
+// one rank this class is just the optimizer.
 //
 // After Sergeev and Del Balso, https://arxiv.org/abs/1802.05799
 // Thread rule: one thread at a time, the one that runs backward. Ranks may be threads of one process.
@@ -38,12 +39,12 @@ class Optimizer;
 namespace reigen::parallel {
 
 struct DistributedOptimizerOptions {
-  std::int64_t backward_passes_per_step = 1;  // at least 1; they add up: divide the loss for their mean
+  std::int64_t backward_passes_per_step = 1;  // at least 1; gradients add up: divide the loss to get their mean
   double bucket_mb = 25;                      // as in DataParallelOptions
   bool overlap = true;                        // as there
   StrategyFactory strategy = {};              // how gradients, or weights, are brought together (strategies.h)
-  // Gradients are divided by it before they travel and multiplied behind: 16-bit types overflow less. Two passes unless
-  // 1. A finite number above 0.
+  // Gradients are divided by this factor before they travel and multiplied by it afterwards, so that 16-bit types
+  // overflow less. Unless it is 1 it costs two passes over the gradients. A finite number above 0.
   double gradient_predivide_factor = 1;
   bool compare_weights = true;  // as in DataParallelOptions
   bool share_cores = true;      // as there
@@ -51,48 +52,51 @@ struct DistributedOptimizerOptions {
 
 struct DistributedOptimizerState;
 
-// While one lives, step() steps with what synchronize() left.
+// While a SkipSynchronize object lives, step() does not synchronise: it steps with the gradients that the caller's
+// synchronize() left.
 class SkipSynchronize {
  public:
   explicit SkipSynchronize(std::shared_ptr<DistributedOptimizerState> state);
   SkipSynchronize(SkipSynchronize&& other) noexcept = default;
-  SkipSynchronize& operator=(SkipSynchronize&&) = delete;  // would end one guard's scope from within another's
+  SkipSynchronize& operator=(SkipSynchronize&&) = delete;  // it would end one guard's scope from within another's
   ~SkipSynchronize();
 
  private:
   std::shared_ptr<DistributedOptimizerState> state_;
 };
 
-// The part that does not depend on the optimizer's type. Copies are the same optimizer.
+// The part of the wrapper that does not depend on the optimizer's type. Copies refer to the same optimizer.
 class DistributedOptimizerBase {
  public:
-  using Closure = std::function<at::Tensor()>;  // zero_grad(), forward, backwards; gives the loss
+  using Closure = std::function<at::Tensor()>;  // runs zero_grad(), forward and backwards; returns the loss
 
-  // The module must outlive this object. Blocking; all values become rank 0's. Throws InvalidArgument as
-  // DataParallelBase does, and on a parameter of the optimizer's that the module does not train.
+  // The module must outlive this object. Collective and blocking; all ranks take rank 0's values. Throws
+  // InvalidArgument as DataParallelBase does, and when the optimizer has a parameter that the module does not train.
   DistributedOptimizerBase(std::shared_ptr<torch::optim::Optimizer> optimizer, torch::nn::Module& module,
                            Communicator world, const DistributedOptimizerOptions& options);
 
-  // synchronize(), the optimizer's step, the strategy's after_step(). Throws InvalidArgument under skip_synchronize()
-  // without a synchronize() before.
+  // Runs synchronize(), the optimizer's step and the strategy's after_step(). Under skip_synchronize() it leaves out
+  // synchronize(), and throws InvalidArgument if the caller has not called it since the last step.
   void step();
-  // The same for optimizers that evaluate the loss themselves, several times if they like (LBFGS). Each evaluation is
-  // averaged, the loss too, so that all ranks decide alike. Gives what the optimizer's step gives. Not under
-  // skip_synchronize().
+  // The same for optimizers that evaluate the loss themselves, possibly several times (LBFGS). The gradients and the
+  // loss of each evaluation are averaged, so that all ranks decide alike. Returns what the optimizer's step returns.
+  // Throws InvalidArgument under skip_synchronize(), and with a strategy whose ranks step with their own gradients.
   at::Tensor step(const Closure& closure);
 
-  // The optimizer's. Throws InvalidArgument between a backward and step() or synchronize(): what the other ranks gave
-  // would be lost. Behind a backward that threw it is the way on; it waits for what was sent.
+  // The optimizer's zero_grad(). Throws InvalidArgument between a backward and step() or synchronize(), where the
+  // other ranks' contributions would be lost. After a backward that threw, call it to go on: it waits for the calls
+  // that backward had started.
   void zero_grad(bool set_to_none = true);
 
-  // Waits until gradients are averages, and sees to it if backward did not. A second call before step() does nothing.
+  // Waits until `.grad` holds the averages; averages the gradients now if backward did not. A second call before
+  // step() does nothing.
   void synchronize();
 
   // auto scope = optimizer.skip_synchronize();
   [[nodiscard]] SkipSynchronize skip_synchronize();
 
-  // For no_sync(), settle(), flat parameters and checkpoints of a strategy. Its synchronize() and after_step() are
-  // called here.
+  // The wrapper underneath: for no_sync(), settle(), flat parameters and checkpoints of a strategy. Do not call its
+  // synchronize() and after_step(): this class calls them.
   DataParallelBase& parallel();
 
  private:
@@ -104,7 +108,7 @@ class DistributedOptimizerBase {
 template <class Optimizer>
 class DistributedOptimizer : public DistributedOptimizerBase {
  public:
-  // model: what module_of() takes.
+  // model: anything that module_of() takes.
   template <class Model>
   DistributedOptimizer(std::shared_ptr<Optimizer> optimizer, Model& model, Communicator world,
                        const DistributedOptimizerOptions& options = {})
@@ -115,7 +119,8 @@ class DistributedOptimizer : public DistributedOptimizerBase {
                        const DistributedOptimizerOptions& options = {})
       : DistributedOptimizer(std::make_shared<Optimizer>(std::move(optimizer)), model, std::move(world), options) {}
 
-  // For options, state and saving; step and zero through this object.
+  // The wrapped optimizer, for its options, state and saving. Call step() and zero_grad() of this object, not of that
+  // one.
   Optimizer& wrapped() const { return *wrapped_; }
 
  private:

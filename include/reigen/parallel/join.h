@@ -1,5 +1,5 @@
-// Uneven inputs: ranks that run out of data keep answering the others, so that nobody waits for ever and no sample is
-// left out.
+// For uneven inputs: ranks that run out of data keep taking part in the other ranks' calls, so that no rank waits for
+// ever and no sample is left out.
 //
 //   reigen::Join join(parallel, {});
 //   for (const auto& batch : mine) {          // as many as this rank has, also none
@@ -9,29 +9,33 @@
 //   }
 //   join.finish([&] { optimizer.step(); });   // returns when every rank is here
 //
-// While a rank waits in finish(), the gradients it adds are zero and the buffers are those of the ranks that still
-// train. The averaged gradients arrive there as well: with the step given, it makes every step that the others make,
-// and weights and the optimizer's state are the same on all ranks at every moment. Without it the weights and buffers
-// come at the end from a rank that made the last step, and the optimizer's state remains as old as this rank's data.
-// Gradients that were only added up (no_sync) when a rank calls finish() are dropped: call parallel.synchronize()
-// before it to have them count. Behind finish() no parameter has a gradient, on any rank. Without the step only an
-// optimizer without state may go on with a next epoch: weights would differ between ranks from its first step on.
+// While a rank waits in finish(), it adds zero gradients, and the buffers that count are those of the ranks that still
+// train. It receives the averaged gradients too. If finish() is given the step, this rank makes every step that the
+// others make, so weights and optimizer state are the same on all ranks at every moment. Without the step, weights and
+// buffers are copied at the end from a rank that made the last step, and this rank's optimizer state stays as it was
+// when its data ended. Then only an optimizer without state may go on with a next epoch: with any other, the weights
+// would differ between ranks from its first step on. Gradients that were only added up (no_sync) when a rank calls
+// finish() are dropped; call parallel.synchronize() before it to make them count. After finish() no parameter has a
+// gradient, on any rank.
 //
-//   .grad = sum over the ranks that train / N     N: DivideBy::kAllRanks: all; kTrainingRanks: those that train
+//   .grad = sum over the ranks that train / N     N: all ranks (kAllRanks), or those that train (kTrainingRanks)
 //
-// What ranks with data do must still be the same on each: forwards in training mode and backwards, in one order. Only
-// these are answered: no collectives of your own with ranks that may have ended, as for a loss, no settle(), and no
-// exception that backward throws and the loop survives. What strategies keep back (error feedback) still comes from
-// ranks that have ended; adasum() of gradients does not divide.
-// Cost: one all_gather of a byte before every reduction and every forward that brings buffers together. Before a
-// forward it blocks; in backward it runs beside it, and buckets travel after it has ended, so a collective of your own
-// within backward needs a communicator of its own (split). At the end a broadcast of weights and buffers.
+// Ranks that have data must still make the same forwards in training mode and the same backwards, in one order. Ranks
+// in finish() answer only these. So under a Join a loop must not make collective calls of its own with ranks that may
+// have ended (to average a loss, say), must not call settle(), and must not go on after an exception from backward.
+// The parts that a strategy kept back (error feedback) are still sent by ranks that have ended. adasum() of gradients
+// does not divide by N.
+// Cost: one all_gather of a byte before every reduction, and before every forward that synchronises buffers. Before a
+// forward it blocks. In backward it runs alongside, and buckets travel only after it has ended; so a collective of
+// your own within backward needs a communicator of its own (split). At the end there is a broadcast of weights and
+// buffers.
 //
 // Errors: InvalidArgument where the strategy acts on weights (local SGD and its kin: every rank has to make every step
-// itself), for a model with SyncBatchNorm, for kTrainingRanks with adasum() of gradients, when a Join lives already, or
-// finish() is called twice; CollectiveMismatch on every rank when ranks with data do different things; EarlyEnd. A Join
-// destroyed before finish(), as by an exception, answers nobody: the others get the error of a rank that left. Thread
-// rule: as data_parallel().
+// itself), where ranks share weights (Shard), for a model with SyncBatchNorm, for kTrainingRanks with adasum() of
+// gradients, when another Join of the wrapper lives, and when finish() is called twice. CollectiveMismatch on every
+// rank when ranks with data do different things. EarlyEnd if JoinOptions ask for it. A Join that is destroyed before
+// finish(), as by an exception, answers no call: the other ranks get the error for a rank that left.
+// Thread rule: as data_parallel().
 #pragma once
 
 #include <functional>
@@ -44,30 +48,32 @@
 namespace reigen::parallel {
 
 enum class DivideBy {
-  kAllRanks,       // every sample weighs the same, and the last steps, of fewer, are smaller
+  kAllRanks,       // every sample weighs the same; the last steps, made of fewer ranks' samples, are smaller
   kTrainingRanks,  // the mean over the ranks that have data: steps keep their size, the last samples weigh more
 };
 
 struct JoinOptions {
   DivideBy divide_by = DivideBy::kAllRanks;
-  // True: nobody trains on alone. As soon as one rank has called finish() and another begins a step, all get EarlyEnd.
+  // True: no rank trains on alone. As soon as one rank has called finish() and another begins a step, all throw
+  // EarlyEnd.
   bool throw_on_early_end = false;
 };
 
-// Some ranks have no more data, and JoinOptions say that training ends then. Every rank gets it at the same step.
+// Thrown when some rank has no more data and JoinOptions::throw_on_early_end is set; by every rank at the same step.
 struct EarlyEnd : Error {
   explicit EarlyEnd(const Report& report) : Error(ExitCode::kStopped, report) {}
 };
 
 class Join {
  public:
-  // Every rank makes one, between two steps. No communication. `parallel` must outlive it.
+  // Every rank makes a Join, between two steps. Making it does not communicate. `parallel` must outlive it.
   explicit Join(DataParallelBase& parallel, const JoinOptions& options = {});
-  Join(const Join&) = delete;  // one rank ends once
+  Join(const Join&) = delete;  // a rank ends once
   Join& operator=(const Join&) = delete;
   ~Join();
 
-  // This rank has no more data. Blocks until every rank has called it; `step` runs after each reduction meanwhile.
+  // Says that this rank has no more data. Blocks until every rank has said so; until then `step` runs after each
+  // reduction.
   void finish(const std::function<void()>& step = {});
 
  private:

@@ -1,11 +1,12 @@
-// Who will have what of a model, before anything is packed: what data_parallel() decides with these options.
+// Which rank will hold which part of a model, before anything is packed: the layout that data_parallel() chooses with
+// these options.
 //
 //   auto inputs = reigen::parallel::layout_inputs(model, world, {.shard = reigen::Shard::kParameters});
 //   inputs.choices.states = reigen::optim::AdamW::states({});
 //   const auto layout = inputs.choose();
 //   layout.bytes(reigen::layout::Role::kState, layout.coordinates_of(world.rank()));
 //
-// Local: the same on every rank of the same model and options. Thread rule: no shared state.
+// No communication: every rank with the same model and options gets the same result. Thread rule: no shared state.
 #pragma once
 
 #include "reigen/comm/communicator.h"
@@ -26,8 +27,8 @@ struct LayoutInputs {
   layout::Layout choose() const { return layout::choose(model, choices, machine); }
 };
 
-// The states of an optimizer are the caller's to add. Throws InvalidArgument for a tensor of a type that files do not
-// know.
+// The caller adds the states of its optimizer (choices.states). Throws InvalidArgument for a tensor whose element type
+// the file formats do not have.
 LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& world,
                            const DataParallelOptions& options);
 

@@ -1,6 +1,7 @@
-// The strategies there are. P ranks; N elements of 4 bytes; g_r the gradient and x_r the weights of rank r.
+// The strategies of this library. P is the number of ranks, N the number of elements of 4 bytes, g_r the gradient and
+// x_r the weights of rank r.
 //
-// Gradients, brought together in every backward; all ranks step with the same:
+// Strategies of gradients bring them together in every backward; all ranks step with the same gradients:
 //                                                                                          bytes that a rank gives
 //   plain()             1/P · sum g_r                                                          4·N
 //   compressed(type)    1/P · sum round(g_r), in 16 bits                                       2·N
@@ -8,22 +9,24 @@
 //   top_k()             1/P · sum of each rank's largest elements, with error feedback         8·share·N·(P - 1)
 //   one_bit()           1/P · sum mean|g_r|·sign(g_r), with error feedback                     (N/8 + N/64)·(P - 1)
 //   adasum(kGradients)  a + b, less what they have in common, pair by pair                     4·N·log2(P)
-// Error feedback: what a rank could not give it adds to its next gradient. Over all steps nothing is lost:
-// sum of what was stepped with + 1/P · sum of what is kept back = sum of the true means. Not with a loss scale that
-// changes, and a gradient that is not finite stays in what is kept: no fp16 with a scaler.
+// Error feedback: the part of its gradient that a rank could not give, it adds to its next gradient. So nothing is
+// lost over all steps:
+//   sum of the gradients stepped with + 1/P · sum of the parts kept back = sum of the true means
+// Do not use it with fp16 and a GradScaler: a loss scale that changes spoils the kept part, and a gradient that is not
+// finite stays in it.
 //
-// Weights, brought together between steps; every rank steps with gradients of its own:
+// Strategies of weights bring them together between steps; every rank steps with its own gradients:
 //   local_sgd()         x_r = mean of all, every H-th step                                     4·N/H
 //   hierarchical_sgd()  x_r = mean of a group every H-th, of all every G·H-th step             4·N/H
-//   adasum()            what every optimizer changed is brought together as gradients above    4·N·log2(P)
+//   adasum()            the changes that all optimizers made are combined as gradients above   4·N·log2(P)
 //   diloco()            every H-th step an outer Nesterov step with the mean of the changes    4·N/H
 //   gossip()            x_r = mean of its own and its neighbours'                              4·N·neighbours
 //   async_gossip()      the same without waiting, in 8 bits                                    N·neighbours
 //   stale_synchronous() x_r += changes of all as they come, at most s steps late               4·N·(P - 1)
-// Each but adasum, diloco and stale_synchronous only moves weights towards each other: their mean stays that of the
-// optimizers' steps.
+// All of these except adasum, diloco and stale_synchronous only move the ranks' weights towards each other: the mean
+// over the ranks is the one that the optimizers' steps alone would give.
 //
-// Options out of range throw InvalidArgument where the strategy is made, on every rank.
+// Options out of range throw InvalidArgument on every rank, when the strategy is made.
 #pragma once
 
 #include "reigen/config/strategies.h"
@@ -33,9 +36,9 @@ namespace reigen::parallel {
 
 StrategyFactory plain();
 
-// type: at::kBFloat16 or at::kHalf; gradients that have 16 bits travel as they are. Rounded to nearest, summed in fp32
-// and rounded once more. fp16 overflows above 65504 and loses what is below 6e-8: take bf16 unless a scaler looks
-// after it.
+// type: at::kBFloat16 or at::kHalf. Gradients are rounded to nearest and summed in fp32, and the mean is rounded once
+// more. Gradients of 16 bits travel as they are. fp16 overflows above 65504 and loses values below 6e-8: use bf16,
+// unless a GradScaler keeps gradients in range.
 StrategyFactory compressed(at::ScalarType type);
 
 StrategyFactory power_sgd(const PowerSgdOptions& options = {});
@@ -45,14 +48,15 @@ StrategyFactory adasum(const AdasumOptions& options = {});
 StrategyFactory local_sgd(const LocalSgdOptions& options = {});
 StrategyFactory hierarchical_sgd(const HierarchicalSgdOptions& options = {});
 
-// The first outer step is made from the weights at the wrapping: load weights before, or load its state behind.
+// The first outer step starts from the weights at the time of wrapping: load weights before it, or load the strategy's
+// state after it.
 StrategyFactory diloco(const DilocoOptions& options = {});
 
 StrategyFactory gossip(const GossipOptions& options = {});
 StrategyFactory async_gossip(const AsyncGossipOptions& options = {});
 StrategyFactory stale_synchronous(const StaleSynchronousOptions& options = {});
 
-// The strategy that was chosen by name.
+// The strategy for options that were chosen by name (config/strategies.h).
 StrategyFactory strategy_of(const AnyStrategy& strategy);
 
 }  // namespace reigen::parallel

@@ -1,5 +1,5 @@
 // How the ranks of data parallelism stay together: what happens to the gradients during backward, and to the weights
-// between two steps. One option picks one of strategies.h, or one of your own:
+// between two steps. One option picks a strategy of strategies.h, or one of your own:
 //
 //   auto parallel = reigen::data_parallel(model, world, {.strategy = reigen::parallel::local_sgd({.every = 8})});
 //   ...
@@ -7,12 +7,12 @@
 //   optimizer.step();
 //   parallel.after_step();                // strategies that act on weights need it; for the others it does nothing
 //
-// A strategy is a class in a file of its own and a function that makes it. There are two kinds. Their calls come in the
-// same order on every rank, but what one rank calls may come earlier or later than on another.
-// - GradientStrategy: begin() for every bucket after it is complete on this rank, while backward goes on; then, after
-//   backward, end() for each, in the same order.
-// - WeightStrategy: after_step() after every step of the optimizer; settle() before weights are judged or saved. While
-//   it averages gradients (averages_gradients()) a GradientStrategy does so: plain().
+// A strategy is a class in a file of its own, and a function that makes it. There are two kinds. Their functions are
+// called in the same order on every rank, but one rank may be ahead of another.
+// - GradientStrategy: begin() is called for each bucket once it is complete on this rank, while backward goes on.
+//   After backward, end() is called for each bucket in the same order.
+// - WeightStrategy: after_step() is called after every step of the optimizer, settle() before weights are validated or
+//   saved. While averages_gradients() is true, a GradientStrategy averages the gradients: plain().
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -36,68 +36,73 @@ namespace reigen::parallel {
 // Gradients of one element type that travel together.
 struct GradientBucket {
   std::size_t index = 0;  // in the order of begin(), the same on every rank
-  // What lies in memory from Communicator::allocate, in flat pieces: the gradients below and what lies between them,
-  // zeros and flags of the reducer.
+  // Flat pieces of memory from Communicator::allocate. They hold the gradients below and, between these, zeros and the
+  // flags of ExchangeBuckets.
   std::vector<at::Tensor> runs = {};
-  std::vector<at::Tensor> gradients = {};  // one a parameter, with its shape, within the runs; zero where there is none
+  std::vector<at::Tensor> gradients = {};  // one per parameter, in its shape, a view into `runs`; zeros where none
   std::vector<std::string> names = {};     // of the parameters
   std::string tag = {};                    // for the calls of this step: "step 7 bucket 0"
 };
 
-// What both kinds have.
+// The functions that both kinds of strategy have.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // With every option that ranks must have in common: "plain", "compressed BFloat16". It is compared between them.
+  // The name, with every option that must be equal on all ranks: "plain", "compressed BFloat16". The ranks compare it.
   virtual std::string description() const = 0;
 
-  // Bytes that this rank has given away so far: what went into reductions (once, whatever the algorithm makes of it)
-  // and what was sent to other ranks (once for each).
+  // Bytes that this rank has given so far: the input of a reduction counts once, whatever its algorithm sends, and a
+  // message counts once for each rank that it was sent to.
   virtual std::uint64_t bytes_given() const = 0;
 
-  // Once, before all else: the weights that all ranks begin with. The handles may be kept.
+  // Called once, before all other functions, with the weights that all ranks begin with. The handles may be kept.
   virtual void attach(const std::vector<ParameterRange>&) {}
 
-  // What the strategy remembers, and weights, become the same on all ranks; the mean over the ranks of either stays
-  // what it was. Waits for all ranks.
+  // Makes the strategy's state, and the weights, equal on all ranks; the mean over the ranks of either stays what it
+  // was. Waits for all ranks.
   virtual void settle() {}
 
-  // What it remembers, by name; the same on every rank after settle(). The tensors are the state itself.
+  // The strategy's state by name; it is the same on every rank after settle(). The tensors are the state itself, not
+  // copies.
   virtual std::map<std::string, at::Tensor> state() const { return {}; }
-  // Copies into them. Throws InvalidArgument when an entry is missing, unknown, or of another shape or type; nothing is
-  // changed then.
+  // Copies the given tensors into the state. Throws InvalidArgument, and changes nothing, when an entry is missing,
+  // unknown, or of another shape or type.
   void load_state(const std::map<std::string, at::Tensor>& state);
   // Throws as load_state() would, and changes nothing.
   void require_state_fits(const std::map<std::string, at::Tensor>& state) const;
 };
 
-// g = what the ranks agree on, of all ranks' g.
+// g = one common result of all ranks' g. Every rank steps with it.
 class GradientStrategy : public Strategy {
  public:
-  // Whether it treats all elements of the runs alike, one that is zero on all ranks stays zero and one that is 1 on
-  // some does not become it. Then flags of which parameters have a gradient travel along; else in a call of their own.
+  // True: it treats all elements of the runs alike, an element that is zero on all ranks stays zero, and an element
+  // that is 1 on some rank does not become zero. Then the flags that say which parameters have a gradient travel
+  // within the runs. False: the flags travel in a call of their own.
   virtual bool keeps_zeros() const { return false; }
-  // Whether end() gives a mean over the ranks, in which one that gave zeros counts; no: zeros change nothing.
+  // True: end() gives a mean over the ranks, in which a rank that gave zeros counts. False: a rank that gives zeros
+  // does not change the result.
   virtual bool averages() const { return true; }
-  // Takes this rank's gradients; may start asynchronous calls, must not wait.
+  // Takes this rank's gradients of the bucket. It may start asynchronous calls, and must not wait.
   virtual void begin(const GradientBucket& bucket) = 0;
-  // The bucket's gradients = what the ranks agreed on. Waits.
+  // Waits, and writes the common result into the bucket's gradients.
   virtual void end(const GradientBucket& bucket) = 0;
 };
 
-// x = what the ranks agree on, of all ranks' x. Ranks' weights may differ between two calls of settle().
+// x = one common result of all ranks' x, from time to time. The ranks' weights may differ between two calls of
+// settle().
 class WeightStrategy : public Strategy {
  public:
-  // True: the next backward's gradients are averaged, and buffers brought together. False: both stay where they are.
-  // The same on every rank; changes only in after_step() and load_state().
+  // True: the next backward averages gradients, and buffers are synchronised. False: each rank keeps its own gradients
+  // and buffers. The value is the same on every rank, and changes only in after_step() and load_state().
   virtual bool averages_gradients() const { return false; }
-  // Every rank has made the same number of steps. May wait for other ranks.
+  // Called after every step of the optimizer; every rank has then made the same number of steps. It may wait for other
+  // ranks.
   virtual void after_step() = 0;
 };
 
-// The functions that every rank calls to make its strategies. It is made of one function, which returns a
-// std::unique_ptr to a class of either kind.
+// Holds the functions that every rank calls to make its strategies. It is constructed from one function, which returns
+// a std::unique_ptr to a class of either kind.
 class StrategyFactory {
  public:
   using MakeGradients = std::function<std::unique_ptr<GradientStrategy>(const Communicator& world)>;

@@ -1,21 +1,24 @@
-// Does my model train in parallel as it does alone? A few steps both ways, compared parameter by parameter.
+// Does my model train in parallel as it does alone? verify() takes a few steps both ways and compares every parameter.
 //
 //   const auto loss = [&](const at::Tensor& x, const at::Tensor& y) { return torch::mse_loss(model->forward(x), y); };
 //   const auto report = reigen::verify(*model, world, loss, input, target);
 //   if (!report.same) std::cerr << report.text << '\n';
 //
-// Every rank gives the same whole batch of B samples (first dimension), at least one a rank. Alone: every rank takes
-// `steps` steps of plain SGD with the whole batch. In parallel: with data_parallel() and its own B/P samples, shared
-// out with any remainder. After every step gradients and values are compared. What usually differs, and why: batch
-// normalisation (statistics of a part are not those of the whole: SyncBatchNorm), a loss that is a sum and not a mean,
-// dropout, and anything random or that remembers the batches before.
+// Every rank passes the same whole batch of B samples (in the first dimension), with at least one sample per rank.
+// Alone: every rank takes `steps` steps of plain SGD with the whole batch. In parallel: each of the P ranks takes them
+// with data_parallel() and its own B/P samples; B need not be a multiple of P. Gradients and values are compared after
+// every step. The usual causes of a difference: batch normalisation (the statistics of a part of the batch are not
+// those of the whole; use SyncBatchNorm), a loss that is a sum and not a mean, dropout, and anything that is random or
+// remembers earlier batches.
 //
-// The model has its values, buffers and no gradients afterwards, and is not wrapped. Collective and blocking: a
-// broadcast of the model, two times `steps` forwards and backwards, an all_gather of the findings.
+// Afterwards the model has the values and buffers that rank 0 began with, has no gradients, and is not wrapped.
+// Collective and blocking; the cost is a broadcast of the model, two times `steps` forwards and backwards, and an
+// all_gather of the findings.
 //
-// Errors: what the loss throws, on its rank, and an InvalidArgument naming that rank on the others; InvalidArgument for
-// options out of range, for batches that differ between ranks or have fewer samples than ranks, and
-// as data_parallel(). Thread rule: as data_parallel().
+// Errors: when the loss throws on a rank, that rank rethrows its exception, and the others throw InvalidArgument with
+// its number. InvalidArgument for options out of range, for options.parallel with a shard, for batches that differ
+// between ranks or have fewer samples than ranks, and as data_parallel() does.
+// Thread rule: as data_parallel().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,23 +35,24 @@ namespace reigen::parallel {
 struct VerifyOptions {
   int steps = 3;  // at least 1
   double lr = 1e-2;
-  // Largest difference that counts as rounding, beside the largest magnitude of the parameter's values or gradients
-  // (of what is smaller than 1e-3: beside that). 0: 1e-9 for fp64, 1e-4 for fp32, 2e-2 for 16 bits.
+  // The largest difference that counts as rounding, relative to the largest magnitude of the parameter's values or
+  // gradients, or to 1e-3 if that is larger. 0 means 1e-9 for fp64, 1e-4 for fp32, 2e-2 for 16 bits.
   double tolerance = 0;
   DataParallelOptions parallel = {};
 };
 
 struct VerifyReport {
   bool same = true;
-  // Where it began to differ, on the first rank that saw it: the step from 1, "gradient" or "value", and the parameter.
+  // The first difference, on the first rank that found it: the step counted from 1, "gradient" or "value", the
+  // parameter.
   int step = 0;
   std::string what = {};
   std::string parameter = {};
   int rank = 0;
-  double alone = 0;        // the element with the largest difference
-  double in_parallel = 0;  // the same
-  double largest = 0;      // difference of all that were compared, relative as the tolerance
-  std::string text = {};   // for people: one line, the same on every rank
+  double alone = 0;        // the value of the element that differs most
+  double in_parallel = 0;  // the value of the same element
+  double largest = 0;      // the largest of all differences, relative as `tolerance` is
+  std::string text = {};   // one line for people, the same on every rank
 };
 
 using VerifyLoss = std::function<at::Tensor(const at::Tensor& input, const at::Tensor& target)>;

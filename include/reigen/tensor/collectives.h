@@ -1,22 +1,23 @@
-// What ranks can say to each other in tensors, and autograd through it. P ranks, this one is r; x_q is rank q's tensor.
+// Collective operations on tensors, which autograd can follow. P ranks, this one is r; x_q is rank q's tensor.
 //
 //   auto mean = reigen::all_reduce(loss.detach(), world, {.op = reigen::ReduceOp::kAvg});
 //   auto all = reigen::all_gather(features, group);            // rows of all ranks, however many each has
 //   contrastive_loss(all).backward();                           // the gradients travel back
 //
-// Blocking; every rank calls the same functions in the same order with tensors of one element type and, but for the
-// first dimension where that is said, of one shape. Any strides; results are contiguous, new, and the same bits on
-// every rank that gets the same. Tensors without elements are welcome.
+// All functions block. Every rank calls the same functions in the same order, with tensors of one element type and one
+// shape; the first dimension may differ where that is said. Tensors may have any strides and no elements. Results are
+// new and contiguous; ranks that get the same result get the same bits.
 //
-// Gradients: where a tensor requires one the result does too, and backward is a collective as well. A gradient must be
-// wanted on all ranks or on none, and every rank must run backward through the same calls in the same order. A training
-// loop's reductions come in an order of their own: give calls inside of a model a group of their own, world.split(0).
-// Backward with create_graph = true works.
+// Gradients: if a tensor requires a gradient the result does too, and its backward is a collective as well. All ranks
+// or none must want a gradient, and every rank must run backward through the same calls in the same order. The
+// reductions of a training loop come in an order of their own, so give calls within a model a group of their own,
+// world.split(0). Backward with create_graph = true works.
 //
-// Errors: InvalidArgument on this rank for what no rank can move (not on the CPU, sparse, a type that to_data_type()
-// refuses, a scale for integers); on every rank, naming the rank and both tensors, where all_gather and all_to_all are
-// given what does not fit. The others cost no extra message: what differs between ranks is a CollectiveMismatch, and
-// the group is dead. Those of Communicator's operations besides.
+// Errors: InvalidArgument on this rank for a tensor that cannot be moved (not on the CPU, sparse, of a type that
+// to_data_type() refuses) and for a scale for integers. all_gather and all_to_all throw InvalidArgument on every rank
+// if the ranks' tensors do not fit; it names the rank and both tensors. The other functions send no extra message for
+// this check: tensors that differ between ranks are a CollectiveMismatch there, and the group is dead. Besides these,
+// the errors of Communicator's operations.
 // Thread rule: as Communicator's: calls of one rank one after the other.
 #pragma once
 
@@ -31,42 +32,45 @@ namespace reigen::tensor {
 
 struct ReduceOptions {
   ReduceOp op = ReduceOp::kSum;
-  // Floating point only; both may differ between ranks. For sums the former costs nothing; elsewhere each is a pass.
-  double prescale = 1;   // of what a rank gives
-  double postscale = 1;  // of what it gets
+  // Floating point only; both may differ between ranks. For sums prescale costs nothing; otherwise each costs a pass.
+  double prescale = 1;   // factor of the tensor that a rank gives
+  double postscale = 1;  // factor of the result that it gets
 };
 
 // y_r = post_r · op over q of pre_q · x_q, elementwise. Gradient of a sum or average: pre_r · op over q of post_q ·
-// dy_q; of anything else: backward throws InvalidArgument on every rank. Cost: Communicator::all_reduce.
+// dy_q; of other operations: backward throws InvalidArgument on every rank. Cost: Communicator::all_reduce.
 at::Tensor all_reduce(const at::Tensor& tensor, Communicator world, const ReduceOptions& options = {});
 
-// The same for every tensor, in one all_reduce for each element type: tensor fusion. Two copies of each tensor more,
-// P - 1 waits less for each.
+// The same for every tensor, with one all_reduce for each element type: tensor fusion. It costs two more copies of
+// each tensor and saves P - 1 waits for each.
 std::vector<at::Tensor> grouped_all_reduce(const std::vector<at::Tensor>& tensors, Communicator world,
                                            const ReduceOptions& options = {});
 
-// In place. Throws InvalidArgument where a gradient is wanted: autograd takes the versions above.
+// The same in place. Throws InvalidArgument where a gradient is wanted: use the versions above for that.
 void all_reduce_(const at::Tensor& tensor, Communicator world, const ReduceOptions& options = {});
 void grouped_all_reduce_(const std::vector<at::Tensor>& tensors, Communicator world, const ReduceOptions& options = {});
 
 // y = the rows (first dimension) of x_0, then those of x_1, ...; ranks may have different numbers of rows, or none.
-// Gradient: own rows of the sum over q of dy_q. Cost: a message of 0.5 KiB a rank, then Communicator::all_gather_v.
+// Gradient: this rank's rows of the sum over q of dy_q. Cost: a message of 0.5 KiB from each rank, then
+// Communicator::all_gather_v.
 at::Tensor all_gather(const at::Tensor& tensor, Communicator world);
 
 // y = x_root; the other ranks' tensors give shape and type. Gradient: sum over q of dy_q on root, zero elsewhere.
 at::Tensor broadcast(const at::Tensor& tensor, int root, Communicator world);
 void broadcast_(const at::Tensor& tensor, int root, Communicator world);  // in place, without a gradient
 
-// y_r = the r-th part of all_reduce's rows, cut as evenly as possible: of n rows a rank gets n / P, and the first n % P
-// ranks one more. Gradient: pre_r · all parts of post_q · dy_q, one after the other (average: divided by P).
+// y_r = the r-th part of the rows of all_reduce's result, cut as evenly as possible: of n rows each rank gets n / P,
+// and the first n % P ranks get one more. Gradient: pre_r · all parts post_q · dy_q, one after the other (of an
+// average also divided by P).
 at::Tensor reduce_scatter(const at::Tensor& tensor, Communicator world, const ReduceOptions& options = {});
 
 struct AllToAllResult {
-  at::Tensor tensor;                          // from rank 0, from rank 1, ...
-  std::vector<std::int64_t> received_splits;  // how many rows from each
+  at::Tensor tensor;                          // the rows from rank 0, from rank 1, ...
+  std::vector<std::int64_t> received_splits;  // how many rows came from each rank
 };
-// The first splits[0] rows go to rank 0, the next splits[1] to rank 1, ...; none given: equal parts. Gradient: the rows
-// go back. Cost: two small messages a rank, then Communicator::all_to_all_v.
+// The first splits[0] rows go to rank 0, the next splits[1] to rank 1, ...; no splits: equal parts. Gradient: its rows
+// go back to the ranks that the rows came from. Cost: two small messages from each rank, then
+// Communicator::all_to_all_v.
 AllToAllResult all_to_all(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, Communicator world);
 
 }  // namespace reigen::tensor

@@ -1,4 +1,4 @@
-// Element types of LibTorch and of the communicator, one to one.
+// Converts between the element types of LibTorch and of the communicator, one to one.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,7 +7,7 @@
 
 namespace reigen::tensor {
 
-// Throws InvalidArgument, naming the type, for those that no communicator moves: complex, quantized, fp8.
+// Throws InvalidArgument, naming the type, for types that no communicator moves: complex, quantized, fp8.
 comm::DataType to_data_type(at::ScalarType type);
 
 at::ScalarType to_scalar_type(comm::DataType type);

@@ -1,20 +1,20 @@
-// A flat range of parameters and its twin of gradients: what optimizers, checkpoints and hashes work on.
+// A flat range of parameters, and a twin of it for their gradients. Optimizers, checkpoints and hashes work on ranges.
 //
-// `values` and `gradients` are one-dimensional, of one element type and of one layout: segment i holds one parameter at
-// [offset, offset + numel) of both. Offsets are multiples of 64 bytes and every segment is followed by at least one
-// spare element; what lies between segments is zero whenever no backward is running, so a pass over the whole range is
-// harmless.
+// `values` and `gradients` are one-dimensional, of one element type and of one layout: segment i holds one parameter
+// at [offset, offset + numel) of both. Offsets are multiples of 64 bytes and every segment is followed by at least one
+// spare element. The elements between segments are zero whenever no backward is running, so a pass over the whole
+// range is harmless.
 //
-// A parameter's gradient is its `.grad`, as everywhere in LibTorch. It may be undefined (nothing reached the parameter:
-// an optimizer leaves it alone), lie in the twin buffer (after a data-parallel backward all do), or be a tensor of its
-// own (one rank alone, where a copy would buy nothing). gather_gradients() moves the last kind into the twin. Where
-// backward makes gradients in spare blocks (rows()) the twin is not flat any more: gradient_slot() tells where each
-// lies.
+// A parameter's gradient is its `.grad`, as everywhere in LibTorch. It may be undefined (no backward reached the
+// parameter: an optimizer leaves it alone), lie in the twin buffer (as all do after a data-parallel backward), or be a
+// tensor of its own (on one rank alone, where a copy would gain nothing). gather_gradients() moves gradients of the
+// last kind into the twin. Where backward makes gradients in spare blocks (rows()) the twin is not flat any more:
+// gradient_slot() tells where each gradient lies.
 //
-// Ranks may divide a range between them (data_parallel's Shard): each changes elements [begin(), end()) of the values
-// alone, and has the states of an optimizer for these alone. sharing() says where the values of the others are
-// (range_values.h). Averaged gradients may be divided in the same way: each rank keeps its share of the mean (share()),
-// or takes the mean of its share itself from where all ranks' gradients lie (rows()).
+// Ranks may divide a range between them (data_parallel's Shard): each rank changes only elements [begin(), end()) of
+// the values, and has optimizer states for these alone. sharing() says where the other ranks' values are
+// (range_values.h). Averaged gradients may be divided in the same way: each rank gets the mean of its share (share()),
+// or computes it from the memory where all ranks' gradients lie (rows()).
 //
 // A range is a handle: copies are the same memory, and it keeps the memory and the parameters alive.
 // Thread rule: as for a tensor, one thread at a time.
@@ -37,7 +37,7 @@ class GradientRows;
 class GradientShare;
 class MemoryResource;
 
-// Shares are cut between such blocks.
+// Shares are cut between blocks of so many elements.
 using layout::kBlockElements;
 
 struct Segment {
@@ -51,7 +51,7 @@ struct Segment {
 
 class ParameterRange {
  public:
-  // What a range is made of (flat_parameters.h makes them).
+  // The memory that a range is made of (flat_parameters.h makes ranges).
   struct Memory {
     at::Tensor values = {};
     at::Tensor gradients = {};
@@ -59,7 +59,7 @@ class ParameterRange {
     std::shared_ptr<GradientRows> rows = {};
     std::shared_ptr<GradientShare> share = {};
     std::shared_ptr<MemoryResource> resource = {};  // null: one of its own
-    layout::Residence states = {};                  // of twins
+    layout::Residence states = {};                  // where make_twin() puts states
   };
   ParameterRange(Memory memory, std::vector<Segment> segments);
 
@@ -67,53 +67,56 @@ class ParameterRange {
   const at::Tensor& gradients() const { return memory_->gradients; }
   const std::vector<Segment>& segments() const { return *segments_; }
   std::size_t size() const { return segments_->size(); }
-  // Parameters' elements, spare ones not counted.
+  // The number of the parameters' elements, without spare ones.
   std::int64_t numel() const;
 
-  // What of the flat buffers this rank changes: all where nobody divides.
+  // The elements of the flat buffers that this rank changes; all of them where nobody divides.
   std::int64_t begin() const { return begin_; }
   std::int64_t end() const { return end_; }
   at::Tensor own_part(const at::Tensor& flat) const { return flat.narrow(0, begin_, end_ - begin_); }
-  // The part of a segment that lies in there; may be empty.
+  // The part of a segment that lies within [begin(), end()); it may be empty.
   layout::Part part_of(const Segment& segment) const;
 
   bool is_divided() const { return sharing().shares().has_value(); }
   bool is_common() const { return sharing().is_common(); }
-  // Who divides, and how each sees the others' changes.
+  // Which ranks divide the range, and how each sees the others' changes.
   RangeValues& sharing() const { return *memory_->sharing; }
-  // Tells this rank that shared values have changed as they should. Every rank calls it, when all have met after the
-  // change: optimizers and averages of reigen::optim do, and so must all ranks where one changes them by hand.
+  // Tells this rank that shared values were changed on purpose. Every rank calls it, when all have met after the
+  // change. Optimizers and averages of reigen::optim call it; where one rank changes values by hand, all ranks must
+  // call it.
   void note_change() const { sharing().note_change(); }
 
-  // How gradients are averaged where ranks divide the mean: at most one of the two; null elsewhere.
+  // How gradients are averaged where ranks divide the mean: at most one of these two is set; null elsewhere.
   const std::shared_ptr<GradientRows>& rows() const { return memory_->rows; }
   const std::shared_ptr<GradientShare>& share() const { return memory_->share; }
   bool divides_averages() const { return rows() != nullptr || share() != nullptr; }
 
-  // Zeros in the layout of `values`, for states. Where ranks divide these it is for own_part(): one memory of all ranks
-  // where the values are, and the call is collective then; else only that part ever takes memory.
+  // Zeros in the layout of `values`, for optimizer states. Where ranks divide states, each rank uses own_part() alone.
+  // If the values are in one memory of all ranks, the twin is too, and the call is collective; else only own_part()
+  // ever takes memory.
   at::Tensor make_twin(at::ScalarType type) const;
   MemoryResource& resource() const { return *memory_->resource; }
 
   // True if the segment has a gradient.
   bool is_active(std::size_t segment) const;
-  // What the slots are views of.
+  // The buffer that the slots are views of.
   const at::Tensor& gradient_flat() const;
-  // True if it has one and it lies in its slot.
+  // True if the segment has a gradient that lies in its slot.
   bool is_in_place(std::size_t segment) const;
-  // The segment's place, with the parameter's shape. What it holds counts only when is_in_place().
+  // The place of the segment's gradient, with the parameter's shape. Its contents count only when is_in_place().
   const at::Tensor& gradient_slot(std::size_t segment) const { return (*slots_)[segment]; }
 
-  // Makes the segment's gradient lie in its slot: copies it there and rebinds `.grad`, so that the original dies;
-  // nothing to do when it is there. One pass at most. Accepts any strides, sparse gradients and those with a graph
-  // (which they lose). Throws InvalidArgument when the gradient's shape is not the parameter's.
+  // Makes the segment's gradient lie in its slot: copies it there and rebinds `.grad`, so that the original dies. Does
+  // nothing if it is there already. It costs one pass at most. Accepts any strides, sparse gradients, and gradients
+  // with a graph (which they lose). Throws InvalidArgument when the gradient's shape is not the parameter's.
   void gather_gradient(std::size_t segment) const;
-  // The same for a gradient that comes out of a backward: one that was made in a spare block is not copied, the block
+  // The same for a gradient that a backward has just made: if it lies in a spare block it is not copied, and the block
   // becomes the slot. Only between two exchanges of places (GradientRows).
   void take_gradient(std::size_t segment) const;
   void gather_gradients() const;  // of all active segments
 
-  // `.grad` = undefined for every parameter: the next backward's gradient is taken over as it comes, nothing is zeroed.
+  // `.grad` = undefined for every parameter: the next backward's gradients are taken as they come, and nothing is
+  // zeroed.
   void drop_gradients() const;
 
  private:

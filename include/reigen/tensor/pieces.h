@@ -1,4 +1,4 @@
-// Named tensors to and from checkpoints, which know nothing of LibTorch (reigen/checkpoint/).
+// Converts named tensors to and from the pieces of checkpoints, which know nothing of LibTorch (reigen/checkpoint/).
 //
 //   const Pieces model(tensors_of(module));
 //   checkpoint::save("run/checkpoints", {.step = 100}, {{"model", model.pieces()}}, 3, world);
@@ -19,9 +19,9 @@
 
 namespace reigen::tensor {
 
-// Tensors as a rank gives them: whole, or what it has of them. Borrows the memory of contiguous ones, which must not
-// change until the checkpoint is written or copied; copies others. Throws InvalidArgument for an element type that
-// files do not know, and for weights that ranks divide and have not gathered.
+// The tensors that a rank gives to a checkpoint: whole, or the part that it has. Contiguous tensors are borrowed:
+// their memory must not change until the checkpoint is written or copied. Other tensors are copied. Throws
+// InvalidArgument for an element type that files do not have, and for weights that ranks divide and have not gathered.
 class Pieces {
  public:
   explicit Pieces(const std::vector<NamedTensor>& tensors);
@@ -32,13 +32,13 @@ class Pieces {
   std::vector<checkpoint::Piece> pieces_;
 };
 
-// tensors[i] = the tensor of that name in the group, or what this rank has of it, in place. Throws DataError naming the
-// first tensor that is missing, unknown or of another shape or type, and InvalidArgument for weights that ranks divide
-// (data_parallel's load() is for those); nothing is changed then.
+// Reads into tensors[i], in place, the tensor of that name in the group, or the part of it that this rank has. Throws
+// DataError naming the first tensor that is missing, unknown or of another shape or type, and InvalidArgument for
+// weights that ranks divide (data_parallel's load() is for those); nothing is changed then.
 void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors);
 
-// All tensors of a group, whole, in the order of the manifest. Empty when there is no such group. What this rank has a
-// part of, by `own`, is read in its place, and no more of it. Throws DataError where it has another shape or type.
+// Reads all tensors of a group, whole, in the order of the manifest. Empty if there is no such group. If `own` has a
+// part of a tensor, only this part is read, in place. Throws DataError if such a tensor has another shape or type.
 std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group,
                                     const std::vector<NamedTensor>& own = {});
 

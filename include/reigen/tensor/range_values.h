@@ -1,4 +1,4 @@
-// How ranks that divide a range of parameters see each other's values. Each rank changes its share alone:
+// How ranks that divide a range of parameters see each other's values. Each rank changes only its own share:
 //
 //              where the values are       what publish() does after a change of the own share
 //   own        here; nobody divides       nothing
@@ -33,7 +33,7 @@ struct Shares {
 
   std::int64_t begin() const { return bounds[static_cast<std::size_t>(ranks.rank())]; }
   std::int64_t end() const { return bounds[static_cast<std::size_t>(ranks.rank()) + 1]; }
-  // Elements of every share, as calls with blocks of different sizes take them.
+  // The number of elements of every share, as calls with blocks of different sizes take it.
   std::vector<std::size_t> sizes() const;
 };
 
@@ -46,19 +46,19 @@ class RangeValues {
 
   const std::optional<Shares>& shares() const { return shares_; }  // none: nobody divides
   virtual bool is_common() const { return false; }
-  // The copy of the whole that comes and goes; null where there is no such copy.
+  // The copy of all values that comes and goes (transient_flat.h); null where there is no such copy.
   virtual TransientFlat* whole() const { return nullptr; }
 
-  // Common: waits until every rank has come here. Else nothing. Throws as a barrier does.
+  // Common values: waits until every rank has come here. Others: does nothing. Throws as a barrier does.
   virtual void meet(const char*) {}
-  // The table above. Collective.
+  // Lets the other ranks see a change of this rank's share: the table above. Collective.
   virtual void publish(const char*) {}
-  // Common: tells this rank that the values have changed as they should. is_unmodified() compares the first values of
-  // every parameter with those at the last call.
+  // Common values: tells this rank that they were changed on purpose. is_unmodified() compares the first values of
+  // every parameter with those at the last note_change().
   virtual void note_change() {}
   virtual bool is_unmodified() const { return true; }
 
-  // An exchange between the ranks that divide the range; nothing where nobody divides.
+  // Runs `calls`, an exchange between the ranks that divide the range; does nothing where nobody divides.
   void exchange(const std::function<void(const Communicator& ranks)>& calls);
   // How long this rank has spent in meet(), publish() and exchange().
   double seconds_met() const { return seconds_met_; }

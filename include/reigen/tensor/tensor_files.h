@@ -1,4 +1,4 @@
-// Named tensors to and from a safetensors file.
+// Writes named tensors to a safetensors file, and reads them from one.
 // Thread rule: no shared state.
 #pragma once
 
@@ -24,33 +24,33 @@ namespace reigen::tensor {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
-  // Where ranks divide it: what this one has. The tensor is the part's box then, of which elements [first, first +
-  // count) are looked at and no others. For a flat share the box is the whole tensor; for a tensor-parallel shard it is
-  // not, and `shape` is that of the whole tensor.
+  // Set where ranks divide the tensor: the part that this rank has. Then `tensor` is the part's box, of which only
+  // elements [first, first + count) are used. For a flat share the box is the whole tensor. For a tensor-parallel
+  // shard it is smaller, and `shape` is the shape of the whole tensor.
   std::optional<layout::Part> part = {};
   layout::Shape shape = {};
 
   bool is_divided() const { return part.has_value(); }
-  // Of the whole tensor.
+  // The shape of the whole tensor.
   layout::Shape whole_shape() const { return part && !shape.empty() ? shape : layout::Shape(tensor.sizes().vec()); }
 };
 
-// Parameters, then buffers, under the module's own names. Handles, not copies.
+// The module's parameters, then its buffers, under the module's own names. Handles, not copies.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
-// The same, of weights of which this rank has its share only (parameters that are gathered) that share.
+// The same; but of weights of which this rank has only its share (parameters that are gathered) only that share.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges);
 
-// Whole or absent; the same tensors give the same bytes. Throws InvalidArgument (an element type that the format does
-// not know) and IoError.
+// The file is written whole or not at all; the same tensors give the same bytes. Throws InvalidArgument (an element
+// type that the format does not have) and IoError.
 format::FileHash write_tensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 
-// All tensors of the file, in its order. Throws IoError, and DataError: also for one of a type that LibTorch does not
-// have (packed elements of 4 and 6 bits).
+// Reads all tensors of the file, in its order. Throws IoError, and DataError: also for a tensor of a type that
+// LibTorch does not have (packed elements of 4 and 6 bits).
 std::vector<NamedTensor> read_tensors(const std::filesystem::path& path);
 
-// tensors[i] = the file's tensor of that name, in place. Throws DataError naming the first tensor that is missing,
-// unknown or of another shape or type; nothing is changed then.
+// Reads into tensors[i], in place, the file's tensor of that name. Throws DataError naming the first tensor that is
+// missing, unknown or of another shape or type; nothing is changed then.
 void read_tensors_into(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
 
 }  // namespace reigen::tensor

@@ -1,4 +1,5 @@
-// The configuration of a training (config/config.h) by train's names, for a task and a program of your own.
+// The configuration of a training (config/config.h) under the names of namespace train, for a task or a program of
+// your own.
 #pragma once
 
 #include <string>
@@ -22,7 +23,8 @@ using config::ParallelConfig;
 using config::RunConfig;
 using config::TrainConfig;
 
-// As config::read_command_line(), and looks at run.stop_signals and run.stop_after.
+// Calls config::read_command_line() and also checks run.stop_signals and run.stop_after. Throws InvalidArgument if
+// one of these two cannot be parsed, and otherwise what read_command_line() throws.
 CommandLine read_options(const Config& defaults, const std::vector<std::string>& arguments,
                          const Environment& environment);
 

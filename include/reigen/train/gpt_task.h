@@ -1,5 +1,6 @@
-// Text, a byte a token: the decoder of models/gpt.h learns to guess the next one. Cross entropy over the tokens that
-// count; the score's samples are tokens. Thread rule: as Task.
+// The text task: each byte is a token, and the decoder of models/gpt.h learns to predict the next token. The loss is
+// the cross entropy over all targets except data::kIgnoredToken. The score counts tokens as its samples. Thread rule:
+// as Task.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,11 +18,12 @@
 namespace reigen::train {
 
 struct GptTaskOptions {
-  std::string path = {};               // as data::read_corpus; empty: data::own_documents
-  c10::ScalarType type = c10::kFloat;  // or kDouble: of the weights
-  bool without_memory = false;         // weights have none until data_parallel() gives it (nn/without_memory.h)
-  std::uint64_t seed = 0;              // of the text that closing_words() makes up
-  // As models::GptOptions; vocab 0: as many as the text has different bytes. More than those is a model of that size.
+  std::string path = {};               // as data::read_corpus takes it; empty: data::own_documents
+  c10::ScalarType type = c10::kFloat;  // type of the weights; or kDouble
+  bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
+  std::uint64_t seed = 0;              // seed of the text that closing_words() generates
+  // As models::GptOptions. vocab 0 takes the number of different bytes in the text; a larger vocab makes a model with
+  // unused tokens.
   models::GptOptions model = {.vocab = 0};
 };
 
@@ -30,7 +32,7 @@ class GptTask final : public Task {
   explicit GptTask(const GptTaskOptions& options = {});
 
   const std::string& name() const override;
-  models::Gpt& module() override;  // throws as training_data(), and InvalidArgument for sizes that do not fit
+  models::Gpt& module() override;  // throws as training_data(); InvalidArgument for sizes that do not fit
   std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
   data::DatasetPtr training_data() override;  // throws as data::read_corpus
@@ -38,12 +40,12 @@ class GptTask final : public Task {
   std::string kind_of_samples() const override;
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
   Scores score(const at::Tensor& input, const at::Tensor& target) override;
-  std::int64_t score_batch() const override { return 16; }  // a window has as many scores as a batch of pictures
+  std::int64_t score_batch() const override { return 16; }  // one window has as many predictions as a batch of pictures
   std::string describe(const Scores& scores) const override;
   std::vector<std::pair<std::string, double>> more_figures(const Scores& scores) const override;
   std::string closing_words() override;
 
-  // `count` bytes that the model goes on with after `begin`, each drawn from its scores.
+  // Continues `begin` by `count` bytes. Each byte is drawn from the probabilities that the model predicts.
   std::string sample(const std::string& begin, std::int64_t count);
 
  private:

@@ -1,6 +1,7 @@
-// Handwritten digits for the perceptron of models/mlp.h: the images of data/mnist.h or data/digits.h with a black edge
-// of two pixels, 32x32, as one row of 1024 numbers; cross entropy, share of right answers.
-// Thread rule: as Task.
+// Handwritten digits for the perceptron of models/mlp.h. Each image of data/mnist.h or data/digits.h gets a black
+// edge of two pixels (32x32) and is passed as one row of 1024 numbers. The loss is cross entropy; the score is the
+// accuracy.
+// Thread rule: as for Task.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,8 +18,8 @@ namespace reigen::train {
 
 struct MlpTaskOptions {
   std::string path = {};               // folder of MNIST's IDX files; empty: the digits that data/digits.h draws
-  c10::ScalarType type = c10::kFloat;  // or kDouble: of weights and inputs
-  bool without_memory = false;         // weights have none until data_parallel() gives it (nn/without_memory.h)
+  c10::ScalarType type = c10::kFloat;  // type of weights and inputs; or kDouble
+  bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
   std::int64_t layers = 8;             // as models::MlpOptions
   std::int64_t dim = 1024;
 };
@@ -44,7 +45,7 @@ class MlpTask final : public Task {
   std::unique_ptr<models::Mlp> model_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;
-  std::string kind_;  // of samples, once the training data are open
+  std::string kind_;  // kind of samples; set when the training data are opened
 };
 
 }  // namespace reigen::train

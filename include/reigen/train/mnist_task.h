@@ -1,5 +1,6 @@
-// Handwritten digits: the convolutional network of models/mnist_cnn.h, cross entropy, share of right answers.
-// Thread rule: as Task.
+// Handwritten digits for the convolutional network of models/mnist_cnn.h. The loss is cross entropy; the score is the
+// accuracy.
+// Thread rule: as for Task.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -14,8 +15,8 @@ namespace reigen::train {
 
 struct MnistOptions {
   std::string path = {};               // folder of MNIST's IDX files; empty: the digits that data/digits.h draws
-  c10::ScalarType type = c10::kFloat;  // or kDouble: of weights and inputs
-  bool without_memory = false;         // weights have none until data_parallel() gives it (nn/without_memory.h)
+  c10::ScalarType type = c10::kFloat;  // type of weights and inputs; or kDouble
+  bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
 };
 
 class MnistTask final : public Task {
@@ -37,7 +38,7 @@ class MnistTask final : public Task {
   std::unique_ptr<models::MnistCnn> model_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;
-  std::string kind_;  // of samples, once the training data are open
+  std::string kind_;  // kind of samples; set when the training data are opened
 };
 
 }  // namespace reigen::train

@@ -1,6 +1,7 @@
-// A program from a task: flags, --help, a TOML file and variables for every option, ranks by any launcher or by -n N,
-// progress, checkpoints, a clean stop by a signal with the command that goes on, errors told once, exit codes. The
-// recipes of `reigen train` are such programs.
+// Makes a whole program from a task. The program has a flag, a TOML key and an environment variable for every option,
+// and --help. Any launcher or -n N starts its ranks. It shows progress, saves checkpoints, and stops cleanly on a
+// signal, printing the command that resumes the run. It prints each error once and returns exit codes. The recipes of
+// `reigen train` are such programs.
 //
 //   int main(int argc, char** argv) {
 //     return reigen::train::run<MyTask>(argc, argv, {.name = "mine", .summary = "what it learns"});
@@ -24,21 +25,23 @@
 namespace reigen::train {
 
 struct Recipe {
-  std::string name = {};             // in --help: "mnist"
-  std::string summary = {};          // one line of --help
-  std::string data = {};             // what --data.path takes, lines of --help; empty: there is no such option
-  Config defaults = {};              // with options of your own in .model (config.h)
-  std::int64_t batch_per_rank = 64;  // when train.global_batch is not set
-  // Called once on every rank. without_memory: the model may be made without memory for its weights, which
-  // data_parallel() gives it then (nn/without_memory.h); a task may do as if it were false.
+  std::string name = {};             // name in --help: "mnist"
+  std::string summary = {};          // one line for --help
+  std::string data = {};             // what --data.path takes, as lines for --help; empty: no such option
+  Config defaults = {};              // may include options of your own in .model (config.h)
+  std::int64_t batch_per_rank = 64;  // used when train.global_batch is not set
+  // Makes the task; called once on every rank. If without_memory is true, the model may be made without memory for
+  // its weights, and data_parallel() allocates that memory later (nn/without_memory.h). A task may ignore
+  // without_memory.
   std::function<std::unique_ptr<Task>(const Config& config, bool without_memory)> make = {};
 };
 
-// The whole program: reads the command line, becomes a rank or starts the ranks, trains, and returns the exit code of
-// base/error.h (75: stopped as asked, can go on). Every error is printed once for the whole job; throws nothing.
+// Runs the whole program: reads the command line, becomes a rank or starts the ranks, trains, and returns an exit
+// code of base/error.h (75: stopped on request; the run can be resumed). Prints every error once for the whole job
+// and throws nothing.
 int run(int argc, char** argv, const Recipe& recipe);
 
-// The same for a task that is made from the configuration, or from nothing.
+// The same for a task type with a constructor from Config or a default constructor.
 template <class MyTask>
 int run(int argc, char** argv, Recipe recipe) {
   static_assert(std::is_base_of_v<Task, MyTask>,
@@ -51,7 +54,7 @@ int run(int argc, char** argv, Recipe recipe) {
       "reigen::train::run<MyTask>: MyTask needs a constructor MyTask(const reigen::train::Config&) or MyTask()");
   recipe.make = [](const Config& config, bool) -> std::unique_ptr<Task> {
     if constexpr (!std::is_base_of_v<Task, MyTask> || std::is_abstract_v<MyTask>)
-      return nullptr;  // refused above
+      return nullptr;  // a static_assert above has refused this type
     else if constexpr (std::is_constructible_v<MyTask, const Config&>)
       return std::make_unique<MyTask>(config);
     else
@@ -60,7 +63,7 @@ int run(int argc, char** argv, Recipe recipe) {
   return run(argc, argv, std::as_const(recipe));
 }
 
-// main() of reigen-train: run() of the recipe that the first argument names.
+// The body of main() of reigen-train: calls run() for the recipe that the first argument names.
 int run_program(int argc, char** argv);
 
 }  // namespace reigen::train

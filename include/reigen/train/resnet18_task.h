@@ -1,6 +1,7 @@
-// Small colour pictures in classes: ResNet-18 of models/resnet18.h, cross entropy, share of right answers. Training
-// pictures are augmented (data/pictures.h). The model has as many classes as the data.
-// Thread rule: as Task.
+// Small colour pictures in classes for ResNet-18 (models/resnet18.h). The loss is cross entropy; the score is the
+// accuracy. Training pictures are augmented (data/pictures.h). The model has as many outputs as the data have
+// classes.
+// Thread rule: as for Task.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -16,9 +17,9 @@
 namespace reigen::train {
 
 struct ResNet18TaskOptions {
-  std::string path = {};               // as data::image_folder; empty: the pictures that data/pictures.h draws
-  c10::ScalarType type = c10::kFloat;  // or kDouble: of weights and inputs
-  bool without_memory = false;         // weights have none until data_parallel() gives it (nn/without_memory.h)
+  std::string path = {};               // as data::image_folder takes it; empty: the pictures that data/pictures.h draws
+  c10::ScalarType type = c10::kFloat;  // type of weights and inputs; or kDouble
+  bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
   std::int64_t width = 64;             // as models::ResNet18Options
   std::int64_t norm_batch = 32;
 };
@@ -39,8 +40,8 @@ class ResNet18Task final : public Task {
 
  private:
   ResNet18TaskOptions options_;
-  std::int64_t classes_ = 0;  // known when the training data are
-  std::string taken_;         // of the folder, likewise
+  std::int64_t classes_ = 0;  // number of classes; set when the training data are opened
+  std::string taken_;         // files that were taken from the folder; set then, too
   std::unique_ptr<models::ResNet18> model_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;

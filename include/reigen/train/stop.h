@@ -1,4 +1,5 @@
-// A wish to stop: Ctrl-C, a scheduler's signal or a time. The training loop asks once a step, saves and ends with 75.
+// Requests to stop a training: Ctrl-C, a scheduler's signal or a time limit. The training loop checks for a request
+// once a step, saves a checkpoint and ends with exit code 75.
 //
 //   auto world = reigen::init();
 //   reigen::train::install_stop_handlers();
@@ -7,8 +8,8 @@
 //     if (reigen::train::any_stop_requested(world)) return save(), 75;  // all ranks after the same step
 //   }
 //
-// train::run and Trainer do so by themselves. A process that installs nothing ends at these signals as ever.
-// Thread rule: install_stop_handlers() from main(), the rest from any thread.
+// train::run and Trainer do this by themselves. Without these handlers the signals end the process as usual.
+// Thread rule: call install_stop_handlers() from main(), the rest from any thread.
 #pragma once
 
 #include <chrono>
@@ -20,38 +21,41 @@
 
 namespace reigen::train {
 
-// Ctrl-C; what schedulers and `kill` send; a terminal that is gone; what schedulers send as a warning before the end of
-// the time (Slurm's --signal, Grid Engine's -notify, LSF's -wa) or of the processor time (ulimit -t).
+// In order: Ctrl-C; the signal that schedulers and `kill` send; hang-up of the terminal; and the warnings that
+// schedulers send before the time limit (SIGUSR1, SIGUSR2: Slurm's --signal, Grid Engine's -notify, LSF's -wa) or
+// before the limit of processor time (SIGXCPU: ulimit -t).
 inline const std::vector<int> kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
 struct StopOptions {
-  // Those that end the training after its step. SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU stay ignored where they were when
-  // the process started (nohup).
+  // Signals that end the training after the current step. SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU stay ignored if they
+  // were ignored when the process started (as under nohup).
   std::vector<int> signals = kStopSignals;
-  // So long after the start of the process a stop is wished for without any signal; 0: never.
+  // Requests a stop this long after the start of the process, without any signal; 0: never.
   std::chrono::milliseconds after = std::chrono::milliseconds(0);
-  // Says on stderr at once that the wish was heard. For one rank of a job; `reigen run` says it itself.
+  // Prints to stderr at once that a request was received. Set it on one rank of a job only; `reigen run` prints it
+  // itself.
   bool tells = false;
 };
 
-// From here on one of these signals is a wish. SIGINT twice, more than half a second apart, ends the process as if
-// nothing had been installed: somebody will not wait. The others may come as often as they like: schedulers send a
-// warning, then TERM, some of them twice. Output whose reader is gone ends nothing any more (SIGPIPE is ignored), and a
-// terminal that hung up takes what is written and drops it. Called again it replaces what was installed before.
-// Throws InvalidArgument for a signal that cannot be caught.
+// From now on each of these signals requests a stop. A second SIGINT more than half a second after the first one ends
+// the process as if no handler had been installed: the user does not want to wait. The other signals may come any
+// number of times, because schedulers send a warning and then TERM, and some send them twice. SIGPIPE is ignored, so
+// the process goes on when the reader of its output is gone. After a SIGHUP, output to the terminal that hung up is
+// discarded. A second call of this function replaces the handlers of the first. Throws InvalidArgument for a signal
+// that cannot be caught.
 void install_stop_handlers(const StopOptions& options = {});
 
-// Whether this process was asked. Costs nanoseconds.
+// Whether a stop was requested from this process. Costs nanoseconds.
 bool stop_requested();
 
-// Whether any rank was asked: the same answer on all, so that they stop after the same step. One all_reduce of 4 bytes:
-// every rank must call it as often. Errors are those of an all_reduce.
+// Whether a stop was requested from any rank. All ranks get the same answer, so they stop after the same step.
+// Collective: one all_reduce of 4 bytes, which every rank must call equally often. Errors: those of an all_reduce.
 bool any_stop_requested(const Communicator& world);
 
-// "int,term,usr1", in any case and with or without SIG; "none" is no signal. Throws InvalidArgument.
+// Parses "int,term,usr1", in any case and with or without SIG; "none" means no signal. Throws InvalidArgument.
 std::vector<int> parse_stop_signals(const std::string& text);
 
-// "90" (seconds), "90s", "45m", "3h50m", "1d2h", and Slurm's "3:50:00"; empty: 0. Throws InvalidArgument.
+// Parses "90" (seconds), "90s", "45m", "3h50m", "1d2h", and Slurm's "3:50:00"; empty: 0. Throws InvalidArgument.
 std::chrono::milliseconds parse_stop_time(const std::string& text);
 
 }  // namespace reigen::train

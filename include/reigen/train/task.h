@@ -1,10 +1,10 @@
-// What is trained: a model, its data, its loss and its score. Knows nothing of ranks, batches or files.
+// A task is what is trained: a model, its data, its loss and its score. It knows nothing of ranks, batches or files.
 //
 //   struct Mine : reigen::train::Task { ... };
 //   Mine task;
 //   reigen::train::Trainer(task, world, {.config = config}).fit();
 //
-// Thread rule: a task belongs to one rank; the datasets it gives are asked from the loader's threads.
+// Thread rule: a task belongs to one rank. The loader's threads read from the datasets that it returns.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,10 +24,10 @@ class Module;
 
 namespace reigen::train {
 
-// Sums over samples (or tokens, where these are what is guessed), so that those of batches and ranks add up.
+// Sums over samples (or over tokens, if the model predicts tokens). The sums of batches and ranks can be added up.
 struct Scores {
   double loss_sum = 0;
-  std::optional<std::int64_t> correct = {};  // not set: no accuracy is shown, as of a regression
+  std::optional<std::int64_t> correct = {};  // not set: no accuracy is shown, for example for a regression
   std::int64_t count = 0;
 
   double loss() const { return count > 0 ? loss_sum / static_cast<double>(count) : 0.0; }
@@ -44,46 +44,49 @@ class Task {
   Task(const Task&) = delete;  // owns a model
   Task& operator=(const Task&) = delete;
 
-  virtual const std::string& name() const = 0;  // in messages and names of directories: "mnist"
+  virtual const std::string& name() const = 0;  // for messages and names of directories: "mnist"
 
-  // The same one each time. May read the data first, whose kinds of samples can decide the model's size.
+  // Returns the same module each time. It may read the data first, because the number of classes can decide the
+  // model's size.
   virtual torch::nn::Module& module() = 0;
 
-  // The module's parts in the order in which its forward calls them, for what happens around them
-  // (train.activation_checkpoint). Empty: it is not made of units.
+  // The units of the module, in the order in which its forward calls them. train.activation_checkpoint and sharding
+  // of the parameters work unit by unit. Empty: the module is not made of units.
   virtual std::vector<nn::Unit> units() { return {}; }
 
-  // Initial values, from the seed and the parameters' names alone. The default is nn::initialize.
+  // Sets the initial values. They depend on the seed and the parameters' names alone. The default is nn::initialize.
   virtual void initialize(std::uint64_t seed);
 
-  // Opened when first asked for; may be asked for more than once. The test data only when it is time to validate.
+  // Open the data at the first call; may be called more than once. test_data() is first called before the first step,
+  // so that a damaged file is found early.
   virtual data::DatasetPtr training_data() = 0;
   virtual data::DatasetPtr test_data() = 0;
 
-  // What training_data() holds, behind its number in a run's first line: "20000 drawn digits".
+  // A name for the samples of training_data(); a run's first line prints it after their number: "20000 drawn digits".
   virtual std::string kind_of_samples() const { return "samples"; }
 
-  // Mean loss over the batch's terms (Dataset::terms), from which backward() can run. A task overrides loss(), or
-  // loss_of() where its samples have several tensors; what it overrides is what is called.
+  // The mean loss over the batch's terms (Dataset::terms), on which the trainer calls backward(). A task overrides
+  // loss(), or loss_of() if its samples have several tensors. The trainer calls loss_of().
   virtual at::Tensor loss(const at::Tensor& input, const at::Tensor& target);
   virtual at::Tensor loss_of(const data::Samples& samples) { return loss(samples.input, samples.target); }
 
-  // Called without gradients and in eval mode. One of the two, as above.
+  // The score of a batch, computed without gradients and in eval mode. A task overrides score(), or score_of() if its
+  // samples have several tensors. The trainer calls score_of().
   virtual Scores score(const at::Tensor& input, const at::Tensor& target);
   virtual Scores score_of(const data::Samples& samples) { return score(samples.input, samples.target); }
 
-  // Samples of one call of score_of().
+  // The number of samples that the trainer passes to one call of score_of().
   virtual std::int64_t score_batch() const { return 250; }
 
-  // A score for people: "test accuracy 99.52 %, loss 0.0222 (4000 samples)"; "test loss 0.0222 (4000 samples)" where
-  // nothing is right or wrong.
+  // The score as a text for people: "test accuracy 99.52 %, loss 0.0222 (4000 samples)", or "test loss 0.0222 (4000
+  // samples)" if there is no accuracy.
   virtual std::string describe(const Scores& scores) const;
 
-  // What summary.json says of a score beside test_accuracy (if there is one), test_loss and test_samples.
+  // Further figures of a score for summary.json, besides test_accuracy (if there is one), test_loss and test_samples.
   virtual std::vector<std::pair<std::string, double>> more_figures(const Scores& scores) const;
 
-  // Printed by rank 0 at the end of a run, e.g. text that the model makes up; empty: nothing. Without gradients and in
-  // eval mode.
+  // A text that rank 0 prints at the end of a run, for example text that the model generates; empty: nothing. Called
+  // without gradients and in eval mode.
   virtual std::string closing_words() { return {}; }
 };
 

@@ -1,18 +1,21 @@
-// What every rank did when, on one clock, as a file for Perfetto (ui.perfetto.dev) or chrome://tracing.
+// Records when every rank did what, on one common clock, in a file for Perfetto (ui.perfetto.dev) or
+// chrome://tracing.
 //
 //   reigen::Timeline timeline(world);
 //   for (...) {
 //     { auto span = timeline.span("forward"); loss = ...; }
 //     { auto span = timeline.span("backward"); loss.backward(); }
-//     timeline.add_communication(parallel.last_buckets());   // outside of what is measured: it takes about 1 ms
+//     timeline.add_communication(parallel.last_buckets());   // outside of the measured spans: it takes about 1 ms
 //   }
 //   timeline.write("trace.json");                            // every rank; rank 0 writes
 //
-// A rank is a process of the picture. Its first row holds the spans, with the waits for buckets inside of backward; the
-// rows below hold the calls of its communicator while they are under way: name, the caller's tag, bytes.
+// Each rank is shown as a process. Its first row holds the spans, with the waits for buckets inside backward. The
+// rows below hold the calls of its communicator while they are in flight, each with its name, the caller's tag and
+// its bytes.
 //
-// Times are the machine's clock; ranks on another machine than rank 0 (another boot of a kernel) are moved by the
-// difference of the two clocks, measured by 32 round trips, the shortest of which counts: right to half of that.
+// Times come from the machine's clock. If a rank is on another machine than rank 0 (its kernel has another boot id),
+// its times are corrected by the difference of the two clocks. The difference is measured by 32 round trips, of which
+// the shortest counts; its error is at most half of that round trip.
 //
 // Trace Event Format, complete events: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 // Thread rule: one thread at a time.
@@ -32,18 +35,18 @@ namespace reigen::train {
 
 class Timeline {
  public:
-  // Calls of the communicator before this moment are not in it. Local.
+  // Starts an empty timeline. Calls that the communicator made before are not part of it. Local.
   explicit Timeline(Communicator world);
 
-  // Nanoseconds since 1970.
+  // The current time in nanoseconds since 1970.
   static std::int64_t now();
 
-  // From its making to its end.
+  // Adds a span to the timeline that lasts from its construction to its destruction.
   class Span {
    public:
     Span(Timeline& timeline, std::string name) : timeline_(timeline), name_(std::move(name)), begin_(now()) {}
     ~Span() { timeline_.add(std::move(name_), begin_, now()); }
-    Span(const Span&) = delete;  // ends once
+    Span(const Span&) = delete;  // a span ends only once
     Span& operator=(const Span&) = delete;
 
    private:
@@ -54,22 +57,24 @@ class Timeline {
   [[nodiscard]] Span span(std::string name) { return {*this, std::move(name)}; }
   void add(std::string name, std::int64_t begin, std::int64_t end);
 
-  // The calls that ended since the last time (of the last 1,024), and the waits for these buckets.
+  // Adds the calls that ended since the last call of this function (as far as they are among the communicator's last
+  // 1,024 calls), and the waits for these buckets.
   void add_communication(const std::vector<parallel::BucketTimes>& buckets = {});
 
-  // Of this rank's buckets, by their place in the order in which they are given away; means over the steps that were
-  // added.
+  // One entry for each bucket of this rank, in the order in which the buckets are sent. The values are means over the
+  // steps that were added.
   struct BucketMean {
     double bytes = 0;
     double parameters = 0;
-    double in_flight_s = 0;  // its calls, from the first one's beginning to the last one's end
-    double waited_s = 0;     // of that, seen by the training loop
+    double in_flight_s = 0;  // from the beginning of its first call to the end of its last call
+    double waited_s = 0;     // the part of that time for which the training loop waited
   };
   std::vector<BucketMean> bucket_means() const;
 
-  // All ranks' events as one JSON text, on rank 0; empty elsewhere. Collective and blocking.
+  // The events of all ranks as one JSON text on rank 0; an empty text on the other ranks. Collective and blocking.
   std::string to_json();
-  // The same into a file that rank 0 writes. Throws IoError on every rank when it cannot.
+  // Writes that text to a file on rank 0. Collective and blocking. Throws IoError on every rank if the file cannot be
+  // written.
   void write(const std::filesystem::path& path);
 
  private:
@@ -77,7 +82,7 @@ class Timeline {
     std::string name;
     std::int64_t begin = 0;
     std::int64_t end = 0;
-    std::string group = {};  // of a call
+    std::string group = {};  // group of a call; empty for a span
     std::string tag = {};
     std::uint64_t bytes = 0;
   };
@@ -87,8 +92,8 @@ class Timeline {
   Communicator world_;
   std::vector<Event> spans_;
   std::vector<Event> calls_;
-  std::vector<std::vector<parallel::BucketTimes>> buckets_;  // of each step
-  std::set<std::uint64_t> taken_;                            // numbers of calls
+  std::vector<std::vector<parallel::BucketTimes>> buckets_;  // one entry for each step
+  std::set<std::uint64_t> taken_;                            // numbers of the calls that were added or came before
 };
 
 }  // namespace reigen::train

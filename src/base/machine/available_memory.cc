@@ -20,7 +20,8 @@ std::optional<std::uint64_t> read_number(const std::string& path) {
   return std::nullopt;  // also for "max": no limit
 }
 
-// "inactive_file 4096" in memory.stat: page cache that the kernel drops before it refuses memory.
+// The value of `key` in memory.stat, as in "inactive_file 4096": page cache that the kernel drops before it refuses
+// memory.
 std::uint64_t reclaimable(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   std::string name;
@@ -39,7 +40,8 @@ struct GroupFiles {
 constexpr GroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr GroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_file"};
 
-// A control group has one inode wherever it is mounted; /proc/meminfo none that would tell.
+// Identifies the control group of a limit's file by the file's inode, which is the same wherever the group is mounted.
+// Empty for /proc/meminfo, which belongs to the kernel as a whole.
 std::string identity_of(const std::string& file) {
   struct stat found = {};
   if (file.empty() || ::stat(file.c_str(), &found) != 0) return "";
@@ -55,7 +57,7 @@ void look_at_group(AvailableMemory& least, const ControlGroup& group) {
   const std::string limit_file = group.folder + "/" + files.limit;
   const auto limit = read_number(limit_file);
   const auto usage = read_number(group.folder + "/" + files.usage);
-  constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;  // version 1 writes a huge number
+  constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;  // version 1 writes a huge number for "no limit"
   if (!limit || !usage || *limit >= kUnlimited) return;
   const std::uint64_t used = *usage - std::min(*usage, reclaimable(group.folder + "/memory.stat", files.cache));
   take_smaller(least, *limit - std::min(*limit, used), "control group limit in " + limit_file, limit_file);

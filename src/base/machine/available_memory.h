@@ -1,4 +1,4 @@
-// How much memory this process can still get.
+// The amount of memory that this process can still allocate.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@ namespace reigen::base {
 
 struct AvailableMemory {
   std::uint64_t bytes = 0;
-  std::string source = {};    // for messages: "MemAvailable in /proc/meminfo"; empty: not known
-  std::string identity = {};  // the same for processes that draw from the same: kernel and, with one, control group
+  std::string source = {};    // the origin, for messages: "MemAvailable in /proc/meminfo"; empty: not known
+  std::string identity = {};  // equal for processes that share this memory: the kernel, and the group that limits it
 };
 
-// The least of what the kernel calls available and what every control group of this process still allows.
-// `root` stands before /proc and /sys (tests).
+// The least of the memory that the kernel calls available and the memory that each control group of this process still
+// allows. `root` is put before /proc and /sys, for tests.
 AvailableMemory available_memory(const std::string& root = {});
 
 }  // namespace reigen::base

@@ -14,7 +14,7 @@ namespace {
 struct Cache {
   int level = 0;
   std::size_t bytes = 0;
-  std::string processors = {};  // that share it
+  std::string processors = {};  // the processors that share the cache
 };
 
 Cache last_cache_of(const std::string& processor) {

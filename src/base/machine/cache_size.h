@@ -1,4 +1,4 @@
-// How much the last level of the processors' caches holds.
+// The size of the last-level caches of this machine's processors.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace reigen::base {
 
-// All caches of that level together, each counted once, as the kernel tells it; 32 MiB where it tells nothing.
-// sysconf() is not asked: in a virtual machine it counts the caches of the whole host. `root` stands before /sys
-// (tests).
+// The bytes of all last-level caches together, each counted once, as the kernel reports them; 32 MiB if it reports
+// none. sysconf() is not used: in a virtual machine it counts the caches of the whole host. `root` is put before /sys,
+// for tests.
 std::size_t last_level_cache_bytes(const std::string& root = {});
 
 }  // namespace reigen::base

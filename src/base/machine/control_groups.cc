@@ -38,13 +38,14 @@ bool begins_with(const std::string& path, const std::string& above) {
   return above == "/" || path == above || path.starts_with(above + "/");
 }
 
-// Where a hierarchy is mounted, and which of its groups is seen there.
+// The mount point of a hierarchy, and the group of the hierarchy that is mounted there.
 struct Mount {
   std::string point;
   std::string top = "/";
 };
 
-// Of a container whose groups have the host's paths the mount shows the container's own group at its top.
+// The mount of the membership's hierarchy that contains its group. In a container whose groups have the host's paths,
+// the container's own group is mounted, not the whole hierarchy.
 std::optional<Mount> mount_of(const Membership& membership, const std::string& root) {
   std::ifstream in(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(in, line);) {

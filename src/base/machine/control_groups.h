@@ -1,4 +1,4 @@
-// The control groups that a process is in, of version 1 and of version 2.
+// The control groups (cgroups) that a process is in, of version 1 and version 2.
 #pragma once
 
 #include <sys/types.h>
@@ -9,16 +9,16 @@
 namespace reigen::base {
 
 struct ControlGroup {
-  std::string folder;      // where its files lie
-  bool is_unified = true;  // of version 2
-  std::string path;        // as /proc/PID/cgroup has it
+  std::string folder;      // the folder with the group's files
+  bool is_unified = true;  // whether it is of version 2
+  std::string path;        // the group's path as in /proc/PID/cgroup
 };
 
-// The group in which `controller` ("memory", "cpu") counts this process, then every group above it: a limit may stand
-// in any of them. In a container those that it can see. `root` stands before /proc and /sys (tests).
+// The group in which `controller` ("memory", "cpu") counts this process, then every group above it, since each of them
+// may have a limit. In a container: the groups that it can see. `root` is put before /proc and /sys, for tests.
 std::vector<ControlGroup> control_groups(const std::string& controller, const std::string& root = {});
 
-// True when the process is in the group or below it, and where that cannot be known.
+// Whether the process is in the group or in a group below it. Also true if that cannot be found out.
 bool is_below(const ControlGroup& group, const std::string& controller, pid_t pid, const std::string& root = {});
 
 }  // namespace reigen::base

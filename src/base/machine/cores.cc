@@ -20,13 +20,13 @@ namespace reigen::base {
 
 namespace {
 
-constexpr double kRounding = 1e-6;  // thirds of a processor add up to a whole one
+constexpr double kRounding = 1e-6;  // tolerance, so that three thirds of a processor count as a whole processor
 
 int count_of(const CpuMask& mask) { return static_cast<int>(std::count(mask.begin(), mask.end(), true)); }
 
-// The processors that a process may run on. Nothing where the process has ended or is of another namespace.
+// The processors that a process may run on. Nothing if the process has ended or is in another namespace.
 std::optional<CpuMask> mask_of(pid_t pid) {
-  for (std::size_t cpus = 1024; cpus <= 65536; cpus *= 2) {  // the kernel refuses sets smaller than its own
+  for (std::size_t cpus = 1024; cpus <= 65536; cpus *= 2) {  // the kernel refuses a set that is smaller than its own
     cpu_set_t* set = CPU_ALLOC(cpus);
     const std::size_t size = CPU_ALLOC_SIZE(cpus);
     CpuMask mask;
@@ -44,7 +44,8 @@ CpuMask own_mask() {
   return CpuMask(std::max(1U, std::thread::hardware_concurrency()), true);
 }
 
-// "40000 100000" of cpu.max; in version 1 two files. A quota of "max" or -1 is none.
+// The quota of a group in processors: from cpu.max ("40000 100000"), or from two files in version 1. A quota of "max"
+// or -1 means that there is none.
 std::optional<double> quota_of(const ControlGroup& group) {
   double quota = 0;
   double period = 100000;
@@ -67,7 +68,8 @@ int number_in(const char* variable) {
   return std::max(value, 0);
 }
 
-// Processors of one core tell the same list; one that tells none is a core of its own.
+// The number of cores that the processors of the mask belong to. Processors of one core report the same list of
+// siblings; a processor that reports no list counts as a core of its own.
 int count_cores(const CpuMask& mask, const std::string& root) {
   std::set<std::string> cores;
   for (std::size_t cpu = 0; cpu < mask.size(); ++cpu) {
@@ -80,7 +82,7 @@ int count_cores(const CpuMask& mask, const std::string& root) {
 }
 
 struct Limit {
-  double cores = 0;  // of all ranks together
+  double cores = 0;  // processors of all ranks together
   std::string text;
 };
 
@@ -133,7 +135,7 @@ CoreShare share_cores(const Cores& cores, const std::vector<CpuMask>& masks, con
     const int sharers = std::max(1, in_quota[i]);
     own = std::min(own, quota / sharers);
     for_threads = std::min(for_threads, rounded_up(quota) / sharers);
-    // Of a group of this rank alone: as much for each.
+    // Only `sharers` ranks are in this quota's group; the other ranks are taken to have as much each.
     lower(limit, rounded_up(quota) * ranks / sharers,
           fmt::format("a quota of {:.3g} cores ({})", quota, cores.quotas[i].file));
   }
@@ -200,7 +202,7 @@ bool is_default_count(const Cores& cores, int threads, const std::string& root) 
   return threads == count_cores(cores.mask, root);
 }
 
-// A list gives the number of each nested level, "4,2".
+// OMP_NUM_THREADS may be a list with a number for each nested level, such as "4,2"; the first number counts.
 int threads_by_environment() {
   const int threads = number_in("OMP_NUM_THREADS");
   return threads > 0 ? threads : number_in("MKL_NUM_THREADS");

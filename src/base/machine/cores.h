@@ -1,18 +1,19 @@
-// How many processors there are for the ranks of a machine, and how many threads each may compute with. The one place
-// that knows: the launcher, LibTorch's threads, and whoever decides whether a waiting rank may spin ask here.
+// The number of processors that the ranks of a machine have, and the number of threads that each rank may compute with.
+// This is the only place that computes them, for the launcher, for LibTorch's threads, and for the decision whether a
+// waiting rank may spin.
 //
-// What there is: the processors that a process is bound to (taskset, srun, mpirun, a container's cpuset), and no more
-// time than the quotas of its control groups grant (docker --cpus, limits of Kubernetes; versions 1 and 2, the own
-// group and those above it), nor than Slurm gave (SLURM_CPUS_ON_NODE to the tasks of a node, SLURM_CPUS_PER_TASK to
-// each).
+// Available are the processors that a process is bound to (taskset, srun, mpirun, a container's cpuset). The quotas of
+// its control groups limit their time (docker --cpus, limits of Kubernetes; versions 1 and 2, its own group and the
+// groups above it), and so does Slurm (SLURM_CPUS_ON_NODE for all tasks of a node, SLURM_CPUS_PER_TASK for each task).
 //
-// How it is shared: each processor evenly among the ranks that may run on it, each quota among the ranks that are in
-// its group. Ranks that a launcher bound to processors of their own so keep all of them, ranks that it bound to the
-// same socket share this one, and ranks that nobody bound share the machine. The kernel tells to what any process is
-// bound: no rank needs to be asked, and none concludes from its own binding how others are bound. Ranks of this machine
-// whose processes cannot be seen (other containers) count as bound as this one is.
+// Each processor is shared evenly among the ranks that may run on it, and each quota among the ranks in its group. So
+// ranks that a launcher bound to processors of their own keep all of them, ranks that it bound to the same socket share
+// that socket, and unbound ranks share the machine. The kernel tells the binding of every process. So no rank needs to
+// be asked, and no rank concludes from its own binding how other ranks are bound. Ranks of this machine whose processes
+// cannot be seen (in other containers) are taken to be bound as this process is.
 //
-// A quota counts rounded up for threads (1.5: two) and as it is for spinning, which must not eat what others need.
+// For threads a quota is rounded up (1.5 means two threads). For spinning it counts exactly, because a spinning rank
+// must not use up the time that other ranks need.
 #pragma once
 
 #include <sys/types.h>
@@ -25,7 +26,7 @@
 
 namespace reigen::base {
 
-using CpuMask = std::vector<bool>;  // by the processor's number
+using CpuMask = std::vector<bool>;  // whether a process may run on each processor, by the processor's number
 
 struct CpuQuota {
   double cores = 0;
@@ -33,47 +34,48 @@ struct CpuQuota {
   ControlGroup group = {};
 };
 
-// What binds this process.
+// The processors that this process may use, and the limits on their time.
 struct Cores {
   CpuMask mask = {};
   int online = 1;                     // processors of the machine
-  std::vector<CpuQuota> quotas = {};  // of the groups that have one
-  int on_node = 0;                    // Slurm: for all tasks of this machine; 0: not said
-  int per_task = 0;                   // Slurm: for this task; 0: not said
+  std::vector<CpuQuota> quotas = {};  // of the control groups that have a quota
+  int on_node = 0;                    // processors that Slurm gives all tasks of this machine; 0: not known
+  int per_task = 0;                   // processors that Slurm gives this task; 0: not known
 };
 
-// `root` stands before /proc and /sys (tests).
+// `root` is put before /proc and /sys, for tests.
 Cores find_cores(const std::string& root = {});
 
-// For `ranks` processes that this one starts, or as many threads of it: all of them bound as it is.
+// The share of each of `ranks` processes that this process starts, or of its threads. All are bound as this process is.
 CoreShare share_cores(int ranks, const Cores& cores = find_cores());
 
-// The process of a rank of this machine that this one cannot see, as of another container.
+// Stands for the process of a rank on this machine that this process cannot see, such as one in another container.
 inline constexpr pid_t kUnseen = 0;
 
-// For this process, which is one of `ranks_here`: the processes of this machine's ranks in the order of their ranks,
-// each as often as it has ranks. `rank`: its place there.
+// The share of a rank of this process. `ranks_here`: the process of each rank on this machine, in the order of the
+// ranks; a process with several ranks is there once for each of them. `rank`: the position of this rank in that list.
 CoreShare share_cores(const std::vector<pid_t>& ranks_here, std::size_t rank, const std::string& root = {});
 
-// The same by what is given: masks of all ranks, and how many of them are in each quota's group.
+// The same from given values. `masks`: of all ranks on this machine. `in_quota`: for each quota, the number of ranks in
+// its group. `in_this_process`: the number of ranks in this process.
 CoreShare share_cores(const Cores& cores, const std::vector<CpuMask>& masks, const std::vector<int>& in_quota,
                       int in_this_process);
 
-// True when each of `threads` threads of each of this machine's `ranks` ranks can have a processor of its own: for who
-// does not know the other ranks' processes yet.
+// Whether all threads of this machine's ranks (`ranks` ranks with `threads` threads each) can have a processor of their
+// own. For callers that do not know the processes of the other ranks yet.
 bool have_cores(int ranks, int threads = 1);
 
-// The same for this rank, which knows its share.
+// Whether all `threads` threads of this rank can have a processor of their own, by its share.
 bool have_cores(const CoreShare& share, int threads);
 
-// True for what a library takes that asks nobody: every processor that this process is bound to, or that the machine
-// has, or one of each core where a core is several.
+// Whether `threads` is a number of threads that libraries take by default: one for each processor that this process is
+// bound to, or for each processor of the machine, or for each core that this process is bound to.
 bool is_default_count(const Cores& cores, int threads, const std::string& root = {});
 
-// What OMP_NUM_THREADS says, else MKL_NUM_THREADS: who sets them wins. 0: nobody has.
+// The number of threads in OMP_NUM_THREADS, else in MKL_NUM_THREADS, which win over computed numbers. 0: none is set.
 int threads_by_environment();
 
-// "2 ranks x 4 threads share 2 processors: each gets a part of the speed"; empty where there are enough.
+// "2 ranks x 4 threads share 2 processors: each gets a part of the speed"; empty if there are enough processors.
 std::string describe_shortage(const CoreShare& share, int threads);
 
 }  // namespace reigen::base

@@ -22,7 +22,7 @@ bool is_read_only(int fd) {
 }
 
 bool means_no_locks(int error, int fd) {
-  constexpr int kNotSupportedInKernel = 524;  // ENOTSUPP, which has no name outside of it
+  constexpr int kNotSupportedInKernel = 524;  // the kernel's ENOTSUPP, for which user space has no name
   switch (error) {
     case ENOLCK:
     case ENOSYS:
@@ -31,7 +31,7 @@ bool means_no_locks(int error, int fd) {
     case ENOTTY:
     case EPERM:
     case kNotSupportedInKernel: return true;
-    case EBADF: return is_read_only(fd);  // NFS, of what is open for reading; else it is a fault of ours
+    case EBADF: return is_read_only(fd);  // NFS, for a file opened for reading; otherwise it is a bug of Reigen
     default: return false;
   }
 }
@@ -65,7 +65,7 @@ LockFile::LockFile(const std::filesystem::path& path) {
   fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   is_new_ = static_cast<bool>(fd_);
   if (!fd_) fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  // Another user's: it can be locked all the same.
+  // Another user's file that may only be read can still be locked.
   if (!fd_ && errno == EACCES) fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd_) {
     const int error = errno;
@@ -89,7 +89,8 @@ LockFile::LockFile(const std::filesystem::path& path) {
                         path.parent_path().string(), errno_text(attempt_.error));
   }
   const std::string mine = fmt::format("pid {} on {}", ::getpid(), host_name());
-  // For the others' message alone: a disk that is full is told elsewhere.
+  // The text serves only the error messages of other jobs, so a failed write is ignored. A full disk is reported by the
+  // files that matter.
   if (::ftruncate(fd_.get(), 0) == 0 && ::pwrite(fd_.get(), mine.data(), mine.size(), 0) < 0) return;
 }
 
@@ -106,11 +107,11 @@ bool means_no_sync(int error) {
 
 int sync_folder(const std::filesystem::path& folder) {
   const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Who may write in a folder need not be allowed to read it.
+  // A user who may write in a folder may still be forbidden to read it, and so cannot sync it.
   if (!fd) return errno == EACCES || errno == EPERM ? 0 : errno;
   while (::fsync(fd.get()) != 0) {
     if (errno == EINTR) continue;
-    // EBADF: some want what they sync open for writing, as no folder can be.
+    // EBADF: some file systems sync only what is open for writing, and a folder cannot be opened for writing.
     return means_no_sync(errno) || errno == EBADF || errno == EACCES || errno == EPERM ? 0 : errno;
   }
   return 0;
@@ -119,7 +120,7 @@ int sync_folder(const std::filesystem::path& folder) {
 std::optional<std::uint64_t> room_in(const std::filesystem::path& folder) {
   struct statvfs room {};
   if (::statvfs(folder.c_str(), &room) != 0) return std::nullopt;
-  if (room.f_blocks == 0) return std::nullopt;  // some of FUSE, which count nothing
+  if (room.f_blocks == 0) return std::nullopt;  // some FUSE file systems do not count their blocks
   return std::uint64_t{room.f_bavail} * room.f_frsize;
 }
 

@@ -1,6 +1,6 @@
-// What file systems differ in: locks, the syncing of folders, how full they are. Lustre without -o flock, NFS without
-// lockd, autofs and some FUSE have no locks; each says so by an errno of its own.
-// Thread rule: pure functions of the kernel's state.
+// Functions in which file systems differ: locks, the syncing of folders, free space. Lustre without -o flock, NFS
+// without lockd, autofs and some FUSE file systems have no locks, and each reports that by another errno.
+// Thread rule: any thread; no state but the kernel's.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ namespace reigen::base {
 struct LockAttempt {
   enum class Outcome { kTaken, kHeldByAnother, kNoLocks, kFailed };
   Outcome outcome = Outcome::kTaken;
-  int error = 0;  // where there are no locks, or it failed: what the file system said
+  int error = 0;  // the errno, unless the lock was taken
 };
 
-// An exclusive flock() of the open file, without waiting. It ends when the descriptor is closed.
+// Takes an exclusive flock() of the open file, without waiting. The lock ends when the descriptor is closed.
 LockAttempt try_lock(int fd);
 
-// A file that a job locks for as long as it uses the folder around it. It holds "pid 123 on host", for those who come
-// too late, and stays when the job ends.
+// A file that a job locks as long as it uses the folder in which the file lies. It contains "pid 123 on host", for the
+// error of another job that finds it locked, and is not removed when the job ends.
 class LockFile {
  public:
-  // Throws IoError where the file cannot be made, or its lock fails on a file system that has them.
+  // Throws IoError if the file cannot be created, or if locking it fails on a file system that has locks.
   explicit LockFile(const std::filesystem::path& path);
 
   LockAttempt::Outcome outcome() const { return attempt_.outcome; }
-  // Held by another: who, as far as it is known. No locks: the warning that two jobs are not kept apart.
+  // kHeldByAnother: the holder, as far as it is known. kNoLocks: a warning that a second job is not kept out.
   const std::string& text() const { return text_; }
-  bool is_new() const { return is_new_; }     // made by this object
-  UniqueFd take() { return std::move(fd_); }  // the lock is the descriptor's from now on
+  bool is_new() const { return is_new_; }     // whether this object created the file
+  UniqueFd take() { return std::move(fd_); }  // from now on the lock lives as long as the returned descriptor
 
  private:
   UniqueFd fd_;
@@ -42,14 +42,15 @@ class LockFile {
   bool is_new_ = false;
 };
 
-// Of the errno of an fsync(): the file system does not sync such a thing. Nothing is known to be lost, unlike with EIO.
+// Whether the errno of an fsync() means that the file system cannot sync such a file or folder. Then no data are known
+// to be lost, unlike with EIO.
 bool means_no_sync(int error);
 
-// fsync() of a folder, where its file system has that and this user may read it. Returns the errno of what went wrong;
-// 0: nothing.
+// Calls fsync() for a folder, if its file system can do that and this user may read the folder. Returns 0, or the errno
+// of the failure.
 int sync_folder(const std::filesystem::path& folder);
 
-// Bytes that this user may still write there; nothing where the file system does not tell.
+// The number of bytes that this user may still write in the folder; nothing if the file system does not tell it.
 std::optional<std::uint64_t> room_in(const std::filesystem::path& folder);
 
 }  // namespace reigen::base

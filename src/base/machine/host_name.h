@@ -1,11 +1,11 @@
-// The name of this machine, as people know it.
+// The host name of this machine.
 #pragma once
 
 #include <string>
 
 namespace reigen::base {
 
-// "unknown" where the system does not say.
+// Returns "unknown" if the system does not tell the name.
 std::string host_name();
 
 }  // namespace reigen::base

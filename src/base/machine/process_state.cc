@@ -12,7 +12,7 @@ namespace reigen::base {
 
 namespace {
 
-// What stands behind the name, which may hold anything, also ')': "S 123 ...".
+// The part of /proc/PID/stat after the process's name: "S 123 ...". The name may contain any character, also ')'.
 std::string behind_name(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

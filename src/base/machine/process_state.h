@@ -1,4 +1,4 @@
-// What /proc tells of other processes.
+// The state, parent and children of other processes, from /proc.
 #pragma once
 
 #include <sys/types.h>
@@ -7,16 +7,17 @@
 
 namespace reigen::base {
 
-// The letter of its state in /proc/PID/stat: R, S, D, T (stopped), Z (ended, not yet reaped)...; '?' when it is gone.
+// The letter of the process's state in /proc/PID/stat: R, S, D, T (stopped), Z (ended, not yet reaped)...; '?' if the
+// process is gone.
 char state_of(pid_t pid);
 
-// 0 when it is gone.
+// The parent of a process; 0 if the process is gone.
 pid_t parent_of(pid_t pid);
 
 // Direct children of a process, from /proc/PID/task/*/children; empty when the process is gone.
 std::vector<pid_t> children_of(pid_t pid);
 
-// The process itself or the first of its descendants that is stopped (SIGSTOP); 0: none.
+// The first stopped process (SIGSTOP) among the process itself and its descendants; 0: none is stopped.
 pid_t find_stopped(pid_t pid);
 
 }  // namespace reigen::base

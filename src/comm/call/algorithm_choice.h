@@ -1,9 +1,10 @@
-// Which algorithm runs an operation: what the user wrote (GroupOptions::algorithms), else the usual one.
+// Chooses the algorithm that runs an operation: by the user's rules (GroupOptions::algorithms), else by default.
 //
-// "all_reduce:ring,broadcast:ring@>1M,broadcast:tree": OPERATION:ALGORITHM[@>SIZE | @<SIZE], separated by commas; the
-// first rule that fits and whose algorithm can run wins. SIZE counts the bytes of the whole array: all blocks of an
-// operation on blocks, whether of one size or not.
-// Thread rule: a value.
+// Rules have the form OPERATION:ALGORITHM[@>SIZE | @<SIZE] and are separated by commas, for example
+// "all_reduce:ring,broadcast:ring@>1M,broadcast:tree". The first rule that fits the call and whose algorithm can run
+// wins. SIZE is in bytes of the whole array: in an operation on blocks, of all blocks together, whether or not they
+// have the same size.
+// Thread rule: a plain value.
 #pragma once
 
 #include <array>
@@ -18,40 +19,41 @@
 
 namespace reigen::comm {
 
-// Whose algorithms a group takes. A rule for the other family's says nothing to it.
+// A backend takes its algorithms from one family. It ignores rules that name an algorithm of the other family.
 enum class Family : std::uint8_t { kTcp, kSharedMemory };
 
-const char* name_of(Family family);  // the backend's
+const char* name_of(Family family);  // the name of its backend
 
-// Those of a group with collectives, in the order in which they are told; uneven ones take the rules of even ones.
+// The operations that rules can name, in the order in which messages list them. An operation on blocks of different
+// sizes takes the rules of the same operation on blocks of one size.
 inline constexpr std::array kRuledKinds = {
     OperationKind::kAllReduce, OperationKind::kReduceScatter, OperationKind::kAllGather,
     OperationKind::kBroadcast, OperationKind::kReduce,        OperationKind::kGather,
     OperationKind::kScatter,   OperationKind::kAllToAll,      OperationKind::kBarrier};
 
-// The names that rules may give to an operation's algorithms.
+// The names of the algorithms of an operation, as rules use them.
 std::vector<std::string> algorithm_names(Family family, OperationKind kind);
 
-// In the place of rules: those that `reigen tune` has found (tuning/tuned.h).
+// Written in place of rules: take the rules that `reigen tune` has found (tuning/tuned.h).
 inline constexpr const char* kTuned = "tuned";
 
-// Throws InvalidArgument, listing what there is, for an operation or an algorithm that none of the families has
+// Throws InvalidArgument, listing the valid names, for an operation or an algorithm that none of the families has
 // (BackendEntry::families).
 void check_algorithms(const std::string& rules, std::span<const Family> families);
 
-// SIZE of a call. Of all_to_all_v no rank knows it: 0.
+// The SIZE of a call, as rules count it. For all_to_all_v it is 0, because no rank knows the whole size.
 std::size_t whole_bytes(const Call& call, int ranks);
 
 class AlgorithmChoice {
  public:
   struct Rule {
     std::string text;
-    std::uint8_t place = 0;  // of the algorithm in algorithm_names()
+    std::uint8_t place = 0;  // index of the algorithm in algorithm_names()
     std::size_t least = 0;   // bytes, inclusive
     std::size_t most = SIZE_MAX;
   };
 
-  // Throws as check_algorithms() for what neither family has.
+  // Keeps the rules for `family`. Throws as check_algorithms() for an operation or algorithm that no family has.
   AlgorithmChoice(const std::string& rules, Family family);
 
   Family family() const { return family_; }
@@ -59,7 +61,7 @@ class AlgorithmChoice {
   const std::vector<Rule>& rules(OperationKind kind) const {
     return by_kind_[static_cast<std::size_t>(even_kind(kind))];
   }
-  // Bit i of `possible`: the i-th algorithm can run. Null when no rule fits.
+  // Returns the first rule that fits, or null. Bit i of `possible`: the i-th algorithm can run.
   const Rule* find(OperationKind kind, std::size_t bytes, std::uint32_t possible = UINT32_MAX) const;
 
  private:
@@ -68,7 +70,7 @@ class AlgorithmChoice {
   std::array<std::vector<Rule>, kRuledKinds.size()> by_kind_;
 };
 
-// Of the family tcp.
+// The algorithm for an operation, for the family tcp.
 const schedule::Algorithm& choose_schedule(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes,
                                            int ranks);
 

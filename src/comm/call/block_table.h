@@ -1,5 +1,6 @@
-// Blocks of memory that were handed out, so that a call can keep the one in which its buffer lies.
-// Thread rule: any thread. Lives as long as the blocks that it handed out.
+// A table of the memory blocks that were handed out, so that a call can keep the block alive in which its buffer
+// lies.
+// Thread rule: any thread. The table lives as long as the blocks that it handed out.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +12,9 @@ namespace reigen::comm {
 
 class BlockTable : public std::enable_shared_from_this<BlockTable> {
  public:
-  // The block, known here until its last owner drops it.
+  // Enters the block, and returns it as a pointer whose last owner removes it from the table.
   std::shared_ptr<void> add(std::shared_ptr<void> block, std::size_t bytes);
-  // The block in which `pointer` lies, kept as long as the result; null for other memory.
+  // The block in which `pointer` lies; it stays alive as long as the result. Null for other memory.
   std::shared_ptr<void> hold(const void* pointer) const;
 
  private:
@@ -23,7 +24,7 @@ class BlockTable : public std::enable_shared_from_this<BlockTable> {
   };
 
   mutable std::mutex mutex_;
-  std::map<const std::byte*, Entry> entries_;  // by their begin
+  std::map<const std::byte*, Entry> entries_;  // by their first byte
 };
 
 }  // namespace reigen::comm

@@ -76,7 +76,7 @@ std::string describe(const CountsDigest& counts) {
   std::string text;
   std::uint64_t sum = 0;
   for (const std::uint64_t count : counts.first) {
-    if (sum == counts.total && !text.empty()) break;  // only empty ones follow
+    if (sum == counts.total && !text.empty()) break;  // only empty blocks follow
     text += fmt::format("{}{}", text.empty() ? "" : ", ", count);
     sum += count;
   }
@@ -106,7 +106,8 @@ Extent extent_of(const Call& call, int rank, int size) {
 
 namespace {
 
-// Where the smaller buffer lies in the larger one when an operation is in place.
+// Whether the buffers of an in-place call lie as the operation allows: the smaller buffer at the right place in the
+// larger one.
 bool is_in_place(const Call& call, const Extent& extent, int rank) {
   const auto* input = static_cast<const std::byte*>(call.input);
   const auto* output = static_cast<const std::byte*>(call.output);
@@ -122,7 +123,7 @@ bool is_in_place(const Call& call, const Extent& extent, int rank) {
   }
 }
 
-// Every sum that extent_of() and the backends form must fit, in bytes and with room to spare.
+// Every sum of counts that extent_of() and the backends form must fit into a size_t, in bytes and with room to spare.
 void check_counts(const Call& call, int size) {
   const char* name = name_of(call.kind);
   const std::size_t most = SIZE_MAX / 4 / size_of(call.type);

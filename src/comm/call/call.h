@@ -1,4 +1,4 @@
-// What a rank asked for: one call of a Communicator's function.
+// One call of a function of a Communicator, as a rank made it.
 #pragma once
 
 #include <array>
@@ -33,19 +33,19 @@ enum class OperationKind : std::uint8_t {
 };
 
 const char* name_of(OperationKind kind);
-// Of the same operation with blocks of one size: kAllGather for kAllGatherV.
+// The same operation with blocks of one size: kAllGather for kAllGatherV.
 OperationKind even_kind(OperationKind kind);
 inline bool is_uneven(OperationKind kind) { return even_kind(kind) != kind; }
-// Between two ranks; the others do not know of it.
+// Whether only two ranks take part (send, recv); the other ranks of the group do not know of the call.
 inline bool is_between_two(OperationKind kind) { return kind == OperationKind::kSend || kind == OperationKind::kRecv; }
 bool reduces(OperationKind kind);
 bool has_root(OperationKind kind);
 
-// Of a call on a device's memory: what its stream had to do before it.
+// The work that the stream of a call on a device's memory had when the call was made. The call begins after it.
 class Before {
  public:
   virtual ~Before() = default;
-  // Whether the device is through with it. Throws BackendError when the device has failed.
+  // Whether the device has done that work. Throws BackendError when the device has failed.
   virtual bool is_done() = 0;
 };
 
@@ -53,16 +53,16 @@ struct Call {
   OperationKind kind = OperationKind::kBarrier;
   const void* input = nullptr;
   void* output = nullptr;
-  std::size_t count = 0;  // elements of one block: what one rank gives to, or gets from, one other; uneven: of all
+  std::size_t count = 0;  // elements of one block, which one rank gives to or gets from another rank; uneven: 0
   DataType type = DataType::kUint8;
   ReduceOp op = ReduceOp::kSum;
-  int root = 0;  // of an operation between two: the other one
+  int root = 0;  // in a send or recv: the other rank
   std::string tag = {};
-  Stream after = {};                      // of a device: the call begins after what is on it now
-  std::shared_ptr<Before> before = {};    // ... which the backend has marked, if it waits for that on the host
-  double factor = 1;                      // sums: this rank's input is multiplied by it
-  std::vector<std::size_t> counts = {};   // uneven: elements of the block of (all_to_all_v: for) every rank
-  std::vector<std::size_t> arrives = {};  // all_to_all_v: elements from every rank
+  Stream after = {};                      // a device's: the call begins after the work that is on it now
+  std::shared_ptr<Before> before = {};    // that work (Backend::mark), if the host must wait for it
+  double factor = 1;                      // for sums: this rank's input is multiplied by it
+  std::vector<std::size_t> counts = {};   // uneven: counts[q] elements in the block of (all_to_all_v: for) rank q
+  std::vector<std::size_t> arrives = {};  // all_to_all_v: arrives[q] elements come from rank q
 
   std::size_t bytes() const { return count * size_of(type); }
 };
@@ -75,12 +75,12 @@ struct Extent {
 
 Extent extent_of(const Call& call, int rank, int size);
 
-// Elements before block `index`.
+// The number of elements before block `index`.
 std::size_t begin_of(const std::vector<std::size_t>& counts, int index);
 
-// What ranks compare of the counts of an uneven call: nothing for even ones, and for all_to_all_v, where each pair of
-// ranks compares what passes between the two.
-inline constexpr std::size_t kCountsShown = 4;  // in messages; the others are compared by their hash
+// The part of an uneven call's counts that ranks compare. It is empty for a call with blocks of one size, and for
+// all_to_all_v, where each pair of ranks compares the counts between the two.
+inline constexpr std::size_t kCountsShown = 4;  // counts shown in messages; the others are compared by their hash
 struct CountsDigest {
   std::uint64_t total = 0;
   std::uint64_t hash = 0;
@@ -91,9 +91,9 @@ struct CountsDigest {
 CountsDigest digest_of(const Call& call);
 std::string describe(const CountsDigest& counts);  // " in blocks of 3, 4, 5, 6, ...", or nothing
 
-// Throws InvalidArgument: null pointers, buffers that overlap in another way than "in place", a root outside the group,
-// counts that overflow or are not one for every rank, a reduction that the type does not have, a factor where there is
-// no sum of floats.
+// Throws InvalidArgument for null pointers, buffers that overlap in another way than "in place", a root outside the
+// group, counts that overflow, another number of counts than ranks, a reduction that the type does not have, and a
+// factor where there is no sum of floats.
 void check_call(const Call& call, int rank, int size);
 
 }  // namespace reigen::comm

@@ -1,4 +1,4 @@
-// An operation that looks after the ranks it waits for: what a backend's check_peers() asks.
+// An operation that checks the ranks for which it waits. The check_peers() of a backend calls it.
 #pragma once
 
 #include <chrono>

@@ -1,9 +1,9 @@
-// The calls of a group that are under way at once, for backends that run some of them beside each other.
+// The calls of a group that are in flight, for backends that run several calls at the same time.
 //
 // Calls begin and complete in their order. If one of two calls writes memory of this rank that the other one uses, the
 // second call begins after the first is complete. The other ranks need not know, since each runs its calls in the same
 // order.
-// Thread rule: the driving thread.
+// Thread rule: only the driver thread.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ namespace reigen::comm {
 
 class InFlight {
  public:
-  // At most so many calls at once.
+  // `most`: the largest number of calls in flight.
   InFlight(int rank, int size, std::size_t most) : rank_(rank), size_(size), most_(most) {}
 
-  // Call number `sequence` is under way from here on; false while it may not begin.
+  // Begins call number `sequence`, which is in flight from here on. Returns false while the call may not begin.
   bool try_begin(const Call& call, std::uint64_t sequence);
   bool is_first(std::uint64_t sequence) const { return completed_ == sequence; }
   void complete_first();
@@ -30,7 +30,7 @@ class InFlight {
     const std::byte* begin = nullptr;
     const std::byte* end = nullptr;
   };
-  // Memory of this rank.
+  // The memory of this rank that a call uses.
   struct Touched {
     Bytes read;
     Bytes written;
@@ -42,7 +42,7 @@ class InFlight {
   const int size_;
   const std::size_t most_;
   std::uint64_t completed_ = 0;
-  std::deque<Touched> begun_;  // of those under way, in their order
+  std::deque<Touched> begun_;  // of the calls in flight, in their order
 };
 
 }  // namespace reigen::comm

@@ -1,4 +1,4 @@
-// Whose memory a call takes.
+// Decides whether a call is on the host's memory or on a device's.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace reigen::comm {
 
-// What of a group decides it.
+// The properties of a group that decide it.
 struct MemoryOfGroup {
   const std::string& name;
   int rank = 0;
   int size = 1;
-  Device device = {};  // whose memory it carries beside the host's; the cpu: none
+  Device device = {};  // whose memory it carries in addition to the host's; the cpu: none
 };
 
-// Whether it is the device's: the buffers say it, and for a call without any its stream. Throws InvalidArgument for
-// buffers of both kinds, and for memory or a stream of another device.
+// Whether the call is on the device's memory. Its buffers decide, and for a call without buffers its stream. Throws
+// InvalidArgument for buffers in both kinds of memory, and for memory or a stream of another device.
 bool is_of_device(const Call& call, const MemoryOfGroup& group);
 
-// Throws InvalidArgument unless the stream is the device's, or of the cpu.
+// Throws InvalidArgument unless the stream is one of the device or of the cpu. `what` names the operation.
 void check_stream(const Stream& stream, const Device& device, const char* what);
 
 }  // namespace reigen::comm

@@ -1,4 +1,4 @@
-// What is said of calls that do not fit together: the same words whichever backend noticed it.
+// The messages about calls that do not match, which are the same for all backends.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@ struct RankCall {
   int rank = 0;
   CallSignature call = {};
 };
-// What a CollectiveMismatch of two ranks says. `differs`: the word for what differs.
+// The text of a CollectiveMismatch between two ranks. `differs` names the part of the calls that differs.
 std::string calls_differ(const std::string& group, std::uint64_t sequence, const std::string& differs,
                          const RankCall& first, const RankCall& other);
 
-// all_to_all_v: what `giver` has for `taker`, and what that one expects of it.
+// In all_to_all_v: the number of elements that `giver` has for `taker`, and the number that `taker` expects from
+// `giver`.
 struct Exchange {
   int giver = 0;
   std::uint64_t gives = 0;
@@ -31,13 +32,13 @@ struct Exchange {
 // "[send] rank 0 of 4 group "world" message #2 to rank 1 (3 float32 "activations")".
 std::string describe_message(const GroupOptions& group, std::uint64_t number, const Call& call);
 
-// What a send said of its message.
+// A message as its send described it.
 struct SentMessage {
   std::uint64_t count = 0;
   DataType type = DataType::kUint8;
   Tag tag = {};
 };
-// Throws CollectiveMismatch unless it is what `recv`, the call with this number, waits for.
+// Throws CollectiveMismatch unless `sent` is the message that `recv` expects. `number` is the number of this recv.
 void compare_message(const GroupOptions& group, std::uint64_t number, const Call& recv, const SentMessage& sent);
 
 }  // namespace reigen::comm

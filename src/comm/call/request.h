@@ -1,4 +1,4 @@
-// The call that each function of a Communicator or a CallList asks for.
+// Makes the Call for each function of a Communicator or a CallList.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace reigen::comm::request {
 
 using Counts = std::span<const std::size_t>;
 
-// Options: CallOptions or StartOptions. Gives the call itself, to be used in the same expression: a call of a few bytes
-// feels every copy.
+// Sets the options of a call; Options is CallOptions or StartOptions. Returns `call` itself, to be used in the same
+// expression, because every copy takes noticeable time in a call of a few bytes.
 template <class Options>
 Call&& with(Call&& call, const Options& options) {
   if (!options.tag.empty()) call.tag = options.tag;

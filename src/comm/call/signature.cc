@@ -24,7 +24,7 @@ CallSignature signature_of(const Call& call) {
 std::string describe(const CallSignature& call) {
   std::string text = name_of(call.kind);
   if (call.kind != OperationKind::kBarrier) {
-    const bool counted = call.kind != OperationKind::kAllToAllV;  // there every pair has counts of its own
+    const bool counted = call.kind != OperationKind::kAllToAllV;  // all_to_all_v: each pair of ranks has its own counts
     text += "(";
     if (counted) text += fmt::format("{} ", call.count + call.counts.total);
     text += name_of(call.type) + describe(call.counts);
@@ -46,7 +46,7 @@ std::string what_differs(const CallSignature& a, const CallSignature& b) {
   return a.tag == b.tag ? "" : "tag";
 }
 
-// Mixed, so that one changed bit reaches all others.
+// The last two steps mix the hash, so that one changed bit changes bits everywhere in it.
 std::uint64_t hash_of(const CallSignature& call, std::uint64_t sequence) {
   std::uint64_t hash = base::fnv1a(fmt::format("{} {}", sequence, encode(call)));
   hash = (hash ^ (hash >> 31)) * 0x9e3779b97f4a7c15ULL;

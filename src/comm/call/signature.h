@@ -1,6 +1,7 @@
-// A call as other ranks see it: what they compare, name in messages, hash, and send through the store. Every backend
-// compares calls by it; one that keeps a call in a layout of its own makes a signature of it when two differ.
-// Thread rule: values.
+// A call as other ranks see it. Ranks compare signatures, name them in messages, hash them and send them through the
+// store. Every backend compares calls by the content of a signature; a backend that keeps calls in a layout of its
+// own makes signatures only when two calls differ.
+// Thread rule: plain values.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +31,15 @@ static_assert(sizeof(CallSignature) == 112 && std::is_trivially_copyable_v<CallS
 // A line break in the tag becomes a space: a signature is a line of text.
 CallSignature signature_of(const Call& call);
 
-// As people call it: "all_reduce(100 float32, sum) \"step 3\"".
+// The call as text for users: "all_reduce(100 float32, sum) \"step 3\"".
 std::string describe(const CallSignature& call);
-// The first word that differs: "operation", "counts", "count", "type", "reduction", "root" or "tag"; empty: none.
+// The first part that differs: "operation", "counts", "count", "type", "reduction", "root" or "tag"; empty if none
+// does.
 std::string what_differs(const CallSignature& a, const CallSignature& b);
-// Equal for equal calls with equal numbers, in all likelihood different for others.
+// Equal for equal calls with equal numbers; almost certainly different otherwise.
 std::uint64_t hash_of(const CallSignature& call, std::uint64_t sequence);
 
-// One line of text, without the newline, and back.
+// Encodes a signature as one line of text without the newline, and decodes it.
 std::string encode(const CallSignature& call);
 CallSignature decode_signature(const std::string& line);
 

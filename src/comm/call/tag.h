@@ -1,6 +1,6 @@
-// The words of a call (CallOptions::tag) in a fixed number of bytes: in pages that ranks share, in what travels before
-// data, and in what is compared.
-// Thread rule: a value.
+// The tag of a call (CallOptions::tag) in a fixed number of bytes. It stands in pages that ranks share, in the
+// headers that travel before data, and in signatures.
+// Thread rule: a plain value.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,17 @@ class Tag {
   Tag() = default;
   explicit Tag(std::string_view text) { assign(text); }
 
-  // Writes no more bytes than the text and its end need: in a page that others read each cache line costs.
+  // Writes only the bytes of the text and its terminating zero: in a page that other ranks read, each cache line that
+  // is written costs time.
   void assign(std::string_view text) {
     const std::size_t length = std::min(text.size(), kLongestTag);
     std::memcpy(characters_.data(), text.data(), length);
     characters_[length] = '\0';
   }
-  // A tag as part of a line.
+  // Makes the tag fit into one line of text.
   void replace_line_breaks() { std::replace(characters_.begin(), characters_.end(), '\n', ' '); }
   bool empty() const { return characters_[0] == '\0'; }
-  // At most kLongestTag characters, also where another rank wrote the tag without an end.
+  // At most kLongestTag characters, even if another rank wrote the tag without a terminating zero.
   std::string_view text() const { return {characters_.data(), ::strnlen(characters_.data(), kLongestTag)}; }
 
   friend bool operator==(const Tag& a, const Tag& b) {

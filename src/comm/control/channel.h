@@ -1,5 +1,5 @@
-// The conversation of one rank with the store for one group, held by the StoreThread: see store_control.h.
-// Thread rule: the members under "guarded" are, by `mutex`.
+// What one rank and the store say to each other for one group. The StoreThread does the talking: see store_control.h.
+// Thread rule: `mutex` guards the members under "Guarded"; the private members belong to the thread.
 #pragma once
 
 #include <sys/types.h>
@@ -33,30 +33,30 @@ struct Channel {
   void ring() const { bell(); }
 
   const GroupOptions options;
-  const std::shared_ptr<store::Store> store;  // of this group alone
+  const std::shared_ptr<store::Store> store;  // the part of the store that belongs to this group
   std::vector<PeerProcess> peers;
 
   const std::function<void()> bell;
 
   std::mutex mutex;
-  // Guarded, for the thread:
+  // Guarded, instructions to the thread:
   bool stopping = false;
   RankState own;
-  Clock::time_point watch_until;  // this rank waits
+  Clock::time_point watch_until;  // this rank waits for other ranks, until then at least
   bool urgent = false;            // the calls differ
   Clock::time_point urgent_since;
-  std::optional<AbortCause> verdict;  // to be written, unless another rank was first
+  std::optional<AbortCause> verdict;  // this rank's error, to be written unless another rank was first
   Clock::time_point verdict_since;
-  // Guarded, from the thread:
+  // Guarded, what is known from the store:
   std::vector<RankState> states;
   std::vector<Clock::time_point> beat_seen;
-  std::vector<Clock::time_point> left_seen;  // of ranks that left: since when it is known here
-  std::vector<bool> heard;                   // since this rank began to wait
-  std::optional<AbortCause> failure;         // of the group
-  Clock::time_point answered;                // when the store did last
+  std::vector<Clock::time_point> left_seen;  // when this rank learned that rank q had left
+  std::vector<bool> heard;                   // heard[q]: a sign of life of rank q since this rank began to wait
+  std::optional<AbortCause> failure;         // the error that ended the group
+  Clock::time_point answered;                // when the store last answered
   std::string store_lost;
-  std::uint64_t reads = 0;                                 // of all states, so far
-  std::vector<std::optional<std::uint64_t>> died_at = {};  // reads when a rank's death was first seen
+  std::uint64_t reads = 0;                                 // how often all states have been read
+  std::vector<std::optional<std::uint64_t>> died_at = {};  // the value of `reads` when a rank's death was first seen
   bool reported = false;
 
  private:
@@ -67,9 +67,9 @@ struct Channel {
   void write_state();
   void read_states();
 
-  // The thread's own:
+  // Only for the thread:
   Clock::time_point talked_;
-  bool watched_ = false;  // when it last talked
+  bool watched_ = false;  // this rank waited when the thread last talked
   std::string attention_;
   Clock::time_point asked_;
   Clock::time_point answer_until_;

@@ -1,5 +1,6 @@
-// What a rank tells the others through the store while somebody waits: that it lives, and what it called last.
-// Thread rule: values.
+// What a rank tells the other ranks through the store while any rank waits: that it is alive, and what it called
+// last.
+// Thread rule: plain values.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace reigen::comm::control {
 
-inline constexpr std::size_t kRemembered = 64;  // calls that a rank still tells of
+inline constexpr std::size_t kRemembered = 64;  // number of its last calls that a rank reports
 
 struct CallRecord {
   std::uint64_t sequence = 0;
@@ -25,8 +26,8 @@ struct CallRecord {
 struct RankState {
   bool left = false;
   std::uint64_t beat = 0;               // grows: a sign of life
-  std::uint64_t calls = 0;              // made so far
-  std::deque<CallRecord> records = {};  // the last of them, oldest first
+  std::uint64_t calls = 0;              // number of calls made so far
+  std::deque<CallRecord> records = {};  // the last of these calls, oldest first
 
   const CallRecord* find(std::uint64_t sequence) const;
   std::string last_call() const;  // "its last call was #4 barrier"
@@ -35,8 +36,8 @@ struct RankState {
 std::string encode(const RankState& state);
 RankState decode_state(const std::string& text);
 
-// Two ranks made different calls under one number: the error that all of them throw, naming both calls. The first such
-// number counts, and of its ranks the lowest ones.
+// Two ranks made different calls under one sequence number. `cause` is the error that all ranks throw; it names both
+// calls. It is about the lowest such number, and for that number about the lowest ranks.
 struct Mismatch {
   AbortCause cause;
   int compared_with = 0;  // the lowest rank that is known to have made the call

@@ -1,5 +1,5 @@
-// Sleeping where nobody wakes: an engine that can only be asked is asked, less and less often.
-// Thread rule: one thread sleeps, any may wake it.
+// Sleeps for a backend that must be polled, because nothing wakes the thread when something happens. It polls less
+// and less often.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,9 @@ namespace reigen::comm::control {
 
 class Sleeper {
  public:
-  // Returns when `ready` says so, wake() is called or `limit` passes. `busy`: data moves, so all ranks are there and
-  // asking often pays; otherwise a rank is late, and waiting for it should take next to no processor time.
+  // Returns when `ready` returns true, wake() is called or `limit` passes. `busy` says whether data moves: then all
+  // ranks are there and frequent polling pays. Otherwise a rank is late, and waiting for it should take next to no
+  // processor time.
   void sleep(const std::function<bool()>& ready, const std::function<bool()>& busy, std::chrono::nanoseconds limit);
   void wake();
 

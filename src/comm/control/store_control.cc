@@ -18,13 +18,13 @@ using namespace std::chrono_literals;
 using std::chrono::duration_cast;
 using std::chrono::seconds;
 
-constexpr auto kJoinSlice = 1s;      // so often those that wait look who is missing
-constexpr auto kQuiet = 100ms;       // shorter waits are everyday life
-constexpr auto kWatchFor = 1s;       // after the last check
-constexpr auto kHearAll = 1500ms;    // for the others to notice that somebody wants to know something
-constexpr auto kNamedWithin = 3s;    // the calls differ, as all ranks know: they write what they called
-constexpr auto kLastWords = 1s;      // for a message of a rank that has left to arrive
-constexpr auto kVerdictWithin = 1s;  // then this rank's own word counts
+constexpr auto kJoinSlice = 1s;      // how often a rank that waits checks which ranks are missing
+constexpr auto kQuiet = 100ms;       // shorter waits are normal and are not looked into
+constexpr auto kWatchFor = 1s;       // the thread watches for so long after the last check()
+constexpr auto kHearAll = 1500ms;    // how long the other ranks may take to notice a call for attention
+constexpr auto kNamedWithin = 3s;    // after a mismatch: how long all ranks may take to write what they called
+constexpr auto kLastWords = 1s;      // how long a message of a rank that has left may take to arrive
+constexpr auto kVerdictWithin = 1s;  // how long it may take to write an error; then this rank throws its own
 
 std::string who(const Channel& channel, int rank) {
   const PeerProcess& peer = channel.peers[static_cast<std::size_t>(rank)];
@@ -40,15 +40,15 @@ std::string who(const Channel& channel, int rank) {
                        .fix = "every rank must make the same calls in the same order"}));
 }
 
-// What the checks of one moment look at. The channel is locked.
+// One check of a call or message that waits. The caller has locked the channel.
 struct Look {
   Channel& channel;
   const std::string what;
   const std::chrono::nanoseconds waited;
   const Watch watch = Watch::kHere;
-  const std::uint64_t sequence = UINT64_MAX;  // of the call that waits, or
-  const int partner = -1;                     // ... the other rank of a message
-  std::vector<int> missing = {};              // have not made the call
+  const std::uint64_t sequence = UINT64_MAX;  // number of the call that waits; not set for a message
+  const int partner = -1;                     // the other rank of the message that waits; -1 for a call
+  std::vector<int> missing = {};              // ranks that have not made the call
 
   std::string last_call(int rank) const {
     const auto at = static_cast<std::size_t>(rank);
@@ -61,7 +61,8 @@ struct Look {
             to_string(lost_rank(who(channel, rank), how, channel.options.name, last_call(rank), what))};
   }
 
-  // A rank that has ended may have said before that it made the call, and left: only what is read from now on tells.
+  // A rank whose process has ended may have written before its end that it made the call and left. So it counts as
+  // dead only when the states have been read twice since its end was seen.
   bool is_dead(int rank) {
     const auto at = static_cast<std::size_t>(rank);
     if (!has_died(channel.peers[at])) return false;
@@ -69,7 +70,7 @@ struct Look {
     return channel.reads >= *channel.died_at[at] + 2;
   }
 
-  // Why this rank cannot go on, if it cannot.
+  // The reason why this rank cannot go on, if there is one.
   std::optional<AbortCause> loss() {
     const auto now = Clock::now();
     for (int q = 0; q < channel.options.size; ++q) {
@@ -81,7 +82,7 @@ struct Look {
         if (!came) missing.push_back(q);
         continue;
       }
-      // Whether it sent or took the message before it left nobody says.
+      // The rank may have sent or taken the message before it left: wait a moment for that.
       if (state.left && partner >= 0 && now - channel.left_seen[at] < kLastWords) continue;
       if (state.left) return lost(q, "left the group");
       if (is_dead(q)) return lost(q, "died");
@@ -127,8 +128,8 @@ struct Look {
   }
 };
 
-// Throws what ended the group; else keeps the thread watching. True when it is time to look at what it sees. `record`:
-// null for a message.
+// Throws the error that ended the group, if it has ended; otherwise keeps the thread watching. Returns true when it
+// is time to look at what the thread has read. `record`: null for a message.
 bool begin_look(Channel& channel, const CallRecord* record, std::chrono::nanoseconds waited) {
   if (channel.failure) throw_cause(*channel.failure);
   const auto now = Clock::now();
@@ -152,7 +153,8 @@ bool begin_look(Channel& channel, const CallRecord* record, std::chrono::nanosec
 
 void conclude(Look look) {
   Channel& channel = look.channel;
-  // Whoever served it may have left in good order: as long as the call may still complete it is no loss.
+  // The process that served the store may have left in good order. As long as the call may still complete, a lost
+  // store is no error.
   if (!channel.store_lost.empty() && look.waited > channel.options.heartbeat_timeout) {
     throw PeerLost(0, channel.store_lost);
   }
@@ -178,7 +180,7 @@ StoreControl::StoreControl(const GroupOptions& options, Watch watch, const Store
       channel_(std::make_shared<Channel>(options, [thread = thread_.get()] { thread->ring(); })),
       watch_(watch) {}
 
-// A thread that waits for a store that does not answer keeps the channel.
+// If the thread hangs in a store that does not answer, it keeps the channel alive.
 StoreControl::~StoreControl() {
   if (started_) thread_->leave(*channel_);
 }

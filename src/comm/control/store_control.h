@@ -1,12 +1,13 @@
-// The store as control channel, for engines that move data but cannot say who called what, who lives and why a group
-// ended (MPI, NCCL).
+// The store as control channel, for backends that move data but cannot say which rank called what, which ranks are
+// alive and why a group ended (MPI, NCCL).
 //
-// It costs nothing while calls complete: a thread (store_thread.h) asks the store twice a second whether anybody wants
-// to know something. A rank that waits calls for attention; then every rank writes its state (a heartbeat and its last
-// calls), and the one that waits compares them. The first error found is written once and is what every rank throws.
+// It costs next to nothing while calls complete: a thread (store_thread.h) checks in the store twice a second whether
+// a rank calls for attention. A rank that waits calls for attention. Then every rank writes its state (a heartbeat
+// and its last calls), and the rank that waits compares the states. The first error found is written once, and every
+// rank throws that error.
 //
-// Thread rule: every function may be called from any thread; none but join() and agree() waits for the store, which may
-// be served by the very process that was stopped.
+// Thread rule: every function may be called from any thread. Only join() and agree() wait for the store, because the
+// process that serves the store may be the very process that was stopped.
 #pragma once
 
 #include <chrono>
@@ -25,37 +26,40 @@ namespace reigen::comm::control {
 struct Channel;  // what the thread and the callers share
 class StoreThread;
 
-// Who looks whether the ranks that a call waits for live.
+// Which part checks that the ranks for which a call waits are alive.
 enum class Watch {
-  kHere,
-  kInTheEngine,  // which knows what the call still needs of whom: a rank that has done its part may end
+  kHere,         // this control
+  kInTheEngine,  // the backend, which knows what the call still needs of which rank: a rank that did its part may end
 };
 
 class StoreControl {
  public:
-  // `parent`: of a group off which this one is split: both share its thread.
+  // `parent`: the control of the group from which this group was split, or null. Both then use the parent's thread.
   explicit StoreControl(const GroupOptions& options, Watch watch = Watch::kHere, const StoreControl* parent = nullptr);
   ~StoreControl();
   StoreControl(const StoreControl&) = delete;  // a channel belongs to it
   StoreControl& operator=(const StoreControl&) = delete;
 
-  // Blocks until every rank has announced itself and gives what they said. Throws Timeout naming who did not.
-  // `look`: called now and then meanwhile; what it throws ends it.
+  // Blocks until every rank has announced itself; returns result[q] = the announcement of rank q. Throws Timeout
+  // naming the missing ranks. `look` is called now and then meanwhile; an error that it throws ends the wait.
   std::vector<std::string> join(const std::string& announcement, const std::function<void()>& look = {});
-  // All go on, or nobody does: throws BackendError with the first failure that a rank has (empty: none).
+  // Either all ranks go on or none does. `failure`: what failed on this rank, or empty. If anything failed on any
+  // rank, every rank throws BackendError with the first failure.
   void agree(const std::string& failure);
-  // From here on the group lives: the thread talks for it.
+  // Called when the group has formed: from here on the thread talks to the store for it.
   void start();
 
-  // Every call, in order.
+  // Records a call of this rank. Called for every call, in order.
   void called(const Call& call, std::uint64_t sequence);
-  // While call `sequence` waits. Throws PeerLost, Timeout, CollectiveMismatch, or what another rank aborted with.
+  // Called again and again while call `sequence` waits. Throws PeerLost, Timeout, CollectiveMismatch, or the error
+  // with which another rank ended the group.
   void check(const Call& call, std::uint64_t sequence, std::chrono::nanoseconds waited);
-  // While a message to or from `rank` waits; `what` describes it.
+  // The same while a message to or from `rank` waits; `what` describes the message.
   void check_message(int rank, const std::string& what, std::chrono::nanoseconds waited);
-  // Throws what another rank ended the group with, if this rank has heard of it: within half a second, waiting or not.
+  // Throws the error with which another rank ended the group, if this rank knows it. A rank learns of it within half
+  // a second, whether it waits or not.
   void throw_if_ended();
-  // The engine saw that the calls differ: check() will name them soon.
+  // Called when the backend has seen that the calls differ: check() will soon throw an error that names them.
   void look_for_mismatch();
 
   void leave();
@@ -64,7 +68,7 @@ class StoreControl {
   // "rank 2 (host a, pid 17)".
   std::string describe_peer(int rank) const;
   const std::string& group() const;
-  // Beside the other ranks of this host.
+  // This rank's part of the processors of its host, among the ranks of the group there.
   base::CoreShare core_share() const;
 
  private:

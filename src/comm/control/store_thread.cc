@@ -46,7 +46,8 @@ void StoreThread::leave(Channel& channel) {
   };
   state_->rung = true;
   state_->rung_or_left.notify_all();
-  // After the store has failed to answer one group, the rank's other groups do not wait for it.
+  // If the store has failed to answer when one group left, the other groups of this rank leave without waiting for
+  // it.
   if (!state_->hangs) state_->hangs = !state_->rung_or_left.wait_for(lock, kEndWithin, is_gone);
 }
 

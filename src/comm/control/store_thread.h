@@ -1,9 +1,9 @@
-// The thread that talks with the store for a rank's groups: for a group and all that are split off it. A thread of its
-// own, since the store may be served by a process that was stopped: whoever asks it may wait for ever.
+// The thread of a rank that talks to the store for a group and all groups that are split off it. It is a separate
+// thread because the process that serves the store may be stopped: then a thread that asks the store may wait for
+// ever.
 //
-// Locks: `mutex` of the State guards the list of channels and is held for moments. A channel's lock is taken before it,
-// never under it.
-// Thread rule: any thread.
+// Locks: `mutex` of the State guards the list of channels and is held only briefly. The lock of a channel is taken
+// before this lock, never while it is held.
 #pragma once
 
 #include <condition_variable>
@@ -23,22 +23,23 @@ class StoreThread {
   StoreThread(const StoreThread&) = delete;  // a thread belongs to it
   StoreThread& operator=(const StoreThread&) = delete;
 
-  // From here on the thread talks for the channel.
+  // From here on the thread talks to the store for the channel.
   void enter(std::shared_ptr<Channel> channel);
-  // The thread says what is pending and forgets the channel. Waits a moment for it, unless the store does not answer.
+  // The thread tells the store what is pending and forgets the channel. Waits up to a second for that, unless the
+  // store is known not to answer.
   void leave(Channel& channel);
-  // A channel has something to say.
+  // Wakes the thread, because a channel has something to tell the store.
   void ring();
 
  private:
-  // The thread owns it too: one that waits for the store is left behind.
+  // The thread shares the ownership: if it hangs in the store, it is detached and may outlive this object.
   struct State {
     std::mutex mutex;
     std::condition_variable rung_or_left;
     std::vector<std::shared_ptr<Channel>> channels;
     bool rung = false;
     bool stopping = false;
-    bool hangs = false;  // the thread waits for a store that did not answer in time
+    bool hangs = false;  // the thread is waiting for a store that did not answer in time
   };
   static void run(State& state);
 

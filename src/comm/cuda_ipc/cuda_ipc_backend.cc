@@ -16,7 +16,7 @@ constexpr auto kJoinSlice = std::chrono::seconds(1);
 
 }  // namespace
 
-// A rank without a GPU, a plug-in or room tells the others, who would wait for it.
+// A rank that has no GPU, no plug-in or no free memory tells the other ranks, which would wait for it otherwise.
 std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
   Forming forming(options, "/device", kJoinSlice);
   std::shared_ptr<CudaMedium> medium;

@@ -1,6 +1,6 @@
-// Ranks of one machine, each with a GPU or several on one, which read and write each other's device memory. They meet
-// through pages of the host's memory as those of shared_memory/ do, and have its results to the bit: that engine runs
-// here on a Medium that is a GPU (cuda_medium.h).
+// The backend for ranks of one machine that read and write each other's device memory. Each rank has its own GPU, or
+// several ranks share one. The engine is that of shared_memory/, running on a Medium that is a GPU (cuda_medium.h): the
+// ranks meet through pages of host memory, and the results have the same bits.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace reigen::comm::cuda_ipc {
 
-// Throws BackendError (69) where there is no GPU, CUDA or plug-in of kernels.
+// Throws BackendError (69) where the GPU, CUDA or the plug-in of kernels is missing.
 std::unique_ptr<Backend> make_backend(const GroupOptions& options);
 
 }  // namespace reigen::comm::cuda_ipc

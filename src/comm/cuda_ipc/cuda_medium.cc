@@ -20,7 +20,7 @@ using shared_memory::SegmentAddress;
 namespace {
 
 constexpr auto kDrainPoll = std::chrono::microseconds(100);
-constexpr auto kLookEvery = std::chrono::milliseconds(2);  // whether the device has failed
+constexpr auto kLookEvery = std::chrono::milliseconds(2);  // pause between checks whether the device has failed
 constexpr std::size_t kFlagPage = 4096;
 constexpr std::size_t kLine = 64;
 
@@ -29,7 +29,7 @@ std::int32_t this_process() { return static_cast<std::int32_t>(::getpid()); }
 }  // namespace
 
 FlagPool::~FlagPool() {
-  if (has_abandoned_) new std::vector<std::shared_ptr<void>>(std::move(pages_));  // never destroyed
+  if (has_abandoned_) new std::vector<std::shared_ptr<void>>(std::move(pages_));  // leaked: a stream may write there
 }
 
 std::unique_ptr<Flag> FlagPool::take() {
@@ -56,7 +56,7 @@ void FlagPool::abandon(std::unique_ptr<Flag> /*flag*/) {
   has_abandoned_ = true;
 }
 
-// A place on a stream, which is looked for in a flag.
+// A place on a stream. The stream writes a flag when it gets there, and the host looks at the flag.
 class Awaited {
  public:
   explicit Awaited(std::shared_ptr<CudaMedium> medium) : medium_(std::move(medium)) {}
@@ -68,10 +68,10 @@ class Awaited {
       medium_->flags_.give_back(std::move(flag_));
     }
   }
-  Awaited(const Awaited&) = delete;  // it counts
+  Awaited(const Awaited&) = delete;  // it counts in waiting_ and owns a flag
   Awaited& operator=(const Awaited&) = delete;
 
-  // The medium's device is current.
+  // Marks the place that the stream has reached now. The caller has made the medium's device current.
   void mark(device::CudaStream stream) {
     if (!flag_) flag_ = medium_->flags_.take();
     flag_->value += 1;
@@ -82,7 +82,7 @@ class Awaited {
     medium_->marked_.store(now);
     next_look_ = now + kLookEvery;
   }
-  // Throws BackendError, naming `what`, when the device has failed.
+  // Whether the stream has passed the place. Throws BackendError, naming `what`, when the device has failed.
   bool is_done(const char* what) {
     if (!pending_) return true;
     if (flag_->word->load(std::memory_order_acquire) == flag_->value) {
@@ -104,7 +104,7 @@ class Awaited {
   }
 
   const std::shared_ptr<CudaMedium> medium_;
-  std::unique_ptr<Flag> flag_;  // taken by the first mark
+  std::unique_ptr<Flag> flag_;  // taken from the pool by the first mark()
   bool pending_ = false;
   Deadline::Clock::time_point next_look_ = {};
 };
@@ -156,7 +156,8 @@ class CudaJob final : public shared_memory::Job {
   }
   bool is_done() override { return part_.is_done("a call on the device"); }
 
-  // A flag that is given back is ahead of all who wait for it, and stays so: values grow.
+  // The stream waits until the flag is at least `value`, which the destructor writes. The flag may be reused right
+  // after that, even if the stream has not looked yet: a flag's values only grow.
   void precede(const Stream& stream) override {
     const device::OnDevice on(medium_->device_);
     std::unique_ptr<Flag> flag = medium_->flags_.take();
@@ -169,7 +170,7 @@ class CudaJob final : public shared_memory::Job {
  private:
   const std::shared_ptr<CudaMedium> medium_;
   Awaited part_{medium_};
-  std::vector<std::unique_ptr<Flag>> followed_;  // by streams that wait
+  std::vector<std::unique_ptr<Flag>> followed_;  // flags that streams wait for
 };
 
 CudaMedium::CudaMedium(int device) : device_(device), stream_(device) {
@@ -179,7 +180,8 @@ CudaMedium::CudaMedium(int device) : device_(device), stream_(device) {
 
 int CudaMedium::most_ranks() const { return device::kReduceRanks; }
 
-// A word of the driver names a whole allocation, so a segment is one of its own: 2 MiB and more are.
+// An IPC handle stands for a whole allocation of the driver, so a segment must be an allocation of its own. Memory of
+// 2 MiB and more always is.
 std::shared_ptr<Segment> CudaMedium::create(std::size_t size) {
   std::shared_ptr<void> memory = device::allocate(device_, size);
   const device::OnDevice on(device_);
@@ -230,7 +232,7 @@ std::shared_ptr<Before> CudaMedium::mark(const Stream& after) {
   device::CudaStream stream = device::handle_of(after);
   const int state = cuda_runtime().stream_query(stream);
   if (state == device::kCudaSuccess) return nullptr;
-  if (state != device::kCudaNotReady) device::check(state, "the stream before a call");  // it may be captured
+  if (state != device::kCudaNotReady) device::check(state, "the stream before a call");  // throws if it is captured
   device::forget_error();
   return std::make_shared<CudaBefore>(shared_from_this(), stream);
 }
@@ -242,7 +244,7 @@ std::chrono::nanoseconds CudaMedium::busy_for() const {
   return std::max<std::chrono::nanoseconds>(Deadline::Clock::now() - marked_.load(), std::chrono::nanoseconds(1));
 }
 
-// The stream is also that of groups which are split off: what they ask for behind the mark is theirs.
+// Groups that are split from this one use the same stream. Work that they put on it after the mark is not waited for.
 bool CudaMedium::drain(std::chrono::nanoseconds limit) {
   const Deadline deadline = Deadline::after(limit);
   try {
@@ -253,7 +255,7 @@ bool CudaMedium::drain(std::chrono::nanoseconds limit) {
       if (deadline.expired()) return false;
       std::this_thread::sleep_for(kDrainPoll);
     }
-  } catch (const BackendError&) {  // the device has failed, and does nothing any more
+  } catch (const BackendError&) {  // the device has failed, and touches no memory any more
   }
   return true;
 }

@@ -1,6 +1,7 @@
-// A GPU as a Medium: segments are memory of the device that other processes open by the driver's word for it, and a
-// job's sums and copies run one after the other on one stream, on which nothing waits for another rank. Ranks wait on
-// the host, so a GPU that several processes share is never held by one that waits. Thread rule: as Medium.
+// A GPU as a Medium. Segments are device memory that other processes open by its CUDA IPC handle. The sums and copies
+// of all jobs run in order on one stream, on which nothing waits for another rank. Ranks wait on the host, so that a
+// waiting process never occupies a GPU that several processes share.
+// Thread rule: as Medium.
 #pragma once
 
 #include <atomic>
@@ -16,25 +17,26 @@
 
 namespace reigen::comm::cuda_ipc {
 
-// A word of the host's memory that a stream writes, or waits for: to look at it asks the driver nothing.
+// A 32-bit word of pinned host memory that a stream writes, or waits for. The host reads it without a call of the
+// driver.
 struct Flag {
   std::atomic<std::uint32_t>* word = nullptr;
-  std::uint32_t value = 0;  // of its last user
+  std::uint32_t value = 0;  // the last value that a stream was told to write or to wait for
 
   unsigned long long address() const { return reinterpret_cast<std::uintptr_t>(word); }
 };
 
-// Flags that are used again. Thread rule: any thread.
+// A pool of flags, which are reused. Thread rule: any thread.
 class FlagPool {
  public:
   FlagPool() = default;
   ~FlagPool();
-  FlagPool(const FlagPool&) = delete;  // flags point into it
+  FlagPool(const FlagPool&) = delete;  // flags point into its pages
   FlagPool& operator=(const FlagPool&) = delete;
 
   std::unique_ptr<Flag> take();
   void give_back(std::unique_ptr<Flag> flag);
-  // A stream has yet to write it: its memory stays until the process ends.
+  // Gives up a flag that a stream may still write: the pool's memory then stays until the process ends.
   void abandon(std::unique_ptr<Flag> flag);
 
  private:
@@ -67,8 +69,8 @@ class CudaMedium final : public shared_memory::Medium, public std::enable_shared
   const int device_;
   FlagPool flags_;
   const device::OwnStream stream_;
-  std::atomic<int> waiting_{0};                                               // flags that jobs wait for
-  std::atomic<Deadline::Clock::time_point> marked_ = Deadline::Clock::now();  // the last of them
+  std::atomic<int> waiting_{0};                                               // flags that no stream has written yet
+  std::atomic<Deadline::Clock::time_point> marked_ = Deadline::Clock::now();  // when the last flag was marked
 };
 
 }  // namespace reigen::comm::cuda_ipc

@@ -15,8 +15,8 @@ namespace reigen::comm {
 
 namespace {
 
-constexpr auto kStoodStill = std::chrono::seconds(3);    // a wait that ends so late: this process did not run
-constexpr auto kStaysStopped = std::chrono::seconds(2);  // then a rank is stopped and will not just go on
+constexpr auto kStoodStill = std::chrono::seconds(3);    // if a wait ends this much too late, this process was stopped
+constexpr auto kStaysStopped = std::chrono::seconds(2);  // a rank stopped for so long does not just go on
 
 }  // namespace
 
@@ -48,7 +48,8 @@ std::string Forming::wait(const std::string& key, const std::string& sign, bool 
       const std::vector<int> missing = missing_of(sign);
       check(missing);
       if (!missing.empty() && deadline_.expired()) end_for_all(Timeout(incomplete_group(options_, missing)));
-      // The last rank died before it could say that all are there, or it counts to another number.
+      // All ranks have set sign/RANK, but the last of them died before it set `key`, or was told another number of
+      // ranks.
       if (is_of_all && missing.empty()) store_->compare_and_set(key, std::nullopt, "");
     }
   }
@@ -63,12 +64,13 @@ std::vector<std::string> Forming::keys_of(const std::string& what) const {
 std::vector<std::string> Forming::exchange(const std::string& what, const std::string& own) {
   const std::vector<std::string> keys = keys_of(what);
   store_->set(keys[static_cast<std::size_t>(options_.rank)], own);
-  // The last one says that all are there: a rank asks once, not once for each of the others.
+  // The last rank sets one key that says that all are there, so that a rank waits for one key and not for a key of
+  // each other rank.
   if (store_->add(what + "s", 1) == options_.size) store_->set("all " + what + "s", "");
   wait("all " + what + "s", what, true);
   std::vector<std::string> texts;
   for (std::optional<std::string>& text : store_->try_get_all(keys)) {
-    // Ranks that count to another number were all there for another one.
+    // Ranks that were told a smaller number of ranks set the key too early: the text may still be missing.
     texts.push_back(text ? std::move(*text) : wait_for(keys[texts.size()], what));
   }
   return texts;
@@ -101,8 +103,9 @@ void Forming::check(const std::vector<int>& missing) {
   }
 }
 
-// A launcher of ours tells the numbers of its processes; those of other machines are not found here. It knows the ranks
-// of the job, not those of groups that were split off ("world/0.1") or are parts ("world.machine1").
+// Reigen's launcher writes the process ids of its ranks into the store. Process ids of other machines are not found
+// here. The launcher knows the ranks of the job, but not the ranks of groups that were split off ("world/0.1") or
+// that are parts of a group ("world.machine1").
 void Forming::check_not_stopped(const std::vector<int>& missing) const {
   if (options_.name.find_first_of("/.") != std::string::npos) return;
   if (options_.store->try_get("process/count") != std::to_string(options_.size)) return;
@@ -113,7 +116,8 @@ void Forming::check_not_stopped(const std::vector<int>& missing) const {
       stopped_.erase(q);
       continue;
     }
-    // A suspended job goes on one process after the other.
+    // When a suspended job is resumed, its processes go on one after the other, so a rank must stay stopped for a
+    // while.
     const auto now = Deadline::Clock::now();
     if (now - stopped_.try_emplace(q, now).first->second < kStaysStopped) continue;
     const auto quiet = std::chrono::duration_cast<std::chrono::seconds>(options_.heartbeat_timeout).count();
@@ -152,7 +156,7 @@ void Forming::throw_if_ended() {
 void Forming::end_for_all(const Error& error) {
   const std::string own = base::encode(base::record_of(error));
   const std::string verdict = store_->compare_and_set("complete", std::nullopt, own);
-  base::raise(base::decode_error(verdict.empty() ? own : verdict));  // empty: all were there before
+  base::raise(base::decode_error(verdict.empty() ? own : verdict));  // empty: all ranks had completed the group before
 }
 
 }  // namespace reigen::comm

@@ -1,5 +1,5 @@
-// While a group forms: ranks wait for each other at the store, and when one cannot go on nobody does.
-// Thread rule: one thread.
+// For the time while a group forms: its ranks wait for each other at the store, and if one rank cannot go on, none
+// does.
 #pragma once
 
 #include <chrono>
@@ -15,42 +15,45 @@
 
 namespace reigen::comm {
 
-// The part of a store in which the ranks of this group meet: the job's, or the one of the group that is split.
+// The part of a store in which the ranks of this group meet: of options.meeting, which belongs to the group that is
+// being split, or else of the job's store.
 std::shared_ptr<store::Store> meeting_of(const GroupOptions& options, const std::string& part = "");
 
 class Forming {
  public:
-  // Throws what else ends the wait for these ranks.
+  // Called during waits with the missing ranks. Throws an error if something else ends the wait for them.
   using Look = std::function<void(const std::vector<int>& missing)>;
-  // `part`: of the group's place in the store; `slice`: so often those that wait look at who is missing.
+  // `part`: the suffix of this meeting's prefix in the store. `slice`: how often a rank that waits checks which ranks
+  // are missing.
   Forming(const GroupOptions& options, const std::string& part, std::chrono::milliseconds slice, Look look = {});
 
   store::Store& store() { return *store_; }
   const Deadline& deadline() const { return deadline_; }
 
-  // Throws InvalidArgument when another rank has this number.
+  // Enters this rank. Throws InvalidArgument if another process has entered with the same rank number.
   void enter();
-  // The value of `key`, for which ranks that have not set sign/RANK keep the others waiting. Throws Timeout naming
-  // these, PeerLost for one that is known to be stopped, or what another rank ended it with.
+  // Waits for `key` and returns its value. Ranks that have not set sign/RANK count as missing. Throws Timeout naming
+  // the missing ranks, PeerLost for a missing rank that is known to be stopped, or the error with which another rank
+  // ended the forming.
   std::string wait_for(const std::string& key, const std::string& sign);
-  // result[q] = what rank q gives as `own`. `what` names the exchange. Each rank sends the store a fixed number of
-  // messages, however many ranks there are. Throws as wait_for().
+  // Returns on every rank: result[q] = what rank q gives as `own`. `what` names the exchange. Each rank sends the
+  // store a fixed number of messages, however many ranks there are. Throws as wait_for().
   std::vector<std::string> exchange(const std::string& what, const std::string& own);
-  // Throws when this rank knows of a reason to end the forming. Every wait calls it now and then.
+  // Throws if this rank knows of a reason to end the forming. Every wait calls it now and then.
   void check(const std::vector<int>& missing);
-  // Hears of the other ranks first, then check(): for waits that are not for a key.
+  // Reads from the store what the other ranks say, then calls check(). For waits that do not wait for a key.
   void look(const std::vector<int>& missing);
-  // A wait that was to end at `until` has ended. Where that is far too late this process was stopped, and that time is
-  // held against nobody: the deadline moves.
+  // Called after a wait that was to end at `until`. If it ended far too late, this process was stopped meanwhile.
+  // That time counts against no rank, so the deadline moves.
   void woke(const Deadline& until);
-  // This rank has what it needs: returns when all have.
+  // Says that this rank has all that it needs. Returns when all ranks have said so.
   void complete();
-  // The first error stands and is thrown here, and by all that wait.
+  // Ends the forming on all ranks. The first error of any rank is thrown here and on all ranks that wait.
   [[noreturn]] void end_for_all(const Error& error);
 
  private:
   void throw_if_ended();
-  // is_of_all: the key is set when all ranks have set sign/RANK, by the last of them.
+  // is_of_all: the last rank that sets sign/RANK also sets `key`.
   std::string wait(const std::string& key, const std::string& sign, bool is_of_all);
   std::vector<std::string> keys_of(const std::string& what) const;
   std::vector<int> missing_of(const std::string& sign);
@@ -62,7 +65,7 @@ class Forming {
   const std::shared_ptr<store::Store> store_;
   Deadline deadline_;
   Deadline::Clock::time_point since_ = Deadline::Clock::now();
-  mutable std::map<int, Deadline::Clock::time_point> stopped_;  // ranks that are, since when that is known
+  mutable std::map<int, Deadline::Clock::time_point> stopped_;  // ranks that are stopped, and since when this is known
 };
 
 }  // namespace reigen::comm

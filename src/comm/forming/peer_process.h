@@ -1,4 +1,4 @@
-// Another rank's process: which one it is, and whether it lives, where that can be known.
+// Another rank's process: how to name it, and whether it is alive, where that can be known.
 #pragma once
 
 #include <sys/types.h>
@@ -13,18 +13,18 @@ namespace reigen::comm {
 struct PeerProcess {
   std::string host = {};
   pid_t pid = 0;
-  bool is_here = false;  // on this machine, in whatever container
-  pid_t seen_as = 0;     // the same where this process can see it; else 0, as of another container
-  UniqueFd pidfd = {};   // of processes of this machine, other than this one
+  bool is_here = false;  // on this machine, perhaps in another container
+  pid_t seen_as = 0;     // `pid` if this process can see that process; 0 if not (another container)
+  UniqueFd pidfd = {};   // set if this process can see that process and it is not this one
 };
 
-// Process numbers mean the same in two processes of one namespace only.
+// The process namespace of this process: only within one namespace does a pid mean the same process.
 std::uint64_t process_namespace();
-// This process, for others: host, number, the namespace in which that number means something, and the machine.
+// This process as one line of text for other ranks: host, pid, the namespace of the pid, and the machine.
 std::string place_of_this_process();
 PeerProcess process_at(const std::string& place);
 
-// False also while it cannot be known: ranks of this process and of other machines.
+// Returns false also if it cannot know: for ranks of this process, of other containers and of other machines.
 bool has_died(const PeerProcess& process);
 
 }  // namespace reigen::comm

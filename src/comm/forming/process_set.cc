@@ -14,9 +14,9 @@
 namespace reigen::comm {
 namespace {
 
-// What a rank asked for.
+// The ranks that this rank asked for.
 struct AskedRanks {
-  std::vector<std::int32_t> place;  // of every rank in the set; -1: not in it
+  std::vector<std::int32_t> place;  // place[q]: the place of rank q in the set; -1: not in it
   bool valid = true;
 };
 

@@ -1,4 +1,4 @@
-// What is said of ranks that are lost, late or missing: the same words whichever backend noticed it.
+// The messages about ranks that are lost, late or missing, which are the same for all backends.
 #pragma once
 
 #include <chrono>
@@ -14,26 +14,27 @@ namespace reigen::comm {
 // "rank 2 (host a, pid 17)".
 std::string describe_rank(int rank, const std::string& host, long pid);
 
-// `who` died, left or the like (`how`), while the others wait for `what`.
+// `how` says that `who` died, left the group or is silent. The other ranks wait for `what`.
 Report lost_rank(const std::string& who, const std::string& how, const std::string& group, const std::string& last_call,
                  const std::string& what);
-// A `how` for lost_rank().
+// The text for `how` of lost_rank() about a rank that has been silent for so long.
 std::string silent_for(std::chrono::nanoseconds silence);
 
-// `what` has waited too long for ranks that live, of which the first last did `last_call`.
+// `what` has waited too long for the ranks `absent`, which are alive. `last_call` is the last call of the first of
+// them.
 Report absent_ranks(const std::string& what, std::chrono::nanoseconds waited, const std::vector<int>& absent,
                     const std::string& last_call);
-// The same before it has been too long, as a warning.
+// Logs the same as a warning, before the wait has been too long.
 void warn_of_absent(const std::string& what, std::chrono::nanoseconds waited, const std::vector<int>& absent,
                     const std::string& who, const std::string& last_call, std::chrono::nanoseconds timeout);
 
-// While a group forms.
+// Messages and checks while a group forms.
 std::string died_while_forming(const std::string& who, const GroupOptions& options);
 Report joined_twice(const GroupOptions& options);
 Report incomplete_group(const GroupOptions& options, const std::vector<int>& missing);
-// Throws BackendError (job mismatch) when a rank speaks another version of `what`, a protocol.
+// Throws BackendError (exit code kJobMismatch) if `rank` uses another version of the protocol that `what` names.
 void check_same_version(const std::string& what, int rank, std::uint32_t version, std::uint32_t expected);
-// Throws InvalidArgument when a rank was told another number of ranks.
+// Throws InvalidArgument if `rank` was told another number of ranks.
 void check_same_size(const GroupOptions& options, int rank, int ranks);
 
 }  // namespace reigen::comm

@@ -14,10 +14,10 @@ namespace reigen::comm {
 
 namespace {
 
-constexpr auto kQuiet = std::chrono::milliseconds(1);  // between two rounds in which nobody has anything to tell
+constexpr auto kQuiet = std::chrono::milliseconds(1);  // pause after a round in which no rank told anything
 
 void put(std::string& text, std::int64_t number) {
-  text.append(reinterpret_cast<const char*>(&number), sizeof(number));  // ranks of a group are of one machine type
+  text.append(reinterpret_cast<const char*>(&number), sizeof(number));  // ranks of a group run on machines of one type
 }
 
 void put(std::string& text, const std::string& bytes) {
@@ -174,7 +174,7 @@ void RoundStore::end() {
       if (was_quiet_ && !all_have_ended_) std::this_thread::sleep_for(kQuiet);
     }
   } catch (const MeetingEnded&) {
-    // In failure().
+    // failure() has the error.
   }
   group_.reset();
   table_ = {};

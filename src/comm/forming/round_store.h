@@ -1,10 +1,11 @@
-// A store that the ranks of a group keep together: each rank has all of it. Ranks that are split off a group meet
-// there, so that a split costs some rounds of the group, however many ranks it has, and no trip to the job's store.
+// A store that the ranks of a group keep together: each rank has a copy of all of it. When a new group is split off,
+// its ranks meet in this store. So a split costs some rounds of the group, however many ranks it has, and no trip to
+// the job's store.
 //
-// A round is one all_gather of bytes in the group: every rank gives the operations that it has not told yet, and every
-// rank applies those of all, in the order of the ranks. A rank makes rounds while it waits for an answer. In end() it
-// makes them until every rank is there, so each rank of the group must come to end(), also after an error.
-// Thread rule: one thread.
+// A round is one all_gather of bytes in the group: every rank sends the operations on the store that it has not sent
+// yet, and every rank applies the operations of all ranks, in the order of the ranks. A rank makes rounds while it
+// waits for an answer. In end() it makes rounds until every rank has come to end(); so each rank of the group must
+// call end(), also after an error.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,9 @@
 
 namespace reigen::comm {
 
-// The group ended in a round; RoundStore::failure() says how. It is not an Error: code that forms a group translates
-// the ranks of Errors into the numbers of that group, and the ranks of failure() are those of the group that is split.
+// The group that is being split ended in a round; RoundStore::failure() has the error. MeetingEnded is not an Error
+// because code that forms a group translates the ranks in Errors between the numbers of different groups, and the
+// ranks in failure() must stay the numbers of the group that is being split.
 class MeetingEnded final : public std::runtime_error {
  public:
   MeetingEnded() : std::runtime_error("the group that is split has ended") {}
@@ -31,8 +33,9 @@ class RoundStore final : public store::Store {
  public:
   explicit RoundStore(Communicator group) : group_(std::move(group)) {}
 
-  // As Store says; they also throw MeetingEnded. try_get() makes no round: it sees what was told until
-  // the last one. Ranks that wait for one key therefore make the same rounds, and go on after the same one.
+  // These functions do what Store says; they also throw MeetingEnded. try_get() makes no round: it sees the
+  // operations up to the last round. So ranks that wait for the same key make the same rounds and go on after the
+  // same round.
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, const Deadline& deadline) override;
   std::optional<std::string> try_get(const std::string& key) override;
@@ -41,9 +44,9 @@ class RoundStore final : public store::Store {
                               const std::string& desired) override;
   bool erase(const std::string& key) override;
 
-  // Collective. No call may follow. What ends the group is in failure().
+  // Collective. No function may be called afterwards, except failure(), which has the error if the group ended.
   void end();
-  // What ended the group in a round, with its numbers of ranks.
+  // The error that ended the group in a round, with rank numbers of that group; null if there was none.
   std::exception_ptr failure() const { return failure_; }
 
  private:
@@ -57,7 +60,7 @@ class RoundStore final : public store::Store {
   };
   struct Answer {
     std::string value = {};
-    std::int64_t number = 0;  // a sum; 1: the key was there
+    std::int64_t number = 0;  // kAdd: the sum; kErase: 1 if the key was there
     std::exception_ptr error = nullptr;
   };
 
@@ -67,13 +70,13 @@ class RoundStore final : public store::Store {
   Answer ask(Operation operation);
   void round();
 
-  std::optional<Communicator> group_;  // none after the end
+  std::optional<Communicator> group_;  // none after end()
   store::Table table_;
   std::vector<Operation> untold_;
-  Answer answer_;  // to this rank's last operation
+  Answer answer_;  // the answer to this rank's last operation
   bool has_ended_ = false;
   bool all_have_ended_ = false;
-  bool was_quiet_ = false;  // in the last round nobody told anything
+  bool was_quiet_ = false;  // no rank told anything in the last round
   std::exception_ptr failure_;
 };
 

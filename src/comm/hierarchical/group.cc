@@ -8,7 +8,8 @@ namespace reigen::comm::hierarchical {
 
 namespace {
 
-// Before the text of a cause that is passed on through the parts: it is in terms of the whole group already.
+// Stands before the text of a cause that publish_abort() passes on through the parts. It says that the text is in
+// terms of the whole group already.
 constexpr char kOfTheWhole = '\x02';
 
 bool is_of_the_whole(const Error& error) { return error.what()[0] == kOfTheWhole; }

@@ -1,9 +1,11 @@
-// The smaller groups of which a hierarchical group is made, and what its operations share.
+// The smaller groups (parts) of which a hierarchical group is made, and the state that its operations share.
 //
-// Levels: `inside` the ranks of this machine over shared memory; `between` the ranks of this place on all machines, and
-// `everybody`, both over the network. The store is the control channel of the whole: it names ranks by their numbers in
-// the whole group where a level knows its own only.
-// Thread rule: the driving thread, but for the counts of messages.
+// The part `inside` has the ranks of this machine and uses shared memory. The part `between` has the ranks with this
+// rank's place (layout.h) on all machines, and the part `everybody` has all ranks; both use the network. The control
+// channel of the whole group goes through the store. It names ranks by their numbers in the whole group, while a part
+// knows only its own numbers.
+// Thread rule: only the driver thread, except for Part::messages, which any thread may use, and where a comment says
+// so.
 #pragma once
 
 #include <atomic>
@@ -25,26 +27,27 @@
 
 namespace reigen::comm::hierarchical {
 
-// One of the smaller groups; without a backend where this rank is in none.
+// One of the smaller groups. It has no backend if this rank is not in it.
 struct Part {
   std::unique_ptr<Backend> backend = {};
-  std::vector<int> ranks = {};    // in the whole group, by the rank in this one
-  std::string name = {};          // of the group
-  std::uint64_t next = 0;         // call
-  std::atomic<int> messages = 0;  // under way
+  std::vector<int> ranks = {};    // numbers in the whole group, by rank in this part
+  std::string name = {};          // of this smaller group
+  std::uint64_t next = 0;         // number of its next collective
+  std::atomic<int> messages = 0;  // messages under way
 };
 
-// "of group "world.machine1" (rank 0 is rank 2, 1 is rank 3 of "world")".
+// How the ranks of a part are numbered in the whole group, for messages: `of group "world.machine1" (rank 0 is rank
+// 2, 1 is rank 3 of "world")`.
 std::string legend(const Part& part, const std::string& whole);
 
-// The calls of a part differ, as this rank finds: which calls of the whole group these were is still to be said.
+// This rank has found that the calls of a part differ. It is not known yet which calls of the whole group differ.
 class PartMismatch : public CollectiveMismatch {
  public:
   using CollectiveMismatch::CollectiveMismatch;
 };
 
 struct Group {
-  // `parent`: the group off which this one is split.
+  // `parent`: the group from which this group is split, or null.
   Group(const GroupOptions& group_options, Layout group_layout, const Group* parent)
       : options(group_options),
         layout(std::move(group_layout)),
@@ -52,12 +55,14 @@ struct Group {
 
   Part& part(Level level) { return level == Level::kInside ? inside : level == Level::kBetween ? between : everybody; }
   std::vector<const Part*> parts() const;
-  // An area is kept for later calls: one call of the group runs at a time.
+  // Scratch memory of at least `bytes` bytes. Each area is kept for later calls; they can share it because one
+  // collective of the group runs at a time.
   std::byte* scratch(int area, std::size_t bytes);
-  // Runs `action` on a part; what it throws is thrown in terms of the whole group. `what`: the call.
+  // Runs `action`, which works on a part, and rethrows its errors with the rank numbers of the whole group. `what`
+  // describes the call.
   using Words = std::function<std::string()>;
   void translated(const Part& part, const Words& what, const std::function<void()>& action) const;
-  // Throws what another rank ended the group with, as far as any part knows.
+  // Throws the error with which another rank ended the group, if any part knows of it.
   void throw_if_ended(const Words& what) const;
   void publish_abort(const AbortCause& cause);
 
@@ -66,12 +71,12 @@ struct Group {
   control::StoreControl control;
   Part inside;
   Part everybody;
-  Part between;                 // a child of `everybody`
-  Part* current = nullptr;      // where the collective that runs waits
-  std::uint64_t completed = 0;  // calls
-  // By kind and the other rank. Of the calling thread.
+  Part between;                 // split from `everybody`
+  Part* current = nullptr;      // the part in which the running collective waits
+  std::uint64_t completed = 0;  // collectives completed
+  // The number of the next message, by kind (send or recv) and other rank. Only the calling thread uses it.
   std::map<std::pair<OperationKind, int>, std::uint64_t> next_message = {};
-  // Of the last collective, stage after stage: "fused+direct+fused". Any thread.
+  // The algorithms of the last collective, one for each stage: "fused+direct+fused". Any thread.
   std::string last_algorithm() const;
   void note_algorithm(const std::string& stages);
 
@@ -81,7 +86,7 @@ struct Group {
     std::size_t bytes = 0;
   };
   Area areas_[kScratchAreas];
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards last_algorithm_
   std::string last_algorithm_;
 };
 

@@ -16,34 +16,33 @@ namespace reigen::comm::hierarchical {
 
 namespace {
 
-// How long a level sleeps while another may ring.
-constexpr auto kJoinSlice = std::chrono::seconds(1);
-constexpr auto kNever = std::chrono::hours(24 * 365 * 100);
-constexpr auto kGlance = std::chrono::microseconds(200);
+constexpr auto kJoinSlice = std::chrono::seconds(1);         // how often a waiting rank looks which ranks are missing
+constexpr auto kNever = std::chrono::hours(24 * 365 * 100);  // a timeout that never comes
+constexpr auto kGlance = std::chrono::microseconds(200);     // how long one part sleeps while another part may ring
 
 GroupOptions options_of(const GroupOptions& whole, const std::string& name, const std::vector<int>& ranks) {
   GroupOptions options = whole;
   options.name = whole.name + "." + name;
   options.size = static_cast<int>(ranks.size());
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank) - ranks.begin());
-  // Reports and patience are the control channel's, which sees all ranks.
+  // The parts report no long waits and have no timeout: the control channel does both, because it sees all ranks.
   options.report_after = options.timeout = kNever;
   return options;
 }
 
 class HierarchicalBackend : public Backend {
  public:
-  // `inside` and `everybody`: make these two, given their options.
+  // `inside` and `everybody` make the parts with these names, given their options.
   using Make = std::function<std::unique_ptr<Backend>(const GroupOptions&)>;
   HierarchicalBackend(const GroupOptions& options, const Layout& layout, const Make& inside, const Make& everybody,
                       const Group* parent = nullptr)
       : group_(options, layout, parent) {
-    // A rank that waits in one level learns here what went wrong in another.
+    // Through `forming`, a rank that waits in one part learns what went wrong in another part.
     Forming forming(group_.options, "/levels", kJoinSlice);
     try {
       GroupOptions watched = group_.options;
       watched.while_forming = [&] {
-        told_ = true;  // what is thrown here is in the numbers of the whole group
+        told_ = true;  // errors thrown here name ranks by their numbers in the whole group
         forming.check({});
         told_ = false;
       };
@@ -54,7 +53,7 @@ class HierarchicalBackend : public Backend {
       if (layout.place < layout.carriers) {
         std::vector<int> alike;
         for (const auto& members : layout.machines) alike.push_back(members[static_cast<std::size_t>(layout.place)]);
-        // The network knows who dies meanwhile, in the numbers of the whole group.
+        // Meanwhile `everybody` sees which ranks die. It names them by their numbers in the whole group.
         const auto heard = watched.while_forming;
         watched.while_forming = [this, heard, alike] {
           heard();
@@ -135,11 +134,11 @@ class HierarchicalBackend : public Backend {
 
   const std::string name_ = "hierarchical";
   Group group_;
-  bool told_ = false;  // while it forms: another rank has said why it ends
+  bool told_ = false;  // errors thrown now name ranks by their numbers in the whole group
 };
 
-// The machines of the members are known: nobody has to try again. Where all are on one machine, or no two, there is
-// nothing hierarchical about them.
+// The machines of the members are known, so no rank has to find them again. If all members are on one machine, or no
+// two are on one machine, the child is not hierarchical.
 std::unique_ptr<Backend> HierarchicalBackend::make_child(const GroupOptions& options, const std::vector<int>& members) {
   const Layout& whole = group_.layout;
   Machines machines(whole.machines.size());
@@ -149,7 +148,7 @@ std::unique_ptr<Backend> HierarchicalBackend::make_child(const GroupOptions& opt
   std::erase_if(machines, [](const std::vector<int>& machine) { return machine.empty(); });
   std::sort(machines.begin(), machines.end());
   const Layout layout(machines, options.rank);
-  std::vector<int> places;  // of this machine's members
+  std::vector<int> places;  // places in `inside` of the members on this machine
   for (const int i : layout.neighbours()) places.push_back(whole.place_of(members[static_cast<std::size_t>(i)]));
   if (layout.machine_count() == 1) return group_.inside.backend->make_child(options, places);
   if (machines.size() == members.size()) return group_.everybody.backend->make_child(options, members);

@@ -1,4 +1,4 @@
-// Ranks on several machines: shared memory inside a machine, a network between.
+// The backend for ranks on several machines: shared memory inside a machine, a network between machines.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,11 @@
 
 namespace reigen::comm::hierarchical {
 
-// Of the ranks as they lie, one or several on a machine.
+// A hierarchical backend, however many ranks each machine has.
 std::unique_ptr<Backend> make_backend(const GroupOptions& options);
 
-// "auto": shared memory where all ranks are on one machine, the network where no two are, both elsewhere.
+// The backend "auto": shared memory if all ranks are on one machine, the network if no two ranks are on one machine,
+// otherwise a hierarchical backend.
 std::unique_ptr<Backend> make_automatic(const GroupOptions& options);
 
 }  // namespace reigen::comm::hierarchical

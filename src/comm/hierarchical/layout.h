@@ -1,4 +1,4 @@
-// Where the ranks of a hierarchical group are, as one of them sees it. Pure.
+// On which machines the ranks of a hierarchical group are, as one of the ranks sees it. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,20 @@ struct Layout {
   Layout(Machines all, int rank);
 
   int machine_of(int q) const { return machine_of_[static_cast<std::size_t>(q)]; }
-  // Its place among the ranks of its machine; 0: the machine's first rank.
+  // The place of rank q among the ranks of its machine; 0: the first rank of the machine.
   int place_of(int q) const { return place_of_[static_cast<std::size_t>(q)]; }
   int machine_count() const { return static_cast<int>(machines.size()); }
   const std::vector<int>& neighbours() const { return machines[static_cast<std::size_t>(machine)]; }
 
   Machines machines;
   int rank;
-  int machine;             // of this rank
-  int place;               // of this rank
-  int carriers;            // ranks of every machine that talk to their like on the others: the least ranks of any
+  int machine;  // of this rank
+  int place;    // of this rank
+  // The number of carriers of each machine: its first ranks, which talk to the ranks with the same place on the other
+  // machines. It is the number of ranks of the smallest machine.
+  int carriers;
   std::vector<int> order;  // all ranks, machine by machine
-  bool in_order = true;    // ... which is the order of their numbers
+  bool in_order = true;    // `order` is ascending
 
  private:
   std::vector<int> machine_of_;

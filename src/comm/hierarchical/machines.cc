@@ -23,17 +23,17 @@ namespace {
 using shared_memory::Segment;
 using shared_memory::SegmentAddress;
 
-constexpr auto kLookSlice = std::chrono::seconds(1);  // so often those that wait look who is missing
+constexpr auto kLookSlice = std::chrono::seconds(1);  // how often a waiting rank looks who is missing
 constexpr std::size_t kProbeBytes = 4096;
-constexpr std::uint32_t kVersion = 1;  // of what ranks tell each other here
+constexpr std::uint32_t kVersion = 1;  // of the texts that ranks exchange here
 
-// What a rank offers the others to open. Two machines of one make may have the same process numbers and even inodes:
-// only the word that lies inside is different.
+// The memory that a rank offers the other ranks to open. Machines of the same make may have the same process numbers,
+// and even the same inodes. Only the word in the memory differs for sure.
 struct Probe {
   SegmentAddress address;
   std::uint64_t word = 0;
-  int ranks = 0;      // of the group, as it was told
-  std::string place;  // of its process
+  int ranks = 0;      // size of the group, as this rank was told
+  std::string place;  // of its process (peer_process.h)
   std::string machine_id;
 };
 
@@ -64,7 +64,7 @@ bool can_open(const Probe& probe) {
     std::memcpy(&word, segment->data(), sizeof(word));
     return word == probe.word;
   } catch (const IoError& error) {
-    if (error.exit_code() == ExitCode::kOsResource) throw;  // of this rank: no memory, no descriptors
+    if (error.exit_code() == ExitCode::kOsResource) throw;  // this rank itself lacks memory or descriptors
     return false;
   }
 }
@@ -74,7 +74,8 @@ std::uint64_t random_word() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
-// What every rank says to `what`; `read` gets it as it comes.
+// Exchanges a text with all ranks; `what` names the exchange. Then calls `read` with the text of each rank, in rank
+// order. An error in `read` ends the forming for all ranks.
 void exchange(Forming& forming, const GroupOptions& options, const std::string& what, const std::string& own,
               const std::function<void(int rank, const std::string& text)>& read) {
   const std::vector<std::string> texts = forming.exchange(what, own);
@@ -148,7 +149,8 @@ Machines find_machines(const GroupOptions& options) {
     said += reached[q] ? '1' : '0';
   }
   warn_of_strangers(probes, reached, options.rank);
-  // Nobody closes its probe before all have tried: each says so only afterwards.
+  // No rank closes its probe before all ranks have tried to open it, because each rank enters this exchange only
+  // after it has tried.
   std::vector<std::vector<bool>> reaches;
   exchange(forming, options, "reaches", said, [&](int, const std::string& line) {
     std::vector<bool>& row = reaches.emplace_back();

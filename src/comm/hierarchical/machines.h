@@ -1,5 +1,5 @@
-// Which ranks share a machine: those that can open each other's memory, whatever host names and variables say. Ranks
-// with different GroupOptions::machine_id are on different machines.
+// Finds which ranks share a machine: ranks that can open each other's memory, whatever host names and environment
+// variables say. Ranks with different GroupOptions::machine_id are on different machines.
 #pragma once
 
 #include <vector>
@@ -11,11 +11,11 @@ namespace reigen::comm::hierarchical {
 // The ranks of every machine, ascending; machines in the order of their first ranks.
 using Machines = std::vector<std::vector<int>>;
 
-// The same on every rank. Blocks until all are there. Throws Timeout naming who is not.
+// The same result on every rank. Blocks until all ranks are there. Throws Timeout naming the ranks that are not.
 Machines find_machines(const GroupOptions& options);
 
-// Pure: reaches[a][b] says that rank a can open what rank b shares. A rank belongs to the first machine all of whose
-// ranks it reaches and is reached by.
+// Pure. reaches[a][b] says that rank a can open the memory that rank b shares. A rank belongs to the first machine
+// where it reaches every rank and every rank reaches it.
 Machines group_by_reach(const std::vector<std::vector<bool>>& reaches);
 
 }  // namespace reigen::comm::hierarchical

@@ -11,8 +11,8 @@ namespace reigen::comm::hierarchical {
 
 namespace {
 
-constexpr int kTagShown = 38;  // behind the hash of the call
-constexpr auto kNamedWithin = std::chrono::seconds(2);
+constexpr int kTagShown = 38;                           // characters of the user's tag after the hash of the call
+constexpr auto kNamedWithin = std::chrono::seconds(2);  // how long the control channel may take to name a mismatch
 
 Part& part_of(Group& group, int other) {
   return group.layout.machine_of(other) == group.layout.machine ? group.inside : group.everybody;
@@ -89,7 +89,7 @@ Step Collective::advance() {
   return Step::kMoved;
 }
 
-// The next look after the peers throws it, naming the calls.
+// The next check_peers() throws the error, and names the calls that differ.
 void Collective::note_difference(const CollectiveMismatch& error) const {
   if (differs_since_) return;
   differs_since_ = Deadline::Clock::now();
@@ -98,7 +98,8 @@ void Collective::note_difference(const CollectiveMismatch& error) const {
 }
 
 void Collective::check_peers(std::chrono::nanoseconds waited) const {
-  // The calls are the same as far as users see: the part itself must say what differs.
+  // The control channel has found no calls that differ, so the calls of the users are the same. Then the error of the
+  // part must say what differs.
   if (differs_since_ && Deadline::Clock::now() - *differs_since_ > kNamedWithin) throw CollectiveMismatch(difference_);
   group_.control.check(call_, sequence_, waited);
   if (!running_ || differs_since_) return;
@@ -133,7 +134,7 @@ Step Message::advance() {
   return step;
 }
 
-// Who ends the group may be none of the part's ranks.
+// The rank that ended the group need not belong to the part of this message, so ask all parts.
 void Message::check_peers(std::chrono::nanoseconds waited) const {
   group_.throw_if_ended([this] { return describe(); });
   group_.control.check_message(call_.root, describe(), waited);

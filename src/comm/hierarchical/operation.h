@@ -1,5 +1,6 @@
-// The operations of a hierarchical group. A collective is a plan (plan.h) whose stages run one after the other, one
-// collective of the group at a time. A message is one of the machine or of the network.
+// The operations of a hierarchical group. A collective is a plan (plan.h) whose stages run one after the other; the
+// group runs one collective at a time. A message is a message of the part `inside` if both ranks are on one machine,
+// else of `everybody`.
 #pragma once
 
 #include <memory>
@@ -32,11 +33,11 @@ class Collective : public CheckedOperation {
   const std::uint64_t sequence_;
   std::vector<Stage> stages_;
   std::size_t stage_ = 0;
-  std::unique_ptr<Operation> running_;  // of the stage
+  std::unique_ptr<Operation> running_;  // the operation of the current stage
   std::string taken_;                   // algorithms of the stages so far
-  bool posted_ = false;                 // ... is visible to the other ranks
-  // The ranks made different calls: since when this rank knows, and what the part said. The control channel is about to
-  // say which.
+  bool posted_ = false;                 // running_ is visible to the other ranks
+  // If the ranks made different calls: since when this rank knows it, and the error of the part that found it. The
+  // control channel will soon say which calls differ.
   mutable std::optional<Deadline::Clock::time_point> differs_since_;
   mutable std::string difference_;
 };
@@ -56,7 +57,7 @@ class Message : public CheckedOperation {
 
   Group& group_;
   const Call call_;
-  const std::uint64_t number_;  // of the sends to, or the recvs from, the other rank
+  const std::uint64_t number_;  // its number among the sends to, or the recvs from, the other rank
   Part& part_;
   std::unique_ptr<Operation> operation_;
 };

@@ -45,8 +45,8 @@ class Planner {
   }
 
  private:
-  // Every plan ends with a call of this machine or of all: a rank leaves when the machines have met, so that all ranks
-  // see a mismatch in the call where it happened.
+  // Every plan ends with a call inside this machine or of all ranks. So a rank leaves only after the machines have
+  // met, and all ranks see a mismatch in the call where it happened.
   void inside(Call call) { add(Level::kInside, std::move(call)); }
   void between(Call call) { add(Level::kBetween, std::move(call)); }
   void here(std::function<void()> work) { stages_.push_back({.work = std::move(work)}); }
@@ -56,7 +56,8 @@ class Planner {
     stages_.push_back({.level = level, .call = std::move(call)});
   }
 
-  // Every two calls that are no barrier of all ranks meet here if they differ.
+  // Barriers inside and between the machines, which carry the tag. Ranks that made different calls find it out here
+  // at the latest, before a call among all ranks begins.
   void meet() {
     inside({.kind = OperationKind::kBarrier});
     if (layout_.place == 0) between({.kind = OperationKind::kBarrier});
@@ -66,7 +67,7 @@ class Planner {
   bool is_carrier() const { return layout_.place < carriers_; }
   std::byte* scratch(int area, std::size_t count) const { return scratch_(area, count * element_); }
 
-  // The slices of `count` elements, one for every rank of this machine.
+  // Cuts `count` elements into one slice for each carrier. The other ranks of this machine get empty slices.
   void cut(std::size_t count) {
     carriers_ = count * element_ <= kOneCarrierBytes ? 1 : layout_.carriers;
     slices_ = schedule::even_cut(count, static_cast<std::size_t>(carriers_));
@@ -75,7 +76,7 @@ class Planner {
     begin_ = begin_of(slices_, layout_.place) * element_;
   }
 
-  // An average is a sum until here.
+  // Divides the sum by the number of ranks if the call asks for an average. Until here an average is a sum.
   void finish(std::byte* data, std::size_t count) {
     if (call_.op != ReduceOp::kAvg || count == 0) return;
     here([data, count, type = call_.type, ranks = size_] {
@@ -92,7 +93,7 @@ class Planner {
     });
   }
 
-  // This machine's sum of this rank's slice.
+  // Adds up this rank's slice over the ranks of this machine.
   void add_up(std::byte* slice) {
     inside({.kind = OperationKind::kReduceScatterV,
             .input = input_,
@@ -157,7 +158,7 @@ class Planner {
             .counts = slices_});
   }
 
-  // Elements of every rank's block; of the blocks of this machine's ranks; and of every machine.
+  // The elements of every rank's block; of the blocks of this machine's ranks; and of all blocks of each machine.
   Counts counts() const {
     return is_uneven(call_.kind) ? call_.counts : Counts(static_cast<std::size_t>(size_), call_.count);
   }
@@ -176,7 +177,7 @@ class Planner {
     return counts;
   }
 
-  // Blocks that lie machine by machine come into the order of the ranks, or the other way.
+  // Copies blocks that lie machine by machine into the order of the ranks (kToRanks), or the other way (kToMachines).
   enum class Order { kToRanks, kToMachines };
   void reorder(const std::byte* from, std::byte* to, const Counts& all, Order order) {
     here([from, to, all, order, ranks = layout_.order, element = element_] {
@@ -245,8 +246,8 @@ class Planner {
   std::byte* const output_;
   int carriers_ = 1;
   Counts slices_;
-  std::size_t own_ = 0;    // elements of this rank's slice ...
-  std::size_t begin_ = 0;  // ... and where it begins, in bytes
+  std::size_t own_ = 0;    // elements of this rank's slice
+  std::size_t begin_ = 0;  // where this rank's slice begins, in bytes
   std::vector<Stage> stages_;
 };
 

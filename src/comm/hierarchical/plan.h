@@ -1,17 +1,22 @@
-// A call of a hierarchical group as calls of smaller groups, one after the other. L ranks a machine, M machines, N
-// bytes; the first C ranks of every machine carry a slice each, C the least L (one up to kOneCarrierBytes).
+// Turns a call of a hierarchical group into calls of smaller groups, which run one after the other: inside a machine,
+// or between the machines (Level). A machine has L ranks; there are M machines; the call has N bytes. The first C
+// ranks of every machine, the carriers, each carry a slice between the machines. C is the smallest L of any machine,
+// but 1 for calls of up to kOneCarrierBytes.
 //
-//   all_reduce      inside: reduce_scatter to the carriers; between: all_reduce of a slice; inside: all_gather.
-//                   A machine sends and receives 2·N·(M-1)/M bytes, over C connections at once
-//   broadcast       root's machine: broadcast; between: broadcast of a slice; elsewhere inside: all_gather. N bytes
-//   reduce          inside: reduce_scatter; between: reduce of a slice; root's machine: gather
-//   all_gather      inside: gather to the first rank; between: all_gather; inside: broadcast. L·N out, all others' in
+//   all_reduce      inside: reduce_scatter to the carriers; between: all_reduce of a slice; inside: all_gather. A
+//                   machine sends and receives 2·N·(M-1)/M bytes, over C connections at once
+//   broadcast       inside the root's machine: broadcast; between: broadcast of a slice; inside the other machines:
+//                   all_gather. N bytes go from machine to machine
+//   reduce          inside: reduce_scatter; between: reduce of a slice; inside the root's machine: gather
+//   all_gather      inside: gather to the first rank; between: all_gather; inside: broadcast. A machine sends L·N
+//                   bytes and receives the blocks of all other machines
 //   reduce_scatter  inside: reduce to the first rank; between: reduce_scatter; inside: scatter
-//   barrier         inside, between, inside
-//   gather, scatter, all_to_all: a comparison of the calls, then among all ranks over the network
+//   barrier         inside: barrier; between: barrier; inside: barrier
+//   gather, scatter, all_to_all: barriers inside and between compare the calls; then the call runs among all ranks
+//     over the network
 //
-// Sums run in rank order inside a machine, then in the order that the network's algorithm adds the machines: the same
-// bits on all ranks and in every run, not those of another layout.
+// Sums are added in rank order inside a machine, and then over the machines in the order of the network's algorithm.
+// So all ranks and all runs get the same bits, but another layout may get other bits.
 #pragma once
 
 #include <functional>
@@ -22,27 +27,28 @@
 
 namespace reigen::comm::hierarchical {
 
-// Who a stage is a call of.
+// Which ranks make the call of a stage.
 enum class Level {
   kHere,       // this rank alone
-  kInside,     // the ranks of this machine, by their places
-  kBetween,    // the ranks of this place, by their machines
+  kInside,     // the ranks of this machine, numbered by their places
+  kBetween,    // the ranks with this rank's place, numbered by their machines
   kEverybody,  // all ranks, over the network
 };
 
 struct Stage {
   Level level = Level::kHere;
   Call call = {};
-  std::function<void()> work = {};  // kHere
+  std::function<void()> work = {};  // what this rank does in a stage kHere
 };
 
 inline constexpr std::size_t kOneCarrierBytes = std::size_t{16} << 10;
 
-// Memory for what is under way, by the number of the area: it lasts until the plan has run.
+// Gives memory for intermediate results, by the number of an area. It lasts until the plan has run.
 using Scratch = std::function<std::byte*(int area, std::size_t bytes)>;
 inline constexpr int kScratchAreas = 3;
 
-// `tag` is put on every call but those of kEverybody, so that ranks that made different calls do not meet in them.
+// Every call except those of kEverybody gets `tag`. It contains a hash of the user's call, so ranks that made
+// different calls find a mismatch in the stage where they meet.
 std::vector<Stage> plan(const Call& call, const Layout& layout, const std::string& tag, const Scratch& scratch);
 
 }  // namespace reigen::comm::hierarchical

@@ -1,6 +1,6 @@
-// Memory that MPI may be reading or writing. An operation of MPI cannot be called back: when a group ends with some
-// under way, their memory must never be handed out again.
-// Thread rule: any thread. Shared by a group and its children.
+// Memory that MPI may be reading or writing. An MPI operation cannot be cancelled: if a group ends with operations in
+// flight, MPI may still write their memory, which must therefore never be handed out again.
+// Thread rule: any thread. A group and all groups split from it share one arena.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ namespace reigen::comm::mpi {
 
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  // Zeroed, aligned to 64 bytes; freed with its last owner.
+  // Zeroed memory, aligned to 64 bytes, freed when its last owner drops it.
   std::shared_ptr<void> allocate(std::size_t bytes);
-  // The same with whatever was there.
+  // As allocate(), but the memory is not zeroed, and hold() does not know it.
   std::shared_ptr<void> take(std::size_t bytes);
-  // A block of allocate(), as BlockTable::hold().
+  // The block of allocate() in which `data` lies, as in BlockTable::hold().
   std::shared_ptr<void> hold(const void* data) const { return allocated_->hold(data); }
   bool owns(const void* data, std::size_t bytes) const;
-  // From here on what is freed stays mapped: deliberately lost.
+  // From now on a block that is freed is deliberately leaked instead, so that MPI may still write it.
   void quarantine();
 
  private:

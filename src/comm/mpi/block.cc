@@ -7,7 +7,7 @@
 
 namespace reigen::comm::mpi {
 
-// A large block is so many full pieces, then the rest.
+// The derived datatype of a large block: full pieces of `most` bytes each, followed by the rest.
 Block::Block(std::size_t bytes, std::size_t most) : count_(static_cast<int>(bytes)) {
   if (bytes <= most) return;
   const std::size_t whole = bytes / most;
@@ -24,7 +24,7 @@ Block::Block(std::size_t bytes, std::size_t most) : count_(static_cast<int>(byte
   count_ = 1;
 }
 
-// Operations under way keep a datatype alive by themselves.
+// MPI keeps a freed datatype alive for the operations in flight that use it.
 Block::~Block() {
   if (type_ != MPI_BYTE) MPI_Type_free(&type_);
 }

@@ -1,4 +1,4 @@
-// Bytes in MPI's terms, whose counts are ints: a block of any size is a count and a datatype.
+// MPI's counts are ints. Here a block of any number of bytes becomes a count and a datatype that an int can count.
 // Thread rule: one owner.
 #pragma once
 
@@ -9,9 +9,10 @@
 
 namespace reigen::comm::mpi {
 
-inline constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // elements of one MPI call; tests take less
+inline constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // elements of one MPI call; tests use fewer
 
-// `count()` of `type()` are so many bytes: bytes themselves as long as they can be counted, else one derived type.
+// `bytes` bytes as `count()` elements of `type()`: up to `most` bytes they are single bytes, above that one element of
+// a derived datatype.
 class Block {
  public:
   explicit Block(std::size_t bytes, std::size_t most = kMostAtOnce);
@@ -32,7 +33,8 @@ struct Piece {
   int count;
 };
 
-// Elements 0 to count - 1 in pieces that an int can count. Reductions go piece by piece; none is one empty piece.
+// Divides elements 0 to count - 1 into pieces that an int can count, for reductions, which run piece by piece. For
+// zero elements the result is one empty piece.
 std::vector<Piece> pieces_of(std::size_t count, std::size_t most = kMostAtOnce);
 
 }  // namespace reigen::comm::mpi

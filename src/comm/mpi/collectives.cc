@@ -23,10 +23,11 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
       extent_(extent_of(call, group.rank, group.size)) {
   group_.control->called(call_, sequence_);
   const std::uint64_t hash = hash_of(signature_of(call_), sequence_);
-  own_hash_ = {hash, ~hash};  // the least complement belongs to the largest hash
+  own_hash_ = {hash, ~hash};  // the smallest complement belongs to the largest hash, so MPI_MIN finds both
 }
 
-// Only a group that has ended still has requests here. MPI cannot call them back: what they use stays.
+// Requests are left here only if the group has ended. MPI cannot cancel them, so their memory is never handed out
+// again.
 Collective::~Collective() {
   if (requests_.empty()) return;
   if (phase_ == Phase::kComparing) least_hash_.release();
@@ -35,7 +36,8 @@ Collective::~Collective() {
 
 void Collective::check_peers(std::chrono::nanoseconds waited) const { group_.control->check(call_, sequence_, waited); }
 
-// The same on every rank: of all_to_all_v no rank knows what the others have.
+// The answer must be the same on every rank. In all_to_all_v a rank that moves nothing does not know whether the others
+// do, so the answer is no.
 bool Collective::moves_nothing() const {
   if (kind_ == OperationKind::kBarrier) return true;
   if (call_.kind == OperationKind::kAllToAllV) return false;
@@ -59,11 +61,11 @@ bool Collective::try_post() {
   return true;
 }
 
-// Equal: nothing is smaller than this rank's hash, nor than its complement.
+// The calls of all ranks are equal if no hash is smaller than this rank's, and no complement of a hash either.
 bool Collective::compared() {
   if (!requests_.empty() && !all_done(requests_)) return false;
   if (*least_hash_ == own_hash_) return true;
-  group_.control->look_for_mismatch();  // the next look after the peers throws it
+  group_.control->look_for_mismatch();  // then one of the next check_peers() throws the error, naming both calls
   return false;
 }
 
@@ -87,7 +89,7 @@ Step Collective::advance() {
     phase_ = Phase::kExchanging;
   }
   if (phase_ == Phase::kExchanging) {
-    // Later calls wait: MPI wants its operations begun in one order everywhere.
+    // Later calls of this rank wait meanwhile, since MPI requires that all ranks begin its collectives in one order.
     if (!requests_.empty() && !all_done(requests_)) return Step::kBlocked;
     if (call_.kind == OperationKind::kAllToAllV) compare_counts();
     stage();
@@ -100,7 +102,7 @@ Step Collective::advance() {
     std::erase_if(group_.moving, [&](const Group::Moving& one) { return one.sequence == sequence_; });
     phase_ = Phase::kMoved;
   }
-  // Operations complete in the order of the calls, though MPI may be done with a later one first.
+  // Operations complete in the order of the calls, even if MPI has finished a later one first.
   if (phase_ != Phase::kMoved || group_.completed != sequence_) return Step::kPassedOn;
   group_.completed += 1;
   return Step::kDone;
@@ -112,13 +114,14 @@ void Collective::stage() {
   const Span input = input_span();
   const Span output = output_span();
   const bool in_place = meet(input, output);
-  // MPI's own "in place" of this operation means another place.
+  // MPI_IN_PLACE of a reduce_scatter writes the result to the beginning of the input; here it belongs in block r.
   const bool apart = kind_ == OperationKind::kReduceScatter && in_place;
   if (output.bytes > 0 && (apart || !group_.arena->owns(output.begin, output.bytes))) {
     staged_output_ = group_.arena->take(output.bytes);
     output_ = static_cast<std::byte*>(staged_output_.get());
   }
-  // MPI's "in place" is the choice of all ranks or of none (but for a root's): here all gather in place, none sums so.
+  // Either all ranks pass MPI_IN_PLACE or none does, except that a root chooses alone. Here a rank cannot know whether
+  // the others' calls are in place. So every all_gather passes it, and no all_reduce does.
   if (kind_ == OperationKind::kAllGather) return gather_in_place(input);
   const bool scaled = call_.factor != 1;
   const bool sums_in_place = kind_ == OperationKind::kAllReduce && in_place;
@@ -155,7 +158,7 @@ void Collective::move() {
   const int n = block.count();
   const MPI_Datatype type = block.type();
   const int root = call_.root;
-  // A staged half is elsewhere, so that nothing is in place any more.
+  // If the input or the output was staged, it is another buffer now, and the call is not in place for MPI any more.
   const bool in_place =
       meet({input_, extent_.input * size_of(call_.type)}, {output_, extent_.output * size_of(call_.type)});
   const void* input = in_place ? MPI_IN_PLACE : input_;
@@ -181,7 +184,7 @@ void Collective::move() {
   }
 }
 
-// Piece by piece where an int cannot count the elements; every rank cuts alike.
+// Where an int cannot count the elements, the reduction runs piece by piece; all ranks cut the same pieces.
 void Collective::move_reduction() {
   const MPI_Datatype type = element_type(call_.type);
   const MPI_Op op = operation(call_.op, call_.type);
@@ -222,7 +225,7 @@ void Collective::finish() {
   if (extent_.output == 0) return;
   if (reduces(call_.kind) && call_.op == ReduceOp::kAvg) {
     divide(output_, extent_.output, call_.type, group_.size);
-  } else if (reduces(call_.kind) && group_.size == 1) {  // of one rank MPI copies: truth values must come out as 0 or 1
+  } else if (reduces(call_.kind) && group_.size == 1) {  // MPI only copies with one rank, but bools must become 0 or 1
     const std::byte* input = output_;
     reduce::run({.inputs = &input,
                  .outputs = &output_,

@@ -1,12 +1,13 @@
-// The operations of the MPI backend: two steps, both without waiting.
+// The collectives of the MPI backend. Each runs in two steps, and neither blocks.
 //
-// Compare: the smallest and the largest hash of the call over all ranks (MPI_Iallreduce of 16 bytes, on a communicator
-//   of its own). MPI does not know that ranks called different things: it would hang, cut or mix up data.
-// Move: MPI's own nonblocking collective, once every earlier call of this rank that touches the same memory is
-// complete.
-//   Memory that is not from allocate() is copied to the arena and back: see arena.h. A factor is a copy times it.
-// A barrier is the comparison alone. all_to_all_v has a step between: what each two ranks say of what passes between
-// them (MPI_Ialltoall), for its counts are no part of what all compare.
+// Compare: an MPI_Iallreduce of 16 bytes, on a communicator of its own, finds the smallest and the largest hash of the
+//   call over all ranks. MPI itself does not notice that ranks made different calls: it would hang, truncate or mix up
+//   the data.
+// Move: MPI's own nonblocking collective. It begins once every earlier call of this rank that touches the same memory
+//   is complete. Memory that is not from allocate() is copied to the arena and back: see arena.h. An input that has a
+//   factor is copied as well, multiplied by it.
+// A barrier is the comparison alone. all_to_all_v has a third step between the two: each pair of ranks exchanges the
+// counts of the data between them (MPI_Ialltoall), since the hash of the call does not contain these counts.
 #pragma once
 
 #include <mpi.h>
@@ -54,20 +55,20 @@ class Collective : public CheckedOperation {
   Group& group_;
   const Call call_;
   const std::uint64_t sequence_;
-  const OperationKind kind_;  // of blocks of one size
+  const OperationKind kind_;  // the operation with blocks of one size: kAllGather for a kAllGatherV
   const Extent extent_;
   Phase phase_ = Phase::kFirst;
   std::array<std::uint64_t, 2> own_hash_{};
-  // Of MPI while the comparison runs; lost deliberately when the group ends before.
+  // MPI writes here while the comparison runs. Deliberately leaked if the group ends before the comparison is complete.
   std::unique_ptr<std::array<std::uint64_t, 2>> least_hash_ = std::make_unique<std::array<std::uint64_t, 2>>();
   std::vector<MPI_Request> requests_;
-  const std::byte* input_ = nullptr;  // where MPI reads and writes
+  const std::byte* input_ = nullptr;  // MPI reads input_ and writes output_: the call's memory or a staging buffer
   std::byte* output_ = nullptr;
   std::shared_ptr<void> staged_input_;
   std::shared_ptr<void> staged_output_;
-  std::vector<std::shared_ptr<void>> kept_;  // lists that MPI reads until it is done
-  std::shared_ptr<void> exchanged_;          // all_to_all_v: what this rank said to each, then what each said
-  std::size_t widest_ = 0;                   // uneven: the most elements that any rank reads or writes
+  std::vector<std::shared_ptr<void>> kept_;  // lists of counts and offsets that MPI reads until it is done
+  std::shared_ptr<void> exchanged_;          // all_to_all_v: what this rank told every rank, then what each told it
+  std::size_t widest_ = 0;                   // uneven calls: the most elements that any rank reads or writes
 };
 
 }  // namespace reigen::comm::mpi

@@ -1,4 +1,4 @@
-// What the operations of a group share. Used by the driving thread only.
+// The state that the operations of a group share. Used by the driver thread only.
 #pragma once
 
 #include <mpi.h>
@@ -28,14 +28,14 @@ struct Group {
   MPI_Comm compare = MPI_COMM_NULL;
   std::shared_ptr<Arena> arena = {};
   std::unique_ptr<control::StoreControl> control = {};
-  std::uint64_t completed = 0;  // operations complete on this rank
+  std::uint64_t completed = 0;  // number of operations that are complete on this rank
   struct Moving {
     std::uint64_t sequence;
     Span input;
     Span output;
   };
   std::vector<Moving> moving = {};
-  std::size_t most = kMostAtOnce;  // elements that MPI's own operations on uneven blocks may span
+  std::size_t most = kMostAtOnce;  // above so many elements in all blocks, uneven calls go by messages (uneven.cc)
 };
 
 }  // namespace reigen::comm::mpi

@@ -1,10 +1,10 @@
-// The MPI of this process: there is one, and it can be started once. Nothing else in Reigen belongs to a whole process;
-// MPI leaves no choice.
+// The MPI library of this process. A process has one, and can start it once, so it is a global object: MPI leaves no
+// choice. Nothing else in Reigen belongs to a whole process.
 //
-// A program that called MPI_Init_thread itself keeps MPI, and ends it itself. Otherwise MPI is started by the first
-// group and ended when the process exits with code 0. With another code it is not, because MPI_Finalize waits for the
-// other ranks: mpirun then ends the job with that code. After a group has ended with operations under way, MPI_Finalize
-// gets five seconds, for some of those it waits for may be dead.
+// A program that called MPI_Init_thread itself also calls MPI_Finalize itself. Otherwise the first group starts MPI,
+// and MPI is finalized when the process exits with code 0. With another exit code MPI is not finalized, because
+// MPI_Finalize waits for the other ranks: mpirun then ends the job with that code. If a group has ended with
+// operations in flight, MPI_Finalize gets five seconds, since ranks that it waits for may be dead.
 #pragma once
 
 #include <mpi.h>
@@ -17,14 +17,15 @@ namespace reigen::comm::mpi {
 
 class Library {
  public:
-  // Starts MPI if nobody has. Throws BackendError.
+  // Starts MPI if it has not been started yet. Throws BackendError.
   static Library& get();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Held around MPI's functions when MPI can serve one thread at a time only; costs nothing otherwise.
+  // Callers hold this lock around MPI's functions. It is a lock only if MPI can serve just one thread at a time;
+  // otherwise it is empty and costs nothing.
   std::unique_lock<std::mutex> guard();
-  // A group ended with operations under way.
+  // Tells that a group ended with operations in flight, so that MPI_Finalize gets a time limit.
   void finalize_in_time();
 
  private:
@@ -36,13 +37,14 @@ class Library {
   std::mutex mutex_;
 };
 
-// Throws BackendError with MPI's own words unless `code` is MPI_SUCCESS.
+// Throws BackendError with MPI's error text unless `code` is MPI_SUCCESS.
 void check(int code, const char* function);
 std::string error_text(int code);
-// Empties `requests` once all of them are done.
+// Whether all requests are done. Clears `requests` if they are.
 bool all_done(std::vector<MPI_Request>& requests);
 
-// True in a process that mpirun, mpiexec or srun started as a rank: alone, MPI_Init would make a world of one.
+// Whether mpirun, mpiexec or srun started this process as a rank. In any other process MPI_Init would make a world of
+// one rank.
 bool started_by_mpi();
 
 }  // namespace reigen::comm::mpi

@@ -43,7 +43,8 @@ void Messages::flush() {
   Library::get().finalize_in_time();
 }
 
-// Only a group that has ended still has requests here. MPI cannot call them back: what they use stays.
+// Requests are left here only if the group has ended. MPI cannot cancel them, so their memory is never handed out
+// again.
 Message::~Message() {
   if (!requests_.empty()) Library::get().finalize_in_time();
 }
@@ -93,7 +94,8 @@ Step Send::advance() {
   return Step::kDone;
 }
 
-// There is room for a short message whatever this rank expects: what comes is compared then.
+// The receive buffer has room for a short message even if this rank expects a longer one. The header that arrives is
+// compared in compare().
 void Recv::expect_head() {
   constexpr std::size_t kMost = sizeof(Header) + kShortMessage;
   head_ = arena().take(kMost);
@@ -108,7 +110,7 @@ void Recv::compare() const {
   try {
     compare_message(messages_.options, number_, call_, {header.count, header.type, header.tag});
   } catch (const CollectiveMismatch&) {
-    Library::get().finalize_in_time();  // what was sent is never taken
+    Library::get().finalize_in_time();  // the sent data is never received, and MPI_Finalize may wait for it
     throw;
   }
 }

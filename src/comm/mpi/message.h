@@ -1,9 +1,10 @@
-// Send and recv over MPI, on a communicator of their own: they pass by collectives in any order.
+// Send and recv over MPI. They have a communicator of their own, so messages and collectives may overtake each other in
+// any order.
 //
-// A short message travels with its header, and its send is done at once: MPI itself promises nothing of that kind, so
-// it gets a copy. A longer one follows its header, to where the recv wants it; the send waits for MPI to be done with
-// it. A recv takes the data once the header has been compared with the own call. Memory that is not from allocate() is
-// copied to the arena and back, as for collectives.
+// A short message travels together with its header, and its send completes at once. MPI does not promise that for
+// MPI_Isend, so MPI gets a copy of the data. The data of a longer message travels after its header, directly into the
+// memory of the recv; the send completes when MPI has finished it. A recv compares the header with its own call before
+// it takes the data. Memory that is not from allocate() is copied to the arena and back, as for collectives.
 #pragma once
 
 #include <mpi.h>
@@ -20,13 +21,13 @@ namespace reigen::comm::mpi {
 
 inline constexpr std::size_t kShortMessage = 1024;  // bytes of data
 
-// What the messages of a group share. Used by the driving thread only.
+// The state that all messages of a group share. Used by the driver thread only.
 struct Messages {
   Group& group;
   const GroupOptions& options;
   MPI_Comm communicator = MPI_COMM_NULL;
-  int moving = 0;  // messages whose data is under way
-  // Short ones that MPI has taken and may not have sent yet.
+  int moving = 0;  // longer messages whose data is in flight
+  // Short messages that were given to MPI and that MPI may not have sent yet.
   struct Loose {
     MPI_Request request;
     std::shared_ptr<void> memory;
@@ -34,16 +35,16 @@ struct Messages {
   std::vector<Loose> loose = {};
 
   void forget_sent();
-  // Waits a moment until MPI has sent all of them.
+  // Waits until MPI has sent all short messages, for two seconds at most.
   void flush();
 };
 
-// This rank's messages with one other. Used by the driving thread, but for `sends` and `recvs`, which the calling
-// thread counts.
+// This rank's messages to and from one other rank. The calling thread uses `sends` and `recvs`; the driver thread uses
+// the rest.
 struct Pair {
-  std::uint64_t sends = 0;      // called
-  std::uint64_t recvs = 0;      // called
-  std::uint64_t next_recv = 0;  // the one whose turn it is
+  std::uint64_t sends = 0;      // number of sends called so far
+  std::uint64_t recvs = 0;      // number of recvs called so far
+  std::uint64_t next_recv = 0;  // the number of the recv whose turn it is
 };
 
 class Message : public CheckedOperation {
@@ -64,11 +65,11 @@ class Message : public CheckedOperation {
   const Call call_;
   const std::uint64_t number_;
   std::vector<MPI_Request> requests_;
-  std::shared_ptr<void> head_;    // the header, and the data of a short message
-  std::shared_ptr<void> staged_;  // the data of a longer one in foreign memory
+  std::shared_ptr<void> head_;    // the header, followed by the data of a short message
+  std::shared_ptr<void> staged_;  // staging buffer of a longer message whose memory is not from allocate()
 };
 
-// Goes to MPI in the order of the calls: the engine asks one after the other.
+// Sends are given to MPI in the order of the calls, because the engine advances them one after the other.
 class Send : public Message {
  public:
   Send(Messages& messages, Pair& pair, const Call& call) : Message(messages, pair, call, pair.sends++) {}

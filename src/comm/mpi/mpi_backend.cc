@@ -42,9 +42,10 @@ void check_members(const std::vector<Member>& members) {
   }
 }
 
-// A number that the members of a group have in common, for MPI to tell groups apart that are made at the same time.
+// A number from the group's name, equal on all members. MPI uses it to tell apart groups that are created at the same
+// time.
 int tag_of(const std::string& name) {
-  return static_cast<int>(base::fnv1a(name) & 0x7fffU);  // every MPI takes tags up to 32767
+  return static_cast<int>(base::fnv1a(name) & 0x7fffU);  // every MPI library accepts tags up to 32767
 }
 
 MPI_Comm make_communicator(const std::vector<Member>& members, const std::string& name) {
@@ -64,7 +65,7 @@ MPI_Comm make_communicator(const std::vector<Member>& members, const std::string
 
 class MpiBackend : public Backend {
  public:
-  // `parent`: of the group off which this one is split.
+  // `parent`: the control of the group from which this group is split, or null.
   MpiBackend(const GroupOptions& options, std::shared_ptr<Arena> arena, const control::StoreControl* parent = nullptr)
       : options_(options) {
     group_.rank = options.rank;
@@ -91,7 +92,7 @@ class MpiBackend : public Backend {
     static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
   void throw_if_ended() override { group_.control->throw_if_ended(); }
-  void heartbeat() override {}  // the control's thread gives it while somebody wants to know
+  void heartbeat() override {}  // the thread of `control` writes heartbeats to the store while a rank waits
   void leave() override;
   void publish_abort(const AbortCause& cause) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.arena->allocate(bytes); }
@@ -114,7 +115,8 @@ class MpiBackend : public Backend {
   control::Sleeper sleeper_;
 };
 
-// The ranks meet at the store first, where one that is missing has a name; MPI's own functions know no deadline.
+// The ranks meet at the store first, which can name a rank that is missing and has a deadline. MPI's own functions have
+// no deadline.
 void MpiBackend::join() {
   Library& library = Library::get();
   const auto announcements = group_.control->join(fmt::format("{} {} {}", library.rank(), library.size(), ::getpid()));
@@ -124,7 +126,7 @@ void MpiBackend::join() {
     Member& member = members.emplace_back();
     in >> member.world_rank >> member.world_size >> member.pid;
   }
-  check_members(members);  // all see the same
+  check_members(members);  // every rank has the same list, so either all ranks throw or none
   {
     const auto guard = library.guard();
     group_.data = make_communicator(members, options_.name);
@@ -136,8 +138,8 @@ void MpiBackend::join() {
   group_.control->start();
 }
 
-// Nothing is under way: every rank's part of every operation is done, and MPI frees without meeting the others. But for
-// short messages, which must have left before this rank says that it does.
+// No operation is in flight: this rank has done its part of each, and MPI frees communicators without waiting for the
+// other ranks. Only short messages may still be unsent; MPI must have sent them before this rank says that it leaves.
 void MpiBackend::leave() {
   if (left_) return;
   left_ = true;
@@ -153,7 +155,8 @@ void MpiBackend::leave() {
   MPI_Comm_free(&group_.data);
 }
 
-// What is under way stays under way for MPI: the communicators and their memory are given up.
+// MPI cannot cancel operations in flight. So the communicators are never freed, and the memory is never handed out
+// again.
 void MpiBackend::publish_abort(const AbortCause& cause) {
   aborted_ = true;
   group_.arena->quarantine();

@@ -1,4 +1,4 @@
-// Ranks that mpirun started, talking through the MPI of the machine.
+// The backend for ranks that mpirun started: they communicate through the machine's MPI library.
 #pragma once
 
 #include <memory>

@@ -17,7 +17,8 @@ namespace {
 constexpr std::size_t kTypes = static_cast<std::size_t>(DataType::kBool) + 1;
 constexpr std::size_t kOps = static_cast<std::size_t>(ReduceOp::kBxor) + 1;
 
-// MPI hands over what came from lower ranks as the first input, and wants the result in the second.
+// An MPI_User_function. MPI passes the partial result of the lower ranks as `first`, and expects the result in
+// `second`.
 template <std::size_t kType, std::size_t kOp>
 void reduce_two(void* first, void* second, int* count, MPI_Datatype*) {
   const std::array<const std::byte*, 2> inputs = {static_cast<const std::byte*>(first),
@@ -39,7 +40,7 @@ constexpr Functions all_functions(std::index_sequence<kAt...>) {
   return {&reduce_two<kAt / kOps, kAt % kOps>...};
 }
 
-// Made at the first use of each; they live as long as MPI.
+// The MPI operations that run our kernels. Each is created at its first use and lives as long as MPI.
 struct Operations {
   std::mutex mutex;
   std::array<MPI_Op, kTypes * kOps> made;
@@ -84,7 +85,8 @@ MPI_Op operation(ReduceOp op, DataType type) {
   return made;
 }
 
-// The kernels divide by the number of their inputs; the inputs but the first are zeros, which change no sum.
+// The kernel of an average divides by its number of inputs. The sum is the first of `ranks` inputs here; the others are
+// zeros, which do not change it.
 void divide(std::byte* data, std::size_t count, DataType type, int ranks) {
   constexpr std::size_t kZeros = 16384;
   static const std::vector<std::byte> zeros(kZeros);

@@ -1,9 +1,10 @@
-// Reductions in MPI's terms: element types, and operations that run our kernels on two inputs.
+// The element types and reduction operations for MPI. Most operations run our kernels on two inputs.
 //
-// MPI decides in which order and in how many steps it adds, equally on all ranks (the standard asks for identical
-// results); our own engines add in rank order. fp32 and fp64 sums and products are MPI's own, so that a fabric that
-// adds by itself may; everything else has a meaning that MPI lacks (NaN in extremes, 16-bit floats, wrapping, truth
-// values). Thread rule: any thread.
+// MPI chooses the order and the number of steps of the additions, the same on all ranks (the standard asks for
+// identical results). Our own engines add in rank order. fp32 and fp64 sums and products are MPI's built-in operations,
+// so that a network which can add by itself may do so. All other reductions have a meaning that MPI's operations lack:
+// NaN in minimum and maximum, 16-bit floats, integers that wrap around, bools.
+// Thread rule: any thread.
 #pragma once
 
 #include <mpi.h>
@@ -16,10 +17,10 @@ namespace reigen::comm::mpi {
 
 MPI_Datatype element_type(DataType type);
 
-// An average is a sum here; divide() ends it.
+// For an average this returns the operation of the sum; divide() then completes the average.
 MPI_Op operation(ReduceOp op, DataType type);
 
-// data[i] /= ranks, as ReduceOp::kAvg says: in fp32 for 16-bit floats, truncated for integers.
+// data[i] /= ranks, as ReduceOp::kAvg defines it: 16-bit floats are divided in fp32, integers are truncated.
 void divide(std::byte* data, std::size_t count, DataType type, int ranks);
 
 }  // namespace reigen::comm::mpi

@@ -1,4 +1,5 @@
-// Blocks of different sizes: MPI's own operations as long as an int counts every element of all blocks, else messages.
+// Collectives on blocks of different sizes. They use MPI's own operations as long as an int can count the elements of
+// all blocks together, and messages (MPI_Isend, MPI_Irecv) or one reduction per block otherwise.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -15,11 +16,11 @@ namespace {
 
 constexpr int kTag = 0;
 
-// What a rank says to one other; all_to_all_v.
+// all_to_all_v: what a rank tells another rank, in elements.
 struct Said {
   std::uint64_t gives;
   std::uint64_t takes;
-  std::uint64_t widest;  // the larger one of what it reads and writes in all: whoever uses messages, all must
+  std::uint64_t widest;  // the most it reads or writes in all: if one rank must use messages, all ranks must
 };
 constexpr int kSaidWords = sizeof(Said) / sizeof(std::uint64_t);
 
@@ -63,7 +64,7 @@ void Collective::compare_counts() {
     widest_ = std::max<std::size_t>(widest_, heard[q].widest);
     const bool theirs = heard[q].gives != own[q].takes;
     if (!theirs && heard[q].takes == own[q].gives) continue;
-    Library::get().finalize_in_time();  // ranks that see no difference wait for this one inside MPI
+    Library::get().finalize_in_time();  // ranks that see no difference wait for this rank inside MPI
     const int rank = static_cast<int>(q);
     throw_exchange_differs(group_.control->group(), sequence_,
                            theirs ? Exchange{rank, heard[q].gives, group_.rank, own[q].takes}
@@ -107,7 +108,7 @@ void Collective::move_uneven() {
         "MPI_Ialltoallv");
 }
 
-// Begun in the order of the calls on every rank, so that one tag serves all of them.
+// Every rank begins its messages in the order of the calls, so that one tag serves the messages of all calls.
 void Collective::move_by_messages(bool in_place) {
   if (kind_ == OperationKind::kReduceScatter) {
     for (int q = 0; q < group_.size; ++q) {
@@ -120,7 +121,7 @@ void Collective::move_by_messages(bool in_place) {
   const bool exchanges = kind_ == OperationKind::kAllToAll;
   const bool in_blocks = exchanges || kind_ == OperationKind::kScatter;
   const std::vector<std::size_t>& arrives = exchanges ? call_.arrives : call_.counts;
-  // Elements that one of the two gives to the other; one of them is this rank.
+  // The number of elements that rank `from` gives to rank `to`. This rank is `from` or `to`.
   const auto passing = [&](int from, int to) {
     if (kind_ == OperationKind::kGather && to != call_.root) return std::size_t{0};
     if (kind_ == OperationKind::kScatter && from != call_.root) return std::size_t{0};

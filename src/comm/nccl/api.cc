@@ -15,7 +15,7 @@ namespace reigen::comm::nccl {
 
 namespace {
 
-// What device/ gives and compares without CUDA's headers.
+// src/device/ is compiled without CUDA's headers and has copies of these constants and layouts. They must match.
 static_assert(device::kCudaOutOfMemory == cudaErrorMemoryAllocation && device::kCudaNotReady == cudaErrorNotReady);
 static_assert(device::kCudaHostToDevice == cudaMemcpyHostToDevice &&
               device::kCudaDeviceToHost == cudaMemcpyDeviceToHost &&
@@ -29,7 +29,7 @@ static_assert(offsetof(device::CudaPointer, device) == offsetof(cudaPointerAttri
               sizeof(device::CudaPointer) >= sizeof(cudaPointerAttributes));
 static_assert(sizeof(device::CudaMemoryWord) == sizeof(cudaIpcMemHandle_t));
 
-constexpr int kOldestNccl = 21700;  // non-blocking communicators with a limit on their blocks
+constexpr int kOldestNccl = 21700;  // the first with non-blocking communicators whose thread blocks can be limited
 
 void find_nccl(Api& api, const device::Library& library) {
   library.find(api.nccl_get_version, "ncclGetVersion");
@@ -54,7 +54,7 @@ void find_nccl(Api& api, const device::Library& library) {
   library.find(api.nccl_recv, "ncclRecv");
 }
 
-// CUDA first: LibTorch may have brought it, and NCCL lies beside it then.
+// Opens the CUDA runtime first: LibTorch may have loaded it, and then NCCL lies beside it.
 Api open_library() {
   (void)device::cuda_runtime();
   const std::string fix =
@@ -79,7 +79,7 @@ Api open_library() {
 
 }  // namespace
 
-// A library can be in a process only once, and so its functions are the process's.
+// A process can load a library only once, so its functions belong to the whole process.
 const Api& api() {
   static const Api kApi = open_library();
   return kApi;

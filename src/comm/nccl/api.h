@@ -1,5 +1,5 @@
-// What the backend calls of NCCL. The library is not linked: it is opened when a group first asks for this backend, so
-// that every program starts where it is missing.
+// The functions of NCCL that the backend calls. NCCL is not linked: it is opened when a group first asks for this
+// backend, so that programs also start on machines without NCCL.
 // Thread rule: any thread.
 #pragma once
 
@@ -37,9 +37,9 @@ struct Api {
 // (tests/fakes/nccl/).
 const Api& api();
 
-// Throws BackendError with NCCL's own words.
+// Throws BackendError with NCCL's error text, unless `code` is success or "in progress".
 void check(ncclResult_t code, const char* function, ncclComm_t communicator = nullptr);
-// As NCCL names it.
+// The stream in the type that NCCL's functions take.
 inline cudaStream_t of_cuda(device::CudaStream stream) { return static_cast<cudaStream_t>(stream); }
 
 }  // namespace reigen::comm::nccl

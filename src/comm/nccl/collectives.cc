@@ -40,7 +40,7 @@ std::optional<ncclRedOp_t> operation(ReduceOp op) {
   return std::nullopt;
 }
 
-// The factor in the type of the data: what NCCL takes.
+// The factor as an element of `type`, the form that NCCL takes.
 std::array<std::byte, sizeof(double)> in_type(double factor, DataType type) {
   constexpr std::uint16_t kHalf = 0x3c00;
   constexpr std::uint16_t kBfloat = 0x3f80;
@@ -83,7 +83,7 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
   group_.control->called(call_, sequence_);
 }
 
-// A communicator takes the next call only when the one before is on the stream.
+// A non-blocking communicator accepts the next call only when the call before it is on the stream.
 Step Collective::advance() {
   const device::OnDevice on(group_.device);
   switch (phase_) {
@@ -111,7 +111,7 @@ Step Collective::advance() {
       phase_ = Phase::kRunning;
       return Step::kMoved;
     case Phase::kRunning:
-      settled();  // throws when the network or a peer failed under way
+      settled();  // throws if the network or another rank has failed meanwhile
       if (!done_.is_done(name_of(call_.kind))) return Step::kPassedOn;
       phase_ = Phase::kDone;
       break;
@@ -122,17 +122,19 @@ Step Collective::advance() {
 
 bool Collective::precede(const Stream& stream) {
   if (phase_ != Phase::kRunning && phase_ != Phase::kDone) return false;
-  const device::OnDevice on(group_.device);  // whose default stream it may be
+  const device::OnDevice on(group_.device);  // `stream` may be the default stream, which means that of this device
   done_.precede(device::handle_of(stream));
   return true;
 }
 
-// Where the whole result lies that the input is as long as.
+// Whether the output can hold the scaled input: it can where this rank gets the whole result, which has the length of
+// the input.
 bool Collective::may_scale_into_output() const {
   return call_.kind == OperationKind::kAllReduce || (call_.kind == OperationKind::kReduce && group_.rank == call_.root);
 }
 
-// Calls run one after the other, so that all use the same memory. A larger one leaves it to those before.
+// Calls run one after the other, so all can use the same scratch memory. A call that needs more allocates a larger
+// block; earlier calls keep the old block alive.
 void Collective::take_scratch() {
   if (!has_factor() || may_scale_into_output()) return;
   const std::size_t bytes = extent_.input * size_of(call_.type);
@@ -149,7 +151,7 @@ bool Collective::can_scale() const {
   return group_.alone.settled("ncclCommInitRankConfig");
 }
 
-// A reduction of one rank is its input times the factor.
+// The result of a reduction of this rank alone is its input times the factor.
 void Collective::scale() {
   auto* into = may_scale_into_output() ? output_ : static_cast<std::byte*>(scaled_.get());
   const ncclDataType_t type = element_type(call_.type).value_or(ncclFloat32);
@@ -159,7 +161,7 @@ void Collective::scale() {
   check(api().nccl_red_op_create_pre_mul_sum(&op, factor.data(), type, ncclScalarHostImmediate, alone),
         "ncclRedOpCreatePreMulSum", alone);
   const ncclResult_t code = api().nccl_all_reduce(input_, into, extent_.input, type, op, alone, stream());
-  (void)api().nccl_red_op_destroy(op, alone);  // the call above has a copy of it
+  (void)api().nccl_red_op_destroy(op, alone);  // the call above has its own copy of the operation
   check(code, "ncclAllReduce", alone);
   input_ = into;
 }
@@ -168,7 +170,7 @@ void Collective::enqueue() {
   if (call_.count == 0 && !is_uneven(call_.kind) && call_.kind != OperationKind::kBarrier) return;
   check(api().nccl_group_start(), "ncclGroupStart");
   const ncclResult_t code = enqueue_call();
-  const ncclResult_t end = api().nccl_group_end();  // also after a failure: groups nest
+  const ncclResult_t end = api().nccl_group_end();  // also after a failure: every group start needs its end
   check(code, name_of(call_.kind), group_.communicator.get());
   check(end, name_of(call_.kind), group_.communicator.get());
 }
@@ -223,8 +225,8 @@ Collective::Block Collective::received_from(int rank) const {
   }
 }
 
-// Operations that NCCL does not have, or made of messages only lately: sends and receives in one group, which run
-// together.
+// For operations that NCCL does not have, or has only in recent versions: sends and recvs in one NCCL group, which all
+// run at once.
 ncclResult_t Collective::enqueue_by_messages() {
   const std::size_t element = size_of(call_.type);
   const OperationKind kind = even_kind(call_.kind);
@@ -248,7 +250,7 @@ ncclResult_t Collective::enqueue_by_messages() {
   return result;
 }
 
-// Blocks of different sizes, each added up where it belongs.
+// For blocks of different sizes: one reduction for each block, to the rank that gets it.
 ncclResult_t Collective::enqueue_by_reductions() {
   const ncclDataType_t type = element_type(call_.type).value_or(ncclUint8);
   const ncclRedOp_t op = operation(call_.op).value_or(ncclSum);

@@ -1,9 +1,9 @@
-// The operations of the NCCL backend: enqueued on the group's stream in the order of the calls, then asked for by an
-// event. What one writes the next may read: a stream does one thing after the other.
+// The collectives of the NCCL backend. They are enqueued on the group's stream in the order of the calls, and an event
+// tells when each is complete. A call may read what the call before it writes, because a stream runs its work in order.
 //
-// Ranks must agree on one reduction, and a factor is each rank's own. So it is not NCCL's business: the input is
-// multiplied before, by a reduction of this rank alone, into the output where the call allows it, else into scratch
-// memory.
+// NCCL wants the same reduction on all ranks, but each rank has its own factor. So the factor is no part of the
+// reduction: a reduction of this rank alone multiplies the input by it first, into the output where the call allows
+// that, else into scratch memory.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ void check_reduction(const Call& call);
 
 class Collective : public CheckedOperation {
  public:
-  // On the caller's thread: what call.after has to do until now comes first.
+  // Runs on the caller's thread. The call will begin after the work that is on the stream call.after now.
   Collective(Group& group, const Call& call, std::uint64_t sequence);
 
   bool try_post() override { return true; }
@@ -57,8 +57,8 @@ class Collective : public CheckedOperation {
   Phase phase_ = Phase::kFirst;
   device::Event ready_{group_.device};
   device::Event done_{group_.device};
-  std::shared_ptr<void> scaled_;      // where the input times its factor goes, if not into the output
-  const std::byte* input_ = nullptr;  // where NCCL reads and writes
+  std::shared_ptr<void> scaled_;      // scratch memory for the input times its factor, unless the output serves
+  const std::byte* input_ = nullptr;  // NCCL reads input_ and writes output_
   std::byte* output_ = nullptr;
 };
 

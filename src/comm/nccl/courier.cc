@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr auto kFirstPause = microseconds(20);
 constexpr auto kLastPause = milliseconds(1);
-constexpr auto kFirstAsk = milliseconds(1);  // whether the sender has come: a round trip to the store
+constexpr auto kFirstAsk = milliseconds(1);  // first pause before the store is asked again whether the sender has come
 constexpr auto kLastAsk = milliseconds(50);
 constexpr auto kFlushTime = std::chrono::seconds(2);
 constexpr auto kThreadEndsWithin = std::chrono::seconds(1);
@@ -37,9 +37,9 @@ struct Courier::State {
   std::condition_variable changed;
   std::map<std::pair<int, int>, std::unique_ptr<Lane>> lanes;
   std::exception_ptr failure;
-  bool is_new = false;  // one of the lanes: its other end may be waiting
+  bool is_new = false;  // a lane is new; its other end may be waiting already
   bool closed = false;
-  bool ended = false;  // the thread
+  bool ended = false;  // the thread has ended
 };
 
 Courier::Courier(const GroupOptions& options, int device, std::function<void()> tell)
@@ -116,7 +116,8 @@ void Courier::run(const std::shared_ptr<State>& state) {
   state->changed.notify_all();
 }
 
-// The store is asked without the lock: lanes are never removed, and others look at one that asks only here.
+// The lock is released while the store answers. That is safe: lanes are never removed, and Lane::ask() reads only
+// constants of its lane.
 bool Courier::ask(State& state, std::unique_lock<std::mutex>& lock) {
   std::vector<Lane*> asking;
   for (const auto& [pair, lane] : state.lanes) {

@@ -1,6 +1,6 @@
-// Opens the lanes of a group and hands NCCL what goes over them, on a thread of its own: a short send is done before
-// anybody has come to take it, and nobody who drives waits for the store.
-// Thread rule: as Lane's members say; the thread runs from the first lane on.
+// Opens the lanes of a group and gives their transfers to NCCL, on a thread of its own. So a short send completes
+// before the receiver has come, and the driver thread never waits for the store.
+// Thread rule: as each member says, with the words of lane.h. The courier's thread runs from the first lane on.
 #pragma once
 
 #include <functional>
@@ -16,25 +16,25 @@ namespace reigen::comm::nccl {
 
 class Courier {
  public:
-  // `tell`: called when something has moved; any thread.
+  // `tell`: called from the courier's thread when a transfer or a lane has moved on, or when the thread has failed.
   Courier(const GroupOptions& options, int device, std::function<void()> tell);
   ~Courier();
   Courier(const Courier&) = delete;  // a thread belongs to it
   Courier& operator=(const Courier&) = delete;
 
-  // caller. The one from this rank to another, or from another to this one.
+  // Caller. The lane from this rank to `rank`, or from `rank` to this rank. The first call for a lane creates it.
   Lane& lane_to(int rank) { return lane(options_.rank, rank); }
   Lane& lane_from(int rank) { return lane(rank, options_.rank); }
-  // driver.
+  // Driver. Queues a transfer on a lane.
   void push(Lane& lane, std::shared_ptr<Transfer> transfer);
-  // driver. Throws what ended the thread: a store that is lost, NCCL's words.
+  // Driver. Throws the error that ended the courier's thread: the store was lost, or NCCL failed.
   void throw_if_failed() const;
 
-  // Waits a moment until the receivers have what was sent.
+  // Waits until the receivers have all frames that were sent, for two seconds at most.
   void flush();
-  // The thread stops; the communicators are the caller's to end.
+  // Stops the thread, and returns the communicators of all lanes, which the caller must end.
   std::vector<Handle*> close();
-  // After them: whether the device has stopped.
+  // Whether the device has no more work on the lanes' streams. To be asked after the communicators were ended.
   bool is_idle() const;
 
  private:
@@ -44,7 +44,7 @@ class Courier {
   static bool ask(State& state, std::unique_lock<std::mutex>& lock);
 
   const GroupOptions& options_;
-  const std::shared_ptr<State> state_;  // the thread's, too: it may hang in a store that does not answer
+  const std::shared_ptr<State> state_;  // the thread owns it too: it may outlive the courier, waiting for the store
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
-// What the operations of a group share.
-// Thread rule: the driving thread, but for `scaled`, which belongs to the thread that calls.
+// The state that the operations of a group share.
+// Thread rule: the driver thread, except `scaled`, which belongs to the thread that makes the call.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ struct Group {
   int rank = 0;
   int size = 1;
   int device = 0;
-  // In this order: a communicator is ended before its stream.
+  // The order of the members matters: a communicator must be destroyed before its stream.
   std::unique_ptr<device::OwnStream> stream = {};
-  std::shared_ptr<void> barrier = {};  // a byte of the device
-  std::shared_ptr<void> scaled = {};   // of the device: inputs times their factor; one call after the other uses it
+  std::shared_ptr<void> barrier = {};  // one byte of device memory, which a barrier reduces
+  std::shared_ptr<void> scaled = {};   // device memory for inputs times their factor; the calls use it in turn
   std::size_t scaled_bytes = 0;
   std::unique_ptr<control::StoreControl> control = {};
-  Handle alone = {};  // of this rank only: multiplies by a factor; made when there is one
+  Handle alone = {};  // a communicator of this rank alone, which multiplies by factors; created at the first factor
   Handle communicator = {};
 };
 

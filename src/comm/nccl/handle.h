@@ -1,5 +1,5 @@
-// A communicator of NCCL's, from the first call for it to its end. It never blocks: each call begins something, and
-// settled() says when the next may come.
+// An NCCL communicator, from its creation to its end. It is non-blocking: each NCCL call only begins an operation, and
+// settled() says when the next call may be made.
 // Thread rule: one owner at a time.
 #pragma once
 
@@ -11,32 +11,34 @@
 
 namespace reigen::comm::nccl {
 
-// What the ranks of a new communicator must have in common, as text for the store.
+// A new ncclUniqueId as text for the store. All ranks of a communicator create it with the same identity.
 std::string new_identity();
 
 class Handle {
  public:
   Handle() = default;
-  ~Handle();                       // aborts
-  Handle(const Handle&) = delete;  // it is NCCL's
+  ~Handle();                       // aborts the communicator
+  Handle(const Handle&) = delete;  // an NCCL communicator has one owner
   Handle& operator=(const Handle&) = delete;
 
-  // All ranks of the communicator do this. `most_blocks`: of the device's processors that one call may take; 0: NCCL's
-  // choice.
+  // Begins to create the communicator; all its ranks must call this. `most_blocks`: the most thread blocks that one
+  // call may use on the device; 0: NCCL's choice.
   void begin(const std::string& identity, int size, int rank, int most_blocks = 0);
 
   bool exists() const { return communicator_ != nullptr; }
   ncclComm_t get() const { return communicator_; }
-  // Whether what was begun last is on its stream. Throws BackendError, naming `what`, when it failed, or the network.
+  // Whether NCCL has put the operation begun last on its stream. Throws BackendError, naming `what`, when the operation
+  // or the network failed.
   bool settled(const char* what) const;
 
-  // The device stops what it does for them, whatever the other ranks do. False: NCCL is not done with it by then.
+  // Aborts the communicators: the device stops their kernels, whatever the other ranks do. False: NCCL has not finished
+  // the abort by the deadline.
   static bool abort(const std::vector<Handle*>& handles, const Deadline& deadline);
-  // In good order if the other ranks do the same by then, else as abort().
+  // Ends the communicators in good order if the other ranks do the same by the deadline; otherwise aborts them.
   static void end(const std::vector<Handle*>& handles, const Deadline& deadline);
 
  private:
-  using Last = ncclResult_t (*)(ncclComm_t);  // call for a communicator
+  using Last = ncclResult_t (*)(ncclComm_t);  // the last call for a communicator: ncclCommDestroy or ncclCommAbort
   struct Ending {
     ncclComm_t communicator;
     Last last;

@@ -8,7 +8,7 @@ namespace reigen::comm::nccl {
 
 namespace {
 
-constexpr int kBlocks = 4;  // of the device's processors: many lanes may wait at once, beside collectives
+constexpr int kBlocks = 4;  // thread blocks of a lane's kernel: few, as many lanes and collectives may wait at once
 
 }  // namespace
 

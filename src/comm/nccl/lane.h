@@ -1,10 +1,10 @@
-// One direction between two ranks, at one of its ends: a communicator of the two and a stream of its own, so that
-// messages wait for nothing but each other. NCCL takes what is sent and what is received in one order; here both ends
-// have the same.
+// One end of a lane, which carries the messages from one rank to another. It has an NCCL communicator of the two ranks
+// and a stream of its own, so that messages wait only for each other. NCCL runs the sends and recvs of a communicator
+// in the order in which they were enqueued; on a lane this order is the same at both ends.
 //
-// The ends meet through the store when the first message is called: the sender makes the communicator's identity.
-// Thread rule: as each member says. `caller`: under the engine's lock on calls; `driver`: who drives; `courier`: the
-// thread of courier.h, with its lock.
+// The two ends meet through the store at the first message: the sender makes the communicator's identity.
+// Thread rule: as each member says. "Caller": the thread that makes a call, under the engine's lock on calls. "Driver":
+// the driver thread. "Courier": the thread of courier.h, which holds the courier's lock.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ namespace reigen::comm::nccl {
 inline constexpr std::size_t kShortMessage = 1024;  // bytes of data
 inline constexpr std::size_t kWindow = 64;          // messages that a sender may be ahead of the receiver
 
-// What every message begins with: the data of a short one is in it.
+// Every message begins with a frame. The frame contains the data of a short message.
 struct Frame {
   std::uint64_t count = 0;
   DataType type = DataType::kUint8;
@@ -35,15 +35,15 @@ struct Frame {
   alignas(8) std::byte data[kShortMessage] = {};
 };
 
-// Bytes that go over a lane, and the copies before and after.
+// One transfer over a lane, of a frame or of the data of a longer message, and the events before and after it.
 struct Transfer {
   explicit Transfer(int device) : done(device) {}
 
   std::byte* data = nullptr;  // on the device
   std::size_t bytes = 0;
-  std::byte* pinned = nullptr;                // of a frame: where it goes on the host when it has come
-  std::shared_ptr<device::Event> after = {};  // what must be done on the device before
-  std::atomic<bool> is_enqueued{false};       // from then on `done` tells
+  std::byte* pinned = nullptr;                // a received frame is copied to this host memory when it has arrived
+  std::shared_ptr<device::Event> after = {};  // the transfer begins after this event on the device
+  std::atomic<bool> is_enqueued{false};       // set once `done` is on the stream
   device::Event done;
 
   bool is_done() const { return is_enqueued.load() && done.is_done("a message"); }
@@ -51,17 +51,18 @@ struct Transfer {
 
 class Lane {
  public:
-  // caller. This rank is `from` when it sends, else `to`.
+  // Caller. This rank is `from` if `sends`, else `to`.
   Lane(int device, int from, int to, bool sends);
 
-  // driver. Goes behind what was pushed before.
+  // Driver. Queues the transfer after those that were pushed before.
   void push(std::shared_ptr<Transfer> transfer) { queue_.push_back(std::move(transfer)); }
 
-  // courier, without its lock: a step towards the other end. The communicator's identity, once it is known.
+  // Courier, without its lock. Asks the store once: the sender writes the communicator's identity there, the receiver
+  // looks for it. Returns the identity if it is known now.
   std::optional<std::string> ask(store::Store& store) const;
   bool is_asking() const { return state_ == State::kAsking; }
   void connect(const std::string& identity);
-  // courier. True when something has moved.
+  // Courier. Moves the lane on by one step. True when it has moved.
   bool advance();
   bool is_busy() const { return state_ != State::kOpen || !queue_.empty(); }
 
@@ -69,18 +70,18 @@ class Lane {
   Handle& handle() { return handle_; }
   const device::OwnStream& stream() const { return stream_; }
 
-  // caller, driver: messages so far, and whose turn it is.
+  // Caller: the number of messages called so far. Driver: the number of the message whose turn it is.
   std::uint64_t called = 0;
   std::uint64_t next = 0;
 
-  // driver. Room for a frame, at both of its places; the receiver needs one only.
+  // Driver. Room for a frame in pinned host memory and on the device. A sender has kWindow slots, a receiver one.
   struct Slot {
     Frame* pinned;
     std::byte* device;
-    std::shared_ptr<Transfer>* last;  // that used it
+    std::shared_ptr<Transfer>* last;  // the last transfer that used the slot
   };
   Slot slot(std::uint64_t number);
-  // driver. Whether the receiver has all that was sent.
+  // Driver. Whether the receiver has all frames that were sent.
   bool is_delivered() const;
 
  private:
@@ -95,12 +96,12 @@ class Lane {
   const std::size_t slots_;
   State state_ = State::kAsking;
   device::OwnStream stream_;
-  std::shared_ptr<void> device_;  // the slots
-  std::shared_ptr<void> pinned_;
+  std::shared_ptr<void> device_;  // the slots on the device
+  std::shared_ptr<void> pinned_;  // the slots on the host
   std::array<std::shared_ptr<Transfer>, kWindow> frames_;
   std::deque<std::shared_ptr<Transfer>> queue_;
-  bool under_way_ = false;  // the first of the queue is with NCCL
-  Handle handle_;           // last: ended before the stream
+  bool under_way_ = false;  // the first transfer of the queue was given to NCCL
+  Handle handle_;           // last member, so that it is destroyed before the stream
 };
 
 }  // namespace reigen::comm::nccl

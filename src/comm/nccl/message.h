@@ -1,9 +1,10 @@
-// Send and recv over NCCL, each direction between two ranks on a lane of its own: they pass by collectives in any
-// order.
+// Send and recv over NCCL. Each direction between two ranks has a lane of its own, so messages and collectives may
+// overtake each other in any order.
 //
-// A message is a frame, in which a short one's data lies, and then the data of a longer one. A short send is done when
-// its data is in the frame, unless kWindow of them are not taken yet; a longer one when its data is with the other
-// rank. A recv takes the data once the frame has been compared with the own call.
+// A message begins with a frame, which contains the data of a short message; the data of a longer message follows it.
+// A short send completes when its data is in the frame, but first waits while kWindow earlier messages have not been
+// received. A longer send completes when the other rank has its data. A recv compares the frame with its own call
+// before it takes the data.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,12 @@
 
 namespace reigen::comm::nccl {
 
-// What the messages of a group share.
+// The state that all messages of a group share.
 struct Messages {
   const Group& group;
   const GroupOptions& options;
   Courier& courier;
-  device::OwnStream copies;  // into frames and out of them: waits for no other rank
+  device::OwnStream copies;  // stream of the copies into frames and out of them, which wait for no other rank
 };
 
 class Message : public CheckedOperation {
@@ -29,11 +30,11 @@ class Message : public CheckedOperation {
   void check_peers(std::chrono::nanoseconds waited) const override;
 
  protected:
-  // On the caller's thread: what call.after has to do until now comes first.
+  // Runs on the caller's thread. The message will begin after the work that is on the stream call.after now.
   Message(Messages& messages, Lane& lane, const Call& call);
 
   bool is_short() const { return call_.bytes() <= kShortMessage; }
-  // Data that does not go in a frame.
+  // Queues the data of a longer message, which does not fit in a frame.
   void push_data(std::byte* data);
 
   Messages& messages_;
@@ -41,7 +42,7 @@ class Message : public CheckedOperation {
   const Call call_;
   const std::uint64_t number_;
   std::shared_ptr<device::Event> ready_;
-  std::shared_ptr<Transfer> transfer_;  // that this message waits for
+  std::shared_ptr<Transfer> transfer_;  // the transfer that this message waits for
 };
 
 class Send : public Message {
@@ -53,7 +54,7 @@ class Send : public Message {
   bool begin();
 
   bool begun_ = false;
-  std::shared_ptr<device::Event> filled_;  // a short one's data is in its frame
+  std::shared_ptr<device::Event> filled_;  // the frame is filled, with the data of a short message in it
 };
 
 class Recv : public Message {

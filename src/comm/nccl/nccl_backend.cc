@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 constexpr auto kJoinPoll = milliseconds(1);
 constexpr auto kEndWithin = std::chrono::seconds(2);
 
-// Each announcement is a place, and on rank 0 a second line: the group's identity.
+// `places`: the GPU of each rank, as device::place_of() names it.
 void check_places(const std::vector<std::string>& places) {
   for (std::size_t q = 0; q < places.size(); ++q) {
     for (std::size_t p = 0; p < q; ++p) {
@@ -37,7 +37,7 @@ void check_places(const std::vector<std::string>& places) {
 
 class NcclBackend : public Backend {
  public:
-  // `parent`: of the group off which this one is split.
+  // `parent`: the control of the group from which this group is split, or null.
   NcclBackend(const GroupOptions& options, std::shared_ptr<BlockTable> blocks,
               const control::StoreControl* parent = nullptr)
       : options_(options), blocks_(std::move(blocks)) {
@@ -57,7 +57,7 @@ class NcclBackend : public Backend {
     return std::make_unique<Collective>(group_, call, sequence);
   }
   base::CoreShare core_share() const override { return group_.control->core_share(); }
-  bool always_spins() const override { return true; }  // for microseconds; the work is the device's
+  bool always_spins() const override { return true; }  // for microseconds; the device does the work
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     sleeper_.sleep(
         ready, [] { return false; }, limit);
@@ -67,7 +67,7 @@ class NcclBackend : public Backend {
     static_cast<const CheckedOperation&>(operation).check_peers(waited);
   }
   void throw_if_ended() override { group_.control->throw_if_ended(); }
-  void heartbeat() override {}  // the control's thread gives it while somebody wants to know
+  void heartbeat() override {}  // the thread of `control` writes heartbeats to the store while a rank waits
   void leave() override;
   void publish_abort(const AbortCause& cause) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override {
@@ -89,7 +89,7 @@ class NcclBackend : public Backend {
   const std::string name_ = "nccl";
   const GroupOptions options_;
   const int device_ = device::choose_cuda(options_.device.index, options_.rank);
-  const std::shared_ptr<BlockTable> blocks_;  // of this group and those split off it
+  const std::shared_ptr<BlockTable> blocks_;  // shared by this group and all groups split from it
   Group group_;
   control::Sleeper sleeper_;
   Courier courier_{options_, device_, [this] { sleeper_.wake(); }};
@@ -98,14 +98,15 @@ class NcclBackend : public Backend {
 };
 
 void NcclBackend::join() {
-  const device::OnDevice on(group_.device);  // NCCL takes the current one
+  const device::OnDevice on(group_.device);  // NCCL uses the thread's current device
+  // Each rank announces the place of its GPU. Rank 0 adds a second line, the identity of the NCCL communicator.
   std::string announcement = device::place_of(group_.device);
   if (group_.rank == 0) announcement += "\n" + new_identity();
   std::vector<std::string> places = group_.control->join(announcement);
   const std::size_t line = places.front().find('\n');
   const std::string identity = places.front().substr(line + 1);
   places.front().resize(line);
-  check_places(places);  // all see the same
+  check_places(places);  // every rank has the same list, so either all ranks throw or none
   std::string failure;
   try {
     group_.stream = std::make_unique<device::OwnStream>(group_.device);
@@ -135,7 +136,7 @@ bool NcclBackend::wait_until_connected(const Deadline& deadline) const {
   return true;
 }
 
-// All communicators of the group; the courier touches its own no more.
+// Stops the courier, so that it uses its communicators no more, and returns all communicators of the group.
 std::vector<Handle*> NcclBackend::close() {
   std::vector<Handle*> handles = courier_.close();
   handles.push_back(&group_.alone);
@@ -143,10 +144,10 @@ std::vector<Handle*> NcclBackend::close() {
   return handles;
 }
 
-// The others may have died meanwhile, or never come to take a message.
+// There is a deadline because other ranks may have died, or may never receive a message that was sent to them.
 void NcclBackend::end() { Handle::end(close(), Deadline::after(kEndWithin)); }
 
-// Short messages must have left before this rank says that it does.
+// Short messages must have been delivered before this rank says that it leaves.
 void NcclBackend::leave() {
   if (!aborted_) courier_.flush();
   group_.control->leave();
@@ -157,7 +158,7 @@ bool NcclBackend::is_idle() const {
   return group_.stream->is_idle() && messages_.copies.is_idle() && courier_.is_idle();
 }
 
-// The device stops what it does for the group: afterwards nobody touches the callers' memory.
+// The device stops its work for the group, so that afterwards no kernel touches the callers' memory.
 void NcclBackend::publish_abort(const AbortCause& cause) {
   aborted_ = true;
   group_.control->publish_abort(cause);

@@ -1,5 +1,5 @@
-// Ranks with a GPU each, talking through NCCL. Buffers lie on the device; see docs/backends.md for the order with other
-// streams.
+// The backend for ranks that each have their own GPU: they communicate through NCCL. Buffers are device memory.
+// docs/backends.md says how calls are ordered with other streams.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
-// Which loop reduces which type by which operation. The host (kernels.inl) and the device (cuda/reduce.cu) include it
-// inside their namespaces, and define before: Pass, run_pass<Element, Op>(pass, finish), run_scaled<Element>(pass), and
-// what elements.inl holds. A reduction that is not defined (comm/types.h) runs no loop, or that of another.
+// Chooses the loop for the type and operation of a pass. The code of the host (kernels.inl) and of the device
+// (cuda/reduce.cu) includes this file inside its namespace. Before that it includes elements.inl and defines Pass,
+// run_pass<Element, Op>(pass, finish) and run_scaled<Element>(pass). For a reduction that is not defined (comm/types.h)
+// no loop runs, or the loop of another operation.
 
 template <typename Element>
 void run_average(const Pass& pass) {
@@ -9,7 +10,7 @@ void run_average(const Pass& pass) {
   if constexpr (IsFloat<A>::value) {
     const A ranks = static_cast<A>(divisor);
     if ((divisor & (divisor - 1)) == 0) {
-      run_pass<Element, Sum>(pass, Scale<A>{A(1) / ranks});  // exact: a power of two
+      run_pass<Element, Sum>(pass, Scale<A>{A(1) / ranks});  // exact, since the divisor is a power of two
     } else {
       run_pass<Element, Sum>(pass, Divide<A>{ranks});
     }
@@ -32,8 +33,8 @@ void run_op(const Pass& pass) {
   }
 }
 
-// Operations on bits work on bytes, whatever the integer type. Every kernel that is not compiled spares a build a third
-// of a second for each instruction set.
+// Bitwise operations run on bytes, whatever the integer type, which saves kernels for the other types. Each kernel
+// costs a third of a second of build time for each instruction set.
 inline void run_bits(Pass pass, std::size_t element_bytes) {
   using Byte = std::uint8_t;
   pass.count *= element_bytes;
@@ -48,7 +49,7 @@ template <typename T>
 void run_integer(const Pass& pass) {
   const bool takes_bits = pass.op == ReduceOp::kBand || pass.op == ReduceOp::kBor || pass.op == ReduceOp::kBxor;
   if (takes_bits) return run_bits(pass, sizeof(T));
-  // A sum or product that wraps has the same bits with and without a sign.
+  // A sum or product that wraps around has the same bits for signed and unsigned integers, so int8 runs as uint8.
   if constexpr (IsSame<T, std::int8_t>::value) {
     if (pass.op == ReduceOp::kSum || pass.op == ReduceOp::kProd) return run_op<Plain<std::uint8_t>>(pass);
     switch (pass.op) {
@@ -61,7 +62,7 @@ void run_integer(const Pass& pass) {
   }
 }
 
-// Sum and max of truth values are "or", product and min are "and".
+// The sum and the maximum of bools are "or"; the product and the minimum are "and".
 inline void run_bool(const Pass& pass) {
   switch (pass.op) {
     case ReduceOp::kSum:

@@ -1,6 +1,6 @@
-// What an element of each type is, and each operation on two of them: the one place that decides the bits of a
-// reduction. The loops of the host (kernels.inl) and the kernels of the device (cuda/reduce.cu) include it inside their
-// namespaces, so the rules of kernels.inl hold: no #include, and nothing of the standard library but its integer types.
+// The element of each type, and each operation on two elements: the one place that decides the bits of a reduction.
+// The loops of the host (kernels.inl) and the kernels of the device (cuda/reduce.cu) include this file inside their
+// namespaces. So the rules of kernels.inl hold: no #include, and only the integer types of the standard library.
 
 // nvcc compiles each of these functions for the host and for the device.
 #if defined(__CUDACC__)
@@ -15,7 +15,7 @@ using Half = std::uint16_t;
 REIGEN_ON_BOTH inline Float bits_to_float(std::uint32_t bits) { return __builtin_bit_cast(Float, bits); }
 REIGEN_ON_BOTH inline std::uint32_t float_to_bits(Float value) { return __builtin_bit_cast(std::uint32_t, value); }
 
-// bfloat16 is the upper half of a float; rounding is to the nearest, ties to even.
+// bfloat16 is the upper half of a float. store() rounds to the nearest value, ties to even.
 struct Bfloat16 {
   using Storage = Half;
   using Accumulator = Float;
@@ -34,7 +34,7 @@ struct Float16 {
   REIGEN_ON_BOTH static Accumulator load(Storage x) {
     const std::uint32_t sign = static_cast<std::uint32_t>(x & 0x8000u) << 16;
     const std::uint32_t body = static_cast<std::uint32_t>(x & 0x7fffu) << 13;
-    // Scaling by 2^112 moves the exponent and makes subnormals right; infinities and NaN keep a full exponent.
+    // Multiplying by 2^112 corrects the exponent, also of subnormals. Infinities and NaN keep an exponent of all ones.
     const std::uint32_t scaled = float_to_bits(bits_to_float(body) * 0x1p112f);
     return bits_to_float(sign | ((x & 0x7c00u) == 0x7c00u ? (body | 0x7f800000u) : scaled));
   }
@@ -42,7 +42,8 @@ struct Float16 {
     const std::uint32_t bits = float_to_bits(value);
     const std::uint32_t sign = (bits >> 16) & 0x8000u;
     const std::uint32_t magnitude = bits & 0x7fffffffu;
-    // Normal numbers: re-bias the exponent and round to nearest even. Small ones: an addition shifts and rounds.
+    // Numbers that are normal in float16: re-bias the exponent and round to nearest even. Smaller numbers: the addition
+    // of 0.5 shifts and rounds them.
     const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     const std::uint32_t small = float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3f000000u;
     std::uint32_t result = magnitude < 0x38800000u ? small : normal;
@@ -79,7 +80,7 @@ struct IsSame { static constexpr bool value = false; };
 template <typename A>
 struct IsSame<A, A> { static constexpr bool value = true; };
 
-// Signed integers wrap as two's complement does.
+// The unsigned type in which integers are added, so that signed ones wrap around in two's complement.
 template <typename T> struct Wrapping { using type = T; };
 template <> struct Wrapping<std::int8_t> { using type = std::uint8_t; };
 template <> struct Wrapping<std::int16_t> { using type = std::uint16_t; };
@@ -135,7 +136,7 @@ struct Bxor {
   REIGEN_ON_BOTH static T apply(T a, T b) { return static_cast<T>(a ^ b); }
 };
 
-// What is done to the result of an element before it is stored.
+// The last operation on the result of an element before it is stored.
 template <typename A>
 struct Keep {
   REIGEN_ON_BOTH A operator()(A value) const { return value; }
@@ -150,7 +151,7 @@ struct Divide {
   A divisor;
   REIGEN_ON_BOTH A operator()(A value) const { return value / divisor; }
 };
-// In 64 bits: the number of ranks need not fit into an 8-bit type.
+// Divides in 64 bits, because the number of ranks may not fit into an 8-bit type.
 template <typename A>
 struct DivideInteger {
   int divisor;

@@ -1,4 +1,5 @@
-// Sums of two inputs of 16-bit floats by instructions made for them; the bits are those of kernels.inl.
+// Sums of two inputs of 16-bit floats, with the processor's instructions for these types. The results have the same
+// bits as those of kernels.inl.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ struct HalfSum {
   float factor = 1;
 };
 
-// How many elements from the begin were done: as many whole vectors as there are, none where the processor lacks the
+// Return how many elements they have done, from the first on: all whole vectors, or none where the processor lacks the
 // instructions.
 namespace avx512 {
 std::size_t sum_bfloat16(const HalfSum& sum);

@@ -1,9 +1,9 @@
-// The loops behind reduce.h; included once for each instruction set, inside its namespace. No #include may stand here but
-// those of elements.inl and choice.inl, and nothing from the standard library may be instantiated: it would be compiled for
-// that instruction set and shared by all.
+// The loops of reduce.h. This file is included once for each instruction set, inside its namespace. It may include only
+// elements.inl and choice.inl, and must not instantiate templates of the standard library: they would be compiled for
+// that instruction set, and the linker could take them for the whole program.
 //
-// Who includes it defines before: stream_copy(to, from, bytes) and stream_fence(), a copy that leaves the caches out;
-// sum_bfloat16(HalfSum) and sum_float16(HalfSum) of halves.h.
+// The including file defines before: stream_copy(to, from, bytes), a copy with non-temporal stores, and stream_fence(),
+// which ends it; sum_bfloat16(HalfSum) and sum_float16(HalfSum) of halves.h.
 //
 // A block of elements is summed in a buffer that stays in the first-level cache, then written to every output.
 
@@ -13,15 +13,15 @@
 #define REIGEN_ELEMENTWISE _Pragma("GCC ivdep")
 #endif
 
-constexpr std::size_t kLine = 64;  // bytes of the caches
+constexpr std::size_t kLine = 64;  // bytes of a cache line
 constexpr std::size_t kBlock = 1024;
-constexpr std::size_t kPiece = 256;  // bytes past the caches: so few that memory is read and written at the same time
-constexpr std::size_t kTurn = 128;   // elements: outputs by turns keep more of the memory's channels busy
+constexpr std::size_t kPiece = 256;  // bytes of a streaming step: so few that reads and writes of memory overlap
+constexpr std::size_t kTurn = 128;   // elements that outputs get in turn, which keeps more memory channels busy
 
 #include "comm/reduce/elements.inl"
 
-// Element i of every buffer is read before element i of any is written, so loops may be vectorised though in place
-// inputs and outputs are the same memory.
+// Stores value(i) to `first`, and to `second` unless it is null. Element i of every input is read before element i of
+// any output is written. So the loop may be vectorised even if inputs and outputs are the same memory (in place).
 template <typename Element, typename Value>
 void store_block(typename Element::Storage* first, typename Element::Storage* second, std::size_t n, Value value) {
   if (second == nullptr) {
@@ -43,14 +43,15 @@ void copy_block(Storage* to, const Storage* from, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) to[i] = from[i];
 }
 
-// A pass over a single input needs no operation: passes of all operations share this function.
+// A pass over a single input needs no operation, so that the passes of all operations share this function.
 template <typename Element, typename Finish>
 void finish_block(typename Element::Storage* first, typename Element::Storage* second,
                   const typename Element::Storage* input, std::size_t n, Finish finish) {
   store_block<Element>(first, second, n, [&](std::size_t i) { return finish(Element::load(input[i])); });
 }
 
-// What the special kernels did of a sum of two inputs.
+// Runs a sum of two inputs of 16-bit floats with the special kernels of halves.h. Returns how many elements they have
+// done, from the first on; 0 if the pass is not such a sum.
 template <typename Element, typename Op, typename Finish>
 std::size_t sum_halves(const HalfSum& sum, Finish finish) {
   if constexpr (IsSame<Op, Sum>::value && IsSame<Finish, Keep<Float>>::value) {
@@ -66,8 +67,8 @@ std::size_t sum_halves(const HalfSum& sum, Finish finish) {
   return 0;
 }
 
-// The same of a whole pass, where every output is written as the inputs are read: a call for every block of a few
-// kilobytes takes a fifth of the time.
+// The same for a whole pass at once, if every output can be written while the inputs are read. Calls for every block of
+// a few kilobytes would take a fifth of the time.
 template <typename Element, typename Op, typename Finish>
 std::size_t sum_whole(const Pass& pass, Finish finish) {
   if constexpr (IsSame<typename Element::Storage, Half>::value) {
@@ -84,7 +85,7 @@ std::size_t sum_whole(const Pass& pass, Finish finish) {
   }
 }
 
-// Else small pieces would cut lines in two.
+// Whether all outputs begin on a cache line; otherwise small pieces would cut cache lines in two.
 inline bool begin_on_lines(const Pass& pass) {
   for (int q = 0; q < pass.output_count; ++q) {
     if (reinterpret_cast<std::uintptr_t>(pass.outputs[q]) % kLine != 0) return false;
@@ -92,8 +93,8 @@ inline bool begin_on_lines(const Pass& pass) {
   return true;
 }
 
-// The first two outputs are written as the last input is read. Streaming, the result stops in the first-level cache on
-// its way, so that whole lines leave it one output after the other.
+// Runs the pass block by block. The first two outputs are written while the last input is read. A streaming pass first
+// stores the result in a buffer in the first-level cache, so that whole cache lines go to one output after the other.
 template <typename Element, typename Op, typename Finish>
 void run_pass(const Pass& pass, Finish finish) {
   using Storage = typename Element::Storage;
@@ -101,7 +102,7 @@ void run_pass(const Pass& pass, Finish finish) {
   alignas(64) Accumulator block[kBlock];
   alignas(64) Storage result[kBlock];
   const int last = pass.input_count - 1;
-  // The special kernels of halves are called for every piece, which costs more than it gains.
+  // Not for 16-bit floats: their special kernels would be called for every piece, which costs more than pieces gain.
   const bool in_pieces = pass.streaming && !IsSame<Storage, Half>::value && begin_on_lines(pass);
   const std::size_t step = in_pieces ? kPiece / sizeof(Storage) : kBlock;
   for (std::size_t begin = sum_whole<Element, Op>(pass, finish); begin < pass.count; begin += step) {
@@ -146,7 +147,7 @@ void run_pass(const Pass& pass, Finish finish) {
   if (pass.streaming) stream_fence();
 }
 
-// Every input times its own factor, rounded to the accumulator's type, then added.
+// Multiplies every input by its own factor, rounds to the accumulator's type, then adds.
 template <typename Element>
 void run_scaled(const Pass& pass) {
   using Storage = typename Element::Storage;

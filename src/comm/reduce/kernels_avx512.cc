@@ -25,7 +25,8 @@ void stream_fence() { _mm_sfence(); }
 
 }  // namespace
 
-// Templates of one name compiled with different flags must not meet: each set has its own namespace.
+// Each instruction set has its own namespace. Otherwise the linker would merge templates of the same name that were
+// compiled with different flags.
 #include "comm/reduce/kernels.inl"
 
 }  // namespace reigen::comm::reduce::avx512

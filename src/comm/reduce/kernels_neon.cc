@@ -10,7 +10,7 @@ namespace reigen::comm::reduce::neon {
 
 namespace {
 
-// Pairs of vectors whose lines need not stay in the caches.
+// Stores pairs of vectors with stnp, a hint to the processor that the lines need not stay in the caches.
 void stream_copy(void* to, const void* from, std::size_t bytes) {
   constexpr std::size_t kPair = 32;
   auto* out = static_cast<unsigned char*>(to);
@@ -29,7 +29,8 @@ std::size_t sum_float16(const HalfSum&) { return 0; }
 
 }  // namespace
 
-// Templates of one name compiled with different flags must not meet: each set has its own namespace.
+// Each instruction set has its own namespace. Otherwise the linker would merge templates of the same name that were
+// compiled with different flags.
 #include "comm/reduce/kernels.inl"
 
 }  // namespace reigen::comm::reduce::neon

@@ -16,7 +16,8 @@ std::size_t sum_float16(const HalfSum&) { return 0; }
 
 }  // namespace
 
-// Templates of one name compiled with different flags must not meet: each set has its own namespace.
+// Each instruction set has its own namespace. Otherwise the linker would merge templates of the same name that were
+// compiled with different flags.
 #include "comm/reduce/kernels.inl"
 
 }  // namespace reigen::comm::reduce::portable

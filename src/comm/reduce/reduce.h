@@ -1,10 +1,11 @@
-// One pass over P inputs: outputs[q][i] = op(inputs[0][i], ..., inputs[P-1][i]) for every q, added in the order of the
-// ranks.
+// One pass over P inputs: outputs[q][i] = op(inputs[0][i], ..., inputs[P-1][i]) for every q, combined in the order of
+// the ranks.
 //
-// The kernels exist once as plain loops (kernels.inl) and are compiled for several instruction sets; the processor
-// picks at run time. All give the same bits: the order of additions is fixed and -ffp-contract=off forbids fused
-// multiply-add. The kernels of a device (device/kernel_calls.h) share elements and operations with them, and the bits.
-// Inputs may be outputs (in place): element i is read from everywhere before it is written.
+// The kernels are written once, as plain loops (kernels.inl), and compiled for several instruction sets. The fastest
+// one that the processor has is chosen at run time. All give the same bits: the order of the additions is fixed, and
+// -ffp-contract=off forbids fused multiply-add. The kernels of a GPU (device/kernel_calls.h) use the same elements and
+// operations, and so have the same bits.
+// An input may be an output as well (in place): element i is read from all inputs before it is written to any output.
 #pragma once
 
 #include <cstddef>
@@ -15,30 +16,30 @@ namespace reigen::comm::reduce {
 
 struct Pass {
   const std::byte* const* inputs = nullptr;  // one for each rank
-  std::byte* const* outputs = nullptr;       // where the result goes
+  std::byte* const* outputs = nullptr;       // each of them gets the whole result
   int input_count = 0;
   int output_count = 0;
   std::size_t count = 0;  // elements
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  const double* factors = nullptr;  // one for each input, which is multiplied by it; for sums of floats only
-  // Writes past the caches: better when inputs and outputs are other memory and more than the caches hold together.
+  const double* factors = nullptr;  // null, or a factor for each input; for sums of floats only
+  // Write with non-temporal stores. Faster if inputs and outputs are different memory, together larger than the caches.
   bool streaming = false;
-  int divisor = 0;  // of an average whose inputs are sums already; 0: the number of inputs
+  int divisor = 0;  // divisor of an average whose inputs are sums already; 0: the number of inputs
 };
 
 void run(const Pass& pass);
 
-// A copy that is written past the caches.
+// A copy with non-temporal stores.
 void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes);
 
 // The instruction set that run() uses: "avx512", "avx2", "neon" or "portable".
 const char* instruction_set();
 
-// For tests: what this processor can run, portable first; and one of them by name.
+// For tests: the functions of one instruction set, by its name.
 using Kernel = void (*)(const Pass& pass);
 using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
-Kernel kernel_for_test(const char* instruction_set);  // nullptr: not on this processor
+Kernel kernel_for_test(const char* instruction_set);  // nullptr: this processor does not have it
 Copy streaming_copy_for_test(const char* instruction_set);
 
 namespace portable {

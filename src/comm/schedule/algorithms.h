@@ -1,33 +1,37 @@
-// The algorithms. Each gives the schedule of one rank; docs/algorithms.md has their cost and how they associate sums.
-// K ranks, N elements in all, S segments.
+// The algorithms. Each function gives the schedule of one rank. docs/algorithms.md has the costs, and the order in
+// which each algorithm adds. K is the number of ranks, N the number of elements in all, S the number of segments.
 #pragma once
 
 #include "comm/schedule/schedule.h"
 
 namespace reigen::comm::schedule {
 
-// Everybody sends all it has to everybody who needs it: one step. Sums run in rank order.
+// Every rank sends all its data to every rank that needs them, in one step. Sums run in rank order.
 Schedule flat_all_reduce(const Problem& problem);
 Schedule flat_reduce(const Problem& problem);
 Schedule flat_broadcast(const Problem& problem);
 Schedule flat_gather(const Problem& problem);
 Schedule flat_scatter(const Problem& problem);
 Schedule flat_all_gather(const Problem& problem);
-Schedule flat_barrier(const Problem& problem);  // no transfers: calls meet anyway
+Schedule flat_barrier(const Problem& problem);  // no transfers: the headers of a call make it a barrier already
 
-// Every rank adds its block of everybody's input, in rank order, in S pieces; what is ready leaves with the next piece.
+// Every rank adds its block of all inputs, in rank order, in S pieces. A piece that has been added leaves together
+// with a later piece of the inputs.
 Schedule direct_all_reduce(const Problem& problem);
 Schedule direct_reduce_scatter(const Problem& problem);
 Schedule direct_reduce(const Problem& problem);
 
-// To the next rank, from the one before. Block b is added from rank b+1 on, around to rank b.
+// Every rank sends to the next rank and receives from the previous one. The sum of block b starts at rank b+1 and
+// goes around the ring to rank b.
 Schedule ring_all_reduce(const Problem& problem);
 Schedule ring_reduce_scatter(const Problem& problem);
 Schedule ring_all_gather(const Problem& problem);
 Schedule ring_broadcast(const Problem& problem);
 
-// Halves and doubles between ranks whose numbers differ in one bit; ranks beyond the largest power of two give their
-// input to a neighbour before and get the result after. The lower rank's part stands first in every sum.
+// Ranks whose numbers differ in one bit exchange data: halving_doubling exchanges ever smaller halves of the sums,
+// then ever larger parts of the result; recursive_doubling exchanges whole arrays. Ranks beyond the largest power of
+// two first give their input to a neighbour, and get the result from it at the end. The part of the lower rank comes
+// first in every sum.
 Schedule halving_doubling_all_reduce(const Problem& problem);
 Schedule recursive_doubling_all_reduce(const Problem& problem);
 
@@ -35,10 +39,10 @@ Schedule recursive_doubling_all_reduce(const Problem& problem);
 Schedule tree_broadcast(const Problem& problem);
 Schedule tree_reduce(const Problem& problem);
 
-// K-1 exchanges, each with another rank.
+// K-1 steps. In step i every rank sends to the rank i places after it, and receives from the rank i places before it.
 Schedule pairwise_all_to_all(const Problem& problem);
 
-// In step k a token goes 2^k ranks further.
+// In step k every rank sends a token to the rank 2^k places after it.
 Schedule dissemination_barrier(const Problem& problem);
 
 }  // namespace reigen::comm::schedule

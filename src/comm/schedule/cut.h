@@ -1,4 +1,4 @@
-// Arrays cut into blocks and blocks into pieces.
+// Cuts arrays into blocks, and blocks into pieces.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace reigen::comm::schedule {
 
-// `count` elements in `parts` parts that differ by one at most, the longer ones first.
+// Cuts `count` elements into `parts` parts whose sizes differ by one at most, the longer parts first.
 std::vector<std::size_t> even_cut(std::size_t count, std::size_t parts);
 
-// Blocks that lie one behind the other in a buffer.
+// Blocks that lie one after the other in a buffer.
 class Blocks {
  public:
   explicit Blocks(const std::vector<std::size_t>& counts);
@@ -28,10 +28,10 @@ class Blocks {
   std::vector<std::size_t> begins_;
 };
 
-// The index-th of `pieces` pieces of a range, as even_cut cuts it.
+// Piece number `index` of a range that is cut into `pieces` pieces, with sizes as in even_cut.
 Range piece(const Range& range, std::size_t index, std::size_t pieces);
 
-// Elements of the largest piece.
+// The elements of the largest piece.
 std::size_t piece_count(std::size_t count, std::size_t pieces);
 
 // Appends a transfer if it moves anything.

@@ -7,10 +7,10 @@ namespace reigen::comm::schedule {
 
 namespace {
 
-constexpr std::size_t kLag = 4;  // pieces: with those of the other side, what the buffers of a connection hold
+constexpr std::size_t kLag = 4;  // pieces by which sums lag; the pieces of both sides fill the buffers of a connection
 
-// Sends piece k of everybody's block to its owner, receives piece k of the own block from everybody, adds in rank
-// order.
+// Adds to `step`: send piece k of every other rank's block to its owner; receive piece k of this rank's block from
+// every other rank; add these in rank order into `result`.
 void exchange_piece(const Problem& p, const Blocks& blocks, std::size_t k, const Range& result, Step& step) {
   const std::size_t slot_count = piece_count(blocks.count(p.rank), p.segments);
   const Range own = piece(blocks.at(Buffer::kInput, p.rank), k, p.segments);
@@ -38,14 +38,15 @@ std::size_t scratch_of(const Problem& p, const Blocks& blocks) {
 
 }  // namespace
 
-// Eager: what is written over an input is the sum to which that input has gone. Sums leave some pieces after they are
-// ready, so that inputs, which wait for nothing, can go ahead of them.
+// The schedule may be eager even in place: an input is overwritten only by the sum that contains it, so its receiver
+// already has it. A sum leaves some pieces (kLag) after it is ready, so that inputs, which wait for nothing, can
+// leave before it.
 Schedule direct_all_reduce(const Problem& p) {
   const Blocks blocks(p.counts);
   Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
   const Range own = blocks.at(Buffer::kOutput, p.rank);
   const std::size_t lag = std::min(kLag, p.segments);
-  std::vector<std::size_t> ready(p.segments);  // steps that must be complete for a piece of the own sum
+  std::vector<std::size_t> ready(p.segments);  // by piece: steps that must be complete before this rank's sum is ready
   for (std::size_t k = 0; k < p.segments + lag; ++k) {
     Step step;
     if (k < p.segments) exchange_piece(p, blocks, k, piece(own, k, p.segments), step);
@@ -63,7 +64,7 @@ Schedule direct_all_reduce(const Problem& p) {
 
 Schedule direct_reduce_scatter(const Problem& p) {
   const Blocks blocks(p.counts);
-  // In place the own block is written, which nobody is sent.
+  // The schedule may be eager even in place: only this rank's own block is overwritten, which no other rank receives.
   Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
   for (std::size_t k = 0; k < p.segments; ++k) {
     Step step;
@@ -73,8 +74,8 @@ Schedule direct_reduce_scatter(const Problem& p) {
   return schedule;
 }
 
-// Every piece goes on to the root when it is ready. Others have no output: their sums wait in two pieces
-// of scratch, one that is sent and one that is written.
+// Every piece of a sum goes to the root in the step after it is ready. The other ranks have no output, so their sums
+// wait in two pieces of scratch: one is sent while the other is written.
 Schedule direct_reduce(const Problem& p) {
   const Blocks blocks(p.counts);
   const std::size_t ready_at = scratch_of(p, blocks);

@@ -11,7 +11,8 @@ int largest_power_of_two(int size) {
   return power;
 }
 
-// The ranks that double. Of the first 2·rest ranks every odd one gives its input to the even one below it.
+// The ranks that take part in the doubling. If the number of ranks is `rest` above a power of two, then among the
+// first 2·rest ranks every odd one, a guest, gives its input to the even rank below it.
 class Fold {
  public:
   explicit Fold(const Problem& p) : power_(largest_power_of_two(p.size)), rest_(p.size - power_), rank_(p.rank) {}
@@ -28,12 +29,13 @@ class Fold {
   int rank_;
 };
 
-// Two parts of a sum: what stands first is the lower rank's.
+// The two parts of a sum in their order: the part of the lower rank comes first.
 std::vector<Range> in_order(const Range& own, const Range& other, bool own_first) {
   return own_first ? std::vector<Range>{own, other} : std::vector<Range>{other, own};
 }
 
-// The guest's input, before. True when this rank's sum is in the output from then on.
+// Before the doubling: a guest sends its input, and the rank below adds it to its own. True if this rank's sum is in
+// the output from then on.
 bool fold_in(const Problem& p, const Fold& fold, std::size_t count, Schedule& schedule) {
   Step step;
   if (!fold.takes_part()) {
@@ -49,7 +51,7 @@ bool fold_in(const Problem& p, const Fold& fold, std::size_t count, Schedule& sc
   return fold.has_guest();
 }
 
-// ... and the result, after.
+// After the doubling: the rank below sends the result to its guest.
 void fold_out(const Problem& p, const Fold& fold, std::size_t count, Schedule& schedule) {
   Step step;
   if (!fold.takes_part()) add(step.receives, p.rank - 1, {Buffer::kOutput, 0, count});

@@ -5,7 +5,7 @@ namespace reigen::comm::schedule {
 
 namespace {
 
-// Receives the whole of every other rank's input into scratch and adds all in rank order.
+// Receives every other rank's whole input into scratch, and adds all inputs in rank order.
 void add_everything(const Problem& p, std::size_t count, Step& step) {
   Local sum{Local::Kind::kFinish, {Buffer::kOutput, 0, count}};
   std::size_t slot = 0;
@@ -138,7 +138,7 @@ Schedule dissemination_barrier(const Problem& p) {
   Schedule schedule;
   for (int distance = 1; distance < p.size; distance *= 2) {
     Step step;
-    // The token sent and the tokens received lie apart: a range is not written while it is sent.
+    // The sent token and the received token lie in different places, because a range is not written while it is sent.
     add(step.sends, (p.rank + distance) % p.size, {Buffer::kScratch, 0, 1});
     add(step.receives, (p.rank - distance + p.size) % p.size, {Buffer::kScratch, 1, 1});
     add(schedule, std::move(step));

@@ -11,7 +11,7 @@ int next_of(const Problem& p) { return (p.rank + 1) % p.size; }
 int previous_of(const Problem& p) { return (p.rank + p.size - 1) % p.size; }
 int around(const Problem& p, int rank) { return ((rank % p.size) + p.size) % p.size; }
 
-// The sum of one rank's input: no transfers.
+// For a group of one rank: the sum is this rank's input, without transfers.
 void add_own(const Problem& p, const Blocks& blocks, Schedule& schedule) {
   const Range own = blocks.at(Buffer::kInput, p.rank);
   Step step;
@@ -21,8 +21,9 @@ void add_own(const Problem& p, const Blocks& blocks, Schedule& schedule) {
   add(schedule, std::move(step));
 }
 
-// K-1 rounds in which a block's sum travels once around; it ends, whole, where its number says. `partial(block, k)`
-// is where the sum of a block's piece is kept before it is whole, `result` where this rank's block ends.
+// K-1 rounds in which the sum of each block travels once around the ring, and ends on the rank with the block's
+// number. `partial(block, k)` is where the sum of piece k of a block is kept before it is complete; `result` is where
+// the complete sum of this rank's block goes.
 template <typename Partial>
 void reduce_around(const Problem& p, const Blocks& blocks, const Partial& partial, const Range& result,
                    Schedule& schedule) {
@@ -46,7 +47,7 @@ void reduce_around(const Problem& p, const Blocks& blocks, const Partial& partia
   }
 }
 
-// K-1 rounds in which every block travels once around; `own` is where this rank's block lies at first.
+// K-1 rounds in which every block travels once around the ring. `own` is where this rank's block lies at first.
 void gather_around(const Problem& p, const Blocks& blocks, const Range& own, Schedule& schedule) {
   for (int round = 0; round + 1 < p.size; ++round) {
     const int sent = around(p, p.rank - round);
@@ -85,8 +86,8 @@ Schedule ring_reduce_scatter(const Problem& p) {
     add_own(p, blocks, schedule);
     return schedule;
   }
-  // The input is not ours to write: sums on their way wait in scratch, each piece in a place of its own, since the
-  // blocks of two rounds may differ in length.
+  // The input belongs to the caller and may not be written, so partial sums wait in scratch. Each piece has a place
+  // of its own there, since the blocks of two rounds may differ in length.
   const auto partial = [&](int block, std::size_t k) {
     return Range{Buffer::kScratch, longest * (1 + k), piece(blocks.at(Buffer::kInput, block), k, p.segments).count};
   };

@@ -1,10 +1,10 @@
 // What one rank does in an operation, as data: no sockets, no memory, no waiting.
 //
-// A schedule is a list of steps. In a step all transfers run at once; when they are done its local work runs, and the
-// next step begins. Transfers of zero elements do not exist for either side. Between two ranks messages have no names:
-// the n-th range that one sends to the other is the n-th that the other receives from it, so the schedules of all ranks
-// must fit together; tests/comm/schedule_test.cc runs them against each other. A range that is being sent is not
-// written in the same step. Thread rule: values.
+// A schedule is a list of steps. In a step all transfers run at once. When they are done, the local work of the step
+// runs, and then the next step begins. A transfer of zero elements exists on neither side. Messages between two ranks
+// have no names: the n-th range that one rank sends to another is the n-th that the other receives from it. So the
+// schedules of all ranks must fit together; tests/comm/schedule_test.cc runs them against each other. A range that is
+// being sent is not written in the same step. Thread rule: values.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace reigen::comm::schedule {
 
 enum class Buffer : std::uint8_t { kInput, kOutput, kScratch };
 
-// Elements of a buffer.
+// A range of elements of a buffer.
 struct Range {
   Buffer buffer = Buffer::kInput;
   std::size_t begin = 0;
@@ -27,14 +27,14 @@ struct Range {
 struct Transfer {
   int peer = 0;
   Range range;
-  std::size_t after = 0;  // a send of an eager schedule may leave when so many steps are complete
+  std::size_t after = 0;  // in an eager schedule, a send may leave when so many steps are complete
 };
 
 struct Local {
   enum class Kind : std::uint8_t {
     kCopy,
     kReduce,  // into = op(from...), in this order; an average is left as a sum
-    kFinish,  // the same, and an average is divided by the number of ranks
+    kFinish,  // like kReduce, and an average is divided by the number of ranks
   };
   Kind kind = Kind::kCopy;
   Range into;
@@ -49,22 +49,23 @@ struct Step {
 
 struct Schedule {
   std::size_t scratch = 0;  // elements
-  // Sends may leave before their step, in their order, and no step waits for its own: nothing is written over a range
-  // before whoever receives it has it. A rank that gets its turn on a busy machine then does as much as it can.
+  // If true, sends may leave before their step, in their order, and no step waits for its own sends. The schedule
+  // must then overwrite a range only when its receiver already has it. On a busy machine, a rank can so do more
+  // whenever it gets its turn.
   bool eager = false;
   std::vector<Step> steps = {};
 };
 
-// What is to be done, as one rank sees it.
+// The operation for which a schedule is made, as one rank sees it.
 struct Problem {
   int rank = 0;
   int size = 1;
   int root = 0;
-  // Elements of every rank's block, in rank order, without gaps. all_reduce, broadcast and reduce: how the array is cut
-  // among the ranks that share its work (even_cut). all_to_all: what this rank sends to each.
+  // Elements of every rank's block, in rank order, without gaps. all_reduce, broadcast and reduce: how the array is
+  // cut among the ranks that share the work (even_cut). all_to_all: what this rank sends to each rank.
   std::vector<std::size_t> counts;
-  std::vector<std::size_t> received = {};  // all_to_all: what this rank gets from each
-  std::size_t segments = 1;                // what is long is cut in so many pieces that travel one after the other
+  std::vector<std::size_t> received = {};  // all_to_all: what this rank gets from each rank
+  std::size_t segments = 1;                // long data are cut into so many pieces, which travel one after the other
 };
 
 // The memory behind the buffers of a schedule.

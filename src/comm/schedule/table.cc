@@ -11,9 +11,9 @@ namespace {
 
 using Cuts = Algorithm::Cuts;
 
-// Up to here a message more costs less than a step more.
+// Up to this size (bytes) one more message costs less than one more step.
 constexpr std::size_t kSmall = std::size_t{16} << 10;
-// Up to here the time of a broadcast is that of its steps.
+// Up to this size (bytes) the number of steps determines the time of a broadcast.
 constexpr std::size_t kSmallBroadcast = std::size_t{64} << 10;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The algorithms by the names under which people choose them, and which is taken when nobody chooses.
+// The algorithms with the names by which users choose them, and the algorithm that is taken when nobody chooses.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,18 @@ namespace reigen::comm::schedule {
 struct Algorithm {
   std::string name;
   Schedule (*make)(const Problem& problem);
-  // What one piece is cut from when the length of a piece is given; kNothing: never cut.
+  // What is cut into pieces of a given length: each block, the whole array, or nothing.
   enum class Cuts { kNothing, kBlock, kWhole } cuts = Cuts::kNothing;
 };
 
-// Of an operation, the usual one first; uneven blocks take those of even ones.
+// The algorithms of an operation, the usual one first. An operation with uneven blocks has those of the even
+// operation.
 const std::vector<Algorithm>& algorithms(OperationKind kind);
 
-// Null when there is none of that name.
+// Null when no algorithm has this name.
 const Algorithm* find(OperationKind kind, const std::string& name);
 
-// The one for `bytes` in all. It may change behind the sizes of switch_points().
+// The usual algorithm for a call of `bytes` bytes in all. It may change just above the sizes of switch_points().
 const Algorithm& usual(OperationKind kind, std::size_t bytes, int ranks);
 
 const std::vector<std::size_t>& switch_points();
@@ -31,7 +32,7 @@ const std::vector<std::size_t>& switch_points();
 // The problem of a call.
 Problem problem_of(const Call& call, int rank, int size);
 
-// Pieces so that none has more than `bytes`, at least one.
+// The number of pieces, at least one, so that none has more than `bytes` bytes.
 std::size_t segments_for(const Algorithm& algorithm, const Problem& problem, std::size_t element, std::size_t bytes);
 
 }  // namespace reigen::comm::schedule

@@ -1,4 +1,4 @@
-// A group of one: every operation is a copy, or nothing.
+// A group of one rank: every operation is a copy, a reduction of one input, or nothing.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@ namespace reigen::comm::self {
 
 const std::string& backend_name();
 void run(const Call& call);
-// Ordinary memory, zeroed and aligned as shared memory is. Throws IoError (71).
+// Ordinary memory, zeroed, and aligned to 64 bytes as shared memory is. Throws IoError (exit code 71) when there is
+// not enough memory.
 std::shared_ptr<void> allocate(std::size_t bytes);
 
 }  // namespace reigen::comm::self

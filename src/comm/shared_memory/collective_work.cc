@@ -1,4 +1,4 @@
-// What a rank adds and copies in a call, and how it writes it.
+// What a rank adds and copies in a call, and with which kind of stores it writes the result.
 #include <chrono>
 #include <cstring>
 
@@ -54,14 +54,16 @@ std::size_t Collective::touched_here() const {
   }
 }
 
-// What all ranks read and write against what the caches hold: a plain store reads its line first.
+// Guesses whether non-temporal stores are faster, because a plain store first reads the cache line that it writes.
+// They are if all ranks together touch at least 1.5 times (sums: twice) what the last-level cache holds.
 bool Collective::guess_past_caches(std::size_t touched) const {
   const std::size_t by_all = touched * static_cast<std::size_t>(group_.size());
   return reduces(call_.kind) ? by_all >= 2 * cache_bytes() : 2 * by_all >= 3 * cache_bytes();
 }
 
-// Only a fused pass may write past the caches: a staging area is read again at once, and in place such stores throw out
-// the lines that were just read.
+// Does the work with plain or non-temporal stores, whichever was faster in earlier calls. Only fused calls may use
+// non-temporal stores, because a staging buffer is read again at once; and no sum in place, because there these
+// stores evict the lines that were just read.
 void Collective::work_as_measured() {
   past_caches_ = false;
   if (job_ || path_ != Way::kFused || (reduces(call_.kind) && call_.input == call_.output)) return work();
@@ -82,7 +84,7 @@ void Collective::copy(std::byte* to, const std::byte* from, std::size_t bytes) c
   std::memcpy(to, from, bytes);
 }
 
-// Into this rank's output.
+// Copies what `rank` gives to this rank into the output.
 void Collective::take_from(int rank) {
   const int r = group_.rank();
   const std::size_t count = round_count(given(rank, r).count);
@@ -92,7 +94,7 @@ void Collective::take_from(int rank) {
 void Collective::work() {
   const int r = group_.rank();
   const int p = group_.size();
-  const bool alone = path_ == Way::kOneShot;  // every rank computes all that it needs
+  const bool alone = path_ == Way::kOneShot;  // every rank computes its whole result itself
   switch (kind_) {
     case OperationKind::kAllReduce:
     case OperationKind::kReduce: {
@@ -107,7 +109,7 @@ void Collective::work() {
     case OperationKind::kReduceScatter: reduce_into({&r, 1}, {0, round_count(given(r, r).count)}, r); break;
     case OperationKind::kAllGather:
     case OperationKind::kAllToAll:
-      // Starting with the neighbour keeps the ranks from reading the same memory at once.
+      // Each rank starts with its neighbour, so that the ranks do not all read the same memory at once.
       for (int i = 1; i <= p; ++i) take_from((r + i) % p);
       break;
     case OperationKind::kBroadcast:

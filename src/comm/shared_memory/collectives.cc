@@ -32,7 +32,7 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       element_(size_of(call.type)),
       extent_(extent_of(call, group.rank(), group.size())),
       job_(group.medium() ? group.medium()->begin() : nullptr) {
-  // Every rank must choose alike, so the size of the largest input decides, whether this rank has one or not.
+  // Every rank must make the same choice. So the largest input of any rank decides, even on a rank that has no input.
   const std::size_t largest = call_.kind != OperationKind::kAllToAllV ? largest_input() * element_ : SIZE_MAX;
   const Carrying carried = carrying(kind_, largest, group.size(), group.inline_bytes());
   is_tiny_ = largest <= kTinyBytes;
@@ -41,7 +41,7 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       rules.empty() ? choose_usual_way(carried) : choose_way(rules, kind_, whole_bytes(call_, group.size()), carried);
   if (job_) chosen_ = largest == 0 ? Way::kOneShot : Way::kFused;
   path_ = chosen_;
-  need_ = {&RankPage::posted, job_ ? 0 : sequence + 1};  // until this rank's device lets it post, it waits for nobody
+  need_ = {&RankPage::posted, job_ ? 0 : sequence + 1};  // until its device lets it post, this rank waits for no other
 }
 
 std::string Collective::describe() const {
@@ -58,7 +58,8 @@ Need Collective::last_need() const {
   return {&RankPage::finished, known ? base_ + rounds_ : UINT64_MAX};
 }
 
-// Of the ranks that do not wait for the others at the end.
+// The counters of a rank that is done with this broadcast or scatter and may already make later calls: its abort then
+// concerns a later call. In other operations, and where the ranks meet at the end, no rank counts as done.
 Through Collective::through() const {
   return comes_from_root() && !meets_at_end() ? Through{.verified = sequence_ + 1, .finished = base_ + 1} : Through{};
 }
@@ -124,7 +125,8 @@ std::size_t Collective::largest_input() const {
   return uneven_ ? begin_of(call_.counts, group_.size()) : call_.count * static_cast<std::size_t>(group_.size());
 }
 
-// Writes no cache line that a small call without a tag does not need: each has to be fetched from those who read it.
+// Writes no cache line that a small call without a tag does not need: before this rank can write a line, the line has
+// to come back from the ranks that have read it.
 void Collective::tell(Descriptor& d) const {
   d.count = call_.count;
   d.counts_hash = 0;
@@ -159,12 +161,13 @@ bool Collective::try_post() {
   const std::uint64_t room = takes_along ? kInlineSlots : kRingSlots;
   if (sequence_ >= room) {
     need_ = {&RankPage::verified, sequence_ - room + 1};
-    // To look each time would fetch a line that the others have just written.
+    // The last known minimum is kept: reading the counters in every call would fetch cache lines that the other ranks
+    // have just written.
     std::uint64_t& verified = pipeline_.verified_by_all;
     if (verified < need_.value) verified = group_.least(need_.counter);
     if (verified < need_.value) return false;
   }
-  // An earlier call of this rank may still write what this one takes along.
+  // An earlier call of this rank may still write the input that this call copies next to its descriptor.
   if (inlined && pipeline_.completed != sequence_) return false;
   Slot& slot_here = group_.page().ring[slot()];
   Descriptor& d = slot_here.call;
@@ -181,7 +184,8 @@ bool Collective::try_post() {
   return true;
 }
 
-// What this rank writes later than others return may be what they have written since.
+// Whether this rank's output is common memory. Another rank may return before this rank has written there, and write
+// there itself; this rank's late write would then destroy newer data.
 bool Collective::writes_common_here() const {
   const Heap& heap = group_.heap();
   return extent_.output > 0 && heap.has_common() && heap.is_common(call_.output, extent_.output * element_);
@@ -189,7 +193,8 @@ bool Collective::writes_common_here() const {
 
 void Collective::announce_buffers(Descriptor& d) const {
   d.input = d.output = Location{};
-  // Also of a small one: what lies in common memory is not to be written again while others go on with it.
+  // An all_gather in place announces its buffers even if it is small (one_shot). If they lie in common memory, the
+  // result is there already, and no rank may write it again while other ranks go on and use it.
   if (path_ == Way::kOneShot && !is_in_place()) return;
   const std::string& name = group_.options().name;
   if (gives(group_.rank())) d.input = group_.heap().locate(call_.input, extent_.input * element_, name);
@@ -212,7 +217,8 @@ void Collective::compare_descriptors() const {
   }
 }
 
-// Not a part of compare_descriptors(), which every call runs: two signatures would enlarge its stack frame.
+// A function of its own, because every call runs compare_descriptors(): the two signatures would enlarge its stack
+// frame.
 void Collective::throw_mismatch(int rank) const {
   const Descriptor& first = descriptor_of(0);
   const Descriptor& other = descriptor_of(rank);
@@ -220,7 +226,7 @@ void Collective::throw_mismatch(int rank) const {
                                         {0, signature_of(first)}, {rank, signature_of(other)}));
 }
 
-// What the other ranks said beside their buffers; it may be overwritten once this call is verified.
+// Reads what the descriptors say besides the buffers. Their owners may overwrite them once this call is verified.
 void Collective::read_announced() {
   const auto p = static_cast<std::size_t>(group_.size());
   for (int q = 0; q < group_.size(); ++q) writes_common_ = writes_common_ || descriptor_of(q).writes_common;
@@ -246,7 +252,7 @@ void Collective::read_announced() {
   }
 }
 
-// Whether nobody works on an earlier operation any more.
+// Whether no rank works on an earlier operation any more.
 bool Collective::is_first_under_way() {
   std::erase_if(pipeline_.passed_on, [&](const Pipeline::PassedOn& earlier) {
     return group_.met({&RankPage::finished, earlier.finished});
@@ -254,8 +260,8 @@ bool Collective::is_first_under_way() {
   return pipeline_.passed_on.empty();
 }
 
-// An operation may begin while others still work on earlier ones only if no rank's buffers meet: what this one reads
-// may be what a slower rank has yet to write.
+// While other ranks still work on earlier operations, an operation may begin only if its buffers overlap none of
+// theirs on any rank. Otherwise it might read what a slower rank has yet to write.
 bool Collective::may_begin() {
   if (is_first_under_way()) return true;
   need_ = {&RankPage::finished, pipeline_.passed_on.back().finished};
@@ -279,7 +285,8 @@ bool Collective::may_begin() {
   return true;
 }
 
-// Every rank has written its block where all others read it: in place, in the same common memory.
+// Whether every block lies already where all ranks read it: all ranks made the call in place, in the same common
+// memory.
 bool Collective::has_gathered_already() const {
   if (kind_ != OperationKind::kAllGather) return false;
   const Location& first = descriptor_of(0).output;
@@ -294,7 +301,7 @@ bool Collective::has_gathered_already() const {
   return true;
 }
 
-// Of an all_gather.
+// Whether this rank's input is its own block of the output; for an all_gather.
 bool Collective::is_in_place() const {
   const std::size_t begin = taken_at(group_.rank(), group_.rank()) * element_;
   return call_.output != nullptr && call_.input == static_cast<std::byte*>(call_.output) + begin;
@@ -306,17 +313,21 @@ bool Collective::is_in_common() const {
   });
 }
 
-// What a root gives concerns it and who takes it: where its input is visible, a rank takes it though others are yet to
-// come, and leaves though others are yet to take it. Ranks that share a core need a turn less so, most of them two.
+// Whether all data come from a root whose input may be read early. If this input is visible, a rank copies from it
+// before all ranks have posted, and leaves before all ranks have copied. Ranks that share a core then need one turn
+// on the core less, most of them two less.
 bool Collective::comes_from_root() const {
   return path_ == Way::kFused && job_ == nullptr &&
          (kind_ == OperationKind::kBroadcast || kind_ == OperationKind::kScatter);
 }
 
-// Ranks that meet in common memory are told apart by no address.
+// Whether all ranks wait at the end until all have finished. In common memory the buffers of different ranks may be
+// the same bytes. may_begin() would not see this, because it compares the buffers of a rank only with earlier buffers
+// of the same rank.
 bool Collective::meets_at_end() const { return path_ == Way::kTwoShot || is_in_common() || writes_common_; }
 
-// Ranks that called something else are found out when all have posted.
+// Does the work of this rank before all ranks have posted, if only the root must be there. Whether some rank made a
+// different call is found out later, when all ranks have posted.
 bool Collective::go_ahead() {
   if (is_ahead_ || !comes_from_root() || largest_block() == 0) return false;
   const RankPage& root = group_.page_of(call_.root);
@@ -331,7 +342,7 @@ bool Collective::go_ahead() {
   return is_ahead_ = true;
 }
 
-// Of memory of the host: always.
+// Always true for host memory.
 bool Collective::device_is_done() { return job_ == nullptr || job_->is_done(); }
 
 bool Collective::take_part() {
@@ -342,7 +353,7 @@ bool Collective::take_part() {
   }
   if (!device_is_done()) return false;
   is_working_ = false;
-  // A rank that has given up may have changed its buffers meanwhile: what was read is not to be trusted.
+  // A rank that has aborted may have changed its buffers during the work, so what this rank read cannot be trusted.
   group_.throw_if_aborted(through(), call_.root);
   group_.advance(&RankPage::finished, base_ + round_ + 1);
   return true;
@@ -352,7 +363,7 @@ void Collective::pass_on() {
   if (passed_on_) return;
   passed_on_ = true;
   Pipeline::PassedOn entry{.finished = need_.value, .bytes = call_.bytes(), .buffers = {}};
-  if (kind_ == OperationKind::kAllReduce) {  // no other tells all ranks every buffer that it touches
+  if (kind_ == OperationKind::kAllReduce) {  // only this operation tells all ranks every buffer that it touches
     for (const Buffers& buffers : buffers_) {
       entry.buffers.push_back(buffers.input_at);
       entry.buffers.push_back(buffers.output_at);
@@ -375,13 +386,14 @@ void Collective::resolve_buffers_of(int rank) {
     if (d.input.is_reachable()) buffers.input = group_.resolve(rank, d.input);
     if (d.output.is_reachable()) buffers.output = group_.resolve(rank, d.output);
   } catch (const IoError& error) {
-    if (error.exit_code() == ExitCode::kOsResource) throw;  // of this rank: no memory, no descriptors
+    if (error.exit_code() == ExitCode::kOsResource) throw;  // this rank itself lacks memory or descriptors
     group_.throw_unreachable(rank, error.what(), describe());
   }
 }
 
 void Collective::plan_rounds() {
-  // Copies of others into common memory could follow what its owner writes there after the call.
+  // A rule for two_shot does not hold for common memory: another rank might copy from its staging buffer into common
+  // memory late, over what a rank has written there after the call.
   const bool forced = chosen_ == Way::kTwoShot && !is_in_common();
   const bool pushes =
       !forced && kind_ == OperationKind::kGather && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr;
@@ -422,7 +434,7 @@ std::byte* Collective::output_of(int to, int from) const {
   return stages(to) ? staged(to, 0) : buffers_[static_cast<std::size_t>(to)].output + at;
 }
 
-// Slices end on cache lines, so that two ranks never write one line.
+// Slices end at cache-line boundaries, so that two ranks never write to the same line.
 Collective::Part Collective::slice_of(int rank) const {
   const std::size_t count = round_count(call_.count);
   const std::size_t line = std::max<std::size_t>(1, 64 / element_);
@@ -432,7 +444,7 @@ Collective::Part Collective::slice_of(int rank) const {
   return {begin, std::min(count, begin + slice) - begin};
 }
 
-// What others read of this rank. Its own slice or block is read where it lies.
+// Copies what other ranks read of this rank into its staging buffer. This rank reads its own slice or block in place.
 void Collective::stage_input() {
   const int r = group_.rank();
   if (!gives(r) || !stages(r) || (kind_ == OperationKind::kGather && r == call_.root)) return;
@@ -443,11 +455,11 @@ void Collective::stage_input() {
     if (part.count == 0) continue;
     copy(staged(r, is_in_blocks() ? q : 0) + part.begin * element_, input_of(r, q) + part.begin * element_,
          part.count * element_);
-    if (!in_slices && !is_in_blocks()) return;  // the same for everybody
+    if (!in_slices && !is_in_blocks()) return;  // all ranks read the same bytes: one copy is enough
   }
 }
 
-// What others wrote for this rank.
+// Copies what other ranks wrote for this rank from its staging buffer to its output.
 void Collective::unstage_output() {
   const int r = group_.rank();
   if (!stages(r) || !is_written_by_others(r) || kind_ == OperationKind::kGather) return;
@@ -478,8 +490,9 @@ Step Collective::end_round() {
   return path_ == Way::kTwoShot && writes_common_ ? meet_again(base_ + rounds_ + 1) : complete();
 }
 
-// What was posted stays as it is until this rank counts it as verified, whatever becomes of its owner: an abort that
-// came after its owner had completed this call concerns the next one.
+// Completes a call that needs no round. What a rank has posted stays unchanged until this rank counts the call as
+// verified, even if the owner fails meanwhile. If the owner aborts after it has completed this call, the abort
+// concerns a later call.
 Step Collective::finish_at_once() {
   const bool has_work = path_ == Way::kOneShot && !has_gathered_already();
   if (has_work) {
@@ -491,7 +504,7 @@ Step Collective::finish_at_once() {
   return has_work && writes_common_ ? meet_again(base_ + 1) : complete();
 }
 
-// What this rank wrote just now may be the memory of others, who go on only when all have written.
+// This rank may just have written common memory. So no rank goes on before all ranks have written.
 Step Collective::meet_again(std::uint64_t rounds) {
   pipeline_.rounds = rounds;
   group_.advance(&RankPage::finished, rounds);
@@ -520,14 +533,16 @@ Step Collective::advance() {
       read_announced();
       if (!may_begin()) return Step::kBlocked;
       if (path_ == Way::kOneShot) return finish_at_once();
-      // A rank may have announced this call while it still had to write the result of an inline one.
+      // A rank may have posted this call before it has written the result of an earlier one_shot call. Wait until it
+      // has.
       need_ = {&RankPage::verified, sequence_};
       if (!group_.met(need_)) return Step::kBlocked;
       if (has_gathered_already()) return finish_at_once();
       resolve_buffers();
       plan_rounds();
       pipeline_.rounds = base_ + rounds_;
-      // A staged call still has a result to copy out when all have finished: the next may not begin before.
+      // A two_shot call must still copy its result out after all ranks have finished, and the next call may not begin
+      // before that. So it counts as verified later.
       if (path_ != Way::kTwoShot) group_.advance(&RankPage::verified, sequence_ + 1);
       begin_round();
       return Step::kMoved;

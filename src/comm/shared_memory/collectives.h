@@ -1,27 +1,30 @@
-// The operations of the shared memory backend as state machines. P ranks, blocks of N bytes.
+// The operations of the shared memory backend as state machines. P is the number of ranks, N the bytes of a block. In
+// a meeting every rank waits until all ranks have reached the same value of a counter.
 //
-// one_shot (inputs of at most inline_bytes_for()): the input travels beside the descriptor of the call. When all have
-//   posted, every rank computes what it needs from the P copies. One meeting; two where results lie in memory of all
-//   ranks.
-// fused (every buffer that others touch lies in a heap of ours): one round of two meetings: all have posted; every
-//   rank does its share; all have finished.
-//   all_reduce, reduce   rank r adds slice r of every input, in rank order, and writes it to every output (the root's):
-//                        each input byte is read once, each output byte written once
+// one_shot (no rank's input has more than inline_bytes_for() bytes): each rank stores its input next to the
+//   descriptor of its call. When all ranks have posted, every rank computes its result from the P copies. The ranks
+//   meet once; they meet twice where an output lies in common memory, which all ranks map.
+// fused (every buffer that other ranks touch lies in a rank's heap or in common memory): one round with two meetings.
+//   Each rank waits until all have posted, does its share of the work, and waits until all have finished.
+//   all_reduce, reduce   rank r adds slice r of every input, in rank order, and writes the sum to every output (of a
+//                        reduce: to the root's). Each input byte is read once, each output byte written once
 //   reduce_scatter       rank r adds block r of every input: P·N read, N written
-//   all_gather           every rank copies from every input: P·N read, P·N written; in place in common memory nothing
-//                        is left to do when all have posted
-//   broadcast, scatter   from the root's buffer: N read, N written, once the root has posted; only the root waits
-//                        until all have finished, the others until all have posted
+//   all_gather           every rank copies from every input: P·N read, P·N written. In place in common memory,
+//                        nothing is left to do when all ranks have posted
+//   broadcast, scatter   every rank copies from the root's buffer as soon as the root has posted: N read, N written.
+//                        Only the root waits until all ranks have finished; the others wait until all have posted
 //   gather               every rank writes into the root's output: N read, N written
 //   all_to_all           every rank copies its block of every input: P·N read, P·N written
-//   The uneven ones are the same with blocks of their own sizes. What all_to_all_v sends whom is told beside the call's
-//   descriptor, so at most inline_bytes_for() / 8 ranks can do it.
-// two_shot (some buffer is foreign, or a rule says so): the same in rounds through the owner's staging area of
-//   kStagingBytes: copy in, meet, work, meet, copy out. What a rank reads of its own is never staged; ranks with
-//   visible buffers copy nothing. Where results lie in memory of all ranks, a meeting ends it.
+//   The uneven operations do the same with blocks of different sizes. In all_to_all_v each rank stores its counts
+//   next to the descriptor of its call, so at most inline_bytes_for() / 8 ranks can make this call.
+// two_shot (some buffer lies elsewhere, or a rule asks for two_shot): the same work in rounds through the staging
+//   buffer of each rank, which has kStagingBytes: copy in, meet, work, meet, copy out. A rank reads its own slice or
+//   block in place. Unless a rule asks for two_shot, a rank whose buffers the others can reach copies nothing in or
+//   out. Where an output lies in common memory, one more meeting ends the call.
 //
-// Memory of a device (medium.h) goes by fused and two_shot, with kDeviceStagingBytes; no input travels with a call.
-// Wherever this rank adds or copies it asks its device to, and goes on when that is done.
+// Calls on a device's memory (medium.h) use fused and two_shot, with staging buffers of kDeviceStagingBytes; no input
+// travels with such a call. Wherever this rank adds or copies, it asks its device to do so, and goes on when the
+// device is done.
 #pragma once
 
 #include <atomic>
@@ -37,24 +40,24 @@
 
 namespace reigen::comm::shared_memory {
 
-// What the operations of a group know of each other. Used by the driving thread only.
+// State that the operations of a group share. Only the driver thread uses it.
 struct Pipeline {
   struct PassedOn {
-    std::uint64_t finished;  // every rank's counter when it is complete
-    std::size_t bytes;
-    std::vector<Location> buffers;  // input and output of every rank; empty: not known, no call may begin
+    std::uint64_t finished;         // complete when every rank's `finished` counter is this high
+    std::size_t bytes;              // of each buffer
+    std::vector<Location> buffers;  // input and output of every rank; empty: unknown, so no later call may begin
   };
   std::uint64_t rounds = 0;              // of all operations so far
   std::uint64_t completed = 0;           // operations complete on this rank
-  std::vector<PassedOn> passed_on = {};  // this rank's part is done, others still work on them
-  std::uint64_t verified_by_all = 0;     // at least
-  struct Scratch {                       // of a sum; kept, so that a small one allocates nothing
+  std::vector<PassedOn> passed_on = {};  // operations whose part this rank has done while other ranks still work
+  std::uint64_t verified_by_all = 0;     // every rank has verified at least so many operations
+  struct Scratch {                       // lists for a sum; kept, so that a small sum allocates nothing
     std::vector<int> receivers;
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
   } scratch = {};
   StoreChoices stores = {};
-  std::atomic<Way> last = Way::kOneShot;  // of the last complete one; any thread may look
+  std::atomic<Way> last = Way::kOneShot;  // of the last complete operation; any thread may read it
 };
 
 class Collective : public CheckedOperation {
@@ -70,21 +73,21 @@ class Collective : public CheckedOperation {
  private:
   enum class Phase { kFirst, kPosted, kStaging, kArriving, kFinished, kUnstaging, kMeetingAgain, kComplete };
   struct Buffers {
-    std::byte* input = nullptr;  // null: staged
+    std::byte* input = nullptr;  // null in two_shot: the data pass through the rank's staging buffer
     std::byte* output = nullptr;
-    Location input_at;  // as announced; the descriptor itself may be overwritten once this call is verified
+    Location input_at;  // as announced; once this call is verified, its owner may overwrite the descriptor
     Location output_at;
   };
-  struct Part {  // elements
+  struct Part {  // a range of elements
     std::size_t begin;
     std::size_t count;
   };
 
-  // What every rank must reach before it may leave.
+  // The counter value that a rank must have reached before it may leave the group.
   Need last_need() const;
   Through through() const;
   std::string describe() const;
-  void tell(Descriptor& d) const;  // this rank's call, without its buffers
+  void tell(Descriptor& d) const;  // writes this rank's call, without its buffers
   void compare_descriptors() const;
   [[noreturn]] void throw_mismatch(int rank) const;
   bool is_first_under_way();
@@ -99,14 +102,15 @@ class Collective : public CheckedOperation {
   void announce_buffers(Descriptor& d) const;
   bool all_have_posted() const;
   const Descriptor& descriptor_of(int rank) const { return group_.page_of(rank).ring[slot()].call; }
-  const std::byte* carried(int rank) const;  // a one-shot's input
+  const std::byte* carried(int rank) const;  // the input of a rank in one_shot
   std::byte* carried_here() const;
   std::size_t slot() const { return sequence_ % kRingSlots; }
 
-  bool gives(int rank) const;                 // others read its input
-  bool is_written_by_others(int rank) const;  // others write its output
-  bool is_in_blocks() const;                  // an input holds a block for every rank
-  // Where the block that `from` gives to `to` lies in the input of `from`, and where it goes in the output of `to`.
+  bool gives(int rank) const;                 // other ranks read its input
+  bool is_written_by_others(int rank) const;  // other ranks write its output
+  bool is_in_blocks() const;                  // an input has one block for every rank
+  // given() is where the block that `from` gives to `to` lies in the input of `from`. taken_at() is where that block
+  // goes in the output of `to`.
   Part given(int from, int to) const;
   std::size_t taken_at(int to, int from) const;
   std::size_t largest_block() const;
@@ -135,10 +139,10 @@ class Collective : public CheckedOperation {
   void take_from(int rank);
   Part slice_of(int rank) const;
   std::size_t round_begin() const { return round_ * chunk_; }
-  // The part of a block of this round.
+  // How many elements of a block of this size this round moves.
   std::size_t round_count(std::size_t block_count) const;
-  // This round's piece of what `from` gives to `to`, and of what `to` gets from `from`, wherever this rank can reach
-  // it.
+  // input_of() is this round's piece of the block that `from` gives to `to`; output_of() is where `to` gets it. Both
+  // are addresses at which this rank can reach the memory.
   const std::byte* input_of(int from, int to) const;
   std::byte* output_of(int to, int from) const;
   std::byte* staged(int rank, int block) const;
@@ -150,28 +154,28 @@ class Collective : public CheckedOperation {
   Pipeline& pipeline_;
   const Call call_;
   const std::uint64_t sequence_;
-  const OperationKind kind_;  // of blocks of one size
+  const OperationKind kind_;  // the same operation with blocks of one size
   const bool uneven_;
   const std::size_t element_;  // bytes
   const Extent extent_;
-  const std::unique_ptr<Job> job_;  // null: this thread adds and copies
-  bool is_working_ = false;         // the job has what this rank does in the round
+  const std::unique_ptr<Job> job_;  // null: the driver thread adds and copies
+  bool is_working_ = false;         // the job has this rank's work of the round
   bool is_tiny_ = false;
   Way chosen_ = Way::kFused;
-  Way path_ = Way::kFused;  // that is taken: two_shot for fused where memory is foreign
+  Way path_ = Way::kFused;  // the way taken; plan_rounds() may change it when it knows all buffers
   Phase phase_ = Phase::kFirst;
   Need need_;
-  std::vector<Buffers> buffers_;  // of every rank
-  std::vector<Part> given_here_;  // all_to_all_v: in the input of every rank, what it gives to this one
-  std::size_t largest_ = 0;       // all_to_all_v: block of all
-  std::vector<double> factors_;   // of every rank; empty: none but 1
-  std::size_t chunk_ = 0;         // elements of a block in a round
+  std::vector<Buffers> buffers_;  // by rank
+  std::vector<Part> given_here_;  // all_to_all_v: by rank, the part of its input that it gives to this rank
+  std::size_t largest_ = 0;       // all_to_all_v: the largest block that any rank gives
+  std::vector<double> factors_;   // by rank; empty: every factor is 1
+  std::size_t chunk_ = 0;         // elements of a block that one round moves
   std::size_t rounds_ = 1;
   std::size_t round_ = 0;
   bool passed_on_ = false;
-  bool is_ahead_ = false;       // this rank's work is done, others have not posted
-  bool past_caches_ = false;    // this rank's work writes there
-  bool writes_common_ = false;  // some rank
+  bool is_ahead_ = false;       // this rank's work was done before all ranks had posted
+  bool past_caches_ = false;    // this rank's work uses non-temporal stores
+  bool writes_common_ = false;  // some rank's output is common memory
   std::uint64_t base_ = 0;      // rounds of earlier operations
 };
 

@@ -26,8 +26,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kEnding = milliseconds(300);  // from the loss of its files to the end of a process
-constexpr auto kJoinSlice = seconds(1);      // so often those that wait look who is missing
+constexpr auto kEnding = milliseconds(300);  // a process that closed its files is seen to end within this time
+constexpr auto kJoinSlice = seconds(1);      // how often a waiting rank looks which ranks are missing
 
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout, nullptr, 0);
@@ -42,7 +42,8 @@ void ring_bell(RankPage& page) {
 
 }  // namespace
 
-// Of an even call `counts` is what an earlier call left there.
+// In the descriptor of a call with even blocks, and of an all_to_all_v, `counts` still has the values of an earlier
+// call; so it is not read.
 CallSignature signature_of(const Descriptor& d) {
   const bool uneven = is_uneven(d.kind);
   const bool compares_counts = uneven && d.kind != OperationKind::kAllToAllV;
@@ -63,8 +64,8 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::share
       peers_(static_cast<std::size_t>(options.size)) {
   auto& own = peers_[static_cast<std::size_t>(rank())];
   static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
-  // Of a part of a group: its ranks share the processors with the others. Where the others' processes are not known yet
-  // their number must do.
+  // The ranks of a split group share the processors with all ranks of `whole`, so the share in `whole` decides. In a
+  // first group the processes of the other ranks are not known yet, so their number must decide.
   const bool cores_for_all = whole == nullptr ? base::have_cores(size()) : base::have_cores(whole->core_share_, 1);
   own.inline_bytes = inline_bytes_for(size(), cores_for_all);
   const std::size_t bytes = page_bytes(size()) + kInlineSlots * own.inline_bytes;
@@ -125,23 +126,24 @@ void Group::open_peer(int rank, const Announced& announced) {
   const SegmentAddress& page = announced.page;
   peer.host = announced.host;
   peer.inline_bytes = announced.inline_bytes;
-  // Every rank must decide alike, also where containers count their cores for themselves.
+  // The smallest value of any rank holds, so that all ranks choose alike even if their containers give them different
+  // numbers of cores.
   inline_bytes_ = std::min(inline_bytes_, announced.inline_bytes);
   peer.pid = page.pid;
   shares_process_ = shares_process_ || (rank != this->rank() && page.pid == ::getpid());
   if (page.pid != ::getpid()) {
     peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, page.pid, 0)));
     if (!peer.pidfd && errno == ESRCH) throw PeerLost(rank, died_while_forming(who(rank), options_));
-    // Without pidfd (an old kernel, a sandbox) a death is seen by the missing heartbeat.
+    // Without pidfd (an old kernel, a sandbox) the death of a rank shows only as a missing heartbeat.
     if (!peer.pidfd) base::log_warning("pidfd_open: {}; the death of a rank is seen late", base::errno_text(errno));
   }
   try {
     if (rank != this->rank()) peer.segment = Segment::open(page);
     peer.heap = std::make_unique<PeerHeap>(announced.heap, medium_);
     peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
-    if (medium_) (void)peer.heap->resolve(peer.page->staging_at);  // whether this rank's device reaches it at all
+    if (medium_) (void)peer.heap->resolve(peer.page->staging_at);  // throws if this rank's device cannot reach it
   } catch (const IoError& error) {
-    // A process that ends has lost its files a moment before its end can be seen.
+    // A process that ends closes its files a moment before its end can be seen. Wait for that moment.
     for (const Deadline deadline = Deadline::after(kEnding); !has_died(rank) && !deadline.expired();) {
       std::this_thread::sleep_for(milliseconds(1));
     }
@@ -247,7 +249,7 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
   throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
-// False also while it cannot be known: ranks of this process, and those not met yet.
+// False also where the death cannot be known: for ranks of this process, and for ranks not met yet.
 bool Group::has_died(int rank) const {
   const UniqueFd& handle = peers_[static_cast<std::size_t>(rank)].pidfd;
   pollfd poll{handle.get(), POLLIN, 0};
@@ -290,7 +292,7 @@ void Group::check_patience(const std::vector<int>& missing, const std::string& w
 }
 
 void Group::throw_if_aborted(const Through& through, int source) const {
-  std::atomic_thread_fence(std::memory_order_acquire);  // what was read before was read before this look
+  std::atomic_thread_fence(std::memory_order_acquire);  // earlier reads of data come before the reads of `state`
   for (int q = 0; q < size(); ++q) {
     const RankPage& page = *peers_[static_cast<std::size_t>(q)].page;
     if (page.state.load() != RankState::kAborted || (q != source && through.holds_for(page))) continue;

@@ -1,4 +1,4 @@
-// The ranks of a group on one machine: finding each other, seeing who is alive, sleeping and waking.
+// How the ranks of a group on one machine find each other, see who is alive, sleep, and wake each other.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@
 
 namespace reigen::comm::shared_memory {
 
-// A counter of the page that every rank must bring to `value`.
+// A condition: every rank has brought this counter of its page to at least `value`.
 struct Need {
   std::atomic<std::uint64_t> RankPage::*counter = nullptr;
   std::uint64_t value = 0;
@@ -27,7 +27,8 @@ struct Need {
   bool met_by(const RankPage& page) const { return (page.*counter).load() >= value; }
 };
 
-// What a rank has counted that is through with a call: if it aborts then, that is of a later one. As it is: nobody is.
+// The counter values of a rank that is done with a call. If such a rank aborts, its abort concerns a later call. With
+// the default values no rank counts as done.
 struct Through {
   std::uint64_t verified = UINT64_MAX;
   std::uint64_t finished = 0;
@@ -39,13 +40,13 @@ struct Through {
 
 class Group {
  public:
-  // Blocks until all ranks have mapped each other's pages. Throws Timeout naming who did not come, BackendError when
-  // ranks cannot reach each other's memory. medium: whose memory the heap's is, null: the host's. whole: the group that
-  // this one is split off.
+  // Blocks until all ranks have mapped each other's pages. Throws Timeout naming the ranks that did not come,
+  // BackendError when ranks cannot reach each other's memory. `medium`: the device whose memory the heap allocates;
+  // null: the host. `whole`: the group from which this group is split, or null.
   Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::shared_ptr<Medium> medium,
         const Group* whole = nullptr);
   ~Group();
-  Group(const Group&) = delete;  // other ranks hold its page
+  Group(const Group&) = delete;  // other ranks map its page
   Group& operator=(const Group&) = delete;
 
   int rank() const { return options_.rank; }
@@ -54,49 +55,52 @@ class Group {
   const AlgorithmChoice& algorithms() const { return algorithms_; }
   RankPage& page() { return *peers_[static_cast<std::size_t>(rank())].page; }
   RankPage& page_of(int rank) { return *peers_[static_cast<std::size_t>(rank)].page; }
-  // What `owner` tells `other`.
+  // The box in which `owner` writes for `other`.
   PairBox& box(int owner, int other) {
     auto* const behind = reinterpret_cast<std::byte*>(&page_of(owner)) + sizeof(RankPage);
     return reinterpret_cast<PairBox*>(behind)[other];
   }
-  // Throws IoError when the owner is gone, InvalidArgument when this rank has dropped common memory that is in use.
+  // The address of `location` in this process. Throws IoError when the owner is gone, InvalidArgument when this rank
+  // has released common memory that another rank passes to a call.
   std::byte* resolve(int rank, const Location& location);
   Heap& heap() { return *heap_; }
-  // Null: the memory is the host's.
+  // Null: the group's memory is host memory.
   const std::shared_ptr<Medium>& medium() const { return medium_; }
-  // Whether a stream may wait for a call of the group. The default stream of a device is one for all ranks of a
-  // process: what one rank has it wait for may be what another one is yet to call behind it.
+  // Whether a stream may wait on the device for a call of the group. All ranks of a process share the default stream
+  // of a device. If one rank made this stream wait for a call, work that another rank of the process has yet to put
+  // on the stream would wait too, although the call may need that work.
   bool lets_follow(const Stream& stream) const { return stream.handle != nullptr || !shares_process_; }
-  // A rank's staging area, where this rank reaches it.
+  // A rank's staging buffer, at an address of this process.
   std::byte* staging_of(int rank);
   std::size_t staging_bytes() const { return medium_ ? kDeviceStagingBytes : kStagingBytes; }
 
   bool met(const Need& need) const;
-  // Of all ranks.
+  // The smallest value of the counter on any rank.
   std::uint64_t least(std::atomic<std::uint64_t> RankPage::*counter) const;
-  // Counts, then wakes the ranks that sleep.
+  // Sets this rank's counter to `value`, then wakes the ranks that sleep.
   void advance(std::atomic<std::uint64_t> RankPage::*counter, std::uint64_t value);
   void ring_others();
   void ring(int rank);
   void ring_own();
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
 
-  // Throws when one of the ranks that have not met `need` is dead, stopped or gone, or when the wait has lasted too
-  // long; when one that has not met `last` has gone; when one that is not `through` has aborted. `what` names the
-  // waiting operation.
+  // Throws when a rank that has not met `last` has died or left the group, when a rank that has not met `need` has
+  // stopped, or when the wait for such ranks has lasted too long. Throws also when a rank for which `through` does
+  // not hold has aborted. `what` names the waiting operation.
   void check(const Need& need, const Need& last, const Through& through, const std::string& what,
              std::chrono::nanoseconds waited);
-  // The same for one rank that `what` waits for.
+  // The same checks for one rank, for which the operation `what` waits.
   void check(int rank, const std::string& what, std::chrono::nanoseconds waited);
-  // Throws what another rank aborted with, if one has that is not `through`, or that is `source`.
+  // Throws the error with which another rank aborted, unless `through` holds for that rank. The abort of rank
+  // `source` is thrown in any case.
   void throw_if_aborted(const Through& through = {}, int source = -1) const;
-  // A rank's memory cannot be mapped: it ended, or another rank ended the group.
+  // For a rank whose memory cannot be mapped: throws the abort if another rank ended the group, else PeerLost.
   [[noreturn]] void throw_unreachable(int rank, const std::string& why, const std::string& what) const;
   void leave();
   void publish_abort(const AbortCause& cause);
   const base::CoreShare& core_share() const { return core_share_; }
-  // What every rank has room for beside a call, and where that lies: call `sequence` has the place of the one
-  // kInlineSlots before.
+  // The bytes that every rank can store next to a call, and where `rank` stores those of call `sequence`. The call
+  // takes the place of the call that came kInlineSlots before it.
   std::size_t inline_bytes() const { return inline_bytes_; }
   std::byte* inlined(int rank, std::uint64_t sequence) const;
 
@@ -108,26 +112,26 @@ class Group {
     std::string host;
     pid_t pid = 0;
     std::size_t inline_bytes = 0;
-    UniqueFd pidfd;  // none for ranks of this process
+    UniqueFd pidfd;  // none for ranks of this process, or where the system refuses it
     std::uint64_t heartbeat = 0;
     std::chrono::steady_clock::time_point heartbeat_seen;
   };
 
   void join();
   base::CoreShare share_cores() const;
-  // What a rank tells the others to find its memory.
+  // What a rank tells the other ranks so that they find its memory.
   struct Announced {
     std::string host;
     SegmentAddress page;
     SegmentAddress heap;
     std::size_t inline_bytes = 0;
   };
-  // Throws when that rank runs another version, or counts other ranks than this one.
+  // Throws when that rank runs another version, or was told another number of ranks than this rank.
   Announced read_announcement(int rank, const std::string& text) const;
   void open_peer(int rank, const Announced& announced);
   std::string announcement() const;
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
-  std::string last_call(int rank) const;  // what it last did
+  std::string last_call(int rank) const;  // the last call of this rank, for messages
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
   [[noreturn]] void throw_silent(int rank, std::chrono::nanoseconds silent, const std::string& what) const;
   bool has_died(int rank) const;
@@ -139,15 +143,15 @@ class Group {
   AlgorithmChoice algorithms_{"", Family::kSharedMemory};
   std::shared_ptr<Heap> heap_;
   const std::shared_ptr<Medium> medium_;
-  std::shared_ptr<void> staging_;  // of a device's memory
+  std::shared_ptr<void> staging_;  // the staging buffer in device memory; null: host memory
   std::vector<Peer> peers_;
   base::CoreShare core_share_;
   std::size_t inline_bytes_ = SIZE_MAX;
-  bool shares_process_ = false;                          // with another rank
-  std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last told
+  bool shares_process_ = false;                          // another rank is a thread of this process
+  std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last logged
 };
 
-// As other ranks see it.
+// The call in a descriptor, in the form in which ranks compare calls and messages show them.
 CallSignature signature_of(const Descriptor& descriptor);
 
 }  // namespace reigen::comm::shared_memory

@@ -110,7 +110,8 @@ Location Heap::locate(const void* pointer, std::size_t bytes, const std::string&
   }
   if (const auto after = common_.upper_bound(data); after != common_.begin()) {
     const auto& [begin, common] = *std::prev(after);
-    const bool has_it = group == common.group || group.starts_with(common.group + "/");  // split() names its groups so
+    // split() names a group after its parent: "PARENT/..."
+    const bool has_it = group == common.group || group.starts_with(common.group + "/");
     if (has_it && data + bytes <= begin + common.address.size)
       return {common.address.inode, static_cast<std::uint64_t>(data - begin), Visible::kInCommon};
   }

@@ -1,7 +1,7 @@
 // A rank's heap of shared memory, and the view that other ranks have of it.
 //
-// The owner hands out blocks; a block is named by (segment number, offset) to the others, who map segments when they
-// first meet them. The heap's directory is itself a segment, so its address is all that a peer must know.
+// The owner hands out blocks. Other ranks know a block by (segment number, offset), and map a segment when they first
+// need it. The heap's directory is itself a segment, so its address is all that a peer must know.
 #pragma once
 
 #include <array>
@@ -27,38 +27,41 @@ struct HeapDirectory {
   std::array<SegmentAddress, kSegmentsMax> segments{};
 };
 
-// Where a buffer lies: in its owner's heap, or in common memory, which every rank has mapped itself.
+// Where a buffer lies: in its owner's heap, in common memory, which every rank has mapped itself, or where other
+// ranks cannot reach it (kNo).
 enum class Visible : std::uint32_t { kNo, kInHeap, kInCommon };
 
 struct Location {
-  std::uint64_t segment = 0;  // number in the owner's heap; inode of common memory
+  std::uint64_t segment = 0;  // the segment's number in the owner's heap; for common memory, its inode
   std::uint64_t offset = 0;
   Visible visible = Visible::kNo;
 
   bool is_reachable() const { return visible != Visible::kNo; }
 };
 
-// Thread rule: any thread. Kept alive by the blocks it handed out.
+// Thread rule: any thread. The blocks that it handed out keep the heap alive.
 class Heap : public std::enable_shared_from_this<Heap> {
  public:
-  // `medium`: whose memory it is; null: the host's.
+  // `medium`: the device whose memory the heap allocates; null: the host.
   explicit Heap(std::shared_ptr<Medium> medium = nullptr);
 
-  // Zeroed, aligned to 64 bytes (to a page from 4 KiB up). Throws IoError (71).
+  // Memory that is zeroed and aligned to 64 bytes (to a page from 4 KiB up). Throws IoError (exit code 71) when there
+  // is not enough memory.
   std::shared_ptr<void> allocate(std::size_t bytes);
-  // The block in which `pointer` lies, kept as long as the result; null for other memory.
+  // The block in which `pointer` lies; it is kept as long as the result. Null for other memory.
   std::shared_ptr<void> hold(const void* pointer) const { return live_->hold(pointer); }
-  // The place of [pointer, pointer + bytes); not visible if any of it is foreign.
-  // `group`: whose ranks shall reach it; common memory of another group, unless this one was split off it, is foreign.
+  // The location of [pointer, pointer + bytes); kNo if any of these bytes is foreign. `group`: the group whose ranks
+  // must reach the memory. Common memory of another group is foreign, unless `group` was split from that group.
   Location locate(const void* pointer, std::size_t bytes, const std::string& group = {}) const;
-  // Common memory: a segment that all ranks of a group map. It is known here as long as what this returns lives.
+  // Adds common memory, which is a segment that all ranks of a group map. The heap knows it as long as the result
+  // lives.
   std::shared_ptr<void> add_common(std::shared_ptr<Segment> segment, const std::string& group);
-  // Whether any of [pointer, pointer + bytes) is common memory, of any group that has this heap.
+  // Whether any of [pointer, pointer + bytes) is common memory of any group that has this heap.
   bool is_common(const void* pointer, std::size_t bytes) const;
-  bool has_common() const { return has_common_.load(std::memory_order_relaxed); }  // or had some
-  // Null when this rank has dropped it.
+  bool has_common() const { return has_common_.load(std::memory_order_relaxed); }  // true also after it was released
+  // The address of `location` in this process; null when this rank has released that common memory.
   std::byte* resolve_common(const Location& location) const;
-  // From now on nothing freed is handed out again: a late peer may still write there.
+  // From now on the heap hands out no freed memory again, because a late peer may still write to it.
   void quarantine();
 
   const SegmentAddress& directory_address() const { return directory_segment_->address(); }
@@ -68,7 +71,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
     std::uint32_t segment;
     std::size_t offset;
     std::size_t size;
-    std::size_t used;  // so many bytes from its begin held data once: must be zeroed
+    std::size_t used;  // so many of its first bytes held data once; they are zeroed before reuse
   };
 
   std::byte* take(std::size_t size, std::size_t alignment);
@@ -83,21 +86,22 @@ class Heap : public std::enable_shared_from_this<Heap> {
   std::map<const std::byte*, std::uint32_t> by_address_;  // begin of a segment -> its number
   struct Common {
     SegmentAddress address;
-    std::string group;  // whose ranks have it
+    std::string group;  // the group whose ranks map it
   };
-  std::map<const std::byte*, Common> common_;  // by its begin
+  std::map<const std::byte*, Common> common_;  // by the begin of the memory
   std::atomic<bool> has_common_{false};
   std::vector<FreeBlock> free_;  // ordered by (segment, offset), neighbours merged
-  const std::shared_ptr<BlockTable> live_ = std::make_shared<BlockTable>();  // handed out
+  const std::shared_ptr<BlockTable> live_ = std::make_shared<BlockTable>();  // blocks that are handed out
   bool quarantined_ = false;
 };
 
 // Another rank's heap as this rank sees it. Used by one thread at a time.
 class PeerHeap {
  public:
-  // `medium`: as of the Heap.
+  // `medium`: the same as that of the other rank's heap.
   explicit PeerHeap(const SegmentAddress& directory, std::shared_ptr<Medium> medium = nullptr);
-  // Throws IoError when the owner is gone before its segment was ever mapped here.
+  // The address of `location` in this process. Throws IoError when the owner is gone and this rank has never mapped
+  // the segment.
   std::byte* resolve(const Location& location);
 
  private:

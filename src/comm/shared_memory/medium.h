@@ -1,9 +1,9 @@
-// The memory that a group's calls lie in where it is not the host's, and who works on it.
+// A device whose memory holds the buffers of a group's calls, and which adds and copies there.
 //
-// The ranks of one machine meet through their pages, whatever memory their buffers lie in. Where it is the host's, the
-// driving thread adds and copies, and there is no Medium. A device does what it is told later: each operation has a
-// Job, which is asked whether that is done.
-// Thread rule: any thread; a Job belongs to the thread that drives.
+// The ranks of one machine meet through their pages, whatever memory their buffers lie in. If that is host memory,
+// the driver thread adds and copies, and there is no Medium. A device works asynchronously: each operation has a Job,
+// which says whether the device has done the work.
+// Thread rule: any thread may use a Medium; only the driver thread uses a Job.
 #pragma once
 
 #include <chrono>
@@ -18,21 +18,21 @@
 
 namespace reigen::comm::shared_memory {
 
-// What one operation has a device do. Everything runs in the order in which it is asked for.
+// The work that one operation gives to a device. The device does it in the order in which it is asked.
 class Job {
  public:
   virtual ~Job() = default;
   virtual void reduce(const reduce::Pass& pass) = 0;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // All that was asked for until now is one part: is_done() says whether the device is through with it.
+  // Closes a part, which is all that was asked for until now. is_done() says whether the device has completed it.
   virtual void close_part() = 0;
   virtual bool is_done() = 0;
-  // What comes on the stream from now on waits until this Job is destroyed: when its operation is complete, or has
-  // failed.
+  // Work that comes on the stream from now on waits until this Job is destroyed. That happens when the operation of
+  // the Job is complete or has failed.
   virtual void precede(const Stream& stream) = 0;
 };
 
-// Whether the stream now waits for the job's end.
+// Makes the stream wait for the end of the job. False if there is no job; then the stream does not wait.
 inline bool precede_by(const std::unique_ptr<Job>& job, const Stream& stream) {
   if (job) job->precede(stream);
   return job != nullptr;
@@ -41,27 +41,30 @@ inline bool precede_by(const std::unique_ptr<Job>& job, const Stream& stream) {
 class Medium {
  public:
   virtual ~Medium() = default;
-  // The name of the backend.
+  // The name of the backend that uses this medium.
   virtual const std::string& name() const = 0;
   virtual Device device() const = 0;
-  // Ranks that one call can have.
+  // The most ranks that one call can have.
   virtual int most_ranks() const = 0;
 
-  // A piece of zeroed memory that ranks of this machine can open. Throws IoError (71) when there is no more.
+  // A piece of zeroed memory that ranks of this machine can open. Throws IoError (exit code 71) when there is no more
+  // memory.
   virtual std::shared_ptr<Segment> create(std::size_t size) = 0;
-  // Another rank's. Throws IoError when its owner is gone, BackendError when this rank cannot reach it. Its owner
-  // should keep it as long as others have it open: what they then see is CUDA's choice.
+  // Opens a segment of another rank. Throws IoError when its owner is gone, BackendError when this rank cannot reach
+  // it. The owner should keep the segment as long as other ranks have it open; otherwise CUDA decides what they see.
   virtual std::shared_ptr<Segment> open(const SegmentAddress& address) = 0;
-  // Returns when it is done.
+  // Returns when the device has zeroed the bytes.
   virtual void zero(std::byte* data, std::size_t bytes) = 0;
 
-  // What the stream has to do until now; null: nothing. On the thread that calls.
+  // Marks the work that is on the stream now, so that a call can wait for it; null: the stream has no work. Called on
+  // the thread that makes the call.
   virtual std::shared_ptr<Before> mark(const Stream& after) = 0;
   virtual std::unique_ptr<Job> begin() = 0;
-  // How long the youngest of the jobs has waited for the device, which rings no bell when it is done; zero: none waits.
+  // How long the job that began to wait last has waited for the device; zero: no job waits. A device wakes no thread
+  // when it is done, so a thread that sleeps must look from time to time.
   virtual std::chrono::nanoseconds busy_for() const = 0;
-  // Waits until the device is through with what jobs have asked for until now, for as long as `limit`. False: it is
-  // not.
+  // Waits until the device has done all that jobs have asked for until now, for at most `limit`. False: it is not
+  // done.
   virtual bool drain(std::chrono::nanoseconds limit) = 0;
 };
 

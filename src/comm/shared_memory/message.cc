@@ -10,7 +10,7 @@ namespace reigen::comm::shared_memory {
 
 namespace {
 
-// In a device's staging area.
+// Where an inline message lies in a device's staging buffer: after the chunks.
 std::size_t inline_at(std::size_t slot) { return kMessageChunks * kMessageChunkBytes + slot * kMessageInlineBytes; }
 
 }  // namespace
@@ -39,7 +39,7 @@ bool Message::copy(void* to, const void* from, std::size_t bytes) {
   return !is_copying_;
 }
 
-// Its first bytes are chunks; of a device's memory what is inline lies behind them.
+// The staging buffer begins with the chunks. In device memory the inline messages follow them.
 void Send::make_staging() {
   if (pair_.staging != nullptr) return;
   const std::size_t bytes = kMessageChunks * kMessageChunkBytes + (job_ ? kMessageSlots * kMessageInlineBytes : 0);
@@ -47,7 +47,7 @@ void Send::make_staging() {
   own_box().staging = group_.heap().locate(pair_.staging.get(), bytes);
 }
 
-// False while the device copies.
+// False while the device still copies.
 bool Send::fill_inline() {
   if (call_.bytes() == 0) return true;
   if (!job_) return copy(own_box().inlined[slot()].data(), call_.input, call_.bytes());
@@ -55,12 +55,13 @@ bool Send::fill_inline() {
   return copy(static_cast<std::byte*>(pair_.staging.get()) + inline_at(slot()), call_.input, call_.bytes());
 }
 
-// False while the other rank has not taken enough of the earlier ones, or the device has to come so far.
+// False while an earlier send is still to be announced, while the other rank has not taken enough earlier messages,
+// or while the device has not done what comes before this call or still copies.
 bool Send::announce() {
   if (pair_.next_send != number_ || other_box().taken.load() + kMessageSlots <= number_) return false;
   if (call_.before && !call_.before->is_done()) return false;
   if (call_.bytes() <= kMessageInlineBytes && !fill_inline()) return false;
-  group_.throw_if_aborted();  // ranks that exchange short messages never wait long enough to look
+  group_.throw_if_aborted();  // ranks that exchange short messages never wait long enough for check_peers()
   MessageSlot& message = own_box().slots[slot()];
   message = {};
   message.count = call_.count;
@@ -111,7 +112,8 @@ Step Send::advance() {
     case Phase::kFilling: return fill();
     case Phase::kTaking: break;
   }
-  // Also a staged one waits: were this rank to end now, the other could no longer map what it has not seen yet.
+  // A staged send waits too: if this rank ended now, the other rank could no longer map a staging buffer that it has
+  // not mapped yet.
   return other_box().taken.load() > number_ ? Step::kDone : Step::kBlocked;
 }
 
@@ -124,7 +126,7 @@ const std::byte* Recv::reach(const Location& location) const {
   try {
     return group_.resolve(call_.root, location);
   } catch (const IoError& error) {
-    if (error.exit_code() == ExitCode::kOsResource) throw;  // of this rank: no memory, no descriptors
+    if (error.exit_code() == ExitCode::kOsResource) throw;  // this rank itself lacks memory or descriptors
     group_.throw_unreachable(call_.root, error.what(), describe());
   }
 }
@@ -171,7 +173,7 @@ Step Recv::advance() {
                                   : job_                               ? reach(other_box().staging) + inline_at(slot())
                                                                        : other_box().inlined[slot()].data();
     if (!copy(call_.output, from, call_.bytes())) return Step::kBlocked;
-    // A rank that has given up may have changed its buffer meanwhile: what was read is not to be trusted.
+    // A sender that has aborted may have changed its buffer during the copy, so the copied data cannot be trusted.
     if (message.path == MessagePath::kDirect) group_.throw_if_aborted();
   }
   return finish();

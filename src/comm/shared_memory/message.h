@@ -1,10 +1,13 @@
-// Send and recv over shared memory. Messages from one rank to another are taken in the order in which they were sent.
+// Send and recv over shared memory. Messages from one rank to another are received in the order in which they were
+// sent.
 //
-// Inline (up to kMessageInlineBytes): the sender copies it into its box and is done; the receiver copies it out.
-// Direct (the sender's buffer lies in a heap of ours): the receiver copies it, once.
-// Staged: in chunks through a staging area of the sender's, one filled while the other is drained.
-// Memory of a device (medium.h): what is inline lies behind the staging area, which is the device's, and whoever copies
-// waits for the device before it says that it has.
+// Inline (up to kMessageInlineBytes): the sender copies the message into its box and is done; the receiver copies it
+//   out.
+// Direct (the sender's buffer lies in its heap or in common memory): the receiver copies it from there, once.
+// Staged: the message passes in chunks through a staging buffer of the sender, which fills one chunk while the
+//   receiver drains the other.
+// Memory of a device (medium.h): the staging buffer lies in the device's memory, and inline messages lie after its
+// chunks. A rank that copies waits for the device before it announces that it has copied.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +19,16 @@
 
 namespace reigen::comm::shared_memory {
 
-// What this rank's messages with one other know of each other. Used by the driving thread, but for `sends` and `recvs`,
-// which the calling thread counts.
+// State that the messages between this rank and one other rank share. Only the driver thread uses it, except for
+// `sends` and `recvs`, which the calling thread counts.
 struct Pair {
-  std::uint64_t sends = 0;             // called
-  std::uint64_t recvs = 0;             // called
-  std::uint64_t next_send = 0;         // the one whose turn it is
-  std::uint64_t next_recv = 0;         // the one whose turn it is
-  std::uint64_t filled = 0;            // chunks of all staged sends
-  std::uint64_t drained = 0;           // chunks of all staged recvs
-  std::shared_ptr<void> staging = {};  // made at the first staged send; of a device also at the first short one
+  std::uint64_t sends = 0;             // sends called
+  std::uint64_t recvs = 0;             // recvs called
+  std::uint64_t next_send = 0;         // number of the send whose turn it is
+  std::uint64_t next_recv = 0;         // number of the recv whose turn it is
+  std::uint64_t filled = 0;            // chunks of all earlier staged sends
+  std::uint64_t drained = 0;           // chunks of all earlier staged recvs
+  std::shared_ptr<void> staging = {};  // made at the first staged send; on a device also at the first inline send
 };
 
 class Message : public CheckedOperation {
@@ -43,33 +46,34 @@ class Message : public CheckedOperation {
         job_(group.medium() ? group.medium()->begin() : nullptr) {}
 
   std::string describe() const;
-  // This rank's box for the other one, and the other's for this one.
+  // The box in which this rank writes for the other rank, and the box in which the other rank writes for this one.
   PairBox& own_box() const { return group_.box(group_.rank(), call_.root); }
   PairBox& other_box() const { return group_.box(call_.root, group_.rank()); }
   std::size_t slot() const { return number_ % kMessageSlots; }
   std::uint64_t chunk_count() const { return (call_.bytes() + kMessageChunkBytes - 1) / kMessageChunkBytes; }
-  // Bytes of chunk `index` of this message: where in the message, how many, where in the staging area.
+  // Chunk `index` of this message: where it begins in the message, its size, and where it lies in the staging buffer.
+  // `first`: the chunks of all earlier staged messages.
   struct Chunk {
     std::size_t begin;
     std::size_t bytes;
     std::size_t staged;
   };
   Chunk chunk(std::uint64_t index, std::uint64_t first) const;
-  // Copies, or asks the device to: true when the copy is done, else to be called again with the same.
+  // Copies, or asks the device to copy. True when the copy is done; if false, call it again with the same arguments.
   bool copy(void* to, const void* from, std::size_t bytes);
 
   Group& group_;
   Pair& pair_;
   const Call call_;
   const std::uint64_t number_;
-  const std::unique_ptr<Job> job_;  // null: this thread copies
-  bool is_copying_ = false;         // the job has it
+  const std::unique_ptr<Job> job_;  // null: the driver thread copies
+  bool is_copying_ = false;         // the job has the copy
 };
 
 class Send : public Message {
  public:
   Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.sends) {
-    pair.sends += 1;  // last: a call that is refused has no number
+    pair.sends += 1;  // counted last, so that a call that is refused has no number
   }
   Step advance() override;
   bool is_its_turn() const override { return phase_ != Phase::kAnnouncing || pair_.next_send == number_; }
@@ -89,7 +93,7 @@ class Send : public Message {
 class Recv : public Message {
  public:
   Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs) {
-    pair.recvs += 1;  // as above
+    pair.recvs += 1;  // last, as in Send
   }
   Step advance() override;
   bool is_its_turn() const override { return pair_.next_recv == number_; }

@@ -1,8 +1,10 @@
-// The page of shared memory through which a rank speaks to the others. Only its owner writes it, but for the bell.
+// The page of shared memory through which a rank talks to the other ranks. Only its owner writes it, except for the
+// bell, which the other ranks ring.
 //
-// Progress is told by counters that only grow, never by locks: a rank that is killed leaves nothing locked. All
-// accesses to counters are sequentially consistent, because a sleeper announces itself (sleepers) and looks again,
-// while the others count and then look for sleepers: one of the two must see the other.
+// Ranks report progress by counters that only grow, never by locks, so a rank that is killed leaves nothing locked.
+// The counters for which ranks sleep are stored and read sequentially consistently. A sleeper first counts itself in
+// `sleepers` and then looks at the counters again; a rank that makes progress first stores its counter and then looks
+// for sleepers. So one of the two must see the other, and no sleeper misses its wake-up.
 #pragma once
 
 #include <array>
@@ -18,34 +20,35 @@
 namespace reigen::comm::shared_memory {
 
 inline constexpr std::uint32_t kPageVersion = 11;
-inline constexpr std::size_t kRingSlots = 64;   // operations that may be under way at once; more wait their turn
-inline constexpr std::size_t kInlineSlots = 8;  // inputs that travel with calls; so few stay in the caches
-inline constexpr std::size_t kTinyBytes = 16;   // inputs up to this size travel in the line that announces the call
+inline constexpr std::size_t kRingSlots = 64;   // operations that may be under way at once; more wait for their turn
+inline constexpr std::size_t kInlineSlots = 8;  // inputs stored next to calls; few enough to stay in the caches
+inline constexpr std::size_t kTinyBytes = 16;   // inputs up to this size lie in the cache line of the call itself
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // stays in the second-level cache while it is copied and added
-inline constexpr std::size_t kDeviceStagingBytes = std::size_t{8} << 20;  // a meeting costs as much as 30 MB there
+inline constexpr std::size_t kDeviceStagingBytes = std::size_t{8} << 20;  // a meeting costs as much as moving 30 MB
 
-// What a rank called, for the others to compare and to find its memory.
+// The call of a rank. The other ranks compare it with their own, and find the memory of the rank by it.
 struct Descriptor {
-  std::uint64_t count;        // uneven: of all blocks
-  std::uint64_t counts_hash;  // uneven
+  std::uint64_t count;        // elements of a block; uneven: of all blocks
+  std::uint64_t counts_hash;  // uneven: hash of the counts
   double factor;
   OperationKind kind;
   DataType type;
   ReduceOp op;
-  Way way;  // as it was chosen: a fused call may turn out to need the staging area
+  Way way;  // as it was chosen; a fused call may turn out to need staging buffers
   std::int32_t root;
   std::array<std::byte, kTinyBytes> tiny;
-  bool writes_common;  // this rank's output is the memory of others as well
+  bool writes_common;  // this rank's output is common memory, which other ranks use too
   Tag tag;
-  Location input;   // of all_gather, and where others touch the caller's memory; else what an earlier call left
+  Location input;   // written by fused and two_shot calls and by every all_gather; else left by an earlier call
   Location output;  // the same
   std::array<std::uint64_t, kCountsShown> counts;
 };
 
-// What every call is compared by comes first, so that a tiny call without a tag costs the others one cache line.
+// The fields that ranks compare in every call come first, so that a tiny call without a tag costs the other ranks one
+// cache line.
 struct alignas(64) Slot {
-  std::atomic<std::uint64_t> posted{0};  // calls so far, once this one is announced
+  std::atomic<std::uint64_t> posted{0};  // number of calls so far; set when this call is announced
   Descriptor call;
 };
 
@@ -55,12 +58,14 @@ enum class RankState : std::uint32_t { kAlive, kLeft, kAborted };
 
 struct RankPage {
   std::uint32_t version = kPageVersion;
-  Location staging_at = {};  // of a device's memory: written before the page is announced; else `staging` below
-  alignas(64) std::atomic<std::uint64_t> posted{0};    // operations that are in the ring; told a moment after the slot
-  alignas(64) std::atomic<std::uint64_t> arrived{0};   // rounds whose input lies in the staging area
+  // Device memory: where the staging buffer lies; written before the page is announced. Host memory uses `staging`
+  // below.
+  Location staging_at = {};
+  alignas(64) std::atomic<std::uint64_t> posted{0};    // operations posted; stored a moment after the slot's own count
+  alignas(64) std::atomic<std::uint64_t> arrived{0};   // rounds whose input this rank has staged
   alignas(64) std::atomic<std::uint64_t> verified{0};  // operations whose descriptors this rank has compared
   std::atomic<std::uint64_t> finished{0};              // rounds of which this rank has done its part
-  alignas(64) std::atomic<std::uint32_t> bell{0};      // futex: rung by others
+  alignas(64) std::atomic<std::uint32_t> bell{0};      // futex; other ranks ring it
   std::atomic<std::uint32_t> sleepers{0};
   alignas(64) std::atomic<std::uint64_t> heartbeat{0};
   std::atomic<RankState> state{RankState::kAlive};
@@ -71,13 +76,14 @@ struct RankPage {
   alignas(4096) std::array<std::byte, kStagingBytes> staging;
 };
 
-// What a rank tells one other rank; behind its page there is one for every rank, and behind these lie the inputs that
-// travel with calls: kInlineSlots times inline_bytes_for().
-// Messages from A to B are numbered: A counts them in its box for B, B those that it has taken in its box for A.
+// What a rank tells one other rank. After its page every rank has one such box for every rank. After the boxes lie
+// the inputs that travel with calls: kInlineSlots times inline_bytes_for() bytes.
+// Messages from A to B are numbered. A counts announced messages in its box for B; B counts taken messages in its box
+// for A.
 inline constexpr std::size_t kMessageSlots = 4;                // messages that may be announced and not yet taken
-inline constexpr std::size_t kMessageInlineBytes = 1024;       // up to this size they lie in the box
-inline constexpr std::size_t kMessageChunkBytes = 128 * 1024;  // of one that passes through the staging area
-inline constexpr std::size_t kMessageChunks = 2;               // in the staging area: one is filled, one drained
+inline constexpr std::size_t kMessageInlineBytes = 1024;       // messages up to this size lie in the box
+inline constexpr std::size_t kMessageChunkBytes = 128 * 1024;  // a chunk of a staged message
+inline constexpr std::size_t kMessageChunks = 2;               // in the staging buffer: one is filled, one drained
 
 enum class MessagePath : std::uint8_t { kInline, kDirect, kStaged };
 
@@ -85,15 +91,15 @@ struct MessageSlot {
   std::uint64_t count;
   DataType type;
   MessagePath path;
-  Location data;  // of a direct one
+  Location data;  // where a direct message lies
   Tag tag;
 };
 
 struct PairBox {
-  alignas(64) std::atomic<std::uint64_t> announced{0};  // messages to that rank
-  std::atomic<std::uint64_t> filled{0};                 // chunks of all staged ones to it
-  alignas(64) std::atomic<std::uint64_t> taken{0};      // messages from that rank
-  std::atomic<std::uint64_t> drained{0};                // chunks of all staged ones from it
+  alignas(64) std::atomic<std::uint64_t> announced{0};  // messages announced to that rank
+  std::atomic<std::uint64_t> filled{0};                 // chunks filled of all staged messages to that rank
+  alignas(64) std::atomic<std::uint64_t> taken{0};      // messages taken from that rank
+  std::atomic<std::uint64_t> drained{0};                // chunks drained of all staged messages from it
   alignas(64) Location staging{};                       // written before the first message that needs it is announced
   std::array<MessageSlot, kMessageSlots> slots{};
   alignas(64) std::array<std::array<std::byte, kMessageInlineBytes>, kMessageSlots> inlined{};

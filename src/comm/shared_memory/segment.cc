@@ -18,7 +18,7 @@ namespace reigen::comm::shared_memory {
 
 namespace {
 
-// The address space is one for the whole process, so is the table of what is mapped in it.
+// A process has one address space, so it has one table of the segments that are mapped there.
 std::mutex& table_mutex() {
   // Never destroyed: blocks in global variables may outlive every other static object.
   static auto& mutex = *new std::mutex;
@@ -56,7 +56,7 @@ std::uint64_t inode_of(int fd) {
                 error == ENOSYS ? ExitCode::kUnavailable : base::exit_code_of_errno(error));
 }
 
-// In pieces: a signal interrupts the call, which then begins that piece anew.
+// Allocates in pieces: after a signal has interrupted posix_fallocate, only one piece begins anew.
 void take_memory(int fd, std::size_t size) {
   constexpr std::size_t kPiece = 64 * kMiB;
   for (std::size_t begin = 0; begin < size;) {
@@ -70,7 +70,8 @@ void take_memory(int fd, std::size_t size) {
   }
 }
 
-// The file stays open as long as it is mapped: others open it through this process.
+// The file stays open as long as it is mapped, because other processes open it through the descriptor of this
+// process.
 std::shared_ptr<void> map_file(UniqueFd fd, std::size_t size) {
   void* mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (mapped == MAP_FAILED) throw_no_memory(size, base::errno_text(errno));
@@ -113,7 +114,7 @@ std::shared_ptr<Segment> Segment::here(const SegmentAddress& address) {
 }
 
 std::shared_ptr<Segment> Segment::create(std::size_t size) {
-  // The kernel would rather kill somebody than refuse.
+  // Refuses a request that does not fit. The kernel would not refuse it, but kill some process later.
   if (const auto available = base::available_memory(); !available.source.empty() && size > available.bytes) {
     throw_no_memory(size, fmt::format("{} left ({})", format_bytes(available.bytes), available.source));
   }

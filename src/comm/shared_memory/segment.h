@@ -1,8 +1,8 @@
-// A piece of shared memory without a name: a memfd, mapped by whoever can open it. Nothing is left behind when its
-// owners die.
+// A piece of shared memory without a name: a memfd, which every process that can open it may map. When the processes
+// that map it die, nothing is left behind.
 //
-// Ranks that are threads of one process share one mapping, so that a race between them is one on the same addresses
-// (ThreadSanitizer sees it).
+// Ranks that are threads of one process share one mapping. A race between them is then a race on the same addresses,
+// which ThreadSanitizer sees.
 #pragma once
 
 #include <sys/types.h>
@@ -14,24 +14,27 @@
 
 namespace reigen::comm::shared_memory {
 
-// Enough to open a segment from another process of this machine.
+// All that another process of this machine needs to open a segment.
 struct SegmentAddress {
   std::int32_t pid = 0;
   std::int32_t fd = -1;
-  std::uint64_t inode = 0;  // what no other segment of the process has
+  std::uint64_t inode = 0;  // different for every segment of the process
   std::uint64_t size = 0;
-  std::array<char, 64> word = {};  // of a device's memory: what its driver opens it by
+  std::array<char, 64> word = {};  // device memory: the handle with which the driver opens it
 };
 
 class Segment {
  public:
-  // Takes the memory at once, so that the lack of it is an error here (IoError 71) and not a SIGBUS later.
+  // Allocates the memory at once, so that a lack of memory is an error here (IoError, exit code 71) and not a SIGBUS
+  // later.
   static std::shared_ptr<Segment> create(std::size_t size);
-  // Throws IoError naming the process when it cannot be opened: gone, another user's, another machine's.
+  // Throws IoError naming the process when the segment cannot be opened: its process is gone, or belongs to another
+  // user or to another machine.
   static std::shared_ptr<Segment> open(const SegmentAddress& address);
-  // Memory of another kind (medium.h): `memory` gives it back.
+  // Makes a segment of memory that is mapped already and may be of another kind (medium.h). The deleter of `memory`
+  // frees it.
   static std::shared_ptr<Segment> of(std::shared_ptr<void> memory, const SegmentAddress& address);
-  // The one of this process that has the address. Throws IoError when it is gone.
+  // The segment of this process that has this address. Throws IoError when it is gone.
   static std::shared_ptr<Segment> here(const SegmentAddress& address);
   ~Segment();
   Segment(const Segment&) = delete;  // owns a mapping

@@ -17,7 +17,8 @@ namespace reigen::comm::shared_memory {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-// A device tells nobody that it is done. To sleep for a moment takes 60 us, a tenth of what lasts longer than this:
+// A device wakes no thread when it is done. A short sleep takes 60 us, so a thread sleeps only when the device has
+// worked for ten times as long (kPatience).
 constexpr auto kPatience = std::chrono::microseconds(600);
 constexpr auto kGlance = std::chrono::microseconds(20);
 constexpr auto kLongGlance = std::chrono::milliseconds(1);
@@ -71,7 +72,7 @@ class SharedMemoryBackend : public Backend {
   void publish_abort(const AbortCause& cause) override {
     aborted_ = true;
     group_.publish_abort(cause);
-    // Afterwards this rank's device touches nobody's memory for the group.
+    // After this, the device of this rank touches no rank's memory for this group any more.
     if (medium() && !medium()->drain(kDrainWithin)) {
       base::log_warning("group \"{}\": the device still works on an operation that was ended", group_.options().name);
     }
@@ -97,7 +98,8 @@ class SharedMemoryBackend : public Backend {
 
  private:
   const std::shared_ptr<Medium>& medium() const { return group_.medium(); }
-  // What is short lies in this rank's device memory until it is taken: waits a moment for those that live.
+  // An inline message lies in the device memory of this rank until the other rank has taken it. So this rank waits a
+  // moment for the ranks that are alive.
   void flush() {
     if (!medium() || aborted_) return;
     const auto is_taken = [&](int q) {

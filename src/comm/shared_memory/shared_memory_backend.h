@@ -1,4 +1,4 @@
-// All ranks on one machine, talking through memory that all of them map.
+// The backend for ranks on one machine, which talk through memory that all of them map.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace reigen::comm::shared_memory {
 
 std::unique_ptr<Backend> make_backend(const GroupOptions& options);
-// The same for the memory of a device, in whose name it goes.
+// The same for the memory of a device. The backend has the name of the medium.
 std::unique_ptr<Backend> make_backend_on(const GroupOptions& options, std::shared_ptr<Medium> medium);
 
 }  // namespace reigen::comm::shared_memory

@@ -1,13 +1,15 @@
-// How a rank writes what it adds or copies in a large call: with plain stores, or past the caches. Which one is faster
-// depends on caches that other machines of the host use as well, and on what the program leaves in them, so it is
-// measured in the calls themselves. Both give the same bits, so every rank decides for itself.
+// How a rank writes what it adds or copies in a large call: with plain stores, or with non-temporal stores, which
+// bypass the caches. Which kind is faster depends on caches that other virtual machines of the host use as well, and
+// on what the program leaves in them. So it is measured in the calls themselves. Both kinds give the same bits, so
+// every rank decides for itself.
 //
-// Passes of one kind and of one power of two of bytes are a class. Its first pass goes by the caller's guess and is not
-// counted (it may meet memory for the first time); the next six go both ways by turns; then the class keeps to the way
-// with the lower median of three, the other than the guess only if it is an eighth faster, because what stays in the
-// caches is of use to whoever reads it next. The other way is tried again, three passes long, after 64 passes, then
-// after twice as many each time it loses, up to 4096: a machine that changes is noticed and one that does not pays less
-// than a thousandth.
+// Passes of one kind of work, and of one power of two of bytes, form a class. The first pass of a class follows the
+// guess of the caller and is not counted, because it may touch memory for the first time. The next six passes use the
+// two kinds of stores in turn. Then the class keeps the kind with the lower median of three times. The kind that was
+// not guessed must be an eighth faster, because data that stay in the caches help the rank that reads them next.
+// After 64 passes the class tries the other kind again for three passes, and then after twice as many passes each
+// time that kind loses, up to 4096. So a change of the machine is noticed, and on a machine that does not change less
+// than a thousandth of the passes are trials.
 #pragma once
 
 #include <array>
@@ -20,9 +22,9 @@ namespace reigen::comm::shared_memory {
 // One class of passes.
 class StoreChoice {
  public:
-  // Whether the next pass writes past the caches.
+  // Whether the next pass uses non-temporal stores. `guess`: what the caller expects to be faster.
   bool past_caches(bool guess);
-  // What it took; for every past_caches(), once, in the same order.
+  // Tells how long the pass took. Call it once for every past_caches(), in the same order.
   void took(std::chrono::nanoseconds time, std::size_t bytes);
 
  private:
@@ -33,12 +35,12 @@ class StoreChoice {
   double median(bool past_caches) const;
   void settle();
 
-  std::array<std::array<double, kSamples>, 2> times_{};  // ns a byte: plain, past the caches
-  std::array<std::uint64_t, 2> taken_{};
+  std::array<std::array<double, kSamples>, 2> times_{};  // ns per byte: of plain stores, of non-temporal stores
+  std::array<std::uint64_t, 2> taken_{};                 // times measured of each kind
   std::uint64_t passes_ = 0;
-  std::uint64_t retry_in_ = 0;                // passes
-  std::uint64_t interval_ = kFirstRetry / 2;  // doubled when the guess holds
-  int retries_left_ = 0;                      // of the way that is not chosen
+  std::uint64_t retry_in_ = 0;                // passes until the other kind is tried again
+  std::uint64_t interval_ = kFirstRetry / 2;  // doubled when the choice stays the same
+  int retries_left_ = 0;                      // passes still to make with the kind that is not chosen
   bool guess_ = false;
   bool chosen_ = false;
   bool current_ = false;
@@ -48,7 +50,8 @@ class StoreChoice {
 class StoreChoices {
  public:
   enum class Work { kSum, kCopy };
-  // Less than this, read and written by a rank, stays within what a core's own caches hold: plain stores.
+  // A rank that reads and writes fewer bytes than this stays within the caches of its own core, and uses plain
+  // stores.
   static constexpr std::size_t kLeastBytes = std::size_t{2} << 20;
 
   StoreChoice& of(Work work, std::size_t bytes);

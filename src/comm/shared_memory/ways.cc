@@ -8,10 +8,12 @@ namespace {
 
 constexpr std::size_t kFewBytes = 2048;
 constexpr std::size_t kManyBytes = 16384;
-constexpr int kMostWithMany = 16;                            // ranks: every one has kRingSlots of them in every group
-constexpr std::size_t kAddedByAll = std::size_t{256} << 10;  // bytes that cost ranks on the same cores a meeting
+constexpr int kMostWithMany = 16;                            // ranks: each needs kInlineSlots * kManyBytes in a group
+constexpr std::size_t kAddedByAll = std::size_t{256} << 10;  // bytes that ranks on shared cores add in a meeting's time
 
-// In an all_reduce that carries its inputs every rank adds all of them, on the cores of the others.
+// The largest input that travels with a call when no rule says otherwise. In a one_shot all_reduce every rank adds
+// all inputs; where ranks share cores, it does so on the other ranks' cores. So the limit falls with the number of
+// ranks.
 std::size_t usually_carried(OperationKind kind, int ranks, std::size_t inline_bytes) {
   if (kind != OperationKind::kAllReduce) return inline_bytes;
   const auto p = static_cast<std::size_t>(ranks);

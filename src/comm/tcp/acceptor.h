@@ -1,6 +1,6 @@
-// Takes the connections of ranks that have a higher number, while this rank makes its own. A thread of its own
-// listens until all are there. A stranger who does not know the secret word is refused and costs nothing but its
-// connection.
+// Accepts the connections of ranks with higher numbers, while this rank connects to the ranks with lower numbers. A
+// separate thread listens until all connections are there. A stranger who does not know the secret word is refused,
+// and costs nothing but its connection.
 #pragma once
 
 #include <atomic>
@@ -18,36 +18,38 @@
 
 namespace reigen::comm::tcp {
 
-// What a rank says when it calls another.
+// What a rank sends when it connects to another rank.
 struct Greeting {
-  std::string secret;  // from the announcement of the rank that is called
+  std::string secret;  // from the announcement of the rank that accepts
   std::uint32_t rank = 0;
   std::uint32_t connection = 0;  // 0: control, 1: messages, then data
 };
 
 std::string to_bytes(const Greeting& greeting);
 
-// Inside a machine nobody shares the way: the simplest congestion control, which never paces. With bbr, which paces by
-// a speed that it measured, ranks on busy cores are slow long after.
+// The congestion control of connections inside a machine. No other traffic shares their path, so the simplest
+// algorithm, which never paces, is enough. bbr paces by the speed that it has measured: after it has measured a low
+// speed on busy cores, it stays slow for a long time.
 inline constexpr const char* kLocalCongestion = "reno";
 
-// Both ends have one address.
+// Whether both ends of the connection have the same address.
 bool in_one_machine(const net::Socket& socket);
 
 class Acceptor {
  public:
-  // `first`: the lowest rank that calls, `size`: one more than the highest. `host`: the one address to listen on;
-  // empty: every one.
+  // `secret`: the word that a caller must know; `answer`: the word that this rank sends back. `first`: the lowest
+  // rank that connects to this one, `size`: one more than the highest. `host`: the only address to listen on; empty:
+  // every address.
   Acceptor(std::string secret, std::string answer, int first, int size, int connections, const std::string& host = {});
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;  // a thread belongs to it
   Acceptor& operator=(const Acceptor&) = delete;
 
   std::uint16_t port() const { return listener_.address().port(); }
-  // True when all are there.
+  // True when all connections are there.
   bool wait(const Deadline& deadline);
   std::vector<int> missing();
-  // The connections of a rank, in their order; once.
+  // Gives away the connections of a rank, in their order. Call it once for each rank.
   std::vector<net::Socket> take(int rank);
 
  private:
@@ -58,8 +60,8 @@ class Acceptor {
   };
 
   void serve();
-  bool greet(Caller& caller);  // false: done with it, one way or the other
-  bool complete() const;       // holds mutex_
+  bool greet(Caller& caller);  // false: the caller was accepted, refused, or has gone
+  bool complete() const;       // the caller holds mutex_
 
   const std::string secret_;
   const std::string answer_;

@@ -11,9 +11,10 @@ namespace reigen::comm::tcp {
 
 namespace {
 
-// Ranks that called something else are named together if they come within this time.
+// After the first header that differs, this rank waits so long for the headers that are missing, so that all ranks
+// name the same two calls.
 constexpr auto kMismatchGrace = std::chrono::milliseconds(100);
-// Transfers below this size take one connection.
+// A transfer uses several connections only if it has at least this many bytes for each of them.
 constexpr std::size_t kStripeBytes = std::size_t{64} << 10;
 
 }  // namespace
@@ -32,7 +33,8 @@ std::string Collective::describe() const {
                      group_.options().name, sequence_, comm::describe(header_.call));
 }
 
-// The algorithm and its pieces are part of the call: ranks that choose differently would misread each other.
+// The algorithm and the number of pieces are part of the header: ranks that choose differently would misread each
+// other.
 const schedule::Algorithm& Collective::choose(schedule::Problem& problem) {
   const std::size_t element = size_of(call_.type);
   const schedule::Algorithm& algorithm =
@@ -67,7 +69,8 @@ void Collective::note_difference(Partner& partner) {
   if (!differs_since_) differs_since_ = Deadline::Clock::now();
 }
 
-// The own input times the factor: in the output of an all_reduce, which is then in place, else in `into`.
+// This rank's input times the factor. The product lies in the output of an all_reduce, which then runs in place; for
+// other operations it lies in `into`.
 const std::byte* Collective::scaled_input(std::byte* into) const {
   const auto* const input = static_cast<const std::byte*>(call_.input);
   if (call_.factor == 1) return input;
@@ -120,8 +123,8 @@ bool Collective::try_post() {
   return true;
 }
 
-// Throws if another rank ended the group before it had completed this call. The first call under way alone asks: while
-// this one is not the first, an earlier call may still complete.
+// Throws if another rank ended the group before that rank had completed this call. Only the first call under way
+// asks, because while this call is not the first, an earlier call may still complete.
 void Collective::hear_of_end() {
   if (heard_) return;
   heard_ = true;
@@ -134,7 +137,8 @@ void Collective::push_all() {
   }
 }
 
-// Queues the sends of this step, and of an eager schedule those of later steps that wait for nothing more.
+// Queues the sends of this step. In an eager schedule, also queues the sends of later steps that wait for nothing
+// more.
 void Collective::send_ahead() {
   for (; sent_steps_ < schedule_.steps.size(); ++sent_steps_) {
     const auto& sends = schedule_.steps[sent_steps_].sends;
@@ -165,7 +169,7 @@ void Collective::begin_step() {
   }
 }
 
-// Over how many connections a transfer is divided: the same on both sides.
+// The number of connections over which a transfer is divided. It is the same on both sides.
 std::size_t Collective::stripes_of(const schedule::Transfer& transfer, std::size_t connections) const {
   return transfer.range.count * memory_.element < kStripeBytes * connections ? 1 : connections;
 }
@@ -183,7 +187,7 @@ void Collective::expect_from(int rank) {
   }
 }
 
-// The header of a rank is here.
+// Handles the header of a rank, which has come: compares it with this rank's own.
 void Collective::read_header(int rank) {
   Partner& partner = partners_[static_cast<std::size_t>(rank)];
   group_.note_call(rank, partner.header);
@@ -227,7 +231,8 @@ bool Collective::has_every_header() const {
   return std::all_of(partners_.begin(), partners_.end(), [](const Partner& p) { return p.verified || p.differs; });
 }
 
-// Names the lowest rank that is here and the first that differs from it: the same on every rank once all are here.
+// Names the lowest rank whose header has come, and the first rank whose call differs from it. When all headers have
+// come, every rank names the same two.
 void Collective::throw_mismatch() const {
   int first = -1;
   for (int q = 0; q < group_.size(); ++q) {
@@ -240,7 +245,7 @@ void Collective::throw_mismatch() const {
     throw CollectiveMismatch(
         calls_differ(group_.options().name, sequence_, what_differs(a, b), {first, a.call}, {q, b.call}));
   }
-  // The same call, so it is what passes between this rank and another.
+  // All ranks made the same call, so it is the counts of this rank and another rank that do not fit together.
   for (int q = 0; q < group_.size(); ++q) {
     const Partner& partner = partners_[static_cast<std::size_t>(q)];
     if (!partner.differs) continue;
@@ -265,11 +270,11 @@ Step Collective::move() {
   for (int q = 0; q < group_.size(); ++q) {
     if (q != group_.rank()) moved |= move_data(q);
   }
-  // Of two calls that differ the first one is named: the other may only have come after it.
+  // Only the first call under way reports a mismatch. A later call may differ only because the first one does.
   const bool is_first = group_.in_flight().is_first(sequence_);
   if (is_first) hear_of_end();
   if (differs_since_ && is_first && has_every_header()) throw_mismatch();
-  // Once a call differs, so may what the schedule says of blocks.
+  // Once a call differs, the schedules of the ranks may not fit together, so no further step runs.
   if (!is_over() && !differs_since_ && step_is_complete()) {
     for (const auto& local : schedule_.steps[step_].locals) {
       schedule::run(local, memory_, call_.type, call_.op, group_.size());
@@ -286,7 +291,7 @@ Step Collective::move() {
   return moved ? Step::kMoved : Step::kPassedOn;
 }
 
-// Ranks whose header is missing, and those with which transfers are open or still to come.
+// The ranks whose header is missing or differs, and the ranks with which transfers are open or still to come.
 std::vector<int> Collective::needed() const {
   std::vector<int> ranks;
   for (int q = 0; q < group_.size(); ++q) {

@@ -1,10 +1,12 @@
-// An operation over TCP: every rank sends every other what it called, then the steps of the schedule run.
+// An operation over TCP: every rank sends every other rank a header that says what it called, then the steps of the
+// schedule run.
 //
-// A rank's data is read once its header has been compared with the own call, and an operation is complete when the
-// headers of all ranks have come: a mismatch is an error on every rank, in the call where it happened.
+// The data of a rank are read only when its header has been compared with this rank's call. An operation is complete
+// only when the headers of all ranks have come. So a mismatch is an error on every rank, in the call where it
+// happened.
 //
-// Some calls of a group are under way at once, each on a lane of its own (join.h), so that their data meet nowhere.
-// They begin and complete in their order; one that is done before an earlier one waits for it.
+// Several calls of a group are under way at once, each on its own lane (join.h), so that their data never mix. The
+// calls begin and complete in their order: a call that is done before an earlier one waits for the earlier one.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +35,11 @@ class Collective : public CheckedOperation {
 
  private:
   struct Partner {
-    Header own;  // what this rank tells it
-    Header header;
-    bool verified = false;      // its header is here and says the same as ours
-    bool differs = false;       // ... is here and says something else
-    std::size_t last_step = 0;  // one more than the last step with transfers from or to it
+    Header own;                 // the header that this rank sends to the partner
+    Header header;              // the header that the partner sends
+    bool verified = false;      // the partner's header has come and agrees with this rank's
+    bool differs = false;       // the partner's header has come and differs from this rank's
+    std::size_t last_step = 0;  // one more than the last step with transfers from or to the partner
   };
 
   void hear_of_end();
@@ -72,10 +74,10 @@ class Collective : public CheckedOperation {
   std::vector<Partner> partners_;  // by rank
   std::size_t step_ = 0;
   std::size_t sent_steps_ = 0;  // steps whose sends are queued
-  std::size_t unexpected_ = 0;  // receives of this step from ranks whose header has not come
+  std::size_t unexpected_ = 0;  // receives of this step from ranks that are not verified
   const schedule::Algorithm* algorithm_ = nullptr;
   bool posted_ = false;
-  bool heard_ = false;  // whether it has looked for an end since it is the first of those under way
+  bool heard_ = false;  // it has looked for an end of the group since it became the first call under way
   std::optional<Deadline::Clock::time_point> differs_since_;
 };
 

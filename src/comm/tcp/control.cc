@@ -23,11 +23,13 @@ void Control::connect(int rank, net::Socket socket) {
   link.peer.last_sign = Deadline::Clock::now();
 }
 
-// A message that finds no room is lost: nobody has read for so long that the other side is as good as gone.
+// A message that finds no room in a connection is lost. The other side has then not read for so long that it is as
+// good as gone.
 void Control::send_to_all(const std::string& message) {
   for (Link& link : links_) {
     if (!link.socket || link.peer.ended) continue;
-    // The kernel tells an error once. What the other side sent before may still be read.
+    // The kernel reports an error only once, so it is kept in `why`. What the other side sent before can still be
+    // read.
     const net::Transfer moved = link.socket->write_some(message);
     if (moved.closed && link.peer.why.empty()) link.peer.why = net::to_string(moved);
   }

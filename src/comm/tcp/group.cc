@@ -24,10 +24,11 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kFresh = milliseconds(1);  // what is known of the others: a look costs a system call for each of them
+constexpr auto kFresh = milliseconds(1);  // news of other ranks may be so old: a look costs a system call for each
 constexpr auto kFarewellTime = seconds(2);
-constexpr auto kNewsTime = seconds(2);  // for a rank's end or farewell to come after the end of its data
-// Routers and firewalls forget a connection that rests: in minutes, the hasty ones.
+constexpr auto kNewsTime = seconds(2);  // how long a rank's end or farewell may come after the end of its data
+// Routers and firewalls forget an idle connection, the hasty ones after some minutes. So idle connections send
+// something this often.
 constexpr auto kKeepAlive = seconds(60);
 constexpr std::size_t kAlignment = 64;
 
@@ -53,7 +54,8 @@ Group::Group(const GroupOptions& options)
     if (neighbour.here) here.push_back(neighbour.seen_as);
     if (!neighbour.sockets.empty()) peer.loopback = in_one_machine(neighbour.sockets.front());
     for (std::size_t i = 0; i < neighbour.sockets.size(); ++i) {
-      // Told once for each change: what has come and is not wanted yet does not keep a sleeper awake.
+      // epoll reports each change once (EPOLLET), so data that have come but are not wanted yet do not keep a
+      // sleeping thread awake.
       watch(neighbour.sockets[i].fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
       net::keep_alive(neighbour.sockets[i].fd(), kKeepAlive);
       if (i == 0) {
@@ -97,7 +99,7 @@ std::byte* Group::scratch(std::size_t lane, std::size_t bytes) {
   return scratch.memory.get();
 }
 
-// Whoever rings between `ready` and the sleep leaves an event behind, so the sleep ends at once.
+// If another thread rings between `ready` and epoll_wait, it leaves an event behind, and the sleep ends at once.
 void Group::sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
   if (ready() || limit.count() <= 0) return;
   std::array<epoll_event, 16> events;
@@ -127,7 +129,8 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
   throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
-// The farewell or the end of a rank may overtake its last data: it is gone when that has been taken too.
+// The farewell or the end of a rank may overtake its last data. So the rank counts as gone only when this rank has
+// taken that data too.
 bool Group::has_no_more(int rank, std::size_t lane) {
   const Control::Peer peer = control_.peer(rank);
   if (!peer.ended && !peer.left && !peer.cause) return false;
@@ -136,8 +139,9 @@ bool Group::has_no_more(int rank, std::size_t lane) {
          std::all_of(data.begin(), data.end(), [](Stream& s) { return s.silent(); });
 }
 
-// A process ends with all its connections. One that stands, with nothing before the end that may be on its way, is a
-// sign of life when the control connection has ended.
+// When a process ends, all its connections end. So if the control connection has ended but another connection still
+// stands, the rank seems to live. A connection with unread data does not count, because its end may follow after
+// these data.
 bool Group::seems_to_live(int rank) const {
   const auto& streams = peers_[static_cast<std::size_t>(rank)].streams;
   return std::any_of(streams.begin(), streams.end(), [](const Stream& s) {
@@ -146,7 +150,7 @@ bool Group::seems_to_live(int rank) const {
   });
 }
 
-// Who died without a word comes before those who ended because of it.
+// A rank that died without a word is named before ranks that ended because of it.
 void Group::check_gone(const std::vector<int>& silent, const std::string& what) const {
   for (const int q : silent) {
     const Control::Peer peer = control_.peer(q);
@@ -164,8 +168,9 @@ void Group::throw_broken(int rank, const std::string& why, const std::string& wh
   throw_lost(rank, fmt::format("is out of reach: a connection to it broke while it lives ({})", why), what);
 }
 
-// A firewall or a router may end one connection of a rank that lives: here the one that says so. The end of the others
-// may come later, behind data that is still under way.
+// A firewall or a router may end one connection of a rank that lives. This function checks for such an end of the
+// control connection. If the rank died instead, its other connections may end later, after data that are still under
+// way; so the function waits until they are quiet.
 void Group::check_control(int rank, const std::string& what) const {
   const Control::Peer known = control_.peer(rank);
   if (!known.ended || known.left || Deadline::Clock::now() - known.ended_since <= kNewsTime) return;
@@ -177,7 +182,8 @@ void Group::check_control(int rank, const std::string& what) const {
   throw_broken(rank, known.why, what);
 }
 
-// A rank that has ended the group after it completed this call sent its part before; nobody sends what does not come.
+// A rank that ended the group after it had completed this call had sent its part of the call before. If data of this
+// part are missing for longer than the heartbeat timeout, nobody will send them any more.
 void Group::check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds waited) {
   const Control::Peer known = control_.peer(rank);
   if (!known.cause || waited <= options_.heartbeat_timeout) return;
@@ -188,8 +194,8 @@ void Group::check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds w
   if (missing) throw_cause(*known.cause);
 }
 
-// If the rank has ended, only the connections of this call's lane count. The rank may have ended before it made the
-// call of the other lane, while data of this call are still on their way.
+// If the rank has ended, only the message connection and the connections of this call's lane count. The rank may have
+// ended before it made the call of the other lane, while data of this call are still on their way.
 void Group::check_connections(int rank, std::optional<std::size_t> lane, const std::string& what) {
   check_control(rank, what);
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
@@ -215,14 +221,15 @@ void Group::check_connections(int rank, std::optional<std::size_t> lane, const s
   }
 }
 
-// Whoever this rank waits for: what it sent to one may be what another waits for, and nobody else can see that it does
-// not arrive.
+// Checks the connections to all ranks, not only to those for which this rank waits. Another rank may wait for data
+// that this rank has sent, and only the sender can see that they do not arrive.
 void Group::check_answers(const std::string& what, std::chrono::nanoseconds waited) {
   const auto now = Deadline::Clock::now();
   for (int q = 0; q < size(); ++q) {
     if (q == rank()) continue;
     const Control::Peer known = control_.peer(q);
-    // Who is silent everywhere is not lost by one connection.
+    // If a rank is silent on its control connection too, the reason is not one broken connection, and
+    // check_heartbeat() reports the rank.
     const bool lives = !known.ended && !known.left && now - known.last_sign < kNewsTime;
     for (Stream& stream : peers_[static_cast<std::size_t>(q)].streams) {
       const auto unanswered = std::min(stream.unanswered(), waited);
@@ -271,7 +278,7 @@ void Group::check(const std::vector<int>& needed, const std::vector<int>& absent
 
 void Group::check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited) {
   last_look_ = {};
-  throw_if_ended(UINT64_MAX);  // messages have no place among the calls: a group that has ended has no more of them
+  throw_if_ended(UINT64_MAX);  // messages have no call number, so any end of the group ends them
   if (nothing_comes) check_gone({rank}, what);
   check_connections(rank, std::nullopt, what);
   check_heartbeat(rank, what, waited);
@@ -283,7 +290,7 @@ void Group::look_for(const std::vector<int>& ranks) {
   control_.look();
   if (const auto cause = control_.cause_for(UINT64_MAX)) throw_cause(*cause);
   const std::string what = fmt::format("rank {} of {} forming a part of group \"{}\"", rank(), size(), options_.name);
-  check_gone(ranks, what);  // whatever it has sent: it is needed elsewhere
+  check_gone(ranks, what);  // even if unread data of a rank remain: the new group needs the rank itself
   for (const int q : ranks) {
     if (q != rank()) check_control(q, what);
   }
@@ -306,8 +313,9 @@ void Group::publish_abort(const AbortCause& cause) {
   }
 }
 
-// A connection that is closed while something unread has come is reset, and what it was about to send is lost. A rank
-// that has said nothing for longer than this one would wait takes nothing either.
+// Whether all ranks have what this rank sent. Closing a connection that has unread data resets it, and loses the data
+// that it was about to send. A rank from which nothing has come for kFarewellTime is skipped, because it takes no
+// data either.
 bool Group::all_delivered(bool data) const {
   for (int q = 0; q < size(); ++q) {
     const Peer& peer = peers_[static_cast<std::size_t>(q)];
@@ -321,7 +329,7 @@ bool Group::all_delivered(bool data) const {
   return true;
 }
 
-// After an abort too: its cause is to reach the others.
+// Waits for delivery after an abort too, so that the cause of the abort reaches the other ranks.
 void Group::leave() {
   if (left_) return;
   left_ = true;

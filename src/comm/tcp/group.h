@@ -1,6 +1,7 @@
-// The ranks of a group over TCP: their connections, who is alive, sleeping and waking.
+// The ranks of a group over TCP: their connections, which ranks are alive, how a thread sleeps and is woken.
 //
-// Thread rule: the driving thread, but for control() and wake(), which any thread may use.
+// Thread rule: only the driver thread, except for control() and wake(), which any thread may use, and functions whose
+// comments say so.
 #pragma once
 
 #include <sys/types.h>
@@ -39,19 +40,21 @@ class Group {
   int size() const { return options_.size; }
   const GroupOptions& options() const { return options_; }
   const AlgorithmChoice& algorithms() const { return algorithms_; }
-  // Of the last collective that is complete here; any thread may look.
+  // The algorithm of the last collective that is complete on this rank. Any thread may read it.
   std::atomic<const schedule::Algorithm*>& last_algorithm() { return last_algorithm_; }
   const schedule::Algorithm* last_algorithm() const { return last_algorithm_.load(); }
   const base::CoreShare& core_share() const { return core_share_; }
   Control& control() { return control_; }
 
-  // The connections to another rank that carry the data of a lane: as many for every pair, none to this rank.
+  // The connections to another rank that carry the data of a lane. Every pair of ranks has equally many; there are
+  // none to this rank.
   std::span<Stream> streams(int rank, std::size_t lane);
-  // The connection that carries messages, which pass by all else in any order.
+  // The connection that carries messages (send, recv). They may overtake collectives, and collectives may overtake
+  // them.
   Stream& messages(int rank) { return peers_[static_cast<std::size_t>(rank)].streams.front(); }
-  // Calls of two lanes may come in another order than they were made.
+  // Remembers the latest call of a rank. The headers of two lanes may come in another order than the calls were made.
   void note_call(int rank, const Header& header);
-  // Memory of at least so many bytes for the operation of a lane.
+  // Memory of at least `bytes` bytes for the operation of a lane.
   std::byte* scratch(std::size_t lane, std::size_t bytes);
 
   InFlight& in_flight() { return in_flight_; }
@@ -59,15 +62,17 @@ class Group {
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
   void wake();
 
-  // Throws when one of the ranks that `what` (call number `sequence`) still needs is dead, stopped or gone, when
-  // another rank ended the group, or when the wait for those `absent` has lasted too long.
+  // Throws when a rank in `needed`, which `what` (call number `sequence`) still needs, is dead, stopped or gone; when
+  // another rank ended the group; or when the wait for the ranks in `absent` has lasted too long.
   void check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
              const std::string& what, std::chrono::nanoseconds waited);
-  // The same for a message to or from one rank. `nothing_comes`: if it has ended, then for good.
+  // The same for a message to or from one rank. `nothing_comes`: if that rank has died or left, this message can
+  // never complete.
   void check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited);
   // Throws when one of these ranks has died or left, or when this group has ended. Any thread.
   void look_for(const std::vector<int>& ranks);
-  // A rank that was busy elsewhere learns that the others ended the group before call number `sequence`.
+  // Throws if another rank ended the group before it completed call number `sequence`. A rank that was busy elsewhere
+  // learns of the end here.
   void throw_if_ended(std::uint64_t sequence);
   void leave();
   void publish_abort(const AbortCause& cause);
@@ -76,16 +81,16 @@ class Group {
   struct Peer {
     std::string host = {};
     pid_t pid = 0;
-    bool loopback = false;             // the way to it: not a matter of the machine, which may have several networks
-    std::vector<Stream> streams = {};  // messages, then each lane; none for the own rank
-    Deadline::Clock::time_point broken_since = {};  // one of them, of a rank that seems to live
+    bool loopback = false;             // connected over loopback; ranks of one machine may also be in two networks
+    std::vector<Stream> streams = {};  // the one for messages, then those of each lane; none to this rank
+    Deadline::Clock::time_point broken_since = {};  // since when a stream is broken while the rank seems to live
 
     Header last_call = {.mark = 0};  // mark 0: none yet
   };
 
   void watch(int fd, std::uint32_t events);
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
-  std::string last_call(int rank) const;  // what it last did
+  std::string last_call(int rank) const;  // the last call of this rank, for messages
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
   bool has_no_more(int rank, std::size_t lane);
   bool seems_to_live(int rank) const;

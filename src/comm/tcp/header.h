@@ -1,4 +1,5 @@
-// What travels before the data of a call: what was called, for the others to compare.
+// The header that travels before the data of a call. It says what the rank called, so that other ranks can compare
+// it.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 namespace reigen::comm::tcp {
 
 inline constexpr std::uint32_t kProtocolVersion = 6;
-inline constexpr std::uint32_t kHeaderMark = 0x52474e31;  // also tells another byte order from ours
+inline constexpr std::uint32_t kHeaderMark = 0x52474e31;  // also shows if the other side has another byte order
 
 struct Header {
   std::uint32_t mark = kHeaderMark;
@@ -18,12 +19,12 @@ struct Header {
   std::uint64_t algorithm = 0;  // its place in schedule::algorithms(kind)
   std::uint64_t sequence = 0;
   std::uint64_t gives = 0;  // all_to_all_v: elements to the rank that reads this
-  std::uint64_t takes = 0;  // ... and from it
+  std::uint64_t takes = 0;  // all_to_all_v: elements from the rank that reads this
   CallSignature call = {};
 };
 static_assert(sizeof(Header) == 152, "the same on every machine");
 
-// Without `gives` and `takes`, which are between two.
+// header_of() and same_call() leave out `gives` and `takes`, which concern two ranks only.
 Header header_of(const Call& call, std::uint64_t sequence);
 bool same_call(const Header& a, const Header& b);
 std::string what_differs(const Header& a, const Header& b);

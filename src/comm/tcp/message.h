@@ -1,8 +1,8 @@
-// Send and recv over TCP, on a connection of their own between each two ranks: they pass by collectives in any order. A
-// header, then the data; strictly in order in each direction.
+// Send and recv over TCP. Each pair of ranks has a separate connection for them, so messages and collectives may
+// overtake each other. A message is a header, then the data. In each direction the messages are strictly in order.
 //
-// A send is done when the kernel has all of it: a short one does not wait for its recv. A recv reads the data once the
-// header has been compared with the own call.
+// A send is done when the kernel has taken all of it, so a short send does not wait for its recv. A recv reads the
+// data only when the header has been compared with its own call.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 64, "the same on every machine");
 
-// This rank's messages with one other. Used by the driving thread, but for `sends` and `recvs`, which the calling
-// thread counts.
+// State that the messages between this rank and one other rank share. Only the driver thread uses it, except for
+// `sends` and `recvs`, which the calling thread counts.
 struct Pair {
-  std::uint64_t sends = 0;      // called
-  std::uint64_t recvs = 0;      // called
-  std::uint64_t next_send = 0;  // the one whose turn it is
-  std::uint64_t next_recv = 0;  // the one whose turn it is
+  std::uint64_t sends = 0;      // sends called
+  std::uint64_t recvs = 0;      // recvs called
+  std::uint64_t next_send = 0;  // number of the send whose turn it is
+  std::uint64_t next_recv = 0;  // number of the recv whose turn it is
 };
 
 class Message : public CheckedOperation {
@@ -44,7 +44,7 @@ class Message : public CheckedOperation {
   std::string describe() const;
   Stream& stream() const { return group_.messages(call_.root); }
   void check(bool nothing_comes, std::chrono::nanoseconds waited) const;
-  virtual Step move() = 0;  // when it is its turn
+  virtual Step move() = 0;  // called when it is the turn of this message
 
   Group& group_;
   Pair& pair_;
@@ -57,7 +57,7 @@ class Send : public Message {
  public:
   Send(Group& group, Pair& pair, const Call& call);
   bool is_its_turn() const override { return pair_.next_send == number_; }
-  // A rank that has left reads nothing any more.
+  // A rank that has left reads nothing any more, so a send to it can never complete.
   void check_peers(std::chrono::nanoseconds waited) const override { check(true, waited); }
 
  private:
@@ -70,7 +70,8 @@ class Recv : public Message {
  public:
   Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs++) {}
   bool is_its_turn() const override { return pair_.next_recv == number_; }
-  // Its farewell or its end may overtake its last message.
+  // The farewell or the end of the sender may overtake its last message, so the recv fails only when nothing more can
+  // come.
   void check_peers(std::chrono::nanoseconds waited) const override { check(stream().silent(), waited); }
 
  private:

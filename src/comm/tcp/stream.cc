@@ -17,9 +17,9 @@ namespace reigen::comm::tcp {
 namespace {
 
 constexpr std::size_t kSpill = 4096;
-constexpr std::size_t kPieces = 8;  // handed to the kernel at once
+constexpr std::size_t kPieces = 8;  // pieces handed to the kernel in one system call
 
-// Takes `bytes` from the front of the list.
+// Removes `bytes` bytes from the front of the list.
 void consume(std::vector<iovec>& list, std::size_t& first, std::size_t bytes) {
   while (first < list.size() && bytes >= list[first].iov_len) bytes -= list[first++].iov_len;
   if (first == list.size()) {
@@ -31,7 +31,7 @@ void consume(std::vector<iovec>& list, std::size_t& first, std::size_t bytes) {
   list[first].iov_len -= bytes;
 }
 
-// The kernel does not say which piece it cannot reach: it gets the first one alone then.
+// The kernel does not say which of several pieces it cannot reach, so after EFAULT it gets the first piece alone.
 ssize_t move(int fd, iovec* pieces, std::size_t count, bool sends) {
   msghdr message{};
   message.msg_iov = pieces;
@@ -156,7 +156,7 @@ bool Stream::silent() {
   return gives_nothing_;
 }
 
-// After a recv that gave `got`. The kernel tells an error once.
+// Notes an end of the connection, after a recv that returned `got`. The kernel reports an error only once.
 void Stream::note_end(ssize_t got) {
   if (got > 0 || (got < 0 && net::would_block(errno))) return;
   gives_nothing_ = true;
@@ -178,7 +178,7 @@ std::chrono::nanoseconds Stream::unanswered() {
   const std::uint64_t acknowledged = sent_ - static_cast<std::uint64_t>(queued);
   if (!unanswered_since_ || acknowledged != acknowledged_) unanswered_since_ = now;
   acknowledged_ = acknowledged;
-  // The last answer alone says nothing: after a long rest it is always old.
+  // The age of the last answer alone says nothing: after a long idle time the last answer is always old.
   return std::min<std::chrono::nanoseconds>(now - *unanswered_since_,
                                             std::chrono::milliseconds(info->tcpi_last_ack_recv));
 }

@@ -1,5 +1,6 @@
-// One connection that carries data: what is queued goes out in order, what comes in goes where it is expected, in
-// order. Never waits, never throws for what the other side does: a connection that ended says so.
+// One connection that carries data. It sends queued memory in order, and stores what comes in, in order, in the
+// memory that is queued to receive it. It never waits, and never throws for what the other side does: silent() and
+// stuck() tell that the connection has ended.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -19,23 +20,23 @@
 
 namespace reigen::comm::tcp {
 
-// Whether the other side has all that was sent. Through loopback what is sent has arrived; over a wire only what is
-// acknowledged. A connection that has ended owes nothing.
+// Whether the other side has all that was sent. Over loopback, data have arrived when they are sent; over a wire,
+// only when they are acknowledged. On a connection that has ended nothing is left to deliver.
 bool all_delivered(int fd, bool loopback);
 
-// What the kernel knows of a connection; nothing is taken from it. Any thread.
+// The state of a connection, as the kernel knows it. Asking takes no data from the connection. Any thread.
 struct Condition {
   bool stands = false;                // neither side has ended it
-  bool unread = false;                // something has come and was not taken: an end may be hidden behind it
-  std::chrono::milliseconds quiet{};  // since something came
+  bool unread = false;                // data have come and were not read; after them an end may have come unseen
+  std::chrono::milliseconds quiet{};  // time since data last came
 };
 Condition condition_of(int fd);
 
-// Memory to send from or to receive into that the kernel cannot reach.
+// An error: the kernel cannot reach the memory to send from or to receive into.
 class UnreachableMemory : public InvalidArgument {
  public:
   UnreachableMemory(const iovec& memory, bool sends);
-  // Says that it happened in this call: `what`.
+  // Throws an error that says in which call this happened; `what` describes the call.
   [[noreturn]] void throw_for(const Call& call, const std::string& what) const;
 
  private:
@@ -49,26 +50,26 @@ class Stream {
 
   int fd() const { return socket_.fd(); }
 
-  // The memory must stay until sends_done() or receives_done().
+  // Queue memory, which must stay until sends_done() or receives_done().
   void send(const void* data, std::size_t bytes);
   void receive(void* data, std::size_t bytes);
   bool sends_done() const { return out_first_ == out_.size(); }
   bool receives_done() const { return in_first_ == in_.size(); }
 
-  // Moves what can be moved now; true when anything was. Throws UnreachableMemory.
+  // Send and receive what is possible now; true when anything moved. Throw UnreachableMemory.
   bool push();
   bool pull();
-  // Forgets what is queued: its memory may go. The connection is of no more use.
+  // Forgets all queued memory, which may then be freed. The connection is of no more use.
   void drop();
 
   // Whether everything that the other side sent has been taken, and nothing more will come.
   bool silent();
   // Whether something is queued that will never move.
   bool stuck();
-  // How it ended, as the system says it.
+  // How the connection ended, in the system's words.
   std::string why() const { return net::to_string({.closed = true, .error = error_}); }
-  // For how long something has been under way to the other side without any answer of its kernel. Such a look remembers
-  // the one before.
+  // How long data have been under way to the other side without any answer of its kernel. Each call compares the
+  // state of the connection with that of the call before.
   std::chrono::nanoseconds unanswered();
 
  private:
@@ -81,14 +82,14 @@ class Stream {
   std::size_t out_first_ = 0;
   std::vector<iovec> in_;
   std::size_t in_first_ = 0;
-  // What came behind the last piece expected.
+  // Data that came after the last piece that was expected.
   std::vector<char> spilled_;
   std::size_t spilled_begin_ = 0;
   std::size_t spilled_end_ = 0;
-  bool takes_nothing_ = false;  // the other side; what it had sent before may still come
-  bool gives_nothing_ = false;
-  int error_ = 0;           // why, when it is not that the other side closed the connection
-  std::uint64_t sent_ = 0;  // bytes that the kernel has taken
+  bool takes_nothing_ = false;  // the other side takes no data; what it sent before may still come
+  bool gives_nothing_ = false;  // the other side sends no more data
+  int error_ = 0;               // why the connection ended; 0: the other side closed it
+  std::uint64_t sent_ = 0;      // bytes that the kernel has taken
   std::uint64_t acknowledged_ = 0;
   std::optional<Deadline::Clock::time_point> unanswered_since_;
 };

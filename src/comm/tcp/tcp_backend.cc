@@ -49,7 +49,7 @@ class TcpBackend : public Backend {
 
   const std::string name_ = "tcp";
   Group group_;
-  const std::shared_ptr<BlockTable> blocks_;  // of this group and those split off it
+  const std::shared_ptr<BlockTable> blocks_;  // of this group and the groups split from it
   std::vector<Pair> pairs_{static_cast<std::size_t>(group_.size())};
 };
 

@@ -1,4 +1,4 @@
-// Ranks on any machines that reach each other over TCP.
+// The backend for ranks on any machines that can reach each other over TCP.
 #pragma once
 
 #include <memory>

@@ -17,7 +17,7 @@ using Colour = std::array<double, 3>;
 
 enum class Shape { kDisc, kSquare, kTriangle, kCross, kRing };
 
-// In a frame where the shape reaches from -1 to 1.
+// Whether the shape covers a point, in a frame where the shape reaches from -1 to 1.
 bool covers(Shape shape, double u, double v) {
   switch (shape) {
     case Shape::kDisc: return u * u + v * v < 0.85;
@@ -40,19 +40,19 @@ Colour random_colour(RandomStream& random) {
   return {random.uniform(0, 255), random.uniform(0, 255), random.uniform(0, 255)};
 }
 
-// One that can be told from the other: a fixed number of tries, so that every picture ends.
+// A colour that differs visibly from `than`. The number of attempts is limited, so that every picture ends.
 Colour other_colour(RandomStream& random, const Colour& than, double least) {
   Colour colour = random_colour(random);
   for (int i = 0; i < 16 && distance(colour, than) < least; ++i) colour = random_colour(random);
   return colour;
 }
 
-// From pixels to the frame of a shape: moved, turned and scaled.
+// Maps pixels to the frame of a shape: moves, rotates and scales.
 class Frame {
  public:
   explicit Frame(RandomStream& random) {
-    // A rotation with rational entries, by any angle: t in [-1, 1] turns by a quarter either way, half of them upside
-    // down.
+    // A rotation with rational entries, by any angle: t in [-1, 1] rotates by up to 90 degrees either way, and the
+    // sign adds 180 degrees half of the time.
     const double t = random.uniform(-1, 1);
     const double sign = random.below(2) == 0 ? 1 : -1;
     const double radius = random.uniform(7.5, 12.5);
@@ -76,7 +76,7 @@ struct Speck {
   Colour colour;
 };
 
-// Everything of a picture but its noise.
+// All parts of a picture except its noise.
 struct Scene {
   Scene(RandomStream& random, int label)
       : shape(static_cast<Shape>(label / 2)), striped(label % 2 == 1), frame(random) {
@@ -110,13 +110,13 @@ struct Scene {
   Colour ground;
   Colour paint;
   Colour stripe;
-  double light[2];  // change of brightness a pixel to the right and downwards
-  double period;    // of the stripes
+  double light[2];  // change of brightness per pixel, to the right and downwards
+  double period;    // period of the stripes
   double phase;
   std::array<Speck, 4> specks;
 };
 
-// Sum of four uniform bytes: near enough to a normal distribution, standard deviation 1, in integers.
+// The sum of four uniform bytes is close to a normal distribution. It is computed in integers; standard deviation 1.
 double pixel_noise(std::uint32_t bits) {
   const auto sum = (bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24);
   return (static_cast<double>(sum) - 510.0) * (1.0 / 147.8);

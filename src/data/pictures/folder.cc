@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kOfSystems[] = {"lost+found", "__macosx",     "@eadir",
                                            "#recycle",   "$recycle.bin", "system volume information"};
 
-// Who a folder is, however one came to it.
+// Identifies a folder, by whatever path or link it was found.
 using Identity = std::pair<dev_t, ino_t>;
 
 bool is_of_a_system(const std::string& name) {
@@ -50,7 +50,7 @@ bool is_of_a_system(const std::string& name) {
 
 constexpr const char* kOtherEnding = "of another ending";
 
-// Shows the ending, or the whole name where there is none.
+// Records the ending of the file, or its whole name if it has no ending.
 void pass_over_ending(const fs::path& path, std::string_view reason, Taken& taken) {
   const bool ending = reason == kOtherEnding && path.has_extension();
   taken.pass_over(reason, ending ? path.extension().string() : path.filename().string());
@@ -60,8 +60,8 @@ struct Walk {
   const WalkOptions& options;
   Taken& taken;
   std::vector<fs::path> files = {};
-  std::vector<Identity> above = {};  // the folder that is looked through, and those that hold it
-  std::set<Identity> linked = {};    // folders that were entered by a link
+  std::vector<Identity> above = {};  // the folder that is being read, and its parents
+  std::set<Identity> linked = {};    // folders that were entered through a link
 
   void enter(const fs::path& folder, int depth);
   void look_at(const fs::path& path, int depth);
@@ -97,7 +97,7 @@ void Walk::enter(const fs::path& folder, int depth) {
     taken.pass_over("links to a folder that holds them", folder.filename().string());
     return;
   }
-  // Folders that link to each other have more paths than anybody can walk.
+  // A link to a known folder is not followed: folders that link to each other have too many paths to walk.
   std::error_code ignored;
   if (!error && !above.empty() && fs::is_symlink(folder, ignored) && !linked.insert(identity).second) {
     taken.pass_over("links to a folder that another link led to", folder.filename().string());
@@ -156,7 +156,7 @@ std::vector<fs::path> folders_in(const fs::path& folder, const WalkOptions& opti
   std::error_code error;
   std::vector<fs::path> folders;
   for (const fs::path& path : entries_of(folder, error)) {
-    std::error_code ignored;  // what cannot be looked at is no folder
+    std::error_code ignored;  // an entry that cannot be examined counts as no folder
     if (passed_over_by_name(path, taken)) continue;
     if (fs::is_directory(path, ignored)) {
       folders.push_back(path);
@@ -169,7 +169,7 @@ std::vector<fs::path> folders_in(const fs::path& folder, const WalkOptions& opti
 }
 
 SplitFolders split_folders(const std::vector<fs::path>& folders) {
-  std::array<std::vector<fs::path>, 3> by_word;  // train, test, val
+  std::array<std::vector<fs::path>, 3> by_word;  // folders named train, test, val
   for (const fs::path& folder : folders) {
     const auto word = split_word(folder.filename().string());
     if (word)

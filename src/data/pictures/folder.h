@@ -1,14 +1,14 @@
-// Which entries of a folder of data are taken: one rule for texts, pictures and digits.
-//   hidden        what has a name that begins with a dot is passed over, files and folders
-//   of a system   so are the folders that systems and archives leave beside data: lost+found, __MACOSX, @eaDir, ...
-//   links         are followed, to files and to folders; a folder that holds itself by a link is entered once,
-//                 and one that several links lead to by the first of them
-//   nested        folders are entered to any depth; the order is that of the paths, by bytes
-//   other         files of other endings, and what is neither file nor folder, are passed over
+// Decides which entries of a data folder are taken. Texts, pictures and digits use the same rules:
+//   hidden        files and folders whose name begins with a dot are passed over
+//   of a system   so are folders that operating systems and archivers create: lost+found, __MACOSX, @eaDir, ...
+//   links         links to files and folders are followed; a folder that contains itself through a link is entered
+//                 once, and a folder to which several links lead is entered through the first of them
+//   nested        subfolders are entered to any depth; the order is that of the paths, byte by byte
+//   other         files with other endings, and entries that are neither file nor folder, are passed over
 //   splits        the words for training and testing are train, training and test, testing, val, valid, validation,
-//                 in capitals or not
-// A link that leads nowhere and has a wanted ending is an error: what it stands for was not fetched.
-// Thread rule: pure functions of the file system.
+//                 in upper or lower case
+// A link that leads nowhere and has a wanted ending is an error, because its file was not fetched. Thread rule: pure
+// functions of the file system.
 #pragma once
 
 #include <filesystem>
@@ -25,35 +25,37 @@
 namespace reigen::data {
 
 struct WalkOptions {
-  std::function<bool(const std::filesystem::path&)> wanted;  // asked with paths of files
-  int depth = std::numeric_limits<int>::max();               // of folders below the first one
-  bool pass_over_unreadable = false;                         // else a folder that cannot be read is an error
-  const char* fix = "check the path and its permissions";    // of that error
+  std::function<bool(const std::filesystem::path&)> wanted;  // called with the paths of files
+  int depth = std::numeric_limits<int>::max();               // most levels of folders below the first one
+  bool pass_over_unreadable = false;                         // false: a folder that cannot be read is an error
+  const char* fix = "check the path and its permissions";    // advice in that error
   const char* loose = "in no folder";                        // why folders_in() passes over a wanted file
 };
 
-// The wanted files of a folder and those below it, in order. What was passed over is added to `taken`; the files are
-// not. Throws IoError (66: a link that leads nowhere; 77: not readable).
+// Returns the wanted files of a folder and its subfolders, in order. Adds the entries that were passed over to
+// `taken`, but not the files. Throws IoError (66: a link that leads nowhere; 77: not readable).
 std::vector<std::filesystem::path> walk(const std::filesystem::path& folder, const WalkOptions& options, Taken& taken);
 
-// The folders right in a folder, in order, hidden ones and those of a system left out. Files are passed over. Throws
-// IoError.
+// Returns the folders directly in a folder, in order, without hidden ones and those of a system. Files are added to
+// `taken` as passed over. Throws IoError.
 std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder, const WalkOptions& options,
                                               Taken& taken);
 
-// The folders for training and testing among those of one folder; those for testing in the order in which they are
-// preferred, test/ before val/. All empty: there is none for training. Throws DataError: two for one purpose.
+// Finds the folders for training and testing among the folders of one parent. Those for testing are in order of
+// preference, test/ before val/. Both are empty if there is no folder for training. Throws DataError if there are two
+// folders for one purpose.
 struct SplitFolders {
   std::filesystem::path train;
   std::vector<std::filesystem::path> test;
 };
 SplitFolders split_folders(const std::vector<std::filesystem::path>& folders);
 
-// Lower-case ASCII. ".JPG" -> ".jpg".
+// Converts ASCII to lower case: ".JPG" -> ".jpg".
 std::string lower(std::string_view text);
 
-// What a name says of the split: the whole of it, or its last word ("wiki.valid", "TinyStories-train").
-// `preference`: 0 for the words that come first, so that test/ is taken and val/ left where there are both.
+// The split that a name stands for: split_word() looks at the whole name, split_in_last_word() at its last word
+// ("wiki.valid", "TinyStories-train"). `preference`: 0 for the preferred words, so that test/ is taken and val/ left
+// if both exist.
 struct SplitWord {
   Split split = Split::kTrain;
   int preference = 0;

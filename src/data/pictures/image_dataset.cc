@@ -9,7 +9,7 @@
 namespace reigen::data {
 namespace {
 
-// Each operation rounds in T, as `(x.to(T) / 255 - mean) / std` does on tensors: the same bits as that expression.
+// Every operation rounds to T, as `(x.to(T) / 255 - mean) / std` does on tensors, so the bits are the same.
 template <typename T>
 std::array<T, 256> normalised_levels() {
   std::array<T, 256> table{};

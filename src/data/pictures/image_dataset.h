@@ -1,4 +1,5 @@
-// What mnist() and digits() share: 28x28 bytes and a digit a sample, handed out normalised.
+// The common part of mnist() and digits(): each sample is 28x28 bytes and a digit; gather() returns normalised
+// pixels.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -22,7 +23,7 @@ class ImageDataset : public Dataset {
 
  protected:
   using Pixels = std::array<std::uint8_t, kDigitPixels>;
-  // The pixels of a sample, in place or in `scratch`, and its label.
+  // The pixels of a sample, either in the dataset's memory or in `scratch`, and its label.
   struct Image {
     const std::uint8_t* pixels;
     std::uint8_t label;

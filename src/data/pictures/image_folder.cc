@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kTestShare = 10;  // one of so many, where there is no folder for testing
+constexpr std::size_t kTestShare = 10;  // without a folder for testing, one of so many pictures is for testing
 constexpr const char* kForm =
     "give a folder with one folder of JPEG or PNG files for each class, or train/ and test/ of them";
 
@@ -103,7 +103,7 @@ std::vector<File> files_in(const fs::path& folder, const std::vector<std::string
   return files;
 }
 
-// Folders that are for testing by their names are no classes.
+// Folders whose names mean testing are not classes.
 void require_training(const fs::path& folder, const std::vector<fs::path>& folders) {
   const bool only_splits = std::all_of(folders.begin(), folders.end(), [](const fs::path& path) {
     return split_word(path.filename().string()).has_value();
@@ -115,9 +115,10 @@ void require_training(const fs::path& folder, const std::vector<fs::path>& folde
                          .fix = kForm});
 }
 
-// A class may be named Train. A folder of that name is for training where classes lie in it and a folder for testing
-// stands beside it; `train` in small letters also without one, which is an error of its own, unless pictures lie right
-// in it. Where all folders have such names, none is a class.
+// Whether the folders are splits. A class may be named Train, so the name alone does not decide. If there is a folder
+// for testing, they are splits if the name is exactly `train`, if that folder holds folders of classes, or if all
+// folders have names of splits. Without a folder for testing, they are splits only if the name is exactly `train` and
+// that folder holds folders of classes and no pictures; the missing folder is then an error of test_folder().
 bool are_splits(const std::vector<fs::path>& folders, const SplitFolders& splits) {
   const WalkOptions options = walk_of_pictures();
   Taken beside;
@@ -132,7 +133,7 @@ bool are_splits(const std::vector<fs::path>& folders, const SplitFolders& splits
   return exact || has_classes || nothing_else;
 }
 
-// The first folder for testing that holds classes: test/ may hold pictures that nobody has sorted.
+// The first folder for testing that holds classes: test/ may hold unsorted pictures.
 fs::path test_folder(const fs::path& folder, const SplitFolders& splits) {
   if (splits.test.empty()) {
     throw IoError(Report{.what = fmt::format("nothing to test with in '{}'", folder.string()),
@@ -148,7 +149,7 @@ fs::path test_folder(const fs::path& folder, const SplitFolders& splits) {
   return splits.test[0];
 }
 
-// The classes of train/, whose numbers the labels are, with the folders of test/.
+// The files of test/. Their labels are the numbers of the classes of train/.
 std::vector<File> test_files(const fs::path& folder, const std::vector<std::string>& classes, Taken& taken) {
   std::vector<File> files;
   const auto present = names_of(folders_in(folder, walk_of_pictures(), taken));
@@ -169,7 +170,7 @@ std::vector<File> test_files(const fs::path& folder, const std::vector<std::stri
   return files;
 }
 
-// Every tenth for testing, the others for training.
+// Every tenth picture is for testing, the others for training.
 std::vector<File> part_of(std::vector<File> all, Split split, const fs::path& folder) {
   std::vector<File> files;
   for (std::size_t i = 0; i < all.size(); ++i) {

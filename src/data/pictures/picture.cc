@@ -21,7 +21,7 @@ bool begins_with(std::span<const std::byte> bytes, std::string_view magic) {
   return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
 }
 
-// How the pixels of a line of `from` are weighed to give pixel i of `to`, both lines as long as the square.
+// The weights of pixels [first, first + factors.size()) of a source line for one pixel of the result line.
 struct Weight {
   std::size_t first = 0;
   std::vector<double> factors;
@@ -29,7 +29,7 @@ struct Weight {
 
 std::vector<Weight> weights(std::size_t from, std::size_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
-  // A tent of one pixel's width on either side where it stretches, the covered part where it shrinks.
+  // If the line shrinks, the weights are the covered parts. If it grows, the two nearest pixels are interpolated.
   std::vector<Weight> result(to);
   for (std::size_t i = 0; i < to; ++i) {
     Weight& weight = result[i];
@@ -83,7 +83,7 @@ void square(const Picture& picture, std::size_t side, std::span<std::uint8_t> ou
     return;
   }
   const std::vector<Weight> taps = weights(length, side);
-  std::vector<double> narrow(length * side * 3);  // as many rows as before
+  std::vector<double> narrow(length * side * 3);  // narrowed rows; as many as before
   for (std::size_t y = 0; y < length; ++y) {
     for (std::size_t x = 0; x < side; ++x) {
       for (std::size_t k = 0; k < taps[x].factors.size(); ++k) {

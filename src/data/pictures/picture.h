@@ -1,4 +1,4 @@
-// A picture of any size as bytes, read from a file and brought to size.
+// Reads a picture of any size from a file and scales it.
 // Thread rule: pure functions.
 #pragma once
 
@@ -14,28 +14,29 @@ namespace reigen::data {
 struct Picture {
   std::size_t width = 0;
   std::size_t height = 0;
-  std::vector<std::uint8_t> pixels;  // row by row, red green blue
+  std::vector<std::uint8_t> pixels;  // row by row, as red, green, blue
 };
 
-// JPEG or PNG, told by the content, with the values that Pillow's Image.open(path).convert("RGB") gives, so those that
-// torchvision trains on: no gamma, profile or turn by EXIF is applied, opacity is left out, of 16 bits the high byte is
-// taken (of grey too, which Pillow clips at 255). Damage is refused where it loses pixels, also where Pillow makes them
-// up (docs/files.md). A JPEG may come smaller than it is, by a power of two, but with both sides at least `side`.
-// Throws IoError as format::InputFile, and DataError naming the file: neither of the two, damaged, cut, larger than 100
-// million pixels.
+// Reads a JPEG or PNG file; the format is recognised by content, not by name. The values are those of Pillow's
+// Image.open(path).convert("RGB"), on which torchvision trains: no gamma, colour profile or EXIF rotation is applied,
+// opacity is dropped, and of 16 bits the high byte is taken (also for grey, which Pillow clips at 255). A file with
+// damage that loses pixels is refused, even if Pillow makes the pixels up (docs/files.md). A JPEG may be decoded at a
+// smaller size, divided by a power of two, but both sides stay at least `side` long. Throws IoError as
+// format::InputFile, and DataError naming the file: neither JPEG nor PNG, damaged, truncated, more than 100 million
+// pixels.
 Picture read_picture(const std::filesystem::path& path, std::size_t side);
 
-// The two halves of read_picture. `name` is for messages.
+// The decoders that read_picture uses. `name` is for messages.
 Picture decode_jpeg(std::span<const std::byte> bytes, const std::string& name, std::size_t side);
 Picture decode_png(std::span<const std::byte> bytes, const std::string& name);
 
-// The middle square, shrunk or stretched to side x side: out = side·side·3 bytes. A pixel is the mean of the part of
-// the square it covers when that shrinks, interpolated between the nearest four when it stretches.
+// Scales the middle square of the picture to side x side: out = side·side·3 bytes. If the square shrinks, a pixel is
+// the mean of the area that it covers; if it grows, the pixel is interpolated between the nearest four.
 void square(const Picture& picture, std::size_t side, std::span<std::uint8_t> out);
 
 inline constexpr std::size_t kMostPixels = 100'000'000;
 
-// DataError for read_picture and its halves.
+// Throws the DataError of read_picture and its decoders.
 [[noreturn]] void refuse_picture(const std::string& name, const std::string& got, const std::string& expected,
                                  const std::string& fix = "fetch the file again, or remove it");
 

@@ -12,12 +12,12 @@ namespace reigen::data {
 
 namespace {
 
-// Of CIFAR-10's training images, red green blue.
+// Mean and deviation of CIFAR-10's training images, for red, green, blue.
 constexpr double kMean[3] = {0.4914, 0.4822, 0.4465};
 constexpr double kDeviation[3] = {0.2470, 0.2435, 0.2616};
 constexpr int kPad = 4;
 
-// Each operation rounds in T, as `(x.to(T) / 255 - mean) / std` does on tensors: the same bits as that expression.
+// Every operation rounds to T, as `(x.to(T) / 255 - mean) / std` does on tensors, so the bits are the same.
 template <typename T>
 std::array<std::array<T, 256>, 3> normalised() {
   std::array<std::array<T, 256>, 3> tables{};
@@ -29,7 +29,7 @@ std::array<std::array<T, 256>, 3> normalised() {
   return tables;
 }
 
-// Interleaved bytes to one plane a colour.
+// Converts interleaved bytes to one plane for each colour.
 template <typename T>
 T* write_planes(const std::uint8_t* pixels, T* out) {
   static const auto tables = normalised<T>();
@@ -39,7 +39,7 @@ T* write_planes(const std::uint8_t* pixels, T* out) {
   return out;
 }
 
-// A black edge of 4 pixels, a window of the old size anywhere in it, mirrored half of the time.
+// Pads with a black edge of 4 pixels, takes a random window of the old size, and mirrors it half of the time.
 void augment(RandomStream& random, std::array<std::uint8_t, kPictureBytes>& pixels) {
   const int down = static_cast<int>(random.below(2 * kPad + 1)) - kPad;
   const int right = static_cast<int>(random.below(2 * kPad + 1)) - kPad;

@@ -1,5 +1,5 @@
-// What image_folder() and drawn_pictures() share: 32x32 pixels of three bytes and a class a sample, handed out
-// normalised and, in a loader's pass, augmented.
+// The common part of image_folder() and drawn_pictures(): each sample is 32x32 pixels of three bytes and a class.
+// gather() returns normalised pixels, which are augmented in a loader's pass.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class PictureDataset : public Dataset {
   Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const override;
 
  protected:
-  using Pixels = std::array<std::uint8_t, kPictureBytes>;  // row by row, red green blue
+  using Pixels = std::array<std::uint8_t, kPictureBytes>;  // row by row, as red, green, blue
   // Writes the sample's pixels and returns its class.
   virtual std::int64_t draw(std::int64_t index, Pixels& pixels) const = 0;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
-// These need <cstdio> before them.
+// The headers of libjpeg need <cstdio> before them.
 #include <jpeglib.h>
 
 #include <jerror.h>
@@ -15,18 +15,18 @@ namespace reigen::data {
 namespace {
 
 constexpr std::ptrdiff_t kZerosOfALostEnd = 24;  // more than the 8 bytes that the decoder reads ahead
-constexpr int kMostScans = 500;                  // encoders write some 10; each costs a walk over all blocks
-constexpr int kMadeUpDetails = 10;               // the mean of a block and the 9 details that libjpeg smooths
+constexpr int kMostScans = 500;                  // encoders write about 10; each scan costs a walk over all blocks
+constexpr int kMadeUpDetails = 10;               // coefficients of a block that libjpeg smooths: the mean and 9 details
 
-// What lives across libjpeg's jump out of an error: trivial types only, and the pixels that the caller owns.
+// The state that stays valid when libjpeg jumps out of an error: only trivial types, and the pixels of the caller.
 struct Decoder {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
   jpeg_source_mgr source{};
   jpeg_progress_mgr progress{};
   std::jmp_buf escape{};
-  const std::uint8_t* begin = nullptr;  // of the file
-  char text[JMSG_LENGTH_MAX] = {};      // of what libjpeg left for
+  const std::uint8_t* begin = nullptr;  // beginning of the file
+  char text[JMSG_LENGTH_MAX] = {};      // libjpeg's error message
   bool in_scans = false;
   bool cut = false;
   bool unfinished = false;
@@ -42,8 +42,8 @@ Decoder* decoder_of(j_common_ptr info) { return static_cast<Decoder*>(info->clie
   std::longjmp(decoder->escape, 1);
 }
 
-// libjpeg calls it between parts of scans. A scan without data is a few bytes of the file, so that a small file may
-// have a million of them.
+// libjpeg calls this between parts of scans. A scan without data takes only a few bytes of the file, so a small file
+// may have a million scans.
 void count_scans(j_common_ptr info) {
   Decoder* decoder = decoder_of(info);
   decoder->too_many_scans = decoder->info.input_scan_number > kMostScans;
@@ -55,8 +55,8 @@ bool zeros_before(const Decoder& decoder, std::ptrdiff_t count) {
   return at - decoder.begin >= count && std::all_of(at - count, at, [](std::uint8_t byte) { return byte == 0; });
 }
 
-// Bytes that no pixel needed. Between headers and behind the last pixel they are somebody's filling; before a restart
-// marker with pixels to come they are what a decoder leaves that has lost its place, unless they are zeros.
+// Judges extra bytes before a marker. Between headers and after the last pixel they are harmless padding. Before a
+// restart marker with pixels still to come, they mean that the decoder has lost its place, unless they are zeros.
 bool lost_its_place(const Decoder& decoder) {
   const int* values = decoder.errors.msg_parm.i;
   const bool restart = values[1] >= JPEG_RST0 && values[1] <= JPEG_RST0 + 7;
@@ -64,16 +64,16 @@ bool lost_its_place(const Decoder& decoder) {
          !zeros_before(decoder, values[0]);
 }
 
-// libjpeg warns (level -1) of all that is not as the standard has it, and goes on with what it makes of it. That is
-// damage where pixels are made up.
+// libjpeg warns (level -1) of everything that breaks the standard, and goes on with a guess. This is damage if the
+// guess concerns pixels.
 bool loses_pixels(const Decoder& decoder) {
   switch (decoder.errors.msg_code) {
-    case JWRN_NOT_SEQUENTIAL:  // three bytes of the scan's header, of no use in a sequential file: Samsung's phones
-    case JWRN_ADOBE_XFORM:     // a number for which YCbCr is taken
-    case JWRN_JFIF_MAJOR:      // a version from the future
+    case JWRN_NOT_SEQUENTIAL:  // scan header bytes that sequential files do not need; Samsung's phones write them
+    case JWRN_ADOBE_XFORM:     // an unknown number, for which YCbCr is assumed
+    case JWRN_JFIF_MAJOR:      // a later version of the format
       return false;
     case JWRN_EXTRANEOUS_DATA: return lost_its_place(decoder);
-    default:  // bad codes, data that end before the pixels do, markers and scans that are missing
+    default:  // bad codes, data that end before the pixels do, missing markers and scans
       return true;
   }
 }
@@ -82,7 +82,8 @@ void judge(j_common_ptr info, int level) {
   if (level < 0 && loses_pixels(*decoder_of(info))) leave(info);
 }
 
-// ---- the file as libjpeg's source: at the end of the file libjpeg stops, and makes up neither pixels nor an end
+// ---- the file as libjpeg's source: at the end of the file libjpeg stops, so it cannot make up pixels or an end
+// marker
 
 void do_nothing(j_decompress_ptr) {}
 
@@ -91,7 +92,7 @@ boolean no_more(j_decompress_ptr) { return FALSE; }
 void pass_over_bytes(j_decompress_ptr info, long count) {
   jpeg_source_mgr& source = *info->src;
   const std::size_t taken = std::min(static_cast<std::size_t>(std::max(count, 0L)), source.bytes_in_buffer);
-  // A segment that is longer than the file: nothing is left, so the next byte that is asked for ends the reading.
+  // A segment longer than the file leaves nothing to read, so the next request for a byte ends the reading.
   source.next_input_byte += taken;
   source.bytes_in_buffer -= taken;
 }
@@ -115,14 +116,14 @@ void choose_scale(jpeg_decompress_struct& info, std::size_t side) {
   while (info.scale_denom < 8 && shorter / (2 * info.scale_denom) >= side) info.scale_denom *= 2;
 }
 
-// The part of 255 that a part of a part of 255 is, rounded as Pillow rounds it.
+// a·b / 255, rounded as Pillow rounds it.
 unsigned product(unsigned a, unsigned b) {
   const unsigned sum = a * b + 128;
   return ((sum >> 8) + sum) >> 8;
 }
 
-// Four colours are taken as Adobe writes them, 255 for no ink, with or without Adobe's marker: hardly anybody else
-// writes them, and Pillow does the same.
+// Four colours are read as Adobe writes them (255 means no ink), with or without Adobe's marker. Hardly any other
+// program writes them, and Pillow reads them like this.
 void cmyk_to_rgb(const std::uint8_t* from, std::uint8_t* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i, from += 4, to += 3) {
     for (std::size_t c = 0; c < 3; ++c) {
@@ -131,8 +132,9 @@ void cmyk_to_rgb(const std::uint8_t* from, std::uint8_t* to, std::size_t count) 
   }
 }
 
-// A progressive file brings the details of a block in several scans. Where one of the coarser details is not there, or
-// not to its last bit, libjpeg makes it up from the blocks around, and each of its versions otherwise.
+// Whether scans are missing. A progressive file stores the details of a block in several scans. If one of the coarser
+// details is missing, or its last bits are, libjpeg estimates it from neighbouring blocks, and each version of
+// libjpeg estimates differently.
 bool lacks_scans(const jpeg_decompress_struct& info) {
   if (info.coef_bits == nullptr) return false;  // not progressive
   for (int component = 0; component < info.num_components; ++component) {
@@ -142,7 +144,7 @@ bool lacks_scans(const jpeg_decompress_struct& info) {
   return false;
 }
 
-// Reads lines until the picture is full; false when the file ends before.
+// Reads lines until the picture is full. Returns false if the file ends before.
 bool read_lines(Decoder& decoder, Picture& picture, std::uint8_t* row) {
   jpeg_decompress_struct& info = decoder.info;
   while (info.output_scanline < info.output_height) {
@@ -151,12 +153,14 @@ bool read_lines(Decoder& decoder, Picture& picture, std::uint8_t* row) {
     if (jpeg_read_scanlines(&info, &into, 1) == 0) return false;
     if (row != nullptr) cmyk_to_rgb(row, out, picture.width);
   }
-  // A file without its end, whose last pixels are made of zeros: room on a disk that was never written.
+  // If the end marker is missing and the last bytes are zeros, the pixels may come from blocks of the disk that were
+  // never written.
   const bool made_of_zeros = zeros_before(decoder, kZerosOfALostEnd);
   return jpeg_finish_decompress(&info) != FALSE || !made_of_zeros;
 }
 
-// False when libjpeg left by the jump; no object with a destructor is born between setjmp and there.
+// Returns false if libjpeg left by the jump. No object with a destructor may be created after setjmp, because the
+// jump would skip the destructor.
 bool decode(Decoder& decoder, std::span<const std::byte> bytes, std::size_t side, Picture& picture,
             std::vector<std::uint8_t>& row) {
   jpeg_decompress_struct& info = decoder.info;
@@ -172,7 +176,7 @@ bool decode(Decoder& decoder, std::span<const std::byte> bytes, std::size_t side
   if (decoder.too_large) return true;
   const bool four = info.num_components == 4;
   info.out_color_space = four ? JCS_CMYK : JCS_RGB;
-  info.dct_method = JDCT_ISLOW;  // the same bits with and without SIMD
+  info.dct_method = JDCT_ISLOW;  // gives the same bits with and without SIMD
   choose_scale(info, side);
   decoder.in_scans = true;
   decoder.cut = jpeg_start_decompress(&info) == FALSE;
@@ -200,7 +204,7 @@ Picture decode_jpeg(std::span<const std::byte> bytes, const std::string& name, s
   try {
     whole = decode(decoder, bytes, side, picture, row);
   } catch (...) {
-    jpeg_destroy_decompress(&decoder.info);  // no memory for the pixels
+    jpeg_destroy_decompress(&decoder.info);  // there was no memory for the pixels
     throw;
   }
   const std::string size = fmt::format("{} x {} pixels", decoder.info.image_width, decoder.info.image_height);

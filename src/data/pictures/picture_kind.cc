@@ -22,7 +22,7 @@ struct Magic {
   const char* fix = kConvert;
 };
 
-// In this order: what has a long sign before what has a short one.
+// The order matters: longer signatures come before shorter ones.
 constexpr Magic kMagics[] = {
     {0, "GIF8"sv, "a GIF picture"},
     {4, "ftypavi"sv, "an AVIF picture"},
@@ -64,12 +64,12 @@ bool has(std::string_view text, const Magic& magic) {
   return text.size() > magic.at && text.substr(magic.at).starts_with(magic.bytes);
 }
 
-// RIFF, the size, WEBP.
+// "RIFF", the size, "WEBP".
 bool is_webp(std::string_view text) {
   return text.starts_with("RIFF") && text.substr(4).substr(0, 8).ends_with("WEBP");
 }
 
-// PBM, PGM, PPM, PAM: P1 to P7 and a space.
+// PBM, PGM, PPM, PAM: "P1" to "P7", then a space.
 bool is_netpbm(std::string_view text) {
   return text.size() > 2 && text[0] == 'P' && text[1] >= '1' && text[1] <= '7' &&
          std::isspace(static_cast<unsigned char>(text[2])) != 0;
@@ -93,7 +93,7 @@ PictureKind kind_of_text(std::string_view text) {
   return {"a text", kFetch};
 }
 
-// A copy in text mode changes \r\n to \n or back.
+// Detects a PNG file that was copied in text mode, which changes \r\n to \n or back.
 bool was_a_png(std::string_view text) { return text.starts_with("\x89PNG") || text.starts_with("PNG\r\n"); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a file is that is neither a JPEG nor a PNG picture, told by its content: names lie, and a folder of pictures
-// from the web holds every kind. Thread rule: a pure function.
+// Names the kind of a file that is neither JPEG nor PNG. The content decides, because names can be wrong and folders
+// of pictures from the web hold files of every kind. Thread rule: a pure function.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace reigen::data {
 
 struct PictureKind {
   std::string name;  // "a WebP picture", "a pointer of Git LFS"
-  std::string fix;   // what to do
+  std::string fix;   // what the user can do
 };
 
 PictureKind kind_of_picture(std::span<const std::byte> bytes);

@@ -14,19 +14,19 @@ namespace reigen::data {
 
 namespace {
 
-// What lives across libpng's jump out of an error: trivial types only.
+// The state that stays valid when libpng jumps out of an error: only trivial types.
 struct PngDecoder {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::span<const std::byte> rest;
-  std::array<char, 128> text{};  // the first error
+  std::array<char, 128> text{};  // text of the first error
   bool header_read = false;
   std::uint32_t rows_to_come = 0;
-  bool wrong_sum = false;  // zlib's own sum over the pixels
+  bool wrong_sum = false;  // zlib's checksum of the pixels is wrong
   bool too_large = false;
 };
 
-// zlib's words for pixels that do not add up; libpng passes them on.
+// Whether this is zlib's message for a wrong checksum of the pixels; libpng passes the message on.
 bool tells_wrong_sum(const char* text) {
   return std::string_view(text).find("incorrect data check") != std::string_view::npos;
 }
@@ -40,7 +40,7 @@ bool tells_wrong_sum(const char* text) {
   png_longjmp(png, 1);
 }
 
-// A warning concerns what the pixels do not need, but for the sum behind the last one.
+// Warnings concern data that the pixels do not need, except for a wrong zlib checksum after the last pixel.
 void png_judge(png_structp png, png_const_charp text) {
   auto* decoder = static_cast<PngDecoder*>(png_get_error_ptr(png));
   decoder->wrong_sum = decoder->wrong_sum || tells_wrong_sum(text);
@@ -53,12 +53,12 @@ void png_take(png_structp png, png_bytep out, std::size_t count) {
   decoder->rest = decoder->rest.subspan(count);
 }
 
-// Called with each row that is decoded.
+// libpng calls this for each row that it decodes.
 void png_count(png_structp png, png_row_infop, png_bytep) {
   --static_cast<PngDecoder*>(png_get_user_transform_ptr(png))->rows_to_come;
 }
 
-// Of all passes of an interlaced picture, which leave out those that have no pixel.
+// The number of rows in all passes. An interlaced picture leaves out passes that have no pixel.
 std::uint32_t rows_in(std::uint32_t width, std::uint32_t height, int passes) {
   struct Pass {
     std::uint32_t left, top, across, down;
@@ -72,10 +72,11 @@ std::uint32_t rows_in(std::uint32_t width, std::uint32_t height, int passes) {
   return rows;
 }
 
-// A file that ends in the last chunk of its pixels may have them all: behind them come zlib's sum, the chunk's and the
-// end. The chunk is made as long as the file has it, for libpng asks for a whole one.
+// If a file ends inside its last chunk of pixels, it may still have all pixels: only zlib's checksum, the chunk's
+// checksum and the end chunk follow them. libpng reads whole chunks only, so the copy's chunk is shortened to the
+// bytes that are there. Empty if the file does not end like this.
 std::vector<std::byte> closed(std::span<const std::byte> bytes) {
-  constexpr std::size_t kAround = 12;  // length, name and sum of a chunk
+  constexpr std::size_t kAround = 12;  // bytes of a chunk besides its data: length, name, checksum
   const auto word = [&](std::size_t at) {
     std::size_t value = 0;
     for (std::size_t i = 0; i < 4; ++i) value = value << 8 | std::to_integer<std::size_t>(bytes[at + i]);
@@ -91,16 +92,16 @@ std::vector<std::byte> closed(std::span<const std::byte> bytes) {
   return result;
 }
 
-// Sees every chunk but those of the pixels and the palette. Nothing in them changes a colour: Pillow, and so whoever
-// trained with torchvision, takes the stored values, whatever they say of gamma, profiles or transparency. Where one
-// of them is too short for what it is, Pillow calls the file broken.
+// libpng calls this for every chunk except those of the pixels and the palette. None of them changes a colour:
+// Pillow, and so torchvision, takes the stored values, whatever these chunks say of gamma, profiles or transparency.
+// If one of them is too short for its kind, Pillow calls the file broken.
 int png_pass_over(png_structp png, png_unknown_chunkp chunk) {
   struct Least {
     const char* name;
     std::size_t bytes;
   };
   auto* decoder = static_cast<PngDecoder*>(png_get_user_chunk_ptr(png));
-  if (decoder->header_read) return 1;  // behind the pixels
+  if (decoder->header_read) return 1;  // the chunk comes after the pixels
   const int colour = png_get_color_type(png, decoder->info);
   const std::size_t transparency = colour == PNG_COLOR_TYPE_GRAY ? 2 : colour == PNG_COLOR_TYPE_RGB ? 6 : 0;
   for (const Least& least : {Least{"tRNS", transparency}, {"gAMA", 4}, {"sRGB", 1}, {"pHYs", 9}}) {
@@ -111,8 +112,8 @@ int png_pass_over(png_structp png, png_unknown_chunkp chunk) {
   return 1;
 }
 
-// As Pillow: the high byte of 16 bits, grey of fewer bits spread over 0 to 255, the palette's colours, opacity left
-// out. There is no transform for gamma in here, so the stored values stay what they are.
+// Asks for the values that Pillow gives: the high byte of 16 bits, grey of fewer bits scaled to 0 to 255, the colours
+// of the palette, no opacity. There is no gamma transform here, so stored values are not changed.
 void ask_for_rgb(PngDecoder& decoder) {
   png_set_palette_to_rgb(decoder.png);
   png_set_expand_gray_1_2_4_to_8(decoder.png);
@@ -121,7 +122,8 @@ void ask_for_rgb(PngDecoder& decoder) {
   png_set_gray_to_rgb(decoder.png);
 }
 
-// False when libpng left by the jump; no object with a destructor is born between setjmp and there.
+// Returns false if libpng left by the jump. No object with a destructor may be created after setjmp, because the jump
+// would skip the destructor.
 bool png_decode(PngDecoder& decoder, Picture& picture, std::vector<png_bytep>& rows) {
   png_structp png = decoder.png;
   if (setjmp(png_jmpbuf(png)) != 0) return false;
@@ -136,8 +138,8 @@ bool png_decode(PngDecoder& decoder, Picture& picture, std::vector<png_bytep>& r
   const std::uint32_t height = png_get_image_height(png, decoder.info);
   decoder.too_large = std::size_t{width} * height > kMostPixels;
   if (decoder.too_large) return true;
-  // The pixels have a sum of zlib's below the chunks', which says more: files with wrong sums of chunks alone are
-  // whole.
+  // zlib's checksum of the pixels is more reliable than the checksums of the chunks. A file in which only chunk
+  // checksums are wrong is accepted.
   png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
   ask_for_rgb(decoder);
   decoder.rows_to_come = rows_in(width, height, png_set_interlace_handling(png));
@@ -152,7 +154,7 @@ bool png_decode(PngDecoder& decoder, Picture& picture, std::vector<png_bytep>& r
   rows.resize(height);
   for (std::size_t y = 0; y < height; ++y) rows[y] = picture.pixels.data() + row * y;
   png_read_image(png, rows.data());
-  png_read_end(png, nullptr);  // reads zlib's sum
+  png_read_end(png, nullptr);  // reads zlib's checksum
   return true;
 }
 
@@ -173,14 +175,14 @@ Picture decode_png(std::span<const std::byte> bytes, const std::string& name) {
   try {
     png_decode(decoder, picture, rows);
   } catch (...) {
-    png_destroy_read_struct(&decoder.png, &decoder.info, nullptr);  // no memory for the pixels
+    png_destroy_read_struct(&decoder.png, &decoder.info, nullptr);  // there was no memory for the pixels
     throw;
   }
   const std::string size = fmt::format("{} x {} pixels", png_get_image_width(decoder.png, decoder.info),
                                        png_get_image_height(decoder.png, decoder.info));
   png_destroy_read_struct(&decoder.png, &decoder.info, nullptr);
   if (decoder.too_large) refuse_picture(name, size, "at most 100 million pixels");
-  // Behind the last row an error loses nothing: a missing end, junk, an odd chunk.
+  // After the last row an error loses no pixels: a missing end, junk, an odd chunk.
   if (!decoder.header_read || decoder.rows_to_come > 0 || decoder.wrong_sum) {
     refuse_picture(name, fmt::format("libpng: {}", decoder.wrong_sum ? "incorrect data check" : decoder.text.data()),
                    "a whole PNG file");

@@ -24,17 +24,17 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kAddressKey = "reigen/address";
-constexpr auto kFirstPatience = 1s;  // with an address that may be an older attempt's; doubles
+constexpr auto kFirstPatience = 1s;  // to connect to an address that may be an older attempt's; doubles
 constexpr auto kLastPatience = 8s;
 constexpr auto kLookAgain = 100ms;
 constexpr std::size_t kMostNamed = 16;
 
 std::string place_key(int rank) { return fmt::format("reigen/place/{}", rank); }
 
-// What rank 0 tells: one line, words between blanks.
+// What rank 0 tells the agent's store about where it listens: one line of words separated by blanks.
 struct Address {
-  std::string secret = {};   // a job that torchrun starts again finds older ones
-  std::string network = {};  // of rank 0's machine
+  std::string secret = {};   // a new one for each start: after a restart by torchrun the old address may still be there
+  std::string network = {};  // net::network_identity() of rank 0's machine
   std::uint16_t port = 0;
   std::vector<std::string> hosts = {};
 };
@@ -56,7 +56,7 @@ std::string random_word() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
-// The identity of the job, and what tells this attempt from another one.
+// The identity of the job together with the secret of this start, which differs after a restart by torchrun.
 std::string identity(const Environment& environment, const Address& address) {
   return environment.job + ":" + address.secret;
 }
@@ -100,12 +100,13 @@ std::shared_ptr<store::Store> serve(AgentStore& agent, const Environment& enviro
   auto served = std::make_shared<ServedStore>(options, deadline, heartbeat_timeout);
   address.port = served->port();
   agent.set(kAddressKey, to_text(address));
-  for (const std::string& key : keys) agent.erase(key);  // torchrun may start the job again, with this store
+  for (const std::string& key : keys) agent.erase(key);  // torchrun may restart the job with the same store
   return served;
 }
 
-// Rank 0 told its addresses, those that the agent's host means there in front. Behind them the agent's host, which this
-// rank has just reached: rank 0 may be there behind a translation of addresses.
+// The places where this rank looks for rank 0: on the same machine the loopback. Else the addresses that rank 0 told
+// (those that the agent's host name means there come first), then the agent's host, which this rank has just reached:
+// rank 0 may be behind a network address translation (NAT) under that name.
 store::TcpStoreOptions options_of(const Environment& environment, const Address& address) {
   store::TcpStoreOptions options{.port = address.port, .job = identity(environment, address)};
   if (address.network == net::network_identity()) {
@@ -125,14 +126,15 @@ store::TcpStoreOptions options_of(const Environment& environment, const Address&
 std::shared_ptr<store::Store> find(AgentStore& agent, const Environment& environment, const Deadline& deadline,
                                    std::chrono::milliseconds heartbeat_timeout) {
   std::chrono::nanoseconds patience = kFirstPatience;
-  std::string first;  // what the agent said at the first look
+  std::string first;  // what the agent's store said at the first look
   const auto is_last_look = [&] { return deadline.remaining(kLookAgain) < kLookAgain; };
   for (;;) {
     if (!agent.wait({kAddressKey}, deadline)) throw_incomplete(environment);
     const std::string text = agent.get(kAddressKey);
     if (first.empty()) first = text;
-    // An earlier attempt's: rank 0 of this one would have taken this rank's place away. The count of restarts does not
-    // tell attempts apart: torchrun's agents count their own, and only where ranks of theirs failed.
+    // True if the address is an earlier attempt's: rank 0 of this attempt, when it told its address, would also have
+    // removed this rank's place key. The agents' restart count does not tell attempts apart: each agent counts its own
+    // restarts, and only those where its own ranks failed.
     const auto is_old = [&] { return text == first && agent.has(place_key(environment.rank)); };
     const auto address = parse(text);
     if (!address) {
@@ -156,7 +158,7 @@ std::shared_ptr<store::Store> find(AgentStore& agent, const Environment& environ
             .fix = "is rank 0 running? open the firewall between the hosts for the ports of the kernel "
                    "(/proc/sys/net/ipv4/ip_local_port_range)"});
       }
-    } catch (const BackendError& error) {  // somebody else has that port by now: the address is an older one
+    } catch (const BackendError& error) {  // another job has that port by now: the address is an older one
       if (error.exit_code() != ExitCode::kJobMismatch) throw;
       if (is_last_look()) {
         if (is_old()) throw_incomplete(environment);

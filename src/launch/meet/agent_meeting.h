@@ -1,4 +1,5 @@
-// How ranks of several machines meet that torchrun started: through the store of its agent, which all of them reach.
+// How ranks that torchrun started on several machines meet: through the store of torchrun's agent, which all ranks can
+// reach.
 #pragma once
 
 #include <chrono>
@@ -10,8 +11,8 @@
 
 namespace reigen::launch {
 
-// As join_job. Every rank tells the agent on which machine it is; rank 0 then serves on a port that the kernel picks,
-// on the loopback where all are on one, and tells the agent where.
+// As join_job. Every rank tells the agent's store on which machine it is. Rank 0 then serves the job's store on a port
+// that the kernel picks (on the loopback if all ranks are on one machine) and tells the agent's store where it listens.
 std::shared_ptr<store::Store> meet_at_agent(const Environment& environment, const Deadline& deadline,
                                             std::chrono::milliseconds heartbeat_timeout);
 

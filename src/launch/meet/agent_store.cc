@@ -21,15 +21,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// torch/csrc/distributed/c10d/TCPStoreBackend.hpp
+// The numbers come from torch/csrc/distributed/c10d/TCPStoreBackend.hpp.
 enum class Query : std::uint8_t { kValidate = 0, kSet = 1, kGet = 3, kCheck = 5, kWait = 6, kDeleteKey = 8 };
 constexpr std::uint32_t kValidationNumber = 0x3C85F7CE;
-constexpr char kReady = 0;        // of kCheck
-constexpr char kStopWaiting = 0;  // of kWait
+constexpr char kReady = 0;        // answer to kCheck: all keys exist
+constexpr char kStopWaiting = 0;  // answer to kWait: all keys exist now
 
 constexpr std::uint64_t kMaxText = 64 * 1024;
-constexpr auto kAnswerTime = 30s;  // an agent that serves thousands of ranks is busy
-constexpr auto kConnectTime = 2s;  // of one address
+constexpr auto kAnswerTime = 30s;  // long, because an agent that serves thousands of ranks is busy
+constexpr auto kConnectTime = 2s;  // to one address
 constexpr auto kGreetTime = 5s;
 constexpr auto kAgentPause = 50ms;
 
@@ -56,7 +56,8 @@ std::string request_of_keys(Query query, const std::vector<std::string>& keys) {
 
 }  // namespace
 
-// Two requests in one: a store of another kind answers the second wrongly or not at all.
+// Connects and sends two requests at once (validate, check). A store of another kind answers the second one wrongly or
+// not at all, so the answer shows what listens there.
 bool AgentStore::open(const net::Address& address, const Deadline& deadline, std::string& reason) {
   net::ConnectAttempt attempt = net::try_connect(address, Deadline::after(deadline.remaining(kConnectTime)));
   if (!attempt.socket) {
@@ -141,7 +142,7 @@ void AgentStore::erase(const std::string& key) {
   std::string request = request_of(Query::kDeleteKey);
   put_text(request, key);
   send(request);
-  receive_answer(sizeof(std::int64_t));  // how many were there
+  receive_answer(sizeof(std::int64_t));  // the number of keys that were deleted
 }
 
 bool AgentStore::wait(const std::vector<std::string>& keys, const Deadline& deadline) {

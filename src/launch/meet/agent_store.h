@@ -1,8 +1,8 @@
 // A client of the key/value store that torchrun's agent serves for its ranks (PyTorch's TCPStore).
 //
-// The protocol as PyTorch speaks it since 2.1, of which six requests are used: a byte that says what is asked, then
-// numbers of this machine's byte order and texts with a u64 length before them. Texts are at most 64 KiB here.
-// Thread rule: one thread.
+// This speaks the protocol that PyTorch has used since 2.1, of which six requests are needed: a byte that names the
+// request, then numbers in this machine's byte order, and texts with a u64 length before them. Texts are at most 64 KiB
+// here. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,16 @@ namespace reigen::launch {
 
 class AgentStore {
  public:
-  // Tries again until the deadline. Throws Timeout when no such store answers at any address of the host.
+  // Tries again until the deadline. Throws Timeout when no PyTorch store answers at any address of the host.
   AgentStore(const std::string& host, std::uint16_t port, const Deadline& deadline);
 
   void set(const std::string& key, const std::string& value);
   bool has(const std::string& key);
   void erase(const std::string& key);
-  // Waits until all keys are there; false: the deadline passed, and the connection is of no more use.
+  // Waits until all keys are there. Gives false when the deadline passed first; the connection then cannot be used any
+  // more.
   bool wait(const std::vector<std::string>& keys, const Deadline& deadline);
-  // Of a key that is there.
+  // Gives the value of a key, which must exist.
   std::string get(const std::string& key);
 
  private:
@@ -34,7 +35,7 @@ class AgentStore {
   std::optional<std::string> receive(std::size_t bytes, const Deadline& deadline);
   std::string receive_answer(std::size_t bytes);
 
-  std::string place_;  // for messages
+  std::string place_;  // host and port, for messages
   std::optional<net::Socket> socket_;
 };
 

@@ -59,7 +59,8 @@ std::shared_ptr<store::Store> serve_at_port(const Environment& environment, cons
                     "REIGEN_COMM_JOIN_TIMEOUT=seconds waits longer"});
 }
 
-// A rank 0 that has not come yet may leave its port to the job before it for a moment.
+// Connects to the store of rank 0. Before rank 0 has come, the server of an earlier job may still hold the port for a
+// moment, so an answer from another job is an error only at the deadline.
 std::shared_ptr<store::Store> find_rank_0(const Environment& environment, store::TcpStoreOptions options,
                                           const Deadline& deadline) {
   options.connect_deadline = deadline;
@@ -69,7 +70,8 @@ std::shared_ptr<store::Store> find_rank_0(const Environment& environment, store:
     try {
       return store::connect_tcp_store(options);
     } catch (const store::NoAnswer& error) {
-      if (other_job) std::rethrow_exception(other_job);  // at the end nobody had time to say it again
+      // The deadline cut the last attempt short; the answer of another job before it says more.
+      if (other_job) std::rethrow_exception(other_job);
       throw_not_found(environment, error, !options.socket.empty());
     } catch (const BackendError& error) {
       if (error.exit_code() != ExitCode::kJobMismatch || deadline.expired()) throw;
@@ -91,7 +93,7 @@ std::shared_ptr<store::Store> meet_at_port(const Environment& environment, const
                      deadline);
 }
 
-// All ranks are on this machine and know the name of their job, which is all that they need.
+// All ranks are on this machine and know the name of their job, so they meet at a socket that is named after the job.
 std::shared_ptr<store::Store> meet_by_name(const Environment& environment, const Deadline& deadline,
                                            milliseconds heartbeat_timeout) {
   const std::string socket = socket_of_job(environment.job);
@@ -103,7 +105,7 @@ std::shared_ptr<store::Store> meet_by_name(const Environment& environment, const
                                          deadline, heartbeat_timeout);
   } catch (const BackendError& error) {
     const net::ConnectAttempt holder = net::try_connect(net::machine_address(socket), Deadline::after(kHolderWait));
-    if (!holder.socket) throw;  // nobody holds the name: something else is wrong
+    if (!holder.socket) throw;  // nobody listens at that name, so something else is wrong
     if (!net::is_of_this_user(*holder.socket)) {
       throw BackendError({.what = "a program of another user of this machine has the name of this job's socket",
                           .got = error.what(),

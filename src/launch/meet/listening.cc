@@ -22,11 +22,11 @@ namespace {
 constexpr const char* kLoopback4 = "127.0.0.1";
 constexpr const char* kLoopback6 = "::1";
 
-// What a name leads to on this machine.
+// What master_address leads to on this machine.
 struct Meaning {
   std::vector<net::Address> addresses = {};
-  std::string problem = {};   // not empty: there is none
-  bool same_for_all = false;  // every rank that asks is told the same
+  std::string problem = {};   // why there are no addresses; empty: there are some
+  bool same_for_all = false;  // every rank that resolves the name gets the same addresses
 };
 
 Meaning meaning_of(const Environment& environment) {
@@ -92,11 +92,11 @@ std::vector<std::string> places_to_listen(const Environment& environment) {
     return places;
   }
   if (meaning.same_for_all && on_loopback && !own.empty()) return own;
-  // Where rank 0 tells its addresses through torchrun's agent that address is the agent's, on whatever machine.
+  // With torchrun's agent, master_address is the agent's host, which may be any machine, so that is no reason to warn.
   if (own.empty() && !environment.agent_store) warn_of_strange_address(environment, meaning);
   std::vector<std::string> places = {net::loopback_address()};
   for (const std::string& place : own) add(places, place);
-  // The others may have been told another name of this machine: its own.
+  // The other ranks may have been told this machine's own host name instead.
   for (const net::Address& address : net::try_resolve(base::host_name(), 0).addresses) {
     if (!address.is_unspecified() && net::is_of_this_machine(address)) add(places, address.host());
   }

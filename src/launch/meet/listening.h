@@ -1,4 +1,4 @@
-// Where rank 0 listens, and where the others look for it: both from what all ranks were told alike.
+// Where rank 0 listens, and where the other ranks look for it. Both follow from facts that all ranks were told alike.
 #pragma once
 
 #include <string>
@@ -8,21 +8,22 @@
 
 namespace reigen::launch {
 
-// Of rank 0: numeric addresses of this machine, at least one, each once; the first is rank 0's own way to its store.
-// Those that master_address means here, and
+// For rank 0: the numeric addresses of this machine on which it listens, at least one, none twice. Rank 0 itself
+// connects to the first. The list has the addresses of this machine that master_address means here, and
 //   all ranks here, or an address that is the loopback for everybody    the loopback
-//   else                                                                every address of this machine: others may be
-//                                                                       told another one by the same name
-// "0.0.0.0" and "::" only where they are what was given. Warns where the name leads elsewhere or nowhere and is what
-// the others look for.
+//   else                                                                every address of this machine: other ranks
+//                                                                       may resolve the name to another of them
+// "0.0.0.0" or "::" is in the list only if it was given as master_address. Warns where master_address leads to another
+// machine or nowhere although the other ranks look for rank 0 there.
 std::vector<std::string> places_to_listen(const Environment& environment);
 
-// Of the other ranks: hosts in the order in which they are tried. The loopback comes first where the launcher says that
-// rank 0 is on this machine.
+// For the other ranks: hosts in the order in which they are tried. The loopback comes first where the launcher says
+// that rank 0 is on this machine.
 std::vector<std::string> places_to_look(const Environment& environment);
 
-// An address that means the machine of whoever reads it: all who were told it are on one. In a pod of Kubernetes
-// `localhost` is none: its operators tell it the pod of rank 0, and the others that pod's name.
+// True for an address that means the reader's own machine (the loopback), so that all ranks that were told it are on
+// one machine. Not true for `localhost` in a pod of Kubernetes: its operators give `localhost` to the pod of rank 0,
+// and that pod's name to the other ranks.
 bool means_one_host(const std::string& address);
 
 // Numeric addresses of this machine, without the loopback.

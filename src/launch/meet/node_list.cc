@@ -11,7 +11,7 @@ namespace reigen::launch {
 
 namespace {
 
-constexpr std::size_t kMaxNodes = 1 << 20;  // a damaged variable must not eat the memory
+constexpr std::size_t kMaxNodes = 1 << 20;  // a damaged variable must not use up the memory
 
 class Parser {
  public:
@@ -53,7 +53,7 @@ class Parser {
     return *value;
   }
 
-  // At commas outside of brackets.
+  // Splits at commas outside of brackets.
   std::vector<std::string> split(const std::string& list) const {
     std::vector<std::string> items(1);
     bool inside = false;

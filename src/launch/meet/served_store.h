@@ -1,5 +1,5 @@
-// The store as rank 0 has it: the server, and rank 0's own connection to it.
-// Thread rule: as store::Store.
+// The store as rank 0 holds it: the server, and rank 0's own connection to it.
+// Thread rule: that of store::Store.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ class ServedStore final : public store::Store {
 
  private:
   store::TcpStoreServer server_;
-  std::shared_ptr<store::Store> client_;  // goes first
+  std::shared_ptr<store::Store> client_;  // is destroyed first
 };
 
 }  // namespace reigen::launch

@@ -20,9 +20,9 @@ namespace reigen::launch {
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(10);  // with a controller that does not answer
+constexpr auto kPatience = std::chrono::seconds(10);  // how long to wait for a controller that does not answer
 
-// What a program says on stdout; empty where it cannot be run. It is killed when it takes too long.
+// What a program prints to stdout; empty if it cannot be run. It is killed when it takes longer than kPatience.
 std::string output_of(std::vector<std::string> words) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
@@ -49,7 +49,7 @@ std::string output_of(std::vector<std::string> words) {
     if (count <= 0) break;
     text.append(part.data(), static_cast<std::size_t>(count));
   }
-  ::kill(pid, SIGKILL);  // it has closed its output, or will not
+  ::kill(pid, SIGKILL);  // it has closed its output, or the time is up
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   return text;

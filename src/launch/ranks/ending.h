@@ -1,4 +1,4 @@
-// How ranks ended, which of them is to blame, and the words for it.
+// How ranks ended, which of them is to blame, and the text of the report.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ struct Ending {
   pid_t pid = 0;
   int exit_code = 0;
   int signal = 0;            // not 0: ended by this signal
-  int round = 0;             // when it was seen; endings of one round came together
+  int round = 0;             // the round of the supervisor's loop that saw it; endings of one round came together
   bool consequence = false;  // it came after the launcher had begun to end the ranks
   std::chrono::milliseconds run_time{0};
 
@@ -23,18 +23,21 @@ struct Ending {
   int code() const { return signal != 0 ? 128 + signal : exit_code; }
 };
 
-// Decodes what waitid gives (its code and status).
+// Decodes si_code and si_status of waitid.
 void set_status(Ending& ending, int code, int status);
 
-// The failure to blame, nullptr if there is none. What the launcher caused comes last; a lost peer (code 79) is a
-// consequence of something else; then the earliest, of one round a signal before an exit code.
+// The failure to blame, or nullptr if no rank failed. Failures that came before the launcher began to end the ranks
+// count before those that came after it; exit code 79 (lost a peer) counts last among them, because it is a consequence
+// of something else. Then the earliest round counts; in one round a signal before an exit code, and the lowest rank.
 const Ending* root_cause(const std::vector<Ending>& endings);
 
-// The job's exit code after `signal` was forwarded: 0 or 75 when the ranks agreed to stop that way; 128 + signal when
-// they died of it (or had to be killed); else the code of cause_after_stop().
+// The job's exit code after `signal` was forwarded: the code of cause_after_stop() if it names a failure; 128 + signal
+// when ranks died of the signal or had to be killed, or failed only because their peers ended; 75 when a rank ended
+// with it; else 0.
 int code_after_stop(const std::vector<Ending>& endings, int signal, bool killed);
 
-// The first that failed otherwise. Who only lost a rank that ended as asked has not failed.
+// The root cause among ranks that ended neither as asked (exit code 0 or 75, or by the signal) nor only because they
+// lost a peer that ended as asked; nullopt if there is none.
 std::optional<Ending> cause_after_stop(const std::vector<Ending>& endings, int signal, bool killed);
 
 struct Stopped {
@@ -42,7 +45,7 @@ struct Stopped {
   pid_t pid = 0;
 };
 
-// The report, several lines. `last_lines` empty: not repeated.
+// The report, of several lines. If `last_lines` is empty, the rank's last lines are left out.
 std::string failure_report(const Ending& cause, int ranks, const Stopped& stopped, const std::string& last_lines);
 
 }  // namespace reigen::launch

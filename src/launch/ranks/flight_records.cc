@@ -51,7 +51,7 @@ bool FlightRecords::all_agree() const {
   try {
     return flight::all_agree(read_all(memory_));
   } catch (const Error&) {
-    return false;  // the report says why
+    return false;  // report() says why
   }
 }
 

@@ -1,4 +1,4 @@
-// The ranks' flight records as the launcher holds them: they are whole when a rank has been killed.
+// The ranks' flight records in memory of the launcher, which stays whole when a rank has been killed.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ class FlightRecords {
  public:
   static constexpr int kReportLines = 24;
 
-  // Memory for each rank; without any (a warning says so) the ranks keep their own.
+  // Makes memory for each rank. If that fails, a warning says so and the ranks keep their own records.
   FlightRecords(int ranks, const std::string& job);
 
-  int descriptor(int rank) const;  // for the rank to inherit; -1: none
-  // Lines for the report of a failure; empty when nothing was recorded that helps.
+  int descriptor(int rank) const;  // for the rank to inherit; -1: there is no memory
+  // Lines for the report of a failure; empty when nothing helpful was recorded.
   std::string report() const;
-  // All ranks have completed the same calls: the report would name no difference.
+  // True if all ranks have completed the same calls, so that the report would name no difference.
   bool all_agree() const;
-  // Everything, as JSON lines. Throws IoError.
+  // Writes all records as JSON lines. Throws IoError.
   void save(const std::string& path) const;
 
  private:

@@ -31,13 +31,14 @@ void close_all_but(int kept) {
   const bool done = (keep == 0 || ::syscall(SYS_close_range, 0U, keep - 1, 0U) == 0) &&
                     ::syscall(SYS_close_range, keep + 1, ~0U, 0U) == 0;
   if (done) return;
-  const long limit = ::sysconf(_SC_OPEN_MAX);  // kernels before 5.9
+  const long limit = ::sysconf(_SC_OPEN_MAX);  // close_range failed: kernels before 5.9 do not have it
   for (int fd = 0; fd < limit; ++fd) {
     if (fd != kept) ::close(fd);
   }
 }
 
-// A job inside of a job: the outer one's search for its identity must not end this guardian before its work is done.
+// For a job inside of a job: changes the outer job's identity in this guardian's environment, so that the outer
+// guardian's search does not kill it before its work is done.
 void hide_outer_job() {
   if (char* value = std::getenv("REIGEN_JOB"); value != nullptr && *value != '\0') *value = '-';
 }
@@ -73,7 +74,7 @@ bool kill_carriers(const std::string& identity) {
     groups.push_back(group);
   }
   for (const pid_t group : groups) ::kill(-group, SIGKILL);
-  // Who is being started while we look is found the next time; a process that dies may need a moment.
+  // A process that is being started during one search is found by the next; a killed process may need a moment to end.
   for (int round = 0; round < 200 && kill_carriers(identity); ++round) ::usleep(5000);
   ::_exit(0);
 }
@@ -82,7 +83,7 @@ bool kill_carriers(const std::string& identity) {
 
 Guardian::Guardian(const std::string& identity) {
   std::array<int, 2> ends{};
-  // A socket and no pipe: to write to a guardian that somebody killed shall not end this process.
+  // A socket instead of a pipe: writing to a guardian that somebody killed must not end this process with SIGPIPE.
   REIGEN_SYSCALL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()));
   const UniqueFd reader(ends[0]);
   line_ = UniqueFd(ends[1]);
@@ -102,14 +103,14 @@ Guardian::~Guardian() {
   constexpr pid_t kMessage = kDismissed;
   const bool told =
       ::send(line_.get(), &kMessage, sizeof kMessage, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof kMessage);
-  if (!told) ::kill(pid_, SIGKILL);  // somebody ended it already
+  if (!told) ::kill(pid_, SIGKILL);  // it no longer reads: somebody killed it already
   line_.reset();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
 void Guardian::protect(pid_t group) {
-  // A guardian that was killed leaves the kernel's parent-death signal to do its work.
+  // If the guardian was killed, the message is lost; the kernel's parent-death signal still protects the ranks.
   [[maybe_unused]] const auto written = ::send(line_.get(), &group, sizeof group, MSG_NOSIGNAL);
 }
 

@@ -17,11 +17,11 @@ namespace reigen::launch {
 
 namespace {
 
-// After fork in a process with threads: system calls only.
+// Runs after fork in a process that had threads, so it makes system calls only (no allocation, no locks).
 [[noreturn]] void become_rank(const ProcessPlan& plan, pid_t launcher, int report) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != launcher) ::_exit(127);  // it died before the line above
+  if (::getppid() != launcher) ::_exit(127);  // the launcher died before prctl
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGCHLD}) {
@@ -54,7 +54,7 @@ Process start_process(const ProcessPlan& plan) {
                    .fix = "fewer ranks, or raise the limits of processes (ulimit -u) and memory"},
                   ExitCode::kOsResource);
   }
-  ::setpgid(process.pid, process.pid);  // both sides: whoever comes first, a signal to the group never misses it
+  ::setpgid(process.pid, process.pid);  // the child does the same, so that a signal to its group never misses it
   process.handle = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   return process;
 }

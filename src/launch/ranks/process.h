@@ -22,23 +22,23 @@ struct ProcessPlan {
   int error = -1;
   const sigset_t* signal_mask = nullptr;
   const rlimit* open_files = nullptr;
-  int inherited = -1;  // one more descriptor that the program gets, under the same number
+  int inherited = -1;  // one more descriptor that the program inherits under the same number; -1: none
 };
 
 struct Process {
   pid_t pid = -1;
   UniqueFd handle = {};       // pidfd, readable when the process has ended; empty on kernels before 5.3
-  UniqueFd exec_status = {};  // an int with errno when exec fails, else EOF
+  UniqueFd exec_status = {};  // a pipe: gives errno as an int when exec fails, else end of file
 };
 
-// The process leads a group of its own and is killed when the calling thread ends. Throws IoError (71) when no process
-// can be made.
+// The process leads a process group of its own and is killed when the calling thread ends. Throws IoError (71) when no
+// process can be made.
 Process start_process(const ProcessPlan& plan);
 
-// 0 once the program runs, else the errno of exec. Waits until that is known.
+// Waits until the program runs or exec has failed. Gives 0 or the errno of exec.
 int wait_for_exec(const Process& process);
 
-// True if the process was started with NAME=value (and has not hidden it).
+// True if the process was started with NAME=value in its environment (and has not overwritten it).
 bool has_variable(pid_t pid, const std::string& name_and_value);
 
 }  // namespace reigen::launch

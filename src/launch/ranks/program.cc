@@ -14,7 +14,7 @@ namespace reigen::launch {
 
 namespace {
 
-// 0: can be run; else the errno that exec would give.
+// 0 if the file can be run; else the errno that exec would give.
 int exec_errno(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return errno;

@@ -17,11 +17,11 @@ namespace reigen::launch {
 
 namespace {
 
-constexpr std::size_t kMaxRemembered = 2000;  // bytes of a line that are worth repeating
+constexpr std::size_t kMaxRemembered = 2000;  // bytes of a line that the report repeats at most
 
 ExitCode code_of_output(int error) {
   const ExitCode code = base::exit_code_of_errno(error);
-  return code == ExitCode::kInputMissing ? ExitCode::kIo : code;  // it is no input
+  return code == ExitCode::kInputMissing ? ExitCode::kIo : code;  // the path is an output, not an input
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ void RankOutput::finish(Stream stream) {
 
 void RankOutput::take(Stream stream, Piece piece, std::string_view text) {
   if (piece == Piece::kProgress) {
-    console_.progress(prefix_, text);  // of both streams: Python's progress bars use stderr
+    console_.progress(prefix_, text);  // from both streams: Python's progress bars use stderr
     return;
   }
   const bool goes_on = piece == Piece::kPart && alone_ && prefix_.empty();

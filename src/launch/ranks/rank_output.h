@@ -1,4 +1,4 @@
-// What one rank prints: to the console, to its log file, and its last lines for the report.
+// The output of one rank: passes it to the console and to the rank's log file, and keeps its last lines for the report.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace reigen::launch {
 
-// "[3] ", which stands before each line of that rank; empty where lines have none.
+// "[3] ", which stands before each line of that rank; empty where lines have no prefix.
 std::string prefix_of_rank(const JobOptions& options, int rank);
 
-// Makes DIR and everything above it. Throws IoError naming the part that failed.
+// Makes the directory and its parents. Throws IoError.
 void make_log_dir(const std::string& directory);
 
 // Thread rule: one thread at a time.
@@ -24,16 +24,17 @@ class RankOutput {
  public:
   static constexpr std::size_t kLastLines = 30;
 
-  // `log_path` empty: no log file. Throws IoError when it cannot be created. `alone`: no other rank's lines can come
-  // between the parts of a long one.
+  // If `log_path` is empty there is no log file. Throws IoError when the file cannot be created. `alone`: there is no
+  // other rank whose lines could come between the parts of a long line.
   RankOutput(Console& console, std::string prefix, const std::string& log_path, bool alone);
 
   void feed(Stream stream, std::string_view bytes);
   void finish(Stream stream);
-  void save_log();  // what feed and finish gave; call it once a round
+  void save_log();  // writes to the log file what feed and finish added; call it once a round
   bool has_log() const { return static_cast<bool>(log_); }
   std::string last_lines() const;  // each ends with '\n'
-  // They are the last that the console showed, so that whoever reads a report on stderr has just seen them.
+  // True if the last lines are also the last that the console showed on stderr, so that the report need not repeat
+  // them.
   bool last_lines_stand_last() const;
 
  private:
@@ -48,7 +49,7 @@ class RankOutput {
   LineSplitter splitters_[2];
   struct Shown {
     std::string text;
-    std::uint64_t number;  // of Console::line
+    std::uint64_t number;  // as Console::line gave it
   };
   std::deque<Shown> last_;
 };

@@ -40,7 +40,7 @@ rlimit check_limits(int ranks) {
                    .fix = "fewer ranks, or raise the limit: ulimit -u"},
                   ExitCode::kOsResource);
   }
-  constexpr rlim_t kPerRank = 6;  // stdout, stderr, pidfd, log file, flight record, its connection to the store
+  constexpr rlim_t kPerRank = 6;  // stdout, stderr, pidfd, log file, flight record, the rank's connection to the store
   constexpr rlim_t kOwn = 40;
   rlimit files{};
   REIGEN_SYSCALL(::getrlimit(RLIMIT_NOFILE, &files));

@@ -1,4 +1,4 @@
-// What this machine offers a job: memory, processes, descriptors. Cores: base/cores.h.
+// Checks that this machine has enough memory, processes and descriptors for a job. For cores see base/cores.h.
 #pragma once
 
 #include <sys/resource.h>
@@ -12,11 +12,11 @@ namespace reigen::launch {
 using base::available_memory;
 using base::AvailableMemory;
 
-// Throws IoError (71), with the arithmetic, when `ranks` times `memory_per_rank` do not fit.
+// Throws IoError (71) when `ranks` times `memory_per_rank` is more than is available; the text shows the numbers.
 void check_memory(int ranks, std::size_t memory_per_rank, const AvailableMemory& available);
 
 // Throws IoError (71) when the limits of this process do not allow `ranks` processes and the pipes to them. Raises the
-// soft limit of descriptors when that is enough; gives the limit as it was, for the ranks.
+// soft limit of descriptors where the hard limit allows it. Gives the limit as it was before, which the ranks get back.
 rlimit check_limits(int ranks);
 
 }  // namespace reigen::launch

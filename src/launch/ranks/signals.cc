@@ -45,7 +45,7 @@ SignalScope::SignalScope() {
 }
 
 SignalScope::~SignalScope() {
-  // One that comes after the job's end is nobody's any more; it must not strike the caller.
+  // A signal that came after the job's end is dropped: when it is unblocked, it must not end the caller.
   while (next() != 0) {
   }
   ::sigaction(SIGPIPE, &previous_pipe_, nullptr);

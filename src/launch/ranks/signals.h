@@ -1,4 +1,4 @@
-// Signals of the launcher, read from a descriptor instead of handled.
+// The launcher's signals, read from a descriptor instead of by signal handlers.
 #pragma once
 
 #include <csignal>
@@ -9,21 +9,22 @@
 
 namespace reigen::launch {
 
-// "SIGKILL"; "signal 40" for those without a name.
+// "SIGKILL"; "signal 40" for a signal without a name.
 std::string signal_name(int signal);
 
-// While it lives: the signals that a job listens to are blocked in the calling thread (and in threads it starts) and
-// read with next(); a closed output gives EPIPE instead of SIGPIPE; children can be waited for. Everything is put back
-// at its end. A signal that was ignored when it began (nohup) stays ignored, except SIGINT and SIGTERM.
+// While a SignalScope lives, the signals that a job listens to are blocked in the calling thread (and in threads that
+// it starts) and are read with next(); writing to a closed output gives EPIPE instead of SIGPIPE; children can be
+// waited for. The destructor restores everything. A signal that was ignored at the start (nohup) stays ignored, except
+// SIGINT and SIGTERM.
 class SignalScope {
  public:
   SignalScope();
   ~SignalScope();
-  SignalScope(const SignalScope&) = delete;  // there is one signal mask
+  SignalScope(const SignalScope&) = delete;  // a thread has only one signal mask
   SignalScope& operator=(const SignalScope&) = delete;
 
   int descriptor() const { return descriptor_.get(); }
-  int next();  // the next pending signal, 0: none
+  int next();  // the next pending signal; 0: none
   const sigset_t& previous_mask() const { return previous_mask_; }
 
  private:

@@ -22,11 +22,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kCauseWindow{200};    // a better cause than "peer lost" may follow
-constexpr milliseconds kWithoutPidfd{20};    // how often to look for ended ranks on old kernels
-constexpr milliseconds kReapInterval{2000};  // orphans of ranks become our children and must not pile up
-constexpr milliseconds kOneWish{250};        // `timeout` sends one wish to stop twice
-constexpr milliseconds kDrainLimit{500};     // somebody outside of the job may hold a rank's pipe open
+constexpr milliseconds kCauseWindow{200};    // how long to wait for a better cause than "peer lost"
+constexpr milliseconds kWithoutPidfd{20};    // how often to look for ended ranks on kernels without pidfd
+constexpr milliseconds kReapInterval{2000};  // orphans of ranks become our children; zombies must not pile up
+constexpr milliseconds kOneWish{250};        // the program `timeout` sends one request to stop twice
+constexpr milliseconds kDrainLimit{500};     // a process outside of the job may hold a rank's pipe open
 
 char* const* pointers_to(const std::vector<std::string>& strings, std::vector<char*>& pointers) {
   for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
@@ -36,7 +36,8 @@ char* const* pointers_to(const std::vector<std::string>& strings, std::vector<ch
 
 bool asks_to_end(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGQUIT; }
 
-// What a peer's loss or a signal to everybody looks like: the cause may become visible a moment later.
+// True for endings that a lost peer or a signal to every process causes: the real cause may become visible a moment
+// later.
 bool may_be_consequence(const Ending& ending) {
   return ending.code() == static_cast<int>(ExitCode::kPeerLost) || ending.signal == SIGTERM ||
          ending.signal == SIGINT || ending.signal == SIGHUP;
@@ -153,7 +154,7 @@ JobResult Supervisor::watch() {
   return result;
 }
 
-// Sleeps until something happens, then moves output.
+// Sleeps until something happens, then reads the ranks' output and writes to the console.
 void Supervisor::wait_round() {
   ++round_;
   struct Source {
@@ -184,7 +185,7 @@ void Supervisor::wait_round() {
 void Supervisor::read_stream(Rank& rank, Stream stream) {
   UniqueFd& pipe = rank.streams[static_cast<std::size_t>(stream)];
   if (!pipe) return;
-  // Our reader is gone: so is the rank's, unless a log file still wants its output.
+  // The launcher's own reader is gone, so the rank's pipe is closed too, unless a log file still takes its output.
   if (console_.is_closed(stream) && !rank.output.has_log()) return close_stream(rank, stream);
   std::array<char, 65536> buffer;
   const ssize_t got = ::read(pipe.get(), buffer.data(), buffer.size());
@@ -208,10 +209,10 @@ void Supervisor::handle_signals() {
 
 void Supervisor::handle_signal(int signal) {
   if (signal == SIGTSTP) return pause_with_ranks();
-  if (signal == SIGCONT) return signal_all(SIGCONT);  // whoever stopped the ranks as well goes on with all of them
+  if (signal == SIGCONT) return signal_all(SIGCONT);  // whoever stopped the ranks too expects all of them to go on
   if (!asks_to_end(signal)) return pass_on(signal);
-  // A second Ctrl-C comes from a person who will not wait. A second TERM does not: schedulers send TERM more than once,
-  // and send KILL to end a job at once.
+  // A second Ctrl-C comes from a person who does not want to wait, so it kills. A second SIGTERM does not: schedulers
+  // send SIGTERM more than once, and SIGKILL when they want the job to end at once.
   if (asked_to_stop_ && (signal == SIGTERM || Clock::now() - asked_at_ < kOneWish)) return;
   if (phase_ == Phase::kFailing || asked_to_stop_) return kill_all();
   asked_to_stop_ = true;
@@ -228,8 +229,8 @@ void Supervisor::handle_signal(int signal) {
                   std::chrono::duration<double>(options_.grace).count(), signal == SIGINT ? " once more" : ""));
 }
 
-// A terminal that is gone, a warning before the end of the time, or what a program means by it: ranks that know the
-// signal have all the time that they need, the others end by it.
+// For signals whose meaning the program decides (SIGHUP: the terminal is gone; SIGUSR1 and the like: a scheduler's
+// warning). They start no deadline: ranks that handle the signal may take as long as they need, the others die of it.
 void Supervisor::pass_on(int signal) {
   signal_all(signal);
   if (!passed_on_.insert(signal).second) return;
@@ -238,14 +239,14 @@ void Supervisor::pass_on(int signal) {
                             base::counted(static_cast<std::int64_t>(ranks_.size()), "rank")));
 }
 
-// Ctrl-Z: the ranks have process groups of their own, the terminal does not reach them.
+// Ctrl-Z: the terminal's signal does not reach the ranks, which have process groups of their own, so we stop them.
 void Supervisor::pause_with_ranks() {
   signal_all(SIGSTOP);
   ::raise(SIGSTOP);
   signal_all(SIGCONT);
 }
 
-// That was nobody's time to end.
+// Moves the deadlines by the time during which this process itself was stopped: the ranks could not use it to end.
 void Supervisor::note_standstill() {
   const auto lost = standstill_.look();
   for (auto* const at : {&end_at_, &kill_at_}) {
@@ -258,8 +259,8 @@ void Supervisor::collect_endings() {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = ranks_[i];
     if (rank.ended) continue;
-    // WNOWAIT: it stays a zombie, so that its number, which is its group's too, goes to nobody else before the group is
-    // ended.
+    // WNOWAIT leaves the process a zombie, so that the kernel does not give its number (which is also its group's
+    // number) to another process before the group is ended.
     siginfo_t info{};
     const int rc = ::waitid(P_PID, static_cast<id_t>(rank.process.pid), &info, WEXITED | WNOHANG | WNOWAIT);
     if (rc != 0 || info.si_pid == 0) continue;
@@ -281,7 +282,8 @@ void Supervisor::react(const std::vector<Ending>& fresh) {
     if (ending.ok() || ending.consequence) continue;
     const bool agreed = ending.code() == static_cast<int>(ExitCode::kStopped);
     if (phase_ == Phase::kRunning && (agreed || passed_on_.contains(ending.signal))) {
-      // The ranks agreed to stop (a signal that reached only them, SIGUSR1): the others may still be saving.
+      // A rank that ended this way was asked to stop, perhaps by a signal that only it got (SIGUSR1): the other ranks
+      // may still be saving.
       phase_ = Phase::kStopping;
       stop_signal_ = agreed ? SIGTERM : ending.signal;
       kill_at_ = Clock::now() + options_.grace;
@@ -326,7 +328,7 @@ void Supervisor::kill_all() {
   signal_all(SIGKILL);
 }
 
-// To the whole group, also when its leader has ended: a shell's children may go on.
+// Sends the signal to each rank's whole group, also when its leader has ended: a shell's children may still run.
 void Supervisor::signal_all(int signal) const {
   for (const Rank& rank : ranks_) {
     if (!rank.gone) ::kill(-rank.process.pid, signal);
@@ -343,7 +345,8 @@ void Supervisor::note_stopped_rank() {
   }
 }
 
-// Their number is kept from others by our not having waited for them: no race between the look and the wait.
+// Reaps children that ended in a rank's group but are no ranks. Only this process can wait for them, so their numbers
+// cannot go to other processes between the look and the wait.
 void Supervisor::reap_orphans() {
   reap_at_ = Clock::now() + kReapInterval;
   for (const pid_t child : base::children_of(::getpid())) {
@@ -355,7 +358,7 @@ void Supervisor::reap_orphans() {
   }
 }
 
-// Kills and reaps; true when nobody of the group is left.
+// Reaps the group's ended processes and kills the rest; gives true when no process of the group is left.
 bool Supervisor::end_group(Rank& rank) {
   if (rank.gone) return true;
   while (::waitpid(-rank.process.pid, nullptr, WNOHANG) > 0) {
@@ -364,8 +367,9 @@ bool Supervisor::end_group(Rank& rank) {
   return rank.gone;
 }
 
-// Whatever the ranks left behind: their groups, and processes that moved to other groups (they have become our children
-// and carry the job's identity). Then nobody of the job is left, not even as a zombie.
+// Kills what the ranks left behind: their process groups, and processes that moved to other groups (these have become
+// our children and have the job's identity in their environment). Afterwards no process of the job is left, not even as
+// a zombie, unless kDrainLimit passes first.
 void Supervisor::end_leftovers() {
   signal_all(SIGKILL);
   const auto limit = Clock::now() + kDrainLimit;
@@ -384,7 +388,7 @@ void Supervisor::end_leftovers() {
   }
 }
 
-// The pipes' last bytes.
+// Reads the last bytes from the pipes.
 void Supervisor::drain() {
   const auto is_open = [](const Rank& rank) { return rank.streams[0] || rank.streams[1]; };
   auto limit = Clock::now() + kDrainLimit;
@@ -405,8 +409,8 @@ void Supervisor::drain() {
 
 pid_t Supervisor::pid_of(int rank) const { return ranks_[static_cast<std::size_t>(rank)].process.pid; }
 
-// Waits for the reader of our output as any program does. Ctrl-Z stops this too; a wish to end, or the end of the
-// terminal, ends the waiting. Other signals are the ranks', of which none is left.
+// Waits, as any program does, until the reader of our output has taken it. Ctrl-Z stops this process too; a request to
+// end, or SIGHUP from the terminal, ends the waiting. Other signals are for the ranks, of which none is left.
 int Supervisor::flush() {
   while (!console_.is_empty()) {
     std::array<pollfd, 2> wanted = {{{signals_.descriptor(), POLLIN, 0}, {console_.waits_for(), POLLOUT, 0}}};
@@ -420,7 +424,7 @@ int Supervisor::flush() {
   return 0;
 }
 
-// The job is over, whatever becomes of the file.
+// A failure to write the file is only reported, because the job is over.
 void Supervisor::save_records() {
   if (options_.flight_file.empty()) return;
   try {
@@ -434,7 +438,8 @@ void Supervisor::print_report(const JobResult& result, const Ending& cause) {
   const bool just_shown = ranks_[static_cast<std::size_t>(cause.rank)].output.last_lines_stand_last();
   const std::string lines = options_.ranks > 1 && !just_shown ? result.last_lines : std::string();
   std::string text = failure_report(cause, options_.ranks, stopped_, lines);
-  // Who ended itself has said why; where the ranks were matters when they were not at the same place.
+  // The report needs the flight records where no rank's own error says what happened (a signal, a stopped rank), or
+  // where the ranks were not all at the same call.
   if (cause.signal != 0 || stopped_.rank >= 0 || !records_.all_agree()) text += records_.report();
   text.pop_back();
   console_.line(Stream::kError, {}, text);

@@ -1,4 +1,4 @@
-// Watches the processes of a job: their output, their ends, and the launcher's signals, from one loop.
+// Watches the processes of a job in one loop: their output, their ends, and the launcher's signals.
 #pragma once
 
 #include <sys/resource.h>
@@ -22,25 +22,25 @@
 
 namespace reigen::launch {
 
-// Thread rule: everything on one thread, which must live as long as the ranks.
+// Thread rule: all calls from one thread, which must live as long as the ranks (they are killed when it ends).
 class Supervisor {
  public:
   struct Surroundings {
-    std::string identity;  // NAME=value that all processes of the job carry
-    rlimit open_files;     // limit of the ranks
+    std::string identity;  // NAME=value that is in the environment of all processes of the job
+    rlimit open_files;     // the limit of open files that ranks get
     SignalScope& signals;
     Guardian& guardian;
     Console& console;
     const FlightRecords& records;
   };
   Supervisor(const JobOptions& options, const Surroundings& surroundings);
-  ~Supervisor();                           // kills and reaps what is left, also when start() threw
-  Supervisor(const Supervisor&) = delete;  // one set of processes
+  ~Supervisor();                           // kills and reaps the processes that are left, also when start() threw
+  Supervisor(const Supervisor&) = delete;  // owns the ranks' processes
   Supervisor& operator=(const Supervisor&) = delete;
 
   // Starts the next rank. `environment` holds NAME=value.
   void start(const std::string& program, const std::vector<std::string>& environment);
-  // After the last start: throws when a program could not be executed.
+  // Call it after the last start: throws when a program could not be executed.
   void check_started();
 
   JobResult watch();
@@ -56,7 +56,7 @@ class Supervisor {
     RankOutput output;
     Clock::time_point started;
     bool ended = false;
-    bool gone = false;  // reaped with all of its group: the number may be somebody else's now
+    bool gone = false;  // reaped with all of its group: the kernel may give its number to another process
   };
 
   void wait_round();
@@ -79,7 +79,7 @@ class Supervisor {
   bool end_group(Rank& rank);
   void end_leftovers();
   void drain();
-  int flush();  // 0: all is written; else the signal that ended the waiting
+  int flush();  // 0: all output is written; else the signal that ended the waiting
   void save_records();
   void print_report(const JobResult& result, const Ending& cause);
 
@@ -99,14 +99,14 @@ class Supervisor {
   int stop_signal_ = 0;
   bool asked_to_stop_ = false;
   Clock::time_point asked_at_ = {};
-  std::set<int> passed_on_;  // signals that ask nobody to end, and may do so nevertheless
+  std::set<int> passed_on_;  // signals that do not ask ranks to end, but may end them nevertheless
   bool ending_ = false;      // SIGTERM was sent because a rank failed
   bool killed_ = false;
   Stopped stopped_;
   std::optional<Clock::time_point> end_at_;
   std::optional<Clock::time_point> kill_at_;
   Clock::time_point reap_at_;
-  base::Standstill standstill_{std::chrono::seconds(4)};  // a round takes two
+  base::Standstill standstill_{std::chrono::seconds(4)};  // twice the longest round (kReapInterval)
 };
 
 }  // namespace reigen::launch

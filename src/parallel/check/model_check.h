@@ -12,11 +12,12 @@ class Module;
 
 namespace reigen::parallel {
 
-// One line a parameter and a buffer: "parameter conv1.weight: float32 [32, 1, 3, 3]".
+// One line for each parameter and each buffer: "parameter conv1.weight: float32 [32, 1, 3, 3]".
 std::vector<std::string> describe_model(const torch::nn::Module& module);
 
-// Throws InvalidArgument on every rank if the lists differ, with the first line that does and who has it. One small
-// all_gather when they are equal, one more when not. `who` and `what` stand in the text.
+// Throws InvalidArgument on every rank if the lists differ; the error shows the first line that differs, and which
+// rank has it. Cost: one small all_gather if they are equal, one more if not. `who` and `what` appear in the error's
+// text.
 void check_equal_on_all_ranks(const std::vector<std::string>& lines, const Communicator& world,
                               const char* who = "data_parallel", const char* what = "the model or its options differ");
 

@@ -1,4 +1,4 @@
-// Whether the model is as it was when it was wrapped: its parameters, and weights that ranks share.
+// Checks that the model is still as it was when it was wrapped: its parameters, and the weights that ranks share.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -20,13 +20,14 @@ class ModelGuard {
   // The module's parameters have been packed and stay where they lie. The module outlives the guard.
   explicit ModelGuard(const torch::nn::Module& module);
 
-  // Throws InvalidArgument naming a parameter that was added, removed, replaced, moved, converted or unfrozen since.
+  // Throws InvalidArgument if a parameter was added, removed, replaced, moved, converted or unfrozen since, and names
+  // it.
   void require_unchanged() const;
-  // Throws InvalidArgument where weights that ranks share changed otherwise than by an optimizer of ours: each rank's
-  // step over all the weights, in the same memory, would make as many steps as there are ranks.
+  // Throws InvalidArgument if weights that ranks share were changed by anything but an optimizer of reigen::optim.
+  // Another optimizer would step all weights on each rank, in the same memory: as many steps as there are ranks.
   static void require_own_steps(const std::vector<ParameterRange>& ranges);
 
-  // In the module's order.
+  // The parameters in the module's order.
   std::vector<at::Tensor> trainable() const;
   std::vector<at::Tensor> all() const;
 

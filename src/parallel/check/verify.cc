@@ -36,7 +36,7 @@ Parameters trainable_of(const torch::nn::Module& model) {
   return result;
 }
 
-// What the model holds, to be brought back.
+// Remembers the model's parameters and buffers, to restore them.
 class Memory {
  public:
   explicit Memory(torch::nn::Module& model) : model_(model) {
@@ -64,7 +64,7 @@ class Memory {
   Tensors values_;
 };
 
-// Gradients and values after a step.
+// The gradients of a step, and the values after it.
 struct Snapshot {
   Tensors gradients;
   Tensors values;
@@ -96,16 +96,16 @@ Difference difference_of(const at::Tensor& alone, const at::Tensor& in_parallel)
   const at::Tensor b = (in_parallel.defined() ? in_parallel : at::zeros_like(alone)).to(at::kDouble).flatten();
   if (a.numel() == 0) return {};
   const at::Tensor apart = (a - b).abs();
-  const auto worst = apart.argmax().item<std::int64_t>();  // a NaN, where there is one
+  const auto worst = apart.argmax().item<std::int64_t>();  // the place of a NaN, if there is one
   const double magnitude = std::max(a.abs().max().item<double>(), kSmall);
   Difference found{apart[worst].item<double>() / magnitude, a[worst].item<double>(), b[worst].item<double>()};
   if (std::isnan(found.relative)) found.relative = HUGE_VAL;
   return found;
 }
 
-// What a rank found, as it travels.
+// What a rank found, in the form in which it travels.
 struct Finding {
-  std::int64_t step = 0;  // 0: nothing
+  std::int64_t step = 0;  // 0: no difference
   std::int64_t parameter = 0;
   std::int64_t is_value = 0;
   double alone = 0;
@@ -170,7 +170,8 @@ void check_batch(const Communicator& world, const Tensors& inputs, const Tensors
   }
 }
 
-// The loss, before any rank runs backward from it: where one rank's forward throws nobody may wait for its gradients.
+// Computes the loss. All ranks agree that none of them threw before any runs backward: the others would wait for the
+// gradients of a rank whose forward threw.
 at::Tensor agreed_loss(const Communicator& world, const VerifyLossOfSeveral& loss, const Tensors& inputs,
                        const Tensors& targets) {
   at::Tensor result;
@@ -245,7 +246,7 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
   const std::int64_t count = samples * (world.rank() + 1) / size - begin;
   for (int i = 0; i < options.steps; ++i) {
     parallel.prepare_forward();
-    // The mean over all samples is the mean over ranks of means that count as their samples do.
+    // The mean over all samples is the mean of the ranks' means, each weighted by its number of samples.
     const double weight = static_cast<double>(count * size) / static_cast<double>(samples);
     const at::Tensor mean = agreed_loss(world, loss, rows(inputs, begin, count), rows(targets, begin, count));
     (mean * weight).backward();
@@ -253,7 +254,7 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
     parallel.after_step();
     compare(alone[static_cast<std::size_t>(i)], now, i + 1, tolerance, mine);
   }
-  parallel.settle();  // takes what is under way
+  parallel.settle();  // takes in changes that are still in flight
 
   std::vector<Finding> all(static_cast<std::size_t>(size));
   world.all_gather(&mine, all.data(), sizeof mine, DataType::kUint8, {.tag = "what was verified"});

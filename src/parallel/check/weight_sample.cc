@@ -11,12 +11,12 @@
 namespace reigen::parallel {
 namespace {
 
-constexpr std::uint64_t kWeights = 16;  // looked at in a step: each may be a cache miss
+constexpr std::uint64_t kWeights = 16;  // sampled in a step: each may be a cache miss
 constexpr std::size_t kDigits = 8;
 constexpr const char* kWord = "weights ";
 constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
 
-// SplitMix64, by Steele et al.: neighbouring numbers become unlike ones.
+// SplitMix64, by Steele et al.: it maps neighbouring numbers to unrelated ones.
 std::uint64_t mixed(std::uint64_t x) {
   x += kOdd;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -24,8 +24,8 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A number below `end`, evenly (Lemire): without a division. Of parameters up to 2^32 elements every element, of larger
-// ones every so many.
+// Maps `word` evenly to a number below `end`, without a division (Lemire). It can reach every element of a parameter
+// of up to 2^32 elements, and every so many elements of a larger one.
 std::uint64_t below(std::uint64_t word, std::uint64_t end) {
   const std::uint64_t high = word >> 32;
   return end >> 32 == 0 ? (high * end) >> 32 : high * (end >> 32);

@@ -7,8 +7,8 @@
 namespace reigen::parallel {
 
 struct ParameterPlace {
-  std::size_t range = 0;    // of which flat range (element type)
-  std::size_t segment = 0;  // which of its segments
+  std::size_t range = 0;    // the flat range that it lies in (one element type)
+  std::size_t segment = 0;  // its segment in this range
   std::size_t bytes = 0;
 };
 
@@ -25,13 +25,13 @@ struct BucketPlan {
 };
 
 // `order`: parameters in the order in which backward completes them, as far as it is known; buckets are filled and
-// numbered in it. A bucket is full once it holds at least `limit` bytes (0: one parameter each). Behind the first such
-// one of a type half of what is still to come is enough, but not less than `small`: what travels last is what backward
-// cannot hide, and it shall be little. What fits into `limit` is not cut. The first bucket of all is full with
-// min(limit, small): something shall travel soon.
+// numbered in this order. A bucket is full once it holds at least `limit` bytes (0: one parameter each). After the
+// first such bucket of a range, a bucket is full with half of the bytes that are still to come, but not less than
+// `small`: backward cannot hide the buckets that travel last, so they should be small. Gradients that fit into `limit`
+// are not cut. The first bucket of all is full with min(limit, small) bytes, so that something travels soon.
 std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, std::size_t limit, std::size_t small);
 
-// One for each range, in the order in which their last parameters come.
+// One bucket for each range, in the order in which the ranges' last parameters come in `order`.
 std::vector<BucketPlan> plan_ranges(const std::vector<ParameterPlace>& order);
 
 }  // namespace reigen::parallel

@@ -102,7 +102,7 @@ std::optional<std::vector<std::size_t>> BucketQueue::order_as_they_came(int firs
     if (!came[i]) order.push_back(static_cast<std::int32_t>(i));
   }
   constexpr std::int32_t kUnknown = -1;
-  if (arrival_.empty()) std::fill(order.begin(), order.end(), kUnknown);  // none of its hooks told of the round
+  if (arrival_.empty()) std::fill(order.begin(), order.end(), kUnknown);  // no hook of this rank ran in this round
   world_.broadcast(order.data(), order.size(), DataType::kInt32, first, {.tag = tag("order of gradients")});
   if (order.front() == kUnknown) return std::nullopt;
   was_ordered_ = true;

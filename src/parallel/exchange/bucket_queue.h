@@ -1,6 +1,6 @@
-// Buckets of gradients, which start in their order, so that all ranks start the same calls in the same order whatever
-// the order in which gradients come. The first backward tells the order in which they come: who owns the queue then
-// cuts buckets once more, on all ranks as the gradients of one came.
+// The buckets of gradients. They start in the queue's order, so all ranks start the same calls in the same order,
+// whatever the order in which their gradients become ready. The first backward shows this order: the owner of the
+// queue then cuts the buckets once more, on all ranks by the order that one of them has seen.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -22,48 +22,51 @@ class BucketQueue {
  public:
   struct Bucket {
     std::vector<std::size_t> parameters = {};
-    std::uint64_t bytes = 0;  // of its gradients
-    std::string first = {};   // names of the parameters in memory
+    std::uint64_t bytes = 0;  // size of its gradients
+    std::string first = {};   // names of its first and last parameter in memory
     std::string last = {};
     std::string label = {};   // "step 7 bucket 0"
-    std::string tag = {};     // the label and what ranks compare of their weights
-    std::size_t pending = 0;  // parameters whose gradients have not come
-    bool is_started = false;  // and not ended
+    std::string tag = {};     // the label, and the sample of weights that ranks compare
+    std::size_t pending = 0;  // parameters whose gradients are not ready
+    bool is_started = false;  // started, and not ended
   };
 
-  // `sample`: what the first bucket of a round tells of the weights; none: nothing.
+  // `sample`: its text travels in the tag of a round's first bucket, where ranks compare it. None: they compare no
+  // weights.
   BucketQueue(Communicator world, std::size_t parameters, std::optional<WeightSample> sample);
 
   void set(std::vector<Bucket> buckets);
   void begin(const Round& round);
 
-  // Between two rounds: the first bucket is the next.
+  // Between two rounds: makes the first bucket the next one.
   void rewind() { next_ = 0; }
 
-  // The parameter's gradient has come. Once in a round.
+  // The parameter's gradient is ready. Call it once in a round.
   void complete(std::size_t parameter);
   std::size_t size() const { return buckets_.size(); }
   const Bucket& operator[](std::size_t i) const { return buckets_[i]; }
   const Bucket& of(std::size_t parameter) const { return buckets_[bucket_of_[parameter]]; }
-  // Throws InvalidArgument where the bucket of the parameter was started: a gradient more came too late.
+  // Throws InvalidArgument if the parameter's bucket was started already: then another gradient of it comes too late.
   void require_not_started(std::size_t parameter, const std::string& name) const;
 
-  // The one to be started next; size(): none is left.
+  // The bucket to be started next; size(): none is left.
   std::size_t next() const { return next_; }
   bool next_is_complete() const { return next_ < buckets_.size() && buckets_[next_].pending == 0; }
-  // Starts it: body(its number) starts the calls. An error of ranks whose weights differ says so.
+  // Starts the next bucket: body(its number) starts the calls. An error says so if it comes from weights that differ.
   void start_next(const std::function<void(std::size_t)>& body);
-  // body() waits for what was started; nothing where it was not, or has ended. An error names its parameters.
+  // Ends a bucket: body() waits for its calls. Does nothing if it was not started or has ended. An error names its
+  // parameters.
   void end(std::size_t bucket, const std::function<void()>& body);
   bool any_is_started() const;
-  // What is under way moves on, without waiting.
+  // Drives the calls in flight, without waiting.
   void poll();
 
-  // Once, after the first round of two or more buckets: all parameters as the gradients came on rank `first`, then
-  // those that never came. None: not this time. Collective.
+  // Once, after the first round of two or more buckets, it returns all parameters in the order in which their
+  // gradients became ready on rank `first`, then those whose gradients never did. Nothing: no new order now.
+  // Collective.
   std::optional<std::vector<std::size_t>> order_as_they_came(int first);
 
-  // flags[i] = the largest of all ranks' flags[i], which say of each parameter whether it has a gradient. Collective.
+  // Returns the maximum over all ranks of each parameter's flag, which says whether it has a gradient. Collective.
   std::vector<char> on_any_rank(std::vector<char> flags);
 
   const std::vector<BucketTimes>& times() const { return times_; }
@@ -78,7 +81,7 @@ class BucketQueue {
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;  // by parameter
   std::size_t next_ = 0;
-  std::vector<std::size_t> arrival_;  // parameters as their gradients came in this round
+  std::vector<std::size_t> arrival_;  // parameters in the order in which their gradients became ready in this round
   bool was_ordered_ = false;
   std::vector<BucketTimes> times_;
 };

@@ -25,7 +25,7 @@ void write_flag(char* place, at::ScalarType type, bool value) {
   }
 }
 
-// The average of ones and zeros is above zero in every type as long as one rank wrote a one.
+// Whether some rank set the flag: the average of ones and zeros is above zero in every type if one rank wrote a one.
 bool read_flag(const char* place, at::ScalarType type) {
   const auto bytes = c10::elementSize(type);
   return std::any_of(place, place + bytes, [](char byte) { return byte != 0; });
@@ -44,7 +44,7 @@ ExchangeBuckets::ExchangeBuckets(Communicator world, TrainedParameters trained, 
 }
 
 void ExchangeBuckets::cut(const std::vector<std::size_t>& order) {
-  // Without overlap nothing is gained by small ones.
+  // Without overlap small buckets gain nothing.
   const auto limit =
       options_.overlap ? static_cast<std::size_t>(options_.megabytes * static_cast<double>(kMiB)) : SIZE_MAX;
   std::vector<BucketQueue::Bucket> buckets;
@@ -102,7 +102,7 @@ void ExchangeBuckets::finish(int first) {
   end_started();
   settle_flags();
   if (!options_.overlap) return;
-  // What backward did this time it does again.
+  // The next backward is expected to complete gradients in the same order.
   if (const auto order = queue_.order_as_they_came(first)) cut(*order);
 }
 
@@ -112,21 +112,21 @@ char* ExchangeBuckets::flag_of(std::size_t parameter) const {
   return static_cast<char*>(flat.mutable_data_ptr()) + (segment.offset + segment.numel) * flat.element_size();
 }
 
-// The slot and the flag of a parameter as they must be when its bucket leaves.
+// Brings the parameter's slot and flag into the state in which its bucket travels.
 void ExchangeBuckets::fill(std::size_t parameter) {
   trained_.fill_slot(parameter);
   write_flag(flag_of(parameter), trained_.range_of(parameter).gradients().scalar_type(),
              trained_.has_gradient(parameter) && strategy_.keeps_zeros());
 }
 
-// Which parameters have a gradient on some rank, where the strategy does not carry the flags.
+// Which parameters have a gradient on some rank, for strategies that do not carry the flags.
 std::vector<char> ExchangeBuckets::exchange_flags() {
   std::vector<char> flags;
   for (std::size_t i = 0; i < trained_.size(); ++i) flags.push_back(trained_.has_gradient(i) ? 1 : 0);
   return queue_.on_any_rank(std::move(flags));
 }
 
-// A gradient that only other ranks had is ours too; one that nobody had stays undefined.
+// A parameter that has a gradient only on other ranks gets it here too; one without a gradient on any rank keeps none.
 void ExchangeBuckets::settle_flags() {
   const std::vector<char> flags = strategy_.keeps_zeros() ? std::vector<char>() : exchange_flags();
   for (std::size_t i = 0; i < trained_.size(); ++i) {
@@ -134,7 +134,7 @@ void ExchangeBuckets::settle_flags() {
     const at::ScalarType type = range.gradients().scalar_type();
     const at::Tensor& slot = range.gradient_slot(trained_.places[i].segment);
     char* const flag = flag_of(i);
-    // What a strategy had kept back may come though no rank has a gradient now.
+    // A strategy may give parts that it had kept back, although no rank has a gradient now.
     const auto comes = [&] { return slot.ne(0).any().item<bool>(); };
     const bool somewhere = flags.empty() ? read_flag(flag, type) : flags[i] != 0 || comes();
     at::Tensor& gradient = trained_.segment_of(i).parameter.mutable_grad();

@@ -1,9 +1,9 @@
 // Buckets of gradients travel through a strategy while backward runs.
 //
-// Every parameter has a slot in its range's gradient buffer, followed by a spare element: the flag that says "this rank
-// has a gradient here". take() brings a gradient into its slot. A bucket is complete with the last of its gradients and
-// is given to the strategy then, which brings the ranks' together and carries the flags along where it can. What is
-// missing at the end of backward is filled with zeros.
+// Every parameter has a slot in its range's gradient buffer, followed by a spare element: the flag that says "this
+// rank has a gradient here". take() moves a gradient into its slot. When the last gradient of a bucket is ready, the
+// bucket is given to the strategy, which combines it with the other ranks' and carries the flags along where it can.
+// Gradients that are missing at the end of backward are filled with zeros.
 // Thread rule: as Exchange.
 #pragma once
 
@@ -59,7 +59,7 @@ class ExchangeBuckets final : public Exchange {
   GradientStrategy& strategy_;
   BucketOptions options_;
   BucketQueue queue_;
-  std::vector<GradientBucket> given_;  // one a bucket
+  std::vector<GradientBucket> given_;  // one per bucket
 };
 
 }  // namespace reigen::parallel

@@ -26,7 +26,7 @@ void ExchangeInStep::end_backward() {
 }
 
 void ExchangeInStep::take(std::size_t parameter) {
-  // Of the last round, after its step.
+  // The gradients of the last round await no average any more: their step is over.
   for (const ParameterRange& range : trained_.ranges) range.rows()->set_awaits_average(false);
   trained_.range_of(parameter).take_gradient(trained_.places[parameter].segment);
 }
@@ -42,12 +42,12 @@ void ExchangeInStep::finish(int) {
     if (gradient.defined() || somewhere[i] == 0) continue;
     gradient = trained_.range_of(i).gradient_slot(trained_.places[i].segment);
   }
-  // The ranks' gradients are complete, and no rank has begun its step.
+  // Now all ranks' gradients are complete, and no rank has begun its step.
   for (const ParameterRange& range : trained_.ranges) range.rows()->set_awaits_average(true);
 }
 
-// Where every rank's gradients lie, which backward may have made in spare blocks. Returns which parameters have one
-// on some rank.
+// Tells all ranks where this rank's gradients lie, since backward may have made them in spare blocks, and learns where
+// the others' lie. Returns which parameters have a gradient on some rank.
 std::vector<char> ExchangeInStep::exchange_places() {
   const std::size_t count = trained_.size();
   std::vector<std::int64_t> mine;

@@ -1,6 +1,6 @@
 // Gradients stay where backward put them, in memory that all ranks of the machine read, and the step of each rank
-// averages its share (tensor/gradient_rows.h). After backward ranks tell each other where each gradient lies; that
-// exchange is where they wait for each other.
+// averages its share (tensor/flat/gradient_rows.h). After backward the ranks tell each other where each gradient lies;
+// in this exchange of places they wait for each other.
 // Thread rule: as Exchange.
 #pragma once
 

@@ -17,7 +17,8 @@
 namespace reigen::parallel {
 namespace {
 
-// torch::autograd::grad() gives gradients to its caller, past `.grad`; backward() of chosen inputs adds some.
+// Whether the running backward adds this parameter's gradient to `.grad`. torch::autograd::grad() adds none,
+// backward() with chosen inputs adds some.
 bool will_be_added(const at::Tensor& parameter) {
   const auto* const chosen = torch::autograd::get_current_graph_task_exec_info();
   if (chosen == nullptr || chosen->empty()) return true;
@@ -43,7 +44,8 @@ ExchangeShares::ExchangeShares(Communicator world, Communicator sharers, Communi
 
 void ExchangeShares::cut(const std::vector<std::size_t>& order) {
   std::vector<BucketPlan> plans = plan_ranges(trained_.places_of(order));
-  // A range of no unit is never behind backward. In front of the others it would keep them from starting.
+  // A range of no unit is never done before the end of backward. Placed before the others it would keep them from
+  // starting.
   const auto is_of_unit = [&](const BucketPlan& one) { return options_.unit_of[one.range] < options_.units->size(); };
   if (options_.units) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
   std::vector<BucketQueue::Bucket> buckets;
@@ -62,7 +64,7 @@ void ExchangeShares::cut(const std::vector<std::size_t>& order) {
   queue_.set(std::move(buckets));
 }
 
-// Of a backward that failed, whose gradients were dropped since.
+// Gives back the rooms of a backward that failed, if its gradients were dropped since.
 void ExchangeShares::begin_forward() {
   for (const ParameterRange& range : trained_.ranges) {
     tensor::TransientFlat& made = range.share()->made();
@@ -109,8 +111,9 @@ bool ExchangeShares::is_due() const {
 
 void ExchangeShares::enter_unit() {
   while (is_due()) start_next();
-  // One room is for the unit that comes, one for what was started last, which is on its way meanwhile. In shared memory
-  // a sum is work of this thread, now or later: now its gradients may still be in the caches.
+  // One room is for the unit that backward enters. Over a network a second one is for the sum that was started last
+  // and is still travelling. In shared memory a sum is work of this thread in any case: it is done now, while its
+  // gradients may still be in the caches.
   const std::size_t on_its_way = sharers_.shares_memory() ? 0 : 1;
   const auto start = std::chrono::steady_clock::now();
   while (collected_ + on_its_way < queue_.next()) {
@@ -127,7 +130,7 @@ void ExchangeShares::make_room(std::size_t index) {
   if (made.is_there()) return;
   if (!options_.units) collect_completed();
   made.put(rooms_.take(made.bytes()));
-  // What lies between two parameters travels along.
+  // The gaps between parameters travel along, so they must be zero.
   const auto size = static_cast<std::int64_t>(range.values().element_size());
   const std::vector<tensor::Segment>& segments = range.segments();
   for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -149,7 +152,8 @@ void ExchangeShares::start(std::size_t bucket) {
   for (const std::size_t i : queue_[bucket].parameters) {
     const std::size_t segment = trained_.places[i].segment;
     Gradient& gradient = gradients_[i];
-    // Kept from before, and nothing came; or what it was to be added to was dropped since (zero_grad()).
+    // is_old: the share was kept from before, and no gradient came. A gradient that came and was dropped since
+    // (zero_grad()), together with what it was to be added to, does not add either.
     const bool is_old = range.share()->take_mark(segment, range.segments()[segment].parameter);
     gradient.has = is_old || range.is_active(segment);
     gradient.adds = is_old || (gradient.adds && gradient.has);
@@ -169,8 +173,8 @@ void ExchangeShares::start(std::size_t bucket) {
   bytes_ += given.nbytes();
 }
 
-// This rank's share of the sum has arrived, and the room is free again. Buckets are collected in order, since what
-// replicas do then is a call of all of them.
+// Waits until this rank's share of the sum has arrived, and frees the room. Buckets are collected in order, because
+// collecting one starts a call of all replicas.
 void ExchangeShares::collect(std::size_t bucket) {
   collected_ = bucket + 1;
   Sum& sum = sums_[bucket];
@@ -182,7 +186,7 @@ void ExchangeShares::collect(std::size_t bucket) {
     sum.work = begin_average(replicas_, {mean}, queue_[bucket].tag);
     bytes_ += mean.nbytes();
   }
-  // A gradient that lies elsewhere is of a backward after this one.
+  // A gradient that lies elsewhere belongs to a later backward.
   for (const std::size_t i : queue_[bucket].parameters) {
     if (range.is_in_place(trained_.places[i].segment)) trained_.segment_of(i).parameter.mutable_grad().reset();
   }
@@ -239,7 +243,7 @@ void ExchangeShares::finish(int first) {
     trained_.range_of(i).share()->mark(trained_.places[i].segment, trained_.segment_of(i).parameter);
   }
   if (!options_.overlap) return;
-  // What backward did this time it does again.
+  // The next backward is expected to complete gradients in the same order.
   if (const auto order = queue_.order_as_they_came(first)) cut(*order);
 }
 

@@ -1,17 +1,18 @@
-// Each rank gets its share of the mean. Ranges of parameters travel, each as soon as its gradients are complete.
+// Each rank gets its share of the mean alone. Ranges of parameters travel, each as soon as its gradients are complete.
 //
 //   gradients[share of this rank] = mean over all ranks of backward's gradients; added to what is there for parameters
 //                                   that have a gradient from before
 //
-// A range's gradients have memory (a room) from when backward makes the first of them until their sum has arrived. At
-// the place where backward enters a unit this rank waits for the sums of the units behind it, over a network but for
-// the last one: of units as large as each other there are at most two rooms. Without units nothing waits before the end
-// of backward, and there may be a room for every range.
+// A range's gradients have memory (a room) from when backward makes the first of them until their sum has arrived.
+// When backward enters a unit, this rank waits for the sums of the units that backward is done with; over a network it
+// does not wait for the one that was started last. So with units of equal size there are at most two rooms. Without
+// units nothing waits before the end of backward, and every range may have a room.
 //
-// Where weights come and go a range starts when backward has left its unit, complete or not: all ranks say so at the
-// same place. Elsewhere it also starts in the hook of its last gradient.
+// Where weights are gathered and freed, the sum of a range starts when backward is done with its unit, whether all its
+// gradients are there or not: all ranks come to this point alike. Elsewhere it also starts in the hook of the range's
+// last gradient.
 //
-// After the round `.grad` is a mark (tensor/gradient_share.h).
+// After the round `.grad` is a mark (tensor/flat/gradient_share.h).
 //
 // Thread rule: as Exchange.
 #pragma once
@@ -38,15 +39,15 @@ namespace reigen::parallel {
 
 struct ShareOptions {
   std::shared_ptr<UnitWatch> units = {};    // null: the model has none
-  std::vector<std::size_t> unit_of = {};    // by range; units->size(): of none
-  bool starts_in_hooks = true;              // also there
-  bool overlap = true;                      // false: all starts after backward
-  std::optional<at::ScalarType> type = {};  // of fp32 gradients on their way; none: as they are
+  std::vector<std::size_t> unit_of = {};    // unit of each range; units->size(): none
+  bool starts_in_hooks = true;              // the hook of a range's last gradient starts its sum too
+  bool overlap = true;                      // false: all sums start after backward
+  std::optional<at::ScalarType> type = {};  // in which fp32 gradients travel; none: their own
 };
 
 class ExchangeShares final : public Exchange {
  public:
-  // `sharers` divide; `replicas` have the same shares, and may be this rank alone.
+  // `sharers` divide the gradients; `replicas` have the same shares, and may be this rank alone.
   ExchangeShares(Communicator world, Communicator sharers, Communicator replicas, TrainedParameters trained,
                  std::optional<WeightSample> sample, ShareOptions options);
 
@@ -70,16 +71,16 @@ class ExchangeShares final : public Exchange {
   std::chrono::duration<double> waited_in_backward() const override { return waited_; }
 
  private:
-  struct Gradient {     // of a parameter
-    bool adds = false;  // the next is added to what was kept
-    bool has = false;   // this rank gave one to the last round
+  struct Gradient {     // one per parameter
+    bool adds = false;  // its next gradient is added to the share that was kept
+    bool has = false;   // this rank gave a gradient to the last round
   };
-  struct Sum {  // of a bucket
+  struct Sum {  // one per bucket
     std::size_t range = 0;
     Work work = {};
-    at::Tensor rounded = {};       // what travels; undefined: the gradients themselves
-    at::Tensor arrived = {};       // undefined: in its place
-    std::vector<char> added = {};  // by segment
+    at::Tensor rounded = {};       // the rounded gradients that travel; undefined: they travel as they are
+    at::Tensor arrived = {};       // this rank's share of the mean; undefined: it arrives in its place
+    std::vector<char> added = {};  // by segment: its mean is added to the share that was kept
   };
 
   void cut(const std::vector<std::size_t>& order);
@@ -97,10 +98,10 @@ class ExchangeShares final : public Exchange {
   Communicator replicas_;
   TrainedParameters trained_;
   ShareOptions options_;
-  BucketQueue queue_;  // a range each
+  BucketQueue queue_;  // one bucket per range
   std::vector<Gradient> gradients_;
   std::vector<Sum> sums_;
-  std::size_t collected_ = 0;  // buckets whose rooms are free again, in this round
+  std::size_t collected_ = 0;  // how many buckets of this round have freed their rooms
   BlockPool rooms_;
   std::uint64_t bytes_ = 0;
   std::chrono::duration<double> waited_{0};

@@ -1,4 +1,4 @@
-// Communication that fails says whose gradients it carried.
+// Adds to an error of communication which gradients the call carried.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 
 namespace reigen::parallel {
 
-// Runs `body`; an error of communication gets a line more: the tag and the parameters from the first to the last.
+// Runs `body`. An error of communication gets one more line: the tag, and the names of the first and last parameter.
 void with_gradients_named(const std::string& tag, const std::string& first, const std::string& last,
                           const std::function<void()>& body);
 

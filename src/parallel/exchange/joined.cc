@@ -21,7 +21,7 @@ void Joined::announce_forward(const std::string& tag) {
   roll_call_.answer();
 }
 
-// The newest buffers are with the ranks that made the forward before this one.
+// The ranks that made the forward before this one have the newest buffers.
 Participants Joined::participants() const {
   const Roll& newest = roll_call_.forward_before();
   return {.first = roll_call_.last().first_training,
@@ -29,7 +29,7 @@ Participants Joined::participants() const {
 }
 
 void Joined::begin(const Round& round) {
-  // A rank whose data has ended steps no more, or with what the others tell it: its weights may differ.
+  // Weights are not compared: a rank whose data has ended may make no more steps, so its weights may differ.
   round_ = {.step = round.step, .compares_weights = false};
   announced_ = Announced::kNot;
   waiting_.clear();

@@ -1,8 +1,9 @@
-// An exchange while a Join lives: ranks with data announce what they do, ranks without do it with zeros.
+// The exchange while a Join lives: ranks with data announce what they do, and ranks without data take part with zeros.
 //
-// Before a round starts its first bucket, all ranks are asked who still trains. The question begins in the hook of the
-// first gradient and nothing of the round starts before its answer is there: where ranks do different things, or where
-// training is to end, no rank has started a call that another one leaves out. Gradients that come meanwhile wait.
+// Before a round starts its first bucket, all ranks are asked who still trains. The question starts in the hook of the
+// first gradient, and no bucket starts before its answer is there. So where ranks do different things, or where
+// training is to end, no rank has started a call that another rank leaves out. Gradients that become ready meanwhile
+// wait.
 // Thread rule: as Exchange.
 #pragma once
 
@@ -23,10 +24,10 @@ class Joined final : public Exchange {
  public:
   Joined(Communicator world, std::vector<ParameterRange> ranges, const JoinOptions& options);
 
-  // Before all else; and back.
+  // put_inner() comes before all other functions; take_inner() gives the wrapped exchange back.
   void put_inner(std::unique_ptr<Exchange> inner) { inner_ = std::move(inner); }
   std::unique_ptr<Exchange> take_inner() { return std::move(inner_); }
-  // This rank has no more data. What the others do next; `tag`: of the question. Waits.
+  // For a rank without data: asks what the other ranks do next, and waits for the answer. `tag`: of the question.
   const Roll& answer(const std::string& tag);
   // Begins a round that ranks with data have announced. This rank takes part in it with zeros.
   void begin_of_others(const Round& round);
@@ -57,7 +58,7 @@ class Joined final : public Exchange {
   std::vector<ParameterRange> ranges_;
   RollCall roll_call_;
   Round round_;
-  Announced announced_ = Announced::kNot;  // this round
+  Announced announced_ = Announced::kNot;  // whether this round was announced to all ranks
   std::vector<std::size_t> waiting_;       // parameters whose gradients came before the answer
 };
 

@@ -1,12 +1,13 @@
-// Gradients divided by a factor on their way: what would overflow in the sum, or when it is rounded, does not.
+// Divides gradients by a factor while they travel, so that their sum, or its rounding, does not overflow.
 #pragma once
 
 #include "reigen/parallel/strategy.h"
 
 namespace reigen::parallel {
 
-// `strategy` on gradients / factor, its results times factor. Two passes over the gradients; none for a factor of 1.
-// Throws InvalidArgument where the strategy is made, unless the factor is finite and above 0.
+// Applies `strategy` to gradients / factor, and multiplies its results by factor. It costs two passes over the
+// gradients; none for a factor of 1. When the strategy is made, it throws InvalidArgument unless the factor is finite
+// and above 0, and where a strategy does not average gradients.
 StrategyFactory predivided(StrategyFactory strategy, double factor);
 
 }  // namespace reigen::parallel

@@ -1,4 +1,4 @@
-// Who still trains, asked of all ranks before everything that the ranks of a Join do together.
+// Asks all ranks who still trains, before everything that the ranks of a Join do together.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ enum class Activity : unsigned char {
 };
 
 struct Roll {
-  Activity activity = Activity::kNone;  // of the ranks that train; kNone: there are none left
+  Activity activity = Activity::kNone;  // of the ranks that train; kNone: no rank trains any more
   int training = 0;
   int first_training = 0;
   bool here = false;  // this rank trains
@@ -26,20 +26,20 @@ class RollCall {
  public:
   RollCall(Communicator world, const JoinOptions& options);
 
-  // Asks all ranks; `tag` names the call. The answer is taken before the next question.
+  // Starts the question to all ranks; `tag` names its call. Call answer() before the next ask().
   void ask(Activity mine, const std::string& tag);
   // Whether answer() would not wait.
   bool is_answered() const { return work_.is_completed(); }
-  // Of what was asked. Waits; the same result on every rank. Throws CollectiveMismatch where ranks that train differ in
-  // what they do, and EarlyEnd, both on every rank.
+  // Waits for the answer to the last question; it is the same on every rank. Throws CollectiveMismatch where ranks
+  // that train differ in what they do, and EarlyEnd; each of them on every rank.
   const Roll& answer();
 
-  // The last roll that anybody trained in; before the first: all.
+  // The last roll in which some rank trained; before the first roll: all ranks train.
   const Roll& last() const { return last_; }
-  // Of the last forward, and of the one before: whose buffers are the newest.
+  // The rolls of the last forward and of the forward before it: they say which ranks have the newest buffers.
   const Roll& last_forward() const { return last_forward_; }
   const Roll& forward_before() const { return forward_before_; }
-  // What gradients, averaged over all ranks, must be multiplied by.
+  // The factor by which gradients must be multiplied after they were averaged over all ranks.
   double correction() const;
 
  private:
@@ -48,8 +48,8 @@ class RollCall {
   Activity mine_ = Activity::kNone;
   std::string tag_;
   Work work_;
-  // Each rank's, and before them this rank's own. Memory of the communicator: a question that nobody waits for any more
-  // goes on in it.
+  // This rank's own answer, then the answers of all ranks. It is memory of the communicator, because the call of a
+  // question goes on in it even when nobody waits for the answer any more.
   std::shared_ptr<void> answers_;
   Roll last_;
   Roll last_forward_;

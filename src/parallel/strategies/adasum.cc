@@ -17,7 +17,8 @@ namespace reigen::parallel {
 
 namespace {
 
-// out = (1 - a·b / 2a²)·a + (1 - a·b / 2b²)·b. One order of additions: both ranks of a pair get the same bits.
+// out = (1 - a·b / 2a²)·a + (1 - a·b / 2b²)·b. The order of additions is fixed, so both ranks of a pair get the same
+// bits.
 template <class Number>
 void combine(const Number* a, const Number* b, Number* out, std::int64_t count) {
   double ab = 0;
@@ -41,8 +42,9 @@ struct Piece {
   std::int64_t numel = 0;
 };
 
-// Of 2^k ranks, rank r exchanges in round i with rank r xor 2^i what both have then: after k rounds all have the same.
-// Each further rank gives its own to one of these before, and is told the result behind.
+// Among 2^k ranks, rank r exchanges its current sum in round i with rank r xor 2^i; after k rounds all of them have
+// the same sum. Each further rank gives its values to one of these ranks before the rounds, and receives the result
+// after them.
 class SumInPairs {
  public:
   struct Part {
@@ -73,7 +75,7 @@ class SumInPairs {
 
   void begin(Part& part, const std::string& tag) { part.work = meet(part, rounds_.front(), tag); }
 
-  // part.mine = the sum of all ranks', piece by piece.
+  // part.mine = the Adasum of all ranks' part.mine, piece by piece.
   void end(Part& part, const std::vector<Piece>& pieces, const std::string& tag) {
     for (std::size_t i = 0; i < rounds_.size(); ++i) {
       const Round& round = rounds_[i];
@@ -120,7 +122,7 @@ class SumInPairs {
   std::uint64_t bytes_ = 0;
 };
 
-// x = before - the sum of all ranks' (before - x), which are what their optimizers made of their gradients.
+// x = before - the Adasum of all ranks' (before - x). A rank's (before - x) is the change that its optimizer made.
 class AdasumOfSteps : public WeightStrategy {
  public:
   explicit AdasumOfSteps(const Communicator& world) : sum_(world) {}
@@ -138,7 +140,7 @@ class AdasumOfSteps : public WeightStrategy {
     }
   }
 
-  // Behind it weights are equal: settle() has nothing to do.
+  // Afterwards the weights are equal on all ranks, so settle() has nothing to do.
   void after_step() override {
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -158,7 +160,7 @@ class AdasumOfSteps : public WeightStrategy {
 
   SumInPairs sum_;
   std::vector<ParameterRange> parameters_;
-  // Range by range.
+  // One entry for each range:
   std::vector<at::Tensor> before_;  // weights before the step
   std::vector<SumInPairs::Part> parts_;
   std::vector<std::vector<Piece>> pieces_;

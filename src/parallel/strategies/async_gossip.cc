@@ -20,10 +20,10 @@ constexpr std::int64_t kBlock = 1024;  // weights that share a scale
 
 std::int64_t blocks_of(std::int64_t count) { return (count + kBlock - 1) / kBlock; }
 
-// Rank r has weights x and a public copy y of them that its neighbours know. In step n it tells them
-// q_n = round((x - y) / scale) and moves y by scale·q_n. For each neighbour it keeps d = y_neighbour - y_own, both
-// after the same number of messages, and moves x by gain·d for each. The neighbour's d is -d, bit by bit, so the mean
-// of all x stays. An element that is unlike the others of its block waits until they are told.
+// Rank r has weights x and a public copy y of them that its neighbours know. In step n it sends them q_n = round((x -
+// y) / scale) and moves y by scale·q_n. For each neighbour it keeps d = y_neighbour - y_own, both after the same
+// number of messages, and moves x by gain·d. The neighbour's d is -d, bit by bit, so the mean of all x stays. A change
+// that is small beside others in its block rounds to zero, and waits until these have been sent.
 class AsyncGossip : public WeightStrategy {
  public:
   AsyncGossip(Communicator world, const AsyncGossipOptions& options)
@@ -66,15 +66,16 @@ class AsyncGossip : public WeightStrategy {
   }
 
  private:
-  // d follows x by up to `staleness` messages of the neighbour and as many of our own; x' = x - g·x(t - s) calms down
-  // for g below 2·sin(pi / (4s + 2)), and g is the gain times the largest eigenvalue of the ring, 2 for a pair, else 4.
+  // d lags behind x by up to `staleness` messages of the neighbour and as many of this rank. x' = x - g·x(t - s) is
+  // stable for g below 2·sin(pi / (4s + 2)). Here g is the gain times the largest eigenvalue of the ring's Laplacian:
+  // 2 for a pair, else 4.
   double stable_gain() const {
     const double largest = world_.size() == 2 ? 2 : 4;
     const double limit = 2 * std::sin(std::numbers::pi / static_cast<double>(4 * staleness_ + 2));
     return std::min(1.0 / static_cast<double>(neighbours_ + 1), 0.5 * limit / largest);
   }
 
-  // All ranks have the same weights now, and know it.
+  // All ranks have the same weights now, so y = x and d = 0 everywhere.
   void forget() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const at::Tensor& values = parameters_[i].values();
@@ -93,7 +94,7 @@ class AsyncGossip : public WeightStrategy {
   std::int64_t size_of(std::size_t range) const {
     return counts_[range] + counts_[range] / kBlock * static_cast<std::int64_t>(sizeof(float));
   }
-  // What a message says, in the weights' type.
+  // The change that a message carries, in the weights' type.
   at::Tensor decode(std::byte* message, std::size_t range) const {
     const at::ScalarType type = public_[range].scalar_type();
     return steps_in(message, range).to(type).mul_(scales_in(message, range).to(type)).view({-1});

@@ -6,8 +6,8 @@
 namespace reigen::parallel {
 
 comm::Progress beside_backward(const Communicator& world) {
-  // Through shared memory a call is work for a core, which a thread would take from backward. Over a network most of it
-  // is waiting, and what is left to hooks waits for the next one.
+  // In shared memory a call is work for a core, which a thread of its own would take from backward. Over a network a
+  // call mostly waits; if only hooks drove it, it would also wait for the next hook.
   return world.shares_memory() ? comm::Progress::kCaller : comm::Progress::kThread;
 }
 

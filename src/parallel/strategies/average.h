@@ -1,4 +1,4 @@
-// The call that most strategies end in.
+// The averaging call that most strategies make.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,10 +11,11 @@
 
 namespace reigen::parallel {
 
-// Who moves a call on that a strategy starts while backward goes on, whatever it carries.
+// Which thread drives a call that a strategy starts while backward goes on.
 comm::Progress beside_backward(const Communicator& world);
 
-// Every tensor = its average over the ranks, in place, all in one call. Returns at once; hooks poll, wait() ends it.
+// Starts one call that replaces every tensor by its average over the ranks. Returns at once: hooks poll the call, and
+// wait() ends it.
 Work begin_average(const Communicator& world, const std::vector<at::Tensor>& tensors, const std::string& tag);
 
 std::uint64_t bytes_of(const std::vector<at::Tensor>& tensors);

@@ -1,4 +1,4 @@
-// What a rank could not give of its gradients, parameter by parameter: error feedback.
+// Error feedback: for each parameter, the part of its gradients that this rank could not give so far.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,19 +12,20 @@
 
 namespace reigen::parallel {
 
-// fp64 for fp64, else fp32.
+// The type of the memory: fp64 for fp64, else fp32.
 at::ScalarType wide_type(at::ScalarType type);
 
 class ErrorMemory {
  public:
   void attach(const std::vector<ParameterRange>& parameters);
 
-  // memory += gradient. The result is the memory itself, flat and wide: what is given of it must be taken out.
+  // memory += gradient. Returns the memory itself, flat and wide; the caller must subtract the part that it gives
+  // away.
   at::Tensor add(const std::string& name, const at::Tensor& gradient);
 
   const at::Tensor& of(const std::string& name) const { return memory_.at(name); }
 
-  // Memory = its mean over the ranks: what all keep back together stays the same. Waits.
+  // Memory = its mean over the ranks, so the sum of the parts that all ranks keep back stays the same. Waits.
   void settle(const Communicator& world);
   void add_state(std::map<std::string, at::Tensor>& state) const;  // "error.<parameter>"
 

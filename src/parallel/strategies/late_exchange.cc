@@ -65,7 +65,7 @@ void LateExchange::drop_old() {
     for (const Work& send : outgoing.sends) {
       if (!send.is_completed()) return;
     }
-    for (const Work& send : outgoing.sends) send.wait();  // throws what went wrong
+    for (const Work& send : outgoing.sends) send.wait();  // throws the error of a send that failed
     spare_.push_back(std::move(outgoing.memory));
     messages_.pop_front();
     ++oldest_;

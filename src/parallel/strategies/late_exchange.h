@@ -1,8 +1,8 @@
-// Messages of one size, one a step from every rank to each of its peers, that need not come in time: a rank takes those
-// that are there and waits for those that are too old.
+// In every step each rank sends one message, of a fixed size, to each of its peers. Messages need not come in time: a
+// rank takes those that are there, and waits only for those that are too old.
 //
-// No rank asks for a message before it has sent its own of that number, so when all ranks have sent the same number and
-// taken them all, nothing is under way.
+// No rank starts to receive message n before it has sent its own message n. So when all ranks have sent the same
+// number of messages and have taken all of them, nothing is in flight.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -19,16 +19,16 @@ namespace reigen::parallel {
 
 class LateExchange {
  public:
-  // Collective: it makes a group of its own, whose messages are no other's.
+  // Collective: it makes a group of its own, so that its messages do not meet those of others.
   LateExchange(const Communicator& world, const std::vector<int>& peers, std::size_t bytes);
 
-  // Memory for the next message: what it holds is undefined.
+  // Memory for the next message; its contents are undefined.
   void* message();
   void send();
   std::int64_t sent() const { return sent_; }
 
-  // take(peer's index, its message n, our message n) for every peer's messages that are there, in the order of n for
-  // each; waits for those up to number `until`, counted from 1.
+  // Calls take(peer's index, its message n, our message n) for each message that is there, in the order of n for each
+  // peer. Waits for messages up to number `until`, counted from 1.
   using Take = std::function<void(std::size_t peer, const std::byte* theirs, const std::byte* ours)>;
   void receive(std::int64_t until, const Take& take);
 
@@ -53,7 +53,7 @@ class LateExchange {
   std::vector<Peer> peers_;
   std::int64_t sent_ = 0;
   std::int64_t oldest_ = 1;        // number of messages_.front()
-  std::deque<Outgoing> messages_;  // that a peer has not received, or whose twin has not come; and the one to be sent
+  std::deque<Outgoing> messages_;  // ours that a peer still receives, or whose twin was not taken; last the next one
   std::vector<std::shared_ptr<void>> spare_;
 };
 

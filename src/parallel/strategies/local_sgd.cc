@@ -34,7 +34,7 @@ class LocalSgd : public WeightStrategy {
     if (local > 0 && local % options_.every == 0) settle();
   }
   void settle() override {
-    if (steps() <= options_.start_step) return;  // they are equal
+    if (steps() <= options_.start_step) return;  // the weights are still equal
     const at::NoGradGuard no_grad;
     bytes_ += average_weights(world_, parameters_, "average of weights");
   }

@@ -1,11 +1,11 @@
-// The strategy for options that were chosen by name: one line each.
+// Makes the strategy for options that were chosen by name: one line for each.
 #include "reigen/parallel/strategies.h"
 
 namespace reigen::parallel {
 namespace {
 
 struct Make {
-  StrategyFactory operator()(const PlainOptions&) const { return {}; }  // whatever holds without one
+  StrategyFactory operator()(const PlainOptions&) const { return {}; }  // none: the default of data_parallel()
   StrategyFactory operator()(const Bf16Options&) const { return compressed(at::kBFloat16); }
   StrategyFactory operator()(const Fp16Options&) const { return compressed(at::kHalf); }
   StrategyFactory operator()(const PowerSgdOptions& o) const { return power_sgd(o); }

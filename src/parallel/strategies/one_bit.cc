@@ -17,8 +17,8 @@ namespace reigen::parallel {
 
 namespace {
 
-// A parameter's message: the mean magnitude of each block of elements, fp32; then a bit for each element, set where it
-// is negative.
+// The message of a parameter: the mean magnitude of each block of elements in fp32, then one bit for each element,
+// which is set if the element is negative.
 constexpr std::int64_t kSharing = 256;
 constexpr auto kMagnitudeBytes = static_cast<std::int64_t>(sizeof(float));
 
@@ -48,7 +48,7 @@ void take_signs(Number* kept, std::int64_t count, Number magnitude, std::uint8_t
   }
 }
 
-// kept -= what the message says of it.
+// Writes the message for `kept`, and subtracts from `kept` the values that the message carries.
 template <class Number>
 void take_message(Number* kept, std::int64_t count, std::uint8_t* message) {
   std::uint8_t* signs = message + bytes_of_magnitudes(count);
@@ -149,7 +149,7 @@ class OneBit : public GradientStrategy {
 
   Communicator world_;
   const OneBitOptions options_;
-  at::Tensor step_;  // reductions that began
+  at::Tensor step_;  // number of reductions that began
   ErrorMemory errors_;
   std::vector<Part> parts_;  // by bucket
   std::uint64_t bytes_ = 0;

@@ -28,7 +28,7 @@ void fill_randomly(const at::Tensor& tensor, std::uint64_t seed, std::uint64_t w
   });
 }
 
-// What is left of `column` without its parts along the columns before; its norm.
+// Removes from `column` its components along the columns before it, and returns the norm of the rest.
 double project_out(const at::Tensor& matrix, std::int64_t column) {
   double norm = 0;
   AT_DISPATCH_FLOATING_TYPES(matrix.scalar_type(), "power_sgd", [&] {
@@ -49,10 +49,10 @@ double project_out(const at::Tensor& matrix, std::int64_t column) {
   return std::sqrt(norm);
 }
 
-// Gram and Schmidt, in one order of additions: the same bits on every rank. A column without a direction of its own
-// gets a random one; it would stay without for ever.
+// Gram-Schmidt with a fixed order of additions, so that every rank gets the same bits. A column that depends on the
+// columns before it gets a random direction; it would stay dependent for ever.
 void orthonormalize(const at::Tensor& matrix, std::uint64_t seed, std::uint64_t which) {
-  constexpr double kLost = 1e-6;  // share of a column that rounding leaves of nothing
+  constexpr double kLost = 1e-6;  // below this share of its norm, what is left of a column is rounding
   for (std::int64_t column = 0; column < matrix.size(1); ++column) {
     at::Tensor own = matrix.select(1, column);
     const double before = own.norm().item<double>();
@@ -166,11 +166,11 @@ class PowerSgd : public GradientStrategy {
     std::int64_t columns = 0;
     std::int64_t rank = 0;
     std::uint64_t which = 0;
-    at::Tensor q = {};  // of the last step, with which the next begins
+    at::Tensor q = {};  // the Q of the last step, with which the next begins
   };
   struct Part {
     bool plain = true;
-    at::Tensor first = {};   // P of the matrices, and what travels as it is
+    at::Tensor first = {};   // P of the matrices, and the gradients that travel as they are
     at::Tensor second = {};  // Q
     Work work = {};
   };
@@ -217,7 +217,7 @@ class PowerSgd : public GradientStrategy {
 
   Communicator world_;
   const PowerSgdOptions options_;
-  at::Tensor step_;  // reductions that began
+  at::Tensor step_;  // number of reductions that began
   ErrorMemory errors_;
   std::map<std::string, Matrix> matrices_;
   std::vector<Part> parts_;  // by bucket

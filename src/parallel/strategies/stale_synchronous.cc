@@ -54,7 +54,7 @@ class StaleSynchronous : public WeightStrategy {
   void settle() override {
     const at::NoGradGuard no_grad;
     take(exchange_->sent());
-    // The same changes were added in another order on every rank.
+    // Every rank has added the same changes in another order, so weights differ by rounding.
     bytes_ += average_weights(world_, parameters_, "average of weights");
     remember();
   }

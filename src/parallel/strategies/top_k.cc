@@ -15,7 +15,7 @@ namespace reigen::parallel {
 
 namespace {
 
-// A bucket's message: the values of all its parameters, then their places, 32 bits each.
+// A bucket's message: the chosen values of all its parameters, then their places in the parameters, 32 bits each.
 class TopK : public GradientStrategy {
  public:
   TopK(Communicator world, const TopKOptions& options) : world_(std::move(world)), share_(options.share) {}
@@ -76,7 +76,7 @@ class TopK : public GradientStrategy {
 
  private:
   struct Part {
-    std::vector<std::int64_t> counts = {};  // of each parameter's elements that travel
+    std::vector<std::int64_t> counts = {};  // how many elements of each parameter travel
     std::int64_t count = 0;
     at::ScalarType type = at::kFloat;
     at::Tensor mine = {};

@@ -14,7 +14,7 @@
 namespace reigen::parallel {
 namespace {
 
-// One hook fits on a tensor: a user's own, found there, is kept and called first.
+// A tensor can have one such hook. A hook of the user that is already there is kept, and called first.
 class GradientHook : public torch::autograd::PostAccumulateGradHook {
  public:
   using Call = std::function<void()>;
@@ -61,7 +61,7 @@ void BackwardWatch::attach(Listener listener) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& parameter = parameters_[i];
     std::unique_ptr<torch::autograd::PostAccumulateGradHook> users;
-    // Without a hook this refers to one empty pointer that all tensors and threads share.
+    // Without a hook, `present` refers to one empty pointer that all tensors and threads share.
     auto& present = torch::autograd::impl::post_acc_grad_hooks(parameter);
     if (GradientHook* const stale = hook_of(parameter)) {
       users = stale->take_users();
@@ -88,7 +88,8 @@ bool BackwardWatch::is_watched(const at::Tensor& parameter) {
   return hook != nullptr && hook->is_attached();
 }
 
-// The graph of a backward owns its callbacks: when it dies early, by an exception, so does the id.
+// The graph of a backward owns its callbacks. When an exception ends the backward early, the callback is destroyed
+// with the graph, and the id in backwards_ expires.
 void BackwardWatch::await_end() {
   const int id = torch::autograd::get_current_graph_task_id();
   for (const auto& one : backwards_) {

@@ -1,11 +1,11 @@
-// Which units a backward has behind it.
+// Tells which units a running backward is done with.
 //
-// Autograd evaluates what was made last first. So when backward comes to the end of a call (call_end.h), all that began
-// after that end is over. That follows from the order of calls alone, which is the same on all ranks, and not from
-// which weights a rank's loss reaches.
+// Autograd evaluates the nodes that were made last first. So when backward comes to the end of a unit's call
+// (call_end.h), it is done with all calls that began after that end. This follows from the order of calls alone, which
+// is the same on all ranks; it does not depend on which weights a rank's loss reaches.
 //
-// Calls belong to a micro-batch: what one forward of the model computes. Several may be in flight. A backward goes
-// through one of them or through several; the calls of the others say nothing about it, so enter() is told which.
+// A call belongs to a micro-batch: one forward of the model. Several micro-batches may be in flight. A backward goes
+// through one or several of them, and the calls of the others say nothing about it, so begin_backward() is told which.
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
@@ -26,24 +26,24 @@ class UnitOrder {
   struct Call {  // begins and ends are numbered from 1, over all micro-batches
     std::size_t begin = 0;
     std::size_t end = 0;
-    std::weak_ptr<torch::autograd::Node> node = {};  // in the graph, at the end of the call
+    std::weak_ptr<torch::autograd::Node> node = {};  // the graph node at the end of the call
   };
   struct MicroBatch {
     explicit MicroBatch(std::size_t units) : of_unit(units) {}
-    std::vector<std::vector<Call>> of_unit;  // in the order of their ends
+    std::vector<std::vector<Call>> of_unit;  // the calls of each unit, in the order of their ends
   };
   using MicroBatches = std::vector<std::shared_ptr<const MicroBatch>>;
 
   explicit UnitOrder(std::size_t units) : units_(units) {}
 
-  // Calls from now on are of a new micro-batch, which lives as long as its graph.
+  // Calls from now on belong to a new micro-batch, which lives as long as its graph.
   void begin_forward() {
     current_ = std::make_shared<MicroBatch>(units_);
     std::erase_if(live_, [](const auto& one) { return one.expired(); });
     live_.push_back(current_);
   }
   const std::shared_ptr<MicroBatch>& current() const { return current_; }
-  // Those whose graphs may still have a backward to come.
+  // The micro-batches whose graphs may still have a backward to come.
   MicroBatches live() const {
     MicroBatches result;
     for (const auto& one : live_) {
@@ -53,7 +53,7 @@ class UnitOrder {
   }
 
   std::size_t begin_call() { return ++count_; }
-  // The end's number.
+  // Returns the number of the end.
   std::size_t end_call() { return ++count_; }
   static void add(MicroBatch& micro_batch, std::size_t unit, Call call) {
     micro_batch.of_unit[unit].push_back(std::move(call));
@@ -64,11 +64,11 @@ class UnitOrder {
     entered_ = 0;
     through_ = std::move(micro_batches);
   }
-  // It is at the end of the call with that number.
+  // Backward is at the end of the call with that number.
   void enter(std::size_t end) { entered_ = end; }
   void end_backward() { begin_backward({}); }
-  // Of a call of the unit within the call that backward is at the end of, which is computed again. Of several the last,
-  // of which less is behind. 0: there is none.
+  // For a call that is computed again, at whose end backward is: the number of the end of a call of `unit` within it;
+  // 0: there is none. Of several such calls it is the last, because the fewest calls began after its end.
   std::size_t end_within(std::size_t unit) const {
     std::size_t last = 0;
     for (const auto& one : through_) {
@@ -79,7 +79,7 @@ class UnitOrder {
     return last;
   }
 
-  // All calls of the unit are: no gradient of it is still to come.
+  // Whether backward is done with all calls of the unit, so that no gradient of it is still to come.
   bool is_behind(std::size_t unit) const {
     bool any = false;
     const bool all = every_call(unit, [&](const Call& call) {
@@ -88,7 +88,8 @@ class UnitOrder {
     });
     return any && all;
   }
-  // One of its calls is, and none is under way: nothing reads its weights before the end of another one.
+  // Whether backward is done with some call of the unit and within none: it reads the unit's weights no more before it
+  // comes to the end of another call of the unit.
   bool has_passed(std::size_t unit) const {
     bool any = false;
     const bool none_is_under_way = every_call(unit, [&](const Call& call) {
@@ -111,8 +112,8 @@ class UnitOrder {
   std::size_t count_ = 0;
   std::shared_ptr<MicroBatch> current_;
   std::vector<std::weak_ptr<const MicroBatch>> live_;
-  MicroBatches through_;     // the backward that runs
-  std::size_t entered_ = 0;  // 0: it has entered none
+  MicroBatches through_;     // the micro-batches of the running backward
+  std::size_t entered_ = 0;  // the end that backward came to last; 0: none
 };
 
 }  // namespace reigen::parallel

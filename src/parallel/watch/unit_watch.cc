@@ -66,7 +66,7 @@ nn::Carry UnitWatch::run(std::size_t unit, const nn::Carry& input, const nn::Uni
   const std::size_t begin = order_.begin_call();
   nn::Carry output = inner(input);
   const std::size_t end = order_.end_call();
-  // The node keeps the micro-batch: it is known as long as its graph.
+  // The node owns the micro-batch, so order_ knows the micro-batch as long as its graph lives.
   CallEnd ended = with_end(input, std::move(output), [weak = weak_from_this(), micro_batch, unit, end] {
     if (const auto self = weak.lock()) self->enter(unit, end);
   });
@@ -74,7 +74,8 @@ nn::Carry UnitWatch::run(std::size_t unit, const nn::Carry& input, const nn::Uni
   return std::move(ended.output);
 }
 
-// A part of what is computed again, whose own backward runs within the backward and comes through this unit.
+// The unit is within a part that is computed again. That part has a backward of its own, inside the outer backward,
+// which comes through this unit.
 nn::Carry UnitWatch::run_again(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner) {
   const std::size_t end = order_.end_within(unit);
   nn::Carry output = inner(input);

@@ -1,10 +1,11 @@
-// Tells where in the model a backward is: it enters a unit (nn/unit.h) after all that began after the unit's call, and
-// before the unit's own backward. All ranks whose forwards make the same calls enter the same units in the same order,
-// so what a rank does there may wait for the others, unlike in a hook of a gradient.
+// Tells which unit of the model (nn/unit.h) a backward enters. It enters a unit after it is done with all calls that
+// began after the unit's call, and before the unit's own backward. All ranks whose forwards make the same calls enter
+// the same units in the same order. So code that runs there may wait for the other ranks, unlike code in a hook of a
+// gradient.
 //
-// The watch stands outside of recomputation. A unit that is computed again in backward is entered once, before that;
-// units within it are entered by the backward of what was computed again. Thread rule: one thread at a time, the one
-// that runs forward and backward.
+// The watch stands outside of recomputation. A unit that is computed again in backward is entered once, before it is
+// computed again. Units within it are entered by the backward of the recomputed part.
+// Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +22,15 @@ class UnitWatch : public std::enable_shared_from_this<UnitWatch> {
  public:
   explicit UnitWatch(std::vector<nn::Unit> units);
   ~UnitWatch();
-  UnitWatch(const UnitWatch&) = delete;  // units point to one
+  UnitWatch(const UnitWatch&) = delete;  // units point to one watch
   UnitWatch& operator=(const UnitWatch&) = delete;
 
-  // A backward enters a unit. Who listens outlives the watch.
+  // `on_enter` is called when a backward enters a unit. The object that it refers to outlives the watch.
   void attach(std::function<void(std::size_t unit)> on_enter);
-  // Nobody listens any more, and units are as they were.
+  // Removes on_enter. The units run as they did before attach().
   void detach();
 
-  // A forward of the model begins, outside of backward: the next micro-batch.
+  // A forward of the model begins, outside of backward: it is the next micro-batch.
   void begin_forward();
   // A backward is over.
   void end_backward();
@@ -40,7 +41,7 @@ class UnitWatch : public std::enable_shared_from_this<UnitWatch> {
   const std::vector<nn::Unit>& units() const { return units_; }
   // Whether the backward that runs is done with the unit, on all ranks alike.
   bool is_behind(std::size_t unit) const { return order_.is_behind(unit); }
-  // Whether it reads the unit's weights no more before it enters the unit again.
+  // Whether this backward reads the unit's weights no more until it enters the unit again.
   bool has_passed(std::size_t unit) const { return order_.has_passed(unit); }
 
  private:
@@ -53,7 +54,7 @@ class UnitWatch : public std::enable_shared_from_this<UnitWatch> {
   std::function<void(std::size_t)> on_enter_;
   UnitOrder order_;
   bool trains_ = false;
-  int backward_ = -1;  // id of the one that the order knows
+  int backward_ = -1;  // id of the backward that order_ follows
 };
 
 }  // namespace reigen::parallel

@@ -33,7 +33,7 @@ class EndNode : public torch::autograd::Node {
 
 at::Tensor base_of(const at::Tensor& tensor) { return tensor.is_view() ? at::Tensor(tensor._base()) : tensor; }
 
-// Whether anybody outside of the call may have the same memory.
+// Whether a tensor outside of the call may have the same memory.
 bool is_shared(const at::Tensor& tensor, std::size_t place, const nn::Carry& input, const nn::Carry& output) {
   const auto has_its_memory = [&](const at::Tensor& other) { return other.defined() && other.is_alias_of(tensor); };
   if (base_of(tensor).is_leaf() || std::any_of(input.begin(), input.end(), has_its_memory)) return true;
@@ -43,7 +43,7 @@ bool is_shared(const at::Tensor& tensor, std::size_t place, const nn::Carry& inp
   return false;
 }
 
-// A tensor of the same memory and with the same count of what is written there, that may not be written to.
+// A tensor with the same memory and the same version counter, which LibTorch does not allow to be written to.
 at::Tensor read_only(const at::Tensor& tensor) {
   using torch::autograd::CreationMeta;
   return torch::autograd::make_variable_differentiable_view(

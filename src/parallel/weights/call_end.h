@@ -1,8 +1,9 @@
-// The place in a graph where backward comes to the end of a call.
+// A node in the autograd graph at which backward comes to the end of a call.
 //
-// A hook on an output is no such place: an output may be an input that was handed through, the output of several calls,
-// or a leaf, whose gradient is complete whenever its last user's is. A node of the call's own is: autograd evaluates
-// what was made last first, so it runs behind all that was made behind the call, and before all that was made within.
+// A hook on an output cannot mark this place: an output may be an input that was handed through, the output of several
+// calls, or a leaf, whose gradient is complete only when its last user has given its part. A node of the call's own
+// can: autograd evaluates the nodes that were made last first, so this node runs after all nodes that were made after
+// the call, and before all nodes that were made within it.
 #pragma once
 
 #include <functional>
@@ -18,12 +19,13 @@ namespace reigen::parallel {
 
 struct CallEnd {
   nn::Carry output;
-  std::weak_ptr<torch::autograd::Node> node;  // in the graph; none where no gradient is wanted
+  std::weak_ptr<torch::autograd::Node> node;  // null where no gradient is wanted
 };
 
-// The same values with one more node behind them, which all their gradients pass. It calls `comes` first. Where no
-// gradient is wanted: as it is. What others hold too (an input or a leaf that was handed through, a view of one, one
-// tensor twice) may not be written to from then on: LibTorch refuses it, as for outputs of custom functions.
+// Returns the same values with one more node on top, through which all their gradients pass. The node first calls
+// `comes`. Where no gradient is wanted, the output is returned as it is. A tensor that is also held elsewhere (an
+// input or a leaf that was handed through, a view of one, a tensor that is returned twice) may not be written to from
+// then on: LibTorch refuses it, as it does for outputs of custom functions.
 CallEnd with_end(const nn::Carry& input, nn::Carry output, std::function<void()> comes);
 
 }  // namespace reigen::parallel

@@ -1,8 +1,8 @@
-// The values that all ranks begin with: rank 0's. Of a model that was made without memory what
-// DataParallelOptions::initialize sets.
+// Sets the values that all ranks begin with: rank 0's. For a model that was made without memory these are the values
+// that DataParallelOptions::initialize sets.
 //
-// Before packing: prepare(). While packing: fill() where no rank has the values whole. After packing: complete(), then
-// broadcast(). Each is a call of all ranks.
+// prepare() is called before packing, fill() while packing for parameters that no rank holds whole, complete() and
+// then broadcast() after packing. All ranks make each of these calls.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -22,27 +22,27 @@ class Module;
 
 namespace reigen::parallel {
 
-// Weights of every range that nobody divides = those of rank `root`.
+// The weights of all ranges = those of rank `root`. No range may be divided.
 void broadcast_weights(const Communicator& world, const std::vector<ParameterRange>& ranges, const std::string& tag,
                        int root);
 
 class FirstValues {
  public:
-  // `initialize` may be empty. `sharers` divide, `replicas` hold the same shares.
+  // `initialize` may be empty. `sharers` divide parameters, `replicas` hold the same shares.
   FirstValues(torch::nn::Module& module, Communicator world, Communicator sharers, Communicator replicas,
               std::function<void()> initialize);
 
-  // What has memory has its values, and buffers have both. Throws InvalidArgument where nothing sets the values of a
-  // model without memory.
+  // Gives buffers memory, and sets the values of everything that has memory. Throws InvalidArgument if the model was
+  // made without memory and nothing sets its values.
   void prepare(const std::vector<tensor::NamedParameter>& parameters);
-  // Those who divide these parameters begin as the first replica.
+  // The other replicas take the first replica's values of these parameters, which are about to be divided.
   void begin_as_first_replica(const std::vector<tensor::NamedParameter>& parameters);
-  // This parameter, which no rank has whole, has memory for the moment.
+  // Sets the values of this parameter, which no rank holds whole; it has memory for the moment.
   void fill(const at::Tensor& parameter);
-  // What was packed without values gets memory and values, unless fill() set them (`come_and_go`).
+  // Gives memory and values to what was packed without them, unless fill() has set the values (`come_and_go`).
   void complete(const std::vector<tensor::NamedParameter>& parameters, const std::vector<ParameterRange>& trained,
                 const std::vector<ParameterRange>& all, bool come_and_go);
-  // Weights that nobody divides, and the parameters that are not packed.
+  // Broadcasts rank 0's weights where nobody divides them, and its parameters that are not packed.
   void broadcast(const std::vector<at::Tensor>& parameters, const std::vector<ParameterRange>& trained,
                  const std::vector<ParameterRange>& all);
 

@@ -1,5 +1,5 @@
-// What stays of a unit's weights between its forward and its backward, when groups of ranks keep them among them: a
-// slice each, so that they come again from the group alone.
+// Keeps a unit's weights between its forward and its backward, divided among a small group of ranks: each rank keeps
+// one slice, so that the next gather stays within the group.
 //
 //   keep(i):    kept = weights_i[slice of this rank]
 //   gather(i):  weights_i = kept slices of the group, in rank order; N/ranks * (ranks - 1) elements received
@@ -22,13 +22,15 @@ namespace reigen::parallel {
 
 class KeptSlices {
  public:
-  // Groups of `ranks` that follow each other; world.size() is a multiple. `flats`: how many there may be. Collective.
+  // Makes groups of `ranks` consecutive ranks; world.size() is a multiple of it. `flats`: how many flat ranges there
+  // are. Collective.
   KeptSlices(const Communicator& world, int ranks, std::size_t flats);
 
-  // A copy of this rank's slice, as `type`. The generation is that of the values.
+  // Keeps a copy of this rank's slice of the values, converted to `type`. `generation` is that of the values.
   void keep(std::size_t flat, const at::Tensor& values, at::ScalarType type, std::uint64_t generation);
   bool has(std::size_t flat, at::ScalarType type, std::uint64_t generation) const;
-  // Of what it has: all, into memory for `count` elements. The slice stays until forget().
+  // Starts to gather the group's slices of a flat range of `count` elements into `into`. The slice stays until
+  // forget().
   Work gather(std::size_t flat, std::int64_t count, void* into, const std::string& tag);
   void forget(std::size_t flat);
   std::int64_t allocations() const { return pool_.allocations(); }

@@ -23,7 +23,7 @@ std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> 
   return tensors;
 }
 
-// One memory of all is written by the first of them.
+// Weights in one memory of all ranks are written by the first of these ranks.
 void load_weights(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges, RankGroups groups,
                   const checkpoint::Checkpoint& from, std::string_view group) {
   std::set<const at::TensorImpl*> of_others;
@@ -35,7 +35,7 @@ void load_weights(const torch::nn::Module& module, const std::vector<ParameterRa
   for (tensor::NamedTensor& item : tensors) {
     if (of_others.contains(item.tensor.unsafeGetTensorImpl())) item.part = nothing_of(item);
   }
-  groups.world.barrier({.tag = "before weights of a checkpoint"});  // nobody computes with what there was
+  groups.world.barrier({.tag = "before weights of a checkpoint"});  // no rank computes with the old values any more
   comm::attempt(groups.world, "weights of a checkpoint", [&] {
     try {
       tensor::read_into(from, group, tensors);

@@ -1,5 +1,5 @@
-// What each rank gives to a checkpoint of the model, and takes from one.
-//   given by a rank = of what ranks divide its part, if it is of the first replica; of the rest rank 0 all
+// What each rank gives to a checkpoint of the model, and reads from one. Of a tensor that ranks divide, each rank of
+// the first replica gives its part; rank 0 gives all other tensors.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -19,13 +19,13 @@ namespace reigen::parallel {
 
 struct RankGroups {
   Communicator world;
-  Communicator sharers;   // who divide
-  Communicator replicas;  // who hold the same shares
+  Communicator sharers;   // the ranks that divide
+  Communicator replicas;  // the ranks that hold the same shares
 };
 
 std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> tensors, const RankGroups& groups);
 
-// DataParallelBase::load().
+// Implements DataParallelBase::load().
 void load_weights(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges, RankGroups groups,
                   const checkpoint::Checkpoint& from, std::string_view group);
 

@@ -77,12 +77,13 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
   if (!in_backward) {
     need(unit, Way::kForward);
   } else {
-    // It is computed again, by itself, when backward has entered it; or as a part, and so are units after it.
+    // The unit is computed again: either alone, after backward has entered it, or in a part together with units after
+    // it.
     await(parts_.back());
     await(parts_[unit]);
   }
   nn::Carry output = inner(input);
-  // The last one's backward comes next.
+  // The backward of the last unit comes next.
   const bool is_last = unit + 1 == units_->size();
   const bool stays = in_backward || (at::GradMode::is_enabled() && (is_last || !options_.release_after_forward));
   if (!stays) {
@@ -92,7 +93,7 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
   return output;
 }
 
-// What backward has passed leaves before the next takes memory.
+// Frees the weights that backward has passed, before the next unit takes memory.
 void UnitGatherer::leave_passed(std::size_t entered) {
   if (at::GradMode::is_enabled()) refuse_graph_of_gradients(parts_[entered].name);
   for (std::size_t i = 0; i < units_->size(); ++i) {
@@ -128,7 +129,7 @@ BlockPool& UnitGatherer::pool_of(const Coming& coming) {
   return coming.type == ranges_[coming.range].values().scalar_type() ? pool_ : narrow_;
 }
 
-// The values in their own type.
+// The values that have arrived, in their own type.
 std::shared_ptr<void> UnitGatherer::arrived(Coming& coming) {
   const ParameterRange& range = ranges_[coming.range];
   const at::ScalarType own = range.values().scalar_type();
@@ -142,7 +143,7 @@ std::shared_ptr<void> UnitGatherer::arrived(Coming& coming) {
 void UnitGatherer::start(Part& part) {
   for (const std::size_t i : part.ranges) {
     const ParameterRange& range = ranges_[i];
-    pool_.give_back(range.sharing().whole()->take());  // of old values
+    pool_.give_back(range.sharing().whole()->take());  // the block of the old values
     Coming& coming = part.coming.emplace_back();
     coming.range = i;
     coming.generation = range.sharing().whole()->generation();
@@ -154,7 +155,7 @@ void UnitGatherer::start(Part& part) {
       coming.work = kept_->gather(i, range.values().numel(), coming.memory.get(), tag);
       continue;
     }
-    if (kept_) kept_->forget(i);  // what may be there is out of date
+    if (kept_) kept_->forget(i);  // a slice that it may have is out of date
     at::Tensor own = range.own_part(range.values());
     if (coming.type != own.scalar_type()) {
       own = range.own_part(flat_over(coming.memory, range, coming.type)).copy_(own);
@@ -189,7 +190,7 @@ void UnitGatherer::await(Part& part) {
   }
 }
 
-// What was begun and is not needed: all ranks have begun it.
+// Drops gathers that were started and are not needed. It waits for them, because all ranks have started them.
 void UnitGatherer::drop(Part& part) {
   for (Coming& coming : std::exchange(part.coming, {})) {
     coming.work.wait();

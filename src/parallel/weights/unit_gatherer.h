@@ -1,14 +1,15 @@
-// Values of which each rank has its share (RangeValues::whole()), whole while a unit computes with them.
+// Gathers weights of which each rank has only its share (RangeValues::whole()), so that they are whole while a unit
+// computes with them.
 //
-// A unit's values are gathered before its forward and, where they have left since, before its backward, while those of
-// the next unit (in backward: the one before) are under way already. They leave after the forward, and when backward
-// has passed them (unit_watch.h). What belongs to no unit, or to several, comes with the first forward and stays until
-// the values change: a second backward may need it.
+// A unit's weights are gathered before its forward and, if they were freed since, before its backward. Meanwhile the
+// gather of the next unit (in backward: of the one before) is already in flight. The weights are freed after the
+// forward, and again when backward has passed the unit (unit_watch.h). Weights that belong to no unit, or to several,
+// are gathered with the first forward and stay until their values change, because a second backward may need them.
 //
-// Weights may travel in 16 bits (GatherOptions::type): they are widened where they arrive. Between forward and backward
-// small groups of ranks may keep them among them (GatherOptions::keepers, kept_slices.h).
+// Weights may travel in 16 bits (GatherOptions::type); the receiver widens them. Between forward and backward, small
+// groups of ranks may keep a unit's weights divided among them (GatherOptions::keepers, kept_slices.h).
 //
-// All ranks must run the same units in the same order: gathers are calls of all.
+// All ranks must run the same units in the same order: each gather is a call of all ranks.
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
@@ -34,8 +35,8 @@ namespace reigen::parallel {
 
 struct GatherOptions {
   bool release_after_forward = true;
-  int keepers = 0;                          // how many ranks keep a unit among them behind its forward; 0: none do
-  std::optional<at::ScalarType> type = {};  // of fp32 values on their way; none: as they are
+  int keepers = 0;                          // how many ranks keep a unit among them after its forward; 0: none do
+  std::optional<at::ScalarType> type = {};  // in which fp32 values travel; none: their own
 };
 
 class UnitGatherer final : public Weights, public std::enable_shared_from_this<UnitGatherer> {
@@ -44,7 +45,7 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
   UnitGatherer(const Communicator& world, std::shared_ptr<UnitWatch> units, std::vector<ParameterRange> ranges,
                std::vector<std::size_t> unit_of, const GatherOptions& options);
   ~UnitGatherer() override;
-  UnitGatherer(const UnitGatherer&) = delete;  // units point to one
+  UnitGatherer(const UnitGatherer&) = delete;  // units point to one gatherer
   UnitGatherer& operator=(const UnitGatherer&) = delete;
   // Installs itself in the units.
   void attach();
@@ -61,13 +62,13 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
  private:
   struct Coming {
     std::size_t range = 0;
-    std::uint64_t generation = 0;  // of the values
+    std::uint64_t generation = 0;  // generation of the values
     at::ScalarType type = at::kFloat;
-    bool is_kept = false;  // comes from those who keep it
+    bool is_kept = false;  // it comes from the group that keeps it
     std::shared_ptr<void> memory;
     Work work;
   };
-  struct Part {  // of a unit, or the rest
+  struct Part {  // the ranges of one unit, or of no unit
     std::string name;
     std::vector<std::size_t> ranges;
     std::vector<Coming> coming;
@@ -91,10 +92,10 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
   Communicator world_;
   std::shared_ptr<UnitWatch> units_;
   std::vector<ParameterRange> ranges_;
-  std::vector<Part> parts_;           // one a unit, then the rest
-  std::vector<std::size_t> unit_of_;  // of ranges
+  std::vector<Part> parts_;           // one per unit, then one for the ranges of no unit
+  std::vector<std::size_t> unit_of_;  // unit of each range
   BlockPool pool_;
-  BlockPool narrow_;  // what travels rounded
+  BlockPool narrow_;  // blocks for weights that travel rounded
   GatherOptions options_;
   std::optional<KeptSlices> kept_;  // by range
   bool pinned_ = false;

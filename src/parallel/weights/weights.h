@@ -1,6 +1,6 @@
-// Where a rank's weights are when a forward or a backward computes with them. Two ways, chosen once by the layout:
-// WeightsInPlace (each rank has its own, or all ranks of a machine have one memory) and UnitGatherer (each rank has its
-// share, and the rest comes while a unit computes).
+// Where a rank's weights are when a forward or a backward computes with them. There are two ways, of which the layout
+// selects one when a model is wrapped: WeightsInPlace (each rank has all weights, or all ranks of a machine share one
+// memory) and UnitGatherer (each rank has its share, and the rest is gathered while a unit computes).
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
@@ -14,19 +14,22 @@ class Weights {
  public:
   virtual ~Weights() = default;
 
-  // Before a forward: what belongs to no unit is there. May wait.
+  // Called before a forward: gathers the weights that belong to no unit. May wait.
   virtual void begin_forward() = 0;
-  // Backward enters a unit (unit_watch.h). First what it has passed leaves; then the unit's own are there. May wait.
+  // Called when backward enters a unit (unit_watch.h): leave_passed() frees the weights that backward has passed, then
+  // enter() gathers the unit's own. May wait.
   virtual void leave_passed(std::size_t entered) = 0;
   virtual void enter(std::size_t unit) = 0;
-  // Throws InvalidArgument where a gradient of the range came while its values, of which it was made, were away.
+  // Throws InvalidArgument if a gradient of the range came while the weights of the range, from which it was computed,
+  // were not there.
   virtual void require_there(std::size_t range, const std::string& parameter) const = 0;
-  // A backward is over: no unit reads its weights.
+  // A backward is over: no unit reads its weights any more.
   virtual void end_backward() = 0;
-  // All are there, and none rounded, until the next begin_forward() or change of the values. Collective.
+  // Gathers all weights, and none rounded. They stay until the next begin_forward() or change of the values.
+  // Collective.
   virtual void gather_all() = 0;
   virtual bool come_and_go() const = 0;
-  // Blocks of memory that were allocated for weights that come, so far.
+  // How many memory blocks were allocated so far for gathered weights.
   virtual std::int64_t allocations() const = 0;
 };
 

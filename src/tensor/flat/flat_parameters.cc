@@ -53,7 +53,7 @@ void check_parameter(const NamedParameter& entry) {
   }
 }
 
-// Two tensors over the same memory would be torn apart without a word.
+// Packing would silently separate two tensors over the same memory, so it refuses them.
 void check_overlaps(const std::vector<NamedParameter>& parameters) {
   struct Extent {
     const char* begin;
@@ -77,7 +77,7 @@ void check_overlaps(const std::vector<NamedParameter>& parameters) {
   }
 }
 
-// What every range of a packing is made with.
+// What all ranges of one packing are made with.
 struct Packing {
   const layout::Layout& layout;
   FlatOptions options;
@@ -86,7 +86,7 @@ struct Packing {
   Communicator& ranks() { return options.sharers; }
 };
 
-// A buffer of the range, of which this rank accounts for its share where that is all it has.
+// A buffer of the range. Where it is common, or this rank has its share alone, this rank accounts for that share only.
 FlatBuffer buffer_of(const layout::Range& range, const layout::Placement& placement,
                      const std::optional<Shares>& shares) {
   const bool has_share = shares && (placement.residence.is_common || placement.whole != layout::Whole::kAlways);
@@ -98,7 +98,7 @@ FlatBuffer buffer_of(const layout::Range& range, const layout::Placement& placem
           .travels = !has_share};
 }
 
-// Rows of all ranks, each with its spare blocks after its gradients. Sets the range's gradients: this rank's.
+// Makes the rows of all ranks, each with its spare blocks after its gradients. Sets `gradients` to this rank's own.
 std::shared_ptr<GradientRows> make_rows(const layout::Range& range, Packing& packing, at::Tensor& gradients) {
   const std::int64_t row = layout::elements_with_spares(range);
   const int rank = packing.ranks().rank();
@@ -121,7 +121,8 @@ std::shared_ptr<GradientRows> make_rows(const layout::Range& range, Packing& pac
   return std::make_shared<GradientRows>(rows, Shares{packing.ranks(), range.bounds}, std::move(spares), range.offsets);
 }
 
-// A copy of its values; without memory: on rank 0, where `fill` sets them, others have room for them.
+// A copy of the segment's values. If the parameter has no memory, rank 0 sets the values with `fill`, and the other
+// ranks return memory that can receive them.
 at::Tensor values_of(const Segment& segment, Packing& packing) {
   const at::Tensor parameter = segment.parameter.detach();
   if (!is_away(parameter)) return parameter.contiguous().clone().view({-1});
@@ -134,7 +135,8 @@ at::Tensor values_of(const Segment& segment, Packing& packing) {
   return all.view({-1});
 }
 
-// Divided values begin as rank 0's: all of them, or the share alone, out of parts that pass by.
+// Divided values begin as rank 0's. Parameters are broadcast one by one; a rank keeps all of their values, or its
+// share.
 void begin_as_rank_0(const std::vector<Segment>& segments, const RangeValues& sharing, const at::Tensor& values,
                      Packing& packing) {
   const Shares& shares = *sharing.shares();
@@ -190,7 +192,7 @@ ParameterRange make_range(const layout::Range& range, const std::vector<NamedPar
     memory.rows = make_rows(range, packing, memory.gradients);
   } else {
     FlatBuffer buffer = buffer_of(range, gradient, shares);
-    if (!range.trainable) buffer.first = buffer.last = 0;  // nobody writes there
+    if (!range.trainable) buffer.first = buffer.last = 0;  // no rank writes gradients there
     memory.gradients = packing.resource->take(layout::Role::kGradient, buffer);
     if (!buffer.travels) memory.share = std::make_shared<GradientShare>(range.elements, buffer.type);
   }
@@ -238,7 +240,7 @@ layout::TensorSpec spec_of(const NamedParameter& entry) {
     spec.type = at::isFloatingType(tensor.scalar_type()) ? stored_type(entry.name, tensor.scalar_type())
                                                          : format::TensorType::kF32;  // refused where it is packed
   } else {
-    // Of any other only its size counts: of integers, complex and quantized numbers.
+    // Of integers, complex and quantized numbers only the size counts.
     spec.type = format::TensorType::kU8;
     spec.shape = {tensor.numel() * static_cast<std::int64_t>(tensor.element_size())};
   }
@@ -250,7 +252,7 @@ FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, Co
   for (const NamedParameter& entry : parameters) {
     check_parameter(entry);
     model.tensors.push_back(spec_of(entry));
-    model.tensors.back().trainable = true;  // all are packed, whoever trains them
+    model.tensors.back().trainable = true;  // all are packed, trained or not
   }
   pack(parameters, layout::choose(std::move(model), {}, {}), {}, {.sharers = std::move(memory)});
 }
@@ -288,7 +290,7 @@ void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const l
     (range.trainable ? ranges_ : frozen_).push_back(make_range(range, parameters, packing));
     (range.trainable ? units_ : units_of_frozen).push_back(range.unit);
   }
-  // Optimizers keep the resource, and shall not keep a group alive that they do not need.
+  // Optimizers keep the resource. It should not keep a group alive that they do not need.
   const auto divided = [](const ParameterRange& range) { return range.is_divided(); };
   if (std::none_of(ranges_.begin(), ranges_.end(), divided)) packing.resource->leave();
   units_.insert(units_.end(), units_of_frozen.begin(), units_of_frozen.end());

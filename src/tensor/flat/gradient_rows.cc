@@ -21,7 +21,8 @@ GradientRows::GradientRows(at::Tensor rows, const Shares& shares, std::shared_pt
   for (std::int64_t row = 0; row < rows_.size(0); ++row) places_.insert(places_.end(), offsets.begin(), offsets.end());
 }
 
-// The caches do not keep such rows until the step reads them: a plain store would read its line first.
+// The caches do not keep such large rows until the step reads them. Then non-temporal stores are faster to write them,
+// because a plain store reads its cache line first.
 bool GradientRows::outgrows_caches() const {
   static const std::size_t kCaches = base::last_level_cache_bytes();
   return rows_.nbytes() >= kCaches;

@@ -1,10 +1,10 @@
-// Gradients that do not travel: each rank's lie where all ranks of the machine read them, and a rank's step averages
-// its share as it reads it.
+// Gradients that do not travel: each rank's gradients lie where all ranks of the machine can read them, and a rank's
+// step averages its share while it reads it.
 //
-// Row q of `rows` begins with the gradients of rank q, in the layout of the range. Behind them are spare blocks, in
-// which backward may make a large gradient, which then lies there and not at its segment's place (spare_blocks.h). So
-// ranks tell each other the places after every backward (set_places()).
-// Thread rule: one thread at a time; average_into() on several, for different elements.
+// Row q of `rows` begins with the gradients of rank q, in the layout of the range. After them come spare blocks.
+// Backward may make a large gradient in a spare block; it then lies there and not at its segment's place
+// (spare_blocks.h). So the ranks tell each other the places after every backward (set_places()).
+// Thread rule: one thread at a time; several threads may call average_into() for different elements.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,20 +27,20 @@ class GradientRows {
   const std::shared_ptr<SpareBlocks>& spares() const { return spares_; }
   bool outgrows_caches() const;
 
-  // Whether the gradients are this rank's own, and the mean over the ranks is still to be taken of its share.
+  // Whether the gradients are still this rank's own, and this rank's share of the mean is not computed yet.
   bool awaits_average() const { return awaits_average_; }
   void set_awaits_average(bool awaits) { awaits_average_ = awaits; }
 
   // Where in its row a gradient lies, in elements.
   std::int64_t place_of(const at::Tensor& slot) const;
-  // places[q · segments + i]: that of segment i on rank q.
+  // places[q · segments + i]: the place of segment i's gradient on rank q.
   void set_places(std::vector<std::int64_t> places);
 
   // mean[i] = the mean over all ranks of element first + i of the segment's gradient, i < count, with the bits of an
-  // all_reduce. `slot`: this rank's.
+  // all_reduce. `slot`: this rank's gradient.
   void average_into(std::size_t segment, const at::Tensor& slot, std::int64_t first, std::int64_t count,
                     void* mean) const;
-  // The same in place of this rank's gradient.
+  // The same, written over this rank's gradient.
   void average(std::size_t segment, const at::Tensor& slot, std::int64_t first, std::int64_t count) const;
 
  private:

@@ -1,6 +1,7 @@
-// Gradients of which a rank keeps the mean of its share alone. They have memory from when backward makes them until
+// Gradients of which a rank keeps only its share of the mean. They have memory from when backward makes them until
 // they are averaged. After that the range's gradients() hold the share, and `.grad` is a mark: NaN everywhere, without
-// memory. Thread rule: one thread at a time.
+// memory.
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,16 +18,16 @@ class GradientShare {
  public:
   GradientShare(std::int64_t count, at::ScalarType type) : made_(count, type) {}
 
-  // Where backward's gradients lie.
+  // The memory in which backward's gradients lie.
   TransientFlat& made() { return made_; }
 
-  // Once for each segment, in order.
+  // Makes the mark of the next segment. Called once for each segment, in order.
   void add_mark(at::IntArrayRef shape);
   bool is_marked(std::size_t segment, const at::Tensor& gradient) const;
-  // `.grad` of the parameter is the mark from now on.
+  // Makes the mark the `.grad` of the parameter.
   void mark(std::size_t segment, const at::Tensor& parameter) const;
-  // `.grad` is undefined from now on. Returns whether it was the mark, and stood for a gradient: a mark that the caller
-  // zeroed in place stands for none.
+  // Makes `.grad` undefined. Returns whether it was the mark and stood for a gradient: a mark that the caller zeroed
+  // in place stands for none.
   bool take_mark(std::size_t segment, const at::Tensor& parameter) const;
 
  private:

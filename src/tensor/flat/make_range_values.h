@@ -1,4 +1,4 @@
-// Which of the ways of range_values.h a placement is.
+// Makes the kind of RangeValues (range_values.h) that a placement asks for.
 #pragma once
 
 #include <ATen/core/Tensor.h>

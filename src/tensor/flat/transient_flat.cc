@@ -11,7 +11,7 @@ namespace reigen::tensor {
 
 namespace {
 
-// Its address tells memory that comes and goes from other.
+// The address of end_memory() marks memory that comes and goes.
 struct Lent {
   std::shared_ptr<void> memory;
   std::weak_ptr<void> owner;
@@ -48,7 +48,7 @@ void TransientFlat::forget() {
   ++generation_;
 }
 
-// A tensor that outlives this object keeps what it points to.
+// The storage owns the memory: a tensor that outlives this object keeps the memory that it points to.
 void TransientFlat::point_to(c10::DataPtr data) {
   flat_.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(data));
 }

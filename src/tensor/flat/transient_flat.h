@@ -1,7 +1,7 @@
-// A flat tensor whose memory is there at times only.
+// A flat tensor whose memory is there only at times.
 //
-// Views of the tensor keep their identity while the memory comes and goes, so that modules and graphs may hold them.
-// Reading one while it is away gives NaN, not old values; writing ends the program.
+// Views of the tensor keep their identity while its memory comes and goes, so modules and graphs may hold them. While
+// the memory is away, reading a view gives NaN, not old values, and writing to it ends the program.
 // Thread rule: as for a tensor, one thread at a time.
 #pragma once
 
@@ -14,12 +14,12 @@
 
 namespace reigen::tensor {
 
-// Whether a tensor is a view of memory that a TransientFlat has at the moment: what is written there is lost.
+// Whether a tensor is a view of memory that a TransientFlat has only for the moment: values written there are lost.
 bool is_transient(const at::Tensor& tensor);
 
 class TransientFlat {
  public:
-  // One-dimensional; away.
+  // Makes a one-dimensional tensor, whose memory is away.
   TransientFlat(std::int64_t count, at::ScalarType type);
 
   const at::Tensor& tensor() const { return flat_; }
@@ -27,13 +27,14 @@ class TransientFlat {
   bool is_there() const { return memory_ != nullptr; }
   std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }  // null: away
 
-  // Of at least bytes(), from now on what the tensor reads and writes.
+  // From now on the tensor reads and writes this memory, which has at least bytes().
   void put(std::shared_ptr<void> memory);
-  // The memory leaves; null: there was none.
+  // Takes the memory away and returns it; null: there was none.
   std::shared_ptr<void> take();
-  // Away, and what is on its way here is out of date, too. The memory stays for take().
+  // The values have changed: the memory is away from now on, and values that are being gathered are out of date too.
+  // take() still returns the memory.
   void forget();
-  std::uint64_t generation() const { return generation_; }  // how often that was
+  std::uint64_t generation() const { return generation_; }  // how often forget() was called
 
  private:
   void point_to(c10::DataPtr data);

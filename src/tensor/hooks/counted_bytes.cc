@@ -15,17 +15,17 @@ namespace reigen::tensor {
 
 struct CountedBytes::Counter : std::enable_shared_from_this<CountedBytes::Counter> {
   std::atomic<std::int64_t> live = 0;
-  std::int64_t peak = 0;  // of the thread that counts
+  std::int64_t peak = 0;  // only the counting thread uses it
 
   void add(std::int64_t bytes) { peak = std::max(peak, live.fetch_add(bytes) + bytes); }
 };
 
 namespace {
 
-// A plain word: tensors may be made when a thread's other variables are gone.
+// A plain pointer: tensors may be made after a thread's other variables are destroyed.
 thread_local CountedBytes::Counter* counting = nullptr;
 
-// The blocks that are counted and live.
+// The blocks that are counted and not freed yet, by address.
 class CountedBlocks {
  public:
   void add(void* data, std::size_t bytes, std::shared_ptr<CountedBytes::Counter> counter) {
@@ -55,15 +55,15 @@ class CountedBlocks {
   std::atomic<std::size_t> count_ = 0;
 };
 
-// Never destroyed, because tensors die as long as the process lives.
+// Never destroyed, because tensors may die at any time before the process ends.
 CountedBlocks* const counted_blocks = new CountedBlocks;
 
-// The allocator that was there, and what a thread that counts asks of it.
+// Passes requests on to the allocator that was there before, and counts those of threads that count.
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     c10::DataPtr data = inner_->allocate(bytes);
-    // Only memory that its address alone frees can be freed by ours.
+    // free_raw() gets nothing but an address, so only memory that can be freed by its address is counted.
     if (counting == nullptr || bytes == 0 || inner_->raw_deleter() == nullptr || data.get() != data.get_context())
       return data;
     void* const address = data.release_context();

@@ -1,4 +1,4 @@
-// Bytes of tensors that a thread makes: what a step needs beside what stays.
+// Counts the bytes of tensors that a thread makes: the memory that a step needs besides what stays.
 //
 //   tensor::CountedBytes bytes;
 //   const at::Tensor loss = model->forward(input);
@@ -6,10 +6,11 @@
 //   loss.backward();
 //   bytes.peak();                                      // the most at once
 //
-// Counted are CPU tensors' memory as LibTorch asks for it, from the moment one begins until it ends; what is made in
-// that time counts until it dies, on whichever thread. A backward on the CPU runs on the thread that called it. Memory
-// that is mapped and not asked for (weights that ranks share, units that are gathered) is not part of it.
-// Thread rule: one thread; one at a time on it.
+// It counts the memory that LibTorch requests for CPU tensors on this thread while a CountedBytes lives. Memory that
+// was requested in that time counts until it is freed, on whichever thread. A backward on the CPU runs on the thread
+// that called it. Memory that is mapped instead of requested (weights that ranks share, units that are gathered) does
+// not count.
+// Thread rule: one thread, and one CountedBytes at a time on it.
 #pragma once
 
 #include <cstdint>

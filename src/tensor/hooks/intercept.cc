@@ -34,7 +34,7 @@ struct Place {
   }
 };
 
-// The key, whose function is ours from here on.
+// Makes `function` the one for this place, and returns the place's key.
 c10::DispatchKey claimed(Where where, Interceptor function) {
   if (where == Where::kFirst)
     Place<Where::kFirst>::claim(function);

@@ -1,6 +1,6 @@
-// Operations of LibTorch that pass through a function of ours, by a dispatch key that LibTorch leaves to others. A
-// process that makes none of these leaves the keys to others.
-// Thread rule: for the thread that makes it; guards nest.
+// Makes operations of LibTorch pass through a function of ours, by a dispatch key that LibTorch leaves to others. A
+// process without an Intercept leaves these keys to other code.
+// Thread rule: a guard counts for the thread that makes it; guards nest.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -22,7 +22,8 @@ enum class Where {
 using Interceptor = void (*)(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
                              std::vector<c10::IValue>* stack);
 
-// While one lives. At one place it is the same function in the whole process.
+// While an Intercept lives, operations pass through its function. One place has the same function in the whole
+// process.
 class Intercept {
  public:
   Intercept(Where where, Interceptor function);
@@ -33,14 +34,14 @@ class Intercept {
   c10::impl::IncludeDispatchKeyGuard included_;
 };
 
-// While one lives, nothing is intercepted at this place: what the function itself calls.
+// While an Uncaught lives, nothing is intercepted at this place: for operations that the function itself calls.
 class Uncaught {
  public:
   explicit Uncaught(Where where);
   Uncaught(const Uncaught&) = delete;  // one scope
   Uncaught& operator=(const Uncaught&) = delete;
 
-  // What the operation would have done.
+  // Does what the operation would have done.
   void run(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) const;
 
  private:

@@ -14,10 +14,10 @@
 namespace reigen::tensor {
 namespace {
 
-// Lent blocks by their address. Who allocates without a tensor gives back an address and nothing else.
+// The lent blocks by address: code that allocates without a tensor gives back nothing but an address.
 class Loans {
  public:
-  // `flat` keeps the memory until what was made in it dies.
+  // `flat` keeps the memory until the tensor that was made in it dies.
   void begin(void* data, at::Tensor flat) {
     const std::lock_guard lock(mutex_);
     loans_.emplace(data, std::move(flat));
@@ -29,10 +29,10 @@ class Loans {
     return loans_.count(data) > 0;
   }
 
-  // Whether there was one.
+  // Returns whether this block was lent.
   bool end(void* data) {
     if (count_.load(std::memory_order_acquire) == 0) return false;
-    at::Tensor ended;  // its memory may go with it, without the lock
+    at::Tensor ended;  // dies after the lock: the memory may go with it
     const std::lock_guard lock(mutex_);
     const auto found = loans_.find(data);
     if (found == loans_.end()) return false;
@@ -48,12 +48,12 @@ class Loans {
   std::atomic<std::size_t> count_ = 0;
 };
 
-// Never destroyed, as the allocator: tensors may be made and die as long as the process lives.
+// Never destroyed, like the allocator: tensors may be made and die as long as the process lives.
 Loans* const loans = new Loans;
 
 void end_loan(void* data) { loans->end(data); }
 
-// Looked at for every tensor, so it is a plain word; and one that may still be read when the list below is gone.
+// It is read for every tensor, so it is a plain variable, which can still be read after the list below is destroyed.
 thread_local bool is_lending = false;
 
 struct Lenders {
@@ -62,7 +62,7 @@ struct Lenders {
 };
 thread_local Lenders lenders;
 
-// LibTorch's allocator for everything but what is lent.
+// Answers requests with lent blocks where it can, and else passes them on to LibTorch's allocator.
 class LendingAllocator final : public c10::Allocator {
  public:
   explicit LendingAllocator(c10::Allocator* inner) : inner_(inner) {}
@@ -91,11 +91,11 @@ class LendingAllocator final : public c10::Allocator {
   std::atomic<c10::Allocator*> inner_;
 };
 
-// Made before there are threads, so that a thread that meets it in the middle of install() finds it whole; never
+// Made before there are threads, so that a thread that uses it in the middle of install() finds it complete. Never
 // destroyed, because tensors may be made as long as the process lives.
 LendingAllocator* const allocator = new LendingAllocator(c10::GetCPUAllocator());
 
-// Of memory without a DataPtr: LibTorch's convolutions take theirs so.
+// Frees memory that has no DataPtr: LibTorch's convolutions allocate such memory.
 void LendingAllocator::free_raw(void* data) {
   if (!loans->end(data)) allocator->inner()->raw_deleter()(data);
 }

@@ -1,11 +1,12 @@
-// Where backward makes the next gradient of a size, so that no copy need bring it to where other ranks read it.
+// Memory in which backward makes the next gradient of a given size, so that it need not be copied to where other ranks
+// read it.
 //
-// LibTorch asks its allocator of CPU memory for every tensor. In a backward on a thread that lends blocks, a request
-// for exactly as many bytes as a block has is answered with that block. If what is made there becomes a parameter's
-// gradient, the block and the parameter's place change roles; if it was anything else, that gradient is copied to its
-// place as it would have been, and the block is free again when the other tensor dies.
+// LibTorch requests the memory of every CPU tensor from its allocator. In a backward on a thread that lends blocks, a
+// request for exactly as many bytes as a block has is answered with that block. If the tensor that is made there
+// becomes a parameter's gradient, the block and the parameter's place change roles. If it is another tensor, the
+// parameter's gradient is copied to its place as usual, and the block is free again when the other tensor dies.
 //
-// Thread rule: one thread at a time; tensors that lie in a block may die on any.
+// Thread rule: one thread at a time; tensors that lie in a block may die on any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,25 +20,26 @@ namespace reigen::tensor {
 
 class SpareBlocks {
  public:
-  // One-dimensional, of different sizes.
+  // The blocks are one-dimensional and of different sizes.
   explicit SpareBlocks(std::vector<at::Tensor> blocks);
 
-  // Whether `gradient` was made in a block and is all that lies there.
+  // Whether `gradient` was made in a block and nothing else lies there.
   bool hold(const at::Tensor& gradient) const;
-  // The block that holds `gradient`, which takes the shape of `place`; `place` is the block from now on.
+  // Returns the block that holds `gradient`, in the shape of `place`; `place` is the spare block from now on.
   at::Tensor exchange(const at::Tensor& gradient, const at::Tensor& place);
 
-  // The block of that many bytes, unless it is lent or there is none: then a null pointer.
+  // Lends the block of that many bytes; a null pointer if it is lent already or there is none.
   c10::DataPtr lend(std::size_t bytes);
 
  private:
-  // Its number; that of none: their count.
+  // The number of the block that holds it, or the number of blocks if none does.
   std::size_t find(const at::Tensor& gradient) const;
 
   std::vector<at::Tensor> blocks_;
 };
 
-// From now on backwards on this thread may use these blocks, until they may not. Several may be lent at a time.
+// From lend_to_backward() to stop_lending(), backwards on this thread may use these blocks. Several may be lent at a
+// time.
 void lend_to_backward(const std::shared_ptr<SpareBlocks>& blocks);
 void stop_lending(const std::shared_ptr<SpareBlocks>& blocks);
 

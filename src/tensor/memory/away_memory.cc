@@ -15,12 +15,12 @@
 namespace reigen::tensor {
 namespace {
 
-// The kernel lets a process have some 65,000 mappings, so large areas are made of large ones.
+// The kernel lets a process have some 65,000 mappings, so large areas are made of large mappings.
 constexpr std::size_t kSmall = std::size_t{2} << 20;
 constexpr std::size_t kLarge = std::size_t{64} << 20;
 constexpr std::size_t kLargeFrom = std::size_t{1} << 30;
 
-// Every bit is set, which is a NaN in each type.
+// A file whose bits are all set, which reads as NaN in each floating-point type.
 UniqueFd not_numbers(std::size_t size) {
   UniqueFd file(REIGEN_SYSCALL(::memfd_create("reigen-away", MFD_CLOEXEC)));
   const std::vector<unsigned char> bytes(size, 0xFF);
@@ -30,7 +30,7 @@ UniqueFd not_numbers(std::size_t size) {
   return file;
 }
 
-// Constants of the process.
+// These files stay open as long as the process lives.
 const UniqueFd& pattern_of(std::size_t size) {
   if (size == kSmall) {
     static const UniqueFd kFile = not_numbers(kSmall);
@@ -46,12 +46,12 @@ void* map(void* at, std::size_t bytes, int flags, int file) {
   return memory;
 }
 
-// Its address tells what is away from what is not.
+// Its address marks storages whose memory is away.
 void end_away(void* held) { delete static_cast<std::shared_ptr<void>*>(held); }
 
 }  // namespace
 
-// The pattern over and over.
+// Maps the pattern file over and over, until the area is full.
 std::shared_ptr<void> away_memory(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   auto* const begin = static_cast<std::byte*>(map(nullptr, bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1));

@@ -1,5 +1,5 @@
-// Memory that is not there: address space, terabytes of it, that takes no memory of its own (64 MiB for all of them),
-// reads as NaN in every floating-point type, and ends the program when it is written. Thread rule: any thread.
+// Address space without memory behind it, terabytes if need be. All areas together take at most 66 MiB. It reads as
+// NaN in every floating-point type, and writing to it ends the program. Thread rule: any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,15 +10,15 @@
 
 namespace reigen::tensor {
 
-// Null for no bytes.
+// Returns null for 0 bytes.
 std::shared_ptr<void> away_memory(std::size_t bytes);
 
-// What a storage holds that is away: is_away() is true of its tensors.
+// The data of a storage whose memory is away: is_away() is true of its tensors.
 c10::DataPtr away_data(std::shared_ptr<void> memory);
 
-// A contiguous CPU tensor whose memory is all away, until it is given other (set_data).
+// A contiguous CPU tensor whose memory is all away, until it is given other memory (set_data).
 at::Tensor away_tensor(at::IntArrayRef shape, at::ScalarType type);
-// Whether a tensor is one, or a view of one.
+// Whether a tensor is such a tensor, or a view of one.
 bool is_away(const at::Tensor& tensor);
 
 }  // namespace reigen::tensor

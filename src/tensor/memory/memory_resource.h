@@ -1,5 +1,5 @@
-// Memory for flat buffers, by where it shall lie. All buffers of a model's ranges come from one resource, which also
-// counts them: what a run reports as its memory is what was taken here.
+// Provides the memory of flat buffers, in the place where each is to lie. All buffers of a model's ranges come from
+// one resource, which also counts them: a run reports as its memory what was taken here.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -21,8 +21,8 @@ struct FlatBuffer {
   std::int64_t count = 0;  // elements
   at::ScalarType type = at::kFloat;
   layout::Residence residence = {};
-  // The elements that this rank accounts for: of a common buffer its share, of another what it writes. The rest of a
-  // buffer that is not common never takes memory.
+  // The elements that this rank accounts for: its share of a common buffer, or the elements that it writes of another
+  // buffer. The rest of a buffer that is not common never takes memory.
   std::int64_t first = 0;
   std::int64_t last = 0;
   bool travels = false;  // collectives read and write it: it lies in memory from Communicator::allocate
@@ -34,14 +34,14 @@ class MemoryResource {
   MemoryResource(Communicator ranks, std::filesystem::path directory)
       : ranks_(std::move(ranks)), directory_(std::move(directory)) {}
 
-  // One-dimensional, zero. Collective for a common buffer, which needs ranks of one machine: else BackendError. Throws
-  // IoError where the disk has no room.
+  // Returns a one-dimensional tensor of zeros. A common buffer is collective, and needs ranks of one machine: else
+  // BackendError. Throws IoError where the disk has no room.
   at::Tensor take(layout::Role role, const FlatBuffer& buffer);
-  // Leaves the ranks: nothing that is taken from now on is common or travels.
+  // Leaves the ranks' group: buffers that are taken from now on are neither common, nor do they travel.
   void leave() { ranks_ = Communicator(); }
   // Counts a tensor that was made elsewhere.
   void note(layout::Role role, const at::Tensor& tensor, std::int64_t bytes);
-  // Of what was taken and is still there.
+  // The bytes of tensors that were taken or noted, and that still live.
   std::int64_t bytes(layout::Role role) const;
 
  private:

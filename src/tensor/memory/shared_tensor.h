@@ -9,16 +9,16 @@
 
 namespace reigen::tensor {
 
-// One-dimensional, zero.
+// A one-dimensional tensor of zeros, in memory from Communicator::allocate.
 at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type);
 
-// The same, one memory of all ranks. Collective; throws BackendError where ranks share no memory.
+// The same, as one memory of all ranks. Collective; throws BackendError where ranks share no memory.
 at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::ScalarType type);
 
-// One-dimensional, zero, of this process alone: a page takes memory from when it is written.
+// A one-dimensional tensor of zeros, of this process alone: a page takes memory only from when it is written.
 at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type);
 
-// Makes `tensor` one of this size and type, unless it is.
+// Makes `tensor` a shared_tensor() of this size and type, unless it is one.
 void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type);
 
 }  // namespace reigen::tensor

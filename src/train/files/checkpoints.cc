@@ -22,13 +22,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kFailuresInARow = 3;  // then the disk will not recover by itself
+constexpr int kFailuresInARow = 3;  // after these the disk will not recover by itself
 
 std::int64_t checkpoints_in(const fs::path& folder) {
   try {
     return static_cast<std::int64_t>(checkpoint::list(folder).size());
   } catch (const IoError&) {
-    return 0;  // the first save tells
+    return 0;  // the first save reports the error
   }
 }
 
@@ -52,7 +52,7 @@ Checkpoints::State Checkpoints::state() const {
           .optimizer = tensor::Pieces(model_.parallel().own(model_.state()))};
 }
 
-// Of all ranks together.
+// The bytes of all ranks together.
 std::int64_t Checkpoints::bytes_needed() {
   auto bytes = static_cast<std::int64_t>(checkpoint::room_for(state().contents()));
   run_.world.all_reduce(&bytes, &bytes, 1, DataType::kInt64, ReduceOp::kSum, {.tag = "room for a checkpoint"});
@@ -67,7 +67,7 @@ void Checkpoints::look_at_room() {
   const std::int64_t there = checkpoints_in(folder());
   const std::int64_t every = run_.config.checkpoint.every_steps;
   const std::int64_t to_come = every > 0 ? (run_.total - run_.done + every - 1) / every : 1;
-  // The new one lies beside those that it replaces for a while.
+  // For a while, the new checkpoint exists next to those that it replaces.
   const std::int64_t at_once =
       std::max<std::int64_t>(std::min(to_come + there, run_.config.checkpoint.keep + 1) - there, 1);
   const auto one = static_cast<std::uint64_t>(bytes);
@@ -89,8 +89,8 @@ void Checkpoints::look_at_room() {
 
 void Checkpoints::require_finite() { checked_state(); }
 
-// All that must be true of a state before it replaces an older one. What a model does not train may be infinite on
-// purpose, as masks are.
+// Checks a state before it may replace an older one. Parameters and buffers that the model does not train may be
+// infinite on purpose, as masks are.
 Checkpoints::State Checkpoints::checked_state() {
   model_.settle();
   State now = state();
@@ -120,7 +120,7 @@ void Checkpoints::open() {
   saver_.emplace(folder(), run_.world,
                  checkpoint::SaverOptions{.keep = run_.config.checkpoint.keep,
                                           .asynchronous = run_.config.checkpoint.asynchronous,
-                                          .warns_without_locks = false});  // the run's directory was, for all below it
+                                          .warns_without_locks = false});  // the run directory's lock has warned
 }
 
 void Checkpoints::prepare() {
@@ -129,19 +129,21 @@ void Checkpoints::prepare() {
     open();
     saver_->prepare(state().contents());
   } catch (const IoError&) {
-    // The first save tries again, and tells.
+    // The first save tries again and reports the error.
   }
 }
 
 void Checkpoints::save() {
   const State now = checked_state();
   wait();
-  // A thread that writes may have ended on some ranks and not yet on others: all count alike only where all waited.
+  // A background save may have ended on some ranks and not yet on others. All ranks count the same failures only
+  // after all of them have waited.
   const bool asynchronous = run_.config.checkpoint.asynchronous;
   if (asynchronous && should_give_up()) give_up_();
   asked_ = run_.done;
   try {
-    // Every rank throws what rank 0 met: a run that goes on from a checkpoint needs the lines of the steps before.
+    // Every rank throws the error of rank 0: a run that is resumed from a checkpoint needs the lines of the steps
+    // before.
     comm::attempt_first(run_.world, "lines of steps", [&] {
       lines_.flush();
       return std::string();
@@ -165,7 +167,7 @@ void Checkpoints::save() {
   if (!asynchronous && should_give_up()) give_up_();
 }
 
-// At the end of a run there is more to be done.
+// At the end of a run other files are still to be written.
 bool Checkpoints::should_give_up() const { return failed_ >= kFailuresInARow && run_.done < run_.total && !run_.stop; }
 
 void Checkpoints::wait() {
@@ -215,12 +217,12 @@ void Checkpoints::save_last_in_little_room() {
   run_.say(fmt::format("note: older checkpoints (of steps {}) are deleted, to make room for the last", gone));
   std::error_code unknown;
   const bool is_gone = run_.is_first() && saved_ > 0 && !fs::exists(last(), unknown) && !unknown;
-  if (!share_text(run_.world, is_gone ? "gone" : "").empty()) saved_ = -1;  // else a message would send the user to it
+  if (!share_text(run_.world, is_gone ? "gone" : "").empty()) saved_ = -1;  // else a message would point the user to it
   save();
   wait();
 }
 
-// This run's, or that from which it went on.
+// Either a checkpoint of this run, or the one from which it was resumed.
 fs::path Checkpoints::last() const {
   const bool is_own = files_.found() == nullptr || saved_ != files_.found()->manifest().step;
   return is_own ? folder() / checkpoint::name_of(saved_) : files_.found()->path();

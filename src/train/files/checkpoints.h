@@ -1,10 +1,10 @@
-// A run's checkpoints: when one can be written, what is written, and what happens when the disk does not take it.
+// A run's checkpoints: when and what the run saves, and what happens if the disk refuses it.
 //
-// A save that fails is a warning: the checkpoint before is whole, and a disk may recover. After three in a row for want
-// of anything but room the run gives up. Where there is no room it goes on: its end needs less than a checkpoint.
-// Every rank counts the same failures, so all end together.
+// A failed save is only a warning: the checkpoint before it is whole, and the disk may recover. After three failures
+// in a row for other reasons than lack of room, the run gives up. Without room it goes on, because its end needs less
+// room than a checkpoint. Every rank counts the same failures, so all ranks give up together.
 //
-// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <cstdint>
@@ -27,39 +27,41 @@ namespace reigen::train {
 
 class Checkpoints {
  public:
-  // give_up: called on every rank where saves keep failing in the middle of a run; throws.
+  // give_up: called on every rank if saves keep failing in the middle of a run; must throw.
   Checkpoints(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
               std::function<void()> give_up);
 
-  // Call it before the first step. The checkpoint from which the run goes on counts as saved. Values that are NaN now
-  // and are not trained may be NaN in checkpoints too.
+  // Call it before the first step. The checkpoint from which the run is resumed counts as saved. Tensors that are not
+  // trained and hold NaN now may hold NaN in checkpoints too.
   void begin();
-  // Collective. Says before the first step what will not fit. A warning, because others may free space meanwhile.
+  // Collective. Warns before the first step if checkpoints or weights will not fit on the disk. It is only a warning,
+  // because others may free space meanwhile.
   void look_at_room();
-  // While the first steps are made, the kernel gives the memory that the first copy would wait for.
+  // Gets memory for the copies of an asynchronous save while the first steps run; the first save would wait for it.
   void prepare();
-  // Collective. Throws 80 if the state is not finite. Such a state must not replace an older checkpoint.
+  // Collective. Throws an Error with exit code 80 if the state is not finite. Such a state must not replace an older
+  // checkpoint.
   void require_finite();
-  // Collective. Saves the state, after the lines of the steps were written. Throws as require_finite().
+  // Collective. Writes the lines of the steps, then saves the state. Throws as require_finite().
   void save();
-  // Waits for the save that is under way.
+  // Waits for the save in progress.
   void wait();
-  // Notes whether the last save has ended by now, and how. Does not wait.
+  // Checks without waiting whether the last save has ended, and records its result.
   void hear();
-  // Collective. Deletes older checkpoints to make room for the last one, then saves it. The weights must be on the disk
-  // before: at every moment the user has either the weights or a checkpoint.
+  // Collective. Deletes older checkpoints to make room for the last one, then saves it. The weights must be on the
+  // disk before: at every moment the user has either the weights or a checkpoint.
   void save_last_in_little_room();
-  // Ends the thread that writes.
+  // Ends the thread that writes checkpoints.
   void release() { saver_.reset(); }
 
-  std::int64_t saved() const { return saved_; }            // step of the newest one; -1: there is none
-  std::int64_t asked_to_save() const { return asked_; }    // step of the newest that was begun
-  bool lacks_room() const { return lacks_room_; }          // the newest failed for want of room
-  int failed_in_a_row() const { return failed_; }          // for want of anything else
+  std::int64_t saved() const { return saved_; }            // step of the newest whole checkpoint; -1: there is none
+  std::int64_t asked_to_save() const { return asked_; }    // step of the newest save that was begun
+  bool lacks_room() const { return lacks_room_; }          // the newest save failed for lack of room
+  int failed_in_a_row() const { return failed_; }          // failures for other reasons
   const std::string& why_not() const { return why_not_; }  // the error of the newest save that failed
-  std::filesystem::path last() const;                      // the newest whole one
+  std::filesystem::path last() const;                      // the newest whole checkpoint
   std::filesystem::path folder() const { return files_.directory() / "checkpoints"; }
-  std::string way_back() const;  // how a run goes on from the newest one; empty: there is none
+  std::string way_back() const;  // how to resume from the newest checkpoint, as text; empty: there is none
 
  private:
   struct State {
@@ -86,7 +88,7 @@ class Checkpoints {
   int failed_ = 0;
   bool lacks_room_ = false;
   std::string why_not_;
-  std::set<std::string> begins_with_nan_;  // what is not trained may hold one on purpose
+  std::set<std::string> begins_with_nan_;  // tensors that are not trained and may hold NaN on purpose
 };
 
 }  // namespace reigen::train

@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kFlushEvery = std::chrono::milliseconds(500);
 constexpr std::size_t kBufferMax = 1 << 16;
-constexpr std::size_t kKeptMax = std::size_t{64} << 20;  // while they cannot be written
+constexpr std::size_t kKeptMax = std::size_t{64} << 20;  // most bytes kept while the file cannot be written
 
 std::string read_all(int fd) {
   std::string text;
@@ -59,7 +59,7 @@ LineFile::~LineFile() {
   try {
     flush();
   } catch (const Error&) {
-    // Reported by the flush() that a run which ends well makes itself.
+    // The flush() that a run makes before a normal end has reported this error.
   }
 }
 
@@ -70,7 +70,7 @@ void LineFile::append(std::string_view line) {
   try {
     flush();
   } catch (const IoError&) {
-    // A run is worth more than its log, and a disk may get room again.
+    // The run is worth more than its log, and the disk may get room again.
     if (buffer_.size() > kKeptMax) throw;
   }
 }

@@ -1,5 +1,5 @@
-// A text file that grows by whole lines and can be cut back to the first ones: what a run leaves behind step by step.
-// Thread rule: one thread.
+// A text file to which a run appends whole lines step by step, and which can be cut back to its first lines.
+// Thread rule: used by one thread only.
 #pragma once
 
 #include <chrono>
@@ -16,19 +16,22 @@ class LineFile {
  public:
   using Keep = std::function<bool(std::string_view line)>;
 
-  // Keeps the lines of an existing file up to the first that `keep` refuses or that has no newline; without `keep`
-  // none. Throws IoError.
+  // Keeps the lines of an existing file that come before the first line that `keep` refuses or that has no newline.
+  // Without `keep`, no line is kept. Throws IoError.
   explicit LineFile(std::filesystem::path path, const Keep& keep = {});
-  ~LineFile();                         // writes what is left; errors are lost, so call flush() first
+  ~LineFile();                         // writes the remaining lines; errors are lost, so call flush() first
   LineFile(const LineFile&) = delete;  // two writers would mix their lines
   LineFile& operator=(const LineFile&) = delete;
 
-  // With its newline; reaches the file within a second of further calls. Where it cannot be written, as on a disk that
-  // is full, it is kept in memory, with those that follow, and tried again each second; throws IoError beyond 64 MiB.
+  // Appends a line, which includes its newline. If the last write was half a second ago or longer, or more than 64
+  // KiB have collected, writes all collected lines to the file. If the file cannot be written, for example because
+  // the disk is full, the lines are kept in memory and tried again every half second. Throws IoError if more than 64
+  // MiB are kept.
+  // kept.
   void append(std::string_view line);
-  void flush();  // throws IoError (NoRoom); what was not written is kept and tried again
+  void flush();  // throws IoError (NoRoom); lines that were not written are kept and tried again
 
-  // Why lines are kept in memory; empty: they are not.
+  // Why lines are kept in memory; empty if they are not.
   const std::string& trouble() const { return trouble_; }
 
  private:

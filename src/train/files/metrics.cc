@@ -15,8 +15,8 @@ namespace reigen::train {
 namespace {
 
 struct Line {
-  std::int64_t step = 0;    // 0: it tells of none
-  bool is_of_step = false;  // and not of a validation behind it
+  std::int64_t step = 0;    // 0: the line has no step
+  bool is_of_step = false;  // true: a step; false: a validation after it
 };
 
 Line line_in(std::string_view text) {
@@ -29,16 +29,17 @@ Line line_in(std::string_view text) {
 
 std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
-// In front of what may follow.
+// The comma comes first, because other keys may follow.
 std::string of_time(double time) { return time > 0 ? fmt::format(",\"time\":{:.3f}", time) : ""; }
 
-// Keeps the lines up to `last`, each of the step after the one before. A run that began in this directory with a
-// checkpoint of another has none of them, and goes back to where it began.
+// Keeps the lines up to step `last`; the steps must follow each other without a gap. If a run began in this directory
+// with a checkpoint of another directory, the file has no lines of the steps before; such a run may go back to the
+// step at which it began.
 std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_t last) {
   if (last == 0) return std::make_unique<LineFile>(path);
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
-  // A run that went on in a new directory has no line of the steps before.
+  // A run that is resumed in a new directory has no lines of the steps before.
   if (error || size == 0) return std::make_unique<LineFile>(path);
   std::int64_t step = 0;
   bool begins_behind = false;

@@ -31,7 +31,7 @@ void ModelFiles::write() {
   outcome_.attempt("model_ema.safetensors", [&] { write_average(); });
 }
 
-// The newest of the older checkpoints stays in any case. After a stop all of them stay.
+// The newest checkpoint is never deleted. After a stop no checkpoint is deleted.
 void ModelFiles::make_room() {
   if (!run_.is_first() || checkpoints_.saved() <= 0 || run_.done < run_.total) return;
   const int models = model_.optimization().has_average() ? 2 : 1;
@@ -47,8 +47,8 @@ void ModelFiles::make_room() {
   }
 }
 
-// If no rank has all weights, they are copied from the checkpoint, a tensor at a time. Without a checkpoint they are
-// gathered in memory, if they fit there.
+// If no rank has all weights, they are copied from the checkpoint, one tensor at a time. Without a checkpoint they
+// are gathered in memory, if they fit there.
 void ModelFiles::write_model() {
   const bool of_checkpoint = model_.gathers() && checkpoints_.saved() == run_.done;
   if (model_.gathers() && !of_checkpoint) {
@@ -90,7 +90,7 @@ void ModelFiles::write_average() {
   averaged->end();
 }
 
-// Rank 0 looks for all.
+// Rank 0 looks at the files for all ranks.
 bool ModelFiles::has_results() const {
   bool there = false;
   if (run_.is_first()) {

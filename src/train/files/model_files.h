@@ -1,6 +1,6 @@
-// model.safetensors and model_ema.safetensors: the weights that a run leaves behind, in one file though ranks may hold
-// parts of them.
-// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+// model.safetensors and model_ema.safetensors: the weights that a run leaves. Each is one file, even if ranks hold
+// parts of the weights.
+// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <filesystem>
@@ -18,11 +18,11 @@ class ModelFiles {
   ModelFiles(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, const Checkpoints& checkpoints,
              Outcome& outcome);
 
-  // Collective. Writes the weights of the newest step. At the end of the run older checkpoints, but for the newest, are
-  // deleted where the disk has no room. What fails is noted in `outcome`.
+  // Collective. Writes the weights of the newest step. If the run has ended and the disk lacks room, older
+  // checkpoints are deleted, but not the newest one. Errors are recorded in `outcome`.
   void write();
   bool has_model() const { return has_model_; }  // model.safetensors was written
-  // Collective. Whether an earlier process wrote them, and a summary, of this step or a later one.
+  // Collective. Whether an earlier process wrote these files and a summary, for this step or a later one.
   bool has_results() const;
   std::filesystem::path path() const { return files_.directory() / "model.safetensors"; }
 

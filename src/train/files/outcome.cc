@@ -31,7 +31,7 @@ bool Outcome::attempt(const std::string& what, const std::function<void()>& body
     note_lost(what, error.exit_code(), error.what());
     return false;
   }
-  std::erase_if(lost_, [&](const Lost& one) { return one.what == what; });  // a second try
+  std::erase_if(lost_, [&](const Lost& one) { return one.what == what; });  // a second attempt succeeded
   written_.push_back(what);
   return true;
 }
@@ -43,8 +43,9 @@ void Outcome::note_lost(std::string what, ExitCode code, std::string why) {
 Error Outcome::error(std::string what, std::vector<std::string> ways) const {
   std::vector<std::string> reasons;
   for (const Lost& one : lost_) reasons.push_back(fmt::format("no {}: {}", one.what, in_one_line(one.why)));
+  // kIo is also the exit code of a full disk.
   const bool is_of_disk =
-      std::any_of(lost_.begin(), lost_.end(), [](const Lost& one) { return one.code == ExitCode::kIo; });  // or full
+      std::any_of(lost_.begin(), lost_.end(), [](const Lost& one) { return one.code == ExitCode::kIo; });
   if (is_of_disk) ways.insert(ways.begin(), "free space, or mend the disk");
   if (!written_.empty()) ways.push_back(fmt::format("saved: {}", fmt::join(written_, ", ")));
   return common(Error(lost_.front().code, Report{.what = std::move(what),

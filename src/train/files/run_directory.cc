@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kLock = ".lock";
 
-// An output that cannot be made is never a missing input (66).
+// An output that cannot be created is never reported as a missing input (66).
 [[noreturn]] void refuse(const std::string& what, int error) {
   const bool permission = error == EACCES || error == EPERM || error == EROFS;
   const bool full = error == ENOSPC || error == EDQUOT;
@@ -48,7 +48,7 @@ bool is_link(const fs::path& path) {
   return fs::is_symlink(fs::symlink_status(path, ignored));
 }
 
-// By a file of a name that nobody had.
+// Tests it by creating a file under a new name.
 void require_writable_folder(const fs::path& path) {
   std::string probe = (path / ".writable_XXXXXX").string();
   const UniqueFd fd(::mkostemp(probe.data(), O_CLOEXEC));
@@ -63,7 +63,7 @@ MadeHere::~MadeHere() {
     struct stat now {};
     if (::lstat(one->path.c_str(), &now) != 0 || now.st_dev != one->device || now.st_ino != one->inode) continue;
     if (S_ISDIR(now.st_mode))
-      ::rmdir(one->path.c_str());  // fails where it holds something
+      ::rmdir(one->path.c_str());  // fails if the folder is not empty
     else
       ::unlink(one->path.c_str());
   }
@@ -71,14 +71,14 @@ MadeHere::~MadeHere() {
 
 void MadeHere::note(const fs::path& path) {
   struct stat now {};
-  const fs::path place = fs::absolute(path);  // whatever the working directory is later
+  const fs::path place = fs::absolute(path);  // absolute, because the working directory may change later
   if (::lstat(place.c_str(), &now) == 0) made_.push_back({place, now.st_dev, now.st_ino});
 }
 
 void MadeHere::make_folder(const fs::path& path) {
   std::error_code error;
   if (path.empty() || fs::is_directory(path, error)) return;
-  const fs::path place = path.has_filename() ? path : path.parent_path();  // a slash at the end follows links
+  const fs::path place = path.has_filename() ? path : path.parent_path();  // a slash at the end would follow a link
   if (is_link(place)) {
     throw IoError(
         Report{.what = fmt::format("{} is to be a directory", place.string()),
@@ -90,7 +90,7 @@ void MadeHere::make_folder(const fs::path& path) {
   make_folder(place.parent_path());
   if (::mkdir(place.c_str(), 0777) == 0) return note(place);
   const int failed = errno;
-  if (failed == EEXIST && fs::is_directory(place, error)) return;  // by another job, meanwhile
+  if (failed == EEXIST && fs::is_directory(place, error)) return;  // another job made it meanwhile
   refuse(fmt::format("cannot create the run directory {}", place.string()), failed == EEXIST ? ENOTDIR : failed);
 }
 
@@ -114,7 +114,7 @@ RunDirectory::RunDirectory(fs::path path, bool may_hold_run, MadeHere& made) : p
   if (lock.outcome() == base::LockAttempt::Outcome::kNoLocks) warning_ = lock.text();
   lock_ = lock.take();
   if (!may_hold_run && holds_run(path_)) {
-    // While the lock is held: a moment later the file may be another job's.
+    // Removed while the lock is held: a moment later the file may be another job's.
     if (lock.is_new()) ::unlink((path_ / kLock).c_str());
     throw IoError(Report{.what = fmt::format("{} holds a run already", path_.string()),
                          .fix = "go on with --run.resume true, or choose another --run.dir"},
@@ -129,7 +129,7 @@ fs::path default_run_directory(const std::string& task, MadeHere& made) {
   ::localtime_r(&now, &local);
   const std::string name = fmt::format("{}-{:%Y%m%d-%H%M%S}", task, local);
   made.make_folder("runs");
-  // Made here, so that two jobs of one second do not choose the same.
+  // The directory is created here, so that two jobs that start in the same second do not choose the same name.
   for (int number = 1;; ++number) {
     fs::path path = fs::path("runs") / (number == 1 ? name : fmt::format("{}-{}", name, number));
     if (::mkdir(path.c_str(), 0777) == 0) {

@@ -1,5 +1,5 @@
-// The directory of a run: who may use it, and what goes on in it.
-// Thread rule: rank 0's thread.
+// The directory of a run: locks it for one process, and keeps track of the files that a start creates.
+// Thread rule: used only by the thread of rank 0.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,8 @@
 
 namespace reigen::train {
 
-// What a start made itself, folders and files. Unless it is kept it is taken back, what was made last first: a folder
-// only where it is empty, and nothing that has another under its name by then.
+// The folders and files that a start created. Unless keep() is called, the destructor removes them, the newest first.
+// It leaves folders that are not empty, and paths that name another file by then.
 class MadeHere {
  public:
   MadeHere() = default;
@@ -21,10 +21,10 @@ class MadeHere {
   MadeHere(const MadeHere&) = delete;
   MadeHere& operator=(const MadeHere&) = delete;
 
-  // Makes the folder and those above it that are not there. Throws IoError: 73 where a symbolic link on the way leads
-  // nowhere, 77, 74.
+  // Creates the folder and its missing parents. Throws IoError: 73 if a symbolic link on the path leads nowhere, 77
+  // without permission, 74 for other errors.
   void make_folder(const std::filesystem::path& path);
-  // The file or folder was made just now, by this start.
+  // Call it for a file or folder that this start has just created.
   void note(const std::filesystem::path& path);
   void keep() { made_.clear(); }
 
@@ -39,13 +39,13 @@ class MadeHere {
 
 class RunDirectory {
  public:
-  // Makes the directory when it is not there and locks it as long as this object lives. What is new goes into `made`.
-  // Throws IoError: 73 when another process trains in it, naming it, or when it holds a run and `may_hold_run` is
-  // false; 77 or 74 when it cannot be written.
+  // Creates the directory if it is missing and locks it for the lifetime of this object. Folders and files that it
+  // creates are noted in `made`. Throws IoError: 73 if another process trains in the directory (the text names it),
+  // or if the directory holds a run and `may_hold_run` is false; 77 or 74 if it cannot be written.
   RunDirectory(std::filesystem::path path, bool may_hold_run, MadeHere& made);
 
   const std::filesystem::path& path() const { return path_; }
-  // Where the file system has no locks: a warning for the user. Else empty.
+  // A warning for the user if the file system has no locks; else empty.
   const std::string& warning() const { return warning_; }
 
  private:
@@ -54,7 +54,7 @@ class RunDirectory {
   std::string warning_;
 };
 
-// Makes runs/<task>-<date-time>, with a number when that exists. For one rank of a job.
+// Creates runs/<task>-<date-time>, with a number added if that exists. Called on one rank of a job.
 std::filesystem::path default_run_directory(const std::string& task, MadeHere& made);
 
 }  // namespace reigen::train

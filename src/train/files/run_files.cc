@@ -33,7 +33,7 @@ void RunFiles::find() {
     }
   });
   directory_ = share_text(run_.world, point.run_directory.string());
-  same_run_ = point.same_run || run_.rollbacks > 0;  // it goes back into another's checkpoint, and stays where it is
+  same_run_ = point.same_run || run_.rollbacks > 0;  // after a rollback too: the run stays in its own directory
   unreadable_ = point.unreadable;
   for (const std::string& note : point.notes) run_.say(note);
   if (path.empty()) return;
@@ -57,12 +57,12 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
   if (!run_.config.data.dump_order.empty()) {
     lines.open_order(run_.config.data.dump_order, contents.drawn_by, run_.done);
   }
-  if (found_ && run_.done >= run_.total) return;  // nothing is to be done: nothing is to change
+  if (found_ && run_.done >= run_.total) return;  // the run has ended: nothing may change
   Config resolved = run_.config;
   resolved.run.dir = directory_.string();
-  resolved.run.resume.clear();  // of this start, not of the run
+  resolved.run.resume.clear();  // options of this start, not of the run
   resolved.data.may_differ = false;
-  // A start that fails leaves no half run, over which the next would stumble.
+  // A start that fails must not leave a half run, which would make the next start fail.
   const auto make = [&](const char* name, const auto& body) {
     std::error_code ignored;
     const bool is_new = !fs::exists(fs::symlink_status(directory_ / name, ignored));
@@ -79,8 +79,9 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
   });
 }
 
-// An older checkpoint that goes on replaces the future that was: a later resume must not come back to it. It is there
-// to be taken back until the run has come as far, with the lines of its steps.
+// If a run is resumed from an older checkpoint, its newer checkpoints must not be found by a later resume. They are
+// set aside, with the metrics of their steps, until the run has come as far again. Until then the user can go back to
+// them.
 void RunFiles::set_future_aside() {
   const fs::path checkpoints = directory_ / "checkpoints";
   const std::vector<fs::path> all = checkpoint::list(checkpoints);

@@ -1,5 +1,6 @@
-// The directory of a run, the checkpoint from which the run goes on, and what is written before the first step.
-// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+// The directory of a run, the checkpoint from which the run is resumed, and the files that are written before the
+// first step.
+// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <filesystem>
@@ -20,20 +21,20 @@ class RunFiles {
  public:
   explicit RunFiles(Run& run) : run_(run) {}
 
-  // Collective. Finds the directory and the checkpoint, and sets the run's place to that of the checkpoint. Throws as
-  // find_resume_point, on every rank.
+  // Collective. Finds the run's directory and the checkpoint, and sets step, epoch and position of the run to those
+  // of the checkpoint. Throws on every rank as find_resume_point.
   void find();
   struct Contents {
-    data::SamplerOptions drawn_by;  // for data.dump_order
-    TextMap metadata;               // of initial.safetensors
+    data::SamplerOptions drawn_by;  // the samples that data.dump_order writes
+    TextMap metadata;               // metadata of initial.safetensors
   };
-  // Collective. Takes the directory for this run and opens the lines. If the run goes on from an older checkpoint,
-  // newer ones are put aside. If saves_initial(), rank 0 must have all weights. A start that fails takes back what it
-  // made. Throws IoError on every rank.
+  // Collective. Takes the directory for this run and opens the files of `lines`. If the run is resumed from an older
+  // checkpoint, newer checkpoints are set aside. If saves_initial(), rank 0 must have all weights. If a start fails,
+  // the files and folders that it made are removed. Throws IoError on every rank.
   void open(const Contents& contents, StepLines& lines);
 
-  const std::filesystem::path& directory() const { return directory_; }  // on every rank
-  // Null: the run begins with step 0.
+  const std::filesystem::path& directory() const { return directory_; }  // known on every rank
+  // Null: the run begins at step 0.
   const checkpoint::Checkpoint* found() const { return found_ ? &*found_ : nullptr; }
   // Whether initial.safetensors is to be written.
   bool saves_initial() const { return run_.config.run.save_initial && !found_; }
@@ -45,11 +46,11 @@ class RunFiles {
   Run& run_;
   std::filesystem::path directory_;
   std::optional<checkpoint::Checkpoint> found_;
-  // Rank 0:
-  bool same_run_ = false;                          // the directory holds the run that goes on
-  std::vector<std::filesystem::path> unreadable_;  // checkpoints that were passed over
+  // Only on rank 0:
+  bool same_run_ = false;                          // the directory holds the run that is resumed
+  std::vector<std::filesystem::path> unreadable_;  // checkpoints that disk errors kept from being read
   std::optional<RunDirectory> held_;
-  MadeHere made_;  // declared after held_: what was made is taken back before the directory is given up
+  MadeHere made_;  // declared after held_: removes what was made while the directory is still locked
 };
 
 }  // namespace reigen::train

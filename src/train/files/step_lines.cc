@@ -7,7 +7,8 @@
 
 namespace reigen::train {
 
-// The order is a function of seed, epoch and position, so what an earlier process drew can be written again.
+// The order of the samples is a function of seed, epoch and position, so the order of earlier steps can be written
+// again.
 void StepLines::open_order(const std::filesystem::path& path, const data::SamplerOptions& drawn_by, std::int64_t done) {
   order_.emplace(path);
   const data::Sampler sampler(drawn_by);

@@ -1,6 +1,6 @@
-// What a run writes down step by step: metrics.jsonl, and which samples each step drew (data.dump_order). Rank 0 has
-// the files; on the others nothing is open and nothing happens.
-// Thread rule: one thread.
+// The files that a run extends in each step: metrics.jsonl, and the samples that each step drew (data.dump_order).
+// Only rank 0 has the files; on the other ranks no file is open and calls do nothing.
+// Thread rule: used by one thread only.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ class StepLines {
  public:
   explicit StepLines(Console& console) : console_(console) {}
 
-  // Opens the file of samples and writes again what the steps until `done` drew. Throws IoError.
+  // Opens the file of samples and writes the samples of the steps up to `done` again. Throws IoError.
   void open_order(const std::filesystem::path& path, const data::SamplerOptions& drawn_by, std::int64_t done);
-  // Opens metrics.jsonl and keeps the lines of the steps until `done`. Throws as MetricsWriter.
+  // Opens metrics.jsonl and keeps the lines of the steps up to `done`. Throws as MetricsWriter.
   void open_metrics(const std::filesystem::path& path, std::int64_t done);
   void close();
   bool writes_order() const { return order_.has_value(); }
 
-  // order: the samples of this step; dropped if data.dump_order is not set. Trouble with the disk is told once for each
-  // cause.
+  // order: the samples of this step; dropped if data.dump_order is not set. If the disk refuses the lines, the user
+  // is told once for each cause.
   void write(const StepMetrics& metrics, const std::string& order);
   void write(const ValidationMetrics& metrics);
   void flush();              // throws IoError
-  void flush_what_can_be();  // keeps its own errors: the caller is about to throw another one
+  void flush_what_can_be();  // drops errors: the caller is about to throw another one
 
  private:
   void tell_trouble();

@@ -1,4 +1,4 @@
-// What a run leaves at its end: summary.json and a few lines for the user.
+// The result of a run: summary.json, and a few lines for the user.
 // Thread rule: no shared state.
 #pragma once
 
@@ -19,23 +19,23 @@ struct Summary {
   std::string backend = {};
   std::string precision = {};
   std::string strategy = {};
-  std::string shard = {};  // what ranks held together
+  std::string shard = {};  // what the ranks divided (parallel.shard)
   int world_size = 1;
-  std::uint64_t bytes_given = 0;  // by this rank, to keep the ranks together (Strategy::bytes_given)
+  std::uint64_t bytes_given = 0;  // bytes that this rank sent to average gradients or weights (Strategy::bytes_given)
   std::int64_t steps = 0;
-  std::int64_t first_step = 0;  // done before this process started
+  std::int64_t first_step = 0;  // steps done before this process started
   std::int64_t epochs = 0;
   std::int64_t global_batch = 0;
-  std::int64_t samples_per_step = 0;  // fewer than global_batch when the data has fewer
+  std::int64_t samples_per_step = 0;  // fewer than global_batch if the data have fewer samples
   Scores test = {};
-  std::string test_text = {};                                     // for people
-  std::vector<std::pair<std::string, double>> test_figures = {};  // the task's own
-  double samples_per_s = 0;                                       // samples of a step / median step
-  double samples_per_s_overall = 0;                               // samples / time of all steps, the first ones too
+  std::string test_text = {};                                     // the score as text for people
+  std::vector<std::pair<std::string, double>> test_figures = {};  // further figures of the task
+  double samples_per_s = 0;                                       // samples of a step / median time of a step
+  double samples_per_s_overall = 0;                               // samples / time of all steps, also the first
   StepTime mean = {};
   double first_step_s = 0;  // from the start of the process to the end of the first optimizer step
   double wall_s = 0;        // from the start of the process to the summary
-  std::vector<std::int64_t> peak_rss_bytes = {};  // by rank
+  std::vector<std::int64_t> peak_rss_bytes = {};  // one entry for each rank
   MemoryReport memory = {};
   std::filesystem::path directory = {};
 };

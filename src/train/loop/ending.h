@@ -1,5 +1,6 @@
-// The end of a run: the last checkpoint, the weights, the scores, and an error that names what could not be written.
-// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+// The end of a run: writes the last checkpoint, the weights and the scores. If something could not be written, throws
+// an error that names it.
+// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <filesystem>
@@ -27,15 +28,15 @@ class Ending {
          Checkpoints& checkpoints, Validation& validation, const MemoryWatch& memory, const StepTimes& times,
          Outcome& outcome);
 
-  // Collective. Saves the last checkpoint, after the last step or when the run stops. After the last step the weights
-  // are written first: they are smaller than a checkpoint, which must not take their room. If ranks hold parts of the
-  // weights, these are copied from the checkpoint after it.
+  // Collective. Saves the last checkpoint, after the last step or when the run stops. After the last step, the
+  // weights are written before the checkpoint: they are smaller, and the checkpoint must not take their room. If
+  // ranks hold parts of the weights, the weights are copied from the checkpoint after it was written.
   void save_last();
   // Collective. Ends a run whose checkpoints keep failing: writes the weights and throws.
   void give_up();
-  // Collective. Weights, scores, summary, words. Throws as require_complete().
+  // Collective. Writes weights, scores and summary, and says the closing words. Throws as require_complete().
   void finish();
-  // Throws on every rank if something could not be written. The error names what is lost and what is there.
+  // Throws on every rank if something could not be written. The error names what is lost and what was saved.
   void require_complete() const;
   bool has_results() const { return models_.has_results(); }
 

@@ -1,6 +1,6 @@
-// Adds up the losses of all ranks: in each step, or, if ranks step by themselves, for several steps together, so that
-// no rank waits for another in each step. Rank 0 writes them down and shows them. Thread rule: the thread of its rank.
-// What is marked collective every rank calls at the same place.
+// Adds up the losses of all ranks in each step. If ranks step by themselves, the losses of several steps are added up
+// together, so that no rank waits for another in each step. Rank 0 writes and shows the losses. Thread rule: the
+// thread of its rank. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <cstdint>
@@ -23,29 +23,30 @@ class Losses {
   Losses(Run& run, const RunData& data, const TrainedModel& model, StepLines& lines)
       : run_(run), data_(data), model_(model), lines_(lines) {}
 
-  // A rank that may run ahead meets the others after so many steps at most.
+  // If ranks step by themselves, they meet at least once in this many steps.
   static constexpr std::int64_t kTogether = 16;
 
-  // Collective. The loss of the global batch, from every rank's sum over its terms. Learns whether any rank wants to
-  // stop, and whether the gradients of all are numbers.
+  // Collective. Returns the loss of the global batch. `sum`: the sum of this rank's losses over its terms. Sets
+  // run.stop if any rank requests a stop, and sets gradients.finite to whether the gradients of all ranks are finite.
   double add_up(double sum, Optimization::Gradients& gradients, const data::Batch& batch);
 
   struct Step {
-    double loss = 0;  // of the global batch; where losses come late, this rank's sum over its terms
+    double loss = 0;  // of the global batch; if losses are added up late: this rank's sum over its terms
     std::optional<double> grad_norm = {};
     bool skipped = false;
   };
-  // Call it after the step was counted: run.done is its number.
+  // Call it after the step was counted: run.done is the number of the step.
   void note(const Step& step, const data::Batch& batch, const StepTime& time);
-  // Collective. Adds up what was noted since the last call. Does nothing if losses are added up in each step.
+  // Collective. Adds up the losses that were noted since the last call. Does nothing if losses are added up in each
+  // step.
   void add_up_late();
 
  private:
   struct Noted {
     double loss = 0;
     std::int64_t terms = 0;
-    StepMetrics metrics = {};  // rank 0
-    std::string order = {};    // rank 0
+    StepMetrics metrics = {};  // on rank 0 only
+    std::string order = {};    // on rank 0 only
   };
   void record(Noted& one);
 

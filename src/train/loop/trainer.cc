@@ -1,4 +1,5 @@
-// The loop. What steers it is called by its name; what only looks is a Watcher (watch/watcher.h).
+// The training loop. The loop calls parts that steer it by name; parts that only observe it are Watchers
+// (watch/watcher.h).
 #include "reigen/train/trainer.h"
 
 #include <fmt/format.h>
@@ -34,7 +35,7 @@
 
 namespace reigen::train {
 
-// Each part knows those above it.
+// Order matters: each part refers to parts above it.
 struct Trainer::Impl {
   Impl(Task& task, Communicator world, TrainerOptions options) : run(task, std::move(world), std::move(options)) {}
 
@@ -52,7 +53,7 @@ struct Trainer::Impl {
 
   Run run;
   StepTimes times;
-  Stopwatch cycle;  // from the end of a step to the end of the next
+  Stopwatch cycle;  // runs from the end of a step to the end of the next step
   Stopwatch phase;
 
   RunFiles files{run};
@@ -103,7 +104,7 @@ FitResult Trainer::Impl::fit() {
   result.steps = run.done;
   result.stopped = run.stop && run.done < run.total;
   if (result.stopped) {
-    if (checkpoints.saved() != run.done) ending.require_complete();  // else the run can go on: the rest was a warning
+    if (checkpoints.saved() != run.done) ending.require_complete();  // else resuming is possible: a warning is enough
     run.say(fmt::format("stopped after step {} of {} as asked; checkpoint in {}", run.done, run.total,
                         checkpoints.folder().string()));
     const std::string directory = base::quote_shell(result.directory.string());
@@ -161,7 +162,7 @@ void Trainer::Impl::begin_progress() {
 
 // ---- the loop
 
-// False when it is to go on from a checkpoint.
+// Returns false if the run is to go on from an earlier checkpoint.
 bool Trainer::Impl::train() {
   model.module().train();
   checkpoints.prepare();
@@ -181,7 +182,7 @@ bool Trainer::Impl::train() {
   return true;
 }
 
-// As a run that goes on begins; the ranks and their group stay.
+// Begins again from the checkpoint, as a resumed run does. The ranks and their group stay.
 void Trainer::Impl::go_back() {
   run.config.run.dir = files.directory().string();
   checkpoints.release();
@@ -193,7 +194,7 @@ void Trainer::Impl::go_back() {
   begin_progress();
 }
 
-// False when it was left before its end.
+// Returns false if the epoch was left before its end.
 bool Trainer::Impl::run_epoch(std::int64_t epoch) {
   auto batches = data.loader().epoch(epoch, run.position);
   Stopwatch wait;
@@ -217,12 +218,12 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
             "done there: the run goes on from their mean",
             run.done, run.config.parallel.strategy.name));
       }
-      // The last one has its own rules.
+      // Ending::save_last() saves the last checkpoint by its own rules.
       if (run.done < run.total && !run.stop) checkpoints.save();
       cycle.lap();
     }
     if (ended) {
-      // The last epoch's validation belongs to the end of the run.
+      // The validation after the last epoch is made at the end of the run.
       if (run.done < run.total && !run.stop) {
         validation.score_epoch(epoch);
         cycle.lap();
@@ -260,7 +261,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   end_phase(Phase::kData);
   model.parallel().number_step(run.done + 1);
   not_finite.begin_step();
-  const double own = forward_and_backward(batch, time);  // summed over the terms of this rank
+  const double own = forward_and_backward(batch, time);  // sum over the terms of this rank
   model.note_step();
   time.exposed = run.world.size() > 1 ? model.parallel().last_exposed_communication().count() : 0;
   time.backward -= time.exposed;
@@ -288,7 +289,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
     model.parallel().after_step();
   }
   time.optimizer += lap(Phase::kOptimizer);
-  // Where ranks share weights they meet in the middle of that.
+  // If ranks share weights, they wait for each other during the optimizer's step. That time is communication.
   const double meetings = model.seconds_met() - met;
   time.exposed += meetings;
   time.optimizer -= meetings;
@@ -300,7 +301,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   for (Watcher* watcher : watchers) watcher->end_step(run.done);
 }
 
-// The sum of this rank's losses over its terms.
+// Returns the sum of this rank's losses over its terms.
 double Trainer::Impl::forward_and_backward(const data::Batch& batch, StepTime& time) {
   double sum = 0;
   for (std::size_t i = 0; i < batch.parts.size(); ++i) {

@@ -17,7 +17,7 @@ namespace reigen::train {
 
 namespace {
 
-constexpr std::int64_t kCallsTogether = 16;  // between two looks whether any rank wants to stop
+constexpr std::int64_t kCallsTogether = 16;  // calls between two checks for a request to stop
 
 }  // namespace
 
@@ -44,17 +44,17 @@ Scores Validation::score_all(bool may_end) {
     if (!indices.empty()) {
       scores = score_some(indices);
     } else if (gathers) {
-      score_some({0});  // weights are gathered in as many forwards as the rank with the most samples makes
+      score_some({0});  // each rank must make as many forwards as the rank with the most samples
     }
     sum.loss_sum += scores.loss_sum;
     if (scores.correct) sum.correct = sum.correct.value_or(0) + *scores.correct;
     sum.count += scores.count;
-    const bool is_last = call + 1 == count;  // what is complete is not thrown away
+    const bool is_last = call + 1 == count;  // a complete score is not thrown away
     ends = may_end && !is_last && call % kCallsTogether == kCallsTogether - 1 && hears_of_stop();
   }
   module.train(was_training);
   if (averaged) averaged->end();
-  // A rank without a sample does not know whether there is an accuracy.
+  // A rank without a sample does not know whether the task has an accuracy.
   double sums[4] = {sum.loss_sum, static_cast<double>(sum.correct.value_or(0)), static_cast<double>(sum.count),
                     sum.correct ? 1.0 : 0.0};
   run_.world.all_reduce(sums, sums, 4, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"});
@@ -75,7 +75,7 @@ Scores Validation::score_some(const std::vector<std::int64_t>& indices) {
   return run_.task.score_of(samples);
 }
 
-// Of the rank with the most.
+// The number of calls that the rank with the most samples makes.
 std::int64_t Validation::calls() const {
   const std::int64_t batch = run_.task.score_batch();
   std::int64_t most = 0;

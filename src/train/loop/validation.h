@@ -1,5 +1,5 @@
-// The score of the model over its test data.
-// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+// Computes the score of the model over its test data.
+// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ class Validation {
   Validation(Run& run, RunData& data, TrainedModel& model, StepLines& lines)
       : run_(run), data_(data), model_(model), lines_(lines) {}
 
-  // Collective. Over all test samples, each counted once: every rank takes its share. Of the average of the weights
-  // where there is one.
+  // Collective. The score over all test samples. Each sample is counted once: every rank scores its share. Uses the
+  // average of the weights if there is one.
   Scores score() { return score_all(false); }
-  // Collective. The same in the middle of a run, told to the user and noted; broken off where a rank wants to stop: a
-  // scheduler that warns two minutes before the end may do so in the middle of a long validation, which can be had
-  // again.
+  // Collective. Scores the model in the middle of a run, shows the score to the user and writes it down. Stops early
+  // if a rank requests a stop: a scheduler that warns two minutes before the end may do so during a long validation,
+  // and a validation can be repeated.
   void score_epoch(std::int64_t epoch);
-  // Into metrics.jsonl.
+  // Writes the score to metrics.jsonl.
   void note(const Scores& scores, std::int64_t epoch);
 
  private:

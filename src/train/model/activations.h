@@ -1,4 +1,4 @@
-// What train.activation_checkpoint means.
+// Applies train.activation_checkpoint to a model.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,9 @@
 
 namespace reigen::train {
 
-// While it lives every so many-th unit of the task's model computes its activations again; null for 0. Throws
-// an error that is_common() (78) for a model that is not made of units, and for train.activation_keep without it.
+// While the result lives, every N-th unit of the task's model computes its activations again in backward, where N is
+// train.activation_checkpoint; null for 0. Throws an error that is_common() (78) if the model is not made of units,
+// or if train.activation_keep is set without train.activation_checkpoint.
 std::unique_ptr<nn::ActivationCheckpoint> checkpoint_activations(Task& task, const TrainConfig& config);
 
 }  // namespace reigen::train

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMostRanks = 1 << 12;
 
-// The ranks of this one's memory, and what they share.
+// The ranks that draw from the same memory as this rank, and the room that they share.
 struct Here {
   std::int64_t room = 0;
   std::vector<int> ranks = {};
@@ -27,8 +27,8 @@ struct Here {
 
 struct Need {
   parallel::LayoutInputs inputs;
-  bool copies = false;   // of what ranks give to a checkpoint
-  bool adds_up = false;  // gradients of several micro-batches
+  bool copies = false;   // counts the copies of the tensors that a rank gives to a checkpoint
+  bool adds_up = false;  // counts the whole gradients that stay between micro-batches
 
   std::int64_t of(const Here& here) const { return of(inputs.choose(), here); }
   std::int64_t of(const layout::Layout& layout, const Here& here) const {
@@ -44,14 +44,14 @@ struct Need {
     }
     return bytes;
   }
-  // Of the rank that needs most, alone in its memory.
+  // The bytes of the rank that needs most, if each rank has a memory of its own.
   std::int64_t of_the_largest() const {
     const layout::Layout layout = inputs.choose();
     std::int64_t most = 0;
     for (int rank = 0; rank < layout.ranks(); ++rank) most = std::max(most, of(layout, {.ranks = {rank}}));
     return most;
   }
-  // Whether gradients that are not averaged yet are whole, beside this rank's share of the averaged ones.
+  // Whether gradients are whole before they are averaged, in addition to this rank's share of the averaged gradients.
   bool makes_beside_shares() const {
     const layout::Layout layout = inputs.choose();
     return layout.bytes_before_averaging(layout.coordinates_of(0)) > 0;
@@ -61,7 +61,7 @@ struct Need {
     change(changed);
     return changed;
   }
-  // The same model on so many ranks, which divide everything and share no memory.
+  // The same model on `ranks` ranks that divide everything and share no memory.
   Need over_a_network(int ranks) const {
     return with([&](Need& changed) {
       changed.inputs.choices.sharding = layout::Sharding::kParameters;
@@ -73,11 +73,11 @@ struct Need {
 
 std::string text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
 
-// How many ranks with as much memory as one here would do over a network. 0: no number would.
+// How many ranks over a network would fit, each with as much memory as one rank has here; 0: no number would.
 int ranks_that_fit(const Need& need, const Here& here, int least) {
   const auto room_of_one = here.room / static_cast<std::int64_t>(here.ranks.size());
   const auto fits = [&](int ranks) { return need.over_a_network(ranks).of_the_largest() <= room_of_one; };
-  // More ranks than blocks of weights change nothing.
+  // With more ranks than blocks of weights, the shares do not shrink further.
   if (!fits(kMostRanks)) return 0;
   int enough = least;
   while (enough < kMostRanks && !fits(enough)) enough = std::min(2 * enough, kMostRanks);
@@ -124,10 +124,10 @@ std::string what_fits(const Need& need, const Here& here) {
   return ways.empty() ? "use a smaller model, or more memory" : fmt::format("{}", fmt::join(ways, "; "));
 }
 
-// Collective.
+// Collective. Finds the ranks that draw from the same memory as this rank.
 Here ask_all(const base::AvailableMemory& there, const Communicator& world) {
   struct Rank {
-    std::uint64_t memory;  // which
+    std::uint64_t memory;  // hash of the identity of the memory
     std::int64_t room;
   };
   const Rank mine{.memory = std::hash<std::string>()(there.identity), .room = static_cast<std::int64_t>(there.bytes)};
@@ -165,7 +165,7 @@ void require_room(const torch::nn::Module& module, const parallel::LayoutInputs&
                   .copies = config.checkpoint.asynchronous,
                   .adds_up = config.train.micro_batch > 0 && config.train.micro_batch < samples};
   const base::AvailableMemory there = available();
-  // The module as it is has taken its part already.
+  // The parameters that the module holds now have taken their bytes already.
   std::int64_t held = 0;
   for (const at::Tensor& parameter : module.parameters()) {
     if (!nn::has_no_memory(parameter)) held += static_cast<std::int64_t>(parameter.nbytes());

@@ -1,5 +1,5 @@
-// Does what a run holds between steps fit where its ranks run? Asked before any of it takes memory, so that the answer
-// is an error that says what would fit, and no process that the kernel ends.
+// Checks whether the data that a run holds between steps fit into memory. The check comes before the memory is taken,
+// so the answer is an error that says what would fit, instead of a process that the kernel kills.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -15,18 +15,19 @@
 
 namespace reigen::train {
 
-// By the layout that `inputs` come to (with the states of the optimizer among its choices), with the weights of the
-// module as they are now counted as there; with the copies of checkpoint.asynchronous, and the whole gradients that
-// stay between micro-batches where a rank has `samples` in a step. Ranks of one machine that draw from the same memory
-// are added up. Activations, and the weights and gradients of the units that compute, are not part of it. Collective;
-// throws on every rank an error that is_common() (71) with what is needed, what is there, by which limit, and which
-// division or number of ranks would fit.
+// Collective. The needed bytes follow from the layout that `inputs` choose; their choices must include the states of
+// the optimizer. Weights of `module` that have memory already count as room. Counted too are the copies of
+// checkpoint.asynchronous, and the whole gradients that stay between micro-batches if a rank's `samples` in a step
+// exceed one micro-batch. Ranks that draw from the same memory of a machine are added up. Not counted are
+// activations, and the weights and gradients of the units that compute. Throws on every rank an error that
+// is_common() (71). It says how much is needed and available, which limit applies, and which sharding or number of
+// ranks would fit.
 void require_room(
     const torch::nn::Module& module, const parallel::LayoutInputs& inputs, const Config& config, std::int64_t samples,
     const Communicator& world,
     const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });
 
-// The same for `bytes` that every rank is about to take beside what it holds, and a fix of the caller's.
+// The same check for `bytes` that every rank is about to take in addition. `fix`: the advice that the error gives.
 void require_room(
     const char* what, std::int64_t bytes, const std::string& fix, const Communicator& world,
     const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });

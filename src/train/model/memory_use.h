@@ -1,4 +1,5 @@
-// Where a rank's memory is: what a run tells at its end, counted, beside what the layout says (reigen/layout/layout.h).
+// How a rank's memory is used: the bytes that a run measures and reports at its end, next to the bytes that the
+// layout predicts (reigen/layout/layout.h).
 // Thread rule: no shared state.
 #pragma once
 
@@ -12,34 +13,34 @@
 
 namespace reigen::train {
 
-// Bytes of one rank.
+// The bytes of one rank.
 struct MemoryUse {
   std::int64_t parameters = 0;
-  std::int64_t gradients = 0;  // with the spare blocks in which backward makes them
-  std::int64_t optimizer = 0;  // with the average of the weights
+  std::int64_t gradients = 0;  // including the spare blocks in which backward writes gradients
+  std::int64_t optimizer = 0;  // including the average of the weights
   std::int64_t buffers = 0;
-  std::int64_t activations = 0;  // what a forward leaves for its backward
-  std::int64_t step = 0;         // the most that a forward and backward have made at once, activations among it
+  std::int64_t activations = 0;  // what a forward keeps for its backward
+  std::int64_t step = 0;         // peak during a forward and backward, including activations
 };
 
 struct MemoryReport {
   std::vector<MemoryUse> ranks = {};
-  std::vector<MemoryUse> formulas = {};  // parameters, gradients and optimizer of each rank, as the layout says
+  std::vector<MemoryUse> formulas = {};  // what the layout predicts for each rank: parameters, gradients, optimizer
 };
 
-// What the layout says of one rank.
+// The bytes that the layout predicts for the rank at these coordinates.
 MemoryUse formula(const layout::Layout& layout, const layout::Coordinates& at);
 
-// What stays between steps.
+// Counts the bytes that are held between steps.
 MemoryUse count_memory(const torch::nn::Module& module, const parallel::DataParallelBase& parallel);
 
-// Of all ranks. Collective.
+// Collective. The values of all ranks.
 MemoryReport gather_memory(const MemoryUse& own, const MemoryUse& formula, const Communicator& world);
 
-// VmHWM of this process. 0 where the kernel does not say.
+// The peak resident memory of this process (VmHWM); 0 if the kernel does not tell.
 std::int64_t peak_memory_bytes();
 
-// "parameters 4.6 MiB, gradients ...", of the rank with the most of each.
+// "parameters 4.6 MiB, gradients ...": for each part, the value of the rank with the most.
 std::string to_text(const MemoryReport& report);
 
 }  // namespace reigen::train

@@ -26,7 +26,7 @@ at::Tensor loss_of(Run& run, const data::MicroBatch& part) {
 }
 
 void backward(TrainedModel& model, const at::Tensor& mean, const data::MicroBatch& part) {
-  std::optional<nn::StandIn> stand_in;  // units may be computed again
+  std::optional<nn::StandIn> stand_in;  // backward may compute units again
   if (part.count == 0) stand_in.emplace();
   model.optimization().scaled(part.weight == 1 ? mean : mean * part.weight).backward();
 }

@@ -48,7 +48,8 @@ void require_matches(const char* key, const std::vector<std::string>& patterns,
                                .fix = fmt::format("correct {}", key)});
 }
 
-// The lists of the configuration are independent of each other; a group is what one parameter gets of all.
+// no_decay, no_adapt and lr_factors are independent of each other. Parameters with the same treatment by all three
+// form a group.
 Groups groups_of(const OptimConfig& config, const std::vector<ParameterRange>& ranges) {
   const auto no_decay = config::items_of("optim.no_decay", config.no_decay);
   const auto listed = config::items_of("optim.no_adapt", config.no_adapt);
@@ -93,7 +94,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config,
   return optimizer;
 }
 
-// LARS and LAMB know a layer's norms before they step.
+// Whether the optimizer steps in one pass. LARS and LAMB do not: they need the norms of a layer before its step.
 bool steps_in_one_pass(const OptimConfig& config) {
   bool in_one_pass = true;
   config.rule.visit([&](const auto& options) {
@@ -110,7 +111,7 @@ optim::ScheduleOptions schedule_of(const OptimConfig& config, std::int64_t total
   return schedule;
 }
 
-// optim.lr for the batch that is trained with.
+// optim.lr, scaled for the global batch of this run.
 double base_lr(const OptimConfig& config, double lr, std::int64_t global_batch) {
   if (config.lr_scaling == "none") return lr;
   const auto rule = config.lr_scaling == "linear" ? optim::LrScaling::kLinear : optim::LrScaling::kSqrt;

@@ -1,7 +1,8 @@
-// What a run does between backward and the next forward, made from its configuration: norm and check of the gradients,
-// clipping, learning rate, optimizer, average of the weights.
+// The part of a step between backward and the next forward, made from the configuration: norm and check of the
+// gradients, clipping, learning rate, optimizer, average of the weights.
 //
-// Every rank has the same gradients, or its share of them, and does the same. Thread rule: one thread at a time.
+// Every rank has the same gradients, or its share of them, and makes the same calls. Thread rule: one thread at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ struct RunLength {
   int world_size = 1;
 };
 
-// What the optimizer and the average of the weights keep of every parameter. Throws InvalidArgument for an optimizer
-// that there is not.
+// The states that the optimizer and the average of the weights keep of every parameter. Throws InvalidArgument for an
+// unknown optimizer.
 std::vector<layout::StateSpec> states_of(const OptimConfig& config);
 
 class Optimization {
@@ -34,38 +35,39 @@ class Optimization {
   // Throws InvalidArgument (78) for options out of range and for patterns that match no parameter.
   Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length);
 
-  // Looks at the gradients before a step, where it must be known then: to clip them, or because who has made them can
-  // only be told from weights that did not step (ranks have nothing left but their mean). Else step() looks, on its
-  // way.
+  // Computes the norm of the gradients and checks them before a step, if the result is needed then: to clip, to skip
+  // the step, or to find the rank to blame. (If ranks keep only the mean of the gradients, the step must be computed
+  // again for that, with unchanged weights.) Else returns defaults, and step() checks the gradients as it reads them.
   struct Gradients {
-    std::optional<double> norm = {};  // before clipping
+    std::optional<double> norm = {};  // norm before clipping
     bool finite = true;
     double factor = 1;
   };
   Gradients look() const;
 
-  // The loss that backward is to run from: with train.precision fp16 it carries the loss scale.
+  // The loss on which backward is to be called: with train.precision fp16 it is multiplied by the loss scale.
   at::Tensor scaled(const at::Tensor& loss) const;
 
-  // Steps with them, drops them, and brings the average of the weights up to date; with a loss scale not when they
-  // overflowed. The norm of the gradients, where it is known. Not finite: the weights are gone, the gradients are still
-  // there. agree: ranks that skip a step together though their gradients differ, or null.
+  // Steps with the gradients, drops them, and updates the average of the weights. With a loss scale, gradients that
+  // overflowed are dropped without a step. Returns the norm of the gradients, if it is known. If the returned
+  // `finite` is false, the weights are spoiled, and the gradients are still there. agree: the group whose ranks skip
+  // a step together although their gradients differ; or null.
   Gradients step(std::int64_t done, const Gradients& gradients, Communicator* agree = nullptr);
-  // Instead of a step: drops the gradients.
+  // Replaces a step: drops the gradients.
   void leave_out() { optimizer_->zero_grad(); }
 
   double lr() const { return optimizer_->lr(); }
   std::int64_t steps() const { return optimizer_->steps(); }
 
-  // For the checkpoint: the optimizer's state and, with ema_decay, "<parameter>.ema" and "ema.updates"; with a
-  // loss scale "scaler.scale" and what belongs to it.
+  // For checkpoints: the state of the optimizer; with ema_decay also "<parameter>.ema" and "ema.updates"; with a loss
+  // scale also "scaler.scale", "scaler.clean_steps" and "scaler.skipped".
   std::vector<tensor::NamedTensor> state() const;
-  // A state without an average is taken as it is: the average starts from the weights. One that is not wanted is
-  // dropped. Throws InvalidArgument as Optimizer::load_state.
+  // A state without an average is accepted: the average then starts from the weights. An average that this run does
+  // not use is dropped. Throws InvalidArgument as Optimizer::load_state.
   void load_state(const std::vector<tensor::NamedTensor>& state, std::int64_t steps);
 
   bool has_average() const { return average_.has_value(); }
-  // The model holds the average while the result lives; nothing happens without ema_decay.
+  // While the result lives, the model holds the averaged weights. Does nothing without ema_decay.
   std::optional<optim::ExponentialMovingAverage::Swapped> swap_in_average();
 
  private:

@@ -1,4 +1,4 @@
-// The section parallel as options of data_parallel().
+// Translates the options of section parallel for data_parallel().
 #pragma once
 
 #include "reigen/parallel/data_parallel.h"
@@ -6,7 +6,7 @@
 
 namespace reigen::train {
 
-// With shard auto: gradients, where ranks share memory and nothing is set that it does not go together with.
+// shard auto becomes gradients if the ranks share memory and no option is set that does not go with it, else none.
 parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world);
 
 }  // namespace reigen::train

@@ -1,4 +1,4 @@
-// What train.precision means for a forward.
+// Applies train.precision to a forward.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace reigen::train {
 
-// While the guard lives, this thread computes so; null for fp32 and fp64, which are the weights' types.
+// While the returned guard lives, operations of this thread compute in this precision. Null for fp32 and fp64, which
+// are the types of the weights.
 std::unique_ptr<nn::Autocast> compute_type(const std::string& precision);
 
 }  // namespace reigen::train

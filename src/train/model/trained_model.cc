@@ -24,7 +24,7 @@ namespace reigen::train {
 
 namespace {
 
-// In front of its tensors in a checkpoint; no module has such a name.
+// Prefix of the names of the strategy's tensors in a checkpoint. No module has such a name.
 constexpr std::string_view kOfStrategy = "//strategy/";
 
 bool is_without_memory(const torch::nn::Module& module) {
@@ -32,7 +32,7 @@ bool is_without_memory(const torch::nn::Module& module) {
   return std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory);
 }
 
-// The model is the task's, and so is the type of its weights: fp32 in place of fp64 would pass unseen.
+// The task makes the model and chooses the type of its weights, so fp32 instead of fp64 would go unnoticed.
 void require_precision(const torch::nn::Module& module, const std::string& precision) {
   if (precision != "fp64") return;
   for (const auto& item : module.named_parameters()) {
@@ -46,7 +46,8 @@ void require_precision(const torch::nn::Module& module, const std::string& preci
   }
 }
 
-// What fails on one rank is not every rank's error.
+// Turns InvalidArgument into a plain Error. wrap() may throw InvalidArgument on all ranks alike, and make() marks it
+// as common; body() may fail on one rank alone.
 std::function<void()> alone(std::function<void()> body) {
   return [body = std::move(body)] {
     try {
@@ -57,7 +58,7 @@ std::function<void()> alone(std::function<void()> body) {
   };
 }
 
-// Of the others nothing is read.
+// The tensors of the module. Tensors without memory get an empty part, so nothing is read into them.
 std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& module) {
   std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module);
   for (tensor::NamedTensor& item : tensors) {
@@ -82,10 +83,10 @@ void TrainedModel::make(const Start& start) {
   try {
     wrap(start, without_memory);
   } catch (InvalidArgument& error) {
-    error.mark_common();  // models and options were compared: every rank throws it
+    error.mark_common();  // models and options were compared, so every rank throws this error
     throw;
   }
-  settled_ = start.from != nullptr;  // as it was saved
+  settled_ = start.from != nullptr;  // a loaded state is equal on all ranks
   if (start.from == nullptr) return;
   together(run_.world, "optimizer", [&] { load_state(start); });
 }
@@ -109,7 +110,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   mesh_.clear();
   for (const layout::Axis& axis : layout.axes()) mesh_.emplace_back(axis.name, axis.size);
   memory_ = formula(layout, layout.coordinates_of(run_.world.rank()));
-  // A wrapper that is gone has not given back what it had.
+  // After a rollback the memory of the old wrapper may not be free yet, so it would be counted twice.
   const std::int64_t samples = (start.global_batch + run_.world.size() - 1) / run_.world.size();
   if (run_.rollbacks == 0) require_room(module(), inputs, config, samples, run_.world);
   parallel_.emplace(module(), run_.world, how);

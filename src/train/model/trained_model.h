@@ -1,6 +1,6 @@
 // The model of a run with its data_parallel wrapper, its optimizer and its activation checkpointing. make() is called
-// at the start of a run and again after a rollback. Without it the model is the task's bare module. Thread rule: the
-// thread of its rank. What is marked collective every rank calls at the same place.
+// at the start of a run and again after a rollback. Before make() the model is the task's bare module. Thread rule:
+// the thread of its rank. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <cstdint>
@@ -25,43 +25,45 @@ class TrainedModel {
   explicit TrainedModel(Run& run) : run_(run) {}
 
   struct Start {
-    const checkpoint::Checkpoint* from = nullptr;  // null: values from the seed
-    std::string other_strategy = {};               // why its strategy's state is not for this run; empty: it is
+    const checkpoint::Checkpoint* from = nullptr;  // null: initial values from the seed
+    std::string other_strategy = {};               // why the checkpoint's strategy state does not fit; empty: it fits
     std::int64_t global_batch = 0;
     std::int64_t samples_per_step = 0;
   };
   // Collective. Throws as Trainer::fit.
   void make(const Start& start);
-  // The module is bare again; gradients that wait are dropped.
+  // Removes wrapper and optimizer, so that the module is bare again. Drops gradients that no step has used.
   void release();
   bool is_made() const { return optimization_.has_value(); }
 
   torch::nn::Module& module() const { return run_.task.module(); }
-  // While it is made:
+  // Only after make():
   parallel::DataParallelBase& parallel() { return *parallel_; }
   const parallel::DataParallelBase& parallel() const { return *parallel_; }
   Optimization& optimization() { return *optimization_; }
   const Optimization& optimization() const { return *optimization_; }
 
-  // Whether ranks step by themselves. Then their losses are added up late.
+  // Whether ranks step by themselves. Then their losses are added up only after several steps.
   bool ranks_differ() const { return parallel_ && parallel_->ranks_differ(); }
-  // Whether no rank has all weights between steps.
+  // Whether weights are sharded over a network, so that no rank has all of them between steps.
   bool gathers() const { return parallel_ && parallel_->gathers(); }
 
-  // Gradients were made: what settle() brought together may differ from here on.
+  // Call it after a backward: from now on the ranks may differ again, so settle() has work to do.
   void note_step() { settled_ = false; }
-  // Collective. One model and one state of the optimizer on all ranks, in the middle of a run: their mean where they
-  // differ. Nothing happens a second time after one step: the mean of three equal numbers need not be that number.
+  // Collective. Makes model and optimizer state equal on all ranks in the middle of a run: where they differ, ranks
+  // take the mean. A second call after the same step does nothing, because the mean of three equal numbers need not
+  // be that number.
   void settle();
 
-  // What the optimizer and the strategy remember, for checkpoints.
+  // The state of optimizer and strategy that checkpoints save.
   std::vector<tensor::NamedTensor> state() const;
-  // Bytes of a model that one rank has all of.
+  // Bytes of all weights of the model, as if one rank held them all.
   std::int64_t whole_weights() const;
+  // Seconds that this rank has spent in exchanges of weights with the other ranks so far.
   double seconds_met() const;
-  // Axes of the layout and their sizes, for checkpoints.
+  // Names and sizes of the layout's axes, for checkpoints.
   const std::vector<std::pair<std::string, std::int64_t>>& mesh() const { return mesh_; }
-  // Bytes of this rank as the layout says them.
+  // The bytes of this rank that the layout predicts.
   const MemoryUse& memory_of_layout() const { return memory_; }
 
  private:
@@ -75,7 +77,7 @@ class TrainedModel {
   std::optional<Optimization> optimization_;
   std::vector<std::pair<std::string, std::int64_t>> mesh_;
   MemoryUse memory_;
-  bool settled_ = false;  // since the last step
+  bool settled_ = false;  // settle() was called since the last step
 };
 
 }  // namespace reigen::train

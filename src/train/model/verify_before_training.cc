@@ -16,14 +16,15 @@
 namespace reigen::train {
 namespace {
 
-// What of the run the check does not cover; empty: nothing.
+// The features of the run that the check leaves out, as text; empty: none.
 std::string left_out(const Config& config, const Communicator& world) {
   std::vector<std::string> parts;
-  // Computed in the types of the weights: rounding of 16 bits grows over the steps as far as a real difference does.
+  // The check computes in the type of the weights: with 16 bits, rounding errors grow over the steps as much as a
+  // real difference.
   const std::string& precision = config.train.precision;
   if (precision == "bf16" || precision == "fp16") parts.push_back("in fp32 instead of train.precision " + precision);
-  // Shared weights have the bits of own ones, but ranks that share them cannot each train alone. Strategies differ from
-  // one process by design.
+  // Shared weights have the same bits as own weights, but ranks that share them cannot each train alone. Strategies
+  // give other results than one process by design.
   if (data_parallel_options(config.parallel, world).shard != parallel::Shard::kNone) parts.push_back("without shards");
   const std::string& strategy = config.parallel.strategy.name;
   if (strategy != ParallelConfig{}.strategy.name) parts.push_back("without parallel.strategy " + strategy);

@@ -1,4 +1,4 @@
-// train.verify: does the task's model train in parallel as it does alone?
+// train.verify: checks before training that the task's model trains in parallel as it does alone.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace reigen::train {
 
-// Makes train.verify steps both ways with the first `samples` samples; the model is as before. A line for people.
-// Collective. Throws an error that is_common() (78) on every rank where they differ, naming step and parameter.
+// Collective. Makes train.verify steps alone and in parallel with the first `samples` samples. The model is unchanged
+// afterwards. Returns a line for people. If the results differ, throws on every rank an error that is_common() (78),
+// naming step and parameter.
 std::string verify_before_training(Task& task, const Config& config, std::int64_t samples, const Communicator& world);
 
 }  // namespace reigen::train

@@ -60,13 +60,13 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// The times of one size of buckets, in ms.
+// The times for one bucket size, in ms.
 struct Samples {
   std::size_t buckets = 0;
   std::vector<double> forward, backward, communication, overlapped, naive;
 };
 
-// One model and one batch; everything is timed from a barrier on, on the slowest rank.
+// Measures one model with one batch. Every time runs from a barrier until the slowest rank is done.
 class Bench {
  public:
   Bench(const Recipe& recipe, const Config& config, const Communicator& world)
@@ -92,7 +92,7 @@ class Bench {
   void measure(double bucket_mb, std::int64_t steps, Samples& samples) {
     {
       auto parallel = wrap(bucket_mb, true);
-      step(parallel);  // the first cuts buckets anew
+      step(parallel);  // after the first step buckets are divided anew
       samples.buckets = parallel.bucket_count();
       for (std::int64_t i = 0; i < steps; ++i) {
         clear();
@@ -111,7 +111,7 @@ class Bench {
     ParallelConfig config = config_.parallel;
     config.bucket_mb = bucket_mb;
     config.overlap = overlap;
-    config.shard = "none";  // what it measures are gradients that travel
+    config.shard = "none";  // the benchmark measures gradients that travel in buckets
     return {task_->module(), world_, data_parallel_options(config, world_)};
   }
 

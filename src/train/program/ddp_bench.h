@@ -1,4 +1,4 @@
-// reigen bench ddp: where the time of a data-parallel step goes, for several sizes of buckets.
+// reigen bench ddp: measures where the time of a data-parallel step goes, for several bucket sizes.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,23 @@ namespace reigen::train {
 struct DdpBenchOptions {
   std::string recipe = "resnet18";
   std::vector<double> buckets_mb = {0, 1, 5, 10, 25, 50, 100};
-  std::int64_t steps = 3;   // of each kind in a round
-  std::int64_t rounds = 5;  // over all sizes
+  std::int64_t steps = 3;   // steps of each kind in a round
+  std::int64_t rounds = 5;  // rounds over all bucket sizes
   std::string json = {};
   bool help = false;
   std::vector<std::string> rest = {};  // options of the recipe
 };
 
-// Throws InvalidArgument (2).
+// Throws InvalidArgument with exit code 2.
 DdpBenchOptions parse_ddp_bench(const std::vector<std::string>& arguments);
 std::string ddp_bench_help();
 
-// Throws InvalidArgument (2) for options of the recipe that leave nothing to compare.
+// Throws InvalidArgument with exit code 2 for options of the recipe that the benchmark sets itself or cannot measure.
 void require_measurable(const Config& config);
 
-// Medians over rounds and steps of the slowest rank's milliseconds. Forward and backward together are what a step
-// computes; `overlapped` and `naive` are both with communication: buckets that travel during backward, and after it.
+// Milliseconds of the slowest rank, as medians over rounds and steps. A step computes forward_ms + backward_ms.
+// `overlapped` and `naive` are whole steps with communication: in `overlapped` buckets travel during backward, in
+// `naive` after it.
 struct DdpBenchRow {
   double bucket_mb = 0;
   std::size_t buckets = 0;
@@ -42,12 +43,12 @@ struct DdpBenchRow {
   double compute_ms() const { return forward_ms + backward_ms; }
   double sum_ms() const { return compute_ms() + communication_ms; }
   double exposed_ms() const { return overlapped_ms - compute_ms(); }
-  // Of the smaller of communication and backward: what overlapping took from the sum. Outside of 0 to 1 where the
-  // smaller is less than noise.
+  // The part of the smaller of communication and backward that overlapping hides. It can lie outside of 0 to 1 if the
+  // smaller one is below the measurement noise.
   double hidden() const;
 };
 
-// Collective. Every rank gives the same options and gets the same rows.
+// Collective. Every rank passes the same options and gets the same rows.
 std::vector<DdpBenchRow> measure_ddp(const Recipe& recipe, const Config& config, const DdpBenchOptions& options,
                                      const Communicator& world);
 

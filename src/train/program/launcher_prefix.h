@@ -1,4 +1,4 @@
-// How a user starts the ranks of a job again that another launcher started.
+// The words with which a user starts the ranks of a job again if another launcher started them.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace reigen::train {
 
-// What stands before the program's own words: "srun -N 2 -n 4 ", "mpirun -n 2 ", or a word to the reader where a
-// command would say too little. Empty where the program starts its ranks itself.
+// The words that come before the program's own words: "srun -N 2 -n 4 ", "mpirun -n 2 ", or a note to the reader if a
+// command would not be enough. Empty if the program starts its ranks itself.
 std::string launcher_prefix(const launch::Environment& environment);
 
 }  // namespace reigen::train

@@ -44,7 +44,7 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-constexpr const char* kDdpBench = "bench-ddp";  // in place of a recipe: reigen bench ddp
+constexpr const char* kDdpBench = "bench-ddp";  // stands in place of a recipe's name: reigen bench ddp
 
 std::string overview() {
   std::string text =
@@ -55,13 +55,13 @@ std::string overview() {
   return text + "\nreigen-train RECIPE --help lists its options\n";
 }
 
-// A recipe as it was called: a built-in one by its name, another one by its program.
+// A recipe and how it was called: a built-in recipe by its name, another one by its own program.
 struct Program {
   const Recipe& recipe;
-  Arguments options;      // behind the recipe's name
-  bool built_in = false;  // in reigen-train
+  Arguments options;      // the arguments after the recipe's name
+  bool built_in = false;  // the recipe is one of reigen-train
 
-  // In front of the options, as a person writes it.
+  // The words before the options, as a person writes them.
   std::string call() const {
     const auto front = base::environment::command();
     if (built_in) return (front ? base::quote_shell(*front) + " train " : own_name() + " ") + recipe.name;
@@ -70,7 +70,7 @@ struct Program {
   static std::string own_name() { return base::quote_shell(program_invocation_name); }
 };
 
-// Where a recipe has no word for data, there is no option.
+// If a recipe describes no data, there is no option data.path.
 Config defaults_of(const Recipe& recipe) {
   Config defaults = recipe.defaults;
   defaults.data.takes_path = !recipe.data.empty();
@@ -108,13 +108,14 @@ const Recipe& find_recipe(const std::string& name) {
       ExitCode::kUsage);
 }
 
-// The program as it was called, and the user's own words without the run's directory and resume, which are said anew,
-// and without the consent to other data, which was of that start alone.
+// The command that resumes the run: the program as it was called, with the user's own words. --run.dir and
+// --run.resume are left out, because the message adds them anew. --data.may_differ is left out too, because it
+// applied to that start only.
 std::string resume_command(const Program& program, int ranks, const std::string& launcher) {
   const Arguments& options = program.options;
   std::string command = program.call();
   const auto front = base::environment::command();
-  if (!program.built_in && front)  // `reigen run`
+  if (!program.built_in && front)  // started by `reigen run`
     command = fmt::format("{} run -n {} {}", base::quote_shell(*front), ranks, command);
   else if (launcher == "reigen" || launcher == "none")
     command += fmt::format(" -n {}", ranks);
@@ -131,14 +132,15 @@ std::string resume_command(const Program& program, int ranks, const std::string&
   return command;
 }
 
-// The user's variables that give options, "REIGEN_MODEL_DIM=64 ", but for what a resume says anew.
+// The user's environment variables that set options, "REIGEN_MODEL_DIM=64 ", without those that resume_command()
+// leaves out.
 std::string option_variables(const Recipe& recipe) {
   Config config = defaults_of(recipe);
   std::vector<std::string> names;
   for (const Field& field : fields(config)) {
     const std::string name = field.name();
     const bool said_anew = name == "run.dir" || name == "run.resume" || name == "data.may_differ";
-    if (!said_anew && !field.may_differ) names.push_back(config::variable_of(field));  // else another rank's is another
+    if (!said_anew && !field.may_differ) names.push_back(config::variable_of(field));  // others differ between ranks
   }
   std::string text;
   for (const auto& [name, value] : config::process_environment()) {
@@ -151,10 +153,11 @@ std::string option_variables(const Recipe& recipe) {
 struct Job {
   const Recipe& recipe;
   Config config;
-  std::string resume;  // command
+  std::string resume;  // the command that resumes the run
 };
 
-// Of the exception that is being handled, an error of this rank alone: they must not wait for it.
+// Aborts the group with the exception that is being handled, if only this rank has it: the other ranks must not wait
+// for this one.
 void tell_the_others(const Communicator& world) {
   const Failure failure = failure_of(std::current_exception());
   if (failure.common || failure.aftermath) return;
@@ -178,7 +181,7 @@ int train_rank(const Job& job, const Communicator& world) {
   }
 }
 
-// Of a job one rank says that the wish was heard, unless a launcher of ours does.
+// Installs the stop handlers. One rank of a job says that a request was received, unless reigen's launcher says so.
 void listen(const RunConfig& run, const launch::Environment& environment) {
   const bool tells = environment.rank == 0 && environment.source != "reigen";
   install_stop_handlers(
@@ -204,7 +207,7 @@ InitOptions init_options(const CommConfig& config) {
           .report_after = group.report_after};
 }
 
-// Of a process; one machine plays several.
+// Options for a rank that is a process. With comm.machines, one machine acts as several.
 InitOptions init_options(const CommConfig& config, const launch::Environment& environment) {
   InitOptions options = init_options(config);
   if (config.machines == 0) return options;
@@ -237,7 +240,8 @@ int run_as_threads(Job job, int ranks, const launch::Environment& environment, c
   return codes[0];
 }
 
-// The words that start this program: the user's own, for the command that goes on, where they name it by a path.
+// The path that starts this program. The user's own path is kept if there is one, because it goes into the command
+// that resumes the run.
 std::string path_of_program() {
   const std::string self = "/proc/self/exe";
   const std::string called = program_invocation_name;
@@ -246,7 +250,7 @@ std::string path_of_program() {
   return std::filesystem::read_symlink(self).string();
 }
 
-// `reigen-train mnist -n 2` without a launcher: be the launcher.
+// `reigen-train mnist -n 2` without a launcher: this process becomes the launcher.
 int run_launcher(const Program& program, int ranks) {
   const Arguments& options = program.options;
   launch::JobOptions job{
@@ -261,7 +265,7 @@ int run_launcher(const Program& program, int ranks) {
   return launch::run_job(job).exit_code;
 }
 
-// A program that is one rank already cannot be more.
+// Refuses -n N if the launcher started another number of ranks: a process that is one rank cannot become several.
 void require_ranks_of_launcher(std::optional<int> wanted, const launch::Environment& environment) {
   if (!wanted || *wanted == environment.world_size) return;
   const bool alone = environment.source == "none";
@@ -280,7 +284,7 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
     try {
       return read_options(defaults_of(recipe), program.options, config::process_environment());
     } catch (Error& error) {
-      error.mark_common();  // every rank was given the same words
+      error.mark_common();  // all ranks were given the same words
       throw;
     }
   }();
@@ -305,7 +309,7 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
 int bench_rank(const DdpBenchOptions& options, const Recipe& recipe, const Config& config, const Communicator& world) {
   try {
     const bool prints = world.rank() == 0;
-    std::optional<format::AtomicFile> json;  // before the work: a folder that is not there should not cost a run
+    std::optional<format::AtomicFile> json;  // opened before the work: a missing folder must not waste a run
     together(world, "bench ddp", [&] {
       if (prints && !options.json.empty()) json.emplace(options.json);
     });
@@ -340,7 +344,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
     line = read_options(recipe->defaults, options.rest, config::process_environment());
     require_measurable(line.config);
   } catch (Error& error) {
-    error.mark_common();  // every rank was given the same words
+    error.mark_common();  // all ranks were given the same words
     throw;
   }
   if (options.help || line.help) {
@@ -364,7 +368,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
 
 namespace {
 
-// What `body` returns, or the code of its error, told once for the whole job.
+// Returns the result of body(), or the exit code of its error, which is printed once for the whole job.
 template <class Body>
 int told(const Body& body) {
   launch::Environment environment;

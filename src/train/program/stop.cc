@@ -28,7 +28,7 @@ namespace reigen::train {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kOneWish = kSecond / 2;  // a launcher may pass on what the terminal has sent already
+constexpr std::int64_t kOneWish = kSecond / 2;  // a launcher may pass on a signal that the terminal sent too
 constexpr int kStandardStreams = 3;
 
 struct Name {
@@ -43,10 +43,10 @@ constexpr std::array<Name, 7> kNames = {{{SIGINT, "INT"},
                                          {SIGXCPU, "XCPU"},
                                          {SIGQUIT, "QUIT"}}};
 
-// What a signal handler reaches is global.
+// State that the signal handler uses must be global.
 std::atomic<bool> g_asked{false};
-std::atomic<std::int64_t> g_interrupted_at{0};  // the first SIGINT; 0: none yet
-std::atomic<std::int64_t> g_ends_at{0};         // a wish without a signal; 0: never
+std::atomic<std::int64_t> g_interrupted_at{0};  // time of the first SIGINT; 0: none yet
+std::atomic<std::int64_t> g_ends_at{0};         // time at which to stop without a signal; 0: never
 std::atomic<bool> g_tells{false};
 std::atomic<unsigned> g_terminals{0};  // bit N: descriptor N was a terminal
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
@@ -57,7 +57,7 @@ std::int64_t now() {
   return static_cast<std::int64_t>(time.tv_sec) * kSecond + time.tv_nsec;
 }
 
-// ---- in the handler: nothing but what may be called there (signal-safety(7))
+// ---- in the handler: only functions that are allowed in a signal handler (signal-safety(7))
 
 void add(std::array<char, 160>& line, std::size_t& length, const char* text) {
   const std::size_t size = std::min(std::strlen(text), line.size() - length);
@@ -68,7 +68,7 @@ void add(std::array<char, 160>& line, std::size_t& length, const char* text) {
 void tell(int signal) {
   std::array<char, 160> line;
   std::size_t length = 0;
-  if ((g_terminals.load() & (1U << STDERR_FILENO)) != 0) add(line, length, "\r\033[K");  // a bar may stand there
+  if ((g_terminals.load() & (1U << STDERR_FILENO)) != 0) add(line, length, "\r\033[K");  // erases a progress bar
   add(line, length, "reigen: SIG");
   const auto* const name =
       std::find_if(kNames.begin(), kNames.end(), [signal](const Name& n) { return n.signal == signal; });
@@ -78,7 +78,8 @@ void tell(int signal) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), length);
 }
 
-// Whoever writes to a terminal that is gone gets an error, which not every program expects.
+// Redirects standard streams to /dev/null if their terminal hung up: writing to it fails, which not every program
+// handles.
 void leave_terminals_that_hung_up() {
   for (int fd = 0; fd < kStandardStreams; ++fd) {
     termios ignored{};
@@ -105,7 +106,7 @@ void on_signal(int signal) {
   errno = error;
 }
 
-// ---- outside of it
+// ---- outside of the handler
 
 bool is_ignored(int signal) {
   struct sigaction action = {};
@@ -119,7 +120,8 @@ bool is_ours(int signal) {
   return action.sa_handler == on_signal;
 }
 
-// A shell that starts a job in the background ignores SIGINT for it; whoever sends one nevertheless means it.
+// A shell that starts a job in the background ignores SIGINT for it. SIGINT and SIGTERM are handled nevertheless,
+// because a sender of these signals wants to stop the run.
 bool stays_ignored(int signal) { return signal != SIGINT && signal != SIGTERM && is_ignored(signal); }
 
 void install(int signal) {
@@ -178,7 +180,7 @@ int signal_named(const std::string& word, const std::string& all) {
                                .fix = "--run.stop_after 3h50m"});
 }
 
-// "3:50:00" or "50:00"; "1-03:50:00" as Slurm writes days.
+// Parses "3:50:00" or "50:00", or Slurm's format with days: "1-03:50:00".
 double clock_seconds(const std::string& text) {
   const std::size_t dash = text.find('-');
   double days = 0;
@@ -201,7 +203,7 @@ double clock_seconds(const std::string& text) {
   return days * 86400 + seconds;
 }
 
-// "3h50m": a number and a unit, larger ones first.
+// Parses "3h50m": numbers with units, larger units first.
 double unit_seconds(const std::string& text) {
   constexpr std::array<std::pair<char, double>, 4> kUnits = {{{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
   double seconds = 0;
@@ -237,7 +239,7 @@ void install_stop_handlers(const StopOptions& options) {
   const auto left = static_cast<double>(options.after.count()) / 1e3 - process_age_seconds();
   g_ends_at.store(options.after.count() > 0 ? now() + static_cast<std::int64_t>(std::max(0.0, left) * 1e9) : 0);
   for (const int signal : options.signals) install(signal);
-  ::signal(SIGPIPE, SIG_IGN);  // who reads the output may go away: training goes on
+  ::signal(SIGPIPE, SIG_IGN);  // training goes on if the reader of the output goes away
 }
 
 bool stop_requested() {

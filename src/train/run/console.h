@@ -1,5 +1,6 @@
-// What the user of a run reads: lines, and how far the run is. Rank 0 speaks for all; on the others nothing happens.
-// Thread rule: one thread.
+// The output of a run for its user: lines and progress. Rank 0 prints for all ranks; on the other ranks calls do
+// nothing.
+// Thread rule: used by one thread only.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,16 @@ namespace reigen::train {
 
 class Console {
  public:
-  // columns: of a terminal that shows a bar; 0: plain lines.
+  // columns: width of the terminal, to show a bar; 0: plain lines.
   Console(bool speaks, std::function<void(const std::string&)> write, int columns)
       : speaks_(speaks), write_(std::move(write)), columns_(columns) {}
 
   void say(const std::string& text);
 
-  // From here on steps are shown. `write` and `columns` of the options are the console's.
+  // Starts to show steps. The console sets `write` and `columns` of the options to its own.
   void begin_progress(ProgressOptions options);
   void show_step(std::int64_t step, std::int64_t epoch, double loss, double samples_per_s);
-  // Time in which no steps are made.
+  // Excludes time without steps from the estimate of the remaining time.
   void exclude(Progress::Clock::duration duration);
 
  private:

@@ -16,7 +16,7 @@ namespace reigen::train {
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);  // more than a launcher takes to end the other ranks
+constexpr auto kPatience = std::chrono::seconds(5);  // longer than a launcher takes to end the other ranks
 
 std::string bug(const std::string& text) {
   return text +
@@ -76,7 +76,7 @@ int report(const Failure& failure, int rank, int world_size) {
   const std::string line =
       tells_where ? fmt::format("error: rank {} of {} ({}): {}\n", rank, world_size, base::host_name(), failure.text)
                   : fmt::format("error: {}\n", failure.text);
-  // One call, so that the lines of one error stay together; a stderr that is gone has nobody to tell.
+  // One call, so that the lines of one error stay together. If stderr is gone, nobody can be told.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
   return failure.exit_code;
 }

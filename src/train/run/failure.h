@@ -1,4 +1,4 @@
-// How a program says what went wrong: once for the whole job.
+// How a program reports an error: once for the whole job.
 // Thread rule: call from main().
 #pragma once
 
@@ -10,17 +10,18 @@ namespace reigen::train {
 struct Failure {
   int exit_code = 0;
   std::string text;
-  bool common = false;     // every rank has it
-  bool aftermath = false;  // of another rank's error, which that rank tells itself
-  int lost_rank = -1;      // which can tell nothing any more
+  bool common = false;     // every rank has this error
+  bool aftermath = false;  // a consequence of another rank's error, which that rank prints
+  int lost_rank = -1;      // rank that died and cannot print anything; -1: none
 };
 
+// Translates an exception into exit code and text.
 Failure failure_of(const std::exception_ptr& error);
 
-// Prints "error: ..." to stderr and returns the exit code. A common error is rank 0's to tell, the loss of rank 0 rank
-// 1's, an error of one rank its own, with rank and host. The others wait a moment, in which the launcher or whoever
-// ends them, and tell theirs only if they are still there: an error is never lost because the rank that should tell it
-// is gone.
+// Prints "error: ..." to stderr and returns the exit code. Rank 0 prints a common error; if rank 0 is the rank that
+// was lost, rank 1 prints it. An error of one rank alone is printed by that rank, with its number and host. The other
+// ranks wait 5 seconds, in which the launcher normally ends them. They print their error only if they are still
+// running then, so no error is lost because the rank that should print it is gone.
 int report(const Failure& failure, int rank, int world_size);
 
 }  // namespace reigen::train

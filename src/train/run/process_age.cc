@@ -18,7 +18,7 @@ double process_age_seconds() {
   if (name_end == std::string::npos) return 0;
   std::istringstream rest(line.substr(name_end + 1));
   std::string word;
-  constexpr int kStartTime = 20;  // field 22 of proc(5), the third comes first here
+  constexpr int kStartTime = 20;  // the start time is field 22 of proc(5); `rest` begins with field 3
   for (int field = 0; field < kStartTime; ++field) rest >> word;
   struct timespec now = {};
   if (::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;

@@ -1,10 +1,10 @@
-// How old this process is.
+// The age of this process.
 // Thread rule: no shared state.
 #pragma once
 
 namespace reigen::train {
 
-// Since the kernel started this process; to a hundredth of a second.
+// Seconds since the kernel started this process, to a hundredth of a second.
 double process_age_seconds();
 
 }  // namespace reigen::train

@@ -31,7 +31,7 @@ int terminal_columns() {
 }
 
 void write_to_stdout(const std::string& text) {
-  // Who reads has gone away when this fails: training goes on.
+  // Writing fails if the reader has gone away. Training goes on all the same.
   [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, text.data(), text.size());
 }
 
@@ -55,11 +55,12 @@ std::string Progress::time_left(std::int64_t step, Clock::time_point now) const 
 
 namespace {
 
-// What the words leave of the line, at most 20; 0: too little to be one.
+// The width of the bar: the room that the text leaves in the line, at most 20; 0 if there is too little room for a
+// bar.
 std::int64_t width_of_bar(std::size_t columns, std::size_t words) {
   constexpr std::size_t kMost = 20;
   constexpr std::size_t kLeast = 4;
-  constexpr std::size_t kBeside = 3;  // brackets and a space
+  constexpr std::size_t kBeside = 3;  // brackets and a space next to the bar
   if (columns < words + kBeside + kLeast) return 0;
   return static_cast<std::int64_t>(std::min(kMost, columns - words - kBeside));
 }
@@ -78,7 +79,7 @@ void Progress::step(std::int64_t step, std::int64_t epoch, double loss, double s
   }
   if (!last && now - drawn_ < kRedrawEvery) return;
   drawn_ = now;
-  // One column less, so that no terminal wraps; padded, so that a longer line before it is wiped.
+  // One column is left free, so that no terminal wraps the line. Padding wipes a longer line that was drawn before.
   const auto columns = static_cast<std::size_t>(std::max(1, options_.columns - 1));
   std::string bar = text();
   if (const std::int64_t width = width_of_bar(columns, bar.size()); width > 0) {

@@ -1,5 +1,5 @@
-// What a user sees while training: a bar that redraws itself on a terminal, plain lines otherwise.
-// Thread rule: one thread.
+// Shows the progress of training: a bar that redraws itself on a terminal, or plain lines.
+// Thread rule: used by one thread only.
 #pragma once
 
 #include <chrono>
@@ -10,18 +10,19 @@
 namespace reigen::train {
 
 struct ProgressOptions {
-  int columns = 0;              // of the terminal; 0: none, plain lines
+  int columns = 0;              // width of the terminal; 0: no terminal, plain lines
   std::int64_t log_every = 50;  // steps between plain lines
-  std::int64_t steps = 0;       // of the whole run
-  std::int64_t first_step = 0;  // done before this process started
+  std::int64_t steps = 0;       // steps of the whole run
+  std::int64_t first_step = 0;  // steps done before this process started
   std::int64_t epochs = 1;
-  std::function<void(const std::string&)> write = {};  // gets whole lines, and redraws ending in '\r'
+  std::function<void(const std::string&)> write = {};  // receives whole lines, and redraws that end in '\r'
 };
 
-// Of stdout, or of the terminal behind the launcher (REIGEN_CONSOLE); 0 when nobody watches.
+// The width of the terminal of stdout, or of the terminal of the launcher that shows this output (REIGEN_CONSOLE); 0
+// if there is no terminal.
 int terminal_columns();
 
-// Writes to stdout in one call, so that lines of several writers never mix.
+// Writes to stdout in one call, so that the lines of several writers do not mix.
 void write_to_stdout(const std::string& text);
 
 class Progress {
@@ -30,14 +31,14 @@ class Progress {
 
   explicit Progress(ProgressOptions options, Clock::time_point now = Clock::now());
 
-  // After each step. Draws at most ten times a second, and always the last step.
+  // Call it after each step. Draws at most ten times a second; always draws the last step.
   void step(std::int64_t step, std::int64_t epoch, double loss, double samples_per_s,
             Clock::time_point now = Clock::now());
 
-  // A line of its own: wipes the bar first.
+  // Writes a line of its own and wipes the bar first.
   void line(const std::string& text);
 
-  // Time in which no steps are made (validation) does not count towards the time left.
+  // Time without steps (validation) does not count when the remaining time is estimated.
   void exclude(Clock::duration duration) { started_ += duration; }
 
  private:

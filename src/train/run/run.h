@@ -1,6 +1,6 @@
-// A run as all of its parts know it: what was asked for, who talks to the user, and how far it has come. The loop
-// writes here, and so do RunFiles and RunData when the run begins (files/run_files.h, start/run_data.h).
-// Thread rule: the thread of its rank.
+// The state of a run that all of its parts share: task, configuration, console and progress. The loop changes it, and
+// so do RunFiles and RunData when the run begins (files/run_files.h, start/run_data.h).
+// Thread rule: used only by the thread of its rank.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +30,15 @@ struct Run {
   Task& task;
   Communicator world;
   TrainerOptions options;
-  Config config;  // options.config, with what a checkpoint adds
+  Config config;  // options.config, with values that a checkpoint adds
   Console console;
 
-  std::int64_t done = 0;      // steps
-  std::int64_t total = 0;     // steps
-  std::int64_t epoch = 0;     // of the next sample
-  std::int64_t position = 0;  // of the next sample in that epoch
-  bool stop = false;          // a rank wants to stop, and all have heard of it
-  int rollbacks = 0;          // so often the run went back to a checkpoint of its own
+  std::int64_t done = 0;      // steps done
+  std::int64_t total = 0;     // steps of the whole run
+  std::int64_t epoch = 0;     // epoch of the next sample
+  std::int64_t position = 0;  // position of the next sample in that epoch
+  bool stop = false;          // a rank requested a stop, and all ranks know it
+  int rollbacks = 0;          // how often the run went back to a checkpoint of its own
 };
 
 }  // namespace reigen::train

@@ -1,4 +1,4 @@
-// Where the time of the steps went.
+// How long the steps took, and how long each of their phases.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace reigen::train {
 
-// Seconds.
+// Durations in seconds.
 struct StepTime {
   double step = 0;
   double data = 0;
@@ -22,7 +22,7 @@ class Stopwatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Seconds since the last call.
+  // Seconds since the last call, or since construction.
   double lap() {
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last_).count();
@@ -34,7 +34,8 @@ class Stopwatch {
   Clock::time_point last_ = Clock::now();
 };
 
-// Of one run of the loop: means of the steady steps, and the median of the whole step.
+// The times of all steps of one run of the loop. Gives means over the steady steps, and the median time of a whole
+// step.
 class StepTimes {
  public:
   void add(const StepTime& time, std::int64_t samples) {
@@ -43,7 +44,8 @@ class StepTimes {
     seconds_ += time.step;
   }
 
-  // The first steps warm up caches, memory and threads: ten of them, or a quarter of a short run, are left out.
+  // The first steps warm up caches, memory and threads. Ten of them are left out, or a quarter of the steps of a
+  // short run.
   std::size_t warmup() const { return std::min<std::size_t>(10, times_.size() / 4); }
 
   StepTime mean() const {

@@ -22,7 +22,7 @@ bool is_utf8(const std::string& bytes) {
          text.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// No two byte strings become one text: a backslash is written as two.
+// Writes a backslash as two, so that different byte strings give different texts.
 std::string escaped(const std::string& bytes) {
   const bool is_plain = is_utf8(bytes);
   std::string text;
@@ -44,7 +44,7 @@ Values escaped(const Values& values) {
   return texts;
 }
 
-// A list of texts, or one text that is none.
+// The texts of a JSON list; if `text` is no list, the text itself.
 Values values_in(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   const bool is_list =
@@ -52,7 +52,7 @@ Values values_in(const std::string& text) {
   return is_list ? json.get<Values>() : Values{text};
 }
 
-// For people, on a terminal.
+// Makes a text safe to print on a terminal, in quotes.
 std::string shown(const std::string& text) {
   std::string plain;
   for (const char c : text) {

@@ -1,4 +1,4 @@
-// What the numbers of a run's data stand for (data/meaning.h), as checkpoints and models keep it.
+// The meaning of a run's data (data/meaning.h), in the form that checkpoints and model files store.
 // Thread rule: no shared state.
 #pragma once
 
@@ -12,20 +12,20 @@ namespace reigen::train {
 
 using TextMap = std::map<std::string, std::string>;
 
-// "meaning.<name>" = a list of JSON for each fact. A backslash is written \\, and bytes that are no UTF-8 \xE9.
+// For each fact: "meaning.<name>" = a JSON list. A backslash is written as \\, and bytes that are not UTF-8 as \xE9.
 TextMap to_text(const data::Meaning& meaning);
 
 struct Difference {
-  std::string fact;           // its name
+  std::string fact;           // name of the fact
   std::string text;           // "class 3 is 'cat', it was 'dog'"
-  bool is_told_only = false;  // no reason to refuse the data
+  bool is_told_only = false;  // true: no reason to refuse the data
 };
 
-// What the data of now say otherwise than the texts of then; a fact that only one of the two has counts. Nothing where
-// `then` has no fact at all: an earlier version wrote it, or the data did not say.
+// The differences between the meaning of the data `now` and the stored texts `then`. A fact that only one of the two
+// has is a difference. Empty if `then` has no fact at all: an earlier version wrote it, or the data had no meaning.
 std::vector<Difference> differences(const data::Meaning& now, const TextMap& then);
 
-// The texts as one, and back.
+// Joins the texts in one line, and splits the line again.
 std::string to_line(const TextMap& texts);
 TextMap from_line(const std::string& line);
 

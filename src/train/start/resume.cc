@@ -16,19 +16,19 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A change of these would repeat or skip samples, or continue another model.
+// If one of these changed, samples would be repeated or skipped, or another model would be continued.
 constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name"};
-// The same of the data, for which there is an option.
+// The same holds for these options of the data, but data.may_differ allows the change.
 constexpr const char* kOfData[] = {"data.limit", "data.samples"};
-// Other states; checkpoints of earlier versions, which had no such options, do not tell.
+// These change the optimizer's states. Checkpoints of earlier versions do not have these options.
 constexpr const char* kFixedIfTold[] = {"optim.amsgrad", "optim.centered", "optim.bf16_states"};
 
-// What lets a run go on otherwise than it would have.
+// Options that may change, but change how the run goes on; the user is told.
 bool is_noted(const std::string& key) {
   return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" || key == "data.path";
 }
 
-// Of a schedule with an end the number of steps is a part.
+// For a schedule with an end, the number of steps is such an option too.
 bool is_noted_for(const std::string& key, const std::string& schedule) {
   const bool has_end =
       schedule != "constant" && schedule != "step" && schedule != "multi_step" && schedule != "not set";
@@ -46,7 +46,7 @@ checkpoint::Checkpoint verified(const fs::path& path) {
   return checkpoint;
 }
 
-// Nothing found: there is none at all.
+// Finds the newest whole checkpoint. No checkpoint in the result: the folder has none at all.
 ResumePoint newest_in(const fs::path& checkpoints, const std::string& others) {
   ResumePoint point;
   const checkpoint::Search search = checkpoint::find_newest(checkpoints);
@@ -117,7 +117,8 @@ ResumePoint find_resume_point(const Config& config) {
     point.checkpoint = verified(source).path();
     if (place.parent_path().filename() == "checkpoints") point.run_directory = place.parent_path().parent_path();
   } else if (!is_run && !checkpoint::list(source).empty()) {
-    // Of a run, or of its own, as `reigen checkpoint reshard` makes one.
+    // The folder is the checkpoints folder of a run, or holds checkpoints only, as `reigen checkpoint reshard` makes
+    // it.
     if (place.filename() == "checkpoints" && fs::exists(place.parent_path() / "config.toml", ignored)) {
       point = newest_of(place.parent_path());
     } else {
@@ -143,7 +144,7 @@ ResumePoint find_resume_point(const Config& config) {
 
 std::map<std::string, std::string> options_of(const Config& config, const std::string& task, std::int64_t samples) {
   Config copy = config;
-  copy.parallel.strategy.note_given();  // what its strategy has of itself is noted too
+  copy.parallel.strategy.note_given();  // so that the options of the strategy are listed too
   std::map<std::string, std::string> options;
   for (const Field& field : fields(copy)) options[field.name()] = field.text();
   options["task"] = task;
@@ -153,7 +154,7 @@ std::map<std::string, std::string> options_of(const Config& config, const std::s
 
 namespace {
 
-// What the data are otherwise than those with which the run began.
+// Lists how the data differ from those with which the run began.
 std::vector<std::string> differences_of_data(const std::map<std::string, std::string>& before,
                                              const std::map<std::string, std::string>& options,
                                              const data::Meaning& meaning) {
@@ -186,7 +187,7 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
     if (value_in(before, key) != value_in(options, key))
       throw refuse(key, value_in(options, key), value_in(before, key));
   }
-  // Not all sizes of a model show in the shapes of its parameters.
+  // Not every size of a model shows in the shapes of its parameters.
   for (const auto& [key, value] : options) {
     if (key.starts_with("model.") && value_in(before, key.c_str()) != value) {
       throw refuse(key, value, value_in(before, key.c_str()));
@@ -228,7 +229,8 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
 std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
                                      const std::map<std::string, std::string>& options) {
   const auto& before = found.manifest().options;
-  // Earlier versions wrote what was given, and of options that they did not have nothing; it held as it does now.
+  // Earlier versions stored only the options that were given, and lack newer options. Missing options have the
+  // defaults of this version, which are the values that held then.
   Config usual;
   usual.parallel.strategy.name = value_in(options, "parallel.strategy");
   const std::map<std::string, std::string> defaults = options_of(usual, "", 0);

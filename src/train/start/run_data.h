@@ -1,5 +1,5 @@
-// The data of a run: what it trains with, what it is scored with, and what both mean.
-// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+// The data of a run: training data, test data, and their meaning (data/meaning.h).
+// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ class RunData {
  public:
   explicit RunData(Run& run) : run_(run) {}
 
-  // Collective. Opens training and test data, and sets the length of the run. If the checkpoint is of another number of
-  // samples, the epoch begins anew. Throws DataError, and InvalidArgument if ranks have different data or the data do
-  // not fit the checkpoint.
+  // Collective. Opens training and test data, and sets the length of the run. If the checkpoint was made with another
+  // number of samples, the epoch begins anew. Throws DataError. Throws InvalidArgument if ranks have different data
+  // or the data do not fit the checkpoint.
   void open(const checkpoint::Checkpoint* found);
-  // Collective. Opens the test data alone, unless they are open: for validation without a run.
+  // Collective. Opens the test data alone, for a validation without a run. Does nothing if they are open.
   void open_test();
-  // Closes the training data; open() opens them again.
+  // Closes the training data. open() opens them again.
   void release() { loader_.reset(); }
 
   data::Loader& loader() { return *loader_; }
@@ -35,9 +35,9 @@ class RunData {
   std::int64_t samples_per_step() const;
   std::int64_t epochs_to_see() const { return (run_.total + loader_->steps() - 1) / loader_->steps(); }
 
-  // What a checkpoint remembers of the run: options and meaning.
+  // The description of the run that checkpoints store: options and meaning of the data.
   const TextMap& described() const { return described_; }
-  // What the model's file says beside its tensors.
+  // The metadata that the model's file holds next to its tensors.
   const TextMap& metadata() const { return metadata_; }
 
  private:

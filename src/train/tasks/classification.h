@@ -1,4 +1,4 @@
-// Loss and score of the tasks that sort samples into classes.
+// The score of tasks that sort samples into classes.
 // Thread rule: pure functions.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace reigen::train {
 
-// scores: [N, classes], not normalised; target: [N]. Targets data::kIgnoredToken do not count.
+// scores: [N, classes], not normalised; target: [N]. Targets that equal data::kIgnoredToken do not count.
 Scores score_classes(const at::Tensor& scores, const at::Tensor& target);
 
 }  // namespace reigen::train

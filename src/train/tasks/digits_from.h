@@ -1,4 +1,4 @@
-// Where the tasks that learn MNIST find it, for a run's first line. It looks through the folder.
+// Names the folder from which the MNIST tasks read their files, for a run's first line. Searches the folder for them.
 // Thread rule: a pure function of the file system.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace reigen::train {
 
-// "digits from data/MNIST/raw" where the files lie in a folder below the given one. Throws as data::mnist.
+// "digits from data/MNIST/raw" if the files are in a folder below the given one. Throws as data::mnist.
 inline std::string digits_from(const std::string& folder) {
   const auto found = data::mnist_files(folder).images.parent_path();
   return "digits from " + (found == std::filesystem::path(folder) ? folder : found.string());

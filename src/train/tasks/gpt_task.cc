@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kSampleBytes = 160;
 
-// A terminal must not take what a model makes up for its own commands.
+// Replaces control characters, because a terminal must not take text that a model generates for commands.
 std::string printable(const std::string& text) {
   std::string result;
   for (const char c : text) {

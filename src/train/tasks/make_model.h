@@ -1,4 +1,5 @@
-// How recipes make their models: by a type, and without memory for the weights where data_parallel() gives it.
+// Makes a recipe's model with weights of a given type. If without_memory is true, data_parallel() gives the weights
+// their memory later.
 // Thread rule: no shared state.
 #pragma once
 

@@ -12,9 +12,9 @@ namespace reigen::train {
 
 namespace {
 
-// [B, 1, 28, 28] to [B, 1024].
+// Pads images [B, 1, 28, 28] with black to 32x32 and returns them as rows [B, 1024].
 at::Tensor rows_of(const at::Tensor& images) {
-  constexpr double kBlack = (0 - 0.1307) / 0.3081;  // data/mnist.h
+  constexpr double kBlack = (0 - 0.1307) / 0.3081;  // a black pixel as data/mnist.h normalises it
   return at::constant_pad_nd(images, {2, 2, 2, 2}, kBlack).flatten(1);
 }
 

@@ -1,5 +1,5 @@
-// What reigen-train can train by name.
-// Thread rule: constants.
+// The recipes that reigen-train knows by name.
+// Thread rule: constants, readable from any thread.
 #pragma once
 
 #include <vector>

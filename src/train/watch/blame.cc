@@ -23,15 +23,15 @@ constexpr std::size_t kRanksNamed = 4;
 
 struct Suspect {
   double loss = 0;
-  std::int64_t weight = -1;    // the first parameter that holds what is no number
-  std::int64_t gradient = -1;  // the last one whose gradient does: backward comes from there
-  std::int64_t failed = 0;     // could not compute the step again
+  std::int64_t weight = -1;    // first parameter with a weight that is not finite
+  std::int64_t gradient = -1;  // last parameter with such a gradient: backward starts there
+  std::int64_t failed = 0;     // 1: this rank could not compute the step again
 };
 
 bool is_finite(const at::Tensor& values) { return std::isfinite(values.sum(at::kDouble).item<double>()); }
 
 struct InRange {
-  const ParameterRange* range = nullptr;  // null: in none
+  const ParameterRange* range = nullptr;  // null: the parameter is in no range
   std::size_t segment = 0;
 };
 
@@ -44,14 +44,14 @@ InRange find(const std::vector<ParameterRange>& ranges, const at::Tensor& parame
   return {};
 }
 
-// This rank's share of the segment in a buffer of the range's layout.
+// Whether this rank's share of the segment is finite in `flat`, a buffer with the layout of the range.
 bool is_share_finite(const InRange& place, const at::Tensor& flat) {
   const tensor::Segment& segment = place.range->segments()[place.segment];
   const layout::Part part = place.range->part_of(segment);
   return part.count == 0 || is_finite(flat.narrow(0, segment.offset + part.first, part.count));
 }
 
-// A mean of which this rank has its share.
+// Whether the averaged gradient is finite: this rank's share if ranks divide the mean, else all of it.
 bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor& parameter) {
   const InRange place = find(ranges, parameter);
   const bool has_share = place.range != nullptr && place.range->share() != nullptr;
@@ -61,7 +61,7 @@ bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor&
   return is_finite(parameter.grad().detach());
 }
 
-// Where each rank has its share of the weights alone: of that.
+// Whether the weights are finite: this rank's share if it holds nothing else, else all of them.
 bool is_held_finite(const std::vector<ParameterRange>& weights, const at::Tensor& parameter) {
   const InRange place = find(weights, parameter);
   if (place.range != nullptr && place.range->sharing().whole() != nullptr) {
@@ -89,7 +89,7 @@ std::string name_of(const torch::nn::Module& module, std::int64_t parameter) {
   return module.named_parameters()[static_cast<std::size_t>(parameter)].key();
 }
 
-// "rank 1: loss nan; rank 3: ...", of the first ranks of which `what` says anything; empty: of none.
+// "rank 1: loss nan; rank 3: ...": the first ranks for which `what` returns any text. Empty if there is no such rank.
 template <class What>
 std::string list_ranks(const std::vector<Suspect>& all, const What& what) {
   std::vector<std::string> texts;
@@ -106,8 +106,9 @@ std::string list_ranks(const std::vector<Suspect>& all, const What& what) {
 
 }  // namespace
 
-// Gradients are averages by now, so a rank whose loss is a number shows only in a backward of its own. What the model
-// draws is drawn again where ranks are processes; a SyncBatchNorm still mixes the ranks.
+// Computes the gradients of this rank's own samples. The gradients are averages by now, so if all losses are finite,
+// the bad rank shows only in a backward of each rank alone. If ranks are processes, the model draws the same random
+// numbers again. A SyncBatchNorm still mixes the ranks.
 void Blame::compute_alone(const data::Batch& batch) {
   const auto alone = model_.parallel().no_sync();
   for (const ParameterRange& range : model_.parallel().parameters()) range.drop_gradients();
@@ -132,12 +133,13 @@ std::string Blame::of_step(double loss, const data::Batch& batch) {
   if (model_.gathers() ? holder != all.end() : std::all_of(all.begin(), all.end(), has_weight)) {
     return fmt::format("the weights {} hold it, from the step before or from the start", name(holder->weight));
   }
-  // The average holds what any rank's gradient held.
+  // An average is not finite if any rank's gradient is not, so it does not tell the rank.
   bool is_own = run_.world.size() == 1 || model_.ranks_differ();
   if (!any(has_lost) && !any(has_weight)) {
     if (!any(has_gradient)) return "every gradient is a number: their squares are too large to add";
     if (!is_own) {
-      // Where ranks average their shares, each has seen its own of the mean.
+      // If each rank holds only its share of the mean, the ranks have seen different parameters; the last one is
+      // taken.
       const std::int64_t averaged = std::max_element(all.begin(), all.end(), [](const Suspect& a, const Suspect& b) {
                                       return a.gradient < b.gradient;
                                     })->gradient;
@@ -150,13 +152,13 @@ std::string Blame::of_step(double loss, const data::Batch& batch) {
           return fmt::format("gradient of {}; no memory for whole weights, with which each rank could look for its own",
                              name(averaged));
         }
-        model_.parallel().gather_weights();  // a rank may fail in the middle
+        model_.parallel().gather_weights();  // all at once: a rank may fail in the middle of its step
       }
       bool failed = false;
       try {
         compute_alone(batch);
       } catch (const std::exception&) {
-        failed = true;  // and ends as what it is known to be
+        failed = true;  // Suspect::failed, which the error mentions
       }
       ask(failed);
       is_own = true;

@@ -1,5 +1,5 @@
-// Finds the rank and the parameter because of which a step gave no number.
-// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+// Finds the rank and the parameter that made the values of a step not finite.
+// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ class Blame {
  public:
   Blame(Run& run, TrainedModel& model) : run_(run), model_(model) {}
 
-  // Collective. Call it before the weights step. loss: this rank's. If the gradients are averages by now, each rank
-  // computes its own once more, so the step must not go on.
+  // Collective. Call it before the weights step. loss: of this rank. If the gradients are averages already, each rank
+  // computes its own gradients again, which overwrites the averages; so the step must not go on.
   std::string of_step(double loss, const data::Batch& batch);
-  // Collective. Looks at the gradients that each rank has of its own.
+  // Collective. For gradients that are not averaged: looks at the gradients of each rank.
   std::string of_own_gradients();
-  // Looks at this rank alone.
+  // Looks at the loss, weights and gradients of this rank alone.
   std::string of_this_rank(double loss);
 
  private:

@@ -1,4 +1,4 @@
-// How far the clocks of two machines are apart.
+// Measures the difference between the clocks of two machines.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,22 @@
 namespace reigen::train {
 
 struct RoundTrip {
-  std::int64_t left = 0;      // on this clock
-  std::int64_t answered = 0;  // on the other
-  std::int64_t returned = 0;  // on this clock
+  std::int64_t left = 0;      // this rank's clock when the question left
+  std::int64_t answered = 0;  // the other rank's clock when it answered
+  std::int64_t returned = 0;  // this rank's clock when the answer arrived
 };
 
-// What must be added to this clock to have the other: of the shortest round trip, as if both ways took as long.
+// The number to add to this clock to get the other clock. Uses the shortest round trip and assumes that both ways
+// took the same time.
 std::int64_t offset_of(const std::vector<RoundTrip>& trips);
 
 using Clock = std::function<std::int64_t()>;
 
-// What must be added to this rank's clock to have rank 0's; 0 on rank 0 and on its machine (`machines`: a word for
-// each rank). Collective and blocking.
+// The number to add to this rank's clock to get rank 0's clock; 0 on ranks of rank 0's machine. `machines`: a word
+// for each rank that names its machine. Collective and blocking.
 std::int64_t offset_to_rank_0(Communicator world, const std::vector<std::string>& machines, const Clock& clock);
 
-// This boot of this machine's kernel.
+// A word that names this machine and the current boot of its kernel.
 std::string machine_word();
 
 }  // namespace reigen::train

@@ -6,7 +6,7 @@ namespace reigen::train {
 
 namespace {
 
-constexpr int kStepsCounted = 3;  // buckets are cut anew after the first
+constexpr int kStepsCounted = 3;  // after the first step buckets are divided anew
 
 }  // namespace
 

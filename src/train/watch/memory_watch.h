@@ -1,5 +1,5 @@
-// How much memory the first steps take beside what stays between steps.
-// Thread rule: the thread of its rank.
+// Measures how much memory the first steps take in addition to the memory that is held between steps.
+// Thread rule: used only by the thread of its rank.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ class MemoryWatch : public Watcher {
   void end_phase(Phase phase) override;
   void abandon_step() override { counted_.reset(); }
 
-  // Collective. The memory of every rank: what was counted in steps, what stays between steps, and what the layout
-  // says.
+  // Collective. The memory of every rank: the bytes measured during steps, the bytes held between steps, and the
+  // bytes that the layout predicts.
   MemoryReport report(const TrainedModel& model, const Communicator& world) const;
 
  private:
   int counted_steps_ = 0;
   std::optional<tensor::CountedBytes> counted_;
-  MemoryUse most_;  // activations and step
+  MemoryUse most_;  // only activations and step are set
 };
 
 }  // namespace reigen::train

@@ -14,7 +14,7 @@ namespace reigen::train {
 
 namespace {
 
-// Then the weights, not a batch, are to blame.
+// After so many in a row, the weights and not one batch are to blame.
 constexpr int kSkipsInARow = 10;
 constexpr int kRollbacksInARow = 3;
 
@@ -37,7 +37,7 @@ void NotFinite::meet(double loss, const Optimization::Gradients& gradients, cons
   answer(report(lost ? "loss" : "gradient norm", lost ? loss : gradients.norm.value_or(HUGE_VAL), batch, whose), batch);
 }
 
-// Every rank has its own gradients still, so none need be made again, from weights that are gone.
+// Each rank still has its own gradients. They need not be computed again, which the changed weights would not allow.
 void NotFinite::meet_after_step(const data::Batch& batch) {
   const std::string whose = blame_.of_own_gradients();
   answer(report("gradient norm", NAN, batch, whose), batch);
@@ -50,7 +50,7 @@ void NotFinite::require_own(double loss, const Optimization::Gradients& gradient
   throw Error(ExitCode::kNotANumber, report(what, value, batch, blame_.of_this_rank(loss)));
 }
 
-// Returns where the step is to be skipped.
+// Returns if the step is to be skipped, else throws.
 void NotFinite::answer(Report report, const data::Batch& batch) {
   lines_.flush_what_can_be();
   const std::string& policy = run_.config.train.not_finite;
@@ -64,7 +64,7 @@ void NotFinite::answer(Report report, const data::Batch& batch) {
   throw common(Error(ExitCode::kNotANumber, std::move(report)));
 }
 
-// Batch statistics of a step that is left out are left out too: what gave no number may be in them for ever.
+// Saves the buffers, because skipping a step must also undo its batch statistics: a NaN would stay in them for ever.
 void NotFinite::begin_step() {
   if (run_.config.train.not_finite != "skip") return;
   const at::NoGradGuard no_grad;
@@ -87,7 +87,7 @@ void NotFinite::skip() {
   }
 }
 
-// A step beyond the one that failed last gave numbers: what failed is behind the run.
+// If a step after the last failed one is finite, the failure is over.
 void NotFinite::note_numbers() {
   skipped_in_a_row_ = 0;
   if (run_.done + 1 > failed_at_) rollbacks_in_a_row_ = 0;

@@ -1,9 +1,10 @@
-// A step that gave no number, and what train.not_finite does about it: the run ends, the step is skipped, or the run
-// goes back to its newest checkpoint and leaves the batch out.
+// Handles a step whose loss or gradients are not finite, according to train.not_finite: the run ends, the step is
+// skipped, or the run goes back to its newest checkpoint and leaves the batch out.
 //
-// If ranks hold the same weights, every rank calls meet() for the same step, before a weight has changed. If ranks step
-// by themselves, the rank whose step gave no number throws alone (require_own), and its end ends the others.
-// Thread rule: the thread of its rank. What is marked collective every rank calls at the same place.
+// If all ranks hold the same weights, every rank calls meet() for the same step, before any weight has changed. If
+// ranks step by themselves, only the rank with the bad step throws (require_own), and the end of that rank ends the
+// others.
+// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,28 +29,29 @@ class NotFinite {
   NotFinite(Run& run, TrainedModel& model, Checkpoints& checkpoints, StepLines& lines)
       : run_(run), model_(model), checkpoints_(checkpoints), lines_(lines), blame_(run, model) {}
 
-  // Thrown by every rank, for the run to go back.
+  // Every rank throws this to make the run go back to a checkpoint.
   struct GoBack {
     Report report;
     std::int64_t epoch;
     std::int64_t position;
   };
 
-  // Before each step.
+  // Call it before each step.
   void begin_step();
-  // Collective. loss: of all ranks; own: this rank's mean. Returns if the step is to be skipped, else throws.
+  // Collective. loss: of all ranks; own: mean loss of this rank. Returns if the step is to be skipped, else throws.
   void meet(double loss, const Optimization::Gradients& gradients, const data::Batch& batch, double own);
-  // Collective. As meet(), after the weights have stepped: only each rank's own gradients can tell whose it was.
+  // Collective. As meet(), but called after the weights have stepped. Then only the gradients that each rank has of
+  // its own can tell which rank is to blame.
   void meet_after_step(const data::Batch& batch);
-  // For a rank that steps by itself. Throws if its loss or gradients are not finite.
+  // For ranks that step by themselves. Throws if the loss or the gradients of this rank are not finite.
   void require_own(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
-  // Replaces the optimizer's step: drops the gradients, and sets the buffers back to their values before the forward.
+  // Replaces the optimizer's step: drops the gradients and resets the buffers to their values before the forward.
   void skip();
-  // The step gave numbers.
+  // Call it if the values of the step are finite.
   void note_numbers();
 
-  // Collective. Sets run.resume to the newest checkpoint and leaves the batch out from now on. Throws if there is no
-  // checkpoint, or if going back did not help several times.
+  // Collective. Sets run.resume to the newest checkpoint, and leaves the batch out from now on. Throws if there is no
+  // checkpoint, or if going back has failed several times in a row.
   void go_back(const GoBack& step);
   bool is_left_out(const data::Batch& batch) const;
 
@@ -68,10 +70,10 @@ class NotFinite {
   StepLines& lines_;
   Blame blame_;
   int skipped_in_a_row_ = 0;
-  std::vector<at::Tensor> buffers_;  // before the step, where it may be skipped
+  std::vector<at::Tensor> buffers_;  // values before the step; used if it is skipped
   int rollbacks_in_a_row_ = 0;
-  std::int64_t failed_at_ = 0;     // the step after which the newest rollback came
-  std::vector<LeftOut> left_out_;  // batches
+  std::int64_t failed_at_ = 0;     // number of the step that caused the newest rollback
+  std::vector<LeftOut> left_out_;  // batches that are left out
 };
 
 }  // namespace reigen::train

@@ -1,5 +1,5 @@
-// train.compare_every: compares what ranks must hold alike.
-// Thread rule: the thread of its rank.
+// train.compare_every: compares data that must be equal on several ranks.
+// Thread rule: used only by the thread of its rank.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace reigen::train {
 
-// Collective after each step that is due. Compares weights and states that ranks hold each for itself; of those that
-// ranks of a replica hold once, a rank looks at its share. Throws 81 on every rank if they differ, because nobody can
-// tell later which are right.
+// Collective after each step that is due. Compares weights and optimizer states of which each rank has its own copy.
+// If ranks divide them, a rank compares its share with the same share in the other replicas. If they differ, throws
+// an Error with exit code 81 on every rank: nobody can tell later which copy is right.
 class ReplicaWatch : public Watcher {
  public:
   ReplicaWatch(Run& run, const TrainedModel& model, const Checkpoints& checkpoints)

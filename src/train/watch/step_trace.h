@@ -1,4 +1,4 @@
-// --run.trace 10:15: a timeline of some steps of the training loop.
+// --run.trace 10:15: records a timeline of some steps of the training loop.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,17 @@ class StepTrace {
 
   const StepRange& steps() const { return steps_; }
 
-  // A step begins, `waited` seconds after the last one's end (for data). Outside of the range the others do nothing.
+  // A step begins. `waited`: seconds for which the loop waited for the batch. Outside of the range, lap() and end()
+  // do nothing.
   void begin(std::int64_t step, double waited);
-  // What went on until now, since the last lap or the step's beginning.
+  // Records the time since the last lap(), or since the beginning of the step, under this name.
   void lap(const char* name);
   void end(const parallel::DataParallelBase& parallel);
 
-  // Whether this was the last of the steps, and steps were traced that are not written yet.
+  // Whether this step is the last of the range or a later one, and traced steps are not written yet.
   bool is_due(std::int64_t step) const { return timeline_ && step >= steps_.last; }
   bool has_steps() const { return timeline_.has_value(); }
-  // Collective. Writes, forgets, and gives rank 0's table of buckets for people.
+  // Collective. Writes the timeline and drops it. Returns a text for people with rank 0's table of buckets.
   std::string write(const std::filesystem::path& path);
 
  private:

@@ -60,7 +60,8 @@ void Timeline::add_communication(const std::vector<parallel::BucketTimes>& bucke
 std::vector<Timeline::BucketMean> Timeline::bucket_means() const {
   std::multimap<std::string, const Event*> by_tag;
   for (const Event& call : calls_) by_tag.emplace(call.tag, &call);
-  // Several wrappers may use one tag: a bucket's calls lie between its completion and the end of the wait for it.
+  // Several wrappers may use the same tag. The calls of a bucket lie between the completion of the bucket and the end
+  // of the wait for it.
   const auto seconds_in_flight = [&](const parallel::BucketTimes& bucket) {
     std::int64_t begin = bucket.waited_to;
     std::int64_t end = bucket.complete;
@@ -94,7 +95,8 @@ std::vector<Timeline::BucketMean> Timeline::bucket_means() const {
   return means;
 }
 
-// Every event ends with a comma: rank 0 closes the list. Calls that overlap lie in rows of their own.
+// The events of this rank as JSON. Each event ends with a comma; rank 0 closes the list. Overlapping calls are put
+// into different rows.
 std::string Timeline::own_events(std::int64_t origin, std::int64_t offset) const {
   const int rank = world_.rank();
   const auto complete = [&](const Event& event, int row) {
@@ -152,7 +154,7 @@ std::string Timeline::to_json() {
   if (world_.rank() != 0) return {};
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   for (const std::string& events : all) text += events;
-  text.resize(text.size() - 2);  // the last comma
+  text.resize(text.size() - 2);  // removes the last comma and the newline
   return text + "\n]}\n";
 }
 

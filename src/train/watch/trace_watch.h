@@ -1,5 +1,5 @@
-// run.trace: writes the timeline of some steps into trace.json.
-// Thread rule: the thread of its rank.
+// run.trace: writes the timeline of some steps to trace.json.
+// Thread rule: used only by the thread of its rank.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace reigen::train {
 
 class TraceWatch : public Watcher {
  public:
-  // The time that writing takes belongs to no step, so it restarts `between_steps`.
+  // The time for writing belongs to no step, so `between_steps` is restarted after it.
   TraceWatch(Run& run, const RunFiles& files, const TrainedModel& model, Outcome& outcome, Stopwatch& between_steps)
       : run_(run), files_(files), model_(model), outcome_(outcome), between_steps_(between_steps) {}
 
-  // Throws InvalidArgument for a run.trace that is no range of steps.
+  // Throws InvalidArgument if run.trace is not a range of steps.
   void open();
-  // Tells the user if the run has none of the steps.
+  // Tells the user if no step of the range is in this run.
   void note_range();
 
   void begin_step(std::int64_t step, double waited) override;
   void end_phase(Phase phase) override;
-  void end_step(std::int64_t step) override;  // collective after the last of the steps
-  // Collective. Writes what was traced and is not written yet, also after a failure.
+  void end_step(std::int64_t step) override;  // collective after the last step of the range
+  // Collective. Writes the traced steps that are not written yet, also if an earlier attempt failed.
   void end_run();
 
  private:
@@ -41,7 +41,7 @@ class TraceWatch : public Watcher {
   Outcome& outcome_;
   Stopwatch& between_steps_;
   std::optional<StepTrace> trace_;
-  bool failed_ = false;  // it is tried once more at the end
+  bool failed_ = false;  // the first attempt failed; end_run() tries once more
 };
 
 }  // namespace reigen::train
