@@ -17,7 +17,7 @@ constexpr std::int64_t kSmallMap = 4;  // pixels of an output map
 struct Window {
   std::int64_t outputs;
   std::int64_t first;   // the first weight that meets the map
-  std::int64_t count;   // how many weights do
+  std::int64_t count;   // how many weights meet it
   std::int64_t before;  // zeros before the map
   std::int64_t behind;  // zeros after the map; less than 0: pixels that nothing reads
 };

@@ -40,7 +40,7 @@ Fans fans_of(const at::Tensor& weight) {
   const double outputs = static_cast<double>(weight.size(0));
   const double inputs = static_cast<double>(weight.size(1));
   const double positions =
-      inputs * outputs > 0 ? static_cast<double>(weight.numel()) / (inputs * outputs) : 0.0;  // of a kernel
+      inputs * outputs > 0 ? static_cast<double>(weight.numel()) / (inputs * outputs) : 0.0;  // those of one kernel
   return {.in = inputs * positions, .out = outputs * positions};
 }
 
@@ -127,7 +127,7 @@ bool initialize_by_type(Module& module, const std::string& prefix, std::uint64_t
   } else if (auto* prelu = dynamic_cast<of_torch::PReLUImpl*>(&module)) {
     fill(prelu->weight, prelu->options.init());
   } else if (auto* norm = dynamic_cast<of_torch::LayerNormImpl*>(&module)) {
-    fill(norm->weight, 1);  // of as many dimensions as it normalises
+    fill(norm->weight, 1);  // a weight has as many dimensions as the layer normalises
     fill(norm->bias, 0);
   } else {
     return false;

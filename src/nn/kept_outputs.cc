@@ -172,7 +172,7 @@ void KeptOutputs::take(const c10::OperatorHandle& operation, std::size_t index, 
       stack->push_back(one.results[i]);
       continue;
     }
-    // A tensor of its own over the same memory: autograd writes its history into the tensor.
+    // A new tensor over the same memory, because autograd writes its history into the tensor.
     stack->push_back(one.results[i].toTensor().variable_data());
   }
 }

@@ -66,7 +66,7 @@ class KeptOutputs {
     c10::OperatorName operation;
     std::vector<c10::IValue> results;
     std::vector<Watched> watched;
-    std::optional<RandomState> random;  // states of the generators before its next draw, if it draws
+    std::optional<RandomState> random;  // states of the generators after it, if it draws
   };
 
   static void intercept(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,

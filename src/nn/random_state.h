@@ -12,7 +12,8 @@ namespace reigen::nn {
 
 class RandomState {
  public:
-  // The states of now, of the CPU and of the CUDA devices on which these tensors lie. Some tensors may be undefined.
+  // The states at this moment, of the CPU and of the CUDA devices on which these tensors lie. Tensors may be
+  // undefined.
   explicit RandomState(const std::vector<at::Tensor>& tensors);
 
   // The states of the same generators, as they are now.

@@ -103,7 +103,7 @@ struct Kept : torch::CustomClassHolder {
   bool is_stand_in = stand_ins > 0;
 };
 
-// The node for derivatives of the layer's backward, which autograd would get wrong: it takes the statistics for
+// The node for derivatives of the layer's backward. Autograd would get these wrong: it takes the statistics for
 // constants, and does not see the sums over the ranks.
 class NoSecondDerivative : public torch::autograd::Node {
  public:

@@ -1,4 +1,4 @@
-// What Adam and AdamW share; they differ in where the weight decay goes.
+// The code that Adam and AdamW share; they differ in where the weight decay goes.
 #pragma once
 
 #include <cmath>

@@ -92,7 +92,7 @@ void for_each_piece(const std::vector<Piece>& pieces, const std::function<void(s
   std::int64_t elements = 0;
   for (const Piece& piece : pieces) elements += piece.count;
   if (elements == 0) return;
-  // A thread is woken for two blocks' worth of elements, not for two biases.
+  // Waking a thread is worth it for two blocks' worth of elements, not for two biases.
   const auto count = static_cast<std::int64_t>(pieces.size());
   const std::int64_t grain = std::max<std::int64_t>(1, count * 2 * kBlockElements / elements);
   at::parallel_for(0, count, grain, [&](std::int64_t begin, std::int64_t end) {

@@ -1,5 +1,5 @@
-// Parameters cut into blocks for the kernels, run by LibTorch's threads. The cut depends on sizes alone, so results are
-// the same for any number of threads.
+// Cuts parameters into blocks for the kernels, which LibTorch's threads run. The cut depends on sizes alone, so
+// results are the same for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,30 @@
 
 namespace reigen::optim {
 
-// Throws InvalidArgument "[<who>] ..." for types that no kernel computes with.
+// Throws InvalidArgument "[<who>] ..." for element types that no kernel computes with.
 kernels::Layout layout_of(const std::string& who, const ParameterRange& range);
 
-// Throws InvalidArgument unless ranks share all of the ranges in the same way, or none.
+// Throws InvalidArgument unless ranks share all ranges in the same way, or share none.
 void check_shared_alike(const std::string& who, const std::vector<ParameterRange>& ranges);
 
-// Whether the mean over the ranks is still to be taken of this rank's share of the gradients.
+// Whether this rank's share of the mean over the ranks is still to be computed.
 bool awaits_average(const ParameterRange& range);
 
-// The segment's gradient where a kernel can read it: dense, of the values' type, in row-major order; one that is not is
-// moved into its place in the range, and so is every one that other ranks read. nullptr without a gradient.
+// The segment's gradient in the form that a kernel reads: dense, of the values' type, in row-major order. A gradient
+// of another form is first moved into its place in the range, and so is every gradient that other ranks read. nullptr
+// without a gradient.
 void* gradient_data(const ParameterRange& range, std::size_t segment);
 
 struct Piece {
-  std::size_t part = 0;    // which of the parameters
-  std::int64_t first = 0;  // element in it
+  std::size_t part = 0;    // number of the parameter
+  std::int64_t first = 0;  // its first element in the parameter
   std::int64_t count = 0;
 };
 
-// sizes[i]: elements of parameter i.
+// sizes[i]: the number of elements of parameter i.
 std::vector<Piece> cut(const std::vector<std::int64_t>& sizes);
 
-// work(i) for every piece i, on several threads if that is worth it.
+// Runs work(i) for every piece i, on several threads if that is worth it.
 void for_each_piece(const std::vector<Piece>& pieces, const std::function<void(std::size_t)>& work);
 
 }  // namespace reigen::optim

@@ -35,7 +35,7 @@ struct ExponentialMovingAverage::Impl {
   };
   EmaOptions options;
   std::vector<Part> parts;
-  std::vector<Piece> pieces;  // of this rank's share of the parts: spare elements are as good as others
+  std::vector<Piece> pieces;  // of this rank's share of each part; spare elements are included
   at::Tensor updates = at::zeros({}, at::kLong);
   bool swapped = false;
 
@@ -53,7 +53,7 @@ struct ExponentialMovingAverage::Impl {
   bool is_divided() const { return !parts.empty() && parts.front().range.is_divided(); }
 };
 
-// Both flat, so whole ranges change hands, through a buffer that stays in the first-level cache.
+// Both buffers are flat, so whole ranges are swapped, through a buffer that stays in the first-level cache.
 void ExponentialMovingAverage::Impl::exchange(Part& part) {
   const at::Tensor values = part.range.own_part(part.range.values());
   const at::Tensor average = part.range.own_part(part.average);
@@ -104,7 +104,7 @@ ExponentialMovingAverage::Swapped::~Swapped() {
   try {
     end();
   } catch (...) {
-    // Only ranks that share the weights can fail here: their group has ended.
+    // Only where ranks share the weights can this fail: their group has ended.
   }
 }
 

@@ -1,5 +1,5 @@
-// The members of FlatOptimizer, for the file of each optimizer, which defines Rule<Options> before and instantiates the
-// template after.
+// Defines the members of FlatOptimizer. The file of each optimizer includes it, then defines Rule<Options> and
+// instantiates the template.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace reigen::optim {
 
-// What an optimizer is beside its options:
+// What an optimizer has besides its options:
 //   static constexpr const char* kName;
 //   static void check(const Options&);                                  throws InvalidArgument
 //   static StateKinds states(const Options&);

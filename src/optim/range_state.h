@@ -1,5 +1,5 @@
-// What all optimizers share: state buffers in the layout of their ranges, step counts, groups, and the list of what a
-// step has to do.
+// What all optimizers share: state buffers in the layout of their ranges, step counts, groups, and the list of updates
+// that a step has to make.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,41 +20,42 @@
 
 namespace reigen::optim {
 
-// One parameter's part in a step.
+// The update of one parameter in a step.
 struct Update {
   kernels::Layout layout = kernels::Layout::kFloat32;
   kernels::Block block = {};  // all of the parameter
   double lr_factor = 1;
   double weight_decay = 0;
   bool adapt = true;
-  std::int64_t step = 0;  // which one it is of this parameter, counted from 1
-  // This rank's share: elements from `begin` to `end`, where there are any; the others are of `ranks`.
+  std::int64_t step = 0;  // the number of this step for this parameter, from 1
+  // This rank's share: elements `begin` to `end` of the parameter, as far as they exist. Other `ranks` have the rest.
   std::int64_t begin = 0;
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
   const Communicator* ranks = nullptr;
-  // The range, where gradients are still to be averaged, and the parameter's number in it.
+  // The range, set where gradients are still to be averaged; and the parameter's number in it.
   const ParameterRange* range = nullptr;
   std::size_t segment = 0;
-  // Set where a gradient is no number; null: nobody asks.
+  // Set to true where a gradient is not finite; null: not checked.
   std::atomic<bool>* not_finite = nullptr;
 };
 
-// work(update, block) for all blocks of all updates that are this rank's, on several threads.
+// Runs work(update, block) for those blocks of all updates that are in this rank's share, on several threads.
 using BlockWork = std::function<void(const Update&, const kernels::Block&)>;
 void for_each_block(const std::vector<Update>& updates, const BlockWork& work);
 
-// The same where each block gives sums: those of every update, added in the order of its blocks, other ranks' too.
+// The same where each block gives sums. Returns the sums of every update, added in the order of its blocks; other
+// ranks' blocks are included.
 using BlockSums = std::function<kernels::Squares(const Update&, const kernels::Block&)>;
 std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work);
 
 struct StateKinds {
-  std::vector<std::string> names = {};  // "exp_avg"; one flat buffer a range and a name
+  std::vector<std::string> names = {};  // "exp_avg"; one flat buffer per range and name
   double initial = 0;
   bool bf16 = false;
   bool master = false;  // fp32 masters and states for 16-bit values
 };
 
-// The same for a layout, and the count of steps.
+// The specs of these states for a layout, with the step count.
 std::vector<layout::StateSpec> specs_of(const StateKinds& kinds);
 
 class RangeState {
@@ -62,11 +63,12 @@ class RangeState {
   RangeState(std::string optimizer, std::vector<ParameterRange> ranges, StateKinds kinds, double weight_decay,
              const std::vector<ParameterGroup>& groups);
 
-  // Counts the step of every parameter that has a gradient. Ranks that share values have all come here.
+  // Counts a step for every parameter that has a gradient. When it returns, all ranks that share values have called
+  // it.
   std::vector<Update> begin_step(const StepOptions& how);
 
-  // Tells autograd that the values changed, so that a graph built before the step refuses to run backward. All ranks
-  // that share them have made their step.
+  // Tells autograd that the values changed, so that a graph that was built before the step refuses to run backward.
+  // When it returns, all ranks that share the values have made their step.
   void end_step();
   bool was_finite() const { return was_finite_; }
 
@@ -80,14 +82,14 @@ class RangeState {
     double lr_factor = 1;
     double weight_decay = 0;
     bool adapt = true;
-    std::uint64_t key = 0;  // of the name
+    std::uint64_t key = 0;  // hash of the parameter's name
   };
   struct Part {
     ParameterRange range;
     kernels::Layout layout;
-    std::vector<at::Tensor> states;  // one a kind
+    std::vector<at::Tensor> states;  // one per kind
     at::Tensor masters;              // undefined where there are none
-    at::Tensor steps;                // fp32, one a segment
+    at::Tensor steps;                // fp32, one per segment
     std::vector<Treatment> treatments;
   };
   static void check_still_there(const ParameterRange& range, const tensor::Segment& segment);
@@ -102,12 +104,12 @@ class RangeState {
   bool was_finite_ = true;
 };
 
-// What a rank has of a segment's part of a flat buffer in the layout of the range: "<segment><what>".
+// The entry "<segment><what>": the part that a rank has of a segment in `flat`, which has the range's layout.
 NamedTensor entry_of(const ParameterRange& range, const tensor::Segment& segment, const std::string& what,
                      const at::Tensor& flat);
 
 // Throws InvalidArgument, naming the entry, unless `given` has exactly the entries of `own`, each of its shape and
-// type. Then copies them, of those that ranks divide its own part.
+// type. Then copies the entries; of one that ranks divide, only this rank's part.
 void load_entries(const std::string& who, const std::vector<NamedTensor>& own, const std::vector<NamedTensor>& given);
 
 }  // namespace reigen::optim

@@ -13,13 +13,13 @@ namespace {
 
 constexpr const char* kName = "schedule";
 
-// How much of `steps` is done, in [0, 1]; nothing of 0 steps is left.
+// The share of `steps` that is done, in [0, 1]; if there are 0 steps, it is 1.
 double progress(std::int64_t step, std::int64_t steps) {
   if (step < 0) return 0;
   return step >= steps ? 1 : static_cast<double>(step) / static_cast<double>(steps);
 }
 
-// From `from` to `to` along half a cosine; both exact.
+// From `from` to `to` along half a cosine; both ends are exact.
 double anneal(double from, double to, double share) {
   const double weight = (1 + std::cos(std::numbers::pi * share)) / 2;
   return from * weight + to * (1 - weight);
@@ -62,7 +62,8 @@ double polynomial_factor(std::int64_t step, std::int64_t steps, double power, do
   return min_factor + (1 - min_factor) * std::pow(1 - progress(step, steps), power);
 }
 
-// The last of the steps of a phase has its value, as in PyTorch: phases end at pct_start·steps - 1 and steps - 1.
+// The last step of a phase has the phase's final value, as in PyTorch: phases end at pct_start·steps - 1 and steps -
+// 1.
 double one_cycle_factor(std::int64_t step, std::int64_t steps, double pct_start, double div_factor,
                         double final_div_factor) {
   const double first = 1 / div_factor;
@@ -76,7 +77,7 @@ double one_cycle_factor(std::int64_t step, std::int64_t steps, double pct_start,
 }
 
 double stable_decay_factor(std::int64_t step, std::int64_t steps, std::int64_t decay_steps, double min_factor) {
-  if (step >= steps) return min_factor;  // also for no decay
+  if (step >= steps) return min_factor;  // also without decay
   return min_factor + (1 - min_factor) * progress(std::min(steps - step, decay_steps), decay_steps);
 }
 
@@ -106,7 +107,8 @@ double scheduled_lr(double lr, std::int64_t step, const ScheduleOptions& options
   const std::int64_t at = std::max<std::int64_t>(step - options.warmup_steps, 0);
   const std::int64_t steps = options.total_steps - options.warmup_steps;
   double factor = 1;
-  // During a warm-up that is longer than the run its end is never reached.
+  // In the warm-up the factor is 1. If the warm-up is longer than the run, `steps` is not above 0, and the functions
+  // would give their final value.
   const bool in_warmup = step < options.warmup_steps && has_end(options.kind) && options.kind != Schedule::kOneCycle;
   if (!in_warmup) {
     switch (options.kind) {

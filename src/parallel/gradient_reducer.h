@@ -86,10 +86,10 @@ class GradientReducer {
   void leave_no_sync();
 
   // For DistributedOptimizer: whether gradients were averaged, and how many backwards only added up, since
-  // start_over(). A failed backward resets the number too. With guard_steps() a backward between an average and
+  // start_over(). A failed backward resets this number. With guard_steps() a backward between an average and
   // start_over() throws InvalidArgument.
   bool is_averaged() const { return averaged_; }
-  bool has_unfinished_backward() const { return watch_->is_active(); }  // outside of backward: one that failed
+  bool has_unfinished_backward() const { return watch_->is_active(); }  // if true outside of backward, one failed
   std::int64_t accumulated() const { return accumulated_; }
   void start_over();
   void guard_steps() { guards_steps_ = true; }
@@ -150,7 +150,7 @@ class GradientReducer {
   TrainedParameters trained_;
   std::unique_ptr<BufferSync> buffers_;
   std::unique_ptr<Exchange> exchange_;  // null: this rank is alone
-  Joined* joined_ = nullptr;            // exchange_, while a Join lives
+  Joined* joined_ = nullptr;            // points to exchange_ while a Join lives
   std::shared_ptr<UnitWatch> units_;    // null: nothing depends on the unit that a backward is in
   std::shared_ptr<Weights> weights_;
   std::shared_ptr<BackwardWatch> watch_;

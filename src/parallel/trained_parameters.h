@@ -20,7 +20,7 @@ struct TrainedParameters {
   const tensor::Segment& segment_of(std::size_t parameter) const {
     return range_of(parameter).segments()[places[parameter].segment];
   }
-  // The places of these parameters, in that order.
+  // The places of the parameters in `order`, in the same order.
   std::vector<ParameterPlace> places_of(const std::vector<std::size_t>& order) const;
   // All parameters, the module's last one first: roughly the order of backward.
   std::vector<std::size_t> last_first() const;

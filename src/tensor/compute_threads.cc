@@ -36,7 +36,7 @@ bool is_chosen_by_program(int threads) {
   return !base::is_default_count(base::find_cores(), threads);
 }
 
-// Whether this was warned of before. Our launcher warns of a number that it sets itself.
+// Whether this was warned of before. Our launcher warns itself of the number that it sets.
 bool was_said(int threads) {
   static std::atomic<bool> said = false;
   const bool by_launcher = base::environment::store() && threads == base::threads_by_environment();

@@ -1,4 +1,4 @@
-// Checks that tensors are such that ranks can exchange them.
+// Checks whether ranks can exchange tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>

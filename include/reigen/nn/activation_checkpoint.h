@@ -10,9 +10,9 @@
 // under the same autocast setting, for all devices that nn::Autocast takes. It leaves the module's buffers as they
 // were, so batch statistics count every batch once. If a unit's output depends on buffers that its forward changes (a
 // running norm), the second forward begins with what the first has left there. The unit's backward is a backward
-// within the backward: parameters are accumulated, and their hooks run, once, as soon as their unit is done.
-// torch::autograd::grad() and create_graph do not work through a checkpointed unit. Tensors that a unit computes with,
-// besides its input and its module's parameters, get no gradient.
+// within the backward: gradients of parameters are accumulated once, and their hooks run once, as soon as their unit
+// is done. torch::autograd::grad() and create_graph do not work through a checkpointed unit. Tensors that a unit
+// computes with, besides its input and its module's parameters, get no gradient.
 //
 // Ranks that are threads share the default generator of a device: if units draw from it (dropout), ranks must be
 // processes.
@@ -34,8 +34,8 @@ struct ActivationCheckpointOptions {
   // for half of the savings.
   int every = 1;
   // Selective checkpointing: the names of operations below autograd ("aten::mm") whose outputs are kept and not
-  // computed again. products() are the operations that cost most for the memory of their outputs. The rest of the unit
-  // is computed again. Of units within units only one may keep outputs.
+  // computed again. products() are the operations that cost most time for the memory of their outputs. The rest of the
+  // unit is computed again. Of units within units only one may keep outputs.
   std::vector<std::string> keep = {};
 };
 

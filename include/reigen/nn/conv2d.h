@@ -16,10 +16,10 @@ struct Conv2dShape {
 // padding], as at::conv2d, and as often differentiable. input: [B,C,H,W], weight: [O,C,U,V], bias: [O] or undefined.
 // Result: [B,O,I,J], in channels-last memory where a matrix product made it.
 //
-// at::conv2d reorders the weights in each call, and their gradient back: on maps of a few pixels this costs more than
-// the sums. Here maps of at most four pixels per channel come from one matrix product with the weights where they lie,
-// without the weights that only ever meet padding. Larger maps, and devices other than the CPU, use at::conv2d. Values
-// differ from those of at::conv2d by rounding. A product takes memory for 4·U·V·C·B numbers.
+// In each call at::conv2d reorders the weights, and the weights' gradient back. On maps of a few pixels this costs
+// more than the sums. Here maps of at most four pixels per channel come from one matrix product with the weights where
+// they lie, without the weights that only ever meet padding. Larger maps, and devices other than the CPU, use
+// at::conv2d. Values differ from those of at::conv2d by rounding. A product takes memory for 4·U·V·C·B numbers.
 // Throws InvalidArgument for shapes that do not fit.
 at::Tensor conv2d(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                   const Conv2dShape& shape = {});

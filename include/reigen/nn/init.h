@@ -26,13 +26,13 @@ void fill_uniform(const at::Tensor& tensor, std::string_view name, std::uint64_t
 void fill_normal(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double deviation,
                  std::int64_t first = 0);
 
-// Sets LibTorch's default values: every module of torch::nn gets the distributions of its reset_parameters(). These
-// are: convolutions and linear layers uniform in ±1/sqrt(fan_in), fan_in = elements of the weight per output;
-// normalisations weight 1, bias 0; RNN, LSTM, GRU and their cells uniform in ±1/sqrt(hidden); embeddings normal, their
-// padding 0; MultiheadAttention and Transformer after Glorot and Bengio. Embeddings that were made from given weights
-// keep them. In a module of your own, a parameter called weight and the bias next to it are treated as a linear
-// layer's, or as a normalisation's if the weight has one dimension. Throws InvalidArgument naming any other parameter
-// of your own.
+// Sets LibTorch's default values: every module of torch::nn gets the distributions of its reset_parameters().
+// - Convolutions and linear layers: uniform in ±1/sqrt(fan_in), fan_in = elements of the weight per output.
+// - Normalisations: weight 1, bias 0. RNN, LSTM, GRU and their cells: uniform in ±1/sqrt(hidden).
+// - Embeddings: normal, their padding 0. MultiheadAttention and Transformer: after Glorot and Bengio.
+// Embeddings that were made from given weights keep them. In a module of your own, a parameter called weight and the
+// bias next to it are treated as a linear layer's, or as a normalisation's if the weight has one dimension. Throws
+// InvalidArgument naming any other parameter of a module of your own.
 void initialize(torch::nn::Module& module, std::uint64_t seed);
 
 }  // namespace reigen::nn

@@ -31,7 +31,7 @@ std::vector<Unit> units_of_type(const std::vector<Unit>& units) {
 
 // The units that have at least `elements` elements of parameters, without those in smaller units that are chosen.
 // Throws InvalidArgument if `elements` is below 1. It follows size_based_auto_wrap_policy of PyTorch's FSDP, whose
-// smallest unit has 10^8 elements.
+// units have at least 10^8 elements by default.
 std::vector<Unit> units_of_size(const std::vector<Unit>& units, std::int64_t elements);
 
 }  // namespace reigen::nn

@@ -16,8 +16,8 @@
 // data_parallel() calls .initialize. With kParameters over a network it does so once for each parameter, which alone
 // has memory meanwhile: writes to the others do nothing. .initialize must set the values of each parameter
 // independently of the others, and those of buffers that began with torch::empty(). reigen::nn::initialize(),
-// fill_uniform() and fill_normal() do so, and give every layout the same values. At most one whole parameter is in
-// memory at a time.
+// fill_uniform() and fill_normal() do so, and give every layout the same values. With kParameters over a network at
+// most one whole parameter is in memory at a time.
 //
 // Convert the model while the guard lives: model.to(type) after it would make memory for all weights. Operations that
 // write into several tensors, or into a named output (as torch::nn::init::eye_ does), throw InvalidArgument under the

@@ -7,8 +7,8 @@
 //   average = decay_t·average + (1 - decay_t)·p;      average starts as the weights at construction
 // Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992; torch.optim.swa_utils in PyTorch.
 // Memory: an fp32 copy of the values (fp64 for fp64 values). Buffers (batch statistics) are not averaged.
-// Where ranks share the weights (data_parallel's Shard) they share the average: every rank makes the same calls, and
-// construction, update(), swap_in() and end() wait for all and throw as a barrier does.
+// Where ranks share the weights (data_parallel's Shard) they share the average too: every rank makes the same calls,
+// and construction, update(), swap_in() and end() wait for all ranks and throw as a barrier does.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -31,34 +31,34 @@ class ExponentialMovingAverage {
   struct Impl;
 
  public:
-  // While it lives the parameters hold the average; its end brings the weights back, bit for bit. Shared weights stay
-  // swapped when it ends by an exception, for which other ranks would not wait, and what goes wrong in its end is only
-  // heard of when that is end().
+  // While it lives, the parameters hold the average; its end brings the weights back, bit for bit. If an exception
+  // destroys it, weights that ranks share stay swapped, because other ranks would not come to the same point. Only
+  // end() reports an error while it brings the weights back; the destructor drops the error.
   class Swapped {
    public:
     explicit Swapped(std::shared_ptr<Impl> impl);
     Swapped(Swapped&&) noexcept = default;
-    Swapped& operator=(Swapped&&) = delete;  // would end one scope from within another's
+    Swapped& operator=(Swapped&&) = delete;  // it would end one scope from within another's
     ~Swapped();
-    void end();  // nothing more happens then
+    void end();  // brings the weights back now, not in the destructor
 
    private:
     std::shared_ptr<Impl> impl_;
-    int exceptions_;  // under way when it began
+    int exceptions_;  // exceptions that were in flight at construction
   };
 
   // Throws InvalidArgument for options out of range and for parameters that are not fp32, fp64, bf16 or fp16.
   explicit ExponentialMovingAverage(std::vector<ParameterRange> parameters, const EmaOptions& options = {});
 
-  // One pass. Throws InvalidArgument while swapped in.
+  // Updates the average, in one pass. Throws InvalidArgument while swapped in.
   void update();
   std::int64_t updates() const;
 
-  // Weights and average change places; one pass (for bf16 values: a copy of them is kept). Autograd is told that the
-  // values changed. Throws InvalidArgument when they have changed places already.
+  // Swaps weights and average, in one pass (for 16-bit values a copy of them is kept). Tells autograd that the values
+  // changed. Throws InvalidArgument when they are swapped already.
   [[nodiscard]] Swapped swap_in();
 
-  // For a checkpoint: "<parameter>.ema", each with the parameter's shape, the average itself (not copies), and
+  // For a checkpoint: "<parameter>.ema", each with the parameter's shape (the average itself, not a copy), and
   // "ema.updates", one int64. Throws InvalidArgument while swapped in.
   std::vector<NamedTensor> state() const;
   // Throws InvalidArgument, naming the entry, when one is missing, unknown, or of another shape or type; nothing is

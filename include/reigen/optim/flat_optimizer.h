@@ -1,4 +1,4 @@
-// The one optimizer behind AdamW, SGD and the others: it differs by its options, which name the update rule.
+// The one optimizer template behind AdamW, SGD and the others: the type of its options selects the update rule.
 //
 //   using AdamW = FlatOptimizer<AdamWOptions>;
 //
@@ -23,14 +23,14 @@ class FlatOptimizer final : public Optimizer {
   // Throws InvalidArgument for options out of range, for no parameters, and for parameters that are not fp32, fp64,
   // bf16 or fp16. Memory: the states that the options' header names, zero until they are used.
   explicit FlatOptimizer(std::vector<ParameterRange> parameters, const Options& options = {});
-  // A module's own parameters(): the compiler says what to pass.
+  // Refuses a module's own parameters() at compile time, and says what to pass.
   template <std::same_as<std::vector<at::Tensor>> Tensors>
   explicit FlatOptimizer(const Tensors&, const Options& = {}) : FlatOptimizer(std::vector<ParameterRange>()) {
     static_assert(sizeof(Tensors) == 0,
                   "an optimizer of reigen takes the parameters of the wrapped model: auto parallel = "
                   "reigen::data_parallel(model, world); then pass parallel.parameters()");
   }
-  // What it keeps of every parameter.
+  // The states that it keeps of every parameter.
   static std::vector<layout::StateSpec> states(const Options& options);
   FlatOptimizer(FlatOptimizer&&) noexcept;
   FlatOptimizer& operator=(FlatOptimizer&&) noexcept;

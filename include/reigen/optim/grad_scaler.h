@@ -1,4 +1,4 @@
-// Dynamic loss scaling for gradients in fp16, which lose what is below 6e-8 and overflow above 65504.
+// Dynamic loss scaling for gradients in fp16, which lose values below 6e-8 and overflow above 65504.
 //
 //   reigen::optim::GradScaler scaler;
 //   scaler.scale(loss).backward();
@@ -8,9 +8,10 @@
 //   gradients = S · true gradients;  a step with gradients / S, clipped to max_norm, in the optimizer's own pass
 //   any element infinite or NaN:   no step, S = S · backoff_factor
 //   growth_interval steps without: S = S · growth_factor
-// All ranks must decide alike. After a data-parallel backward every rank has the same gradients, an overflow on one is
-// one on all, and nothing need travel; where ranks share them (data_parallel's Shard) the norm is that of all. Where
-// gradients differ (strategies of weights) give the group: one all_reduce of a flag comes before anybody steps.
+// All ranks must decide alike. After a data-parallel backward every rank has the same gradients, so an overflow on one
+// rank is an overflow on all, and nothing need travel. Where ranks share gradients (data_parallel's Shard), the norm
+// is over all ranks. Where gradients differ between ranks (strategies of weights), pass the group in
+// ScaledStep::agree: one all_reduce of a flag then comes before any rank steps.
 // Micikevicius et al., Mixed Precision Training, https://arxiv.org/abs/1710.03740
 // Thread rule: one thread at a time.
 #pragma once
@@ -36,9 +37,9 @@ struct GradScalerOptions {
 };
 
 struct ScaledStep {
-  double max_norm = 0;            // of the true gradients; 0: not clipped
-  double max_value = 0;           // of their elements' magnitudes, after max_norm; 0: not clipped
-  Communicator* agree = nullptr;  // ranks that step or skip together though their gradients differ
+  double max_norm = 0;            // limit of the norm of the true gradients; 0: no clipping
+  double max_value = 0;           // limit of their elements' magnitudes, after max_norm; 0: no clipping
+  Communicator* agree = nullptr;  // group of ranks that step or skip together though their gradients differ
 };
 
 class GradScaler {
@@ -46,18 +47,18 @@ class GradScaler {
   // Throws InvalidArgument for options out of range.
   explicit GradScaler(const GradScalerOptions& options = {});
 
-  // loss · S, with the loss's graph.
+  // Returns loss · S, with the loss's graph.
   at::Tensor scale(const at::Tensor& loss) const;
 
-  // Steps, unless gradients are not finite; brings S up to date. True if it has stepped. One pass that reads the
-  // gradients, and the optimizer's. Throws Error (kNotANumber) when gradients are not finite at min_scale: of all
-  // ranks.
+  // Steps unless gradients are not finite, and updates S. Returns true if it has stepped. It costs one pass that reads
+  // the gradients, and the optimizer's pass. Throws Error (kNotANumber), on all ranks, when gradients are not finite
+  // at min_scale.
   bool step(Optimizer& optimizer, const std::vector<ParameterRange>& parameters, const ScaledStep& how = {});
 
   double scale() const { return scale_; }
-  // Of the true gradients of the last step(); infinite or NaN where that was skipped.
+  // The norm of the true gradients of the last step(); infinite or NaN if that step was skipped.
   double last_norm() const { return last_norm_; }
-  std::int64_t skipped() const { return skipped_; }  // steps, so far
+  std::int64_t skipped() const { return skipped_; }  // number of skipped steps so far
 
   // For a checkpoint: "scaler.scale", "scaler.clean_steps" and "scaler.skipped", one fp64 number each; copies.
   std::vector<NamedTensor> state() const;
@@ -68,7 +69,7 @@ class GradScaler {
   GradScalerOptions options_;
   double scale_;
   double last_norm_ = 0;
-  std::int64_t clean_steps_ = 0;  // since the scale changed
+  std::int64_t clean_steps_ = 0;  // steps since the scale changed
   std::int64_t skipped_ = 0;
 };
 

@@ -6,8 +6,8 @@
 //   r = trust_coefficient·‖p‖ / (‖g‖ + weight_decay·‖p‖)      for each parameter p with its gradient g
 //   b = momentum·b + lr·r·(g + weight_decay·p)
 //   p -= b
-// r = 1 where a norm is 0, and in groups with adapt = false (biases and norms, as the authors' code has it). b carries
-// the rate of its time, so a change of lr acts with the momentum's delay. A parameter must lie in its range whole.
+// r = 1 where a norm is 0, and in groups with adapt = false (biases and norms, as in the authors' code). b contains
+// the lr of earlier steps, so a change of lr acts with the momentum's delay. A parameter must lie whole in one range.
 // Two passes: the norms (fp64, the same bits for any number of threads), then the step.
 // Thread rule: one thread at a time.
 #pragma once

@@ -8,7 +8,7 @@
 //   v = alpha·v + (1 - alpha)·g²
 //   d = g / (sqrt(v) + eps)           (centered: a = alpha·a + (1 - alpha)·g, and v - a² in place of v)
 //   p -= lr·d                         (momentum: b = momentum·b + d; p -= lr·b)
-// v - a² counts as 0 where rounding makes it negative, for which torch::optim gives NaN.
+// v - a² counts as 0 where rounding makes it negative; torch::optim gives NaN there.
 // Thread rule: one thread at a time.
 #pragma once
 

@@ -3,8 +3,9 @@
 //   optimizer.set_lr(optim::scheduled_lr(1e-3, step, {.kind = optim::Schedule::kCosine, .warmup_steps = 100,
 //                                                     .total_steps = 10000}));
 //
-// Steps count from 0. Each function below gives the factor of the learning rate, over `steps` steps where it has
-// an end, beyond which it stays. The names are PyTorch's (torch.optim.lr_scheduler), where it has one.
+// Steps count from 0. Each function below gives a factor of the learning rate. A function with an end runs over
+// `steps` steps and stays at its last value after them. The names are PyTorch's (torch.optim.lr_scheduler) where it
+// has one.
 // Thread rule: pure functions.
 #pragma once
 
@@ -17,7 +18,7 @@ namespace reigen::optim {
 
 // lr · min(1, (step + 1) / warmup_steps): grows linearly over the first steps, then stays.
 //
-// Adam's first steps move every weight by lr whatever its gradient, so at the full rate units die in dozens, and
+// Adam's first steps move every weight by lr, whatever its gradient. At the full rate this kills dozens of units, and
 // rounding decides which: see Liu et al., "On the Variance of the Adaptive Learning Rate and Beyond", 2020.
 double warm_up(double lr, std::int64_t step, std::int64_t warmup_steps);
 
@@ -30,24 +31,25 @@ double multi_step_factor(std::int64_t step, const std::vector<std::int64_t>& mil
 double cosine_factor(std::int64_t step, std::int64_t steps, double min_factor);
 // min_factor + (1 - min_factor) · (1 - step / steps)^power
 double polynomial_factor(std::int64_t step, std::int64_t steps, double power, double min_factor);
-// By cosines from 1 / div_factor up to 1 over the first pct_start·steps, then down to 1 / (div_factor ·
-// final_div_factor). Smith and Topin, https://arxiv.org/abs/1708.07120
+// Rises along a cosine from 1 / div_factor to 1 over the first pct_start·steps, then falls along a cosine to 1 /
+// (div_factor · final_div_factor). Smith and Topin, https://arxiv.org/abs/1708.07120
 double one_cycle_factor(std::int64_t step, std::int64_t steps, double pct_start, double div_factor,
                         double final_div_factor);
-// 1, and over the last decay_steps linearly down to min_factor. Hu et al., https://arxiv.org/abs/2404.06395
+// 1, and over the last decay_steps it falls linearly to min_factor. Hu et al., https://arxiv.org/abs/2404.06395
 double stable_decay_factor(std::int64_t step, std::int64_t steps, std::int64_t decay_steps, double min_factor);
 
 // Throws InvalidArgument for options out of range, naming the option.
 void check(const ScheduleOptions& options);
 
-// warm_up(lr, step, warmup_steps) · factor. kStep and kMultiStep count the run's steps; the kinds with an end run over
-// what the warm-up leaves: factor(step - warmup_steps, steps = total_steps - warmup_steps).
+// warm_up(lr, step, warmup_steps) · factor. kStep and kMultiStep count all steps of the run. The kinds with an end run
+// over the steps after the warm-up: factor(step - warmup_steps, steps = total_steps - warmup_steps).
 double scheduled_lr(double lr, std::int64_t step, const ScheduleOptions& options);
 
-// What a larger batch makes of a learning rate that was found with batch `base_batch`. Linear, lr · batch / base_batch,
-// keeps what an epoch of SGD does to the weights: Goyal et al., https://arxiv.org/abs/1706.02677. Square root,
-// lr · sqrt(batch / base_batch), keeps the variance of a step: Krizhevsky, https://arxiv.org/abs/1404.5997; the rule
-// for Adam and its kin: Malladi et al., https://arxiv.org/abs/2205.10287.
+// The learning rate for another batch, from a rate that was found with batch `base_batch`. The linear rule, lr · batch
+// / base_batch, keeps what an epoch of SGD does to the weights: Goyal et al., https://arxiv.org/abs/1706.02677. The
+// square-root rule, lr · sqrt(batch / base_batch), keeps the variance of a step: Krizhevsky,
+// https://arxiv.org/abs/1404.5997; it is the rule for Adam and its kin: Malladi et al.,
+// https://arxiv.org/abs/2205.10287.
 double scaled_lr(double lr, LrScaling rule, std::int64_t batch, std::int64_t base_batch);
 
 }  // namespace reigen::optim

@@ -9,14 +9,15 @@
 // Wrapping compares the model's parameters and buffers between the ranks and copies rank 0's values to all ranks.
 // Gradients live in flat buckets, in memory that the communicator allocates. A bucket's all_reduce starts when its
 // last gradient is ready; all ranks start their buckets in the same order, and the end of backward waits for the last
-// one. Optimizers of torch::optim work as well as those of reigen::optim, and so does every kind of zero_grad.
+// one. Optimizers of torch::optim work as well as those of reigen::optim, and every kind of zero_grad works.
 //
-// A parameter that a backward reaches on some ranks only counts as zero on the others. A parameter that it reaches on
-// no rank keeps its .grad as it was (undefined: optimizers skip it). This needs no option, and nothing hangs. The
-// number of synchronised backwards must be equal on all ranks: a rank whose backward would reach no parameter at all,
-// or that has nothing to compute, calls synchronize() instead. Where weights are gathered and freed unit by unit
-// (kParameters over a network), the backwards of all ranks must also pass through the same units (docs/sharding.md).
-// If a backward throws, catch the error on every rank, call zero_grad() and go on with the next forward.
+// A parameter that a backward reaches on only some of the ranks counts as zero on the others. A parameter that it
+// reaches on no rank keeps its .grad as it was (undefined: optimizers skip it). This needs no option, and nothing
+// hangs. The number of synchronised backwards must be equal on all ranks: a rank whose backward would reach no
+// parameter at all, or that has nothing to compute, calls synchronize() instead. Where weights are gathered and freed
+// unit by unit (kParameters over a network), the backwards of all ranks must also pass through the same units
+// (docs/sharding.md). If a backward throws, catch the error on every rank, call zero_grad() and go on with the next
+// forward.
 //
 // Gradients that torch::autograd::grad() returns are not averaged: it does not accumulate into .grad, so no hook runs.
 // backward(create_graph = true) works, but .grad has no graph. A parameter must not be used both inside and outside of
@@ -110,7 +111,7 @@ class DataParallelBase {
 
   // Takes part in one averaging with the gradients that this rank has now; a missing gradient counts as zeros. Call it
   // in place of backward on a rank whose backward would reach no parameter, or in place of forward and backward on a
-  // rank without samples. Throws InvalidArgument without a backward where weights are gathered (gathers()).
+  // rank without samples. If gathers() is true, it throws InvalidArgument unless a backward ran before it.
   void synchronize();
 
   // Sets the number of the step that the next forward belongs to. Without it the synchronised backwards are counted.
@@ -146,8 +147,8 @@ class DataParallelBase {
   // work.
   std::chrono::duration<double> last_exposed_communication() const;
 
-  // The buckets of that backward, in the order in which their calls started. Empty where gradients do not travel, as
-  // on one rank alone.
+  // The buckets of the last synchronised backward, in the order in which their calls started. Empty where gradients do
+  // not travel, as on one rank alone.
   std::vector<BucketTimes> last_buckets() const;
 
   // The option .shard; kNone when this rank is alone.
@@ -160,10 +161,10 @@ class DataParallelBase {
   // Whether weights are gathered and freed unit by unit: kParameters over a network. Then every rank must run the same
   // forwards.
   bool gathers() const;
-  // Where gathers(): gathers all weights, which stay until the next prepare_forward() or step. Code that is not a
+  // If gathers() is true, gathers all weights; they stay until the next prepare_forward() or step. Code that is not a
   // forward of all ranks can then read them: to copy them, to try the model on one rank, or to keep the model after
   // this object is destroyed. Values that are written there are lost; use load() to change weights. It takes the
-  // memory of the whole model. Collective. Where weights are not gathered it does nothing.
+  // memory of the whole model. Collective. If gathers() is false, does nothing.
   void gather_weights();
 
   std::size_t bucket_count() const;
@@ -188,7 +189,7 @@ torch::nn::Module& module_of(Model& model) {
   }
 }
 
-// The options; where they name no units, with those of the model's units() if it has this function.
+// Returns the options. If they name no units and the model has a function units(), the result has the model's units.
 template <class Model>
 DataParallelOptions with_units(DataParallelOptions options, Model& model) {
   if (!options.units.empty()) return options;

@@ -50,10 +50,10 @@ enum class BufferPolicy {
 // waits for all ranks. Code that changes weights in another way must call ParameterRange::note_change().
 //
 // kGradients, ZeRO stage 2: as kOptimizer, and gradients are divided too. On one machine gradients do not travel: each
-// rank's gradients lie in memory that all ranks read, and a rank's step averages its share while it reads it. This
-// saves no memory there. `.grad` stays this rank's own gradient, until a norm or clipping (clip.h) replaces its share
-// by the mean. Drop or zero `.grad` before the next backward. Over a network gradients are treated as with
-// kParameters. No strategy can be combined with it.
+// rank's gradients lie in memory that all ranks read, and a rank's step averages its share while it reads it. On one
+// machine this saves no memory. `.grad` stays this rank's own gradient, until a norm or clipping (clip.h) replaces
+// this rank's share of it by the mean. Drop or zero `.grad` before the next backward. Over a network gradients are
+// treated as with kParameters. No strategy can be combined with it.
 //
 // kParameters, ZeRO stage 3: as kGradients, and no rank holds more weights than it computes with. On one machine all
 // ranks use one copy of the weights, as above. Over a network each rank holds its share of the weights, and the units
@@ -78,10 +78,10 @@ struct DataParallelOptions {
   StrategyFactory strategy = {};
   BufferPolicy buffers = BufferPolicy::kBroadcast;
   Shard shard = Shard::kNone;
-  // The units: parts of the model that are gathered and averaged one at a time with kParameters, and averaged so with
-  // kGradients over a network. The model's forward must run them with nn::call(). Empty: the model's own units(), if
-  // it has this function; else groups of about bucket_mb of parameters in the model's order, which stay gathered from
-  // the first forward to the step.
+  // The units: parts of the model. With kParameters they are gathered and averaged one at a time; with kGradients over
+  // a network they are averaged one at a time. The model's forward must run them with nn::call(). Empty: the model's
+  // own units(), if it has this function; else groups of about bucket_mb of parameters in the model's order, which
+  // stay gathered from the first forward to the step.
   std::vector<nn::Unit> units = {};
   // A directory on a disk. Optimizer states, and weights that ranks divide, are then unnamed files there, of which the
   // kernel caches in memory as much as there is room for. They are as fast as memory while they fit, and as slow as
@@ -101,10 +101,11 @@ struct DataParallelOptions {
   // backward. False: they stay until its backward is over, which saves the second gather and costs the memory of the
   // weights.
   bool reshard_after_forward = true;
-  // A compromise between these two: after a unit's forward each group of `reshard_to` consecutive ranks (those of one
-  // machine, say) keeps the unit's weights divided among them, so the gather for backward stays within the group. It
-  // costs 1/reshard_to of the memory of the weights and needs reshard_after_forward. 2 or more; the number of ranks
-  // that divide must be a multiple of it, except for one rank alone, which divides nothing. 0: no group keeps weights.
+  // A compromise between the two values of reshard_after_forward: after a unit's forward each group of `reshard_to`
+  // consecutive ranks (those of one machine, say) keeps the unit's weights divided among them, so the gather for
+  // backward stays within the group. It costs 1/reshard_to of the memory of the weights and needs
+  // reshard_after_forward. 2 or more; the number of ranks that divide must be a multiple of it, except for one rank
+  // alone, which divides nothing. 0: no group keeps weights.
   int reshard_to = 0;
   // For kParameters over a network: the type in which fp32 weights travel when a unit is gathered, at::kBFloat16 or
   // at::kHalf. Forward and backward then compute with rounded weights; shares, steps and checkpoints stay fp32, and

@@ -41,13 +41,13 @@ namespace reigen::parallel {
 struct DistributedOptimizerOptions {
   std::int64_t backward_passes_per_step = 1;  // at least 1; gradients add up: divide the loss to get their mean
   double bucket_mb = 25;                      // as in DataParallelOptions
-  bool overlap = true;                        // as there
+  bool overlap = true;                        // as in DataParallelOptions
   StrategyFactory strategy = {};              // how gradients, or weights, are brought together (strategies.h)
   // Gradients are divided by this factor before they travel and multiplied by it afterwards, so that 16-bit types
   // overflow less. Unless it is 1 it costs two passes over the gradients. A finite number above 0.
   double gradient_predivide_factor = 1;
   bool compare_weights = true;  // as in DataParallelOptions
-  bool share_cores = true;      // as there
+  bool share_cores = true;      // as in DataParallelOptions
 };
 
 struct DistributedOptimizerState;
@@ -119,8 +119,8 @@ class DistributedOptimizer : public DistributedOptimizerBase {
                        const DistributedOptimizerOptions& options = {})
       : DistributedOptimizer(std::make_shared<Optimizer>(std::move(optimizer)), model, std::move(world), options) {}
 
-  // The wrapped optimizer, for its options, state and saving. Call step() and zero_grad() of this object, not of that
-  // one.
+  // The wrapped optimizer, for its options, state and saving. Call step() and zero_grad() of this object, not of the
+  // wrapped optimizer.
   Optimizer& wrapped() const { return *wrapped_; }
 
  private:

@@ -6,7 +6,7 @@
 //
 // Every rank hashes (XXH64) the bytes that it has of each tensor. First the ranks compare one hash over all tensors;
 // only if these differ do they compare one hash per tensor. The value that most ranks have counts as right; if two
-// values are equally frequent, that of the lowest rank.
+// values are equally frequent, the lowest rank's value counts.
 //
 // Collective and blocking: every rank passes the same tensors in the same order. Cost: a pass over the tensors, and an
 // all_gather of 8 bytes. Throws as an all_gather does. Thread rule: the tensors must not change meanwhile.

@@ -9,8 +9,8 @@
 //   top_k()             1/P · sum of each rank's largest elements, with error feedback         8·share·N·(P - 1)
 //   one_bit()           1/P · sum mean|g_r|·sign(g_r), with error feedback                     (N/8 + N/64)·(P - 1)
 //   adasum(kGradients)  a + b, less what they have in common, pair by pair                     4·N·log2(P)
-// Error feedback: the part of its gradient that a rank could not give, it adds to its next gradient. So nothing is
-// lost over all steps:
+// Error feedback: a rank adds the part of its gradient that it could not send to its next gradient. So nothing is lost
+// over all steps:
 //   sum of the gradients stepped with + 1/P · sum of the parts kept back = sum of the true means
 // Do not use it with fp16 and a GradScaler: a loss scale that changes spoils the kept part, and a gradient that is not
 // finite stays in it.

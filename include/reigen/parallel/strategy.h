@@ -12,7 +12,7 @@
 // - GradientStrategy: begin() is called for each bucket once it is complete on this rank, while backward goes on.
 //   After backward, end() is called for each bucket in the same order.
 // - WeightStrategy: after_step() is called after every step of the optimizer, settle() before weights are validated or
-//   saved. While averages_gradients() is true, a GradientStrategy averages the gradients: plain().
+//   saved. While averages_gradients() is true, the GradientStrategy plain() averages the gradients.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -40,7 +40,7 @@ struct GradientBucket {
   // flags of ExchangeBuckets.
   std::vector<at::Tensor> runs = {};
   std::vector<at::Tensor> gradients = {};  // one per parameter, in its shape, a view into `runs`; zeros where none
-  std::vector<std::string> names = {};     // of the parameters
+  std::vector<std::string> names = {};     // names of the parameters
   std::string tag = {};                    // for the calls of this step: "step 7 bucket 0"
 };
 
@@ -59,8 +59,8 @@ class Strategy {
   // Called once, before all other functions, with the weights that all ranks begin with. The handles may be kept.
   virtual void attach(const std::vector<ParameterRange>&) {}
 
-  // Makes the strategy's state, and the weights, equal on all ranks; the mean over the ranks of either stays what it
-  // was. Waits for all ranks.
+  // Makes the strategy's state, and the weights, equal on all ranks; the means over the ranks of both stay what they
+  // were. Waits for all ranks.
   virtual void settle() {}
 
   // The strategy's state by name; it is the same on every rank after settle(). The tensors are the state itself, not
@@ -89,7 +89,7 @@ class GradientStrategy : public Strategy {
   virtual void end(const GradientBucket& bucket) = 0;
 };
 
-// x = one common result of all ranks' x, from time to time. The ranks' weights may differ between two calls of
+// From time to time, x = one common result of all ranks' x. The ranks' weights may differ between two calls of
 // settle().
 class WeightStrategy : public Strategy {
  public:

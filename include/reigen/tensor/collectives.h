@@ -5,8 +5,8 @@
 //   contrastive_loss(all).backward();                           // the gradients travel back
 //
 // All functions block. Every rank calls the same functions in the same order, with tensors of one element type and one
-// shape; the first dimension may differ where that is said. Tensors may have any strides and no elements. Results are
-// new and contiguous; ranks that get the same result get the same bits.
+// shape; where a function says so, the first dimension may differ. Tensors may have any strides and no elements.
+// Results are new and contiguous; ranks that get the same result get the same bits.
 //
 // Gradients: if a tensor requires a gradient the result does too, and its backward is a collective as well. All ranks
 // or none must want a gradient, and every rank must run backward through the same calls in the same order. The
@@ -16,8 +16,8 @@
 // Errors: InvalidArgument on this rank for a tensor that cannot be moved (not on the CPU, sparse, of a type that
 // to_data_type() refuses) and for a scale for integers. all_gather and all_to_all throw InvalidArgument on every rank
 // if the ranks' tensors do not fit; it names the rank and both tensors. The other functions send no extra message for
-// this check: tensors that differ between ranks are a CollectiveMismatch there, and the group is dead. Besides these,
-// the errors of Communicator's operations.
+// this check: tensors that differ between ranks are a CollectiveMismatch there, and the group cannot be used any more.
+// The errors of Communicator's operations come besides these.
 // Thread rule: as Communicator's: calls of one rank one after the other.
 #pragma once
 
@@ -42,7 +42,7 @@ struct ReduceOptions {
 at::Tensor all_reduce(const at::Tensor& tensor, Communicator world, const ReduceOptions& options = {});
 
 // The same for every tensor, with one all_reduce for each element type: tensor fusion. It costs two more copies of
-// each tensor and saves P - 1 waits for each.
+// each tensor and saves P - 1 waits per tensor.
 std::vector<at::Tensor> grouped_all_reduce(const std::vector<at::Tensor>& tensors, Communicator world,
                                            const ReduceOptions& options = {});
 
@@ -60,7 +60,7 @@ at::Tensor broadcast(const at::Tensor& tensor, int root, Communicator world);
 void broadcast_(const at::Tensor& tensor, int root, Communicator world);  // in place, without a gradient
 
 // y_r = the r-th part of the rows of all_reduce's result, cut as evenly as possible: of n rows each rank gets n / P,
-// and the first n % P ranks get one more. Gradient: pre_r · all parts post_q · dy_q, one after the other (of an
+// and the first n % P ranks get one more. Gradient: pre_r · all parts post_q · dy_q, one after the other (for an
 // average also divided by P).
 at::Tensor reduce_scatter(const at::Tensor& tensor, Communicator world, const ReduceOptions& options = {});
 
@@ -68,8 +68,8 @@ struct AllToAllResult {
   at::Tensor tensor;                          // the rows from rank 0, from rank 1, ...
   std::vector<std::int64_t> received_splits;  // how many rows came from each rank
 };
-// The first splits[0] rows go to rank 0, the next splits[1] to rank 1, ...; no splits: equal parts. Gradient: its rows
-// go back to the ranks that the rows came from. Cost: two small messages from each rank, then
+// The first splits[0] rows go to rank 0, the next splits[1] to rank 1, ...; no splits: equal parts. Gradient: each
+// row's gradient goes back to the rank that sent the row. Cost: two small messages from each rank, then
 // Communicator::all_to_all_v.
 AllToAllResult all_to_all(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, Communicator world);
 

@@ -35,7 +35,7 @@ struct NamedParameter {
   at::Tensor parameter;
 };
 
-// All parameters in registration order. One that is registered under several names appears once, under the first name.
+// All parameters in registration order. A parameter with several names appears once, under the name registered first.
 std::vector<NamedParameter> named_parameters(const torch::nn::Module& module);
 
 // The parameter as a layout sees it, without its unit, which only the model's owner knows.
@@ -45,8 +45,8 @@ layout::TensorSpec spec_of(const NamedParameter& parameter);
 struct FlatOptions {
   Communicator sharers = {};           // the ranks along dp_shard, which divide
   std::filesystem::path offload = {};  // the directory of Medium::kDisk
-  // For parameters without memory (nn/without_memory.h) that no rank holds whole: sets the values of one that has
-  // memory for the moment, on the rank whose values count. Other parameters without memory begin as zeros.
+  // For parameters without memory (nn/without_memory.h) that no rank holds whole: sets the values of a parameter,
+  // which has memory for the moment, on the rank whose values count. Other parameters without memory begin as zeros.
   std::function<void(const at::Tensor& parameter)> fill = {};
 };
 
@@ -58,9 +58,9 @@ class FlatParameters {
   // Throws InvalidArgument naming the parameter: not floating point, not on the CPU, sparse, or sharing memory with
   // another one (tie parameters by registering the same tensor twice).
   FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory);
-  // The ranges of the layout at these coordinates. parameters[i] is tensor i of the layout's model; parameters that
-  // the layout does not pack are left as they are. Collective over the sharers. Also throws BackendError if the layout
-  // asks for common memory and the sharers have none.
+  // Makes the ranges of the layout at these coordinates. parameters[i] is tensor i of the layout's model; parameters
+  // that the layout does not pack are left as they are. Collective over the sharers. Also throws BackendError if the
+  // layout asks for common memory and the sharers have none.
   FlatParameters(const std::vector<NamedParameter>& parameters, const layout::Layout& layout,
                  const layout::Coordinates& at, FlatOptions options);
 

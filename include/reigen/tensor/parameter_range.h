@@ -1,4 +1,5 @@
-// A flat range of parameters, and a twin of it for their gradients. Optimizers, checkpoints and hashes work on ranges.
+// A flat range of parameters, with a twin buffer for their gradients. Optimizers, checkpoints and hashes work on
+// ranges.
 //
 // `values` and `gradients` are one-dimensional, of one element type and of one layout: segment i holds one parameter
 // at [offset, offset + numel) of both. Offsets are multiples of 64 bytes and every segment is followed by at least one
@@ -37,7 +38,7 @@ class GradientRows;
 class GradientShare;
 class MemoryResource;
 
-// Shares are cut between blocks of so many elements.
+// Shares are cut between blocks of this many elements.
 using layout::kBlockElements;
 
 struct Segment {
@@ -55,10 +56,10 @@ class ParameterRange {
   struct Memory {
     at::Tensor values = {};
     at::Tensor gradients = {};
-    std::shared_ptr<RangeValues> sharing = {};  // null: nobody divides
+    std::shared_ptr<RangeValues> sharing = {};  // null: nobody divides the range
     std::shared_ptr<GradientRows> rows = {};
     std::shared_ptr<GradientShare> share = {};
-    std::shared_ptr<MemoryResource> resource = {};  // null: one of its own
+    std::shared_ptr<MemoryResource> resource = {};  // null: a resource of its own
     layout::Residence states = {};                  // where make_twin() puts states
   };
   ParameterRange(Memory memory, std::vector<Segment> segments);
@@ -111,7 +112,7 @@ class ParameterRange {
   // with a graph (which they lose). Throws InvalidArgument when the gradient's shape is not the parameter's.
   void gather_gradient(std::size_t segment) const;
   // The same for a gradient that a backward has just made: if it lies in a spare block it is not copied, and the block
-  // becomes the slot. Only between two exchanges of places (GradientRows).
+  // becomes the slot. Call it only between two exchanges of places (GradientRows).
   void take_gradient(std::size_t segment) const;
   void gather_gradients() const;  // of all active segments
 

@@ -51,7 +51,7 @@ class RangeValues {
 
   // Common values: waits until every rank has come here. Others: does nothing. Throws as a barrier does.
   virtual void meet(const char*) {}
-  // Lets the other ranks see a change of this rank's share: the table above. Collective.
+  // Lets the other ranks see a change of this rank's share, as the table above says. Collective.
   virtual void publish(const char*) {}
   // Common values: tells this rank that they were changed on purpose. is_unmodified() compares the first values of
   // every parameter with those at the last note_change().

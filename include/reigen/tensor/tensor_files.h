@@ -37,7 +37,7 @@ struct NamedTensor {
 
 // The module's parameters, then its buffers, under the module's own names. Handles, not copies.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
-// The same; but of weights of which this rank has only its share (parameters that are gathered) only that share.
+// The same, except that a weight of which this rank has only its share (it is gathered) comes as this share.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges);
 
 // The file is written whole or not at all; the same tensors give the same bytes. Throws InvalidArgument (an element

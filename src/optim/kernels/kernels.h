@@ -1,10 +1,10 @@
-// The loops of the optimizers: one pass over a block of one parameter, without LibTorch.
+// The loops of the optimizers: each makes one pass over a block of one parameter, without LibTorch.
 //
-// They exist once as plain loops (kernels.inl) and are compiled for several instruction sets; the processor picks at
-// run time. All give the same bits: every element is computed alone with correctly rounded operations, sums have a
-// fixed number of lanes, and -ffp-contract=off forbids fused multiply-add.
+// They are written once as plain loops (kernels.inl) and compiled for several instruction sets; one set is chosen at
+// run time for the processor. All give the same bits: every element is computed alone with correctly rounded
+// operations, sums have a fixed number of lanes, and -ffp-contract=off forbids fused multiply-add.
 //
-// Computed in fp64 for fp64 values, else in fp32; coefficients come as fp64 and are rounded once.
+// They compute in fp64 for fp64 values, else in fp32; coefficients come in fp64 and are rounded once.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace reigen::optim::kernels {
 enum class Layout {
   kFloat64,
   kFloat32,
-  kFloat32Bfloat16,  // bfloat16 states, rounded at random: each neighbour as likely as it is near
-  kBfloat16,         // both bfloat16, rounded to nearest
-  kFloat16,          // both fp16, rounded to nearest
-  // fp32 states, and fp32 masters of which the values are the rounding. Where a value is not, somebody else has changed
-  // it, and the master begins anew from it.
+  kFloat32Bfloat16,  // bfloat16 states, rounded at random to a neighbour: the nearer, the likelier
+  kBfloat16,         // values and states bfloat16, rounded to nearest
+  kFloat16,          // values and states fp16, rounded to nearest
+  // fp32 states, and fp32 masters; the values are the rounded masters. Where a value is not, other code has changed
+  // it, and the master begins anew from the value.
   kBfloat16Master,
   kFloat16Master,
 };
@@ -32,7 +32,7 @@ struct Block {
   void* states[kMaxStates] = {};
   void* masters = nullptr;
   std::int64_t count = 0;
-  // What the random rounding is a function of: a key of (parameter, step), and the block's place in the parameter.
+  // Random rounding is a function of these: a key of (parameter, step), and the block's place in the parameter.
   std::uint32_t key = 0;
   std::uint32_t first = 0;
   // g = clamp(gradient_factor · gradient, -gradient_limit, gradient_limit); NaN stays NaN.
@@ -69,8 +69,8 @@ struct AdagradStep {
   double eps = 0;
 };
 
-// g += l2·p; v = alpha·v + (1 - alpha)·g²; a = alpha·a + (1 - alpha)·g (centered); d = g / (sqrt(v - a²) + eps);
-// b = momentum·b + d (has_momentum); p -= lr·(b or d). States: v, then a, then b, those that there are.
+// g += l2·p; v = alpha·v + (1 - alpha)·g²; a = alpha·a + (1 - alpha)·g (centered); d = g / (sqrt(v - a²) + eps); b =
+// momentum·b + d (has_momentum); p -= lr·(b or d). States: v, then a, then b, as far as they exist.
 struct RmspropStep {
   double lr = 0;
   double l2 = 0;
@@ -96,8 +96,7 @@ struct LarsStep {
   double momentum = 0;
 };
 
-// u = scale·m / (root·sqrt(v) + eps) + weight_decay·p. lamb_moments brings m and v up to date, lamb_apply does
-// p -= rate·u.
+// u = scale·m / (root·sqrt(v) + eps) + weight_decay·p. lamb_moments updates m and v, then lamb_apply does p -= rate·u.
 struct LambStep {
   double rate = 0;
   double weight_decay = 0;
@@ -122,9 +121,9 @@ struct Kernels {
   void (*rmsprop)(Layout, const Block&, const RmspropStep&);
   void (*lion)(Layout, const Block&, const LionStep&);
   void (*lars)(Layout, const Block&, const LarsStep&);
-  Squares (*lamb_moments)(Layout, const Block&, const LambStep&);  // of the values and of u
+  Squares (*lamb_moments)(Layout, const Block&, const LambStep&);  // squares of the values and of u
   void (*lamb_apply)(Layout, const Block&, const LambStep&);
-  Squares (*value_squares)(Layout, const Block&);  // of the values and of g
+  Squares (*value_squares)(Layout, const Block&);  // squares of the values and of g
   double (*squares)(Layout, const void* values, std::int64_t count);
   bool (*finite)(Layout, const void* values, std::int64_t count);  // no NaN and no infinity
   // gradients = g
@@ -133,10 +132,10 @@ struct Kernels {
   void (*average)(Layout, void* average, const void* values, std::int64_t count, double share);
 };
 
-// Of this processor's best instruction set: "avx512", "avx2", "portable".
+// The kernels for this processor's best instruction set: "avx512", "avx2", "portable".
 const Kernels& kernels();
 
-// For tests: one of them by name; nullptr where this processor lacks it.
+// For tests: the kernels for one instruction set, by name; nullptr if this processor lacks it.
 const Kernels* kernels_for_test(const char* instruction_set);
 
 namespace portable {

@@ -1,6 +1,6 @@
-// The loops behind kernels.h; included once for each instruction set, inside its namespace. No #include may stand here,
-// and nothing from the standard library may be instantiated: it would be compiled for that instruction set and shared
-// by all.
+// The loops of kernels.h. This file is included once for each instruction set, inside its namespace. No #include may
+// stand here, and nothing from the standard library may be instantiated: its code would be compiled for this
+// instruction set, and all others would share it.
 
 #if defined(__clang__)
 #define REIGEN_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
@@ -55,7 +55,8 @@ struct Float16 {
   static Storage store(Computed value, std::uint32_t) {
     const std::uint32_t bits = float_to_bits(value);
     const std::uint32_t magnitude = bits & 0x7fffffffu;
-    // To nearest, ties to even: subnormal results by an addition that shifts them to the end of a float.
+    // Rounds to nearest, ties to even. Subnormal results are rounded by an addition that shifts them to the end of a
+    // float.
     const std::uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     const std::uint32_t subnormal = float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3f000000u;
     const std::uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
@@ -82,7 +83,8 @@ inline typename Values::Computed weight_at(const typename Values::Storage* value
   }
 }
 
-// Adds up to one unit of the last place that is kept, then cuts: up with a chance of what is cut off.
+// Adds a random part of one unit in the last place that is kept, then truncates. So it rounds up with a probability
+// that equals the part that is cut off.
 struct RandomBfloat16 {
   using Storage = std::uint16_t;
   using Computed = float;
@@ -111,7 +113,7 @@ inline C clamp(C x, C limit) {
   return low > limit ? limit : low;
 }
 
-// One pass: rule(p, g, a, b, c) changes what it is given; `kStates` of a, b, c exist.
+// One pass: rule(p, g, a, b, c) changes its arguments; the first `kStates` of the states a, b, c exist.
 template <typename Values, typename States, int kStates, bool kWrites = true, typename Rule>
 inline void sweep(const Block& block, const Rule& rule) {
   using C = typename Values::Computed;
@@ -323,8 +325,8 @@ struct Lars {
   }
 };
 
-// Vectors of four, four at a time: enough to hide an addition's latency, and the same order of additions for every
-// instruction set. Never passed by value: how that is done depends on the instruction set.
+// Four vectors of four numbers at a time: enough to hide the latency of an addition, with the same order of additions
+// for every instruction set. Vectors are never passed by value, because that depends on the instruction set.
 constexpr int kLanes = 4;
 constexpr int kVectors = 4;
 using Doubles = double __attribute__((vector_size(kLanes * sizeof(double))));
@@ -354,7 +356,8 @@ inline double sum_squares(const C* from, std::int64_t count) {
   return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + tail;
 }
 
-// fill(i) gives an element; through a buffer in the first-level cache, whose loop is one that vectorises.
+// Sums the squares of fill(i). Elements go through a buffer in the first-level cache, so that the loop that makes them
+// vectorises.
 template <typename C, typename Fill>
 inline double sum_squares_of(std::int64_t count, const Fill& fill) {
   constexpr std::int64_t kBuffer = 512;
@@ -381,7 +384,7 @@ struct SquaresOf {
   }
 };
 
-// x·0 is a NaN for what is no number, and stays one in any sum.
+// x·0 is NaN if x is not finite, and a NaN stays in any sum.
 struct FiniteOf {
   const void* data;
   std::int64_t count;
@@ -422,7 +425,8 @@ struct ValueSquares {
   }
 };
 
-// The same expression where it is measured and where it is applied: the trust ratio is of what is applied.
+// One expression for u where it is measured and where it is applied, so that the trust ratio fits the u that is
+// applied.
 template <typename C>
 struct LambDirection {
   C scale, root, eps, decay;

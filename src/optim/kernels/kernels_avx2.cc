@@ -4,7 +4,7 @@
 
 namespace reigen::optim::kernels::avx2 {
 
-// Templates of one name compiled with different flags must not meet: each set has its own namespace.
+// One template compiled with different flags must not be merged by the linker: each set has its own namespace.
 #include "optim/kernels/kernels.inl"
 
 const Kernels& kernels() {

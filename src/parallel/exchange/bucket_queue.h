@@ -52,7 +52,7 @@ class BucketQueue {
   // The bucket to be started next; size(): none is left.
   std::size_t next() const { return next_; }
   bool next_is_complete() const { return next_ < buckets_.size() && buckets_[next_].pending == 0; }
-  // Starts the next bucket: body(its number) starts the calls. An error says so if it comes from weights that differ.
+  // Starts the next bucket: body(its number) starts the calls. If it fails because weights differ, the error says so.
   void start_next(const std::function<void(std::size_t)>& body);
   // Ends a bucket: body() waits for its calls. Does nothing if it was not started or has ended. An error names its
   // parameters.

@@ -152,8 +152,8 @@ void ExchangeShares::start(std::size_t bucket) {
   for (const std::size_t i : queue_[bucket].parameters) {
     const std::size_t segment = trained_.places[i].segment;
     Gradient& gradient = gradients_[i];
-    // is_old: the share was kept from before, and no gradient came. A gradient that came and was dropped since
-    // (zero_grad()), together with what it was to be added to, does not add either.
+    // is_old: the share was kept from before, and no gradient came. If a gradient came and was dropped since
+    // (zero_grad()), the share is dropped with it.
     const bool is_old = range.share()->take_mark(segment, range.segments()[segment].parameter);
     gradient.has = is_old || range.is_active(segment);
     gradient.adds = is_old || (gradient.adds && gradient.has);

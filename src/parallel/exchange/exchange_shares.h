@@ -42,7 +42,7 @@ struct ShareOptions {
   std::vector<std::size_t> unit_of = {};    // unit of each range; units->size(): none
   bool starts_in_hooks = true;              // the hook of a range's last gradient starts its sum too
   bool overlap = true;                      // false: all sums start after backward
-  std::optional<at::ScalarType> type = {};  // in which fp32 gradients travel; none: their own
+  std::optional<at::ScalarType> type = {};  // the type in which fp32 gradients travel; none: fp32
 };
 
 class ExchangeShares final : public Exchange {

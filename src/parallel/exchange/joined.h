@@ -27,7 +27,7 @@ class Joined final : public Exchange {
   // put_inner() comes before all other functions; take_inner() gives the wrapped exchange back.
   void put_inner(std::unique_ptr<Exchange> inner) { inner_ = std::move(inner); }
   std::unique_ptr<Exchange> take_inner() { return std::move(inner_); }
-  // For a rank without data: asks what the other ranks do next, and waits for the answer. `tag`: of the question.
+  // For a rank without data: asks what the other ranks do next, and waits for the answer. `tag`: the question's tag.
   const Roll& answer(const std::string& tag);
   // Begins a round that ranks with data have announced. This rank takes part in it with zeros.
   void begin_of_others(const Round& round);

@@ -160,7 +160,7 @@ class AdasumOfSteps : public WeightStrategy {
 
   SumInPairs sum_;
   std::vector<ParameterRange> parameters_;
-  // One entry for each range:
+  // These have one entry for each range.
   std::vector<at::Tensor> before_;  // weights before the step
   std::vector<SumInPairs::Part> parts_;
   std::vector<std::vector<Piece>> pieces_;

@@ -53,7 +53,7 @@ class LateExchange {
   std::vector<Peer> peers_;
   std::int64_t sent_ = 0;
   std::int64_t oldest_ = 1;        // number of messages_.front()
-  std::deque<Outgoing> messages_;  // ours that a peer still receives, or whose twin was not taken; last the next one
+  std::deque<Outgoing> messages_;  // kept until sent, and until the peers' message n is taken; the last one is the next
   std::vector<std::shared_ptr<void>> spare_;
 };
 

@@ -57,7 +57,7 @@ void orthonormalize(const at::Tensor& matrix, std::uint64_t seed, std::uint64_t 
     at::Tensor own = matrix.select(1, column);
     const double before = own.norm().item<double>();
     double norm = project_out(matrix, column);
-    if (std::isnan(before) || std::isinf(before)) continue;  // every rank sees it in its gradient
+    if (std::isnan(before) || std::isinf(before)) continue;  // every rank sees the NaN or infinity in its gradient
     if (norm <= kLost * before) {
       at::Tensor fresh = at::empty({own.numel()}, own.options());
       fill_randomly(fresh, seed, which * 64 + static_cast<std::uint64_t>(column) + 1);

@@ -28,7 +28,7 @@ class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
   struct Listener {
     std::function<void(std::size_t parameter)> before_gradient = {};  // its gradient is about to be added to .grad
     std::function<void(std::size_t parameter)> on_gradient;           // .grad is complete
-    std::function<void()> on_end;                                     // backward has ended; no hook: it may wait
+    std::function<void()> on_end;                                     // backward has ended; it may wait, unlike hooks
   };
 
   explicit BackwardWatch(std::vector<at::Tensor> parameters);
@@ -49,7 +49,7 @@ class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
   void await_end();
   // Notes that this parameter's gradient is complete in this round. Returns false if it was noted before.
   bool note(std::size_t parameter);
-  // The round's backward threw, and no other backward of the round runs or has ended.
+  // Whether the round's backward threw, and no other backward of the round runs or has ended.
   bool is_dead() const;
   // Whether only a backward inside another one has ended in this round.
   bool ended_inside_another() const { return is_active_ && nested_; }

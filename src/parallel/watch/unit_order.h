@@ -1,8 +1,8 @@
 // Tells which units a running backward is done with.
 //
-// Autograd evaluates the nodes that were made last first. So when backward comes to the end of a unit's call
-// (call_end.h), it is done with all calls that began after that end. This follows from the order of calls alone, which
-// is the same on all ranks; it does not depend on which weights a rank's loss reaches.
+// Autograd evaluates the newest nodes first. So when backward comes to the end of a unit's call (call_end.h), it is
+// done with all calls that began after that end. This follows from the order of calls alone, which is the same on all
+// ranks; it does not depend on which weights a rank's loss reaches.
 //
 // A call belongs to a micro-batch: one forward of the model. Several micro-batches may be in flight. A backward goes
 // through one or several of them, and the calls of the others say nothing about it, so begin_backward() is told which.
@@ -64,11 +64,12 @@ class UnitOrder {
     entered_ = 0;
     through_ = std::move(micro_batches);
   }
-  // Backward is at the end of the call with that number.
+  // Backward has come to the end with this number.
   void enter(std::size_t end) { entered_ = end; }
   void end_backward() { begin_backward({}); }
-  // For a call that is computed again, at whose end backward is: the number of the end of a call of `unit` within it;
-  // 0: there is none. Of several such calls it is the last, because the fewest calls began after its end.
+  // Backward is at the end of a call that is computed again. Returns the number of the end of a call of `unit` within
+  // that call, or 0 if there is none. Of several such calls it takes the last one, because the fewest calls began
+  // after its end.
   std::size_t end_within(std::size_t unit) const {
     std::size_t last = 0;
     for (const auto& one : through_) {
@@ -88,8 +89,8 @@ class UnitOrder {
     });
     return any && all;
   }
-  // Whether backward is done with some call of the unit and within none: it reads the unit's weights no more before it
-  // comes to the end of another call of the unit.
+  // Whether backward is done with some call of the unit and is within none of its calls: it reads the unit's weights
+  // no more before it comes to the end of another call of the unit.
   bool has_passed(std::size_t unit) const {
     bool any = false;
     const bool none_is_under_way = every_call(unit, [&](const Call& call) {

@@ -43,7 +43,7 @@ bool is_shared(const at::Tensor& tensor, std::size_t place, const nn::Carry& inp
   return false;
 }
 
-// A tensor with the same memory and the same version counter, which LibTorch does not allow to be written to.
+// A tensor with the same memory and the same version counter; LibTorch refuses writes to it.
 at::Tensor read_only(const at::Tensor& tensor) {
   using torch::autograd::CreationMeta;
   return torch::autograd::make_variable_differentiable_view(

@@ -2,8 +2,8 @@
 //
 // A hook on an output cannot mark this place: an output may be an input that was handed through, the output of several
 // calls, or a leaf, whose gradient is complete only when its last user has given its part. A node of the call's own
-// can: autograd evaluates the nodes that were made last first, so this node runs after all nodes that were made after
-// the call, and before all nodes that were made within it.
+// can: autograd evaluates the newest nodes first, so this node runs after all nodes that were made after the call, and
+// before all nodes that were made within it.
 #pragma once
 
 #include <functional>

@@ -39,7 +39,8 @@ class FirstValues {
   void begin_as_first_replica(const std::vector<tensor::NamedParameter>& parameters);
   // Sets the values of this parameter, which no rank holds whole; it has memory for the moment.
   void fill(const at::Tensor& parameter);
-  // Gives memory and values to what was packed without them, unless fill() has set the values (`come_and_go`).
+  // Gives memory and values to parameters that were packed without them, unless fill() has set the values
+  // (`come_and_go`).
   void complete(const std::vector<tensor::NamedParameter>& parameters, const std::vector<ParameterRange>& trained,
                 const std::vector<ParameterRange>& all, bool come_and_go);
   // Broadcasts rank 0's weights where nobody divides them, and its parameters that are not packed.

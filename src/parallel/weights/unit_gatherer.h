@@ -36,12 +36,12 @@ namespace reigen::parallel {
 struct GatherOptions {
   bool release_after_forward = true;
   int keepers = 0;                          // how many ranks keep a unit among them after its forward; 0: none do
-  std::optional<at::ScalarType> type = {};  // in which fp32 values travel; none: their own
+  std::optional<at::ScalarType> type = {};  // the type in which fp32 values travel; none: fp32
 };
 
 class UnitGatherer final : public Weights, public std::enable_shared_from_this<UnitGatherer> {
  public:
-  // unit_of[i]: the unit that range i belongs to; units->size(): none. Collective.
+  // unit_of[i]: the unit that range i belongs to; units->size(): no unit. Collective.
   UnitGatherer(const Communicator& world, std::shared_ptr<UnitWatch> units, std::vector<ParameterRange> ranges,
                std::vector<std::size_t> unit_of, const GatherOptions& options);
   ~UnitGatherer() override;
@@ -64,7 +64,7 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
     std::size_t range = 0;
     std::uint64_t generation = 0;  // generation of the values
     at::ScalarType type = at::kFloat;
-    bool is_kept = false;  // it comes from the group that keeps it
+    bool is_kept = false;  // gathered from the small group that keeps it
     std::shared_ptr<void> memory;
     Work work;
   };

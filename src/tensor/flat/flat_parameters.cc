@@ -77,7 +77,7 @@ void check_overlaps(const std::vector<NamedParameter>& parameters) {
   }
 }
 
-// What all ranges of one packing are made with.
+// The inputs that all ranges of one packing share.
 struct Packing {
   const layout::Layout& layout;
   FlatOptions options;
@@ -86,7 +86,7 @@ struct Packing {
   Communicator& ranks() { return options.sharers; }
 };
 
-// A buffer of the range. Where it is common, or this rank has its share alone, this rank accounts for that share only.
+// A buffer of the range. If it is common, or this rank has only its share, this rank accounts for that share alone.
 FlatBuffer buffer_of(const layout::Range& range, const layout::Placement& placement,
                      const std::optional<Shares>& shares) {
   const bool has_share = shares && (placement.residence.is_common || placement.whole != layout::Whole::kAlways);

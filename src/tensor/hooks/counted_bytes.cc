@@ -58,7 +58,7 @@ class CountedBlocks {
 // Never destroyed, because tensors may die at any time before the process ends.
 CountedBlocks* const counted_blocks = new CountedBlocks;
 
-// Passes requests on to the allocator that was there before, and counts those of threads that count.
+// Passes requests on to the allocator that was there before, and counts those of threads with a CountedBytes.
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {

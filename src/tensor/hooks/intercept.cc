@@ -34,7 +34,7 @@ struct Place {
   }
 };
 
-// Makes `function` the one for this place, and returns the place's key.
+// Installs `function` as the one interceptor of this place, and returns the place's dispatch key.
 c10::DispatchKey claimed(Where where, Interceptor function) {
   if (where == Where::kFirst)
     Place<Where::kFirst>::claim(function);

@@ -34,7 +34,7 @@ class Intercept {
   c10::impl::IncludeDispatchKeyGuard included_;
 };
 
-// While an Uncaught lives, nothing is intercepted at this place: for operations that the function itself calls.
+// While an Uncaught lives, nothing is intercepted at this place: it is for operations that the function itself calls.
 class Uncaught {
  public:
   explicit Uncaught(Where where);

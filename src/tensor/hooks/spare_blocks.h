@@ -23,7 +23,7 @@ class SpareBlocks {
   // The blocks are one-dimensional and of different sizes.
   explicit SpareBlocks(std::vector<at::Tensor> blocks);
 
-  // Whether `gradient` was made in a block and nothing else lies there.
+  // Whether `gradient` was made in a block and is the only tensor that lies there.
   bool hold(const at::Tensor& gradient) const;
   // Returns the block that holds `gradient`, in the shape of `place`; `place` is the spare block from now on.
   at::Tensor exchange(const at::Tensor& gradient, const at::Tensor& place);

@@ -34,8 +34,8 @@ class MemoryResource {
   MemoryResource(Communicator ranks, std::filesystem::path directory)
       : ranks_(std::move(ranks)), directory_(std::move(directory)) {}
 
-  // Returns a one-dimensional tensor of zeros. A common buffer is collective, and needs ranks of one machine: else
-  // BackendError. Throws IoError where the disk has no room.
+  // Returns a one-dimensional tensor of zeros. For a common buffer the call is collective, and the ranks must be on
+  // one machine: else it throws BackendError. It throws IoError where the disk has no room.
   at::Tensor take(layout::Role role, const FlatBuffer& buffer);
   // Leaves the ranks' group: buffers that are taken from now on are neither common, nor do they travel.
   void leave() { ranks_ = Communicator(); }

@@ -150,16 +150,34 @@ class Hall {
   // Whether the call is complete for this rank, which then leaves it.
   bool advance(std::uint64_t sequence) {
     const std::lock_guard lock(mutex_);
-    throw_if_ended_locked();
     Meeting& meeting = meetings_.at(sequence);
-    if (meeting.posted < size_) return false;
+    if (meeting.posted < size_) {  // a call that is complete on another rank completes here too
+      throw_if_ended_locked();
+      return false;
+    }
     if (!meeting.done) {
-      Whole(meeting.calls, sequence, group_).run();
+      try {
+        Whole(meeting.calls, sequence, group_).run();
+      } catch (const Error&) {
+        meeting.failure = std::current_exception();
+      }
       meeting.done = true;
       ring();
     }
+    const std::exception_ptr failure = meeting.failure;
     if (++meeting.left == size_) meetings_.erase(sequence);
+    if (failure) std::rethrow_exception(failure);
     return true;
+  }
+
+  // The call goes, complete or not: nobody may read it anymore.
+  void withdraw(std::uint64_t sequence, int rank) {
+    const std::lock_guard lock(mutex_);
+    const auto found = meetings_.find(sequence);
+    if (found == meetings_.end() || found->second.done || found->second.posted == 0) return;
+    const Call*& own = found->second.calls[static_cast<std::size_t>(rank)];
+    if (own != nullptr) found->second.posted -= 1;
+    own = nullptr;
   }
 
   // A message waits here as a copy.
@@ -174,9 +192,11 @@ class Hall {
   }
   bool receive(int from, int to, std::uint64_t number, const GroupOptions& options, const Call& call) {
     const std::lock_guard lock(mutex_);
-    throw_if_ended_locked();
     const auto found = messages_.find({from, to, number});
-    if (found == messages_.end()) return false;
+    if (found == messages_.end()) {
+      throw_if_ended_locked();
+      return false;
+    }
     compare_message(options, number, call, found->second.sent);
     if (!found->second.data.empty()) std::memcpy(call.output, found->second.data.data(), found->second.data.size());
     messages_.erase(found);
@@ -213,6 +233,7 @@ class Hall {
     std::size_t posted = 0;
     std::size_t left = 0;
     bool done = false;
+    std::exception_ptr failure = {};  // of the call, on every rank
   };
   struct Message {
     SentMessage sent = {};
@@ -245,6 +266,7 @@ class Collective : public CheckedOperation {
   Collective(Place& place, const Call& call, std::uint64_t sequence) : place_(place), call_(call), sequence_(sequence) {
     place_.control->called(call_, sequence_);
   }
+  ~Collective() override { place_.hall->withdraw(sequence_, place_.options.rank); }
   bool try_post() override {
     place_.hall->post(sequence_, place_.options.rank, call_);
     return true;
@@ -348,10 +370,10 @@ class Loopback : public Backend {
 }  // namespace
 
 const BackendEntry& entry() {
-  static const BackendEntry kEntry{.name = "loopback",
-                                   .make = [](const GroupOptions& options) -> std::unique_ptr<Backend> {
-                                     return std::make_unique<Loopback>(options, std::make_shared<BlockTable>());
-                                   }};
+  static const BackendEntry kEntry{
+      .name = "loopback", .families = {}, .make = [](const GroupOptions& options) -> std::unique_ptr<Backend> {
+        return std::make_unique<Loopback>(options, std::make_shared<BlockTable>());
+      }};
   return kEntry;
 }
 

@@ -15,7 +15,7 @@ INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorContract,
 TEST(Loopback, IsTheEngineOfItsGroups) {
   run_ranks({.ranks = 2, .engine = &comm::loopback::entry()}, [](Rank& r) {
     EXPECT_EQ(r.world().backend(), "loopback");
-    EXPECT_EQ(r.world().split(0, r.rank()).backend(), "loopback");
+    EXPECT_EQ(r.world().split(0, r.rank())->backend(), "loopback");
   });
 }
 
