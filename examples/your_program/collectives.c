@@ -1,4 +1,4 @@
-/* Collectives from C: every rank brings an array, all get the mean.
+/* Collectives from C. Every rank passes an array, and every rank gets the mean of these arrays.
  *
  *   reigen run -n 2 build/collectives
  */
@@ -9,7 +9,7 @@ enum { COUNT = 6 };
 
 static int failed(reigen_status status) {
   fprintf(stderr, "error: %s\n", reigen_error_message());
-  return status; /* the exit code by which the launcher knows what happened */
+  return status; /* the launcher learns from this exit code what happened */
 }
 
 int main(void) {
@@ -22,7 +22,7 @@ int main(void) {
   status = reigen_all_reduce(world, values, values, COUNT, REIGEN_FLOAT64, REIGEN_AVG, NULL);
   if (status != REIGEN_OK) return failed(status);
 
-  /* Rank 0's word for all. */
+  /* Every rank gets the value of rank 0. */
   double last = values[COUNT - 1];
   status = reigen_broadcast(world, &last, 1, REIGEN_FLOAT64, 0, NULL);
   if (status != REIGEN_OK) return failed(status);

@@ -22,7 +22,7 @@ check(reigen.reigen_init(None, ctypes.byref(world)))
 rank, size = reigen.reigen_rank(world), reigen.reigen_size(world)
 
 values = (ctypes.c_double * COUNT)(*[rank + i for i in range(COUNT)])
-# Of a numpy array: array.ctypes.data_as(ctypes.c_void_p), as long as it is contiguous.
+# For a numpy array, pass array.ctypes.data_as(ctypes.c_void_p). The array must be contiguous.
 data = ctypes.cast(values, ctypes.c_void_p)
 check(reigen.reigen_all_reduce(world, data, data, ctypes.c_size_t(COUNT), FLOAT64, AVG, None))
 check(reigen.reigen_barrier(world, None))

@@ -1,5 +1,6 @@
-// A data set and a training loop of your own: rows of a CSV file, the last column is what is learnt. It saves, goes on
-// from what it saved, and stops in time when it is asked to.
+// A dataset and a training loop of your own. The samples are the rows of a CSV file. The model learns to predict the
+// last column. The program saves checkpoints, resumes from the newest checkpoint, and stops after the current step when
+// a signal requests a stop.
 //
 //   reigen run -n 2 build/own_loop table.csv runs/own_loop
 #include <reigen/reigen.h>
@@ -37,7 +38,7 @@ class Table : public reigen::data::Dataset {
   const std::string& name() const override { return name_; }
   std::int64_t columns() const { return columns_; }
 
-  // Called from the loader's threads.
+  // The loader's threads call this function.
   reigen::data::Samples gather(std::span<const std::int64_t> indices) const override {
     const auto count = static_cast<std::int64_t>(indices.size());
     const auto rows = torch::empty({count, columns_});
@@ -63,7 +64,7 @@ class Table : public reigen::data::Dataset {
   std::vector<float> numbers_;
 };
 
-// The mean over all rows, each counted once: every rank takes its share.
+// Returns the mean loss over all rows. Every rank evaluates its share of the rows, so each row counts once.
 double evaluate(torch::nn::Sequential& model, const Table& table, reigen::Communicator& world) {
   const torch::NoGradGuard no_grad;
   const auto share = reigen::data::share_of({0, table.size()}, world.rank(), world.size());
@@ -93,7 +94,7 @@ int main(int argc, char** argv) try {
   auto parallel = reigen::data_parallel(model, world);
   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-2});
 
-  reigen::checkpoint::Manifest at;  // step, epoch, position: where the training is
+  reigen::checkpoint::Manifest at;  // the training's progress: step, epoch and position
   const auto found = reigen::checkpoint::find_newest(argv[2]);
   if (found.newest) {
     at = found.newest->manifest();
@@ -113,7 +114,7 @@ int main(int argc, char** argv) try {
   for (; at.epoch < 4; ++at.epoch, at.position = 0) {
     for (auto& batch : loader.epoch(at.epoch, at.position)) {
       const auto loss = torch::mse_loss(parallel(batch.input), batch.target);
-      (loss * batch.weight).backward();  // the weight: shares of the last batch may be uneven
+      (loss * batch.weight).backward();  // ranks may have uneven shares of the last batch
       optimizer.step();
       optimizer.zero_grad();
       at.optimizer_steps = ++at.step;
@@ -124,7 +125,7 @@ int main(int argc, char** argv) try {
       if (world.rank() == 0 && at.step % 5 == 0) {
         std::printf("step %ld loss %.7f\n", static_cast<long>(at.step), sum / static_cast<double>(batch.global_count));
       }
-      if (reigen::train::any_stop_requested(world)) {  // Ctrl-C, TERM, ...: the same answer on every rank
+      if (reigen::train::any_stop_requested(world)) {  // Ctrl-C, TERM, ...; all ranks get the same answer
         save();
         saver.wait();
         return static_cast<int>(reigen::ExitCode::kStopped);

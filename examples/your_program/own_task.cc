@@ -1,5 +1,6 @@
-// A task of your own with everything that `reigen train mnist` has: flags, --help, progress, checkpoints, Ctrl-C,
-// resume, exit codes. It learns a curve, so there is no accuracy; nothing of it needs a file.
+// A task of your own. The program has everything that `reigen train mnist` has: flags, --help, progress, checkpoints,
+// a clean stop on Ctrl-C, resume, exit codes. The model learns a curve, so the task reports no accuracy. The program
+// makes its data itself and reads no data file.
 //
 //   build/own_task -n 2 --model.dim 64 --loss.quantile 0.9
 #include <reigen/reigen.h>
@@ -24,16 +25,16 @@ class Curve : public reigen::train::Task {
   reigen::data::DatasetPtr training_data() override { return points(600, "train"); }
   reigen::data::DatasetPtr test_data() override { return points(150, "test"); }
 
-  // The mean over the samples, from which backward() runs.
+  // Returns the mean loss over the samples. The trainer calls backward() on this mean.
   at::Tensor loss(const at::Tensor& x, const at::Tensor& y) override { return losses(x, y).mean(); }
 
-  // Sums over the samples: those of batches and ranks are added up.
+  // Returns sums over the samples. The trainer adds up the sums of all batches and ranks.
   reigen::train::Scores score(const at::Tensor& x, const at::Tensor& y) override {
     return {.loss_sum = losses(x, y).sum(torch::kDouble).item<double>(), .count = x.size(0)};
   }
 
  private:
-  at::Tensor losses(const at::Tensor& x, const at::Tensor& y) {  // of a quantile
+  at::Tensor losses(const at::Tensor& x, const at::Tensor& y) {  // quantile loss of each sample
     const auto apart = y - model_->forward(x);
     return torch::maximum(quantile_ * apart, (quantile_ - 1) * apart);
   }

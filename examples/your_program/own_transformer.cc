@@ -1,5 +1,6 @@
-// A transformer of your own whose weights, gradients and optimizer states the ranks divide between them (ZeRO-3, FSDP):
-// each gathers a block's weights for its forward and backward, and holds its share of them else.
+// A transformer of your own. The ranks shard its weights, gradients and optimizer states (ZeRO-3, FSDP). A rank gathers
+// the weights of a block for the block's forward and again for its backward. At all other times the rank holds only its
+// shard of these weights.
 //
 //   reigen run -n 2 build/own_transformer
 #include <reigen/nn/without_memory.h>
@@ -23,7 +24,7 @@ struct EmbeddingsImpl : torch::nn::Module {
 struct BlockImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) {
     const auto length = x.size(0);
-    const auto later = torch::full({length, length}, -INFINITY).triu(1);  // no token sees those behind it
+    const auto later = torch::full({length, length}, -INFINITY).triu(1);  // no token attends to later tokens
     const auto y = norm1(x);
     const auto seen = x + std::get<0>(attention(y, y, y, at::Tensor(), true, later));
     return seen + down(torch::gelu(up(norm2(seen))));
@@ -35,7 +36,8 @@ struct BlockImpl : torch::nn::Module {
   torch::nn::Linear down = register_module("down", torch::nn::Linear(4 * kWidth, kWidth));
 };
 
-// Its forward runs its parts as units: around each, weights come and go.
+// The forward runs the parts of the model as units. Each unit's weights are gathered before the unit runs and freed
+// afterwards.
 struct Transformer : torch::nn::Module {
   Transformer() {
     const auto add = [&](const std::string& name, const auto& part) {
@@ -52,14 +54,15 @@ struct Transformer : torch::nn::Module {
 
 int main() {
   auto world = reigen::init();
-  // Every sequence counts on by its own step: the next token follows from two.
+  // Each sequence counts up by a fixed step of its own. Two tokens are therefore enough to predict the next token.
   const auto start = torch::arange(240).remainder(kTokens).unsqueeze(1);
   const auto by = torch::arange(240).remainder(7).unsqueeze(1) + 1;
   const auto text = (start + by * torch::arange(kLength + 1)).remainder(kTokens);
   const auto data = reigen::data::in_memory(text.narrow(1, 0, kLength), text.narrow(1, 1, kLength), "counting");
   auto loader = reigen::data::Loader(data, {.global_batch = 24, .shuffle = true}, world);
 
-  // No rank ever holds the whole model: it is made without memory, and each rank makes its share of the values.
+  // No rank ever holds the whole model. The model is created without memory for its weights, and each rank makes the
+  // initial values of its own shard.
   std::optional<reigen::nn::WithoutMemory> without(std::in_place);
   Transformer model;
   without.reset();

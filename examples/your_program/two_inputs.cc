@@ -1,4 +1,5 @@
-// Samples of several tensors: a picture and a row of a table go in, a class and a number come out.
+// Samples of several tensors. The inputs of the model are a picture and a row of a table. Its outputs are a class and a
+// number.
 //
 //   build/two_inputs -n 2 --train.epochs 3
 #include <reigen/reigen.h>
@@ -26,7 +27,8 @@ class TwoInputs : public reigen::train::Task {
   reigen::data::DatasetPtr training_data() override { return samples(360, 1); }
   reigen::data::DatasetPtr test_data() override { return samples(120, 2); }
 
-  // loss_of() and score_of() see all tensors of the samples; loss() and score() the first input and target.
+  // loss_of() and score_of() receive all tensors of the samples. loss() and score() would receive only the first input
+  // and the first target.
   at::Tensor loss_of(const reigen::data::Samples& samples) override {
     const auto features = net_.features(samples.inputs[0], samples.inputs[1]);
     return torch::cross_entropy_loss(net_.which(features), samples.targets[0]) +
@@ -45,7 +47,7 @@ class TwoInputs : public reigen::train::Task {
   static reigen::data::DatasetPtr samples(std::int64_t count, std::uint64_t seed) {
     const auto picture = torch::empty({count, 1, 8, 8});
     const auto row = torch::empty({count, 4});
-    reigen::nn::fill_uniform(picture, "picture", seed, 1.0);  // the same on every rank
+    reigen::nn::fill_uniform(picture, "picture", seed, 1.0);  // every rank draws the same values
     reigen::nn::fill_uniform(row, "row", seed, 1.0);
     const auto brightness = picture.mean({1, 2, 3}) + row.select(1, 0);
     return reigen::data::in_memory({picture, row}, {brightness.gt(0).to(torch::kLong), row.sum(1)}, "drawn");

@@ -73,7 +73,9 @@ struct FromText {
     for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
       const std::size_t end = std::min(text.find(',', begin), text.size());
       const std::size_t first = std::min(text.find_first_not_of(' ', begin), end);
-      const auto number = number_in<std::int64_t>(field.range, text.substr(first, end - first));
+      const std::size_t last = text.find_last_not_of(' ', end - 1);
+      const std::string item = first < end ? text.substr(first, std::min(last, end - 1) + 1 - first) : "";
+      const auto number = number_in<std::int64_t>(field.range, item);
       if (!number || (!numbers.empty() && *number <= numbers.back())) return false;
       numbers.push_back(*number);
       begin = end + 1;
@@ -108,7 +110,7 @@ struct ToText {
   }
   std::string operator()(const std::string* value) const { return *value; }
   std::string operator()(const std::vector<std::int64_t>* value) const {
-    return fmt::format("{}", fmt::join(*value, ","));
+    return fmt::format("{}", fmt::join(*value, ", "));
   }
   std::string operator()(const Chosen& value) const { return field.choices.at(value.get(value.member)); }
 };
@@ -185,6 +187,13 @@ bool Field::set(const std::string& text) const {
   for (const Value& other : alike) std::visit(from, other);
   if (given != nullptr) given->insert(key);
   return true;
+}
+
+void throw_no_alternative(const std::string& name, const std::vector<std::string>& names) {
+  throw InvalidArgument(Report{.what = fmt::format("there is no alternative {}", name),
+                               .got = name,
+                               .expected = fmt::format("{}", fmt::join(names, ", ")),
+                               .fix = "choose one of these"});
 }
 
 void require_owned(const std::vector<Field>& rows) {

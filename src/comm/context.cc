@@ -60,6 +60,7 @@ void Context::end_all(AbortCause cause) {
   const std::lock_guard lock(mutex_);
   if (cause_) return;
   cause_ = std::move(cause);
+  end_by_ = Deadline::after(kEndWithin);
   ending_ = true;
   called_.store(true);
   told_.notify_one();
@@ -68,7 +69,7 @@ void Context::end_all(AbortCause cause) {
 
 void Context::wait_for_end() {
   std::unique_lock lock(mutex_);
-  left_.wait_for(lock, kEndWithin, [this] { return !ending_ || engines_.empty(); });
+  left_.wait_until(lock, end_by_.when(), [this] { return !ending_ || engines_.empty(); });
 }
 
 // Runs the body without the lock, unless the engine has left. Returns false if the body failed for lack of memory.

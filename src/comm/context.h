@@ -64,6 +64,7 @@ class Context {
   bool ending_ = false;         // the cause has not reached all engines yet
   std::atomic<bool> called_{};  // the thread must leave the engine that it is in
   std::optional<AbortCause> cause_;
+  Deadline end_by_ = Deadline::never();  // when wait_for_end() gives up, set with the cause
   Deadline::Clock::time_point next_look_ = Deadline::Clock::now();
   std::thread thread_;
 };

@@ -134,6 +134,8 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
       if (!work->completed.load()) give_up(*work, std::current_exception());
     }
     if (submitted > 0) tell();
+    if (drive.owns_lock()) drive.unlock();
+    context_->wait_for_end();
     throw;
   }
 }

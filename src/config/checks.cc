@@ -17,19 +17,22 @@ void require(bool there, const std::string& what, const std::string& fix) {
   if (!there) throw InvalidArgument(Report{.what = what, .fix = fix});
 }
 
-void require_optimization(const Config& config) {
+void check_optimization(const Config& config) {
   const OptimConfig& optim = config.optim;
   items_of("optim.no_decay", optim.no_decay);
   items_of("optim.no_adapt", optim.no_adapt);
   lr_factors_of(optim);
   const std::string& schedule = optim.schedule.name;
-  const auto needs = [&](const char* kind, const char* key, const char* fix) {
-    require(schedule != kind || optim.schedule.given.contains(key),
-            fmt::format("optim.schedule = {} needs optim.{}", kind, key), fix);
-  };
-  needs("step", "step_size", "set optim.step_size to the steps between two factors");
-  needs("multi_step", "milestones", "set optim.milestones, for example to 1000,2000");
-  needs("warmup_stable_decay", "decay_steps", "set optim.decay_steps, for example to a tenth of the steps");
+  optim.schedule.visit([&](const auto& kind) {
+    const optim::ScheduleOptions& o = kind.options;
+    require(schedule != "step" || o.step_size > 0, "optim.schedule = step needs optim.step_size",
+            "set optim.step_size to the steps between two factors");
+    require(schedule != "multi_step" || !o.milestones.empty(), "optim.schedule = multi_step needs optim.milestones",
+            "set optim.milestones, for example to 1000,2000");
+    require(schedule != "warmup_stable_decay" || o.decay_steps > 0 || optim.schedule.given.contains("decay_steps"),
+            "optim.schedule = warmup_stable_decay needs optim.decay_steps",
+            "set optim.decay_steps, for example to a tenth of the steps");
+  });
   require(optim.lr_scaling == "none" || optim.base_batch.has_value(),
           fmt::format("optim.lr_scaling = {} needs optim.base_batch", optim.lr_scaling),
           "set optim.base_batch to the batch for which optim.lr was found");
@@ -179,10 +182,18 @@ bool acts_on_weights(const parallel::AnyStrategy& strategy) {
   return acts;
 }
 
+void require_optimization(const Config& config) {
+  OptimConfig copy = config.optim;
+  Fields rows;
+  describe(rows, copy);
+  require_owned(rows.rows);
+  check_optimization(config);
+}
+
 void require_consistent(const Config& config) {
   Config copy = config;
   require_owned(fields(copy));
-  require_optimization(config);
+  check_optimization(config);
   require_strategy(config);
   require_shard(config);
 }

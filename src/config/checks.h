@@ -12,6 +12,8 @@ namespace reigen::config {
 // Throws InvalidArgument (78) for options that do not go together, for an option that needs another one, for an
 // option that the chosen optimizer, schedule or strategy does not have, and for a list that cannot be parsed.
 void require_consistent(const Config& config);
+// The same of the section optim, and of what depends on it, alone.
+void require_optimization(const Config& config);
 
 // Splits "a, b" into its items, without the spaces around them. Throws InvalidArgument naming the key if an item is
 // empty.

@@ -340,12 +340,18 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
   }
   OptimConfig& optim = result.config.optim;
   constexpr std::int64_t kNotSet = -1;
+  optim.rule = optim::AnyOptimizer::fresh(defaults.optim.rule);
+  optim.schedule = optim::AnySchedule::fresh(defaults.optim.schedule);
+  result.config.parallel.strategy = parallel::AnyStrategy::fresh(defaults.parallel.strategy);
   optim.lr.reset();
   optim.weight_decay.reset();
   optim.warmup_steps = kNotSet;
   if (const auto file = flags.config_file()) read_file(*file, table);
   read_environment(environment, table);
   flags.read(result);
+  optim.rule.take_defaults(defaults.optim.rule);
+  optim.schedule.take_defaults(defaults.optim.schedule);
+  result.config.parallel.strategy.take_defaults(defaults.parallel.strategy);
   if (optim.rule.name == defaults.optim.rule.name) {
     if (!optim.lr) optim.lr = defaults.optim.lr;
     if (!optim.weight_decay) optim.weight_decay = defaults.optim.weight_decay;

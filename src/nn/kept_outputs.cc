@@ -69,8 +69,8 @@ KeptOutputs::Scope::Scope(KeptOutputs& outputs, Mode mode) : outputs_(outputs), 
                                  .fix = "leave keep out for the inner or the outer units"});
   }
   if (mode == Mode::kKeep) outputs.kept_.clear();
-  current = this;
   included_ = std::make_unique<Included>();
+  current = this;
 }
 
 KeptOutputs::Scope::~Scope() {

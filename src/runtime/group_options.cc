@@ -4,6 +4,7 @@
 #include <cctype>
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/environment.h"
@@ -35,35 +36,42 @@ std::string variable_of(const Field& row) {
   return name;
 }
 
-// An option that the program gives wins over the environment.
-template <class Value>
-void take(Value& option, const Value& said) {
-  if (said != Value()) option = said;
-}
+bool is_said(std::chrono::milliseconds time) { return time.count() > 0; }
+bool is_said(int number) { return number != 0; }
+bool is_said(const std::string& text) { return !text.empty(); }
 
 }  // namespace
 
 comm::GroupOptions group_options(const InitOptions& options) {
   comm::GroupOptions group;
+  group.name = options.name;
+  group.device = options.device;
+  if (is_said(options.device_backend)) group.device_backend = options.device_backend;
+  // An option that the program gives wins over the environment, whose variable is then not looked at.
+  std::set<std::string> said;
+  const auto take = [&](const char* key, auto& option, const auto& given) {
+    if (!is_said(given)) return;
+    option = given;
+    said.insert(key);
+  };
+  take("backend", group.backend, options.backend);
+  take("network", group.network, options.network);
+  take("algorithms", group.algorithms, options.algorithms);
+  take("machine_id", group.machine_id, options.machine_id);
+  take("segments", group.segments, options.segments);
+  take("connections", group.connections, options.connections);
+  take("join_timeout", group.join_timeout, options.join_timeout);
+  take("heartbeat_timeout", group.heartbeat_timeout, options.heartbeat_timeout);
+  take("report_after", group.report_after, options.report_after);
+  take("timeout", group.timeout, options.timeout);
   Fields rows;
   describe(rows, group);
   for (const Field& row : rows.rows) {
-    if (row.key == "timeout") read_variable(row, "REIGEN_TIMEOUT");
-    read_variable(row, variable_of(row));
+    if (said.contains(row.key)) continue;
+    const std::string variable = variable_of(row);
+    const bool by_short_name = row.key == "timeout" && !base::get_environment(variable.c_str());
+    read_variable(row, by_short_name ? "REIGEN_TIMEOUT" : variable);
   }
-  group.name = options.name;
-  group.device = options.device;
-  take(group.device_backend, options.device_backend);
-  take(group.backend, options.backend);
-  take(group.network, options.network);
-  take(group.algorithms, options.algorithms);
-  take(group.machine_id, options.machine_id);
-  take(group.segments, options.segments);
-  take(group.connections, options.connections);
-  take(group.join_timeout, options.join_timeout);
-  take(group.heartbeat_timeout, options.heartbeat_timeout);
-  take(group.report_after, options.report_after);
-  take(group.timeout, options.timeout);
   return group;
 }
 

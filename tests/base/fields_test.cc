@@ -56,8 +56,8 @@ TEST(FieldsOf, EveryKindIsReadAndPrinted) {
   Fields fields("section");
   describe(fields, o);
   const std::vector<std::pair<const char*, const char*>> values = {
-      {"on", "true"},    {"few", "9"},  {"many", "7"},  {"perhaps", "3"},      {"seed", "12"},   {"share", "0.25"},
-      {"rate", "1e-05"}, {"word", "b"}, {"any", "x y"}, {"steps", "1,20,300"}, {"wait", "0.25"}, {"colour", "blue"}};
+      {"on", "true"},    {"few", "9"},  {"many", "7"},  {"perhaps", "3"},        {"seed", "12"},   {"share", "0.25"},
+      {"rate", "1e-05"}, {"word", "b"}, {"any", "x y"}, {"steps", "1, 20, 300"}, {"wait", "0.25"}, {"colour", "blue"}};
   for (const auto& [key, value] : values) {
     ASSERT_TRUE(row(fields, key).set(value)) << key;
     EXPECT_EQ(row(fields, key).text(), value);
@@ -194,6 +194,32 @@ TEST(AlternativesOf, WhatTheOneThatHoldsLacksIsRefused) {
   }
   way.name = "ride";
   require_owned(rows_of(way));
+}
+
+TEST(AlternativesOf, ANameThatIsNoneIsRefused) {
+  Way way;
+  way.name = "swim";
+  EXPECT_THROW(way.visit([](const auto&) {}), InvalidArgument);
+}
+
+TEST(AlternativesOf, OnlyWhatDiffersFromTheDefaultsIsTold) {
+  const Way ride = Ride{.speed = 25};
+  EXPECT_THAT(ride.given, ElementsAre("speed"));
+  EXPECT_TRUE(Way(Ride{}).given.empty());
+}
+
+TEST(AlternativesOf, DefaultsHoldUntilAnotherNameIsChosen) {
+  const Way program = Ride{.speed = 25, .gears = 3};
+  Way read = Way::fresh(program);
+  EXPECT_TRUE(read.set("gears", "9"));
+  read.take_defaults(program);
+  EXPECT_EQ(read.of<Ride>().speed, 25);
+  EXPECT_EQ(read.of<Ride>().gears, 9);
+  Way other = Way::fresh(program);
+  other.name = "drive";
+  other.take_defaults(program);
+  EXPECT_EQ(other.of<Drive>().speed, 100);
+  EXPECT_TRUE(other.given.empty());
 }
 
 }  // namespace

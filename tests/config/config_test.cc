@@ -385,5 +385,62 @@ TEST_F(ConfigTest, EveryOptimizerTakesItsOptionsAndTheyReadBack) {
   }
 }
 
+TEST_F(ConfigTest, WhatAProgramToldByTypeHoldsAsLongAsItsNameStays) {
+  Config program;
+  program.optim.rule = optim::AdamWOptions{.lr = 3e-4, .betas = {0.8, 0.9}};
+  program.optim.schedule = optim::ScheduleOf<optim::Schedule::kCosine>{.options = {.min_factor = 0.1}};
+  program.parallel.strategy = parallel::PowerSgdOptions{.rank = 4};
+  const auto read_over = [&](const std::vector<std::string>& arguments) {
+    return read_command_line(program, arguments, {}).config;
+  };
+  const Config same = read_over({"--optim.eps", "1e-6"});
+  EXPECT_EQ(same.optim.rule.of<optim::AdamWOptions>().betas.first, 0.8);
+  EXPECT_EQ(same.optim.rule.of<optim::AdamWOptions>().eps, 1e-6);
+  EXPECT_THAT(to_toml(same),
+              ::testing::AllOf(HasSubstr("lr = 0.0003"), HasSubstr("beta1 = 0.8"), HasSubstr("eps = 1e-06"),
+                               HasSubstr("min_lr_factor = 0.1"), HasSubstr("matrix_rank = 4")));
+  EXPECT_EQ(to_toml(read({"--config", write(to_toml(same))}).config), to_toml(same));
+  const Config other =
+      read_over({"--optim.name", "adam", "--optim.schedule", "constant", "--parallel.strategy", "plain"});
+  EXPECT_EQ(other.optim.rule.of<optim::AdamOptions>().betas.first, 0.9) << "another optimizer has its own";
+  EXPECT_THAT(to_toml(other), HasSubstr("# beta1 is not set"));
+  EXPECT_EQ(read_over({"--optim.name", "sgd"}).optim.rule.name, "sgd");
+  Config plain;
+  plain.optim.rule = optim::SGDOptions{.lr = 0.1};
+  EXPECT_EQ(read_command_line(plain, {}, {}).config.optim.rule.name, "sgd") << "an option that is as ever is not told";
+}
+
+TEST_F(ConfigTest, ANameThatIsNoneIsRefusedHoweverItCame) {
+  for (const auto& spoil : std::vector<void (*)(Config&)>{[](Config& c) { c.optim.rule.name = "adamW"; },
+                                                          [](Config& c) { c.optim.schedule.name = "cosin"; },
+                                                          [](Config& c) { c.parallel.strategy.name = "locl_sgd"; }}) {
+    Config program;
+    spoil(program);
+    EXPECT_THROW(read_command_line(program, {}, {}), InvalidArgument);
+  }
+}
+
+TEST_F(ConfigTest, MilestonesAreAListOfSteps) {
+  const auto milestones = [](const std::string& text) {
+    const Config config = read({"--optim.schedule", "multi_step", "--optim.milestones", text}).config;
+    return config.optim.schedule.of<optim::ScheduleOf<optim::Schedule::kMultiStep>>().options.milestones;
+  };
+  for (const char* text : {"1000,2000", "1000, 2000", "1000 , 2000 "}) {
+    EXPECT_THAT(milestones(text), ::testing::ElementsAre(1000, 2000)) << text;
+  }
+  EXPECT_THAT(failure_of({"--optim.schedule", "multi_step", "--optim.milestones", ""}).text,
+              HasSubstr("needs optim.milestones"));
+  EXPECT_THAT(failure_of({"--config", write("[optim]\nschedule = \"multi_step\"\nmilestones = \"\"\n")}).text,
+              HasSubstr("needs optim.milestones"));
+}
+
+// A file that an earlier version printed has a line for every switch and text.
+TEST_F(ConfigTest, LinesOfWhatTheChosenOptimizerLacksMaySayNothing) {
+  const auto path = write(
+      "[optim]\nname = \"lion\"\nnesterov = false\ncentered = false\namsgrad = false\nmilestones = \"\"\n"
+      "no_adapt = \"\"\n[parallel]\ntopology = \"ring\"\n");
+  EXPECT_EQ(read({"--config", path}).config.optim.rule.name, "lion");
+}
+
 }  // namespace
 }  // namespace reigen::config

@@ -85,6 +85,14 @@ TEST(GroupOptionsOf, TimesThatAreNoneAreNamed) {
   }
 }
 
+TEST(GroupOptionsOf, AVariableOfWhatTheProgramSaysIsNotLookedAt) {
+  const Variables set{{"REIGEN_TIMEOUT", "10m"}, {"REIGEN_COMM_CONNECTIONS", "many"}};
+  EXPECT_EQ(group_options({.connections = 2, .timeout = milliseconds(5)}).timeout, milliseconds(5));
+  const Variables other{{"REIGEN_COMM_TIMEOUT", "5"}};
+  EXPECT_EQ(group_options({.connections = 2}).timeout, milliseconds(5000));
+  EXPECT_EQ(group_options({.connections = 2, .timeout = milliseconds(-1)}).timeout, milliseconds(5000));
+}
+
 TEST(GroupOptionsOf, WhatIsOutOfRangeIsNamed) {
   const Variables set{{"REIGEN_COMM_CONNECTIONS", "0"}};
   try {

@@ -42,7 +42,7 @@ class StrategyRun : public TrainerTest {
     fit(2, run);
     run.train.max_steps = 6;
     run.run.resume = "true";
-    run.parallel.strategy = parallel::DilocoOptions{.every = 3, .outer_lr = outer_lr};
+    run.parallel.strategy.set("outer_lr", std::to_string(outer_lr));
     fit(2, run);
   }
 };
@@ -88,7 +88,10 @@ TEST_F(StrategyRun, AnotherOptionOfTheStrategyBeginsAnewAndSaysSo) {
 }
 
 TEST_F(StrategyRun, AnOptionThatIsWrittenAsItWasWithoutKeepsWhatTheStrategyRemembers) {
-  go_on(with(parallel::DilocoOptions{.every = 3}, "run"), 0.7);
+  parallel::AnyStrategy diloco;
+  diloco.name = "diloco";
+  EXPECT_TRUE(diloco.set("every", "3"));
+  go_on(with(diloco, "run"), 0.7);
   EXPECT_THAT(output_, AllOf(HasSubstr("going on after step 3"), Not(HasSubstr("remembered"))));
 }
 

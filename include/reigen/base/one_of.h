@@ -10,15 +10,19 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <set>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "reigen/base/fields.h"
 
 namespace reigen {
+
+[[noreturn]] void throw_no_alternative(const std::string& name, const std::vector<std::string>& names);
 
 template <class... Options>
 class OneOf {
@@ -27,11 +31,19 @@ class OneOf {
   std::set<std::string> given = {};  // keys that were set; the others have their alternative's default
 
   OneOf() = default;
+  // The options that differ from the alternative's own defaults count as set.
   template <class Alternative>
   requires(std::is_same_v<Alternative, Options> || ...) OneOf(Alternative options)
       : name(Alternative::kName) {  // NOLINT(google-explicit-constructor): an alternative is a choice
     std::get<Alternative>(all_) = std::move(options);
-    note_given();
+    Alternative usual;
+    Fields own;
+    Fields defaults;
+    describe(own, std::get<Alternative>(all_));
+    describe(defaults, usual);
+    for (std::size_t i = 0; i < own.rows.size(); ++i) {
+      if (own.rows[i].text() != defaults.rows[i].text()) given.insert(own.rows[i].key);
+    }
   }
 
   static std::vector<std::string> names() { return {Options::kName...}; }
@@ -42,11 +54,12 @@ class OneOf {
     return std::get<Alternative>(all_);
   }
 
-  // Calls use(options) with the options of the chosen alternative. Does nothing if no alternative has that name, which
-  // a table never sets.
+  // Calls use(options) with the options of the chosen alternative. Throws InvalidArgument (78) if no alternative has
+  // that name.
   template <class Use>
   void visit(const Use& use) const {
-    (void)((name == Options::kName && (use(std::get<Options>(all_)), true)) || ...);
+    const bool found = ((name == Options::kName && (use(std::get<Options>(all_)), true)) || ...);
+    if (!found) throw_no_alternative(name, names());
   }
 
   // Sets the option `key` from text, in every alternative that has it. False if no alternative has it or the value is
@@ -63,6 +76,26 @@ class OneOf {
     Fields own;
     (void)((name == Options::kName && (describe(own, std::get<Options>(all_)), true)) || ...);
     for (const Field& field : own.rows) given.insert(field.key);
+  }
+
+  // A value whose name is that of `defaults` and whose options are not set: what a command line is read into.
+  static OneOf fresh(const OneOf& defaults) {
+    OneOf one;
+    one.name = defaults.name;
+    return one;
+  }
+  // After the reading: if the name is still that of `defaults`, the defaults hold for all options that were not set.
+  // Another alternative keeps its own defaults.
+  void take_defaults(const OneOf& defaults) {
+    if (name != defaults.name) return;
+    Fields rows;
+    add_options(rows);
+    std::vector<std::pair<std::string, std::string>> told;
+    for (const Field& row : rows.rows) {
+      if (given.contains(row.key)) told.emplace_back(row.key, row.text());
+    }
+    *this = defaults;
+    for (const auto& [key, text] : told) set(key, text);
   }
 
   // add_name() adds the row `key` for the name of the alternative; add_options() adds the options of all alternatives.

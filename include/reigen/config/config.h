@@ -117,6 +117,11 @@ struct OptimConfig {
 };
 inline void describe(Fields& fields, OptimConfig& o) {
   fields.section = "optim";
+  // A rate that was told with the optimizer's own options counts as optim.lr, its decay as optim.weight_decay.
+  o.rule.visit([&]<class Rule>(const Rule& rule) {
+    if (!o.lr && rule.lr != Rule().lr) o.lr = rule.lr;
+    if (!o.weight_decay && rule.weight_decay != Rule().weight_decay) o.weight_decay = rule.weight_decay;
+  });
   o.rule.add_name(fields, "name", "the optimizer");
   fields.add("lr", o.lr, above(0), "learning rate; not set: the optimizer's own");
   fields.add("weight_decay", o.weight_decay, at_least(0),

@@ -194,6 +194,8 @@ inline void describe(Fields& fields, LAMBOptions& o) {
   fields.add("beta1", o.betas.first, at_least(0).below(1), kKeepsMean);
   fields.add("beta2", o.betas.second, at_least(0).below(1), kKeepsSquares);
   fields.add("eps", o.eps, at_least(1e-45), kEps);
+  fields.add("norm_low", o.norm_low, at_least(0), "smallest norm of a layer's weights that its rate follows");
+  fields.add("norm_high", o.norm_high, at_least(0), "largest norm of a layer's weights that its rate follows");
 }
 
 using AnyOptimizer =

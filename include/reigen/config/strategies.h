@@ -86,7 +86,9 @@ struct AdasumOptions {
 
   AdasumOf of = AdasumOf::kSteps;
 };
-inline void describe(Fields&, AdasumOptions&) {}
+inline void describe(Fields& fields, AdasumOptions& o) {
+  fields.add("adasum_of", o.of, {"steps", "gradients"}, "what is brought together").none = "steps";
+}
 
 // Stich, https://arxiv.org/abs/1805.09767. With start_step it is post-local SGD: Lin et al.,
 // https://arxiv.org/abs/1808.07217

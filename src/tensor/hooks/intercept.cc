@@ -26,20 +26,31 @@ struct Place {
     Interceptor before = nullptr;
     const bool is_first = function.compare_exchange_strong(before, wanted);
     REIGEN_ASSERT(is_first || before == wanted, "two functions intercept at one place");
-    static const torch::Library kLibrary = [] {
-      torch::Library library(torch::Library::IMPL, "_", key_of(kWhere), __FILE__, __LINE__);
-      library.fallback(torch::CppFunction::makeFromBoxedFunction<&Place::call>());
-      return library;
-    }();
   }
 };
 
+// A fallback changes what every operation looks up, so it is registered before there are threads.
+TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&Place<Where::kFirst>::call>());
+}
+
+// This key is registered when it is first needed: a program that keeps no outputs leaves the key to others.
+void register_below_autograd() {
+  static const torch::Library kLibrary = [] {
+    torch::Library library(torch::Library::IMPL, "_", c10::DispatchKey::Fake, __FILE__, __LINE__);
+    library.fallback(torch::CppFunction::makeFromBoxedFunction<&Place<Where::kBelowAutograd>::call>());
+    return library;
+  }();
+}
+
 // Installs `function` as the one interceptor of this place, and returns the place's dispatch key.
 c10::DispatchKey claimed(Where where, Interceptor function) {
-  if (where == Where::kFirst)
+  if (where == Where::kFirst) {
     Place<Where::kFirst>::claim(function);
-  else
+  } else {
     Place<Where::kBelowAutograd>::claim(function);
+    register_below_autograd();
+  }
   return key_of(where);
 }
 

@@ -88,6 +88,10 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config,
   config.rule.visit([&]<class Options>(Options options) {
     options.lr = config.lr.value_or(options.lr);
     options.weight_decay = config.weight_decay.value_or(options.weight_decay);
+    if (!options.groups.empty()) {
+      throw InvalidArgument(Report{.what = "groups of an optimizer's options in a configuration",
+                                   .fix = "tell them by optim.no_decay, optim.no_adapt and optim.lr_factors"});
+    }
     options.groups = groups;
     optimizer = std::make_unique<optim::FlatOptimizer<Options>>(parameters, options);
   });
@@ -105,7 +109,10 @@ bool steps_in_one_pass(const OptimConfig& config) {
 
 optim::ScheduleOptions schedule_of(const OptimConfig& config, std::int64_t total_steps) {
   optim::ScheduleOptions schedule;
-  config.schedule.visit([&](const auto& kind) { schedule = kind.options; });
+  config.schedule.visit([&]<optim::Schedule kKind>(const optim::ScheduleOf<kKind>& kind) {
+    schedule = kind.options;
+    schedule.kind = kKind;
+  });
   schedule.warmup_steps = config.warmup_steps;
   schedule.total_steps = total_steps;
   return schedule;
@@ -132,7 +139,7 @@ std::vector<layout::StateSpec> states_of(const OptimConfig& config) {
 
 Optimization::Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length)
     : parameters_(parameters), clip_norm_(config.train.clip_norm), clip_value_(config.train.clip_value) {
-  config::require_consistent(config);
+  config::require_optimization(config);
   schedule_ = schedule_of(config.optim, length.total_steps);
   optim::check(schedule_);
   optimizer_ = make_optimizer(config.optim, parameters, groups_of(config.optim, parameters));

@@ -201,6 +201,8 @@ InitOptions init_options(const CommConfig& config) {
           .connections = group.connections,
           .network = group.network,
           .machine_id = group.machine_id,
+          .device = group.device,
+          .device_backend = group.device_backend,
           .timeout = group.timeout,
           .join_timeout = group.join_timeout,
           .heartbeat_timeout = group.heartbeat_timeout,
