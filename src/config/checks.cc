@@ -17,6 +17,14 @@ void require(bool there, const std::string& what, const std::string& fix) {
   if (!there) throw InvalidArgument(Report{.what = what, .fix = fix});
 }
 
+bool keeps_errors(const parallel::AnyStrategy& strategy) {
+  bool keeps = false;
+  strategy.visit([&](const auto& options) {
+    keeps = requires { options.kKeepsErrors; };
+  });
+  return keeps;
+}
+
 void check_optimization(const Config& config) {
   const OptimConfig& optim = config.optim;
   items_of("optim.no_decay", optim.no_decay);
@@ -57,6 +65,15 @@ void check_optimization(const Config& config) {
   });
   require(!config.train.loss_scale || config.train.precision == "fp16", "train.loss_scale needs train.precision fp16",
           "leave it out");
+  const std::string& not_finite = config.train.not_finite;
+  // Other strategies remember earlier gradients, or let ranks step by themselves.
+  const bool forgets = !keeps_errors(config.parallel.strategy) && !acts_on_weights(config.parallel.strategy);
+  require(not_finite == "stop" || forgets,
+          fmt::format("train.not_finite = {} does not go with parallel.strategy {}", not_finite,
+                      config.parallel.strategy.name),
+          "leave one of them out; plain, bf16 and fp16 go with it");
+  require(not_finite != "rollback" || config.checkpoint.every_steps > 0,
+          "train.not_finite = rollback needs checkpoint.every_steps", "set it to the steps that may be lost");
 }
 
 // The options that make lets_gradients_stay() false, as text: "parallel.bucket_mb 5, parallel.overlap false".
@@ -69,24 +86,8 @@ std::string set_for_travelling(const ParallelConfig& config) {
   return fmt::format("{}", fmt::join(set, ", "));
 }
 
-bool keeps_errors(const parallel::AnyStrategy& strategy) {
-  bool keeps = false;
-  strategy.visit([&](const auto& options) {
-    keeps = requires { options.kKeepsErrors; };
-  });
-  return keeps;
-}
-
 void require_strategy(const Config& config) {
   const parallel::AnyStrategy& strategy = config.parallel.strategy;
-  const std::string& not_finite = config.train.not_finite;
-  // Other strategies remember earlier gradients, or let ranks step by themselves.
-  const bool forgets = !keeps_errors(strategy) && !acts_on_weights(strategy);
-  require(not_finite == "stop" || forgets,
-          fmt::format("train.not_finite = {} does not go with parallel.strategy {}", not_finite, strategy.name),
-          "leave one of them out; plain, bf16 and fp16 go with it");
-  require(not_finite != "rollback" || config.checkpoint.every_steps > 0,
-          "train.not_finite = rollback needs checkpoint.every_steps", "set it to the steps that may be lost");
   if (keeps_errors(strategy) && config.train.precision == "fp16") {
     throw InvalidArgument(
         Report{.what = fmt::format("train.precision fp16 and parallel.strategy {} do not go together", strategy.name),
