@@ -45,14 +45,14 @@ struct FromText {
   template <class Number>
   requires std::is_arithmetic_v<Number>
   bool operator()(Number* value) const {
-    const auto number = number_in<Number>(field.range, text);
-    if (number) *value = *number;
+    std::optional<Number> number;
+    if ((*this)(&number)) *value = *number;
     return number.has_value();
   }
   template <class Number>
   bool operator()(std::optional<Number>* value) const {
     const auto number = number_in<Number>(field.range, text);
-    if (number) *value = *number;
+    if (number) *value = number;
     return number.has_value();
   }
   bool operator()(milliseconds* value) const {

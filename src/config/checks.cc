@@ -178,7 +178,10 @@ bool lets_gradients_stay(const ParallelConfig& config) { return set_for_travelli
 bool acts_on_weights(const parallel::AnyStrategy& strategy) {
   bool acts = false;
   strategy.visit([&](const auto& options) {
-    acts = requires { options.kOfWeights; };
+    if constexpr (requires { options.of; })
+      acts = options.of == parallel::AdasumOf::kSteps;
+    else
+      acts = requires { options.kOfWeights; };
   });
   return acts;
 }

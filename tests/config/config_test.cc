@@ -420,6 +420,15 @@ TEST_F(ConfigTest, ANameThatIsNoneIsRefusedHoweverItCame) {
   }
 }
 
+// Adasum of gradients keeps the ranks' weights equal, so they may be divided; Adasum of steps does not.
+TEST_F(ConfigTest, WhetherAdasumActsOnWeightsDependsOnWhatItIsOf) {
+  const std::vector<std::string> divided = {"--parallel.strategy", "adasum", "--parallel.shard", "optimizer"};
+  EXPECT_THAT(failure_of(divided).text, HasSubstr("do not go together"));
+  auto of_gradients = divided;
+  of_gradients.insert(of_gradients.end(), {"--parallel.adasum_of", "gradients"});
+  EXPECT_EQ(failure_of(of_gradients).code, ExitCode::kOk);
+}
+
 TEST_F(ConfigTest, MilestonesAreAListOfSteps) {
   const auto milestones = [](const std::string& text) {
     const Config config = read({"--optim.schedule", "multi_step", "--optim.milestones", text}).config;
