@@ -26,11 +26,22 @@ struct ParameterGroup {
   bool adapt = true;                        // for LARS and LAMB; false: the trust ratio is 1
 };
 
-inline constexpr const char* kMomentum = "share of the last step that the next one keeps";
-inline constexpr const char* kKeepsMean = "how much of the mean of gradients a step keeps; below 1";
 inline constexpr const char* kKeepsSquares = "how much of the mean of squares a step keeps; below 1";
-inline constexpr const char* kEps = "added to what a gradient is divided by";
-inline constexpr const char* kBf16States = "keep the state in bf16, rounded at random: half the memory";
+
+// Rows that several optimizers have.
+inline void add_betas(Fields& fields, std::pair<double, double>& betas) {
+  fields.add("beta1", betas.first, at_least(0).below(1), "how much of the mean of gradients a step keeps; below 1");
+  fields.add("beta2", betas.second, at_least(0).below(1), kKeepsSquares);
+}
+inline void add_eps(Fields& fields, double& eps) {
+  fields.add("eps", eps, at_least(1e-45), "added to what a gradient is divided by");
+}
+inline void add_momentum(Fields& fields, double& momentum) {
+  fields.add("momentum", momentum, at_least(0).up_to(1), "share of the last step that the next one keeps").none = "0.0";
+}
+inline void add_bf16_states(Fields& fields, bool& bf16_states) {
+  fields.add("bf16_states", bf16_states, "keep the state in bf16, rounded at random: half the memory");
+}
 
 // AdamW (adamw.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory:
 // twice the values, with amsgrad three times.
@@ -51,11 +62,10 @@ struct AdamWOptions {
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, AdamWOptions& o) {
-  fields.add("beta1", o.betas.first, at_least(0).below(1), kKeepsMean);
-  fields.add("beta2", o.betas.second, at_least(0).below(1), kKeepsSquares);
-  fields.add("eps", o.eps, at_least(1e-45), kEps);
+  add_betas(fields, o.betas);
+  add_eps(fields, o.eps);
   fields.add("amsgrad", o.amsgrad, "divide by the largest mean of squares so far");
-  fields.add("bf16_states", o.bf16_states, kBf16States);
+  add_bf16_states(fields, o.bf16_states);
 }
 
 // Adam (adam.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory: twice
@@ -73,11 +83,10 @@ struct AdamOptions {
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, AdamOptions& o) {
-  fields.add("beta1", o.betas.first, at_least(0).below(1), kKeepsMean);
-  fields.add("beta2", o.betas.second, at_least(0).below(1), kKeepsSquares);
-  fields.add("eps", o.eps, at_least(1e-45), kEps);
+  add_betas(fields, o.betas);
+  add_eps(fields, o.eps);
   fields.add("amsgrad", o.amsgrad, "divide by the largest mean of squares so far");
-  fields.add("bf16_states", o.bf16_states, kBf16States);
+  add_bf16_states(fields, o.bf16_states);
 }
 
 // SGD (sgd.h). State: "<parameter>.momentum" (with momentum) and "<parameter>.step". Memory: with momentum, the size
@@ -95,10 +104,10 @@ struct SGDOptions {
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, SGDOptions& o) {
-  fields.add("momentum", o.momentum, at_least(0).up_to(1), kMomentum).none = "0.0";
+  add_momentum(fields, o.momentum);
   fields.add("dampening", o.dampening, at_least(0).up_to(1), "share of a gradient that the momentum leaves out");
   fields.add("nesterov", o.nesterov, "look ahead by a step of the momentum");
-  fields.add("bf16_states", o.bf16_states, kBf16States);
+  add_bf16_states(fields, o.bf16_states);
 }
 
 // Adagrad (adagrad.h). State: "<parameter>.sum" and ".step". Memory: the size of the values.
@@ -117,7 +126,7 @@ inline void describe(Fields& fields, AdagradOptions& o) {
   fields.add("lr_decay", o.lr_decay, at_least(0), "step t has lr / (1 + t * lr_decay)");
   fields.add("initial_accumulator_value", o.initial_accumulator_value, at_least(0),
              "what the sum of squares begins with");
-  fields.add("eps", o.eps, at_least(1e-45), kEps);
+  add_eps(fields, o.eps);
 }
 
 // RMSprop (rmsprop.h). State: "<parameter>.square_avg", (centered: ".grad_avg"), (with momentum: ".momentum_buffer")
@@ -136,8 +145,8 @@ struct RMSpropOptions {
 };
 inline void describe(Fields& fields, RMSpropOptions& o) {
   fields.add("alpha", o.alpha, at_least(0).below(1), kKeepsSquares);
-  fields.add("eps", o.eps, at_least(1e-45), kEps);
-  fields.add("momentum", o.momentum, at_least(0).up_to(1), kMomentum).none = "0.0";
+  add_eps(fields, o.eps);
+  add_momentum(fields, o.momentum);
   fields.add("centered", o.centered, "divide by the standard deviation");
 }
 
@@ -153,9 +162,8 @@ struct LionOptions {
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, LionOptions& o) {
-  fields.add("beta1", o.betas.first, at_least(0).below(1), kKeepsMean);
-  fields.add("beta2", o.betas.second, at_least(0).below(1), kKeepsSquares);
-  fields.add("bf16_states", o.bf16_states, kBf16States);
+  add_betas(fields, o.betas);
+  add_bf16_states(fields, o.bf16_states);
 }
 
 // LARS (lars.h). State: "<parameter>.momentum" and ".step". Memory: the size of the values.
@@ -171,7 +179,7 @@ struct LARSOptions {
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, LARSOptions& o) {
-  fields.add("momentum", o.momentum, at_least(0).up_to(1), kMomentum).none = "0.0";
+  add_momentum(fields, o.momentum);
   fields.add("trust_coefficient", o.trust_coefficient, above(0), "norm of a step / norm of its weights");
 }
 
@@ -191,9 +199,8 @@ struct LAMBOptions {
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, LAMBOptions& o) {
-  fields.add("beta1", o.betas.first, at_least(0).below(1), kKeepsMean);
-  fields.add("beta2", o.betas.second, at_least(0).below(1), kKeepsSquares);
-  fields.add("eps", o.eps, at_least(1e-45), kEps);
+  add_betas(fields, o.betas);
+  add_eps(fields, o.eps);
   fields.add("norm_low", o.norm_low, at_least(0), "smallest norm of a layer's weights that its rate follows");
   fields.add("norm_high", o.norm_high, at_least(0), "largest norm of a layer's weights that its rate follows");
 }

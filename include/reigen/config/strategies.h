@@ -8,6 +8,17 @@
 
 namespace reigen::parallel {
 
+// Rows that several strategies have.
+inline void add_every(Fields& fields, std::int64_t& every) {
+  fields.add("every", every, at_least(1), "steps between two averages of the weights");
+}
+inline void add_start_step(Fields& fields, std::int64_t& start_step) {
+  fields.add("start_step", start_step, at_least(0), "steps with plain averages at first");
+}
+inline void add_staleness(Fields& fields, std::int64_t& staleness) {
+  fields.add("staleness", staleness, at_least(0).up_to(1000), "steps that a rank may be ahead of what it has heard");
+}
+
 // Two marks of strategies. kOfWeights: the weights of the ranks differ between the strategy's steps. kKeepsErrors:
 // the part of a gradient that a rank could not send is added to a later gradient; a changing loss scale would spoil
 // that.
@@ -37,7 +48,7 @@ struct PowerSgdOptions {
 };
 inline void describe(Fields& fields, PowerSgdOptions& o) {
   fields.add("matrix_rank", o.rank, at_least(1).up_to(63), "rank of what a gradient is sent as");
-  fields.add("start_step", o.start_step, at_least(0), "steps with plain averages at first");
+  add_start_step(fields, o.start_step);
   fields.add("seed", o.seed, at_least(0), "of the first factor");
 }
 
@@ -61,9 +72,7 @@ struct OneBitOptions {
 
   std::int64_t start_step = 50;  // plain averages before: adaptive optimizers must see magnitudes first
 };
-inline void describe(Fields& fields, OneBitOptions& o) {
-  fields.add("start_step", o.start_step, at_least(0), "steps with plain averages at first");
-}
+inline void describe(Fields& fields, OneBitOptions& o) { add_start_step(fields, o.start_step); }
 
 // Maleki et al., https://arxiv.org/abs/2006.02924. For each parameter, the common part of two ranks' vectors is
 // averaged and orthogonal parts are added. Use learning rates for one rank. Let Q be the largest power of 2 up to P.
@@ -100,8 +109,8 @@ struct LocalSgdOptions {
   std::int64_t start_step = 0;  // gradients are averaged before this step
 };
 inline void describe(Fields& fields, LocalSgdOptions& o) {
-  fields.add("every", o.every, at_least(1), "steps between two averages of the weights");
-  fields.add("start_step", o.start_step, at_least(0), "steps with plain averages at first");
+  add_every(fields, o.every);
+  add_start_step(fields, o.start_step);
 }
 
 // Ranks r with equal r / group_size form a group, for example the ranks of one machine.
@@ -115,7 +124,7 @@ struct HierarchicalSgdOptions {
 };
 inline void describe(Fields& fields, HierarchicalSgdOptions& o) {
   fields.add("group_size", o.group_size, at_least(1).up_to(1e9), "ranks that average among themselves");
-  fields.add("every", o.every, at_least(1), "steps between two averages of the weights");
+  add_every(fields, o.every);
   fields.add("global_every", o.global_every, at_least(1), "averages of a group between two of all ranks");
 }
 
@@ -130,7 +139,7 @@ struct DilocoOptions {
   double outer_momentum = 0.9;  // in [0, 1)
 };
 inline void describe(Fields& fields, DilocoOptions& o) {
-  fields.add("every", o.every, at_least(1), "steps between two averages of the weights");
+  add_every(fields, o.every);
   fields.add("outer_lr", o.outer_lr, above(0).up_to(1e6), "learning rate of the outer step");
   fields.add("outer_momentum", o.outer_momentum, at_least(0).below(1), "momentum of the outer step");
 }
@@ -161,9 +170,7 @@ struct AsyncGossipOptions {
 
   std::int64_t staleness = 4;  // at least 0
 };
-inline void describe(Fields& fields, AsyncGossipOptions& o) {
-  fields.add("staleness", o.staleness, at_least(0).up_to(1000), "steps that a rank may be ahead of what it has heard");
-}
+inline void describe(Fields& fields, AsyncGossipOptions& o) { add_staleness(fields, o.staleness); }
 
 // A parameter server with bounded staleness, of which every rank plays the server for itself. Each rank sends its
 // changes, divided by P, to all ranks, and each rank adds them when they arrive. Ho et al., More Effective
@@ -174,9 +181,7 @@ struct StaleSynchronousOptions {
 
   std::int64_t staleness = 2;  // a rank waits only for changes from this many steps ago or more; at least 0
 };
-inline void describe(Fields& fields, StaleSynchronousOptions& o) {
-  fields.add("staleness", o.staleness, at_least(0).up_to(1000), "steps that a rank may be ahead of what it has heard");
-}
+inline void describe(Fields& fields, StaleSynchronousOptions& o) { add_staleness(fields, o.staleness); }
 
 using AnyStrategy = OneOf<PlainOptions, Bf16Options, Fp16Options, PowerSgdOptions, TopKOptions, OneBitOptions,
                           AdasumOptions, LocalSgdOptions, HierarchicalSgdOptions, DilocoOptions, GossipOptions,
