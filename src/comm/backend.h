@@ -78,6 +78,7 @@ class Backend {
   // Throws InvalidArgument or BackendError for a call that this backend does not offer, before anything has been done
   // for the call.
   virtual void require_offered([[maybe_unused]] const Call& call) const {}
+  // The operation refers to `call`, which outlives it: a copy would take noticeable time in a call of a few bytes.
   virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;
 
   // This rank's part of the processors of its machine, which it shares with the group's other ranks there.

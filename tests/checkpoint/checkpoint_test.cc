@@ -228,30 +228,6 @@ TEST_F(CheckpointTest, TheNewestIsFoundByNumberNotByName) {
   EXPECT_EQ(find_newest(directory_).newest->manifest().step, 100000000);
 }
 
-TEST_F(CheckpointTest, EveryDamageToEveryFileFallsBackToTheOneBefore) {
-  save_step(1);
-  for (const char* name : {"model.safetensors", "optimizer.safetensors", "manifest.json"}) {
-    const fs::path newest = save_step(2);
-    const std::string good = content_of(newest / name);
-    std::vector<std::string> bad = {good.substr(0, good.size() / 2), good.substr(0, good.size() - 3), "", good + "x"};
-    for (std::size_t at = 0; at < good.size(); at += 7) {
-      bad.push_back(good);
-      bad.back()[at] = static_cast<char>(bad.back()[at] ^ 0x04);
-    }
-    for (const std::string& text : bad) {
-      write_file(newest / name, text);
-      const Search search = find_newest(directory_);
-      ASSERT_TRUE(search.newest.has_value()) << name;
-      ASSERT_EQ(search.newest->manifest().step, 1) << name << ": " << text.size();
-      ASSERT_THAT(search.damaged, SizeIs(1));
-      EXPECT_THAT(search.damaged[0], HasSubstr(name));
-    }
-    fs::remove(newest / name);
-    EXPECT_EQ(find_newest(directory_).newest->manifest().step, 1) << name;
-    EXPECT_THROW(Checkpoint{newest}, DataError);
-  }
-}
-
 TEST_F(CheckpointTest, DamageNamesFileBytesAndTensor) {
   const fs::path path = save_step(2);
   std::string text = content_of(path / "model.safetensors");

@@ -1,4 +1,5 @@
-// Ten thousand checkpoints with a seeded damage each: all are found, and named.
+// Damaged checkpoints: every damage is found and named, and the checkpoint before the damaged one is taken.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -66,6 +67,30 @@ std::string tensor_at(const Checkpoint& from, const std::string& file, std::uint
   return "";
 }
 
+TEST_F(Damage, OfAnyFileFallsBackToTheCheckpointBefore) {
+  for (const std::string& file : files_) {
+    const std::string good = content_of(path_ / file);
+    std::vector<std::string> bad = {good.substr(0, good.size() / 2), good.substr(0, good.size() - 3), "", good + "x"};
+    for (std::size_t at = 0; at < good.size(); at += 7) {
+      bad.push_back(good);
+      bad.back()[at] = static_cast<char>(bad.back()[at] ^ 0x04);
+    }
+    for (const std::string& bytes : bad) {
+      write(path_ / file, bytes);
+      const checkpoint::Search search = checkpoint::find_newest(root_);
+      ASSERT_TRUE(search.newest.has_value()) << file;
+      ASSERT_EQ(search.newest->manifest().step, 1) << file << ": " << bytes.size();
+      ASSERT_EQ(search.damaged.size(), 1U);
+      EXPECT_THAT(search.damaged[0], ::testing::HasSubstr(file));
+    }
+    fs::remove(path_ / file);
+    EXPECT_EQ(checkpoint::find_newest(root_).newest->manifest().step, 1) << file;
+    EXPECT_THROW(Checkpoint{path_}, DataError);
+    write(path_ / file, good);
+  }
+}
+
+// Ten thousand seeded damages.
 TEST_F(Damage, IsAlwaysFoundAndNamed) {
   constexpr int kDamages = 10000;
   std::mt19937_64 random(7);

@@ -116,10 +116,10 @@ Message::Message(Group& group, const Call& call)
     : group_(group),
       call_(call),
       number_(group.next_message[{call.kind, call.root}]++),
-      part_(part_of(group, call.root)) {
-  Call inner = call;
-  inner.root = static_cast<int>(std::find(part_.ranks.begin(), part_.ranks.end(), call.root) - part_.ranks.begin());
-  operation_ = part_.backend->start(inner, 0);
+      part_(part_of(group, call.root)),
+      of_part_(call) {
+  of_part_.root = static_cast<int>(std::find(part_.ranks.begin(), part_.ranks.end(), call.root) - part_.ranks.begin());
+  operation_ = part_.backend->start(of_part_, 0);
   part_.messages.fetch_add(1);
 }
 

@@ -29,7 +29,7 @@ class Collective : public CheckedOperation {
   void note_difference(const CollectiveMismatch& error) const;
 
   Group& group_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t sequence_;
   std::vector<Stage> stages_;
   std::size_t stage_ = 0;
@@ -56,9 +56,10 @@ class Message : public CheckedOperation {
   std::string describe() const;
 
   Group& group_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t number_;  // its number among the sends to, or the recvs from, the other rank
   Part& part_;
+  Call of_part_;  // the call as the part makes it
   std::unique_ptr<Operation> operation_;
 };
 

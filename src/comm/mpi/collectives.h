@@ -53,7 +53,7 @@ class Collective : public CheckedOperation {
   Span output_span() const;
 
   Group& group_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t sequence_;
   const OperationKind kind_;  // the operation with blocks of one size: kAllGather for a kAllGatherV
   const Extent extent_;

@@ -62,7 +62,7 @@ class Message : public CheckedOperation {
 
   Messages& messages_;
   Pair& pair_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t number_;
   std::vector<MPI_Request> requests_;
   std::shared_ptr<void> head_;    // the header, followed by the data of a short message

@@ -51,7 +51,7 @@ class Collective : public CheckedOperation {
   void scale();
 
   Group& group_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t sequence_;
   const Extent extent_;
   Phase phase_ = Phase::kFirst;

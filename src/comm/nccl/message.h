@@ -39,7 +39,7 @@ class Message : public CheckedOperation {
 
   Messages& messages_;
   Lane& lane_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t number_;
   std::shared_ptr<device::Event> ready_;
   std::shared_ptr<Transfer> transfer_;  // the transfer that this message waits for

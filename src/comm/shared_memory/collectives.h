@@ -152,7 +152,7 @@ class Collective : public CheckedOperation {
 
   Group& group_;
   Pipeline& pipeline_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t sequence_;
   const OperationKind kind_;  // the same operation with blocks of one size
   const bool uneven_;

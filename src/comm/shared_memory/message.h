@@ -64,7 +64,7 @@ class Message : public CheckedOperation {
 
   Group& group_;
   Pair& pair_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t number_;
   const std::unique_ptr<Job> job_;  // null: the driver thread copies
   bool is_copying_ = false;         // the job has the copy

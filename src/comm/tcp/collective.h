@@ -65,7 +65,7 @@ class Collective : public CheckedOperation {
   std::span<Stream> streams(int rank) const { return group_.streams(rank, lane_); }
 
   Group& group_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t sequence_;
   const std::size_t lane_ = lane_of(sequence_);
   Header header_;

@@ -48,7 +48,7 @@ class Message : public CheckedOperation {
 
   Group& group_;
   Pair& pair_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t number_;
   MessageHeader header_;
 };

@@ -276,7 +276,7 @@ class Collective : public CheckedOperation {
 
  private:
   Place& place_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t sequence_;
 };
 
@@ -292,7 +292,7 @@ class Send : public CheckedOperation {
 
  private:
   Place& place_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t number_;
 };
 
@@ -310,7 +310,7 @@ class Recv : public CheckedOperation {
 
  private:
   Place& place_;
-  const Call call_;
+  const Call& call_;
   const std::uint64_t number_;
 };
 
