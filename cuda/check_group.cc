@@ -1,12 +1,13 @@
-// For a machine with a GPU: does a group's device memory give what its host memory gives, and how fast is it?
+// For a machine with a GPU: do calls on device memory give the same results as on host memory, and how fast are they?
 //
 //   check_group --threads N         N ranks as threads of this process
 //   reigen run -n N check_group     N processes; with --for-ever they call until something ends them
-// With --speed behind either only the times are taken.
+// With --speed after either command the program only measures times.
 //
-// Every reduction of every type, then random calls on three streams: each is made on the device's memory and on the
-// host's, over shared memory, and compared to the bit. Then all_reduce is timed beside a copy of the device. Ranks may
-// share a GPU. Ends with 1 where anything differs, with 69 where there is no GPU.
+// The program makes every reduction of every type, then random calls on three streams. It makes each call on device
+// memory and, over shared memory, on host memory, and compares the results bit for bit. Then it measures all_reduce
+// beside a copy within the device. Ranks may share a GPU. The exit code is 1 if any result differs, and 69 if there is
+// no GPU.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -43,7 +44,7 @@ constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, R
                              ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
-// Values near one, so that no operation makes a number that is none.
+// Values near one, so that no operation gives NaN.
 template <typename Random>
 Bytes values(DataType type, std::size_t count, Random& random) {
   Bytes bytes(count * comm::size_of(type));
@@ -63,7 +64,7 @@ Bytes values(DataType type, std::size_t count, Random& random) {
   return bytes;
 }
 
-// Memory of the device: of the group, or of the program's own, which other ranks cannot reach.
+// Device memory: allocated by the group, or by the program (foreign), so that other ranks cannot reach it.
 std::shared_ptr<void> on_device(const Communicator& world, std::size_t bytes, bool foreign) {
   return foreign ? device::allocate(world.device().index, bytes) : world.allocate(bytes, world.device());
 }
@@ -96,9 +97,9 @@ class Checker {
     }
   }
 
-  // Up to four calls are under way, each after what its stream has to do: the copy of its input.
+  // Up to four calls are in progress at a time. Each begins after the copy of its input on its stream.
   void random_calls(int calls) {
-    std::mt19937_64 same(7);  // what all ranks choose alike
+    std::mt19937_64 same(7);  // for choices that are equal on all ranks
     std::mt19937_64 own(static_cast<std::uint64_t>(world_.rank()) + 100);
     const int index = world_.device().index;
     std::vector<std::unique_ptr<device::OwnStream>> streams;
@@ -115,7 +116,7 @@ class Checker {
       const std::size_t under_way = 1 + same() % 4;
       for (std::size_t k = 0; k < under_way; ++k, ++begun)
         batch.push_back(begin_one<One>(same, own, *streams[static_cast<std::size_t>(begun) % 3]));
-      // The result of every other call is read by a stream that waits in place of the host.
+      // For every other call a stream waits for the result and reads it, in place of the host.
       std::vector<std::shared_ptr<void>> read(batch.size());
       for (std::size_t k = 0; k < batch.size(); ++k) {
         One& one = batch[k];
@@ -148,7 +149,7 @@ class Checker {
             fmt::format("{} of {} {}{}", comm::name_of(op), count, comm::name_of(type), foreign ? ", foreign" : ""));
   }
 
-  // Where the stream puts the result when it has come so far.
+  // Makes the stream copy the result to host memory when the call is done. Returns this memory.
   std::shared_ptr<void> read_behind(const Work& work, const std::byte* result, std::size_t bytes,
                                     const device::OwnStream& stream) const {
     const auto place = device::allocate_pinned(std::max<std::size_t>(bytes, 1));
@@ -168,7 +169,7 @@ class Checker {
     int root;
   };
 
-  // Starts the call on the device, and makes it on the host: from `input` to `expected`.
+  // Starts the call on the device, and makes the same call on the host, from `input` to `expected`.
   Work start(std::uint64_t kind, const Buffers& on, const comm::StartOptions& after, const Bytes& input,
              Bytes& expected, std::string& what) {
     const std::size_t block = on.count * comm::size_of(on.type);
@@ -279,7 +280,7 @@ double copy_bytes_per_second(int index) {
   return 2.0 * kBytes / least;
 }
 
-// Medians over the slowest rank of each call.
+// The median over 20 calls of the slowest rank's time.
 double time_all_reduce(const Communicator& world, std::size_t bytes) {
   const auto input = world.allocate(bytes, world.device());
   const auto output = world.allocate(bytes, world.device());
@@ -329,7 +330,7 @@ bool check(const Communicator& world, const std::string& kind, bool speed_only) 
   return counted[1] == 0;
 }
 
-// For faults from outside.
+// Calls until the process is ended: for tests with faults from outside.
 [[noreturn]] void call_for_ever(const Communicator& world) {
   fmt::print("rank {} is process {}\n", world.rank(), ::getpid());
   std::fflush(stdout);

@@ -1,7 +1,8 @@
 // For a machine with a GPU: are the kernels of libreigen_cuda.so right, and how fast are they?
 //
-// Every reduction of every type is compared with comm::reduce::run, bit for bit but for which NaN it is. Then sums are
-// measured beside a copy of the device. Ends with 1 where anything differs, with 69 where there is no GPU.
+// The program compares every reduction of every type with comm::reduce::run, bit for bit, except that a NaN may be
+// another NaN. Then it measures sums beside a copy within the device. The exit code is 1 if any result differs, and 69
+// if there is no GPU.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -56,7 +57,7 @@ class Memory {
   void* begin_ = nullptr;
 };
 
-// Pinned: a copy of it takes a tenth of the time.
+// Pinned, because a copy from or to it then takes a tenth of the time.
 class HostMemory {
  public:
   explicit HostMemory(std::size_t bytes) { check(cudaMallocHost(&begin_, bytes), "cudaMallocHost"); }
@@ -93,8 +94,8 @@ struct Reduction {
   int divisor = 0;
 };
 
-// Where the buffers of rank q begin after a multiple of 16 bytes, in elements: inputs at `first` + q * `each`, outputs
-// `later` after that.
+// Where the buffers of rank q begin, in elements after a multiple of 16 bytes: inputs at `first` + q * `each`, outputs
+// `later` elements after that.
 struct Layout {
   std::size_t first;
   std::size_t each;
@@ -105,7 +106,7 @@ struct Layout {
 constexpr Layout kLayouts[] = {{0, 0, false, false}, {0, 0, true, false}, {1, 0, false, false},   {1, 0, true, false},
                                {1, 1, false, true},  {0, 1, true, false}, {0, 0, false, false, 1}};
 
-// Random bits hold NaN, infinities and subnormal numbers; of floats every other one is near 1, where sums are rounded.
+// Random bits contain NaN, infinities and subnormal numbers. Every other float is near 1, so that sums are rounded.
 void fill(std::byte* to, std::size_t bytes, DataType type) {
   std::mt19937_64 generator(bytes + static_cast<std::size_t>(type));
   for (std::size_t i = 0; i + 8 <= bytes; i += 8) {
@@ -174,7 +175,7 @@ class Comparison {
   long failures() const { return failures_; }
 
  private:
-  static constexpr int kRanks = 8;  // with the largest buffers
+  static constexpr int kRanks = 8;  // most ranks with the largest buffers
   static constexpr std::size_t kWidest = 8;
   static constexpr std::size_t kSpace = kRanks * (kLarge * kWidest + 4096);
 
@@ -221,7 +222,7 @@ class Comparison {
                           .factors = reduction.factors,
                           .divisor = reduction.divisor};
     check(plugin_.reduce(&call, nullptr), "reigen_cuda_reduce");
-    // All outputs are written by the same thread: of the large ones the last one tells.
+    // The same thread writes an element to all outputs, so of large outputs it is enough to compare the last one.
     const std::size_t first = reduction.count == kLarge ? outputs.size() - 1 : 0;
     for (std::size_t q = first; q < outputs.size(); ++q) {
       const auto* const from = static_cast<const std::byte*>(outputs[q]) - kGuard;

@@ -1,4 +1,4 @@
-# Runs nvcc, keeps its PTX and what ptxas said, and shows the rest, which are warnings and errors:
+# Runs nvcc, keeps its PTX and the report of ptxas, and prints the rest of its output (warnings and errors):
 #   cmake -DNAME=reduce -DREPORTS=FOLDER -P compile.cmake -- nvcc ARGUMENT...
 # FOLDER gets reduce.ptx and reduce.ptxas.
 set(command "")

@@ -4,7 +4,7 @@
 // operation on its own, as -ffp-contract=off does on the host: cuda/CMakeLists.txt has the flags.
 //
 // A thread reads 16 bytes of every input, folds them in the order of the inputs, and writes 16 bytes of every output.
-// In place that is right too: nobody else reads or writes these bytes.
+// This is right in place too, because no other thread reads or writes these bytes.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,11 +24,11 @@ constexpr std::size_t kVector = 16;      // bytes of one access
 constexpr unsigned kThreads = 256;       // of a block
 constexpr unsigned kResidentBlocks = 4;  // an SM has registers for these
 constexpr unsigned kBlocksPerSm = 32;  // of a grid: several times what is resident, so that no SM waits long at the end
-constexpr int kFewRanks = 8;           // as many inputs have a kernel of their own
-constexpr std::size_t kMostVectors = 1u << 31;  // so that their numbers have 32 bits; elements after them have 64
+constexpr int kFewRanks = 8;           // each number of inputs up to this one has a kernel of its own
+constexpr std::size_t kMostVectors = 1u << 31;  // so that their indices have 32 bits; elements after them have 64
 constexpr int kKnownDevices = 64;
 
-// What choice.inl asks of a pass, and what a launch needs.
+// The members that choice.inl uses, and those that a launch needs.
 struct Pass {
   const ReduceCall* call;
   cudaStream_t stream;
@@ -90,8 +90,8 @@ __device__ void write_vector(std::byte* to, const Vector<Storage>& value) {
   *reinterpret_cast<uint4*>(to) = __builtin_bit_cast(uint4, value);
 }
 
-// The fold over the vectors at byte `at` of all inputs. kInputs: how many, if the compiler knows it; it reads all of
-// them before it folds then. 0: as many as the buffers say.
+// The fold over the vectors at byte `at` of all inputs. `kInputs`: the number of inputs if the compiler knows it; the
+// function then reads all inputs before it folds them. 0: the number is in `buffers`.
 template <typename Element, typename Op, int kInputs, typename Few, typename Weights, typename Finish>
 __device__ Vector<typename Element::Storage> fold_vectors(const Few& buffers, std::size_t at, const Weights& weights,
                                                           Finish finish) {
@@ -171,7 +171,8 @@ Extent extent_of(const Pass& pass, std::size_t element_bytes) {
   return {static_cast<unsigned>(vectors), static_cast<unsigned>(head), pass.count - vectors * width};
 }
 
-// What is asked of the driver once for each of the first devices. It never changes while the process lives.
+// The number of multiprocessors of the current device. For the first kKnownDevices devices the runtime is asked only
+// once, because the number never changes while the process lives.
 cudaError_t multiprocessors_here(unsigned* multiprocessors) {
   static std::atomic<int> known[kKnownDevices];
   int device = 0;
@@ -202,7 +203,7 @@ void launch(const Pass& pass, Weights weights, Finish finish) {
   const std::size_t needed = (work + kThreads - 1) / kThreads;
   const auto blocks = static_cast<unsigned>(needed < most ? needed : most);
   void* parameters[] = {&buffers, &extent, &weights, &finish};
-  // Its own error: cudaGetLastError() could have one of somebody else.
+  // Takes the launch's own error, because cudaGetLastError() could return an error of other code.
   *pass.result = cudaLaunchKernel(reinterpret_cast<const void*>(&reduce<Element, Op, kInputs, Weights, Finish>),
                                   dim3(blocks), dim3(kThreads), parameters, 0, pass.stream);
 }
@@ -284,7 +285,7 @@ int enqueue(const ReduceCall& call, cudaStream_t stream) {
             .op = static_cast<ReduceOp>(call.op),
             .factors = call.factors,
             .divisor = call.divisor});
-  // The runtime keeps it for the next one who asks, who would take it for his own.
+  // The runtime keeps the error for the next caller of cudaGetLastError(), which would take it for its own error.
   if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
   return result;
 }

@@ -1,6 +1,6 @@
-// Everything that a training loop needs, in one line. Each part has a header of its own, cheaper to include. Two are
-// not here, because they bring more with them: reigen/nn/sync_batch_norm.h (a module of torch::nn) and
-// reigen/train/program.h (a program from a task, with flags, checkpoints and a clean stop).
+// Includes everything that a training loop needs. Each part also has its own header, which takes less time to compile.
+// Two headers are left out, because they include much more: reigen/nn/sync_batch_norm.h (a module of torch::nn) and
+// reigen/train/program.h (makes a program from a task, with flags, checkpoints and a clean stop).
 //
 //   #include <reigen/reigen.h>
 //   auto world = reigen::init();
@@ -9,7 +9,7 @@
 //   auto parallel = reigen::data_parallel(model, world);
 //   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-3});
 //
-// Thread rule: that of each part (docs/threads.md).
+// Thread rule: each part has its own (docs/threads.md).
 #pragma once
 
 #include "reigen/base/error.h"

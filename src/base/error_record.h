@@ -1,5 +1,5 @@
 // An error as a value, which a rank can send to other ranks. It keeps the error's type, so that every rank can catch
-// the same type as the first rank.
+// the same type as the rank in which the error arose.
 // Thread rule: values.
 #pragma once
 
@@ -35,14 +35,14 @@ struct ErrorRecord {
   bool operator==(const ErrorRecord&) const = default;
 };
 
-// The record of an exception. Exceptions that are no reigen::Error become one: std::bad_alloc an Error with code 71,
-// std::system_error an IoError with code 74, all others an InternalError (70).
+// The record of an exception. An exception that is no reigen::Error becomes one: std::bad_alloc becomes an Error with
+// code 71, std::system_error an IoError with code 74, any other exception an InternalError (70).
 ErrorRecord record_of(const Error& error);
 ErrorRecord record_of(const std::exception_ptr& error);
 
 // The record as text, and back. The text begins with the exit code, the rank and the type. Text of an older build has
-// no type and becomes an Error; any other text throws InternalError. An error whose type is derived from a type of
-// error.h gets the type of error.h.
+// no type, and is decoded as an Error. Text of another form throws InternalError. If an error's type is derived from a
+// type of error.h, the record has the type of error.h.
 std::string encode(const ErrorRecord& record);
 ErrorRecord decode_error(std::string_view text);
 

@@ -17,11 +17,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr double kLargestWhole = 9e15;  // a double represents all whole numbers up to this exactly
+constexpr double kLargestWhole = 9e15;  // a double represents every whole number up to this one exactly
 
 std::string text_of(double value) {
   std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // TOML tells 1 from 1.0
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // TOML distinguishes 1 from 1.0
   return text;
 }
 
@@ -32,7 +32,7 @@ std::optional<Number> number_in(const Range& range, const std::string& text) {
   return range.holds(static_cast<double>(*number)) ? number : std::nullopt;
 }
 
-// Sets the member that a Value points to; false, and nothing is set, where the text is no value for it.
+// Sets the member that a Value points to. Returns false, and sets nothing, if the text is no value of this member.
 struct FromText {
   const Field& field;
   const std::string& text;
@@ -160,7 +160,8 @@ bool Field::is_unset() const {
 
 std::string Field::text() const {
   if (is_unset()) return "not set";
-  // The member of the chosen alternative if it has this option, else that of the first alternative.
+  // Takes the member of the chosen alternative if that alternative has this option, else the first alternative's
+  // member.
   const std::size_t position =
       alternative == nullptr
           ? 0

@@ -55,8 +55,8 @@ void call(const Communicator& group, const CallList& calls, const reigen_call_op
   *options.work = handle.release();
 }
 
-// add(list, given) adds the call to a list: to a new list, or between reigen_group_begin and reigen_group_end to the
-// list of collected calls.
+// add(list, given) adds the call to a list. Between reigen_group_begin and reigen_group_end this is the list of
+// collected calls, else a new list.
 template <class Add>
 reigen_status call(const char* function, reigen_comm* comm, const reigen_call_options* options, Add&& add) noexcept {
   return guarded([&] {
@@ -260,7 +260,7 @@ reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms) {
     REIGEN_CHECK(pending.begun.load(),
                  "[reigen_work_wait] the call is collected and does not run yet\n  expected: reigen_group_end first");
     if (pending.refused) std::rethrow_exception(pending.refused);
-    // A timeout of more than a year counts as none, since the nanoseconds of a huge one do not fit into 64 bits.
+    // A timeout of more than a year counts as none, because the nanoseconds of a huge timeout do not fit into 64 bits.
     constexpr std::int64_t kLongest = 1000LL * 3600 * 24 * 365;
     if (timeout_ms < 0 || timeout_ms > kLongest) return pending.work.wait();
     pending.work.wait(reigen::Deadline::after(std::chrono::milliseconds(timeout_ms)));

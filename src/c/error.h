@@ -1,4 +1,4 @@
-// Turns exceptions into a status and this thread's last error, since no exception may leave a function of the C
+// Turns exceptions into a status and this thread's last error, because no exception may leave a function of the C
 // interface.
 #pragma once
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kTcp = "tcp://";
 
-// The store at tcp://host:port, which rank 0 serves there and nowhere else. The group's name is a part of the job's
+// The store at tcp://host:port, which rank 0 serves at this port only. The group's name is a part of the job's
 // identity, so that a rank that expects another group at this port gets an error.
 std::shared_ptr<store::Store> meet_at(std::string_view url, const comm::GroupOptions& group) {
   const auto place = net::parse_endpoint(url.substr(kTcp.size()));
@@ -37,8 +37,8 @@ Communicator create(const reigen_comm_options& options) {
   if (!where.empty() && in_range)
     group.store = tcp ? meet_at(where, group) : store::make_file_store(std::string(where));
   Communicator communicator(group);
-  // Rank 0's store ends with its group. Without the barrier that could happen before another rank has read the last key
-  // of joining.
+  // Rank 0's store ends with rank 0's group. Without the barrier the store could end before another rank has read the
+  // last key that it needs to join.
   if (tcp) communicator.barrier({.tag = "joined"});
   return communicator;
 }

@@ -12,7 +12,7 @@
 
 namespace reigen::c {
 
-// The state of an asynchronous call, for which its handle waits. All calls between reigen_group_begin and
+// The state of an asynchronous call. The handle of the call waits for it. All calls between reigen_group_begin and
 // reigen_group_end share one state. reigen_group_end sets `work` or `refused`, then `begun`.
 struct Pending {
   Work work = {};

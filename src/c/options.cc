@@ -153,7 +153,7 @@ comm::GroupOptions to_cpp(const reigen_comm_options& options) {
   Fields rows;
   describe(rows, cpp);
   for (const Field& row : rows.rows) {
-    if (row.key.ends_with("timeout") || row.key == "report_after") continue;  // looked at above
+    if (row.key.ends_with("timeout") || row.key == "report_after") continue;  // checked above
     const std::string text = row.text();
     REIGEN_CHECK(row.set(text), "[reigen_comm_create] {}\n  got: {}   expected: {}", row.key, text, row.expected());
   }

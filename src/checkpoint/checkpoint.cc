@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t kAtOnce = std::size_t{1} << 20;  // bytes of a file that are read at once
 
-// A missing file, or a directory in its place, is damage. A file that cannot be looked at now may still be intact, so
-// that is an IoError.
+// A missing file, or a directory in its place, is damage. A file that cannot be read now may still be intact, so this
+// case is an IoError.
 [[noreturn]] void throw_missing(const fs::path& path, const std::error_code& error) {
   const std::string text = fmt::format("{}: {}", path.string(), base::errno_text(error.value()));
   if (error == std::errc::no_such_file_or_directory || error == std::errc::is_a_directory) throw DataError(text);
@@ -203,7 +203,7 @@ Search find_newest(const fs::path& directory) {
     } catch (const DataError& error) {
       search.damaged.emplace_back(error.what());
     } catch (const IoError& error) {
-      // kInputMissing: a name that leads nowhere (a broken link) counts as damaged like an unreadable one.
+      // kInputMissing: a broken link counts as damaged, as an unreadable checkpoint does.
       if (error.exit_code() != ExitCode::kIo && error.exit_code() != ExitCode::kInputMissing) throw;
       search.damaged.emplace_back(error.what());
       search.unreadable.push_back(path);

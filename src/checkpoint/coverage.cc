@@ -17,8 +17,8 @@ struct Box {
   Shape end;
 };
 
-// Adds the boxes of elements [first, first + count), count > 0. `first` counts within the part of the box that `at`
-// fixes in the dimensions before `axis`.
+// Adds the boxes of elements [first, first + count), count > 0. `at` fixes the position in the dimensions before
+// `axis`, and `first` counts elements from this position on.
 void add_boxes(const Part& part, std::size_t axis, Shape at, std::int64_t first, std::int64_t count,
                std::vector<Box>& boxes) {
   std::int64_t row = 1;

@@ -1,8 +1,9 @@
 // Checks that parts cover a tensor, each element exactly once.
 //
 // A part consists of a few boxes: whole rows, and the remainders of the first and the last row, dimension by dimension.
-// If no two boxes share an element and together they have as many elements as the tensor, they cover it. So neither
-// memory nor time depends on the number of elements or rows, which a damaged manifest may make as large as it likes.
+// If no two boxes share an element and together they have as many elements as the tensor, the boxes cover it. So
+// neither memory nor time depends on the number of elements or rows, which may be arbitrarily large in a damaged
+// manifest.
 // Thread rule: no shared state.
 #pragma once
 

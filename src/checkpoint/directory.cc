@@ -45,7 +45,7 @@ bool looks_whole(const fs::path& path) {
   }
 }
 
-// False if the disk cannot read it now.
+// Returns false if the disk cannot read the checkpoint now.
 bool can_be_looked_at(const fs::path& path) {
   try {
     const Checkpoint checkpoint(path);
@@ -129,7 +129,7 @@ void remove_unfinished(const fs::path& directory) {
 
 void require_room(const fs::path& directory, std::uint64_t bytes) {
   const std::optional<std::uint64_t> free = base::room_in(directory);
-  if (!free || *free >= bytes) return;  // if the room is not known, the writes will show it
+  if (!free || *free >= bytes) return;  // if the free space is not known, a write fails when the disk is full
   std::error_code ignored;
   throw NoRoom(Report{.what = fmt::format("no room for a checkpoint in {}", directory.string()),
                       .got = fmt::format("{} bytes free", *free),
@@ -184,8 +184,8 @@ void publish(const fs::path& hidden, const fs::path& target) {
   if (::rename(hidden.c_str(), target.c_str()) != 0) {
     const int error = errno;
     if (error != ENOTEMPTY && error != EEXIST) fail(fmt::format("cannot rename {}", hidden.string()), error);
-    // RENAME_EXCHANGE swaps both names in one step. On a file system that cannot do that (NFS), the old checkpoint gets
-    // another name of the same step in the meantime, under which it is still found.
+    // RENAME_EXCHANGE swaps both names in one step. Some file systems (NFS) cannot do that. There the old checkpoint
+    // gets another name of the same step in the meantime, and is still found under this name.
     const bool exchanged = ::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
     if (!exchanged) {
       const fs::path old = target.parent_path() / interim_name_of(step_of(target).value_or(0));
@@ -260,7 +260,7 @@ std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t st
       for (int i = 2; fs::exists(fs::symlink_status(place)); ++i)
         place = folder / fmt::format("{}_{}", path.filename().string(), i);
     } else {
-      remove_checkpoint(place);  // of an earlier future that was given up
+      remove_checkpoint(place);  // an older checkpoint of this step that was set aside before
     }
     REIGEN_SYSCALL(::rename(path.c_str(), place.c_str()));
     sync_directory(folder);

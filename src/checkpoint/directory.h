@@ -1,5 +1,5 @@
-// The names in a directory of checkpoints (step_N, and hidden directories that are being written), and how checkpoints
-// come into it and leave it.
+// The names in a directory of checkpoints (step_N, and hidden directories that are being written), and the functions
+// that add and remove checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace reigen::checkpoint {
 
 inline constexpr const char* kManifestName = "manifest.json";
 
-// The step of a path whose last part is a name by name_of(); nullopt for any other name.
+// The step of a path whose last part is "step_" and a number; nullopt for any other path.
 std::optional<std::int64_t> step_of(const std::filesystem::path& path);
-// Where a checkpoint is written before it is whole: on the same file system, so that it can be renamed.
+// The path at which a checkpoint is written until it is whole. It is in the same directory, so that a rename is enough.
 std::filesystem::path hidden_path_of(const std::filesystem::path& directory, std::int64_t step);
 
-// Makes the directory and its parents. New ones are fsynced when it returns.
+// Makes the directory and its parents. New directories are fsynced when the function returns.
 void make_directories(const std::filesystem::path& path);
 // Deletes the checkpoints of steps up to `step` that set_aside_after() set aside. When none is left, also deletes the
 // copies of metrics next to them, and the folder unless it holds something else.
@@ -29,15 +29,15 @@ void require_room(const std::filesystem::path& directory, std::uint64_t bytes);
 // deleting all of them would not free that much. Returns the steps whose checkpoints were deleted.
 std::vector<std::int64_t> make_room(const std::filesystem::path& directory, std::uint64_t bytes,
                                     std::optional<std::int64_t> spared = {});
-// Gives `hidden` the name `target`, in one step: if a checkpoint of this step existed before, there is one at every
-// moment. The rename is fsynced when it returns.
+// Renames `hidden` to `target`. If a checkpoint of this step existed before, a whole one exists at every moment. The
+// rename is fsynced when the function returns.
 void publish(const std::filesystem::path& hidden, const std::filesystem::path& target);
 // Keeps `written`, whatever its step, and the newest others that look whole, `keep` in all; deletes the rest.
 void retain(const std::filesystem::path& directory, std::int64_t keep, const std::filesystem::path& written);
 void sync_directory(const std::filesystem::path& path);
 
-// Removes an unfinished directory when it goes out of scope, so that a checkpoint that did not fit does not leave the
-// disk full.
+// Removes an unfinished directory when it goes out of scope, so that a checkpoint for which there was no room does not
+// leave the disk full.
 struct Unfinished {
   std::filesystem::path path;  // empty: removes nothing
   ~Unfinished();

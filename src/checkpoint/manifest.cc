@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kFormat = "reigen checkpoint";
 constexpr std::size_t kMostDimensions = 64;  // as many as a tensor can have in LibTorch and NumPy
 
-// An error that says what is wrong; from_text() adds where.
+// An error that says what is wrong; from_text() adds which manifest it is.
 struct Damage : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

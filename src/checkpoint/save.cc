@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Turns errors of writing a checkpoint into IoErrors, so that a run can go on without the checkpoint. InvalidArgument,
-// a mistake of the caller, stays.
+// a mistake of the caller, is not changed.
 template <class Body>
 std::string as_io_error(const Body& body) {
   try {
@@ -59,7 +59,7 @@ Shape shape_in_file(const Part& part) {
   return is_box ? part.shape : Shape{part.count};
 }
 
-// Writes one file. Its tensors have their own names; the i-th part of one tensor (i > 1) gets "//i" after its name.
+// Writes one file. The first part of a tensor has the tensor's name; the i-th part (i > 1) gets "//i" after the name.
 void write_group(const fs::path& path, const std::string& group, const std::vector<Piece>& pieces, Manifest& manifest) {
   std::map<std::string, const Piece*> by_name;
   std::vector<format::TensorEntry> entries;
@@ -89,7 +89,7 @@ void write_group(const fs::path& path, const std::string& group, const std::vect
   }
 }
 
-// Adds to `manifest` what rank `rank` wrote.
+// Adds the files and pieces that rank `rank` wrote to `manifest`.
 void merge(Manifest& manifest, const std::string& text, int rank) {
   const Manifest more = from_text(text, fmt::format("what rank {} wrote", rank));
   const std::size_t first = manifest.files.size();

@@ -21,13 +21,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The training's threads run first.
+// Lowers the priority of this thread, so that the threads of the training run first.
 void lower_priority() {
   constexpr int kNice = 10;
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
 }
 
-// Rank 0 takes the lock for all ranks; every rank throws the error that rank 0 met.
+// Rank 0 takes the lock for all ranks; if rank 0 fails, every rank throws its error.
 std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Communicator& world, bool warns) {
   std::optional<DirectoryLock> lock;
   comm::attempt_first(world, "a saver's lock", [&] {
@@ -75,7 +75,7 @@ struct Saver::Impl {
         else
           snapshot.reserve(to_reserve);
       } catch (...) {
-        if (saves) met = std::current_exception();  // a failed reserve is not kept: copy() will meet the error
+        if (saves) met = std::current_exception();  // the error of a failed reserve is not kept: copy() will throw it
       }
       guard.lock();
       if (path) last = path;

@@ -60,8 +60,8 @@ Contents Snapshot::copy(const Contents& contents) {
   std::byte* at = memory_;
   for (auto& [group, pieces] : copied) {
     for (Piece& piece : pieces) {
-      // Non-temporal stores: only the writing thread reads the copy, and later, so it need not displace data in the
-      // caches.
+      // Non-temporal stores: only the writing thread reads the copy, and only later. So the copy need not displace
+      // other data in the caches.
       comm::reduce::copy_streaming(at, piece.bytes.data(), piece.bytes.size());
       piece.bytes = {at, piece.bytes.size()};
       at += rounded(piece.bytes.size());

@@ -1,4 +1,4 @@
-// A copy of what a rank gives to a checkpoint, in memory that is kept from one checkpoint to the next.
+// A copy of the pieces that a rank saves in a checkpoint, in memory that is kept from one checkpoint to the next.
 #pragma once
 
 #include <cstddef>

@@ -291,8 +291,8 @@ void Weights::verify() const {
   }
 }
 
-// The beginning of a file decides which reader takes it. If the beginning fits neither, the reader that the file's name
-// suggests takes it, and throws an error that says what the file is.
+// The beginning of a file decides which reader takes it. If the beginning fits no reader, the reader that the file's
+// name suggests takes the file, and throws an error that says what the file is.
 void Weights::take_file(const fs::path& path) {
   const format::InputFile file(path);
   if (format::begins_as_zip(file) || format::begins_as_pickle(file)) return take_pt(path);
@@ -335,7 +335,7 @@ void Weights::take_index(const fs::path& path) {
   }
 }
 
-// Takes all tensors of each part. The index names the file of each tensor, and must agree.
+// Takes all tensors of each part. The index names the file of each tensor, and must agree with the files.
 void Weights::take_pt_parts(const fs::path& path, const std::map<std::string, std::string>& index) {
   std::set<std::string> names;
   for (const auto& [tensor, name] : index) names.insert(name);

@@ -1,5 +1,5 @@
-// The two steps of writing a checkpoint. All ranks may run the first at the same time, or one process may run it for
-// one rank after another.
+// The two steps of writing a checkpoint. All ranks may run the first step at the same time, or one process may run it
+// for one rank after another.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace reigen::checkpoint {
 
 // The disk space that a rank's contents need: their bytes, and an estimate of this rank's part of headers, manifest and
-// file system blocks. The need of all ranks is the sum.
+// file system blocks. All ranks together need the sum of these.
 std::uint64_t room_for(const Contents& contents);
 
 // Writes the files of one rank into the hidden directory, and gives a manifest of these files alone, as text. `givers`:

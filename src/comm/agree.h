@@ -1,5 +1,5 @@
-// Steps that may fail on some ranks and that the ranks must do together or not at all: opening files, taking memory,
-// reading what a user gave. Also a check that all ranks give the same text.
+// Steps that may fail on some ranks, and that either all ranks must do or none: opening files, taking memory, reading a
+// user's input. Also a check that all ranks give the same text.
 //
 //   comm::attempt(world, "run directory", [&] { if (world.rank() == 0) make(directory); });
 //
@@ -17,8 +17,8 @@
 namespace reigen::comm {
 
 // kJob: the group has all ranks of the job. The error is then marked as common (Error::is_common()), so that only
-// rank 0 prints it; its text names the rank where it occurred, unless that is rank 0. kGroup: the error is not marked
-// as common, because ranks outside the group do not know it.
+// rank 0 prints it; its text names the rank where the error occurred, unless that is rank 0. kGroup: the error is not
+// marked as common, because ranks outside the group do not know it.
 enum class Scope { kGroup, kJob };
 
 // Each rank runs `body`. If it throws on any rank, every rank throws the error of the lowest such rank, with its type
@@ -32,8 +32,8 @@ void attempt(Communicator group, const std::string& what, const std::function<vo
 std::vector<std::string> attempt_all(Communicator group, const std::string& what,
                                      const std::function<std::string()>& body);
 
-// Rank 0 runs `body` while the other ranks wait. Every rank returns what `body` returned, or throws what it threw.
-// Cost: a broadcast of 8 bytes and one of the text.
+// Rank 0 runs `body` while the other ranks wait. Every rank returns the result of `body`, or throws the error that
+// `body` threw. Cost: a broadcast of 8 bytes and one of the text.
 std::string attempt_first(Communicator group, const std::string& what, const std::function<std::string()>& body);
 
 // The first line in which the text of a rank differs from the text of rank 0.
@@ -43,7 +43,7 @@ struct Difference {
   std::string first;  // the line of rank 0; empty: its text has fewer lines
 };
 // Compares lines of text between the ranks. Returns the same answer on every rank: nothing if all ranks have the same
-// lines. Cost: one all_gather of 16 bytes a rank; the lines themselves travel only if they differ.
+// lines. Cost: one all_gather of 16 bytes a rank; the lines themselves are sent only if they differ.
 std::optional<Difference> find_difference(const std::vector<std::string>& lines, Communicator group,
                                           const std::string& what);
 

@@ -1,8 +1,8 @@
 // The interface that every communication backend implements. Private: users see Communicator.
 //
-// The operations of a backend are state machines that never block. The Engine (engine.h) advances them in the order
-// of the calls, from whichever thread drives at the moment; only one thread drives at a time. Sleeping is a function
-// of the Backend and not of its operations, so that one waiting routine in the Engine serves all of them.
+// The operations of a backend are state machines that never block. The Engine (engine.h) advances them in the order of
+// the calls. One thread at a time drives them, which means that it advances them: the driver thread. Sleeping is a
+// function of the Backend and not of its operations, so that one waiting routine in the Engine serves all operations.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace reigen::comm {
 
 struct GroupOptions;
 
-// Where an operation stands after advance().
+// The state of an operation after advance().
 enum class Step {
   kBlocked,   // waits for other ranks
   kMoved,     // made progress: advance() should be called again
@@ -32,19 +32,19 @@ enum class Step {
 class Operation {
  public:
   virtual ~Operation() = default;
-  // Makes the call visible to the other ranks. Returns false while there is no room for it.
+  // Makes the call visible to the other ranks. Returns false while there is no room for the call.
   virtual bool try_post() = 0;
-  // Whether no earlier operation of this rank is in front of it: only then does it wait for other ranks.
+  // Whether no earlier operation of this rank must come first. Only then does this operation wait for other ranks.
   virtual bool is_its_turn() const { return true; }
   // Advances as far as possible without waiting. Throws CollectiveMismatch and similar errors.
   virtual Step advance() = 0;
-  // Makes work that is put on the stream from now on wait for the result. Returns false if the operation is not on
-  // its device yet, and if it works on the host's memory: then the result is there only when the operation is
-  // complete.
+  // Makes work that is enqueued on the stream from now on wait for the operation's result. Returns false if the
+  // operation is not on its device yet. Also returns false if the operation works on the host's memory: it then has a
+  // result only when it is complete.
   virtual bool precede([[maybe_unused]] const Stream& stream) { return false; }
 };
 
-// Why a group ended. It is sent to every rank, so that all ranks throw the same error.
+// Why a group ended. The cause is sent to every rank, so that all ranks throw the same error.
 struct AbortCause {
   enum class Kind : std::uint32_t { kAborted, kPeerLost, kTimeout, kMismatch, kLeft };
   Kind kind = Kind::kAborted;
@@ -52,8 +52,8 @@ struct AbortCause {
   std::string text = {};
 };
 
-// A rank left the group while operations of the group were pending. This ends the group. The other groups of the
-// family end only if some rank waits in this group.
+// A rank left the group while operations of the group were pending. This ends the group. The other groups of the family
+// (all groups that were split off the same first group) end only if some rank waits in this group.
 class LeftPending final : public Aborted {
  public:
   using Aborted::Aborted;
@@ -66,14 +66,14 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const std::string& name() const = 0;
-  // The algorithm of the last collective, by the name that rules use for it (algorithm_choice.h). A backend that
-  // leaves the choice to a library returns its own name. Call it after a collective has completed; any thread may
-  // call it.
+  // The algorithm of the last collective, by the name that rules use for it (algorithm_choice.h). If a library makes
+  // the choice, the result is the name of the backend. Call it after a collective has completed; any thread may call
+  // it.
   virtual std::string last_algorithm() const { return name(); }
 
-  // Marks the work that is on the stream now, for Call::before; returns null if the backend does not need the mark.
-  // Runs on the caller's thread without any lock of the engine: the driver thread may hold the lock for long, and
-  // meanwhile other threads could put more work on the stream.
+  // Marks the work that is on the stream now, for Call::before. Returns null if the backend does not need the mark.
+  // Runs on the caller's thread without any lock of the engine. The driver thread may hold such a lock for a long time,
+  // and meanwhile other threads could enqueue more work on the stream.
   virtual std::shared_ptr<Before> mark([[maybe_unused]] const Stream& after) { return nullptr; }
   // Throws InvalidArgument or BackendError for a call that this backend does not offer, before anything has been done
   // for the call.
@@ -81,18 +81,18 @@ class Backend {
   // The operation refers to `call`, which outlives it: a copy would take noticeable time in a call of a few bytes.
   virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;
 
-  // This rank's part of the processors of its machine, which it shares with the group's other ranks there.
+  // This rank's part of the processors of its machine. All ranks of the group on that machine divide its processors.
   virtual base::CoreShare core_share() const = 0;
   // True if waiting threads may spin even without a processor of their own.
   virtual bool always_spins() const { return false; }
-  // Announces that this thread will sleep, and calls `ready` once more, so that no ring in between is missed. If that
-  // returns false, sleeps until another rank or wake() rings, or until `limit` has passed.
+  // Announces that this thread will sleep, and then calls `ready` once more, so that the thread misses no wake-up. If
+  // `ready` returns false, sleeps until another rank or wake() wakes this thread, or until `limit` has passed.
   virtual void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) = 0;
   // Wakes this rank's sleeping threads.
   virtual void wake() = 0;
 
-  // Checks the ranks that `operation` waits for. Called every few milliseconds during a wait, which has lasted for
-  // `waited` so far. Throws PeerLost, Timeout, or the error with which another rank ended the group.
+  // Checks the ranks that `operation` waits for. Called every few milliseconds during a wait. `waited`: how long the
+  // wait has lasted so far. Throws PeerLost, Timeout, or the error with which another rank ended the group.
   virtual void check_peers(const Operation& operation, std::chrono::nanoseconds waited) = 0;
 
   // Throws PeerLost if one of these ranks is known to have died. Called while a group of these ranks forms; any
@@ -101,12 +101,12 @@ class Backend {
   // Throws the error with which another rank ended the group, if this rank knows it. Called by the driver thread.
   virtual void throw_if_ended() {}
 
-  // Gives this rank's sign of life. Called by the progress thread (context.h).
+  // Tells the other ranks that this rank is alive. Called by the progress thread (context.h).
   virtual void heartbeat() = 0;
   // Tells the other ranks that this rank left the group in good order. Called once, when no operation is in flight.
   virtual void leave() = 0;
-  // Tells all ranks that the group has ended. Other ranks may still write to this rank's memory, so its blocks are
-  // never handed out again.
+  // Tells all ranks that the group has ended. Other ranks may still write to this rank's memory, so allocate() never
+  // hands out the same blocks again.
   virtual void publish_abort(const AbortCause& cause) = 0;
 
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
@@ -118,8 +118,8 @@ class Backend {
   // As Communicator::shares_memory().
   virtual bool shares_memory() const { return false; }
 
-  // Memory that all ranks of the group map: one rank creates it and sends the others a short text (`word`), with
-  // which they open it. Both functions throw BackendError if the backend has no such memory.
+  // Memory that all ranks of the group map. One rank creates it and sends a short text (`word`) to the others. They
+  // open the memory with that text. Both functions throw BackendError if the backend has no such memory.
   struct Common {
     std::shared_ptr<void> memory;
     std::string word;  // at most kCommonWordMax characters
@@ -128,9 +128,9 @@ class Backend {
   virtual Common create_common(std::size_t bytes);
   virtual std::shared_ptr<void> open_common(const std::string& word);
 
-  // Makes a backend for a group of some of this group's ranks, which uses the same memory. These ranks meet in
-  // options.meeting. Blocks until all of them are there. The rank in a PeerLost is the number in the new group.
-  // members[i] is the rank in this group of rank i of the new group.
+  // Makes a backend for a new group of some of this group's ranks. The new backend uses the same memory as this one.
+  // The ranks of the new group meet in options.meeting. Blocks until all of them are there. The rank in a PeerLost is a
+  // number in the new group. members[i] is the rank in this group of rank i of the new group.
   virtual std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) = 0;
 };
 

@@ -14,7 +14,7 @@ namespace reigen::comm {
 struct BackendEntry {
   std::string name;
   std::vector<Family> families;  // the families from which it takes algorithms; none: a library chooses
-  // Blocks until all ranks are there. Throws BackendError (69) when this build does not have it.
+  // Blocks until all ranks are there. Throws BackendError (exit code 69) when this build does not have the backend.
   std::unique_ptr<Backend> (*make)(const GroupOptions& options) = nullptr;
   bool joins_machines = false;           // may be GroupOptions::network
   DeviceKind memory = DeviceKind::kCpu;  // the memory that it carries
@@ -32,15 +32,15 @@ std::vector<std::string> backend_names();
 // The values of GroupOptions::device_backend besides "auto".
 std::vector<std::string> device_backend_names();
 
-// Brings the options into one form: a device's backend that `backend` names moves to `device_backend`, and `device`
-// becomes cuda if only a device's backend was named. Throws InvalidArgument for an unknown name.
+// Brings the options into one form. If `backend` names a device's backend, that name moves to `device_backend`. If a
+// device's backend is named but no device, `device` becomes cuda. Throws InvalidArgument for an unknown name.
 GroupOptions settled(GroupOptions options);
 
 // The entry options.engine if there is one, else the entry that options.backend names.
 const BackendEntry& engine_of(const GroupOptions& options);
 
-// The entry with this name. The entry of "auto" looks at which machines the ranks are on; the entry of "self", for
-// one rank alone, has no `make`. Throws InvalidArgument for an unknown name.
+// The entry with this name. The backend of the entry "auto" depends on the machines that the ranks are on. The entry
+// "self" is for one rank alone and has no `make`. Throws InvalidArgument for an unknown name.
 const BackendEntry& find_backend(const std::string& name);
 
 }  // namespace reigen::comm

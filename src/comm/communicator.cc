@@ -23,13 +23,13 @@ namespace reigen::comm {
 
 namespace {
 
-// Whether the group is one rank without a backend: no backend was asked for, or "self".
+// Whether the group is one rank without a backend: options.backend is "auto" or "self".
 bool is_alone(const GroupOptions& o) {
   return o.size == 1 && (o.backend == kAutomatic || o.backend == self::backend_name());
 }
 
-// The calls on the device's memory have an order of their own, so the flight record has them as calls of another
-// group.
+// The calls on the device's memory have an order of their own, so the flight record lists them under another group
+// name.
 GroupOptions options_of_device(const GroupOptions& group) {
   GroupOptions options = group;
   options.name += ".cuda";
@@ -64,21 +64,20 @@ void check_options(const GroupOptions& o) {
 struct Communicator::Impl {
   GroupOptions options;
   std::string backend_name;
-  // This rank's part of the processors, among those ranks of the family's first group that are on its machine. Not
-  // set in a group of one without a backend: there core_share_of() computes it when asked.
+  // This rank's part of the processors of its machine, which it shares with those ranks of the family's first group
+  // that are on the machine. Not set in a group of one without a backend: core_share_of() then computes the share.
   std::optional<base::CoreShare> share;
   std::optional<FlightLog> flight;
   std::shared_ptr<Context> context;  // shared by the family; null if there is no engine
   std::shared_ptr<Engine> host;      // null in a group of one without a backend
   std::shared_ptr<Engine> device;    // null if the group carries no device's memory
   std::string device_backend_name;   // empty if `device` is null
-  std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);  // as Engine::Group
+  std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);  // Engine::Group::told
   std::exception_ptr ended;                                                              // only in a group of one
   std::uint64_t called = 0;                                                              // only in a group of one
   int splits = 0;  // split() calls so far; every rank has the same number
 
-  // Called before this rank meets the others, so that the flight record of a rank that waits for them names the
-  // group.
+  // Called before this rank waits for the other ranks, so that its flight record names the group even while it waits.
   void begin_record() {
     flight.emplace(options);
     options.recorder = flight->recorder();
@@ -134,8 +133,8 @@ struct Communicator::Impl {
                                .device = device ? options.device : Device::cpu()});
   }
 
-  // Marks the stream's work that must come before the call. This is done before the engine gets the call, so that
-  // waiting for the driver thread cannot let later work of the stream in.
+  // Marks the stream's work that must come before the call. The engine gets the call only after this. The mark
+  // therefore contains no work that is enqueued while this thread waits for the driver thread.
   void mark(const std::shared_ptr<Engine>& engine, Call& call) const {
     if (device && engine == device) call.before = engine->backend().mark(call.after);
   }
@@ -167,8 +166,9 @@ struct Communicator::Impl {
     return Work(std::move(work));
   }
 
-  // Hands over the calls of each kind of memory together. A thread that waits for a call on the host's memory drives
-  // only the host's engine, so if the list has both kinds, the Context's thread drives too.
+  // Submits the calls on the host's memory together, and the calls on the device's memory together. A thread that waits
+  // for a call on the host's memory drives only the host's engine, so if the list has both kinds, the Context's thread
+  // drives too.
   Work start(const std::vector<Call>& calls, Progress progress) {
     std::vector<const std::shared_ptr<Engine>*> engines;
     for (const Call& call : calls) engines.push_back(&engine_for(call));
@@ -193,8 +193,8 @@ struct Communicator::Impl {
   }
 
  private:
-  // If this part of the list is refused, the parts that are already in flight would go on in the buffers of a caller
-  // that got an error. So their groups are aborted.
+  // If this part of the list is refused, the caller gets an error. The parts that are already in flight would go on to
+  // use the caller's buffers, so their engines are aborted.
   static void submit_part(Engine& engine, std::span<const std::shared_ptr<WorkState>> works, bool thread,
                           const WorkState& list) {
     try {
@@ -205,7 +205,7 @@ struct Communicator::Impl {
     }
   }
 
-  // Makes an operation that keeps its blocks of allocate() alive until it has completed.
+  // Makes the state of a call. It keeps the blocks of allocate() that the call uses alive until the call has completed.
   std::shared_ptr<WorkState> held(const std::shared_ptr<Engine>& engine, Call call) const {
     auto work = std::make_shared<WorkState>();
     work->call = std::move(call);
@@ -298,7 +298,7 @@ Communicator::Backends Communicator::meet(Impl* child, const std::vector<int>& m
     if (child != nullptr && impl_->device) {
       made.device = impl_->device->backend().make_child(options_of_device(options), members);
     }
-  } catch (const PeerLost& lost) {  // its rank is a number in the new group; the caller knows those of this group
+  } catch (const PeerLost& lost) {  // the caller needs the rank's number in this group, not in the new one
     const int rank = lost.rank() < 0 ? -1 : members[static_cast<std::size_t>(lost.rank())];
     error = std::make_exception_ptr(PeerLost(rank, lost.what()));
   } catch (...) {
@@ -483,7 +483,7 @@ std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) const {
   if (!impl_->host) return self::allocate(bytes);
   struct Offer {
     std::uint64_t bytes;
-    char word[Backend::kCommonWordMax];  // empty: rank 0 could not create it
+    char word[Backend::kCommonWordMax];  // empty: rank 0 could not create the memory
   };
   Backend& backend = impl_->host->backend();
   std::shared_ptr<void> memory;

@@ -15,7 +15,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr auto kHeartbeat = milliseconds(500);
-constexpr auto kBusyElsewhere = milliseconds(5);  // pause while other threads drive all engines that want this one
+constexpr auto kBusyElsewhere = milliseconds(5);  // pause while other threads drive all engines that want this thread
 constexpr auto kGlance = microseconds(200);       // time for each group when several groups want the thread
 constexpr auto kEndWithin = std::chrono::seconds(1);
 
@@ -112,8 +112,8 @@ void Context::end_engines(std::unique_lock<std::mutex>& lock) {
   left_.notify_all();
 }
 
-// Gives the signs of life and checks every group for its end. A rank waits in one group at a time: here it hears that
-// another rank has ended one of its other groups.
+// Gives the signs of life, and checks for every group whether another rank has ended it. A rank waits in one group at a
+// time. Here it learns that one of its other groups has ended.
 void Context::look_around(std::unique_lock<std::mutex>& lock) {
   next_look_ = Deadline::Clock::now() + kHeartbeat;
   round_ = engines_;
@@ -126,8 +126,8 @@ void Context::look_around(std::unique_lock<std::mutex>& lock) {
 }
 
 // If only one group wants the thread, that group has it until its work is done or the next sign of life is due.
-// Several groups have the thread in turn, each for kGlance. The thread sleeps in one group at a time, where only that
-// group's bell wakes it, so it may notice an event in another group kGlance late.
+// Several groups have the thread in turn, each for kGlance. The thread sleeps in one group at a time, and only an event
+// in that group wakes it. It may therefore notice an event in another group kGlance late.
 void Context::progress(std::unique_lock<std::mutex>& lock) {
   wanted_ = false;
   called_.store(ending_ || stop_);

@@ -1,11 +1,11 @@
 // A group and all groups that are split off it share one Context on each rank. The Context has a thread, which is the
 // rank's progress thread. This thread advances the operations that no other thread waits for, and gives the rank's
-// signs of life. An error in one group ends all groups of the Context, because the rank that meets it may be the one
-// for which other ranks wait in another group.
+// signs of life. An error in one group ends all groups of the Context, because other ranks may wait in another group
+// for the rank that got the error.
 //
-// Locks: `mutex_` guards the list of engines and the flags that tell the thread what to do. It is held only briefly,
-// and no lock of an Engine is taken while it is held. The thread stores the engine that it is in (`inside_`), so that
-// leave() can wait until it is out.
+// Locks: `mutex_` guards the list of engines and the flags that tell the thread what to do. A thread holds it only
+// briefly, and takes no lock of an Engine while it holds it. The progress thread stores in `inside_` the engine in
+// which it is, so that leave() can wait until the thread has come out.
 #pragma once
 
 #include <atomic>
@@ -27,14 +27,15 @@ class Context {
  public:
   ~Context();
   Context() = default;
-  Context(const Context&) = delete;  // a thread belongs to it
+  Context(const Context&) = delete;  // its thread has its address
   Context& operator=(const Context&) = delete;
 
-  // Adds the engine: from here on the thread looks after it. If another group has ended already, this one ends at
-  // once.
+  // Adds the engine: from now on the thread advances its operations and gives its signs of life. If another group of
+  // the Context has ended already, this one ends at once.
   void enter(Engine& engine);
-  // Removes the engine: when this returns, the thread is not inside the engine and will not enter it again. Returns
-  // the cause if a group has ended: the caller then ends this group itself, because the thread may not have done so.
+  // Removes the engine: after leave() has returned, the thread is not inside the engine and does not enter it again.
+  // Returns the cause if a group has ended. The caller then ends this group itself, because the thread may not have
+  // done so.
   std::optional<AbortCause> leave(Engine& engine);
   // Tells the thread that the engine has work for it.
   void want(const Engine& engine);

@@ -6,9 +6,10 @@
 
 namespace reigen::comm {
 
-// The share is computed once, when the first group of the family forms (the group from which all others were split),
-// among those of its ranks that are on this machine. A group that was split off has the same share. Local. If the
-// first group is one rank alone: all processors that this process may use.
+// The share is computed once, when the first group of the family forms (the group from which all others were split).
+// The ranks of the first group on this machine divide the processors. A group that was split off has the same share.
+// The function sends nothing. If the first group is one rank alone, the share is all processors that this process may
+// use.
 base::CoreShare core_share_of(const Communicator& group);
 
 }  // namespace reigen::comm

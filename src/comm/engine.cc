@@ -19,12 +19,12 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr auto kSpinFor =
-    microseconds(60);  // spins so long if each rank has a core: a peer that comes soon costs no system call
-constexpr auto kYieldFor = microseconds(50);                   // yields so long if ranks share cores: others may run
-constexpr int kPauses = 4;                                     // pauses of the processor between two looks
+    microseconds(60);  // time to spin if each rank has a core: a peer that is ready soon then costs no system call
+constexpr auto kYieldFor = microseconds(50);                   // time to yield if ranks share cores: others may run
+constexpr int kPauses = 4;                                     // pause instructions between two looks for progress
 constexpr int kFirstLooks = 64;                                // first looks of a blocking call, which read no clock
 constexpr auto kSleepSlice = milliseconds(20);                 // longest sleep between two checks of the peers
-constexpr std::size_t kCarriedAtOnce = std::size_t{64} << 10;  // so many bytes cost less than waking a thread
+constexpr std::size_t kCarriedAtOnce = std::size_t{64} << 10;  // moving this many bytes costs less than waking a thread
 
 }  // namespace
 
@@ -77,11 +77,11 @@ void Engine::shut_down() {
     changed_.wait_for(lock, std::chrono::seconds(2), [&] { return pending_.load() == 0; });
     listeners_.fetch_sub(1);
   }
-  if (pending_.load() > 0) abort_wanted_.store(true);  // makes a thread that drives one of them stop
+  if (pending_.load() > 0) abort_wanted_.store(true);  // makes a thread that drives a pending call stop
   backend_->wake();
   if (auto cause = context_->leave(*this)) end(std::move(*cause));
   std::lock_guard drive(drive_mutex_);
-  // This rank keeps its other groups. A rank that waits in this group ends its other groups too.
+  // The other groups of this rank go on. Only a rank that waits in this group ends its other groups too.
   if (pending_.load() > 0) {
     fail(std::make_exception_ptr(
              LeftPending(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, name_))),
@@ -91,7 +91,7 @@ void Engine::shut_down() {
   backend_->leave();
 }
 
-// `drive`: the lock of drive_mutex_, which the caller may hold or not.
+// `drive`: the lock of drive_mutex_. The caller may hold it, but need not.
 void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thread,
                      std::unique_lock<std::mutex>& drive) {
   std::size_t submitted = 0;
@@ -121,8 +121,8 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
       }
     }
   } catch (...) {
-    // Only a part of the calls was submitted. The other ranks could never meet them all, so the group ends; the
-    // caller gets the error and none of its calls stays in flight.
+    // If only a part of the calls was submitted, the other ranks would wait for the rest for ever, so the group ends.
+    // The caller gets the error, and none of its calls remains in flight.
     if (submitted > 0) {
       abort_wanted_.store(true);
       backend_->wake();
@@ -148,8 +148,8 @@ void Engine::give_up(WorkState& work, std::exception_ptr error) {
   work.completed.store(true);
 }
 
-// Whether the caller of start_NAME() advances the calls itself: no other call is in flight, and they are small. The
-// caller holds drive_mutex_.
+// Whether the caller of start_NAME() advances the calls itself: the calls are small, and no other call is in flight.
+// The caller holds drive_mutex_.
 bool Engine::carries_at_once(std::span<const std::shared_ptr<WorkState>> works) const {
   if (active_.size() + messages_.size() > works.size() || has_incoming_.load()) return false;
   std::size_t bytes = 0;
@@ -175,11 +175,11 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
     }
     calling_ = UINT64_MAX;
     drive.unlock();
-    // Not earlier: while this thread drives, the Context's thread would find the lock taken, and calls that are
-    // complete by now need no thread.
+    // This is not done earlier, for two reasons. While this thread drives, the Context's thread would find the lock
+    // taken. Calls that are complete by now do not need the Context's thread.
     step_back();
   } else {
-    backend_->wake();  // the driver may sleep: it must post these calls too
+    backend_->wake();  // the driver thread may sleep, and it must post these calls too
     if (thread) step_back();
   }
 }
@@ -256,7 +256,7 @@ bool Engine::drive_once() {
         continue;
       }
       moved = true;
-      // Operations complete in order: if a later one is done, this rank's oldest operation is done too. So begin
+      // Operations complete in order. If a later operation is done, this rank's oldest operation is done too, so begin
       // again with the oldest.
       if (i == 0) {
         posted_ -= 1;
@@ -305,7 +305,7 @@ void Engine::tell_listeners() {
 void Engine::look_after_peers() {
   const auto now = Deadline::Clock::now();
   // A gap far longer than a sleep means that this process was stopped, or computed without driving. The other ranks
-  // could not go on during that time, so it does not count as waiting for them.
+  // could not make progress during the gap, so the gap does not count as waiting for them.
   const bool gap = now - last_look_ > std::chrono::seconds(1);
   last_look_ = now;
   const auto look = [&](WorkState& work, bool its_turn) {
@@ -317,8 +317,7 @@ void Engine::look_after_peers() {
     for (const auto& work : active_) look(*work, work == active_.front());
     for (const auto& work : messages_) look(*work, work->operation->is_its_turn());
   } catch (...) {
-    // The operation may have waited just for the last thing that the lost rank did: look once more before the group
-    // ends.
+    // The lost rank may have done its part of the operation before it died. Advance once more before the group ends.
     if (!drive_once()) fail(std::current_exception());
   }
 }
@@ -330,7 +329,7 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
   Deadline::Clock::time_point idle_since = {};
   while (!finished() && !abort_wanted_.load()) {
     const bool has_moved = drive_once();
-    if (deadline.expired()) return;  // also while there is progress: the Context's thread must give signs of life
+    if (deadline.expired()) return;  // even while there is progress: the Context's thread must give signs of life
     if (has_moved) {
       idle = false;
       continue;
@@ -358,8 +357,8 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
 }
 
 // This thread has stopped driving. Now a waiting thread may drive, or the Context's thread if operations were left to
-// it. The Context's thread sleeps while other threads drive operations: waking it for each operation would take a
-// core from a rank that computes or spins.
+// it. While other threads drive, the Context's thread sleeps. To wake it for each operation would take a core from a
+// rank that computes or spins.
 void Engine::step_back() {
   tell_listeners();
   if (thread_pending_.load() > 0) context_->want(*this);
@@ -370,7 +369,7 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
   if (work.error) throw_error(work);
 }
 
-// Only the driver thread may ask the operation, which no longer exists once it is complete.
+// Only the driver thread may call the operation, because the operation no longer exists after it is complete.
 void Engine::wait_on(WorkState& work, const Stream& stream) {
   const Device own = backend_->device();
   if (stream.device.is_cpu() || own.is_cpu()) return wait(work, Deadline::never());
@@ -379,7 +378,7 @@ void Engine::wait_on(WorkState& work, const Stream& stream) {
   drive_for(work, Deadline::never(), [&] {
     if (work.completed.load() || follows) return true;
     follows = work.operation->precede(stream);
-    if (follows && !work.wants_thread) {  // perhaps no thread waits for it again
+    if (follows && !work.wants_thread) {  // perhaps no thread waits for the work again
       work.wants_thread = true;
       thread_pending_.fetch_add(1);
     }
@@ -426,7 +425,7 @@ void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::fun
 
 void Engine::throw_error(const WorkState& work) {
   tell();
-  // A call on another group, or on the group's other engine, that is made after this throw must find it ended.
+  // After this throw the caller may call another group, or the group's other engine. That call must find it ended.
   context_->wait_for_end();
   std::rethrow_exception(work.error);
 }
@@ -439,7 +438,7 @@ void Engine::poll() {
   if (!moved && Deadline::Clock::now() - last_look_ > kSleepSlice) look_after_peers();
 }
 
-// The driver may be copying into a caller's buffer: it must have stopped before that caller gets the error.
+// The driver thread may be copying into a caller's buffer. It must stop before that caller gets the error.
 void Engine::abort(const std::string& cause) {
   tell();
   abort_wanted_.store(true);
@@ -458,7 +457,7 @@ void Engine::fail(std::exception_ptr error, Spread spread) {
   if (!dead_) {
     dead_ = error;
     const AbortCause cause = cause_of(error);
-    // The other groups first: a device may have to end their operations before it can end those of this group.
+    // End the other groups first: a device may have to end their operations before it can end those of this group.
     if (spread == Spread::kToAllGroups) {
       AbortCause of_all = cause;
       const bool is_known = cause.rank >= 0 && cause.rank < size_;
@@ -484,8 +483,8 @@ void Engine::fail(std::exception_ptr error, Spread spread) {
 bool Engine::progress(const Deadline& until, bool alone, const std::function<bool()>& called_away) {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   if (!drive.owns_lock()) return false;
-  // This thread runs next to a thread that computes. Over a link that brings a packet every 50 us, a thread that
-  // spins until the next packet never sleeps; without a core of its own it takes the core of the computing thread.
+  // This thread runs next to a thread that computes. If packets arrive every 50 us, a thread that spins until the next
+  // packet never sleeps. Without a core of its own, it would take the core of the computing thread.
   drive_once();
   drive_until([&] { return pending_.load() == 0 || waiters_.load() > 0 || called_away(); }, until,
               alone && both_may_spin_ ? kSpinFor : microseconds(0));
@@ -497,7 +496,7 @@ bool Engine::progress(const Deadline& until, bool alone, const std::function<boo
 void Engine::hear_of_end() {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   if (!drive.owns_lock()) return;
-  // A call that the other rank completed before it ended the group completes here too.
+  // A call that the other rank completed before it ended the group must complete here too.
   if (pending_.load() > 0) drive_once();
   try {
     backend_->throw_if_ended();

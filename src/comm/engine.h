@@ -3,9 +3,9 @@
 // thread of the Context (context.h), which otherwise sleeps and gives signs of life.
 //
 // Locks: the driver thread holds `drive_mutex_`, also while it sleeps; this lock guards the operations in flight.
-// `queue_mutex_` guards what other threads hand over to the driver, and is held only briefly. Order: `drive_mutex_`
-// before `queue_mutex_` before the Context's mutex. A blocking call that finds no driver locks each of the first two
-// once.
+// `queue_mutex_` guards the calls that other threads hand over to the driver thread, and is held only briefly. Order:
+// `drive_mutex_` before `queue_mutex_` before the Context's mutex. If no other thread drives, a blocking call locks
+// `drive_mutex_` and `queue_mutex_` once each.
 #pragma once
 
 #include <atomic>
@@ -36,16 +36,16 @@ struct WorkState {
   std::uint64_t sequence = 0;
   std::uint64_t ticket = 0;  // its number in the flight record
   std::unique_ptr<Operation> operation;
-  // The blocks of allocate() in which its buffers lie, if the operation outlives its start_NAME(): other ranks may
-  // write there until it has completed.
+  // The blocks of allocate() in which the call's buffers lie. Set if the operation may outlive its start_NAME(),
+  // because other ranks may write to the buffers until it has completed.
   std::shared_ptr<void> input_block = nullptr;
   std::shared_ptr<void> output_block = nullptr;
   bool wants_thread = false;
-  // `moved`: it has advanced since the last check of the peers. `since`: the time since which it has waited without
+  // `moved`: the operation has advanced since the last check of the peers. `since`: when it began to wait without
   // advancing.
   bool moved = false;
   Deadline::Clock::time_point since = {};
-  std::vector<std::shared_ptr<WorkState>> parts = {};  // of a list of calls; then no other member is set
+  std::vector<std::shared_ptr<WorkState>> parts = {};  // of a list of calls: the calls; no other member is set then
   std::atomic<bool> completed{false};
   std::exception_ptr error;  // written before `completed`
 };
@@ -56,7 +56,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::string name = {};
     int rank = 0;
     std::vector<int> members = {};  // members[q]: the number of rank q in the first group of the Context
-    // A call has thrown the error that ended the group. The engines of one group share this flag.
+    // Whether a call has already thrown the error that ended the group. The engines of one group share this flag.
     std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);
   };
   // `share`: this rank's part of the processors, which decides whether its threads spin. Call enter() before the
@@ -67,19 +67,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine(const Engine&) = delete;  // the Context's thread has its address
   Engine& operator=(const Engine&) = delete;
 
-  // Enqueues the calls and, if no other thread drives at the moment, makes them visible to the other ranks. `thread`:
-  // the Context's thread advances them; if they are small, the caller first advances them itself, so that the thread
-  // need not wake up. Without `thread`, the caller advances them as far as possible without waiting. If a call is
-  // refused, this function throws, and so does every wait for one of `works`.
+  // Enqueues the calls and, if no other thread drives at the moment, makes them visible to the other ranks. With
+  // `thread`, the Context's thread advances the calls. If the calls are small, the caller advances them first, so that
+  // the Context's thread need not wake up. Without `thread`, the caller advances them as far as possible without
+  // waiting. If the backend refuses a call, this function throws, and so does every wait for one of `works`.
   void submit(std::span<const std::shared_ptr<WorkState>> works, bool thread);
-  // submit() and wait() in one. If the other ranks come at once, both locks are taken only once.
+  // submit() and wait() in one. If the other ranks make the call at the same time, this function takes each of the two
+  // locks only once.
   void run(const std::shared_ptr<WorkState>& work);
-  // Keeps the call's blocks of allocate() alive until the call has completed, even if their owner drops them.
+  // Keeps the blocks of allocate() that the call uses alive until the call has completed, even if the owner drops them.
   void hold_memory(WorkState& work);
   void wait(WorkState& work, const Deadline& deadline);
   // As Work::wait_on().
   void wait_on(WorkState& work, const Stream& stream);
-  // Notes that a caller has got the error that ended the group: calls after that throw Aborted.
+  // Notes that a caller has got the error that ended the group. Later calls throw Aborted.
   void tell() { group_.told->store(true); }
   // Advances the operations without ever waiting. Checks the peers now and then, so that a caller that only polls
   // also notices a dead peer.
@@ -98,7 +99,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool wants_thread() const {
     return (thread_pending_.load() > 0 || (flush_.load() && pending_.load() > 0)) && waiters_.load() == 0;
   }
-  // Drives at least once, and then until the deadline as long as there is work, no waiting thread wants to drive and
+  // Drives at least once. Then drives until the deadline, while there is work, no waiting thread wants to drive, and
   // `called_away` returns false. `alone`: no other group wants the thread, so it may spin. Returns false if another
   // thread drives.
   bool progress(const Deadline& until, bool alone, const std::function<bool()>& called_away);
@@ -129,7 +130,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void step_back();
 
   std::unique_ptr<Backend> backend_;
-  const bool may_spin_;       // one thread of each rank has its own processor, so spinning takes time from nobody
+  const bool may_spin_;       // one thread of each rank has its own processor, so a spinning thread delays nobody
   const bool both_may_spin_;  // the same for two threads of each rank
   const FlightLog flight_;
   const Group group_;
@@ -140,9 +141,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   std::mutex drive_mutex_;
   Works active_;                        // in the order of the calls
-  std::size_t posted_ = 0;              // number of calls at its front that are posted
-  std::uint64_t calling_ = UINT64_MAX;  // the driver is inside its own call, which made the tickets from here on
-  Works messages_;                      // sends and recvs, which run at the same time as `active_`
+  std::size_t posted_ = 0;              // number of calls at the front of `active_` that are posted
+  std::uint64_t calling_ = UINT64_MAX;  // the first ticket of the driver's own call, while it is inside that call
+  Works messages_;                      // sends and recvs, which run at the same time as the calls in `active_`
   Deadline::Clock::time_point last_look_ = Deadline::Clock::now();  // the last check of the peers
 
   std::mutex queue_mutex_;
@@ -152,7 +153,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::uint64_t next_sequence_ = 0;
   std::exception_ptr dead_;
   bool stop_ = false;
-  std::atomic<bool> flush_{false};  // the Context's thread finishes all pending calls, not only those left to it
+  std::atomic<bool> flush_{false};  // the Context's thread advances all pending calls, not only those left to it
 
   std::atomic<std::size_t> pending_{0};         // calls that are not complete
   std::atomic<std::size_t> thread_pending_{0};  // of these, calls that are left to the Context's thread

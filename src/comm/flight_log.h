@@ -22,7 +22,7 @@ struct GroupOptions;
 class FlightLog {
  public:
   // Writes into options.recorder if it is set, else into a record of its own. The record of a group of one is hidden
-  // from other processes: they would take it for a second job next to the job that this process is in.
+  // from other processes. They would take the group for a second job, next to the job of this process.
   explicit FlightLog(const GroupOptions& options);
 
   std::vector<PastCall> history() const;
@@ -39,8 +39,9 @@ class FlightLog {
   std::uint64_t group_;
 };
 
-// Opens a record for rank `rank` of the job `job` (empty: this process is the whole job). It lies in the launcher's
-// memory if `inherited` is the descriptor of that memory, else (-1) in memory of its own.
+// Opens a record for rank `rank` of the job `job` (empty: this process is the whole job). The record lies in the
+// launcher's memory if `inherited` is the descriptor of that memory. If `inherited` is -1, it lies in memory of its
+// own.
 std::shared_ptr<flight::Recorder> open_recorder(int rank, int size, const std::string& job = {}, int inherited = -1);
 
 }  // namespace reigen::comm

@@ -9,10 +9,10 @@
 
 namespace reigen::config {
 
-// Throws InvalidArgument (78) for options that do not go together, for an option that needs another one, for an
-// option that the chosen optimizer, schedule or strategy does not have, and for a list that cannot be parsed.
+// Throws InvalidArgument (78) for options that exclude each other, for an option that needs another one, for an option
+// that the chosen optimizer, schedule or strategy does not have, and for a list that cannot be parsed.
 void require_consistent(const Config& config);
-// The same of the section optim, and of what depends on it, alone.
+// Makes the same checks for the section optim and the options that depend on it, and for no others.
 void require_optimization(const Config& config);
 
 // Splits "a, b" into its items, without the spaces around them. Throws InvalidArgument naming the key if an item is
@@ -22,8 +22,8 @@ std::vector<std::string> items_of(const std::string& key, const std::string& lis
 // Parses optim.lr_factors: "head.*=10, body.*=0.1". Throws InvalidArgument.
 std::vector<std::pair<std::string, double>> lr_factors_of(const OptimConfig& config);
 
-// Whether each rank can average its share of the gradients in its step. False if an option is set that needs
-// gradients to travel in buckets.
+// Whether each rank can average its share of the gradients in its step. False if an option is set that needs an
+// exchange of gradients in buckets.
 bool lets_gradients_stay(const ParallelConfig& config);
 
 // Whether the weights of the ranks differ between steps under this strategy.

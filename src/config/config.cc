@@ -37,7 +37,7 @@ const Value& own_value(const ModelConfig& own, const std::string& key) {
   return *value;
 }
 
-// The meaning of an option. If only some alternatives have the option, "for sgd, lars: " comes before it.
+// The meaning of an option. If only some alternatives have the option, their names come first: "for sgd, lars: ".
 std::string meaning_of(const Field& field) {
   return field.owners.empty() ? field.meaning : fmt::format("for {}: {}", fmt::join(field.owners, ", "), field.meaning);
 }
@@ -192,7 +192,8 @@ std::uint64_t hash_of(const Config& config) {
   return base::fnv1a(to_toml(common));
 }
 
-// Compared before training: ranks with different options would train something that nobody asked for, or hang.
+// The options are compared before training. Ranks with different options would train a model that nobody asked for, or
+// hang.
 void require_same(const Config& config, const Communicator& world) {
   Config copy = config;
   std::vector<std::string> lines;

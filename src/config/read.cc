@@ -58,12 +58,12 @@ std::string nearest(const std::string& name, const std::vector<std::string>& kno
   for (const std::string& candidate : known) {
     const auto dot = candidate.find('.');
     std::size_t distance = base::edit_distance(name, candidate);
-    // `--epochs` means train.epochs, and `--data` means data.path: half a name is near, but less near than a typing
-    // error.
+    // `--epochs` means train.epochs, and `--data` means data.path: a name without its section is near, but less near
+    // than a typing error.
     if (dot != std::string::npos)
       distance = std::min(distance, base::edit_distance(name, candidate.substr(dot + 1)) + 1);
     if (dot != std::string::npos && name == candidate.substr(0, dot)) distance = std::min<std::size_t>(distance, 2);
-    // The name is the beginning of a known name that includes part of its last word.
+    // The name is the beginning of a known name, and contains at least two characters of the part after the dot.
     if (dot != std::string::npos && name.size() > dot + 2 && candidate.starts_with(name)) {
       distance = std::min<std::size_t>(distance, 1);
     }
@@ -309,8 +309,8 @@ class FlagReader {
 }  // namespace
 
 std::string variable_of(const Field& field) {
-  // Only the program knows its own sections, so their variables share the prefix REIGEN_MODEL_ with those of its
-  // model.
+  // Only the program knows its own sections, so their variables share the prefix REIGEN_MODEL_ with the variables of
+  // its model.
   std::string name = (field.own_section ? "REIGEN_model_" : "REIGEN_") + field.section + "_" + field.key;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
@@ -333,7 +333,7 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
   CommandLine result{.config = defaults};
   std::vector<Field> table = fields(result.config);
   FlagReader flags(arguments, table);
-  // --help comes first: users need it most when another argument is wrong.
+  // --help is looked for first, because users need it most when another argument is wrong.
   if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
     result.help = true;
     return result;

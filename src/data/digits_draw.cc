@@ -83,7 +83,8 @@ std::vector<Point> flatten(const Stroke& stroke, const Distortion& distortion, R
   return path;
 }
 
-// Lowers the squared distance of each pixel near the piece a-b to the pixel's distance from that piece.
+// Lowers the squared distance of each pixel near the piece a-b to the pixel's squared distance from that piece, if that
+// is smaller.
 void mark_piece(Point a, Point b, double reach, std::array<double, kDigitPixels>& distance2) {
   const auto first = [&](double low) { return std::clamp(static_cast<int>(low - reach), 0, 27); };
   const auto last = [&](double high) { return std::clamp(static_cast<int>(high + reach) + 1, 0, 27); };
@@ -103,7 +104,8 @@ void mark_piece(Point a, Point b, double reach, std::array<double, kDigitPixels>
   }
 }
 
-// The sum of four uniform bytes is close to a normal distribution. It is computed in integers; standard deviation 1.
+// Noise with a standard deviation of 1: the sum of four uniform bytes, which is close to a normal distribution. The sum
+// is computed in integers.
 double noise(std::uint32_t bits) {
   const auto sum = (bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24);
   return (static_cast<double>(sum) - 510.0) * (1.0 / 147.8);

@@ -22,7 +22,7 @@ std::string fingerprint(const std::filesystem::path& folder, const std::vector<L
     if (i % stride == 0) {
       std::error_code error;
       const auto size = std::filesystem::file_size(files[i].path, error);
-      line += error ? std::string(" ?") : fmt::format(" {}", size);  // whoever decodes the file will report the error
+      line += error ? std::string(" ?") : fmt::format(" {}", size);  // the decoder of the file will report the error
     }
     line += '\0';
     hash.update(line.data(), line.size());

@@ -14,8 +14,8 @@ namespace reigen::data {
 // "xxh64 0123456789abcdef".
 std::string fingerprint(const format::Hash64& hash);
 
-// A hash of samples that are files: their paths below `folder` and their labels, in this order, and the sizes of at
-// most 10,000 of them at equal distances, because on a network's file system each size costs a request. Does not read
+// A hash of samples that are files: of their paths below `folder` and their labels, in this order, and of the sizes of
+// at most 10,000 evenly spaced files. On a network file system each size costs a request. The function does not read
 // the files.
 struct LabelledPath {
   const std::filesystem::path& path;

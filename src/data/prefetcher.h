@@ -1,5 +1,5 @@
-// Makes batches 0..count-1 ahead on threads and returns them in order. Holds at most `depth` batches, or as many as
-// there are workers.
+// Makes batches 0..count-1 ahead on threads and returns them in order. Holds at most `depth` batches, or one for each
+// worker if there are more workers than that.
 // Thread rule: next() and the destructor belong to one thread.
 #pragma once
 

@@ -32,11 +32,11 @@ class OnDevice {
 };
 
 // From now on OnDevice leaves its device current on this thread. For threads that Reigen itself starts: their previous
-// device is GPU 0, and to restore it would create a CUDA context there.
+// device is GPU 0, and restoring it would create a CUDA context there.
 void keep_device_of_this_thread();
 
-// Runs `action` with the device current, or with the present one if CUDA refuses; throws nothing itself. For
-// destructors and deleters.
+// Runs `action` with `device` current. If CUDA refuses this device, the current device does not change. Throws nothing
+// itself. For destructors and deleters.
 template <typename Action>
 void on_device_or_not(int device, const Action& action) {
   int before = 0;

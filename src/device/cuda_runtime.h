@@ -73,8 +73,8 @@ struct CudaRuntime {
 
 // The functions of the driver, libcuda.so.1, that Reigen calls.
 struct CudaDriver {
-  // Tells a stream to write `value` to a 32-bit word when it gets to this place, or to wait there until the word is at
-  // least `value` (modulo 2^32). The address may be pinned host memory.
+  // These enqueue work on a stream: to write `value` to a 32-bit word, or to wait until the word is at least `value`
+  // (modulo 2^32). The address may be pinned host memory.
   int (*stream_write_value)(CudaStream, unsigned long long address, std::uint32_t value, unsigned flags);
   int (*stream_wait_value)(CudaStream, unsigned long long address, std::uint32_t value, unsigned flags);
 };

@@ -17,14 +17,15 @@ namespace reigen::device {
 // This number changes with every change of a function or struct here.
 inline constexpr int kPluginVersion = 1;
 
-// The most inputs and the most outputs of a reduction. It is limited because their addresses are kernel parameters.
+// The most inputs and the most outputs of a reduction. The number is limited because the addresses are kernel
+// parameters.
 inline constexpr int kReduceRanks = 64;
 
 // outputs[q][i] = op(inputs[0][i], ..., inputs[input_count - 1][i]) for every q, in the order of the inputs. The
 // results have the bits of comm::reduce::run() with the same Pass, except that a NaN may be another NaN (comm/types.h).
 struct ReduceCall {
   const void* const* inputs = nullptr;  // memory that the device reads
-  void* const* outputs = nullptr;       // memory that the device writes; each is an input or overlaps none
+  void* const* outputs = nullptr;       // memory that the device writes; each is an input or overlaps no input
   int input_count = 0;                  // 1 to kReduceRanks
   int output_count = 0;                 // 1 to kReduceRanks
   std::size_t count = 0;                // elements

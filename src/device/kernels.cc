@@ -29,7 +29,7 @@ std::vector<std::string> folders() {
 }
 
 Kernels open_plugin() {
-  (void)cuda_runtime();  // opened first, since the plug-in uses its functions
+  (void)cuda_runtime();  // opened first, because the plug-in uses its functions
   const std::string fix =
       "build Reigen where nvcc 12.4 or newer is (-DREIGEN_CUDA=ON says why there is none), and put libreigen_cuda.so "
       "where LD_LIBRARY_PATH looks; or stay with the cpu";

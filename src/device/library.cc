@@ -30,7 +30,7 @@ std::string path_of(void* handle, const std::string& otherwise) {
   return known ? map->l_name : otherwise;
 }
 
-// Adds the folder if it exists and is not in the list yet, also under another name.
+// Adds the folder if it exists and is not in the list yet, not even under another name.
 void add_folder(std::vector<std::string>& folders, const std::filesystem::path& folder) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) return;

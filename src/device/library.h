@@ -1,5 +1,5 @@
 // A shared library that is opened when it is first needed, so that programs also start where it is missing.
-// Thread rule: values. An opened library stays loaded until the process ends.
+// Thread rule: values. An opened library remains loaded until the process ends.
 #pragma once
 
 #include <filesystem>

@@ -90,7 +90,7 @@ std::vector<Sight> look_everywhere(uid_t user) {
   return sights;
 }
 
-// Nothing if the record has just gone, or belongs to another version.
+// Nothing if the record has just disappeared, or belongs to another version.
 std::optional<ReadRank> open_and_read(const Sight& sight) {
   const UniqueFd memory(::open(sight.path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!memory || !is_record(memory.get())) return std::nullopt;
@@ -116,8 +116,8 @@ struct Gathered {
 
 bool is_of_process(std::uint64_t job, const ReadRank& rank) { return job == job_of_process(rank.pid); }
 
-// Adds the groups and operations of a second record of the same process. Groups that a rank's program made by hand have
-// such a record of their own, which names no job.
+// Adds the groups and operations of a second record of the same process. Groups that a rank's program makes by hand are
+// in such a second record, which names no job.
 void add_groups(ReadRank& rank, const ReadRank& more) {
   const auto knows = [&](const std::string& name) {
     return std::any_of(rank.groups.begin(), rank.groups.end(), [&](const ReadGroup& one) { return one.name == name; });
@@ -227,8 +227,8 @@ LiveJob find_job(pid_t pid) {
   }
   if (sights.empty()) sights = look_below(pid);
   const std::map<std::uint64_t, Gathered> own = gather(sights);
-  // A launcher may itself be a rank of another job. Then this chooses the job that it started: one with recorded calls,
-  // and with the most records.
+  // A launcher may itself be a rank of another job. Then the job that it started is taken: among the jobs with recorded
+  // calls, the one with the most records.
   const auto best = std::max_element(own.begin(), own.end(), [](const auto& a, const auto& b) {
     return std::pair(is_used(a.second), a.second.records.size()) <
            std::pair(is_used(b.second), b.second.records.size());

@@ -14,7 +14,7 @@ namespace reigen::flight {
 
 namespace {
 
-constexpr int kTries = 100;  // a writer needs some ten ns; a writer that was stopped meanwhile is not waited for
+constexpr int kTries = 100;  // a writer needs tens of ns; the reader does not wait for a writer that was stopped
 
 std::uint64_t get(const Word& word) { return word.load(std::memory_order_acquire); }
 
@@ -65,8 +65,8 @@ struct Place {
   ReadGroup group;
 };
 
-// Calls `read` until the version is even and the same before and after. False if that does not happen, or the entry is
-// unused.
+// Calls `read` until the version is even, and the same before and after the call. Returns false if that does not happen
+// in kTries attempts, or if the entry is unused.
 template <typename Read>
 bool read_whole(const Word& version, Read read, std::uint64_t& ticket) {
   for (int i = 0; i < kTries; ++i) {

@@ -4,8 +4,8 @@
 // An entry is one call. The n-th call of a rank has ticket n and lies in entry n mod kEntries. The entry's `version` is
 // 2·ticket + 1 while it is being written, and 2·ticket + 2 when it is whole. A reader accepts an entry whose version is
 // even and the same before and after reading. Only the words `started` and `ended` change later, each by itself. A slow
-// thread may write them into an entry that belongs to a later call meanwhile. Such a time is older than that call, so
-// readers drop it.
+// thread may write such a word after a later call has taken the entry. The written time is older than the later call,
+// so readers drop it.
 #pragma once
 
 #include <array>

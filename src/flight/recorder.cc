@@ -46,7 +46,8 @@ void write_names(Names& names, const std::vector<std::string>& values) {
 void describe_owner(Record& record, const Identity& identity) {
   record.header.rank = identity.rank;
   record.header.size = identity.size;
-  // The job's identity is a secret, but others can read the record. So it has only a hash, which tells jobs apart.
+  // The job's identity is a secret, but other processes can read the record. So the record has only a hash of the
+  // identity, which distinguishes jobs.
   record.header.job = identity.job.empty() ? job_of_process(::getpid()) : base::fnv1a(identity.job);
   record.header.magic = kMagic;
 }
@@ -172,7 +173,7 @@ std::uint64_t Recorder::called(std::uint64_t group, const Operation& operation) 
   for (;; ++ticket) {
     entry = &record_->entries[ticket % kEntries];
     std::uint64_t version = entry->version.load(std::memory_order_relaxed);
-    // Skips an entry that another thread has just taken, or that a slow thread is still writing since the last round.
+    // Skips an entry that another thread has just taken, or that a slow thread has been writing since the last round.
     if (version > 2 * ticket || version % 2 != 0) continue;
     if (entry->version.compare_exchange_strong(version, 2 * ticket + 1, std::memory_order_relaxed)) break;
   }

@@ -71,7 +71,7 @@ void sync_folder_of(const std::filesystem::path& path) {
   if (error != 0) fail(path, "fsync of its folder", error);
 }
 
-// Follows symbolic links to the file that is to be written, so that a link, which is the user's, stays.
+// Follows symbolic links to the file that is to be written, so that the user's link is kept.
 std::filesystem::path behind_links(std::filesystem::path path) {
   constexpr int kMost = 40;  // the kernel's limit
   std::error_code error;
@@ -93,7 +93,7 @@ AtomicFile::~AtomicFile() {
   if (!fd_) return;
   struct stat mine {};
   struct stat named {};
-  // On a file system without locks the name may belong to another writer's file by now.
+  // On a file system without locks the name may now belong to another writer's file.
   const bool is_mine = ::fstat(fd_.get(), &mine) == 0 && ::lstat(temporary_.c_str(), &named) == 0 &&
                        named.st_ino == mine.st_ino && named.st_dev == mine.st_dev;
   if (is_mine) ::unlink(temporary_.c_str());

@@ -191,8 +191,8 @@ bool begins_as_zip(const InputFile& file) {
   return std::string_view(begin.data(), got) == "PK\x03\x04"sv;
 }
 
-// A safetensors file whose header length is 384, 640, 65920, ... bytes has the first bytes of a pickle. Its other bytes
-// of the length and the "{" after them occur in no pickle, so begins_as_safetensors() tells the two apart.
+// A safetensors file whose header length is 384, 640, 65920, ... bytes begins like a pickle. But no pickle continues
+// with the other bytes of such a length and "{", so begins_as_safetensors() distinguishes the two.
 bool begins_as_pickle(const InputFile& file) {
   return !begins_as_safetensors(file) && kind_of_pickle(beginning_of(file)).has_value();
 }

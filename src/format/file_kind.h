@@ -24,7 +24,7 @@ std::optional<FileKind> kind_of_archive(std::span<const ZipRecord> records);
 
 // True if the file may be a safetensors file: it begins with a length that is allowed, then "{". Throws IoError.
 bool begins_as_safetensors(const InputFile& file);
-bool begins_as_zip(const InputFile& file);  // PyTorch's files since 1.6 do
+bool begins_as_zip(const InputFile& file);  // files of PyTorch 1.6 and newer do
 bool begins_as_pickle(const InputFile& file);
 
 }  // namespace reigen::format

@@ -355,7 +355,7 @@ class PickleMachine {
     }
   }
 
-  // All global names of a pickle come through here. Both texts must lie in the pickle's bytes.
+  // Handles all global names of a pickle. Both texts must lie in the pickle's bytes.
   void push_global(std::string_view module, std::string_view name) {
     if (const auto index = find_pickle_global(module, name)) return push({PickleKind::kGlobal, *index, 0});
     if (runs_programs(module, name)) {

@@ -21,7 +21,7 @@ constexpr std::size_t kMaxDepth = 256;  // Python's pickler stops before that
 constexpr std::size_t kMaxName = 4096;
 constexpr std::size_t kMaxRank = 64;  // PyTorch's own limit
 // Limits the names, shapes and texts that are listed: a small pickle can refer to one entry many times, and each time
-// they are written out.
+// its name, shape and text are listed again.
 constexpr std::size_t kListBytes = 64 * kMiB;
 constexpr std::size_t kListBytesPerByte = 4;
 constexpr const char* kFixContents =
@@ -92,8 +92,8 @@ class Lister {
          fmt::format("fewer from a pickle of {} bytes", pickle_.bytes()));
   }
 
-  // True for values that an unread object need not list: only tensors, and values that may contain tensors, are listed
-  // there.
+  // Whether the value need not be listed: inside an unread object only tensors, and values that may contain tensors,
+  // are listed.
   bool is_of_no_use(const PickleValue& value) const {
     const bool holds = value.kind == PickleKind::kTensor || value.kind == PickleKind::kStorage ||
                        value.kind == PickleKind::kObject || Pickle::has_items(value);
@@ -226,7 +226,7 @@ class Lister {
     std::size_t position = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto items = Pickle::has_items(parts[i]) ? pickle_.items(parts[i]) : std::span<const PickleValue>();
-      // A tuple of attributes and attributes in slots.
+      // The state of an object with slots: a tuple of its attributes and of its attributes in slots.
       const bool slots =
           i > 0 && parts[i].kind == PickleKind::kTuple && items.size() == 2 && items[1].kind == PickleKind::kDict;
       if (Pickle::has_items(parts[i]) && is_known(parts[i])) continue;
@@ -507,11 +507,11 @@ class Lister {
   const std::string& folder_;
   const PtOptions& options_;
   PtContents contents_;
-  std::vector<bool> open_;                                     // containers on the way to the current one
+  std::vector<bool> open_;                                     // containers that enclose the current one
   std::vector<bool> seen_;                                     // containers already visited inside unread objects
   std::unordered_map<std::string, std::size_t> names_inside_;  // how many tensors inside unread objects have a name
   std::unordered_map<std::string_view, std::size_t> parameter_numbers_;  // by the name in C++'s optimizers
-  std::size_t inside_ = 0;                                               // number of unread objects on the way
+  std::size_t inside_ = 0;                                               // unread objects around the current value
   std::string name_;
   std::size_t depth_ = 0;
   std::size_t visited_ = 0;

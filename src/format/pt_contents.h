@@ -24,7 +24,8 @@ struct PtContents {
 PtContents contents_of(const Pickle& pickle, const ZipArchive& archive, const std::string& folder,
                        const PtOptions& options);
 
-// True if every element of the tensor lies in its storage, and shape and type give its bytes. Any numbers are allowed.
+// True if every element of the tensor lies in its storage, and the tensor's bytes agree with its shape and type. The
+// numbers of `tensor` may have any values.
 bool lies_in_storage(const PtTensor& tensor);
 
 }  // namespace reigen::format

@@ -135,8 +135,8 @@ struct PtFile::Impl {
     return text;
   }
 
-  // into = bytes of a record. Its CRC-32 is checked if that was not done before; if the whole record is read anyway, it
-  // is computed from `into`.
+  // into = bytes of a record. If this is the whole record, its CRC-32 is computed from `into`. Before a part is read,
+  // the CRC-32 of the record is checked, unless it was checked before.
   void load(const ZipRecord& record, std::uint64_t first, std::span<std::byte> into, const std::string& tensor) const {
     const bool whole = first == 0 && into.size() == record.size;
     if (!whole) check(record, tensor);
@@ -167,8 +167,8 @@ struct PtFile::Impl {
     return static_cast<std::size_t>(&record - archive.records().data());
   }
 
-  // For short or strided rows: reads the part of the storage that the tensor spans at once, and picks the elements in
-  // memory.
+  // For short or strided rows: reads the part of the storage that the tensor spans in one read, and picks the elements
+  // in memory.
   void gather(const PtTensor& tensor, const StridedRows& rows, std::span<std::byte> into) const {
     const std::size_t element = size_of(tensor.type);
     const std::uint64_t span = rows.reach * element;

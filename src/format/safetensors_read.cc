@@ -158,7 +158,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   std::string name_;  // the current entry's name
   std::string key_;
   std::vector<std::uint64_t> numbers_;
-  unsigned seen_ = 0;  // bits for the keys of the current tensor that have come
+  unsigned seen_ = 0;  // bits for the keys of the current tensor that were parsed
   bool metadata_seen_ = false;
 };
 

@@ -103,7 +103,7 @@ ZipArchive::Directory ZipArchive::find_directory() const {
   const std::uint64_t tail_bytes = std::min<std::uint64_t>(file_.size(), kEndBytes + kMax16);
   const std::uint64_t tail_at = file_.size() - tail_bytes;
   const std::vector<std::byte> tail = bytes_at(tail_at, tail_bytes, "the end of the file");
-  // After the end record come only its comment, whose length the end record gives, and the end of the file.
+  // After the end record the file has only the comment, whose length is in the end record.
   std::size_t at = tail.size();
   bool found = false;
   for (std::size_t behind = kEndBytes; behind <= tail.size() && !found; ++behind) {
@@ -210,7 +210,7 @@ std::size_t ZipArchive::read_entry(const Directory& directory, std::span<const s
   return length;
 }
 
-// Finds where the record's content begins: after the header, whose length only the header tells. The content must end
+// Finds where the record's content begins: after the header, whose length is in the header only. The content must end
 // before `limit`.
 void ZipArchive::read_header(ZipRecord& record, std::uint64_t limit) const {
   const auto check = [&](bool good, const std::string& got, const std::string& expected) {

@@ -12,12 +12,12 @@ namespace reigen::launch {
 
 namespace {
 
-// When poll says that a pipe is writable, so many bytes (PIPE_BUF) can be written without blocking; a terminal takes as
+// If poll reports a pipe as writable, this many bytes (PIPE_BUF) can be written without blocking. A terminal accepts as
 // many.
 constexpr std::size_t kWriteSize = 4096;
 
-// With automatic wrapping off the terminal cuts a line at its edge, so that nobody has to know how wide its characters
-// are.
+// With automatic wrapping off the terminal cuts a line at its edge, so that the launcher need not know how wide its
+// characters are.
 constexpr std::string_view kClearLine = "\r\033[K";
 constexpr std::string_view kNoWrap = "\033[?7l";
 constexpr std::string_view kWrap = "\033[?7h";
@@ -98,10 +98,10 @@ void Console::write_some() {
   const ssize_t done = ::write(waits_for(), chunk.bytes.data() + written_, size);
   if (done < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (done < 0) {
-    // This stream cannot be written any more; the other stream goes on. If its reader is gone (EPIPE), the ranks' pipes
-    // are closed too, so that they learn of it as they would without a launcher. If the disk is full or the terminal
-    // hung up, the ranks go on without output: they must be able to save their state, and their next line must not end
-    // them.
+    // This stream cannot be written any more. The other stream is still written. If its reader is gone (EPIPE), the
+    // ranks' pipes are closed too, so that the ranks get EPIPE as they would without a launcher. If the disk is full or
+    // the terminal hung up, the ranks go on without output: they must be able to save their state, and their next line
+    // must not end them.
     const auto stream = static_cast<std::size_t>(chunk.stream);
     const bool hung_up = errno == EIO && terminals_[stream];
     (errno == EPIPE ? closed_ : lost_)[stream] = true;

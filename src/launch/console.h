@@ -24,7 +24,8 @@ class Console {
   bool is_terminal() const { return terminals_[0]; }
   int columns() const;  // of the terminal, 80 if it does not say
 
-  // Prints a line. Gives the line's number among the lines that go where stderr goes, or 0 if it goes elsewhere.
+  // Prints a line. Returns the line's number among the lines that are written to where stderr leads, or 0 if the line
+  // is written elsewhere.
   std::uint64_t line(Stream stream, std::string_view prefix, std::string_view text);
   // Prints the first part of a line that is too long to be kept in memory; the rest follows.
   void part(Stream stream, std::string_view text);

@@ -78,7 +78,7 @@ std::uint16_t port_of_job(const std::string& job) {
 }
 
 // Kubernetes sets MASTER_PORT=tcp://10.0.0.1:80 in every pod where a service is called master: such a value is no port
-// that somebody gave.
+// that the user gave.
 std::optional<std::uint16_t> given_port(const Reader& reader) {
   const auto text = get_environment("MASTER_PORT");
   if (text && base::is_kubernetes_service("MASTER_PORT", *text)) return std::nullopt;
@@ -86,7 +86,7 @@ std::optional<std::uint16_t> given_port(const Reader& reader) {
   return port ? std::optional(static_cast<std::uint16_t>(*port)) : std::nullopt;
 }
 
-// "12000-12001": ports that Slurm keeps for this step (srun --resv-ports). Gives the first of them.
+// "12000-12001": ports that Slurm reserves for this step (srun --resv-ports). Returns the first of them.
 std::optional<std::uint16_t> reserved_port() {
   const auto text = get_environment("SLURM_STEP_RESV_PORTS");
   std::uint16_t port = 0;
@@ -101,13 +101,14 @@ void set_ranks(Environment& e, const Reader& reader, const char* rank, const cha
   e.rank = reader.needed(rank, 0, e.world_size - 1);
 }
 
-// The node's index, for launchers that do not say it: assumes that ranks are placed on nodes in blocks.
+// The node's index, for launchers that do not give it. Assumes that ranks are placed on nodes in blocks.
 int node_of(const Environment& e) { return e.rank / e.local_world_size; }
 
 void set_torch_ranks(Environment& e, const Reader& reader) {
   set_ranks(e, reader, "RANK", "WORLD_SIZE");
-  // A job that sets only RANK and WORLD_SIZE often leaves the local variables out. That MASTER_ADDR names this machine
-  // does not mean that all ranks are here: on rank 0 of a job on many machines it does so too.
+  // A job that sets only RANK and WORLD_SIZE often leaves the local variables out. A MASTER_ADDR that names this
+  // machine does not mean that all ranks are here: on rank 0 of a job on many machines, MASTER_ADDR names this machine
+  // too.
   const auto local_size = reader.number("LOCAL_WORLD_SIZE", 1, e.world_size);
   const bool one_host = e.world_size == 1 || means_one_host(get_environment("MASTER_ADDR").value_or(""));
   e.local_world_size = local_size.value_or(one_host ? e.world_size : 1);
@@ -162,7 +163,7 @@ Environment from_torchrun() {
         "the port at which rank 0 serves the store, the same on all ranks; reigen run, torchrun, mpirun and srun need "
         "none");
   }
-  // The address is no part of the identity: ranks may be told several names of one machine.
+  // The address is no part of the identity, because ranks may get different names of one machine.
   e.job = fmt::format("torchrun:{}:{}", run.value_or(""), *port);
   e.master_port = *port;
   e.port_origin = "MASTER_PORT";
@@ -224,7 +225,7 @@ Environment from_open_mpi() {
   return e;
 }
 
-// Hydra gives its processes no name that they share; on one host they have Hydra's proxy process as an ancestor. With
+// Hydra gives the processes of a job no common name. On one host they have Hydra's proxy process as an ancestor. With
 // other PMI launchers the parent process identifies the job.
 std::string hydra_proxy() {
   const std::string parent_pid = fmt::format("parent {}", ::getppid());

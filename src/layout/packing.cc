@@ -8,7 +8,7 @@ namespace reigen::layout {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and also the widest vector register
-// Smaller gradients are copied within the caches, which costs less than a spare block would save.
+// Smaller gradients get no spare block: they are copied within the caches, and such a copy costs little.
 constexpr std::int64_t kLeastSpare = std::int64_t{256} << 10;
 constexpr std::int64_t kMostSpare = std::int64_t{25} << 20;
 

@@ -1,4 +1,5 @@
-// Packs tensors into flat buffers: decides which tensors share a buffer, where they lie, and where shares begin.
+// Packs tensors into flat buffers: decides which tensors share a buffer, where each tensor lies in it, and where the
+// ranks' shares begin.
 // Thread rule: values, freely copied between threads.
 #pragma once
 
@@ -10,7 +11,7 @@
 
 namespace reigen::layout {
 
-// Tensors that are packed together; each type among them gets its own buffer.
+// Tensors that are packed together; each element type among them gets its own buffer.
 struct PackingGroup {
   std::size_t unit = kNoUnit;
   std::vector<std::size_t> tensors = {};  // indices in the model

@@ -163,7 +163,7 @@ int Mesh::rank_at(const std::vector<int>& coordinates) const {
 
 Communicator Mesh::along(std::string_view axis) const { return state_->groups.at({state_->place_of(axis)}); }
 
-// This overload is needed: `{"a", "b"}` would else be taken for a string_view from one pointer to the other.
+// Without this overload, `{"a", "b"}` would be converted to one string_view from the first pointer to the second.
 Communicator Mesh::along(std::initializer_list<std::string_view> axes) const {
   return along_all({axes.begin(), axes.end()});
 }

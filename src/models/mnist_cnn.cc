@@ -9,8 +9,9 @@ namespace reigen::models {
 
 namespace {
 
-// The number of images that go through the convolutions together. Their activations stay in the cache between two
-// layers. A gradient is a sum of short sums, so its rounding depends little on how many images a rank has.
+// The number of images that go through the convolutions together. Their activations remain in the cache between two
+// layers. A gradient is a sum of the sums of these slices, so its rounding depends little on how many images a rank
+// has.
 constexpr std::int64_t kSlice = 16;
 
 }  // namespace

@@ -36,7 +36,7 @@ class EventLoop {
 
  private:
   struct Watch {
-    std::uint64_t id;  // tells a closed descriptor from a new descriptor with the same number
+    std::uint64_t id;  // distinguishes a closed descriptor from a new one with the same number
     short events;
     std::shared_ptr<const Handler> handler;  // shared: a handler may forget itself while it runs
   };

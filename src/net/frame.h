@@ -53,7 +53,7 @@ class FrameWriter {
   std::size_t sent_ = 0;
 };
 
-// Writes one whole frame. Throws as Socket::write_all().
+// Writes one whole frame. Throws as Socket::write_all() does.
 void write_frame(Socket& socket, std::string_view payload, const Deadline& deadline);
 
 }  // namespace reigen::net

@@ -44,7 +44,7 @@ Address address_of(int fd, int (*ask)(int, sockaddr*, socklen_t*)) {
 
 // Binds and listens. Returns errno, or 0 when it worked.
 int bind_and_listen(const UniqueFd& fd, const Address& address) {
-  // With SO_REUSEADDR a port whose last owner has just ended is free at once; a port with a listener stays taken.
+  // With SO_REUSEADDR a port whose last owner has just ended is free at once; a port with a listener remains taken.
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);  // matters to "::" only
   if (::bind(fd.get(), address.get(), address.size()) != 0) return errno;

@@ -54,7 +54,7 @@ class Socket {
   Transfer read_some(std::span<char> into);
   Transfer write_some(std::span<const char> from);
 
-  // Writes all bytes. Throws Timeout at the deadline, ConnectionClosed when the other side is gone.
+  // Writes all bytes. Throws Timeout at the deadline, and ConnectionClosed when the other side is gone.
   void write_all(std::span<const char> from, const Deadline& deadline);
 
  private:
@@ -75,7 +75,7 @@ std::string congestion_control(int fd);
 // After nine probes without an answer the connection ends.
 void keep_alive(int fd, std::chrono::seconds idle);
 
-// Tries to connect, once. `congestion`: the congestion control, set before the connection is made, since some take
+// Tries to connect, once. `congestion`: the congestion control, set before the connection is made, because some take
 // effect only then; empty: the system's default.
 ConnectAttempt try_connect(const Address& address, const Deadline& deadline, const std::string& congestion = {});
 

@@ -50,8 +50,8 @@ class AutocastState {
   bool cached_ = at::autocast::is_autocast_cache_enabled();
 };
 
-// While it lives, random generators and autocast are as they were in the first forward. Its end restores them, and the
-// module's buffers, as they were before the second forward.
+// While a SecondForward lives, random generators and autocast are as they were in the first forward. Its destructor
+// restores them, and the module's buffers, to their state before the second forward.
 class SecondForward {
  public:
   SecondForward(const torch::nn::Module& module, const RandomState& random, const AutocastState& autocast)
@@ -62,17 +62,17 @@ class SecondForward {
     at::autocast::increment_nesting();
   }
   ~SecondForward() {
-    // Autocast has cached casts of weights in this forward; they must not outlive a step.
+    // In this forward, autocast has cached casts of weights. These casts must not outlive a step.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     autocast_.apply();
     random_.apply();
     at::NoGradGuard no_grad;
-    // variable_data() is the same memory with a version counter of its own.
+    // variable_data() returns a tensor with the same memory and its own version counter.
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       if (buffers_[i].defined()) buffers_[i].variable_data().copy_(values_[i]);
     }
   }
-  SecondForward(const SecondForward&) = delete;  // it restores once
+  SecondForward(const SecondForward&) = delete;  // only one object may restore
   SecondForward& operator=(const SecondForward&) = delete;
 
  private:
@@ -170,7 +170,7 @@ bool wants_gradient(const std::vector<at::Tensor>& tensors) {
 Carry run(const torch::nn::Module& module, const std::shared_ptr<const Operations>& kept, const Carry& input,
           const Unit::Forward& inner) {
   if (!at::GradMode::is_enabled()) return inner(input);
-  // Parameters also tell on which devices a unit computes and draws, since its input may come from elsewhere.
+  // The parameters also show on which devices a unit computes and draws random numbers; its input may come from others.
   std::vector<at::Tensor> tensors = module.parameters();
   tensors.insert(tensors.end(), input.begin(), input.end());
   if (!wants_gradient(tensors)) return inner(input);
@@ -178,7 +178,7 @@ Carry run(const torch::nn::Module& module, const std::shared_ptr<const Operation
   Carry output = node->first_forward(input);
   {
     at::NoGradGuard no_grad;
-    // A tensor that was only handed through has a history of its own, so it is detached.
+    // A tensor that the unit only handed through has a history of its own, so it is detached.
     for (at::Tensor& tensor : output) {
       if (tensor.defined() && (tensor.is_view() || tensor.requires_grad())) tensor = tensor.detach();
       for (const at::Tensor& given : input) {

@@ -1,4 +1,4 @@
-// The devices that Autocast takes. Code that saves the autocast setting saves it for all of them.
+// The types of devices that Autocast accepts. Code that saves the autocast setting saves it for all of them.
 #pragma once
 
 #include <c10/core/DeviceType.h>

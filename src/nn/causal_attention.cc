@@ -20,8 +20,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kKeys = 64;                     // in a block
-constexpr std::int64_t kScratchElements = 128 * 1024;  // scores at a time, which stay in the second-level cache
+constexpr std::int64_t kKeys = 64;                     // number of keys in a block
+constexpr std::int64_t kScratchElements = 128 * 1024;  // scores at a time: as many as fit into the second-level cache
 
 struct Sizes {
   std::int64_t batch;
@@ -50,7 +50,7 @@ struct Heads {
   at::Tensor query;
   at::Tensor key;
   at::Tensor value;
-  at::Tensor of_query;  // gradients of these three and of the result
+  at::Tensor of_query;  // gradients of query, key and value, and of the result
   at::Tensor of_key;
   at::Tensor of_value;
   at::Tensor of_result;
@@ -68,7 +68,7 @@ struct Heads {
 };
 
 // Goes over blocks of keys, each with the queries that see it: those at its own positions and all later ones. After a
-// block the gradients of its keys and values are complete; the gradients of queries add up over the blocks.
+// block, the gradients of its keys and values are complete. The gradients of queries add up over the blocks.
 void backward_of(const Heads& h, double scale, const at::Tensor& scratch) {
   const std::int64_t count = h.query.size(0);
   const std::int64_t length = h.query.size(1);

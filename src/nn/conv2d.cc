@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::int64_t kSmallMap = 4;  // pixels of an output map
 
-// One dimension of a convolution, and the range of its weights that meet the map.
+// One dimension of a convolution, and the range of its weights that read pixels of the map, not only padding.
 struct Window {
   std::int64_t outputs;
-  std::int64_t first;   // the first weight that meets the map
-  std::int64_t count;   // how many weights meet it
+  std::int64_t first;   // the first weight that reads the map
+  std::int64_t count;   // number of weights that read the map
   std::int64_t before;  // zeros before the map
-  std::int64_t behind;  // zeros after the map; less than 0: pixels that nothing reads
+  std::int64_t behind;  // zeros after the map; less than 0: number of pixels that no weight reads
 };
 
 Window window_of(std::int64_t size, std::int64_t weights, const Conv2dShape& shape) {

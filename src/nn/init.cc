@@ -65,7 +65,7 @@ void fill_uniform(const at::Tensor& tensor, std::string_view name, std::uint64_t
 
 void fill_normal(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double deviation,
                  std::int64_t first) {
-  // u is shifted up by half a step, since u itself may be 0.
+  // u is shifted up by half a step, because u itself may be 0.
   fill_tensor(tensor, name, seed, deviation, first,
               [deviation](double u) { return deviation * normal_quantile(u + 0x1p-33); });
 }

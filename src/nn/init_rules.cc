@@ -40,7 +40,7 @@ Fans fans_of(const at::Tensor& weight) {
   const double outputs = static_cast<double>(weight.size(0));
   const double inputs = static_cast<double>(weight.size(1));
   const double positions =
-      inputs * outputs > 0 ? static_cast<double>(weight.numel()) / (inputs * outputs) : 0.0;  // those of one kernel
+      inputs * outputs > 0 ? static_cast<double>(weight.numel()) / (inputs * outputs) : 0.0;  // positions of one kernel
   return {.in = inputs * positions, .out = outputs * positions};
 }
 
@@ -63,7 +63,7 @@ void fill(const at::Tensor& parameter, double value) {
   if (parameter.defined()) parameter.detach().fill_(value);
 }
 
-// Weights that the embedding was given (from_pretrained, options._weight) are its initial values.
+// If the embedding was given weights (from_pretrained, options._weight), these are its initial values.
 template <class Embedding>
 bool initialize_embedding(const InModel& place, Embedding* embedding) {
   if (embedding == nullptr) return false;
@@ -97,7 +97,7 @@ void initialize_attention(const InModel& place, torch::nn::MultiheadAttentionImp
   if (attention.in_proj_bias.defined()) fill(attention.out_proj->bias, 0);
 }
 
-// Overwrites what its layers' rules have set.
+// Overwrites the values that the rules of the Transformer's layers have set.
 void initialize_transformer(const InModel& place, torch::nn::TransformerImpl& transformer) {
   for (const auto& item : transformer.named_parameters()) {
     if (item.value().dim() > 1) xavier_uniform(place, item.value(), item.key());

@@ -11,9 +11,9 @@ class Module;
 
 namespace reigen::nn {
 
-// Sets the values of `module` by its type, and its children's where its rule covers them (an attention's output, a
-// Transformer); so it is called after the children are set. `prefix`: the prefix of its parameters' names in the whole
-// model, "" or "blocks.0.". Returns false, and sets nothing, when the type has no rule of its own.
+// Sets the values of `module` by its type. If its rule covers values of its children (an attention's output, a
+// Transformer), it sets these too, so call it after the children are set. `prefix`: the prefix of its parameters' names
+// in the whole model, "" or "blocks.0.". Returns false, and sets nothing, if the type has no rule of its own.
 bool initialize_by_type(torch::nn::Module& module, const std::string& prefix, std::uint64_t seed);
 
 }  // namespace reigen::nn

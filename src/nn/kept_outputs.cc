@@ -45,7 +45,7 @@ std::shared_ptr<const Operations> find_operations(const std::vector<std::string>
           std::none_of(schema.returns().begin(), schema.returns().end(), [](const c10::Argument& result) {
             return result.alias_info() != nullptr || result.type()->kind() == c10::TypeKind::ListType;
           });
-      // An operation that is made of others above autograd never comes here.
+      // An operation that is made of others above autograd is never intercepted here, only its parts are.
       const bool is_made_of_others = handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
       if (gives_new && !schema.is_mutable() && !is_made_of_others) found->insert(one);
     }
@@ -81,7 +81,7 @@ KeptOutputs::Scope::~Scope() {
 
 void KeptOutputs::intercept(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
                             std::vector<c10::IValue>* stack) {
-  // Operations that a kernel calls are a part of its own operation: they are not intercepted.
+  // Operations that a kernel calls are a part of the kernel's operation, so they are not intercepted.
   const tensor::Uncaught below(tensor::Where::kBelowAutograd);
   Scope* scope = current;
   if (scope != nullptr && operation.schema().is_mutable()) scope->outputs_.copy_before_write(operation, *stack);
@@ -111,7 +111,8 @@ void KeptOutputs::keep(const c10::OperatorHandle& operation, const std::vector<c
   kept_.push_back(std::move(one));
 }
 
-// Compares memory, since views do not tell all: the result of _unsafe_view has a version counter of its own.
+// Compares memory, because tensors can share it without being views: the result of _unsafe_view has its own version
+// counter.
 void KeptOutputs::copy_before_write(const c10::OperatorHandle& operation, const std::vector<c10::IValue>& stack) {
   const auto& arguments = operation.schema().arguments();
   const std::size_t first = stack.size() - arguments.size();
@@ -172,7 +173,7 @@ void KeptOutputs::take(const c10::OperatorHandle& operation, std::size_t index, 
       stack->push_back(one.results[i]);
       continue;
     }
-    // A new tensor over the same memory, because autograd writes its history into the tensor.
+    // Makes a new tensor over the same memory, because autograd writes its history into the tensor.
     stack->push_back(one.results[i].toTensor().variable_data());
   }
 }

@@ -2,7 +2,7 @@
 // again.
 //
 // It intercepts operations at a dispatch key that LibTorch leaves to others (Fake), between autograd and the kernels.
-// So autograd records the same in the second forward as it would without this; only the kernels do not run.
+// So in the second forward autograd records the same as without KeptOutputs. Only the kernels do not run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,9 +32,10 @@ class KeptOutputs {
   // `operations` is null: nothing is kept.
   explicit KeptOutputs(std::shared_ptr<const Operations> operations) : operations_(std::move(operations)) {}
 
-  // While a Scope lives, outputs of this thread's operations are kept (kKeep), or kept outputs are taken (kTake). Both
-  // times the same operations must run in the same order: otherwise the second time throws InvalidArgument. A scope
-  // within another one throws it too. If a kept output is written to while a Scope lives, it is copied before.
+  // While a Scope lives, outputs of this thread's operations are kept (kKeep), or kept outputs are taken (kTake). The
+  // same operations must run in the same order in both scopes. Otherwise the second scope throws InvalidArgument. A
+  // scope within another one also throws it. If an operation is about to write to a kept output while a Scope lives,
+  // the output is copied first.
   class Scope {
    public:
     enum class Mode { kKeep, kTake };
@@ -52,8 +53,8 @@ class KeptOutputs {
     std::unique_ptr<Included> included_;
   };
 
-  // These outputs leave the unit, where writes to them are not seen. If one of them is written to, a later take() of a
-  // kept output in its memory throws InvalidArgument.
+  // These outputs leave the unit. KeptOutputs does not see writes to them outside of it. If one of them is written to,
+  // a later take() of a kept output in its memory throws InvalidArgument.
   void watch(const std::vector<at::Tensor>& outputs);
   void drop() { kept_.clear(); }
 
@@ -66,7 +67,7 @@ class KeptOutputs {
     c10::OperatorName operation;
     std::vector<c10::IValue> results;
     std::vector<Watched> watched;
-    std::optional<RandomState> random;  // states of the generators after it, if it draws
+    std::optional<RandomState> random;  // states of the generators after the operation, if it draws random numbers
   };
 
   static void intercept(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,

@@ -1,5 +1,5 @@
-// The inverse of the normal distribution function. It uses only operations that IEEE 754 fixes, so it gives the same
-// bits everywhere; std::log does not promise that.
+// The inverse of the normal distribution function. It uses only operations that IEEE 754 specifies, so it gives the
+// same bits everywhere. std::log does not promise this.
 // Thread rule: pure functions.
 #pragma once
 

@@ -1,6 +1,7 @@
-// While a SkipWrites lives, operations of this thread that would write into a tensor without memory do nothing, and so
-// do fill_uniform() and fill_normal(). So code that sets the values of a whole model sets those that have memory.
-// Thread rule: it counts for the thread that makes it.
+// While a SkipWrites lives, operations of this thread that would write into a tensor without memory do nothing. The
+// same holds for fill_uniform() and fill_normal(). So code that sets the values of a whole model sets only those that
+// have memory.
+// Thread rule: it applies to the thread that makes it.
 #pragma once
 
 #include <memory>
@@ -19,8 +20,8 @@ class SkipWrites {
   std::unique_ptr<Guard> guard_;
 };
 
-// Whether such operations do nothing on this thread: while a SkipWrites lives, or while a model is made without
-// memory.
+// Whether such operations do nothing on this thread. This is so while a SkipWrites lives, or while a model is made
+// without memory.
 bool skips_writes();
 
 }  // namespace reigen::nn

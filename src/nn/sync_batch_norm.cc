@@ -24,7 +24,7 @@ at::ScalarType statistics_type(const at::Tensor& input) {
   return input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// All dimensions except that of the channels.
+// All dimensions except the dimension of the channels.
 std::vector<std::int64_t> others(const at::Tensor& input) {
   std::vector<std::int64_t> result{0};
   for (std::int64_t d = 2; d < input.dim(); ++d) result.push_back(d);
@@ -38,7 +38,7 @@ at::Tensor beside(const at::Tensor& channels, const at::Tensor& input) {
   return channels.to(statistics_type(input)).view(shape);
 }
 
-thread_local int stand_ins = 0;  // how many live on this thread
+thread_local int stand_ins = 0;  // number of StandIn objects that live on this thread
 
 // The statistics of a batch for each channel, in fp64.
 struct Statistics {
@@ -59,7 +59,7 @@ Statistics statistics_of(const at::Tensor& input) {
   const at::Tensor x = input.to(statistics_type(input));
   own.mean = x.mean(others(x), false, at::kDouble);
   own.squares = (x - beside(own.mean, x)).square().sum(others(x), false, at::kDouble);
-  // The mean was rounded to the input's type before it was subtracted; this corrects the squares for it.
+  // The mean was rounded to the input's type before it was subtracted. This corrects the squares for the rounding.
   const at::Tensor rounding = own.mean - own.mean.to(x.scalar_type()).to(at::kDouble);
   own.squares -= own.count * rounding.square();
   return own;
@@ -103,8 +103,8 @@ struct Kept : torch::CustomClassHolder {
   bool is_stand_in = stand_ins > 0;
 };
 
-// The node for derivatives of the layer's backward. Autograd would get these wrong: it takes the statistics for
-// constants, and does not see the sums over the ranks.
+// The node for derivatives of the layer's backward. Autograd would get these derivatives wrong: it treats the
+// statistics as constants, and does not see the sums over the ranks.
 class NoSecondDerivative : public torch::autograd::Node {
  public:
   using Node::Node;
@@ -120,7 +120,7 @@ class NoSecondDerivative : public torch::autograd::Node {
 };
 
 struct Normalise : torch::autograd::Function<Normalise> {
-  // weight and bias are optional, since apply() takes no undefined tensor.
+  // weight and bias are optional, because apply() takes no undefined tensor.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const std::optional<at::Tensor>& weight,
                             const std::optional<at::Tensor>& bias, const at::Tensor& mean, const at::Tensor& scale,
                             c10::intrusive_ptr<Kept> kept) {
@@ -135,8 +135,8 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const variable_list saved = context->get_saved_variables();
     variable_list result = derivatives(context, saved, gradients[0]);
     if (!torch::autograd::compute_requires_grad(gradients[0], saved[0], saved[1])) return result;
-    // Edges to everything that a second derivative would go to: torch::autograd::grad() visits only nodes that lead to
-    // its inputs.
+    // Makes edges to everything that a second derivative would reach, because torch::autograd::grad() visits only nodes
+    // that lead to its inputs.
     const auto refusal = std::shared_ptr<NoSecondDerivative>(
         new NoSecondDerivative(torch::autograd::collect_next_edges(gradients[0], saved[0], saved[1])),
         torch::autograd::deleteNode);

@@ -64,7 +64,7 @@ bool writes_to_none(const c10::OperatorHandle& op, const torch::jit::Stack& stac
          !is_about_the_tensor(op);
 }
 
-// Refuses a write into a named output, or into one of several tensors: such an operation cannot be left out.
+// Refuses a write into a named output, or into one of several tensors, because such an operation cannot be skipped.
 void refuse_other_writes(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const c10::FunctionSchema& schema = op.schema();
   if (is_about_the_tensor(op)) return;

@@ -1,4 +1,4 @@
-// The code that Adam and AdamW share; they differ in where the weight decay goes.
+// The code that Adam and AdamW share. They differ in where they apply the weight decay.
 #pragma once
 
 #include <cmath>

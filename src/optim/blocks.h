@@ -21,9 +21,9 @@ void check_shared_alike(const std::string& who, const std::vector<ParameterRange
 // Whether this rank's share of the mean over the ranks is still to be computed.
 bool awaits_average(const ParameterRange& range);
 
-// The segment's gradient in the form that a kernel reads: dense, of the values' type, in row-major order. A gradient
-// of another form is first moved into its place in the range, and so is every gradient that other ranks read. nullptr
-// without a gradient.
+// Returns the segment's gradient in the form that a kernel reads: dense, of the values' type, in row-major order. A
+// gradient of another form is first moved into its place in the range, and so is every gradient that other ranks read.
+// Returns nullptr if there is no gradient.
 void* gradient_data(const ParameterRange& range, std::size_t segment);
 
 struct Piece {

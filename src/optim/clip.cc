@@ -28,7 +28,8 @@ struct Gradients {
     return static_cast<std::byte*>(data[piece.part]) +
            static_cast<std::size_t>(piece.first) * element_sizes[piece.part];
   }
-  // Whether this rank looks at the piece. Where each rank has only its share of the mean, others look at their pieces.
+  // Whether this rank computes with the piece. If each rank has only its share of the mean, other ranks compute with
+  // the other pieces.
   bool is_own(const Piece& piece) const {
     const auto& [range, segment] = places[piece.part];
     const std::int64_t first = range->segments()[segment].offset + piece.first;
@@ -87,7 +88,7 @@ void change(const std::vector<ParameterRange>& ranges, double factor, double lim
 
 GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
   const Gradients gradients = gradients_of(ranges);
-  // Other ranks are about to read these gradients: first all ranks must have finished writing theirs.
+  // Other ranks are about to read these gradients. Before that, all ranks must have finished writing theirs.
   if (!ranges.empty() && awaits_average(ranges.front())) ranges.front().sharing().meet("gradients before their norm");
   std::vector<double> sums(gradients.pieces.size());
   for_each_piece(gradients.pieces, [&](std::size_t i) {
@@ -100,7 +101,7 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
     if (range.rows()) range.rows()->set_awaits_average(false);
   }
   if (is_divided(ranges)) {
-    // Each sum comes from one rank; adding the other ranks' zeros changes no bit.
+    // Each sum comes from one rank. Adding the zeros of the other ranks changes no bit.
     ranges.front().sharing().exchange([&](const Communicator& ranks) {
       ranks.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum,
                        {.tag = "squares of gradients"});
@@ -128,7 +129,7 @@ GradientNorm clip_grad_norm(const std::vector<ParameterRange>& ranges, double ma
 
 void clip_grad_value(const std::vector<ParameterRange>& ranges, double clip_value) {
   if (!(clip_value > 0)) refuse_option("clip", "clip_value", clip_value, "a number above 0");
-  if (is_divided(ranges)) gradient_norm(ranges);  // this averages them
+  if (is_divided(ranges)) gradient_norm(ranges);  // gradient_norm() averages the gradients
   change(ranges, 1, clip_value);
 }
 

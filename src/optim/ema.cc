@@ -31,7 +31,7 @@ struct ExponentialMovingAverage::Impl {
     ParameterRange range;
     kernels::Layout layout;
     at::Tensor average;
-    at::Tensor kept;  // while swapped in: the weights, where they do not fit into `average`
+    at::Tensor kept;  // while swapped in: the weights, if their type is not that of `average`
   };
   EmaOptions options;
   std::vector<Part> parts;
@@ -53,7 +53,7 @@ struct ExponentialMovingAverage::Impl {
   bool is_divided() const { return !parts.empty() && parts.front().range.is_divided(); }
 };
 
-// Both buffers are flat, so whole ranges are swapped, through a buffer that stays in the first-level cache.
+// Both buffers are flat, so whole ranges are swapped, through a buffer that fits into the first-level cache.
 void ExponentialMovingAverage::Impl::exchange(Part& part) {
   const at::Tensor values = part.range.own_part(part.range.values());
   const at::Tensor average = part.range.own_part(part.average);
@@ -104,7 +104,7 @@ ExponentialMovingAverage::Swapped::~Swapped() {
   try {
     end();
   } catch (...) {
-    // Only where ranks share the weights can this fail: their group has ended.
+    // This can fail only if ranks share the weights and their group has ended.
   }
 }
 

@@ -7,8 +7,8 @@
 namespace reigen::optim {
 namespace {
 
-// After a mismatch it goes back to the last `*` only: matches of earlier ones can stay, since the later one takes any
-// text.
+// After a mismatch the search goes back only to the last `*`. The matches of earlier ones need not change, because the
+// last one can match any text.
 bool matches_text(std::string_view pattern, std::string_view text) {
   std::size_t at = 0;
   std::size_t in_text = 0;

@@ -91,7 +91,7 @@ std::vector<Piece> pieces_of(const std::vector<Update>& updates) {
   return cut(sizes);
 }
 
-// Shares end between blocks, so a piece is within one share.
+// Shares end between blocks, so a piece is never in two shares.
 bool is_own(const std::vector<Update>& updates, const Piece& piece) {
   const Update& update = updates[piece.part];
   return piece.first >= update.begin && piece.first < update.end;
@@ -99,7 +99,7 @@ bool is_own(const std::vector<Update>& updates, const Piece& piece) {
 
 bool awaits_average(const Update& update) { return update.range != nullptr && optim::awaits_average(*update.range); }
 
-// The mean of a block, in memory of this thread, so that it stays in the thread's caches.
+// The mean of a block. It is in memory of this thread, so that it remains in the caches of the thread's core.
 const void* mean_of(const Update& update, const Piece& piece) {
   thread_local std::vector<double> mean(static_cast<std::size_t>(tensor::kBlockElements));
   update.range->rows()->average_into(update.segment, update.range->gradient_slot(update.segment), piece.first,
@@ -117,7 +117,8 @@ void for_each_block(const std::vector<Update>& updates, const BlockWork& work) {
     kernels::Block block = block_of(update, pieces[i]);
     if (awaits_average(update)) block.gradients = mean_of(update, pieces[i]);
     work(update, block);
-    // After the update the gradients come out of the second-level cache; a check before it would wait for memory.
+    // The check comes after the update, because the gradients are then in the second-level cache. An earlier check
+    // would wait for memory.
     if (update.not_finite != nullptr && !kernels::kernels().finite(update.layout, block.gradients, block.count)) {
       update.not_finite->store(true);
     }
@@ -141,7 +142,7 @@ std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates,
     if (update.range != nullptr) update.range->rows()->set_awaits_average(false);
   }
   if (!updates.empty() && updates.front().ranks != nullptr) {
-    // Each sum comes from one rank; adding the other ranks' zeros changes no bit.
+    // Each sum comes from one rank. Adding the zeros of the other ranks changes no bit.
     static_assert(sizeof(kernels::Squares) == 2 * sizeof(double));
     updates.front().ranks->all_reduce(of_pieces.data(), of_pieces.data(), 2 * of_pieces.size(), DataType::kFloat64,
                                       ReduceOp::kSum, {.tag = "squares of blocks"});
@@ -216,9 +217,9 @@ RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges
   }
 }
 
-// A step into memory that the model has left would train nothing, without an error.
+// Checks that the parameter still lies in the range's memory. If not, a step would train nothing, without an error.
 void RangeState::check_still_there(const tensor::ParameterRange& range, const tensor::Segment& segment) {
-  // Gathered parameters are there only at times; data_parallel checks whether they were replaced.
+  // Gathered parameters lie there only at times. data_parallel checks whether they were replaced.
   REIGEN_CHECK(
       segment.numel == 0 || range.sharing().whole() != nullptr ||
           segment.parameter.const_data_ptr() == at_element(range.values(), segment.offset),

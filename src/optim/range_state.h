@@ -1,5 +1,5 @@
-// What all optimizers share: state buffers in the layout of their ranges, step counts, groups, and the list of updates
-// that a step has to make.
+// The code that all optimizers share: state buffers in the layout of their ranges, step counts, groups, and the list of
+// updates that a step has to make.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +32,7 @@ struct Update {
   std::int64_t begin = 0;
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
   const Communicator* ranks = nullptr;
-  // The range, set where gradients are still to be averaged; and the parameter's number in it.
+  // The range, or null if its gradients need not be averaged any more. `segment`: the parameter's number in the range.
   const ParameterRange* range = nullptr;
   std::size_t segment = 0;
   // Set to true where a gradient is not finite; null: not checked.
@@ -43,8 +43,8 @@ struct Update {
 using BlockWork = std::function<void(const Update&, const kernels::Block&)>;
 void for_each_block(const std::vector<Update>& updates, const BlockWork& work);
 
-// The same where each block gives sums. Returns the sums of every update, added in the order of its blocks; other
-// ranks' blocks are included.
+// As for_each_block(), but work() gives sums for each block. Returns the sums of every update, added in the order of
+// its blocks. Blocks of other ranks are included.
 using BlockSums = std::function<kernels::Squares(const Update&, const kernels::Block&)>;
 std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work);
 
@@ -55,7 +55,7 @@ struct StateKinds {
   bool master = false;  // fp32 masters and states for 16-bit values
 };
 
-// The specs of these states for a layout, with the step count.
+// The specs of these states and of the step count, for a layout.
 std::vector<layout::StateSpec> specs_of(const StateKinds& kinds);
 
 class RangeState {
@@ -63,12 +63,12 @@ class RangeState {
   RangeState(std::string optimizer, std::vector<ParameterRange> ranges, StateKinds kinds, double weight_decay,
              const std::vector<ParameterGroup>& groups);
 
-  // Counts a step for every parameter that has a gradient. When it returns, all ranks that share values have called
-  // it.
+  // Counts a step for every parameter that has a gradient. When begin_step() returns, all ranks that share values have
+  // called it.
   std::vector<Update> begin_step(const StepOptions& how);
 
   // Tells autograd that the values changed, so that a graph that was built before the step refuses to run backward.
-  // When it returns, all ranks that share the values have made their step.
+  // When end_step() returns, all ranks that share the values have made their step.
   void end_step();
   bool was_finite() const { return was_finite_; }
 
@@ -104,12 +104,12 @@ class RangeState {
   bool was_finite_ = true;
 };
 
-// The entry "<segment><what>": the part that a rank has of a segment in `flat`, which has the range's layout.
+// The entry "<segment><what>": this rank's part of the segment in `flat`. `flat` has the layout of the range.
 NamedTensor entry_of(const ParameterRange& range, const tensor::Segment& segment, const std::string& what,
                      const at::Tensor& flat);
 
-// Throws InvalidArgument, naming the entry, unless `given` has exactly the entries of `own`, each of its shape and
-// type. Then copies the entries; of one that ranks divide, only this rank's part.
+// Throws InvalidArgument, naming the entry, unless `given` has exactly the entries of `own`, each with the same shape
+// and type. Then copies the entries. Of an entry that ranks divide, it copies only this rank's part.
 void load_entries(const std::string& who, const std::vector<NamedTensor>& own, const std::vector<NamedTensor>& given);
 
 }  // namespace reigen::optim

@@ -46,7 +46,8 @@ void BufferSync::copy_in() {
   for (std::size_t i = 0; i < buffers_.size(); ++i) places_[i].copy_(buffers_[i]);
 }
 
-// variable_data() is the same memory with a version counter of its own.
+// variable_data() returns a tensor with the same memory and its own version counter, so the copy does not change the
+// buffer's counter.
 void BufferSync::copy_out() {
   for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].variable_data().copy_(places_[i]);
 }

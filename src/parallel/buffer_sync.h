@@ -15,16 +15,17 @@ class BufferSync {
  public:
   BufferSync(const std::vector<at::Tensor>& buffers, Communicator world);
 
-  // Both calls block, and neither changes autograd's version counters: a graph that saved a buffer can still run its
-  // backward.
-  void broadcast(const std::string& tag, int root = 0);  // buffers = the root's
+  // broadcast() and average() block. Neither changes autograd's version counters, so a graph that saved a buffer can
+  // still run its backward.
+  void broadcast(const std::string& tag, int root = 0);  // buffers = the buffers of rank `root`
   // The ranks whose buffers count in a mean: all ranks, or those that have data.
   struct Contributors {
     bool from_here = true;
     int ranks = 1;
     int first = 0;
   };
-  // buffers = their mean over the contributors; integer and boolean buffers = those of the first contributor
+  // Floating-point buffers = their mean over the contributors. Integer and boolean buffers = those of the first
+  // contributor.
   void average(const std::string& tag, const Contributors& contributors);
   bool empty() const { return buffers_.empty(); }
 
@@ -41,7 +42,7 @@ class BufferSync {
 
   Communicator world_;
   std::vector<at::Tensor> buffers_;
-  std::vector<at::Tensor> places_;  // each buffer's place in the staging buffer
+  std::vector<at::Tensor> places_;  // the place of each buffer in the staging buffer
   std::vector<Stretch> stretches_;
   std::shared_ptr<void> staging_;
   std::size_t bytes_ = 0;

@@ -137,7 +137,7 @@ at::Tensor DistributedOptimizerBase::step(const Closure& closure) {
   return loss;
 }
 
-// prepare_forward() refuses a model that changed; here it does so now, rather than in the next backward.
+// prepare_forward() throws if the model has changed. Called here, it throws now instead of in the next backward.
 void DistributedOptimizerBase::end_step() {
   state_->reducer->after_step();
   state_->start_over();
@@ -151,7 +151,7 @@ void DistributedOptimizerBase::zero_grad(bool set_to_none) {
   } else if (!state_->synchronized && (reducer.is_averaged() || reducer.accumulated() > 0)) {
     refuse_zero_grad();
   } else if (state_->synchronized) {
-    state_->start_over();  // the caller left out the step
+    state_->start_over();  // the caller skipped the step with these gradients
   }
   state_->optimizer->zero_grad(set_to_none);
 }

@@ -40,8 +40,8 @@ void require_trainable(const std::vector<tensor::NamedParameter>& parameters) {
              .fix = "register parameters, or use the model without data_parallel"});
 }
 
-// False for torch::autograd::grad(), which adds no gradients to `.grad`, and for backward() with chosen inputs, which
-// adds some.
+// Whether the running backward adds all gradients to `.grad`. torch::autograd::grad() adds none, and backward() with
+// chosen inputs adds only some.
 bool adds_all_gradients() {
   const auto* const chosen = torch::autograd::get_current_graph_task_exec_info();
   return chosen != nullptr && chosen->empty();
@@ -70,7 +70,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   trained_ = trained_parameters(ranges(), guard_->trainable());
   buffers_ = std::make_unique<BufferSync>(module_.buffers(), world_);
   watch_ = std::make_shared<BackwardWatch>(guard_->trainable());
-  if (!distributed()) return;  // nothing to average: gradients may stay where backward puts them
+  if (!distributed()) return;  // nothing to average: gradients may remain where backward puts them
   choose_exchange();
   values.broadcast(guard_->all(), ranges(), all_ranges());
   buffers_->broadcast("buffers of rank 0");
@@ -89,8 +89,8 @@ GradientReducer::~GradientReducer() {
     const Communicator& group = groups_.sharers.size() > 1 ? groups_.sharers : groups_.replicas;
     if (group.size() > 1) group.abort("its data_parallel() was destroyed in the middle of a step");
   } else {
-    // Whoever catches the error aborts the group with its reason. Until then calls may use this memory, so it is
-    // leaked.
+    // The code that catches the error aborts the group with the error's reason. Until then calls may use this memory,
+    // so it is leaked.
     static_cast<void>(flat_.release());
     static_cast<void>(exchange_.release());
     static_cast<void>(gradient_strategy_.release());
@@ -174,9 +174,10 @@ void GradientReducer::place_weights() {
   weights_ = std::move(gatherer);
 }
 
-// All ranks get averaged gradients with the same bits, so ranks that begin with equal weights and make the same steps
-// keep equal weights. A strategy that acts on weights lets them differ. Where ranks share one memory, or hold shares
-// alone, there is nothing to compare. Weights in files on a disk (offload) are not read just for this.
+// Whether all ranks hold equal weights that can be compared. All ranks get averaged gradients with the same bits, so
+// ranks that begin with equal weights and make the same steps keep equal weights. A strategy that acts on weights lets
+// them differ. If ranks share one memory, or hold only shares, there is nothing to compare. Weights in files on a disk
+// (offload) are not read just for this.
 bool GradientReducer::weights_are_equal() const {
   if (weight_strategy_ || !options_.offload.empty()) return false;
   return std::all_of(ranges().begin(), ranges().end(), [](const ParameterRange& range) {
@@ -260,7 +261,7 @@ void GradientReducer::on_gradient(std::size_t parameter) {
   if (watch_->note(parameter) && overlaps()) exchange_->ready(parameter);
 }
 
-// Throws if backward has added to a gradient that a dead round is still sending, which happens where `.grad` was kept.
+// Throws if backward has added to a gradient that a dead round is still sending. This happens if `.grad` was kept.
 void GradientReducer::require_elsewhere(std::size_t parameter) const {
   const bool is_in_place = trained_.range_of(parameter).is_in_place(trained_.places[parameter].segment);
   if (!is_in_place || !exchange_->is_under_way()) return;
@@ -272,8 +273,8 @@ void GradientReducer::require_elsewhere(std::size_t parameter) const {
              .fix = "call optimizer.zero_grad() when a backward fails, and begin anew with a forward"});
 }
 
-// First the weights of units that backward has passed are freed, which makes room. Then sums of gradients start. Only
-// then this rank waits for the weights of the unit. So all ranks start the same calls in the same order.
+// First the weights of units that backward has passed are freed, which makes room. Then sums of gradients start. After
+// that, this rank waits for the weights of the unit. This order makes all ranks start the same calls in the same order.
 void GradientReducer::on_unit(std::size_t unit) {
   weights_->leave_passed(unit);
   if (options_.overlap && no_sync_depth_ == 0 && !only_adds_up() && adds_all_gradients()) {
@@ -304,7 +305,7 @@ void GradientReducer::begin_round() {
   if (!is_late_) exchange_->begin(round());
 }
 
-// Waits for the calls that the dead round had started, and then really begins this round.
+// Waits for the calls that the dead round had started, and then begins this round, which begin_round() had postponed.
 void GradientReducer::catch_up() {
   if (!is_late_) return;
   exchange_->abandon();
@@ -340,8 +341,8 @@ void GradientReducer::finish() {
   if (averages) exposed_ = Clock::now() - start + waited_in_backward;
 }
 
-// Ends the round, even if its backward failed. This rank waits for the calls that the backward had started: the other
-// ranks started them as well, or fail.
+// Ends the round, even if its backward failed. Waits for the calls that the backward had started. These calls end,
+// because the other ranks have started them too, or fail.
 void GradientReducer::reset() {
   exchange_->abandon();
   end_backward();
@@ -355,7 +356,7 @@ void GradientReducer::end_backward() {
   exchange_->end_backward();
 }
 
-// Ends the round of a backward that failed. It counts as a step.
+// Ends the round of a backward that failed. The round counts as a step.
 void GradientReducer::give_up_round() {
   if (!watch_->is_active()) return;
   if (!watch_->ended_inside_another()) return reset();

@@ -1,12 +1,14 @@
-// Carries out data_parallel() for one model. From the layout it chooses how gradients travel (Exchange) and where
-// weights are (Weights). It watches backward (BackwardWatch, UnitWatch) and tells Exchange and Weights what happens.
+// Carries out data_parallel() for one model. From the layout it chooses how gradients are exchanged (Exchange) and
+// where weights are (Weights). It watches backward (BackwardWatch, UnitWatch) and tells Exchange and Weights what
+// happens.
 //
-// A round averages gradients once. Backward's first gradient begins it, gradients are handed over while backward runs,
-// and the end of backward finishes it. Between rounds a forward may synchronise buffers. A backward that throws leaves
-// a dead round; the next forward waits for the calls that this round had started. A backward that comes before such a
-// forward does not overlap (`is_late_`): a hook must not wait for the dead round's calls, so hooks leave gradients
-// where backward made them, and the end of backward waits for these calls and then does all the work. Such a backward
-// is refused where the dead round's gradients were kept, because it would add to them while they travel.
+// A round averages gradients once. The first gradient of a backward begins the round, hooks hand gradients over while
+// backward runs, and the end of backward finishes the round. Between rounds a forward may synchronise buffers. A
+// backward that throws leaves a dead round. The next forward waits for the calls that the dead round had started. If
+// another backward comes before such a forward, it does not overlap (`is_late_`). A hook must not wait for the dead
+// round's calls, so hooks leave gradients where backward made them. The end of this backward waits for the calls and
+// then does all the work. If the dead round's gradients were kept, such a backward is refused, because it would add to
+// gradients that are still being sent.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -55,7 +57,7 @@ class GradientReducer {
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   const std::vector<ParameterRange>& ranges() const { return flat_->ranges(); }
-  // ranges(), and those of frozen parameters that ranks divide.
+  // ranges(), and the ranges of frozen parameters that ranks divide.
   std::vector<ParameterRange> all_ranges() const;
   std::vector<tensor::NamedTensor> own_weights() const;
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
@@ -70,7 +72,7 @@ class GradientReducer {
   std::size_t bucket_count() const { return exchange_ ? exchange_->bucket_count() : 0; }
   std::vector<BucketTimes> bucket_times() const;
   std::uint64_t bytes_given() const;
-  // How many memory blocks were allocated so far for gathered weights and for gradients: none more in a steady step.
+  // How many memory blocks were allocated so far for gathered weights and for gradients. A steady step allocates none.
   std::int64_t allocations() const { return weights_->allocations() + (exchange_ ? exchange_->allocations() : 0); }
 
   void number_step(std::int64_t step);
@@ -85,11 +87,11 @@ class GradientReducer {
   void enter_no_sync() { ++no_sync_depth_; }
   void leave_no_sync();
 
-  // For DistributedOptimizer: whether gradients were averaged, and how many backwards only added up, since
-  // start_over(). A failed backward resets this number. With guard_steps() a backward between an average and
+  // For DistributedOptimizer: whether gradients were averaged since start_over(), and how many backwards since then
+  // only added up. A failed backward resets this number to 0. With guard_steps(), a backward between an average and
   // start_over() throws InvalidArgument.
   bool is_averaged() const { return averaged_; }
-  bool has_unfinished_backward() const { return watch_->is_active(); }  // if true outside of backward, one failed
+  bool has_unfinished_backward() const { return watch_->is_active(); }  // true outside of backward: a backward failed
   std::int64_t accumulated() const { return accumulated_; }
   void start_over();
   void guard_steps() { guards_steps_ = true; }
@@ -143,8 +145,8 @@ class GradientReducer {
   RankGroups groups_;
   layout::Layout layout_;
   layout::Coordinates coordinates_;
-  std::unique_ptr<GradientStrategy> gradient_strategy_;  // null unless gradients travel in buckets
-  std::unique_ptr<WeightStrategy> weight_strategy_;      // null unless weights are brought together between steps
+  std::unique_ptr<GradientStrategy> gradient_strategy_;  // null unless gradients are exchanged in buckets
+  std::unique_ptr<WeightStrategy> weight_strategy_;      // null unless a strategy changes weights between steps
   std::unique_ptr<tensor::FlatParameters> flat_;
   std::unique_ptr<ModelGuard> guard_;
   TrainedParameters trained_;
@@ -155,11 +157,11 @@ class GradientReducer {
   std::shared_ptr<Weights> weights_;
   std::shared_ptr<BackwardWatch> watch_;
 
-  bool is_late_ = false;            // the end of this round waits for a dead one's calls
+  bool is_late_ = false;            // the end of this round waits for the calls of a dead round
   bool buffers_are_fresh_ = false;  // a synchronised forward ran since the last round
   bool step_is_due_ = false;        // a round is over, and after_step() was not called since
   int no_sync_depth_ = 0;
-  std::int64_t accumulated_ = 0;  // backwards that only added up
+  std::int64_t accumulated_ = 0;  // number of backwards that only added up
   bool averaged_ = false;
   bool guards_steps_ = false;
   std::int64_t step_ = 0;  // the number in tags: counts rounds, unless the caller sets it

@@ -47,7 +47,7 @@ std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Mo
       if (is_new || place->second == i || place->second == kNoUnit) continue;
       const bool is_inner = within(inside[i], place->second);
       const bool is_outer = within(inside[place->second], i);
-      if (is_inner) place->second = is_outer ? kNoUnit : i;  // two units of one module may take turns
+      if (is_inner) place->second = is_outer ? kNoUnit : i;  // both: units of one module, and either of them may run
       if (!is_inner && !is_outer) place->second = kNoUnit;
     }
   }
@@ -71,7 +71,7 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
   inputs.choices.buckets = static_cast<bool>(options.strategy);
   inputs.choices.offload = !options.offload.empty();
   inputs.choices.reshard_after_forward = options.reshard_after_forward;
-  // check_options() refuses a size that is out of range or no number, and names the option.
+  // check_options() refuses a size that is out of range or NaN, and names the option.
   const bool in_range = options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb;
   inputs.choices.group_bytes =
       in_range ? static_cast<std::size_t>(options.bucket_mb * static_cast<double>(kMiB)) : std::size_t{0};

@@ -24,7 +24,7 @@ struct TrainedParameters {
   std::vector<ParameterPlace> places_of(const std::vector<std::size_t>& order) const;
   // All parameters, the module's last one first: roughly the order of backward.
   std::vector<std::size_t> last_first() const;
-  // The parameter's slot = its gradient, or zeros where it has none.
+  // Sets the parameter's slot to its gradient, or to zeros if it has none.
   void fill_slot(std::size_t parameter) const;
   bool has_gradient(std::size_t parameter) const { return range_of(parameter).is_active(places[parameter].segment); }
 };

@@ -47,7 +47,7 @@ comm::GroupOptions group_options(const InitOptions& options) {
   group.name = options.name;
   group.device = options.device;
   if (is_said(options.device_backend)) group.device_backend = options.device_backend;
-  // An option that the program gives wins over the environment, whose variable is then not looked at.
+  // An option that the program gives overrides the environment: the option's variable is then not read.
   std::set<std::string> said;
   const auto take = [&](const char* key, auto& option, const auto& given) {
     if (!is_said(given)) return;

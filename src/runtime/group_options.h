@@ -6,13 +6,13 @@
 
 namespace reigen {
 
-// The options of the world of a program, without rank, size and store. An option that `options` leaves open comes
-// from its variable (REIGEN_COMM_BACKEND and so on); an option without a variable there either has its default.
+// The options of the world of a program, without rank, size and store. If `options` does not set an option, its
+// variable (REIGEN_COMM_BACKEND and so on) sets it; if the variable is not set either, the option has its default.
 // Throws InvalidArgument, naming the variable, if a variable has an invalid value.
 comm::GroupOptions group_options(const InitOptions& options);
 
-// Warns of environment variables with the prefix REIGEN_ that nobody reads, and names the variables that were
-// probably meant.
+// Warns of environment variables with the prefix REIGEN_ that no code reads, and names the variables that were probably
+// meant.
 void warn_of_unknown_variables();
 
 }  // namespace reigen

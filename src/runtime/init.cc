@@ -24,11 +24,11 @@ namespace reigen {
 namespace {
 
 // The descriptor of the memory for the flight record that Reigen's launcher passes on; -1: none. The recorder checks
-// that it is such memory.
+// that the descriptor is such memory.
 int inherited_record() { return base::parse<int>(base::environment::flight().value_or("")).value_or(-1); }
 
 void keep_freed_memory() {
-  // Blocks up to 32 MiB (the most that glibc allows) come from the heap and stay in it when they are freed. Larger
+  // Blocks up to 32 MiB (the most that glibc allows) come from the heap, and remain in it when they are freed. Larger
   // blocks are still mapped and returned to the kernel.
   ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(32 * kMiB));
   ::mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * kGiB - 1));
@@ -47,8 +47,8 @@ std::terminate_handler before = nullptr;
   try {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
   } catch (const Error& error) {
-    // This waits for no lock of the standard streams: a thread that reads a terminal may hold one, and this process
-    // must end.
+    // This code waits for no lock of the standard streams, because a thread that reads a terminal may hold such a lock,
+    // and this process must end.
     const std::string text = std::string("error: ") + error.what() + "\n";
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
     if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
@@ -64,8 +64,8 @@ std::terminate_handler before = nullptr;
 Communicator init(const InitOptions& options) {
   static std::once_flag once;
   std::call_once(once, [] { before = std::set_terminate(&end_with_code_of_error); });
-  // Into a pipe, stdout would keep the lines of a program until it ends, and a rank that is killed would lose them.
-  // So it is buffered by lines.
+  // If stdout is a pipe, the C library keeps the lines of a program in a buffer until the program ends, and a rank that
+  // is killed loses them. So stdout is buffered by lines.
   if (base::environment::store() && ::isatty(STDOUT_FILENO) == 0) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   if (options.keep_memory && base::environment::keep_memory().value_or("1") != "0") keep_freed_memory();
   const launch::Environment environment = launch::detect_environment();
@@ -79,7 +79,7 @@ Communicator init(const InitOptions& options) {
   // which has the number 0; if ranks see all GPUs, each takes its own.
   if (group.device.index < 0 && environment.knows_local_rank) group.device.index = environment.local_rank;
   group.recorder = comm::open_recorder(environment.rank, environment.world_size, environment.job, inherited_record());
-  // For a program that runs alone this is a store in its own memory.
+  // If the program runs alone, the store is in its own memory.
   group.store = launch::join_job(environment, Deadline::after(group.join_timeout), group.heartbeat_timeout);
   Communicator world(group);
   base::log_info("rank {} of {} by {}, backend {}", world.rank(), world.size(), environment.source, world.backend());

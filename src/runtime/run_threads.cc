@@ -90,8 +90,8 @@ void run_threads(int ranks, const RankFunction& function, const InitOptions& opt
       failure.record(rank, std::current_exception());
     }
   };
-  // The ranks begin when all threads have started. If the last threads cannot be started, the others would wait for
-  // their ranks in vain.
+  // The ranks begin when all threads have started. If ranks began earlier and a later thread could not be started, they
+  // would wait for its rank in vain.
   std::promise<bool> gate;
   const std::shared_future<bool> begins = gate.get_future().share();
   std::vector<std::thread> threads;

@@ -18,7 +18,7 @@ namespace reigen {
 
 namespace {
 
-// The variable by which a started process knows which call of spawn() it was started for.
+// This variable tells a started process for which call of spawn() it was started.
 constexpr const char* kSpawnVariable = "REIGEN_SPAWN";
 
 int next_call() {

@@ -1,4 +1,4 @@
-// What every kind of store refuses (keys and values that are too long), and the errors for it.
+// Checks that every kind of store makes (it refuses keys and values that are too long), and their errors.
 #pragma once
 
 #include <cstddef>

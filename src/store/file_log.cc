@@ -117,7 +117,7 @@ bool FileLog::replay_header(off_t size) {
   return true;
 }
 
-// True when there was another whole record, which the table now holds.
+// Applies the next record to the table. Returns false when there is no other whole record.
 bool FileLog::replay_record(off_t size) {
   const auto left = static_cast<std::size_t>(size - end_);
   if (left < kRecordHead) return false;
@@ -164,7 +164,7 @@ void FileLog::append(const std::string& bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       const int error = errno;
-      // If this fails too, an incomplete record stays, which the next writer cuts off.
+      // If this fails too, an incomplete record remains, which the next writer cuts off.
       [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), end_);
       throw_io("pwrite", error);
     }

@@ -1,4 +1,4 @@
-// The file behind a file store: a header, then records that are only ever appended.
+// The file of a file store: a header, then records. Records are only ever appended.
 //
 //   header   "ReigenLog1\n" and five zero bytes
 //   record   u32 length of the body, u32 check of the length, u64 FNV-1a of the body, body
@@ -28,8 +28,8 @@ class FileLog {
   // it.
   static constexpr std::chrono::seconds kLockLimit{10};
 
-  // Both hold the file lock while they live. Their constructors throw IoError, or DataError when the file is damaged or
-  // of another kind.
+  // A Reading or Writing holds the file lock while it lives. Their constructors throw IoError, or DataError when the
+  // file is damaged or of another kind.
   class Reading {
    public:
     Reading(FileLog& log, const Deadline& deadline);

@@ -1,5 +1,5 @@
-// The keys and values themselves, with the meaning of every operation. The memory store guards a Table with a mutex,
-// the file store fills one from its log, and the TCP server serves one. Not safe between threads.
+// The keys and values of a store, and the effect of every operation on them. The memory store guards a Table with a
+// mutex, the file store fills one from its log, and the TCP server serves one. Not safe between threads.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ constexpr std::chrono::nanoseconds kFirstGreeting = 500ms;  // for one attempt; 
 constexpr std::chrono::nanoseconds kLastGreeting = 4s;
 constexpr std::chrono::nanoseconds kQuiet = 2s;          // how long the server may be silent before it gets a ping
 constexpr std::chrono::nanoseconds kLeastPongWait = 1s;  // to wait for the pong
-constexpr std::chrono::nanoseconds kStoodStill = 2s;     // a wait that ends so late: this process was stopped
+constexpr std::chrono::nanoseconds kStoodStill = 2s;     // if a wait ends so late, this process was stopped
 constexpr std::chrono::nanoseconds kSendWait = 10s;
 constexpr std::chrono::nanoseconds kCancelWait = 1s;
 
@@ -92,7 +92,7 @@ struct Connection::Round {
   bool unknown_host = false;              // a host name has no address (yet)
   bool nobody_listens = true;             // every address refused the connection
   bool unanswered = false;                // a server accepted a connection, but did not shake hands
-  bool reached = false;                   // a machine answered, be it with a refusal
+  bool reached = false;                   // a machine answered, even if it refused
 };
 
 void Connection::try_host(const Endpoint& endpoint, const std::string& host, const Deadline& deadline,
@@ -187,9 +187,9 @@ std::optional<Reply> Connection::cancel() {
   return call({.operation = Operation::kCancel}, Deadline::after(kCancelWait));
 }
 
-// A closed connection is noticed at once. A stopped server, or a network that drops its packets, is not, so after
-// kQuiet of silence the server gets a ping. The time for the pong counts from the ping. It starts again if this process
-// was stopped in between, because the server may have been stopped with it.
+// The client notices a closed connection at once. It does not notice a stopped server, or a network that drops packets,
+// so after kQuiet of silence it sends a ping. The time for the pong counts from the ping. It starts again if this
+// process was stopped in between, because the server may have been stopped with it.
 std::optional<Reply> Connection::wait(const Deadline& deadline) {
   for (;;) {
     const Deadline next_look = pong_due_ ? *pong_due_ : Deadline::after(kQuiet);

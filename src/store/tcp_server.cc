@@ -1,9 +1,9 @@
 // The TCP store's server: one thread, one event loop, one table.
 //
 // A connection is a stranger until it has sent a correct hello. Strangers have a deadline and a small limit on what
-// they may send, and only kMaxStrangers of them are kept. Afterwards it is a member. The server works on one request of
-// a member at a time: while a reply waits to be sent, nothing more is read from that member, so that no client can make
-// the server collect replies.
+// they may send, and only kMaxStrangers of them are kept. After its hello a connection is a member. The server works on
+// one request of a member at a time: while a reply waits to be sent, nothing more is read from that member, so that no
+// client can make the server collect replies.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
@@ -70,7 +70,8 @@ bool listen_also(std::vector<net::Listener>& listeners, const std::string& host,
     listeners.push_back(*std::move(attempt.listener));
     return true;
   }
-  // The address is not available: an IPv6 address that the network still checks for duplicates, or found to be one.
+  // The address is not available: an IPv6 address that is still being checked for duplicates, or that was found to be a
+  // duplicate.
   if (attempt.error == EADDRNOTAVAIL) {
     base::log_info("the store does not listen on {}: {}", host, base::errno_text(attempt.error));
     return true;

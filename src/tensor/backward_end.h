@@ -1,6 +1,6 @@
-// Calls a function at the end of a backward, also where a node of it runs a backward of its own (activation
-// checkpointing). LibTorch's engine alone would call it at the end of the inner backward, when gradients of the outer
-// one are still to come.
+// Calls a function at the end of a backward, also if a node of this backward runs a backward of its own (activation
+// checkpointing). LibTorch's engine alone would call the function at the end of the inner backward, when gradients of
+// the outer backward are still to come.
 // Thread rule: a function that is passed in a backward belongs to the thread that runs this backward.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace reigen::tensor {
 
-// Calls `call` on this thread when the running backward has ended; within inner_backward(), when the outermost
-// backward has. If the backward ends by an exception, `call` is destroyed and not called.
+// Calls `call` on this thread when the running backward has ended; within inner_backward(), when the outermost backward
+// has ended. If the backward ends by an exception, `call` is destroyed and not called.
 void at_backward_end(std::function<void()> call);
 
 // Runs `backward` from within a node of another backward.

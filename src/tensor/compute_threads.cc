@@ -29,14 +29,15 @@ Told& last_told() {
 }
 
 // LibTorch does not say who chose its number. By itself it takes all processors (OpenMP), all cores (MKL), the number
-// in the variables, or the number that it got here before. Any other number is the program's choice.
+// in the variables, or the number that share_cores() set before. Any other number is the program's choice.
 bool is_chosen_by_program(int threads) {
   if (threads == last_told().choice) return true;
   if (threads == last_told().share || threads == base::threads_by_environment()) return false;
   return !base::is_default_count(base::find_cores(), threads);
 }
 
-// Whether this was warned of before. Our launcher warns itself of the number that it sets.
+// Whether a warning about the number of threads was printed before. Reigen's launcher itself warns of the number that
+// it sets.
 bool was_said(int threads) {
   static std::atomic<bool> said = false;
   const bool by_launcher = base::environment::store() && threads == base::threads_by_environment();

@@ -1,10 +1,10 @@
-// Errors: one base class, and one derived class for each kind of reaction that a caller can have.
+// Errors: one base class, and one derived class for each way in which a caller can react.
 //
 // Every message says what happened, which values were got and expected, and what to do next:
 //   [all_reduce] rank 2 of 4: count differs
 //     got: 100   expected: 101 (rank 0)
 //     fix: call the same operation with the same count on every rank
-// An error carries the exit code with which a program that does not catch it should end (docs/errors.md).
+// Each error has an exit code. A program that does not catch the error should end with this code (docs/errors.md).
 // Thread rule: values, freely copied between threads.
 #pragma once
 
@@ -50,7 +50,7 @@ class Error : public std::runtime_error {
   Error(ExitCode code, const Report& report) : Error(code, to_string(report)) {}
   ExitCode exit_code() const noexcept { return code_; }
 
-  // Whether every rank of the job throws this error at the same place. Then only rank 0 reports it.
+  // Whether every rank of the job throws this error at the same place. If so, only rank 0 reports it.
   bool is_common() const noexcept { return common_; }
   void mark_common() noexcept { common_ = true; }
 
@@ -97,7 +97,7 @@ struct IoError : Error {
   explicit IoError(const Report& report, ExitCode code = ExitCode::kIo) : Error(code, report) {}
 };
 
-// The disk, or the quota of the user on it, is full: the same write succeeds once there is room.
+// The disk is full, or the user's quota on it is used up. The same write succeeds once there is room.
 struct NoRoom : IoError {
   using IoError::IoError;
 };

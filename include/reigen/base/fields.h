@@ -1,12 +1,12 @@
-// The table in which an options struct describes its members, once: the name, range and meaning of each. Flags, files,
-// environment variables, --help, errors and the comparison between ranks are all made from the rows of this table.
+// A table that describes the members of an options struct in one place: the name, range and meaning of each member.
+// Flags, files, environment variables, --help, errors and the comparison between ranks all use the rows of this table.
 //
 //   struct TopKOptions { double share = 0.01; };
 //   inline void describe(Fields& fields, TopKOptions& options) {
 //     fields.add("share", options.share, above(0).up_to(1), "of a parameter's elements that are sent");
 //   }
 //
-// Thread rule: values. A row points into the struct that it describes, which must outlive it.
+// Thread rule: values. A row points into the struct that it describes; the struct must outlive the row.
 #pragma once
 
 #include <chrono>
@@ -61,16 +61,16 @@ struct Field {
   bool own_section = false;               // whether the section is defined by the user's program, not by Reigen
 
   // For an option that only some alternatives have (one_of.h):
-  std::vector<Value> alike = {};             // members of this name in other alternatives, set along with `value`
-  std::vector<std::string> owners = {};      // the alternatives that have the option; empty: it depends on none
+  std::vector<Value> alike = {};             // members of this name in other alternatives, which set() sets too
+  std::vector<std::string> owners = {};      // the alternatives that have the option; empty: not such an option
   std::set<std::string>* given = nullptr;    // the keys that were set; the others have their alternative's default
   const std::string* alternative = nullptr;  // the name of the chosen alternative
   std::string decided_by = {};               // the option that chooses the alternative: "optim.name"
-  std::string none = {};                     // this value means the same as not having the option: "0"
+  std::string none = {};                     // a value that means the same as not having the option: "0"
 
   std::string name() const { return section + "." + key; }
-  // Marks the option as one that only the alternatives `names` have. `holds`: the name of the chosen alternative, which
-  // the option `decider` sets.
+  // Marks the option as one that only the alternatives `names` have. `holds` contains the name of the chosen
+  // alternative; the option `decider` sets it.
   void only_for(std::vector<std::string> names, const std::string& holds, std::string decider) {
     owners = std::move(names);
     alternative = &holds;
@@ -80,11 +80,11 @@ struct Field {
   bool is_switch() const { return std::holds_alternative<bool*>(value); }
   bool is_text() const;          // whether TOML writes the value in quotes
   bool is_whole() const;         // whether it is a whole number
-  bool is_unset() const;         // whether it is a number, optional or of an alternative (`given`), that was not set
+  bool is_unset() const;         // whether no value was set: for optional members, and for numbers of alternatives
   std::string text() const;      // the value as text; "not set" if is_unset()
   std::string expected() const;  // the values that it takes: "a whole number of at least 1", "fp32, fp64"
 
-  // Sets the value from text. False, and nothing is changed, if the text is no value or is out of range.
+  // Sets the value from text. Returns false and changes nothing if the text is not a valid value or is out of range.
   bool set(const std::string& text) const;
 };
 
@@ -93,7 +93,7 @@ class Fields {
  public:
   explicit Fields(std::string first_section = {}) : section(std::move(first_section)) {}
 
-  // Adds a switch, a text or a number. Returns the row, to set members of it that are seldom needed. The reference is
+  // Adds a switch, a text or a number. Returns the row, so that the caller can set its other members. The reference is
   // valid until the next row is added.
   template <class Member>
   Field& add(const char* key, Member& member, std::string meaning) {

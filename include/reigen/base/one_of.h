@@ -4,8 +4,9 @@
 //   AnyOptimizer rule = SGDOptions{.momentum = 0.9};
 //   rule.visit([&](const auto& options) { use(options); });
 //
-// The rows of a table (fields.h) contain the options of all alternatives. `name` is the chosen one, and an option that
-// several alternatives have is one row. require_owned() refuses options that the chosen alternative does not have.
+// The rows of a table (fields.h) contain the options of all alternatives. The member `name` is the name of the chosen
+// alternative. An option that several alternatives have is one row. require_owned() refuses options that the chosen
+// alternative does not have.
 // Thread rule: a value.
 #pragma once
 
@@ -62,8 +63,8 @@ class OneOf {
     if (!found) throw_no_alternative(name, names());
   }
 
-  // Sets the option `key` from text, in every alternative that has it. False if no alternative has it or the value is
-  // not allowed. Options that are not set keep the default of their own alternative.
+  // Sets the option `key` from text, in every alternative that has it. Returns false if no alternative has it or the
+  // value is not allowed. Options that are not set keep the default of their own alternative.
   bool set(const std::string& key, const std::string& text) {
     Fields all;
     add_options(all);
@@ -78,14 +79,14 @@ class OneOf {
     for (const Field& field : own.rows) given.insert(field.key);
   }
 
-  // A value whose name is that of `defaults` and whose options are not set: what a command line is read into.
+  // Returns a value with the name of `defaults`, in which no option is set. A command line is read into this value.
   static OneOf fresh(const OneOf& defaults) {
     OneOf one;
     one.name = defaults.name;
     return one;
   }
-  // After the reading: if the name is still that of `defaults`, the defaults hold for all options that were not set.
-  // Another alternative keeps its own defaults.
+  // Call this after the command line was read. If the name is still that of `defaults`, all options that were not set
+  // get their values from `defaults`. Otherwise they keep the chosen alternative's own defaults.
   void take_defaults(const OneOf& defaults) {
     if (name != defaults.name) return;
     Fields rows;

@@ -10,8 +10,8 @@
 //
 // Ownership: a handle that a function returns through its last argument belongs to the caller until it is passed to its
 // release function. Releasing NULL does nothing. A released handle must not be used. Buffers belong to the caller;
-// those of an asynchronous call must stay valid until the call has completed. Text that is passed in is copied. Text
-// that is returned belongs to the handle.
+// those of an asynchronous call must stay valid until the call has completed. Functions copy the text that they get.
+// Text that they return belongs to the handle.
 //
 // Thread rule: calls of one group must be ordered by the caller; calls of two groups may run at the same time.
 // reigen_abort and the functions of reigen_work may be called from any thread. Each thread has its own last error.
@@ -24,8 +24,8 @@
 extern "C" {
 #endif
 
-// NOLINTBEGIN(readability-identifier-naming): names in C have a prefix, since C has no namespaces
-typedef struct reigen_comm reigen_comm;      // a rank's place in a group
+// NOLINTBEGIN(readability-identifier-naming): names in C have a prefix, because C has no namespaces
+typedef struct reigen_comm reigen_comm;      // a rank's handle of a group
 typedef struct reigen_work reigen_work;      // an asynchronous operation
 typedef struct reigen_memory reigen_memory;  // memory that every rank of this machine can reach
 
@@ -47,7 +47,7 @@ enum {
   REIGEN_PEER_LOST = 79
 };
 
-// The kind of an error. It distinguishes the reactions that a caller can have better than the code (docs/errors.md).
+// The kind of an error. It tells a caller more exactly how to react than the exit code does (docs/errors.md).
 typedef int reigen_error;
 enum {
   REIGEN_ERROR_NONE = 0,
@@ -90,16 +90,16 @@ enum {
 const char* reigen_version(void);           // "0.1.0"
 size_t reigen_type_size(reigen_type type);  // in bytes; 0: there is no such type
 
-// The text, kind and rank of the last function that failed on this thread; a success does not change them. The text
-// says what happened, which values were got and expected, and a fix. It is valid until the next failure on this thread;
-// "" when no function has failed.
+// The text, kind and rank of the last failure on this thread; a call that succeeds does not change them. The text says
+// what happened, which values were got and expected, and a fix. It is valid until the next failure on this thread; ""
+// when no function has failed.
 const char* reigen_error_message(void);
 reigen_error reigen_error_kind(void);
 int reigen_error_rank(void);  // the lost rank of REIGEN_ERROR_PEER_LOST, else -1
 
-// Options: first fill a struct with its function (`bytes` is sizeof the struct), then change members. A later version
-// may add members at the end; programs that were built before continue to work. NULL for a text means the default. The
-// comments give the defaults.
+// Options: first call the function of the struct, which sets the defaults (`bytes` is sizeof the struct). Then change
+// members. A later version may add members at the end; programs that were built before continue to work. NULL for a
+// text means the default. The comments show the defaults.
 typedef struct reigen_init_options {
   size_t struct_size;
   const char* name;     // "world"
@@ -116,13 +116,13 @@ typedef struct reigen_comm_options {
   int rank;             // 0
   int size;             // 1
   const char* store;    // where the ranks meet; NULL for one rank. Either the path of a file that all ranks can reach
-                        // and that is new for each job, or tcp://host:port; rank 0 serves it there, for one group at a
-                        // time
+                        // and that is new for each job, or tcp://host:port, where rank 0 serves the store for one group
+                        // at a time
   const char* name;     // "world"; two groups that meet in the same file need different names
   const char* backend;  // as above
-  int64_t join_timeout_ms;       // 60 s: the longest wait until all ranks are there
-  int64_t report_after_ms;       // 30 s: then a warning names a live rank that keeps others waiting
-  int64_t timeout_ms;            // 10 minutes: then such a wait ends the group
+  int64_t join_timeout_ms;       // 60 s: the longest wait until all ranks have joined
+  int64_t report_after_ms;       // 30 s: a warning names a live rank after a longer wait
+  int64_t timeout_ms;            // 10 minutes: a longer wait for a live rank ends the group
   int64_t heartbeat_timeout_ms;  // 10 s: a rank without a heartbeat for so long is lost
   const char* network;           // as above
   int segments;                  // 0: chosen by size
@@ -142,18 +142,17 @@ reigen_status reigen_comm_options_default(reigen_comm_options* options, size_t b
 reigen_status reigen_call_options_default(reigen_call_options* options, size_t bytes);
 
 // Creates the group of all ranks of the job. Rank and size come from the launcher (reigen run, torchrun, srun, mpirun);
-// without one the group has one rank. Blocks until all ranks are there.
+// without a launcher the group has one rank. Blocks until all ranks have joined.
 reigen_status reigen_init(const reigen_init_options* options, reigen_comm** comm);
-// Creates a group whose rank, size and meeting place are in the options, without a launcher. Blocks until all ranks are
-// there.
+// Creates a group without a launcher: the options give rank, size and store. Blocks until all ranks have joined.
 reigen_status reigen_comm_create(const reigen_comm_options* options, reigen_comm** comm);
 // Creates a group of the ranks that give the same colour, in the order of (key, rank). A rank with a negative colour
 // gets NULL.
 reigen_status reigen_split(reigen_comm* comm, int color, int key, reigen_comm** part);
-// Ends the group on all ranks: pending and later calls fail with this cause on every rank.
+// Ends the group on all ranks: pending and later calls of every rank fail with this cause.
 reigen_status reigen_abort(reigen_comm* comm, const char* cause);
-// Leaves the group after pending operations are finished, for which it waits two seconds at most. Handles of memory and
-// of asynchronous calls stay valid.
+// Waits for pending operations, two seconds at most, and then leaves the group. Handles of memory and of asynchronous
+// calls remain valid.
 void reigen_comm_release(reigen_comm* comm);
 
 int reigen_rank(const reigen_comm* comm);             // -1 for NULL
@@ -167,7 +166,8 @@ reigen_status reigen_allocate(reigen_comm* comm, size_t bytes, reigen_memory** m
 void* reigen_memory_data(const reigen_memory* memory);  // NULL for NULL
 void reigen_memory_release(reigen_memory* memory);
 
-// The operations. `options` may be NULL: then the call blocks and has no tag and the factor 1. Counts are elements.
+// The operations. If `options` is NULL, the call blocks, and has no tag and the factor 1. Counts are numbers of
+// elements.
 
 // output[i] = op over ranks of input[i], i < count
 reigen_status reigen_all_reduce(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
@@ -212,7 +212,7 @@ reigen_status reigen_all_to_all_v(reigen_comm* comm, const void* input, const si
                                   const size_t* arrives, reigen_type type, const reigen_call_options* options);
 
 // The data that recv writes on rank `to` = the data that send reads on rank `from`. The n-th send from one rank to
-// another meets the n-th recv of that pair. A send of more than 1 KiB may wait for its recv, so an exchange needs
+// another matches the n-th recv of that pair. A send of more than 1 KiB may wait for its recv, so an exchange needs
 // asynchronous calls or a group of calls.
 reigen_status reigen_send(reigen_comm* comm, const void* data, size_t count, reigen_type type, int to,
                           const reigen_call_options* options);
@@ -222,9 +222,9 @@ reigen_status reigen_recv(reigen_comm* comm, void* data, size_t count, reigen_ty
 // Calls between reigen_group_begin and reigen_group_end are only collected. reigen_group_end makes all of them
 // together, so that no call waits for another. A call with an unknown type or reduction, or with NULL for counts, fails
 // at once and is left out. Any other mistake in a collected call makes reigen_group_end fail, and none of the calls
-// runs. The memory of collected calls must stay valid until then. Their handles may be waited for after
-// reigen_group_end; each is complete when all of the calls are. The options `work` and `only_caller` of
-// reigen_group_end apply to all collected calls.
+// runs. The buffers of the collected calls must remain valid until the calls are complete. After reigen_group_end the
+// handles of the calls may be waited for; each handle is complete when all calls are complete. The options `work` and
+// `only_caller` of reigen_group_end apply to all collected calls.
 reigen_status reigen_group_begin(reigen_comm* comm);
 reigen_status reigen_group_end(reigen_comm* comm, const reigen_call_options* options);
 
@@ -232,11 +232,11 @@ reigen_status reigen_group_end(reigen_comm* comm, const reigen_call_options* opt
 reigen_status reigen_poll(reigen_comm* comm);
 
 // Waits until the call is complete: for timeout_ms at most, or with timeout_ms < 0 as long as the group's timeout
-// allows. Fails with REIGEN_ERROR_TIMEOUT after timeout_ms. If reigen_work_is_completed gives 0 then, the operation
-// goes on and may be waited for again.
+// allows. Fails with REIGEN_ERROR_TIMEOUT after timeout_ms. If reigen_work_is_completed then returns 0, the operation
+// continues and may be waited for again.
 reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms);
 int reigen_work_is_completed(const reigen_work* work);  // 1: completed or failed, 0: not yet, -1 for NULL
-void reigen_work_release(reigen_work* work);            // an operation that is not complete goes on
+void reigen_work_release(reigen_work* work);            // an operation that is not complete continues
 // NOLINTEND(readability-identifier-naming)
 
 #ifdef __cplusplus

@@ -50,7 +50,7 @@ using Group = std::vector<StoredTensor>;
 struct Manifest {
   std::int64_t step = 0;      // number of steps done
   std::int64_t epoch = 0;     // epoch of the next sample
-  std::int64_t position = 0;  // samples of that epoch that are used up, over all ranks
+  std::int64_t position = 0;  // samples of that epoch that all ranks together have used
   std::int64_t global_batch = 0;
   std::int64_t seed = 0;
   std::int64_t world_size = 1;  // number of ranks of the run that wrote it
@@ -69,17 +69,17 @@ struct Manifest {
 // Every manifest has exactly one text: to_text(from_text(text)) == text, so that no byte of it can change unnoticed.
 std::string to_text(const Manifest& manifest);
 
-// `where` is the file's path, for messages. Throws DataError naming what is wrong: damage, numbers out of range, pieces
-// that overlap or leave holes in a file; and Error 76 for another version of the format. Does not look for holes in
-// tensors: check_coverage() does. Memory in proportion to the text.
+// `where` is the file's path, for messages. Throws DataError naming the fault: damage, numbers out of range, pieces
+// that overlap or leave holes in a file. Throws Error 76 for another version of the format. check_coverage() looks for
+// holes in tensors; this function does not. Memory in proportion to the text.
 Manifest from_text(std::string_view text, const std::string& where);
 
 // Throws DataError when the pieces of a tensor overlap or leave a hole. Time in proportion to the number of pieces.
 void check_coverage(const Manifest& manifest, const std::string& where);
 
-// The prefix of keys, in Manifest::options and in a model's metadata, that say what the numbers in the model's inputs
-// and targets stand for: "meaning.classes" = "[\"cat\",\"dog\"]". The value is a JSON list, in which a backslash is
-// written \\ and bytes that are not UTF-8 are written \xE9 (Python's unicode_escape reads both).
+// Keys with this prefix give the meaning of the numbers in a model's inputs and targets: "meaning.classes" =
+// "[\"cat\",\"dog\"]". They are in Manifest::options and in a model's metadata. The value is a JSON list, in which a
+// backslash is written \\ and a byte that is not UTF-8 is written like \xE9 (Python's unicode_escape reads both).
 inline constexpr std::string_view kMeaning = "meaning.";
 
 inline constexpr std::int64_t kFormatVersion = 2;

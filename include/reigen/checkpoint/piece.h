@@ -30,7 +30,7 @@ struct NotFinite {
   bool has_nan = false;
   bool has_infinity = false;
 };
-// Whether there are NaNs or infinities among its elements. One pass; integers have none.
+// Whether the piece's elements contain NaNs or infinities. One pass; integers have none.
 NotFinite not_finite_in(const Piece& piece);
 
 // A part of a named tensor that is to be filled. `bytes` is not owned.

@@ -1,4 +1,4 @@
-// Saves checkpoints while training goes on: save() copies the contents, and a thread writes the copy.
+// Saves checkpoints while training continues: save() copies the contents, and a thread writes the copy.
 //
 //   reigen::checkpoint::Saver saver("run/checkpoints", world, {.keep = 3});
 //   for (...) {
@@ -8,11 +8,12 @@
 //   }
 //   saver.wait();
 //
-// At most one save is in flight: the next one waits for it. Training stalls only for the copy, into memory that is kept
-// for the next save (as large as what this rank gives). The first time it also stalls while the kernel provides that
-// memory, unless prepare() was called before. While the Saver lives, no other job can write to the directory. Thread
-// rule: one thread of each rank. The writing threads have a group of their own, which is split off `world`, so that
-// their calls may run at the same time as the training's calls.
+// At most one save is in flight: the next save waits for it. Training waits only for the copy. The memory of the copy
+// is as large as the contents that this rank gives, and is kept for the next save. The first save also waits until the
+// kernel has provided this memory, unless prepare() was called before. While the Saver lives, no other job can write to
+// the directory. The writing threads have a group of their own, which is split off `world`, so their calls may run at
+// the same time as the training's calls.
+// Thread rule: one thread of each rank.
 #pragma once
 
 #include <cstdint>
@@ -25,28 +26,30 @@
 namespace reigen::checkpoint {
 
 struct SaverOptions {
-  std::int64_t keep = 3;            // how many whole checkpoints stay
+  std::int64_t keep = 3;            // how many whole checkpoints are kept
   bool asynchronous = true;         // false: save() returns when the checkpoint is on the disk
   bool warns_without_locks = true;  // warn if the file system has no locks (DirectoryLock)
 };
 
 class Saver {
  public:
-  // Collective. Throws IoError on every rank: 73 when another job writes there, 74 or 77 when the directory cannot be
-  // written.
+  // Collective. Throws IoError on every rank: 73 when another job writes to the directory, 74 or 77 when the directory
+  // cannot be written.
   Saver(std::filesystem::path directory, Communicator world, const SaverOptions& options = {});
-  // Waits for the save that is in flight. An error that no call has thrown yet is logged.
+  // Waits for the save that is in flight. Logs an error that no call has thrown yet.
   ~Saver();
   Saver(const Saver&) = delete;  // its thread writes into its memory
   Saver& operator=(const Saver&) = delete;
 
-  // Makes the writing thread take the memory for a copy of contents as large as these, so that the first save need not.
-  // It saves nothing and returns at once; the next save waits for it. If it fails, the next save meets the error. If
-  // the Saver is not asynchronous it does nothing. Not collective.
+  // Makes the writing thread allocate the memory for a copy of contents of this size, so that the first save need not
+  // wait for it. Saves nothing, and returns at once unless the writing thread is busy; the next save waits until it is
+  // done. If the allocation fails, the next save tries again. Does nothing if the Saver is not asynchronous. Not
+  // collective.
   void prepare(const Contents& contents);
 
-  // Collective, as checkpoint::save(). First waits for the save before; if that save failed, throws its error and
-  // begins nothing. An asynchronous save's own errors are thrown by a later call.
+  // Collective, as checkpoint::save(). First waits for the previous save; if that save failed, throws its error and
+  // begins nothing. A later call throws the errors of an asynchronous save. Without memory for the copy, this rank logs
+  // a warning and writes its part before it returns.
   void save(const Manifest& manifest, const Contents& contents);
 
   // Throws the error of the last save, once. Does not wait.

@@ -1,4 +1,4 @@
-// Named whole tensors from any source: files that other programs saved, and this library's own checkpoints.
+// Reads named whole tensors from any source: files that other programs saved, and this library's own checkpoints.
 //
 //   const Weights weights("pytorch_model.bin");
 //   for (const TensorInfo& tensor : weights.tensors()) { ... weights.read(tensor.name, bytes); }
@@ -6,8 +6,8 @@
 // The source may be a safetensors file; a folder of Hugging Face (model.safetensors or pytorch_model.bin, or their
 // parts with an index, model.safetensors.index.json or pytorch_model.bin.index.json); a file of Python's torch.save, of
 // C++'s torch::save or of TorchScript (.pt, .pth, .bin; no code in it is run); a group of a checkpoint of this library;
-// or the folder of a run, of which the newest whole checkpoint is taken. The content of a file decides its kind, not
-// its name. Only reads, without LibTorch. Thread rule: one thread at a time.
+// or the folder of a run, whose newest whole checkpoint is read. The content of a file decides its kind, not its name.
+// This class only reads, and does not need LibTorch. Thread rule: one thread at a time.
 #pragma once
 
 #include <filesystem>
@@ -36,7 +36,7 @@ struct TensorInfo {
 // Python class.
 struct Unread {
   std::string name;
-  std::string what;  // for a tensor why it cannot be read, for an object its class
+  std::string what;  // for a tensor: why it cannot be read; for an object: its class
 };
 
 // Prefixes of names. If `only` is not empty, names that begin with none of its prefixes are left out. Then names that
@@ -48,12 +48,12 @@ struct Selection {
 
 class Weights {
  public:
-  // `group` is the group to take from a checkpoint; every byte of the checkpoint is first read and compared with its
-  // hash. Throws IoError (66: nothing there), or DataError naming what is damaged, or what the file is if it holds no
-  // weights.
+  // `group` is the group to read from a checkpoint; every byte of the checkpoint is first read and compared with its
+  // hash. Throws IoError (66: no such path, or a folder without weights), or DataError naming the damage, or the kind
+  // of a file that holds no weights.
   explicit Weights(const std::filesystem::path& path, const std::string& group = "model");
   // The averaged weights that a run has saved next to its weights (optim/ema.h). Tensors that are not averaged, such as
-  // buffers, are as in the model. Throws DataError when the checkpoint has no averages.
+  // buffers, have the model's values. Throws DataError when the checkpoint has no averages.
   static Weights averages_of(const std::filesystem::path& path);
 
   const std::string& kind() const { return kind_; }  // "a PyTorch file"
@@ -68,14 +68,15 @@ class Weights {
   std::vector<std::string> unmatched(const Selection& selection) const;  // prefixes that no name has
   // Throws DataError naming the tensors that cannot be read, if there are any.
   void require_readable() const;
-  // What the run knew about the numbers in inputs and targets: "meaning.classes" and the like (docs/files.md).
+  // The meaning of the numbers in inputs and targets, as the run saved it: "meaning.classes" and the like
+  // (docs/files.md).
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
   // into = the tensor, row-major. Throws DataError when there is no tensor of that name, or when the file is damaged.
   void read(const std::string& name, std::span<std::byte> into) const;
 
   // Reads every byte, and for PyTorch files compares their checksums. Safetensors files have no checksums; their
-  // structure is checked. Throws DataError naming what is damaged. Memory: the largest tensor.
+  // structure is checked. Throws DataError naming the damage. Memory: the largest tensor.
   void verify() const;
 
  private:
@@ -102,8 +103,8 @@ class Weights {
 };
 
 // The checkpoint that `path` stands for: the checkpoint itself, or the newest whole one in a directory of checkpoints
-// or of a run. Damaged ones that are passed over are logged as warnings. Throws IoError (66) when there is none,
-// DataError when none is whole.
+// or of a run. Logs a warning for each damaged checkpoint that it passes over. Throws IoError (66) when there is no
+// checkpoint, DataError when none is whole.
 Checkpoint find_checkpoint(const std::filesystem::path& path);
 bool is_checkpoint(const std::filesystem::path& path);
 bool is_model_folder(const std::filesystem::path& path);  // a folder of Hugging Face

@@ -1,11 +1,11 @@
-// Exchanges strings of bytes that may differ in length from rank to rank: for things that a program has serialised,
-// such as a configuration or a vocabulary.
+// Exchanges strings of bytes, whose lengths may differ between ranks. Use it for serialised objects, such as a
+// configuration or a vocabulary.
 //
 //   std::ostringstream text;
 //   torch::save(vocabulary, text);
 //   std::string same = reigen::broadcast_bytes(text.str(), 0, world);
 //
-// All functions are blocking. Each makes two collectives, of which the first carries 8 bytes a rank. Errors: those of
+// All functions are blocking. Each makes two collectives; the first sends 8 bytes per rank. The errors are those of
 // Communicator's operations.
 // Thread rule: as Communicator's.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace reigen::comm {
 
-// Returns the root's bytes on every rank. The `bytes` of the other ranks are ignored.
+// Returns the root's bytes on every rank. The `bytes` that other ranks pass are ignored.
 std::string broadcast_bytes(std::string bytes, int root, Communicator world, const std::string& tag = "bytes");
 
 // Returns on every rank: result[q] = the bytes of rank q.

@@ -1,30 +1,31 @@
 // A group of P ranks that communicate. This rank has the number r in it.
 //
 // Every rank calls the same operations in the same order with the same count, type, reduction and root. The ranks
-// compare their calls: a difference is a CollectiveMismatch on all ranks, whose text names both calls. Each of
-// Reigen's algorithms adds in a fixed order, by default in rank order (docs/algorithms.md), so every rank and every
-// run gets the same bits. Over mpi and nccl the library chooses the order.
+// compare their calls. If the calls differ, all ranks throw CollectiveMismatch, whose text names two different calls.
+// Each of Reigen's algorithms adds in a fixed order, by default in rank order (docs/algorithms.md), so every rank and
+// every run gets the same bits. Over mpi and nccl the library chooses the order.
 //
 // NAME() runs on the caller's thread and returns when the operation is done. start_NAME() returns at once: the
-// operation then runs on the rank's progress thread, on a thread that waits for its Work, or inside poll().
-// Operations of one group begin and complete in the order of the calls. run() and start() take a list of calls, for
-// all of which the ranks meet together (call_list.h). No call waits for ever (GroupOptions has the limits): a peer
-// that died is a PeerLost within a second, and a peer that is stopped is a PeerLost within 10 s. A peer that lives
-// but does not make the call is reported after 30 s and is a Timeout after 10 minutes.
+// operation then runs on the rank's progress thread, on a thread that waits for its Work, or inside poll(). Operations
+// of one group begin and complete in the order of the calls. run() and start() take a list of calls; the ranks wait for
+// each other once for the whole list (call_list.h). No call waits for ever (GroupOptions has the limits). A call throws
+// PeerLost within a second after a peer died, and within 10 s after a peer was stopped. If a peer lives but does not
+// make the call, a warning names it after 30 s, and the call throws Timeout after 10 minutes.
 //
-// A group carries the host's memory, and also the memory of one GPU if GroupOptions::device names one. Each kind of
-// memory has its own backend and its own order of calls. The memory in which a call's buffers lie decides which
-// backend runs the call; buffers in both kinds of memory are an InvalidArgument. A call on a GPU's memory begins
-// after the work that is on the stream CallOptions::after when the call is made.
+// The calls of a group work on the host's memory, and also on the memory of one GPU if GroupOptions::device names one.
+// Each kind of memory has its own backend and its own order of calls. The memory in which a call's buffers lie decides
+// which backend runs the call; a call with buffers in both kinds of memory throws InvalidArgument. A call on a GPU's
+// memory begins after the work that is on the stream CallOptions::after when the call is made.
 //
-// A group, the groups that are split off it, and the groups that are split off these form a family. A rank has one
-// progress thread for a family. An error in one group ends all groups of the family, on every rank within a second,
-// whichever group a rank waits in. In each group, the first call that meets the end throws the original error. If
-// that is a PeerLost, its rank is the number of the lost rank in that group, or -1 if the lost rank is not in that
+// A group, the groups that are split off it, and all groups that are split off those form a family. A rank has one
+// progress thread for each family. An error in one group ends all groups of the family on every rank, within a second,
+// whichever group a rank waits in. In each group, the first call that fails throws the original error. If this error is
+// a PeerLost, its rank is the lost rank's number in the group of that call, or -1 if the lost rank is not in this
 // group. Every further call throws Aborted with the first cause. Leaving a group does not end any other group.
 //
-// Thread rule: the caller must order the calls of a rank in each group; calls of two groups may run at the same time.
-// A Communicator is a handle: copies are the same group, and the rank leaves the group when the last copy is gone.
+// Thread rule: the caller must order the calls of a rank in each group; calls of two groups may run at the same time. A
+// Communicator is a handle: copies refer to the same group, and the rank leaves the group when the last copy is
+// destroyed.
 #pragma once
 
 #include <cstddef>
@@ -52,36 +53,36 @@ class Communicator {
  public:
   Communicator();  // a group of this rank alone: rank 0 of 1
   explicit Communicator(
-      const GroupOptions& options);  // blocks until all ranks are there; throws Timeout naming the missing ranks
+      const GroupOptions& options);  // blocks until all ranks have joined; throws Timeout naming the missing ranks
 
   int rank() const;
   int size() const;
   const std::string& name() const;
-  // The names of the backends for the host's memory and for the device's memory. The second name is empty if the
-  // group carries no device's memory.
+  // The names of the backends for the host's memory and for the device's memory. The second name is empty if the group
+  // has no device.
   const std::string& backend() const;
   const std::string& device_backend() const;
-  // The device whose memory the group carries in addition to the host's; the cpu if there is none.
+  // The device on whose memory the group's calls work in addition to the host's memory; the cpu if there is none.
   Device device() const;
-  // The algorithm of the last collective on this kind of memory that is complete on this rank (docs/algorithms.md).
-  // For tools and tests.
+  // The algorithm of this rank's last completed collective on this kind of memory (docs/algorithms.md). For tools and
+  // tests.
   std::string last_algorithm(DeviceKind memory = DeviceKind::kCpu) const;
 
-  // output[i] = op over all ranks of input[i], for i < count. In place when output == input; otherwise the two must
-  // not overlap. With N the bytes of `count` elements, here and below: in memory from allocate() the operation is one
-  // pass with 2·N bytes of traffic a rank; other memory goes through a staging buffer, in chunks. start_all_reduce()
-  // makes the same call and returns its Work at once, as every start_NAME() below does.
+  // output[i] = op over all ranks of input[i], for i < count. In place when output == input; otherwise the two must not
+  // overlap. N is the number of bytes of `count` elements, here and below. On memory from allocate() the operation is
+  // one pass with 2·N bytes of traffic per rank; other memory is copied through a staging buffer, in chunks.
+  // start_all_reduce() makes the same call and returns its Work at once, as every start_NAME() below does.
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                       const StartOptions& options = {}) const;
 
-  // data on every rank = data on root. Traffic: N bytes a rank.
+  // data on every rank = data on root. Traffic: N bytes per rank.
   void broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& options = {}) const;
   [[nodiscard]] Work start_broadcast(void* data, std::size_t count, DataType type, int root,
                                      const StartOptions& options = {}) const;
 
-  // output[q·count + i] = input[i] of rank q. In place when input == output + r·count. Traffic: P·N bytes a rank.
+  // output[q·count + i] = input[i] of rank q. In place when input == output + r·count. Traffic: P·N bytes per rank.
   void all_gather(const void* input, void* output, std::size_t count, DataType type,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_gather(const void* input, void* output, std::size_t count, DataType type,
@@ -117,15 +118,15 @@ class Communicator {
                                    const StartOptions& options = {}) const;
 
   // output[q·count + i] = input_q[r·count + i]: block r of every rank goes to rank r. Never in place. Traffic: P·N
-  // bytes a rank.
+  // bytes per rank.
   void all_to_all(const void* input, void* output, std::size_t count, DataType type,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_to_all(const void* input, void* output, std::size_t count, DataType type,
                                       const StartOptions& options = {}) const;
 
-  // NAME_v() is NAME() with blocks of different sizes: counts[q] elements for rank q, one block after the other
-  // without gaps. Every rank gives the same counts. In place as NAME() is, with the smaller buffer at the beginning
-  // of block r in the larger one.
+  // NAME_v() is NAME() with blocks of different sizes: counts[q] elements for rank q, one block after the other without
+  // gaps. Every rank passes the same counts. The call may be in place where NAME() may be: the smaller buffer then is
+  // the beginning of block r of the larger buffer.
   using Counts = std::span<const std::size_t>;
   void all_gather_v(const void* input, void* output, Counts counts, DataType type,
                     const CallOptions& options = {}) const;
@@ -151,10 +152,10 @@ class Communicator {
   [[nodiscard]] Work start_all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
                                         const StartOptions& options = {}) const;
 
-  // The data that recv() writes on rank `to` = the data that send() read on rank `from`. The n-th send from one rank
-  // to another meets the n-th recv of that pair; count, type and tag are compared. Sends and recvs run at the same
-  // time as other calls, in any order: wait for them before another call uses their data. A send of up to 1 KiB
-  // returns without its recv. A longer send may wait for its recv, so an exchange needs start_send() or a CallList.
+  // The data that recv() writes on rank `to` = the data that send() read on rank `from`. The n-th send from one rank to
+  // another matches the n-th recv of that pair; count, type and tag are compared. Sends and recvs run at the same time
+  // as other calls, in any order: wait for them before another call uses their data. A send of up to 1 KiB does not
+  // wait for its recv. A longer send may wait, so an exchange needs start_send() or a CallList.
   void send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options = {}) const;
   [[nodiscard]] Work start_send(const void* data, std::size_t count, DataType type, int to,
                                 const StartOptions& options = {}) const;
@@ -173,28 +174,28 @@ class Communicator {
   [[nodiscard]] Work start(const CallList& calls, Progress progress = Progress::kThread) const;
 
   // Makes a new group of the ranks that give the same colour, in the order of (key, rank). A rank that gives a
-  // negative colour gets no group. Collective and blocking: every rank of this group calls it, in the same order as
-  // its other operations. Memory from allocate() of this group serves the new group equally well, and calls of both
-  // groups may be in flight at the same time. Cost: a few rounds of communication in this group, however many ranks
-  // there are.
+  // negative colour gets no group. Collective and blocking: every rank of this group calls it, in the same order as its
+  // other operations. Calls of the new group may use memory from allocate() of this group at the same cost, and calls
+  // of both groups may be in flight at the same time. Cost: a few rounds of communication in this group, however many
+  // ranks there are.
   std::optional<Communicator> split(int color, int key = 0) const;
 
   // Allocates memory that every rank of this machine can access, aligned to 64 bytes and zeroed. Operations on it
   // make no extra copies. A local call. The memory is freed when its last owner has dropped it and no operation uses
   // it; it may outlive the communicator. Throws IoError (exit code 71) when there is no memory left.
   std::shared_ptr<void> allocate(std::size_t bytes) const;
-  // The same on device(), in memory that every rank of the group reaches; if `on` is the cpu, as the function above.
-  // The memory may be handed out again as soon as its last owner drops it: by then all streams must have finished
-  // with it, as for cudaFree(). Throws InvalidArgument for a device that is not the group's.
+  // The same on device(); if `on` is the cpu, the same as the function above. Over cuda_ipc every rank of the group can
+  // access the memory. It may be handed out again as soon as its last owner drops it: by then all streams must have
+  // finished their work on it, as before cudaFree(). Throws InvalidArgument for a device that is not the group's.
   std::shared_ptr<void> allocate(std::size_t bytes, const Device& on) const;
 
-  // Whether all ranks of the group can access each other's host memory. Then allocate_shared() works, and a call
-  // keeps a processor busy rather than waits for a network. False with the backend "self".
+  // Whether all ranks of the group can access each other's host memory. If so, allocate_shared() works, and a call
+  // keeps a processor busy instead of waiting for a network. False with the backend "self".
   bool shares_memory() const;
-  // Allocates one block of memory that all ranks of the group map: what one rank writes, another rank sees after the
-  // next operation in which both take part. Collective and blocking. The block is zeroed and aligned to a page. Every
-  // rank must keep it until the last call that uses it is complete. An in-place all_gather in this memory moves no
-  // data and costs as much as a barrier. Throws BackendError if the ranks share no memory.
+  // Allocates one block of memory that all ranks of the group map. When two ranks have taken part in an operation, each
+  // sees the data that the other wrote before it. Collective and blocking. The block is zeroed and aligned to a page.
+  // Every rank must keep it until the last call that uses it is complete. An in-place all_gather in this memory moves
+  // no data and costs as much as a barrier. Throws BackendError if the ranks cannot share memory.
   std::shared_ptr<void> allocate_shared(std::size_t bytes) const;
 
   // Advances the started operations as far as possible without waiting. For threads that compute and must not block.
@@ -204,7 +205,7 @@ class Communicator {
   // A local call, which reads about 100 KB.
   std::vector<PastCall> history() const;
 
-  // Ends the group and its family on every rank: pending and later calls throw Aborted with this cause.
+  // Ends all groups of the family on every rank: pending and later calls throw Aborted with this cause.
   void abort(const std::string& cause) const;
 
  private:

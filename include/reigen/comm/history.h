@@ -1,5 +1,5 @@
 // The last calls of this rank, read from the flight record, which is always on (docs/flight_recorder.md). For
-// timelines and for programs that look at their own communication.
+// timelines, and for programs that examine their own communication.
 //
 //   for (const auto& call : world.history()) {
 //     fmt::print("{} {} {} ns\n", call.kind, call.tag, call.ended - call.started);

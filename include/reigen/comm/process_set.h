@@ -1,4 +1,4 @@
-// Makes a group of some of a group's ranks, which are given by their numbers.
+// Makes a group from some ranks of a group, given by their numbers.
 //
 //   if (auto even = reigen::process_set(world, {0, 2})) even->barrier();   // ranks 0 and 2; the others do nothing
 //
@@ -12,10 +12,10 @@
 
 namespace reigen::comm {
 
-// Returns the group of `ranks`, in which ranks[i] is rank i; nothing on a rank that is not among them. Collective and
-// blocking: every rank of `world` calls it with the same numbers. Throws InvalidArgument on every rank if the numbers
-// differ between ranks (the text names a rank and its numbers), are not ranks of `world`, occur twice, or if there
-// are none. Cost: one all_gather of 16 bytes a rank, then split().
+// Returns the group of `ranks`, in which ranks[i] is rank i. On a rank that is not in `ranks`, returns nothing.
+// Collective and blocking: every rank of `world` calls it with the same numbers. Throws InvalidArgument on every rank
+// if the numbers differ between ranks (the text names a rank and its numbers), are not ranks of `world`, occur twice,
+// or if there are none. Cost: one all_gather of 16 bytes per rank, then split().
 std::optional<Communicator> process_set(Communicator world, const std::vector<int>& ranks);
 
 }  // namespace reigen::comm

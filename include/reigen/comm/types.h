@@ -20,10 +20,10 @@ enum class DataType : std::uint8_t {
 };
 
 // 16-bit floats are added in fp32. The default algorithms round once; an algorithm that passes partial sums from rank
-// to rank rounds them every time (docs/algorithms.md). kAvg is the sum divided by the number of ranks (integers:
-// truncated). A NaN in any input gives a NaN for every operation; its bit pattern is not specified. Integers wrap.
-// kBool: sum and max are "or", prod and min are "and"; there is no average. The bitwise operations are for integers
-// and kBool. A combination of operation and type that does not exist is an InvalidArgument.
+// to rank rounds each of them (docs/algorithms.md). kAvg is the sum divided by the number of ranks (integers:
+// truncated). A NaN in any input gives a NaN with every operation; its bit pattern is not specified. Integers wrap on
+// overflow. kBool: sum and max are "or", prod and min are "and"; there is no average. The bitwise operations are for
+// integers and kBool. A combination of operation and type that is not defined throws InvalidArgument.
 enum class ReduceOp : std::uint8_t { kSum, kAvg, kProd, kMin, kMax, kBand, kBor, kBxor };
 
 // Whether the reduction is defined for the type.

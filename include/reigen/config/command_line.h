@@ -30,9 +30,9 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // The environment variables of this process.
 Environment process_environment();
 
-// Reads flags from `arguments` (without program and recipe name), then values from `environment`, then from the file
-// of --config, then from `defaults`; the first source that has a value decides. Learning rate and weight decay of
-// `defaults` count only for the optimizer of `defaults`; another optimizer has its own. Errors: InvalidArgument with
+// Reads flags from `arguments` (without program and recipe name), then values from `environment`, then from the file of
+// --config, then from `defaults`; the first source that has a value decides. Learning rate and weight decay of
+// `defaults` apply only to the optimizer of `defaults`; another optimizer has its own. Errors: InvalidArgument with
 // exit code 2 for unknown flags and flags without a value, and with 78 for unknown keys in files and variables, wrong
 // types and values out of range; IoError 66 for a missing file (77, 74 if it cannot be read); DataError 65 for a file
 // that is no regular file or larger than 1 MiB. The text names the flag, the variable or file:line:column.
@@ -45,12 +45,12 @@ std::string to_toml(const Config& config);
 // The part of --help that lists the options.
 std::string help_text(const Config& defaults);
 
-// A hash that is equal for equal configurations. Options that may differ between ranks do not count.
+// Equal configurations have equal hashes. Options that may differ between ranks do not count.
 std::uint64_t hash_of(const Config& config);
 
 // Collective. Throws InvalidArgument (78) on every rank if ranks were started with different configurations. The text
-// names the first key that differs, with the values of rank 0 and of the first rank that differs. Costs one
-// all_gather of 16 bytes if all ranks agree.
+// names the first key that differs, with the values of rank 0 and of the first rank whose value differs. Cost if all
+// ranks agree: one all_gather of 16 bytes.
 void require_same(const Config& config, const Communicator& world);
 
 }  // namespace reigen::config

@@ -1,4 +1,4 @@
-// All options of a training: one struct is one TOML file, a set of flags (`--section.key value`) and a set of
+// All options of a training in one struct. A user sets them in a TOML file, by flags (`--section.key value`) and by
 // environment variables (`REIGEN_SECTION_KEY`). This header does not need LibTorch.
 //
 // Each struct has a describe() that lists its members once. Reading, checking, --help, --print-config and the
@@ -117,7 +117,8 @@ struct OptimConfig {
 };
 inline void describe(Fields& fields, OptimConfig& o) {
   fields.section = "optim";
-  // A rate that was told with the optimizer's own options counts as optim.lr, its decay as optim.weight_decay.
+  // A learning rate that was set in the optimizer's own options counts as optim.lr, a weight decay as
+  // optim.weight_decay.
   o.rule.visit([&]<class Rule>(const Rule& rule) {
     if (!o.lr && rule.lr != Rule().lr) o.lr = rule.lr;
     if (!o.weight_decay && rule.weight_decay != Rule().weight_decay) o.weight_decay = rule.weight_decay;
@@ -169,8 +170,8 @@ inline void describe(Fields& fields, DataConfig& o) {
              "is said");
 }
 
-// An option that a recipe adds, such as a size of its model. The default, `value`, decides the option's type: a whole
-// number, a real number (0.5), text ("mean") or a switch (false).
+// An option that a recipe adds, such as a size of its model. `value` is the default; its type is the option's type: a
+// whole number, a real number (0.5), text ("mean") or a switch (false).
 struct ModelOption {
   std::string key = {};  // "dim" is the option model.dim; "loss.rate" is the option loss.rate in a section of your own
   std::variant<std::int64_t, double, std::string, bool> value = std::int64_t{0};

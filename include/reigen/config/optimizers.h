@@ -18,8 +18,8 @@ namespace reigen::optim {
 
 // Parameters that are treated differently from the others, see parameter_group.h.
 struct ParameterGroup {
-  // Patterns for the whole name: `*` stands for any text, `?` for one character. "@vectors" stands for every
-  // parameter with at most one dimension: biases, and the scales of norms whatever they are called.
+  // Patterns for the whole name: `*` stands for any text, `?` for one character. "@vectors" stands for every parameter
+  // with at most one dimension: biases, and the scales of norms under any name.
   std::vector<std::string> patterns = {};
   double lr_factor = 1;                     // learning rate = lr_factor · the optimizer's rate; at least 0
   std::optional<double> weight_decay = {};  // not set: the optimizer's weight decay; at least 0
@@ -213,7 +213,7 @@ enum class Schedule { kConstant, kStep, kMultiStep, kCosine, kPolynomial, kOneCy
 
 struct ScheduleOptions {
   Schedule kind = Schedule::kConstant;
-  std::int64_t warmup_steps = 0;              // the warm-up before any kind of schedule, as in warm_up()
+  std::int64_t warmup_steps = 0;              // length of the warm-up before any kind of schedule, see warm_up()
   std::int64_t total_steps = 0;               // steps of the run, including the warm-up; needed by kinds with an end
   std::int64_t step_size = 0;                 // kStep: at least 1
   double gamma = 0.1;                         // kStep, kMultiStep: at least 0

@@ -19,9 +19,9 @@ inline void add_staleness(Fields& fields, std::int64_t& staleness) {
   fields.add("staleness", staleness, at_least(0).up_to(1000), "steps that a rank may be ahead of what it has heard");
 }
 
-// Two marks of strategies. kOfWeights: the weights of the ranks differ between the strategy's steps. kKeepsErrors:
-// the part of a gradient that a rank could not send is added to a later gradient; a changing loss scale would spoil
-// that.
+// Two constants mark kinds of strategies. kOfWeights: the weights of the ranks differ between the strategy's steps.
+// kKeepsErrors: a rank adds the part of a gradient that it could not send to a later gradient. A loss scale that
+// changes in between would make this part wrong.
 struct PlainOptions {
   static constexpr const char* kName = "plain";
 };
@@ -36,8 +36,8 @@ struct Fp16Options {
 inline void describe(Fields&, Fp16Options&) {}
 
 // Vogels et al., https://arxiv.org/abs/1905.13727. A parameter of two or more dimensions is treated as a matrix of
-// shape[0] rows. Other parameters, and those that would not shrink, are sent unchanged. The result is exact if `rank`
-// equals the smaller side of the matrix.
+// shape[0] rows. Other parameters, and matrices that would not shrink, are sent unchanged. The result is exact if
+// `rank` equals the smaller side of the matrix.
 struct PowerSgdOptions {
   static constexpr const char* kName = "power_sgd";
   static constexpr bool kKeepsErrors = true;
@@ -52,8 +52,8 @@ inline void describe(Fields& fields, PowerSgdOptions& o) {
   fields.add("seed", o.seed, at_least(0), "of the first factor");
 }
 
-// Sends the elements of the largest magnitude of each parameter, at least one element of each. Lin et al.,
-// https://arxiv.org/abs/1712.01887
+// Sends the elements of each parameter that have the largest magnitudes, at least one element of each parameter. Lin et
+// al., https://arxiv.org/abs/1712.01887
 struct TopKOptions {
   static constexpr const char* kName = "top_k";
   static constexpr bool kKeepsErrors = true;
@@ -70,23 +70,23 @@ struct OneBitOptions {
   static constexpr const char* kName = "one_bit";
   static constexpr bool kKeepsErrors = true;
 
-  std::int64_t start_step = 50;  // plain averages before: adaptive optimizers must see magnitudes first
+  std::int64_t start_step = 50;  // plain averages before this step: adaptive optimizers must see magnitudes first
 };
 inline void describe(Fields& fields, OneBitOptions& o) { add_start_step(fields, o.start_step); }
 
 // Maleki et al., https://arxiv.org/abs/2006.02924. For each parameter, the common part of two ranks' vectors is
-// averaged and orthogonal parts are added. Use learning rates for one rank. Let Q be the largest power of 2 up to P.
-// If P is greater than Q, each rank from Q on first sends its vectors to one of the ranks below Q. That rank returns
-// the result at the end, and so sends 4·N bytes more.
+// averaged and orthogonal parts are added. Use the learning rates of a training on one rank. Let Q be the largest power
+// of 2 up to P. If P is greater than Q, each rank from Q on first sends its vectors to one of the ranks below Q. That
+// rank returns the result at the end, and so sends 4·N bytes more.
 enum class AdasumOf {
-  // The optimizer of each rank steps alone, with its own state, and the changes of the weights are combined after
-  // every step, as in the paper and in Horovod. After after_step() the weights are equal on all ranks, bit by bit. If
-  // weights were loaded since the last step, the same on all ranks, the load counts as part of the change, and equal
-  // changes are averaged.
+  // The optimizer of each rank steps with the rank's own gradients and its own state. After every step the changes of
+  // the weights are combined, as in the paper and in Horovod. After after_step() the weights are equal on all ranks,
+  // bit by bit. If all ranks loaded the same weights since the last step, the load counts as part of each rank's
+  // change; it is kept, because equal changes are averaged.
   kSteps,
-  // The gradients are combined before the optimizer's step. An optimizer that scales gradients (AdamW) then makes
-  // nearly the same step from the sum as from the mean. Use it where all ranks must share one optimizer state: Join,
-  // Shard::kOptimizer, closures.
+  // The gradients are combined before the optimizer's step. Then an optimizer that scales gradients (AdamW) makes
+  // nearly the same step with the combined gradient as with the mean. Use it where all ranks must share one optimizer
+  // state: Join, Shard::kOptimizer, closures.
   kGradients,
 };
 struct AdasumOptions {
@@ -128,8 +128,8 @@ inline void describe(Fields& fields, HierarchicalSgdOptions& o) {
   fields.add("global_every", o.global_every, at_least(1), "averages of a group between two of all ranks");
 }
 
-// DiLoCo: ranks step alone; every `every` steps, an outer step is made with the mean of their changes. Douillard et
-// al., https://arxiv.org/abs/2311.08105
+// DiLoCo: each rank steps with its own gradients. Every `every` steps, an outer step is made with the mean of the
+// ranks' changes. Douillard et al., https://arxiv.org/abs/2311.08105
 struct DilocoOptions {
   static constexpr const char* kName = "diloco";
   static constexpr bool kOfWeights = true;
@@ -147,8 +147,8 @@ inline void describe(Fields& fields, DilocoOptions& o) {
 // Gossip: after each step, a rank averages its weights with those of one or two other ranks. Lian et al.,
 // https://arxiv.org/abs/1705.09056; Assran et al., https://arxiv.org/abs/1811.10792
 enum class Topology {
-  kRing,         // a rank averages with both neighbours in every step
-  kExponential,  // with one rank in step t: r + 2^(t mod log2 P); after log2 P steps every rank has heard of all others
+  kRing,         // a rank averages with both of its neighbours in every step
+  kExponential,  // in step t with rank r - 2^(t mod L), L = ceil(log2 P); in L steps it gets data of all ranks
 };
 struct GossipOptions {
   static constexpr const char* kName = "gossip";
@@ -160,9 +160,9 @@ inline void describe(Fields& fields, GossipOptions& o) {
   fields.add("topology", o.topology, {"ring", "exponential"}, "with whom a rank averages").none = "ring";
 }
 
-// Gossip on a ring. A rank sends its neighbours the change of its weights since it last did so, in 8 bits; the
-// rounding error is added to the next change. A rank uses the changes that have arrived. It waits only for changes
-// that are `staleness` or more steps behind. Lian et al., https://arxiv.org/abs/1710.06952; Koloskova et al.,
+// Gossip on a ring. A rank sends its neighbours the change of its weights since its last message, in 8 bits; the
+// rounding error is added to the next change. A rank uses the changes that have arrived. It waits only for changes that
+// are `staleness` or more steps behind. Lian et al., https://arxiv.org/abs/1710.06952; Koloskova et al.,
 // https://arxiv.org/abs/1902.00340
 struct AsyncGossipOptions {
   static constexpr const char* kName = "async_gossip";
@@ -172,9 +172,9 @@ struct AsyncGossipOptions {
 };
 inline void describe(Fields& fields, AsyncGossipOptions& o) { add_staleness(fields, o.staleness); }
 
-// A parameter server with bounded staleness, of which every rank plays the server for itself. Each rank sends its
-// changes, divided by P, to all ranks, and each rank adds them when they arrive. Ho et al., More Effective
-// Distributed ML via a Stale Synchronous Parallel Parameter Server, NIPS 2013
+// A parameter server with bounded staleness, in which every rank is its own server. Each rank sends its changes,
+// divided by P, to all ranks, and each rank adds them when they arrive. Ho et al., More Effective Distributed ML via a
+// Stale Synchronous Parallel Parameter Server, NIPS 2013
 struct StaleSynchronousOptions {
   static constexpr const char* kName = "stale_synchronous";
   static constexpr bool kOfWeights = true;

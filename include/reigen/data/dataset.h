@@ -1,4 +1,4 @@
-// A dataset: N samples that can be read in any order. The loader decides order, shares of ranks, and threads.
+// A dataset: N samples that can be read in any order. The loader decides the order, the ranks' shares and the threads.
 // Thread rule: gather() is called from several threads at once.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace reigen::data {
 struct Samples {
   at::Tensor input = {};                 // [B, ...]
   at::Tensor target = {};                // [B, ...]
-  std::vector<at::Tensor> inputs = {};   // [B, ...] each: a table and a picture; tokens and their mask
+  std::vector<at::Tensor> inputs = {};   // [B, ...] each; e.g. a table and a picture, or tokens and their mask
   std::vector<at::Tensor> targets = {};  // [B, ...] each
 };
 
@@ -44,13 +44,13 @@ class Dataset {
   // not use parallel ATen operations.
   virtual Samples gather(std::span<const std::int64_t> indices) const = 0;
 
-  // The function that a loader calls. A dataset that augments its samples overrides it. Its random numbers must
-  // depend on (seed, epoch, index of the sample) alone, so that a sample is the same for every rank, thread and
-  // batch. gather() returns the samples without augmentation.
+  // The function that a loader calls. A dataset that augments its samples overrides it. Its random numbers must depend
+  // only on (seed, epoch, index of the sample), so that a sample is the same for every rank, thread and batch. gather()
+  // returns the samples without augmentation.
   virtual Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const;
 
-  // What the numbers in the samples stand for. When a run is resumed, Trainer compares this meaning with the one in
-  // the checkpoint. The function may read all files; it is called once, before the first sample. Empty: unknown.
+  // The meaning of the numbers in the samples. When a run is resumed, Trainer compares it with the meaning in the
+  // checkpoint. The function may read all files; it is called once, before the first sample. Empty: unknown.
   virtual Meaning meaning() const;
 
   // How many terms this sample adds to a loss that is a mean over terms: for a text, its valid tokens. At least 1.
@@ -63,9 +63,10 @@ enum class Split { kTrain, kTest };
 
 const char* to_string(Split split);  // "train", "test"
 
-// A dataset of CPU tensors that have the same first size; sample i is row i of each. Its meaning is types, shapes and
-// two hashes: one of all integer tensors, and one of all others, whose change is only reported (Fact::is_told_only).
-// Of a tensor beyond 1 GiB, rows at equal distances are hashed. Throws InvalidArgument.
+// A dataset of CPU tensors that have the same first size; sample i is row i of each. Its meaning consists of types,
+// shapes and two hashes: one of all tensors of integers or booleans, and one of all other tensors. A change of the
+// second hash is only reported (Fact::is_told_only). Of a tensor of more than 1 GiB, only rows at equal distances are
+// hashed. Throws InvalidArgument.
 DatasetPtr in_memory(const at::Tensor& input, const at::Tensor& target, std::string name = "in memory");
 DatasetPtr in_memory(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets,
                      std::string name = "in memory");

@@ -6,10 +6,10 @@
 // The order of the samples is that of sampler.h: a function of (seed, epoch, position), independent of P. To resume,
 // save batch.position and call epoch(e, position), with any P and any batch size. In the last batch the shares of the
 // ranks may be uneven, and samples may have different numbers of terms (the tokens of a text). Therefore each rank
-// multiplies its mean loss by batch.weight. The average over ranks of weight · (mean loss over the rank's terms) is
-// then the mean loss over the terms of the global batch, and the same holds for gradients. A rank without a sample in
-// a batch gets one repeated sample with weight 0, so that all ranks run the same collectives. (Batch statistics must
-// not count this sample: nn::StandIn.)
+// multiplies its mean loss by batch.weight. Then the average over the ranks of weight · (mean loss over the rank's
+// terms) is the mean loss over the terms of the global batch, and the same is true of the gradients. A rank without a
+// sample in a batch gets one repeated sample with weight 0, so that all ranks run the same collectives. (Batch
+// statistics must not count this sample: nn::StandIn.)
 //
 // Gradients can be added up over several backwards: .micro_batch divides every rank's share into parts. All ranks
 // have the same number of parts. Each part has its own weight, so the sum over parts and average over ranks is again
@@ -70,7 +70,7 @@ struct Batch {
   std::vector<MicroBatch> parts;      // in order; the same number on every rank
   std::int64_t epoch = 0;
   std::int64_t step =
-      0;  // step in the epoch, as in an uninterrupted epoch if start_position is a multiple of the global batch
+      0;  // step in the epoch; the number in an uninterrupted epoch if start_position is a multiple of the global batch
   std::int64_t position = 0;  // how many samples of the epoch all ranks have used, including this batch
 };
 

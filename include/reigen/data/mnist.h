@@ -10,12 +10,12 @@
 
 namespace reigen::data {
 
-// Reads the files {train,t10k}-{images-idx3,labels-idx1}-ubyte from the folder, each plain or with ".gz". Other data
-// in files of this form work too (Fashion-MNIST). Other common spellings of the names are accepted:
-// "train-images.idx3-ubyte", as gunzip -N unpacks them, and "test-" for "t10k-". So are files in subfolders
-// (torchvision's MNIST/raw, Kaggle's folders named like the files); the nearest files win. `type` of the input:
-// kFloat or kDouble. Throws IoError (66: folder or file missing, naming what was looked for and what is there; 77:
-// not readable), DataError (damaged, not 28x28, different counts of images and labels, a label above 9, two folders
+// Reads the files {train,t10k}-{images-idx3,labels-idx1}-ubyte from the folder, each plain or with ".gz". Other data in
+// files of this form work too (Fashion-MNIST). Other common spellings of the names are accepted:
+// "train-images.idx3-ubyte", which gunzip -N writes, and "test-" for "t10k-". Files in subfolders are accepted too
+// (torchvision's MNIST/raw, Kaggle's folders named like the files); the files nearest to the folder are used. `type` of
+// the input: kFloat or kDouble. Throws IoError (66: folder or file missing, naming the expected and the present files;
+// 77: not readable), DataError (damaged, not 28x28, different counts of images and labels, a label above 9, two folders
 // that hold such files), InvalidArgument (another type).
 DatasetPtr mnist(const std::filesystem::path& folder, Split split = Split::kTrain, c10::ScalarType type = c10::kFloat);
 

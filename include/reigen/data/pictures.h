@@ -35,19 +35,19 @@ struct ImageFolderOptions {
 struct ImageFolder {
   DatasetPtr data;
   std::vector<std::string> classes;  // class i is the folder of this name
-  Taken taken;                       // files of this split; of both splits if every tenth picture is for testing
+  Taken taken;                       // files of this split, or of both splits if every tenth picture is for testing
 };
 
 // Reads one folder for each class, in the order of the folders' names. A class has the files *.jpg, *.jpeg and *.png
-// (any case) in its folder and subfolders. docs/files.md says which names are passed over, and that links are
-// followed; `taken` lists what was taken and passed over. There are two forms:
+// (any case) in its folder and subfolders. Links are followed. docs/files.md says which names are passed over; `taken`
+// lists the files that were taken and those that were passed over. There are two forms:
 //   folder/train/<class>/...  and folder/test/<class>/...  (or val/ for test/); train/ defines the classes
 //   folder/<class>/...        every tenth picture, counted over all in order, is for testing
-// This function reads only the names. A picture is decoded when it is read, to the values that Pillow gives
-// (docs/files.md); its middle square is scaled to 32x32. Throws IoError (66: no such folder, or a link that leads
-// nowhere; 77: not readable), DataError (fewer than two classes, a class without pictures, a class in test/ that is
-// not in train/, nothing left for testing, both train/ and training/). gather() throws IoError, and DataError naming
-// a file that is damaged or of another kind.
+// This function reads only the names. gather() decodes a picture to the values that Pillow gives (docs/files.md), and
+// scales its middle square to 32x32. Throws IoError (66: no such folder, or a link without a target; 77: not readable),
+// DataError (fewer than two classes, a class without pictures, a class in test/ that is not in train/, no picture left
+// for testing, both train/ and training/). gather() throws IoError, and DataError naming a file that is damaged or of
+// another kind.
 ImageFolder image_folder(const std::filesystem::path& folder, const ImageFolderOptions& options = {});
 
 // ---- drawn

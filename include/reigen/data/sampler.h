@@ -1,5 +1,5 @@
-// Decides which samples a rank gets, as a pure function of (seed, epoch, position). So one saved number is enough to
-// resume, and the global order is the same for any number of ranks.
+// Decides which samples a rank gets, as a pure function of (seed, epoch, position). So one saved number, the position,
+// is enough to resume, and the global order is the same for any number of ranks.
 //
 // An epoch is a permutation of the N samples. Step b takes its positions [start + b·G, min(start + (b+1)·G, N)),
 // where G is the global batch. Of these n positions, rank r of P takes [n·r/P, n·(r+1)/P), rounded down. The shares

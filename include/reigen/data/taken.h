@@ -1,5 +1,5 @@
-// Lists the files that a reader of a folder took and passed over, so that nobody trains on less or more data than
-// intended.
+// Lists the files that a reader of a folder took, and those that it passed over, so that nobody trains on less or more
+// data than intended.
 // Thread rule: a value, freely copied between threads.
 #pragma once
 

@@ -26,8 +26,8 @@ inline constexpr std::int64_t kIgnoredToken = -100;  // no target: PyTorch's cro
 class Corpus {
  public:
   // `testing`: the test part, if the user has divided the text; empty: the last tenth of `text` is the test part.
-  // Throws DataError naming `name` if there are fewer than 20 bytes (too few to train and test with), or a zero byte,
-  // which no text has.
+  // Throws DataError naming `name` if there are fewer than 20 bytes (too few to train and test with) or if there is a
+  // zero byte, which no text contains.
   Corpus(std::string name, const std::string& text, const std::string& testing = {}, Taken taken = {});
 
   const std::string& name() const { return name_; }
@@ -55,14 +55,14 @@ class Corpus {
 };
 
 // Reads a file, plain or gzipped; or all files *.txt and *.md (any case, also .gz) in a folder and its subfolders, in
-// the order of their paths, with an empty line between two files. docs/files.md says which names are passed over, and
-// that links are followed; taken() lists what was taken and passed over. If a folder's texts are divided into splits,
-// each split is read separately: folders train/ and test/ (or val/), or files whose names end in such words
-// (train.txt, wiki.valid.txt). Throws IoError (66: missing, or a link that leads nowhere; 77: not readable),
+// the order of their paths, with an empty line between two files. Links are followed. docs/files.md says which names
+// are passed over; taken() lists the files that were taken and those that were passed over. If a folder's texts are
+// divided into splits, each split is read separately: folders train/ and test/ (or val/), or files whose names end in
+// such words (train.txt, wiki.valid.txt). Throws IoError (66: missing, or a link without a target; 77: not readable),
 // DataError (damaged, too short, not a text, no text in the folder, more than 4 GiB, both train/ and training/).
 Corpus read_corpus(const std::filesystem::path& path);
 
-// A corpus that needs no download: the documents of Reigen itself, about 100 kB.
+// A corpus that needs no download: the documents of Reigen itself, about 400 kB.
 Corpus own_documents();
 
 struct TextWindowsOptions {

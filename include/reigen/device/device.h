@@ -1,5 +1,5 @@
-// The device where memory lies and code runs, as a value. This header does not need LibTorch; a program that trains has
-// the same values in at::Device.
+// A value that names the device on which memory lies or code runs. This header does not need LibTorch; LibTorch's type
+// for the same values is at::Device.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Device {
 Device parse_device(const std::string& text);
 std::string to_string(const Device& device);
 
-// A queue of a device's work that runs in order: the default stream or a stream of the program (a cudaStream_t). A
+// A queue of work of a device, which runs in order: the default stream, or a stream of the program (a cudaStream_t). A
 // stream of the cpu stands for the work of the calling thread.
 struct Stream {
   Device device = {};

@@ -1,7 +1,8 @@
 // A file that is whole or absent. It is written as "<path>.tmp", fsynced and renamed to <path>; then the folder is
-// fsynced. A process that opens <path> sees the old content or the new content, never a part, even if the writer or the
-// machine dies in between. A "<path>.tmp" that a killed writer left is reused by the next writer. On a file system
-// without locks, two writers of one path are not kept apart. Thread rule: an AtomicFile belongs to one thread.
+// fsynced. A process that opens <path> sees the whole old content or the whole new content, even if the writer or the
+// machine dies in between. A "<path>.tmp" that a killed writer left is reused by the next writer. Locks keep a second
+// writer of the same path away; on a file system without locks, two writers may disturb each other. Thread rule: an
+// AtomicFile belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ namespace reigen::format {
 
 class AtomicFile {
  public:
-  // If the path is a symbolic link, the file that the link leads to is written, and the link stays. Throws IoError: 77
+  // If the path is a symbolic link, the file to which it points is replaced, and the link remains. Throws IoError: 77
   // without permission, 73 when another process is writing the same path, 74 otherwise (folder missing); NoRoom when
   // the disk is full.
   explicit AtomicFile(std::filesystem::path path, Hashed hashed = Hashed::kWhole);
@@ -31,7 +32,7 @@ class AtomicFile {
   void commit();                                 // throws IoError; the file is fsynced when it returns
 
   std::uint64_t bytes() const { return bytes_; }  // written so far
-  // Of the bytes written so far; equals hash_file(path) after commit(). The hash needs Hashed::kWhole.
+  // Size and hash of the bytes written so far; equals hash_file(path) after commit(). The hash needs Hashed::kWhole.
   FileHash hash() const { return {bytes_, hash_.value()}; }
 
  private:
@@ -41,7 +42,7 @@ class AtomicFile {
   Hashed hashed_;
   Hash64 hash_;
   std::uint64_t bytes_ = 0;
-  std::uint64_t started_ = 0;  // bytes that the kernel was told to start writing to the disk
+  std::uint64_t started_ = 0;  // bytes that the kernel was asked to start writing to the disk
 };
 
 FileHash write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);

@@ -1,6 +1,6 @@
-// The content hash of files and tensors: XXH64 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), about 10 GB/s on one
-// core. It detects damage and differences; it does not protect against forged files. Thread rule: a Hash64 belongs to
-// one thread; the functions may be called from any thread.
+// The hash of the contents of files and tensors: XXH64 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), about 10 GB/s
+// on one core. It detects damage and differences; it does not protect against forged files. Thread rule: a Hash64
+// belongs to one thread; the functions may be called from any thread.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class Hash64 {
   void update(std::span<const std::byte> bytes);
   void update(const void* data, std::size_t size) { update({static_cast<const std::byte*>(data), size}); }
 
-  // The hash of all bytes so far; more bytes may follow.
+  // The hash of all bytes so far; more bytes may be added later.
   std::uint64_t value() const;
 
  private:

@@ -1,6 +1,6 @@
 // IDX files, the original form of MNIST (http://yann.lecun.com/exdb/mnist), plain or gzipped (decided by the content,
-// not by the name). Layout: two zero bytes, a type byte, a byte D, then D big-endian 32-bit sizes, then the elements,
-// big-endian. Thread rule: no shared state.
+// not by the name). The layout of a file: two zero bytes, a type byte, a byte D, D big-endian 32-bit sizes, and the
+// elements, big-endian. Thread rule: no shared state.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// Reads PyTorch's files (.pt, .pth, .bin): files of Python's torch.save since version 1.6, of C++'s torch::save (of
-// modules, tensors, optimizers), and TorchScript programs, of which it takes the tensors. It needs no LibTorch and runs
-// no code of the file: a machine that knows only tensors, plain containers, numbers and text interprets the pickle
-// inside. Any other object is left unread, and does not prevent its neighbours from being read. The reader trusts
-// nothing in the file: it checks every size before it uses it, and every record's CRC-32 before it returns the record's
-// bytes. Thread rule: a PtFile may be read from several threads at once.
+// Reads PyTorch's files (.pt, .pth, .bin): files of Python's torch.save since version 1.6, files of C++'s torch::save
+// (of modules, tensors, optimizers), and the tensors of TorchScript programs. It needs no LibTorch and runs no code of
+// the file: its own interpreter of the pickle knows only tensors, plain containers, numbers and text. Other objects are
+// not read, but the tensors and values beside them are. The reader trusts nothing in the file: it checks every size
+// before it uses it, and every record's CRC-32 before it returns the record's bytes. Thread rule: a PtFile may be read
+// from several threads at once.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ struct PtTensor {
   TensorType type = TensorType::kF32;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;  // in elements; 0 in expanded dimensions
-  std::uint64_t first = 0;            // index of its first element in the storage
+  std::uint64_t first = 0;            // index of the tensor's first element in the storage
   std::uint64_t bytes = 0;            // size in row-major order, as read() gives it
   std::size_t storage = 0;            // equal for tensors that share their elements
   std::uint64_t storage_offset = 0;   // where the storage begins in the file
@@ -43,15 +43,15 @@ struct PtUnreadable {
   std::string reason;
 };
 
-// A number, text, True, False, None, device or type. `text` is as Python prints it, but texts have no quotes.
+// A number, text, True, False, None, device or type. `text` has the form that Python prints, but a text has no quotes.
 struct PtValue {
   std::string name;
   std::string text;
 };
 
 // An object made by a class or function that is not known here: a number of NumPy, a path, argparse.Namespace, a
-// module. It is not read. Tensors inside it are among tensors() and unreadable(), with names that begin with the
-// object's name.
+// module. The object is not read. The tensors inside it are in tensors() and unreadable(), with names that begin with
+// the object's name.
 struct PtObject {
   std::string name;
   std::string type;  // "numpy._core.multiarray.scalar"
@@ -59,7 +59,8 @@ struct PtObject {
 
 struct PtOptions {
   std::size_t max_entries = 1'000'000;  // tensors, values and containers; a file with more is refused
-  // By how much all tensors together may exceed the file's size, because they are shared or expanded.
+  // The number of bytes by which all tensors together may exceed the file's size, because they share elements or are
+  // expanded.
   std::uint64_t max_repeated_bytes = 8 * kGiB;
   bool checksums = true;  // false: for files written after torch.serialization.set_crc32_options(False)
 };
@@ -67,10 +68,10 @@ struct PtOptions {
 class PtFile {
  public:
   // Reads the directory and the pickle, and checks that every tensor lies in its storage. Throws IoError (66 missing,
-  // 77 not readable). Throws DataError naming file and offset: a damaged archive or pickle, packed or overlapping
-  // records, a name that serves only to run programs, containers that contain themselves, two tensors of one name, a
-  // limit exceeded, a big-endian file. For files of PyTorch before 1.6, tar files and other kinds of files the
-  // DataError also says what to do.
+  // 77 not readable). Throws DataError naming file and offset: a damaged archive or pickle, compressed or overlapping
+  // records, the name of a function that serves only to run code, containers that contain themselves, two tensors of
+  // one name, a limit exceeded, a big-endian file. For files of PyTorch before 1.6, tar files and other kinds of files
+  // the DataError also says what to do.
   explicit PtFile(const std::filesystem::path& path, const PtOptions& options = {});
   ~PtFile();
   PtFile(PtFile&&) noexcept;
@@ -86,12 +87,13 @@ class PtFile {
   const std::string& path() const;
 
   // into = the tensor's elements in row-major order, little-endian, whatever its strides; into.size() = tensor.bytes.
-  // The first read from a storage checks its CRC-32, for which the whole storage is read. If rows are short or strided,
-  // it needs memory for the part of the storage that the tensor spans, else none. Throws IoError (71 without memory),
-  // and DataError naming tensor and offset when the CRC-32 is wrong or the file has shrunk since it was opened.
+  // The first read from a storage checks the storage's CRC-32, and so reads the whole storage. If rows are short or
+  // strided, it needs memory for the part of the storage that the tensor spans; otherwise it needs no memory. Throws
+  // IoError (71 without memory), and DataError naming tensor and offset when the CRC-32 is wrong or the file has shrunk
+  // since it was opened.
   void read(const PtTensor& tensor, std::span<std::byte> into) const;
 
-  // Checks the CRC-32 of every record that is not packed, whether a tensor uses it or not. Throws as read() does.
+  // Checks the CRC-32 of every record that is not compressed, whether a tensor uses it or not. Throws as read() does.
   void verify() const;
 
  private:

@@ -79,9 +79,9 @@ using Metadata = std::map<std::string, std::string>;
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;  // bytes, the format's own limit
 
 // Writes the whole file or nothing (atomic_file.h). Tensors are sorted by decreasing element size, then by name, so
-// that each is aligned; the header is padded to 8 bytes. Returns size and hash of the file. Throws InvalidArgument (two
-// tensors of one name, a name that is not UTF-8, a shape that does not fit its bytes, a header that is too long) and
-// IoError.
+// that each tensor is aligned; the header is padded to 8 bytes. Returns size and hash of the file. Throws
+// InvalidArgument (two tensors of one name, a name that is not UTF-8, a shape that does not fit its bytes, a header
+// that is too long) and IoError.
 FileHash write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
                            const Metadata& metadata = {});
 
@@ -95,7 +95,7 @@ class SafetensorsWriter {
   // Only name, type and shape of the entries are used. Throws as write_safetensors() does.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorEntry> tensors, const Metadata& metadata = {},
                     Hashed hashed = Hashed::kNot);
-  ~SafetensorsWriter();  // without commit(), no file is left
+  ~SafetensorsWriter();  // without commit(), leaves no file
   SafetensorsWriter(SafetensorsWriter&&) noexcept;
   SafetensorsWriter& operator=(SafetensorsWriter&&) noexcept;
 

@@ -1,5 +1,6 @@
-// Makes a layout from the user's options and the abilities of the machine. This one pure function makes all of these
-// decisions: what "auto" means, which memory is common, what travels, what is stored on a disk.
+// Makes a layout from the user's options and the abilities of the machine. One pure function makes all of these
+// decisions: what "auto" means, which memory is common to the ranks, which data are sent, and which are stored on a
+// disk.
 // Thread rule: values, freely copied between threads.
 #pragma once
 
@@ -13,7 +14,7 @@
 
 namespace reigen::layout {
 
-// What the ranks along axis dp_shard divide among themselves (ZeRO, https://arxiv.org/abs/1910.02054).
+// The data that the ranks along axis dp_shard shard (ZeRO, https://arxiv.org/abs/1910.02054).
 enum class Sharding {
   kNone,
   kOptimizer,   // states of the optimizer
@@ -22,26 +23,27 @@ enum class Sharding {
 };
 const char* to_text(Sharding sharding);  // "none", "optimizer", "gradients", "parameters"
 
-// Tensor parallelism: divides one dimension of a tensor along an axis.
+// Tensor parallelism: the ranks along `axis` shard one dimension of a tensor.
 struct Split {
   std::string axis;
   std::size_t dimension = 0;
 };
 
 struct Choices {
-  // No value: kGradients if gradients then need not travel at all, else kNone.
+  // No value: kGradients if gradients then need not be sent at all, otherwise kNone.
   std::optional<Sharding> sharding = Sharding::kNone;
-  // From outer to inner; the sizes multiply to the number of ranks. "dp_shard" divides flat buffers; "pp" has a stage
-  // of a pipeline at each coordinate; an axis of a split divides the tensors that name it. All other axes replicate.
+  // From outer to inner; the sizes multiply to the number of ranks. The ranks along "dp_shard" shard flat buffers. "pp"
+  // has a stage of a pipeline at each coordinate. The ranks along the axis of a split shard the tensors that `splits`
+  // gives this axis. All other axes replicate.
   std::vector<Axis> axes = {};
   std::map<std::string, Split> splits = {};  // key: name of the tensor
   std::vector<StateSpec> states = {};        // states that the optimizer keeps
-  // Gradients must travel in buckets, because a strategy or a bucket size was set.
+  // Gradients must be sent in buckets, because a strategy or a bucket size was set.
   bool buckets = false;
-  bool offload = false;  // states, and values that ranks divide, are stored on a disk
+  bool offload = false;  // states, and values that ranks shard, are stored on a disk
   bool reshard_after_forward = true;
-  std::size_t group_bytes = std::size_t{25} << 20;  // tensors in no unit are gathered in groups of this size
-  // The types in which fp32 values and gradients travel; not set: fp32.
+  std::size_t group_bytes = std::size_t{25} << 20;  // tensors that are in no unit are gathered in groups of this size
+  // The types in which fp32 values and gradients are sent; not set: fp32.
   std::optional<format::TensorType> gather_type = {};
   std::optional<format::TensorType> reduce_type = {};
 };
@@ -54,7 +56,7 @@ struct Machine {
 // unknown axis or dimension, or a split of an unknown tensor.
 Layout choose(ModelSpec model, const Choices& choices, const Machine& machine);
 
-// The sharding that choose() would use for `choices` on that machine. Needs no model.
+// The sharding that choose() uses for these choices on this machine if dp_shard has more than one rank. Needs no model.
 Sharding sharding_of(const Choices& choices, const Machine& machine);
 
 }  // namespace reigen::layout

@@ -4,10 +4,10 @@
 //   part_of(t, role, c) = the part of tensor t that the rank at coordinates c holds in that role
 //   bytes(role, c)      = the persistent bytes of that role on that rank, including padding of flat buffers
 //
-// Tensors with a flat placement share buffers (Range). The tensors of a buffer have one type; if gradients are
-// divided, they also belong to one unit. They lie in order, each at a multiple of 64 bytes and followed by at least
-// one spare element. Share q of a buffer begins at the block of kBlockElements that is nearest to q/P of the
-// elements, so a pass over blocks never crosses into another rank's share.
+// Tensors with a flat placement share buffers (Range). The tensors of a buffer have one type; if gradients are sharded,
+// they also belong to one unit. They lie in order, each at a multiple of 64 bytes, and at least one spare element
+// follows each. Share q of a buffer begins at the boundary between blocks of kBlockElements that is nearest to q/P of
+// the elements, so no block belongs to two ranks.
 //
 // choose() (choose.h) makes layouts. Pure: takes no memory and does not communicate. Thread rule: values; const calls
 // from any thread.
@@ -26,12 +26,12 @@
 
 namespace reigen::layout {
 
-// The number of elements that a pass over a parameter processes at a time. Together with an optimizer's states they
-// fit in the second-level cache.
+// The number of elements that a pass over a parameter processes at a time. They fit in the second-level cache together
+// with an optimizer's states.
 inline constexpr std::int64_t kBlockElements = 16384;
 
 enum class Role {
-  kValue,     // what forward and backward read
+  kValue,     // the weights that forward and backward read
   kGradient,  // exists from the end of backward to the step
   kState,     // each state of Layout::states()
 };
@@ -43,18 +43,18 @@ struct Range {
   std::size_t unit = kNoUnit;
   bool trainable = true;
   std::vector<std::size_t> tensors = {};   // indices in the model, in the order of the buffer
-  std::vector<Shape> shapes = {};          // shape of the box of each tensor that lies here
+  std::vector<Shape> shapes = {};          // shape of each tensor's box in this buffer
   std::vector<std::int64_t> offsets = {};  // beginning of each tensor, in elements
   std::int64_t elements = 0;               // of the whole buffer
   std::vector<std::int64_t> bounds = {};   // share q is [bounds[q], bounds[q + 1])
   // The sizes, in elements, of spare blocks after the gradients; only for kPartial gradients. Backward writes a large
-  // gradient into such a block, which then takes the place of the gradient's own block.
+  // gradient into such a block; the block and the gradient's own block then exchange their roles.
   std::vector<std::int64_t> spares = {};
 
   std::int64_t share_elements(int q) const;
 };
 
-// The bytes that one rank sends in one step, which are as many as it receives, with algorithms that send the least.
+// The bytes that one rank sends in one step with the algorithms that send the least. It receives as many.
 struct Traffic {
   std::int64_t gradients = 0;
   std::int64_t values = 0;
@@ -73,21 +73,21 @@ class Layout {
 
   const Placement& placement(std::size_t tensor, Role role) const;
   Part part_of(std::size_t tensor, Role role, const Coordinates& at) const;
-  // The part that the rank writes to a checkpoint. The parts of all ranks are disjoint and together are the whole
-  // tensor.
+  // The part that the rank writes to a checkpoint. The parts of all ranks do not overlap, and together they are the
+  // whole tensor.
   Part given_by(std::size_t tensor, Role role, const Coordinates& at) const;
-  // The flat buffers of one rank: first those of trainable tensors, then those of frozen tensors that ranks divide.
+  // The flat buffers of one rank: first those of trainable tensors, then those of frozen tensors that ranks shard.
   std::vector<Range> ranges(const Coordinates& at) const;
   // True for tensors that lie in a buffer of ranges().
   bool is_packed(std::size_t tensor) const;
 
   std::int64_t bytes(Role role, const Coordinates& at) const;
-  // The part of bytes() that is stored in that medium.
+  // The bytes among these that are stored in `medium`.
   std::int64_t bytes(Role role, const Coordinates& at, Medium medium) const;
   // Bytes that the rank writes to a checkpoint: values and states.
   std::int64_t bytes_given(const Coordinates& at) const;
-  // Bytes of gradients that are not averaged yet, if they are whole in addition to the rank's share of the averaged
-  // gradients. They exist only between the backwards of several micro-batches, so bytes() does not count them.
+  // Bytes of whole gradients that are not averaged yet, where a rank needs them in addition to its share of the
+  // averaged gradients. They exist only between the backwards of several micro-batches, so bytes() does not count them.
   std::int64_t bytes_before_averaging(const Coordinates& at) const;
   Traffic traffic(const Coordinates& at) const;
 
@@ -117,7 +117,7 @@ class Layout {
   bool packs_by_unit_ = false;                             // false: all tensors of one type share a buffer
   bool packs_frozen_ = false;
   std::size_t group_bytes_ = 0;  // size of a buffer for tensors that are in no unit
-  bool packs_alike_ = false;     // no axis but dp_shard divides, so ranges_ holds for every rank
+  bool packs_alike_ = false;     // only axis dp_shard shards, so ranges_ is the same for every rank
   std::vector<Range> ranges_;
   int gathers_ = 0;  // how often values are gathered in one step
   format::TensorType value_type_on_the_way(const Range& range) const;

@@ -1,4 +1,4 @@
-// A part of a tensor describes what one rank holds of it, for every kind of layout.
+// A part describes the elements of a tensor that one rank holds, for every kind of layout.
 //
 // The elements of a tensor are numbered in row-major order. A part is a run [first, first + count) of the elements of
 // a box inside the tensor, numbered within the box in the same way. So a part can be a whole tensor, a flat share of
@@ -30,7 +30,7 @@ Part whole(const Shape& tensor);
 // Elements [first, first + count) of the tensor.
 Part flat_part(const Shape& tensor, std::int64_t first, std::int64_t count);
 
-// numel() and check_part() throw InvalidArgument naming what does not fit, also for sizes that overflow.
+// numel() and check_part() throw InvalidArgument naming the wrong size or part, also for sizes that overflow.
 std::int64_t numel(const Shape& shape);
 void check_part(const std::string& name, const Shape& tensor, const Part& part);
 
@@ -58,8 +58,8 @@ class Runs {
   std::int64_t local_ = 0;
 };
 
-// Calls copy(to, from, count) for all elements that both parts contain. `to` and `from` are the numbers of the first
-// element within each part.
+// Calls copy(to, from, count) for each run of elements that both parts contain. `to` and `from` are the numbers of the
+// run's first element within each part.
 void for_each_common(const Shape& tensor, const Part& to, const Part& from,
                      const std::function<void(std::int64_t to, std::int64_t from, std::int64_t count)>& copy);
 

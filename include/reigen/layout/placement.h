@@ -1,7 +1,7 @@
 // How one tensor is distributed over a grid of ranks, and in which memory.
 //
-// A grid has named axes, and every rank has one coordinate for each axis (mesh/mesh.h). A placement says for each
-// axis which part of the tensor the ranks hold that differ only in this axis. The terms are those of PyTorch's
+// A grid has named axes, and every rank has one coordinate for each axis (mesh/mesh.h). For each axis, a placement
+// describes how the ranks that differ only in this coordinate hold the tensor. The terms are those of PyTorch's
 // DTensor; kFlat is FSDP's flat sharding.
 // Thread rule: values, freely copied between threads.
 #pragma once
@@ -25,7 +25,7 @@ enum class AlongKind {
   kReplicate,  // every rank has the same
   kShard,      // rank c has chunk c of the dimension, divided as torch.chunk() divides
   kFlat,       // rank c has a run of elements: its share of the flat buffer in which the tensor lies
-  kPartial,    // every rank has its own summand; the tensor is their mean
+  kPartial,    // every rank has a term of its own; the tensor is the mean of all terms
   kStage,      // ranks of the tensor's pipeline stage have it, other ranks have nothing
 };
 
@@ -37,15 +37,15 @@ struct Along {
 
 enum class Medium { kHost, kDevice, kDisk };
 
-// Where a tensor is stored. is_common: the ranks of the flat axis have one copy together, which all of them can read.
-// Each of these ranks accounts for the bytes of its share.
+// Where a tensor is stored. is_common: the ranks of the flat axis have one common copy, which all of them can read.
+// Each of these ranks counts only the bytes of its share.
 struct Residence {
   Medium medium = Medium::kHost;
   bool is_common = false;
   bool operator==(const Residence&) const = default;
 };
 
-// How long a rank can read all of a tensor that is placed flat.
+// When a rank can read all elements of a tensor that is placed flat.
 enum class Whole {
   kAlways,
   kWhileUnitRuns,  // from the start of the unit's forward or backward to its end

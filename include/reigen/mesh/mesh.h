@@ -4,9 +4,9 @@
 //   mesh.along("dp_shard").all_gather(...);       // the 4 ranks with this rank's dp_replicate
 //   mesh.along({"dp_replicate", "dp_shard"});     // all 8
 //
-// Axes go from outer to inner: rank = ((c0 · n1) + c1) · n2 + c2 ... So ranks that differ only in the last axis are
-// neighbours; they are on one machine if each machine holds whole rows of the grid. Usual names, outer to inner: pp,
-// dp_replicate, dp_shard, cp, tp. Any other name may be used.
+// Axes go from outer to inner: rank = ((c0 · n1) + c1) · n2 + c2 ... So ranks that differ only in the last axis have
+// consecutive numbers; they are on one machine if each machine has whole rows of the grid. Usual names, outer to inner:
+// pp, dp_replicate, dp_shard, cp, tp. Any other name may be used.
 //
 // A mesh is a handle: copies share the same groups. When the last copy is destroyed, the ranks leave the groups.
 // Thread rule: as Communicator's; groups along different axes are independent.
@@ -26,7 +26,7 @@ inline constexpr int kRest = -1;
 
 struct Axis {
   std::string name;
-  int size = 1;  // kRest (for one axis at most): the size that the other axes leave
+  int size = 1;  // kRest (for one axis at most): the number of ranks divided by the other sizes
   bool operator==(const Axis&) const = default;
 };
 

@@ -28,9 +28,9 @@ class Mlp : public torch::nn::Module {
  public:
   explicit Mlp(const MlpOptions& options = {});  // throws InvalidArgument for sizes below 1
 
-  // Initial values: weights are uniform with variance 2 / fan_in, so that the size of the activations stays the same
-  // from layer to layer (He et al., 2015, https://arxiv.org/abs/1502.01852). In the last layer the variance is 1 /
-  // (3·fan_in). Biases are 0.
+  // Initial values: weights are uniform with variance 2 / fan_in, so that the activations of all layers have about the
+  // same size (He et al., 2015, https://arxiv.org/abs/1502.01852). In the last layer the variance is 1 / (3·fan_in).
+  // Biases are 0.
   void initialize(std::uint64_t seed);
 
   // input: [B, inputs], of the parameters' type. Result: [B, classes].

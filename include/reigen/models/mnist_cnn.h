@@ -21,7 +21,8 @@ namespace reigen::models {
 
 class MnistCnn : public torch::nn::Module {
  public:
-  // The initial values are random numbers of LibTorch. nn::initialize replaces them by a function of a seed.
+  // The initial values are random numbers of LibTorch. nn::initialize replaces them by values that depend only on a
+  // seed.
   MnistCnn();
   ~MnistCnn() override;
 

@@ -23,9 +23,9 @@ struct ResNet18Options {
   std::int64_t classes = 10;
   std::int64_t width = 64;  // channels of the first stage
   // In training, batch normalisation divides a batch of B samples into ceil(B / norm_batch) parts, whose sizes differ
-  // by at most one, and normalises each part with its own mean and variance. 0: the whole batch is one part. If no
-  // rank's share cuts a part, the results do not depend on the number of ranks. A part with fewer than two values for
-  // each channel has no variance, so it uses the running statistics.
+  // by at most one, and normalises each part with its own mean and variance. 0: the whole batch is one part. If each
+  // part lies within one rank's share, the results do not depend on the number of ranks. A part with fewer than two
+  // values per channel has no variance, so it uses the running statistics.
   std::int64_t norm_batch = 32;
 };
 
@@ -34,9 +34,9 @@ class ResNet18 : public torch::nn::Module {
   explicit ResNet18(const ResNet18Options& options = {});  // throws InvalidArgument for sizes out of range
 
   // Initial values: convolutions are normal with variance 2 / fan_out; the linear layer is as nn::initialize sets it;
-  // the norms' weights are 1 and their biases 0 (as in torchvision). But the weight of a block's last norm is 0, so
-  // every block begins as the identity (Goyal et al., 2017, https://arxiv.org/abs/1706.02677, section 5.1), and
-  // rounding errors do not grow in the first steps.
+  // the norms' weights are 1 and their biases 0 (as in torchvision). One exception: the weight of a block's last norm
+  // is 0. So every block begins as the identity (Goyal et al., 2017, https://arxiv.org/abs/1706.02677, section 5.1),
+  // and rounding errors do not grow in the first steps.
   void initialize(std::uint64_t seed);
 
   // input: [B, 3, H, W], of the parameters' type, B at least 1. Result: [B, classes].

@@ -1,18 +1,19 @@
-// Activation checkpointing: a unit keeps its input instead of everything that its forward saves, and runs its forward
-// again when backward comes to it. Activations then take the memory of one input per unit, and of everything in one
-// unit at a time. It costs one more forward. Gradients have the same bits.
+// Activation checkpointing: a unit keeps only its input, and not everything that its forward saves for backward. When
+// backward reaches the unit, the unit runs its forward again. Activations then take memory for the input of each unit,
+// and for all activations of one unit at a time. It costs one more forward. Gradients have the same bits.
 //
 //   auto units = model.units();
 //   auto checkpoint = reigen::nn::activation_checkpoint(units, {.every = 2});
 //
-// The second forward draws the same random numbers: the states of default generators are kept, those of the CPU and of
-// the CUDA devices on which the unit's input and parameters lie (5 KB per unit), but no other generator's. It runs
-// under the same autocast setting, for all devices that nn::Autocast takes. It leaves the module's buffers as they
-// were, so batch statistics count every batch once. If a unit's output depends on buffers that its forward changes (a
-// running norm), the second forward begins with what the first has left there. The unit's backward is a backward
-// within the backward: gradients of parameters are accumulated once, and their hooks run once, as soon as their unit
-// is done. torch::autograd::grad() and create_graph do not work through a checkpointed unit. Tensors that a unit
-// computes with, besides its input and its module's parameters, get no gradient.
+// The second forward draws the same random numbers: each unit keeps the states of the default generators of the CPU and
+// of the CUDA devices on which its input and parameters lie (5 KB per unit). It does not keep the states of other
+// generators. The second forward runs under the same autocast setting, for all devices that nn::Autocast accepts. It
+// leaves the module's buffers as they were, so batch statistics count every batch once. If a unit's output depends on
+// buffers that its forward changes (a running norm), the second forward begins with the buffers as the first forward
+// left them. The unit's backward is a backward within the backward: gradients of parameters are accumulated once, and
+// their hooks run once, as soon as the backward of their unit is done. torch::autograd::grad() and create_graph do not
+// work through a checkpointed unit. Only the unit's input and its module's parameters get gradients; other tensors with
+// which the unit computes get none.
 //
 // Ranks that are threads share the default generator of a device: if units draw from it (dropout), ranks must be
 // processes.
@@ -34,16 +35,16 @@ struct ActivationCheckpointOptions {
   // for half of the savings.
   int every = 1;
   // Selective checkpointing: the names of operations below autograd ("aten::mm") whose outputs are kept and not
-  // computed again. products() are the operations that cost most time for the memory of their outputs. The rest of the
-  // unit is computed again. Of units within units only one may keep outputs.
+  // computed again. products() are the operations that cost the most time per byte of output. The rest of the unit is
+  // computed again. If units are nested, only one of them may keep outputs.
   std::vector<std::string> keep = {};
 };
 
 // The names of matrix products, convolutions and attention.
 std::vector<std::string> products();
 
-// Checkpointing ends when this object is destroyed: units then keep their activations. Do not destroy it between a
-// forward and its backward.
+// Checkpointing ends when this object is destroyed. From then on the units keep their activations. Do not destroy it
+// between a forward and its backward.
 class ActivationCheckpoint {
  public:
   ActivationCheckpoint(std::vector<Unit> units, const ActivationCheckpointOptions& options);
@@ -59,8 +60,8 @@ class ActivationCheckpoint {
 };
 
 // Throws InvalidArgument when `every` is less than 1, when a unit is checkpointed already, or when `keep` has a name
-// that is no operation or one that writes into its arguments or returns views of them. Backward throws it when the
-// unit's output was changed in place and a kept output lies in its memory.
+// that is no operation, or names an operation that writes into its arguments or returns views of them. Backward throws
+// it when the unit's output was changed in place and a kept output lies in its memory.
 [[nodiscard]] ActivationCheckpoint activation_checkpoint(const std::vector<Unit>& units,
                                                          const ActivationCheckpointOptions& options = {});
 

@@ -1,17 +1,17 @@
 // Mixed precision: while a guard lives, LibTorch computes matrix products and convolutions of this thread in 16 bits,
-// and operations that need range or precision (losses, the statistics of norms, sums) in fp32. Weights stay as they
-// are. If they are fp32, they are the master weights, and gradients are fp32.
+// and operations that need range or precision (losses, the statistics of norms, sums) in fp32. The weights keep their
+// type. If they are fp32, they are the master weights, and gradients are fp32.
 //
 //   at::Tensor loss;
 //   {
 //     reigen::nn::Autocast autocast(at::kBFloat16);
 //     loss = loss_of(parallel(batch.input), batch.target);
 //   }
-//   loss.backward();                                        // outside: it follows the types that forward took
+//   loss.backward();                                        // outside: it uses the types of forward
 //
 // fp16 needs a loss scaler (optim/grad_scaler.h); bf16 does not. LibTorch decides which operation runs in which type:
-// https://docs.pytorch.org/docs/stable/amp.html. Each weight is converted once while a guard lives.
-// Thread rule: a guard counts for the thread that makes it, not for threads that start within it; guards nest.
+// https://docs.pytorch.org/docs/stable/amp.html. While a guard lives, each weight is converted only once.
+// Thread rule: a guard acts on the thread that creates it, not on threads that start while it lives; guards nest.
 #pragma once
 
 #include <c10/core/DeviceType.h>

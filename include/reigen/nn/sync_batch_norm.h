@@ -1,5 +1,5 @@
-// Batch normalisation over the batch of all ranks: it has the statistics that one process would have on the global
-// batch.
+// Batch normalisation over the batch of all ranks. Its statistics are those that one process would compute on the
+// global batch.
 //
 //   auto statistics = world.split(0).value();                       // a group of its own, for all layers of the model
 //   register_module("norm", reigen::nn::SyncBatchNorm(64, statistics));
@@ -13,17 +13,18 @@
 //
 // Every rank calls the same layers in the same order, in forward and in backward. A forward sends 2C + 1 numbers, a
 // backward 2C. The order of these calls is independent of the order of data_parallel's calls, so the layers need a
-// group of their own. weight and bias get this rank's part of the gradient, which data_parallel averages like any
-// other.
+// group of their own. weight and bias get this rank's part of the gradient, and data_parallel averages it like the
+// other gradients.
 //
 // There are no second derivatives in training, not even on one rank: a backward with create_graph gives the same bits,
-// and differentiating its result throws InvalidArgument (for gradient penalties use torch::nn::BatchNorm). In
-// evaluation second derivatives are LibTorch's.
+// but differentiating its result throws InvalidArgument (for gradient penalties use torch::nn::BatchNorm). In
+// evaluation the second derivatives are LibTorch's.
 //
-// This header is not in reigen.h: a module of torch::nn needs the headers of all modules, 20 s of compilation. A
-// program that includes <torch/torch.h> has paid for them already; other programs need not.
+// reigen.h does not include this header, because a module of torch::nn needs the headers of all modules: 20 s of
+// compilation. A program that includes <torch/torch.h> compiles them anyway; other programs need not.
 //
-// After Ioffe and Szegedy, https://arxiv.org/abs/1502.03167; the combination of Chan et al., 1979.
+// After Ioffe and Szegedy, https://arxiv.org/abs/1502.03167. The ranks' statistics are combined as in Chan et al.,
+// 1979.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -41,7 +42,7 @@ namespace reigen::nn {
 struct SyncBatchNormOptions {
   std::int64_t features = 0;             // C
   double eps = 1e-5;                     // at least 0
-  std::optional<double> momentum = 0.1;  // in [0, 1]; none: running statistics are the plain average
+  std::optional<double> momentum = 0.1;  // in [0, 1]; not set: the running statistics are the plain average
   bool affine = true;                    // weight and bias
   bool track_running_stats = true;
 };
@@ -57,8 +58,8 @@ class SyncBatchNormImpl : public torch::nn::Module {
   // together have fewer than two values per channel.
   at::Tensor forward(const at::Tensor& input);
 
-  // Named as in torch::nn::BatchNorm, so that checkpoints fit. Without affine the first two are undefined, without
-  // track_running_stats the others.
+  // The names are those of torch::nn::BatchNorm, so that checkpoints fit. Without affine the first two are undefined;
+  // without track_running_stats the others are.
   at::Tensor weight;
   at::Tensor bias;
   at::Tensor running_mean;

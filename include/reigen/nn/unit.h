@@ -1,8 +1,8 @@
-// A unit is a part of a model that other code can wrap: to gather and release its parameters, to compute its
-// activations again, to cast, to measure time, to cut the model into pipeline stages.
+// A unit is a part of a model that other code can wrap: to gather and free its parameters, to compute its activations
+// again, to cast values, to measure time, or to cut the model into pipeline stages.
 //
-// C++ modules have no forward hooks. So a model that is to be cut is made of units, and its forward is the fold of
-// call() over them:
+// C++ modules have no forward hooks. So a model that other code wraps is made of units, and its forward applies call()
+// to one unit after the other, as fold() does:
 //
 //   struct Net : torch::nn::Module {
 //     Net() { for (...) blocks.emplace_back("blocks.0", register_module("blocks.0", std::make_shared<Block>(...))); }
@@ -15,9 +15,8 @@
 //
 //   call(unit, x) = recompute(parameters(precision(forward)))(x)
 //
-// A unit is a handle: copies are the same unit, and an attachment to one of them is attached to all of them.
-// Thread rule: attach and call on one thread at a time; ranks that are threads have models, and so units, of their
-// own.
+// A unit is a handle: copies refer to the same unit, so an attachment to one copy is an attachment to all copies.
+// Thread rule: attach and call on one thread at a time; ranks that are threads have their own models and units.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,22 +34,23 @@ class SequentialImpl;
 
 namespace reigen::nn {
 
-// The tensors that go from one unit to the next, in the model's own order. A unit without output gives none.
+// The tensors that one unit passes to the next, in the model's own order. A unit without output passes no tensors.
 using Carry = std::vector<at::Tensor>;
 
 // The layers of attachments around a unit's forward, outermost first. Each layer can hold one attachment.
 enum class Layer {
-  kTrace,       // sees everything that the other layers add
-  kOrder,       // tells which unit a backward is in
-  kRecompute,   // runs everything below once more in backward
-  kParameters,  // gathers and releases the unit's parameters
+  kTrace,       // outermost: sees the work of all other layers
+  kOrder,       // reports which unit a backward is in
+  kRecompute,   // runs the layers below and the forward once more in backward
+  kParameters,  // gathers and frees the unit's parameters
   kPrecision,   // casts the values that the forward computes with
 };
 
 class Unit {
  public:
   using Forward = std::function<Carry(const Carry&)>;
-  // Returns the unit's output for `input`. It calls `inner`, the layers below and the forward, as often as it likes.
+  // Returns the unit's output for `input`. `inner` runs the layers below and the forward; an attachment may call it any
+  // number of times.
   using Around = std::function<Carry(const Carry& input, const Forward& inner)>;
 
   // `name`: the module's name in the whole model ("blocks.0"), which is the prefix of its parameters' names.
@@ -89,17 +89,18 @@ class Unit {
   std::shared_ptr<State> state_;
 };
 
-// Runs the unit's forward with everything that is attached to it.
+// Runs the unit's forward with all attachments.
 Carry call(const Unit& unit, const Carry& input);
-// The same for units of one tensor. Throws InvalidArgument when the unit returns another number of tensors.
+// The same for units from one tensor to one tensor. Throws InvalidArgument when the unit returns another number of
+// tensors.
 at::Tensor call(const Unit& unit, const at::Tensor& input);
 
-// call() of one unit after the other.
+// Calls one unit after the other; each gets the output of the unit before it.
 Carry fold(const std::vector<Unit>& units, Carry input);
 at::Tensor fold(const std::vector<Unit>& units, at::Tensor input);
 
-// One unit for each child of a torch::nn::Sequential, each from one tensor to one tensor; fold() over them is its
-// forward. Their names are those of the children under `prefix`.
+// One unit for each child of a torch::nn::Sequential, each from one tensor to one tensor. fold() over these units is
+// the forward of the Sequential. Their names are the names of the children under `prefix`.
 std::vector<Unit> units_of(torch::nn::SequentialImpl& sequential, const std::string& prefix = "");
 
 }  // namespace reigen::nn

@@ -1,6 +1,6 @@
 // Chooses the units of a model that ranks gather and average one at a time (DataParallelOptions::units). Parameters in
-// none of the chosen units are gathered with the first forward and stay until backward is over. So a policy weighs
-// fewer exchanges against less memory.
+// none of the chosen units are gathered at the first forward and remain until the step. Large units mean fewer
+// exchanges; small units mean less memory.
 //
 //   every child:  model.units(), or units_of(sequential) (unit.h)
 //   by type:      units_of_type<DecoderBlock>(model.units())
@@ -29,7 +29,7 @@ std::vector<Unit> units_of_type(const std::vector<Unit>& units) {
   return chosen;
 }
 
-// The units that have at least `elements` elements of parameters, without those in smaller units that are chosen.
+// The units with at least `elements` elements of parameters, not counting the parameters of chosen units inside them.
 // Throws InvalidArgument if `elements` is below 1. It follows size_based_auto_wrap_policy of PyTorch's FSDP, whose
 // units have at least 10^8 elements by default.
 std::vector<Unit> units_of_size(const std::vector<Unit>& units, std::int64_t elements);

@@ -1,5 +1,5 @@
-// Makes models without memory for their weights, so that a model that no rank could hold whole is never in memory
-// whole.
+// Creates models without memory for their weights, so that a model that is too large for one rank is never whole in
+// memory.
 //
 //   std::optional<reigen::nn::WithoutMemory> without(std::in_place);
 //   Gpt model(options);                                    // any torch::nn modules: names and shapes, no values
@@ -8,23 +8,23 @@
 //                                                        .initialize = [&] { model.initialize(seed); }});
 //
 // While a WithoutMemory lives, torch::empty() on this thread returns CPU tensors without memory, and an operation that
-// would write into such a tensor does nothing. This covers the parameters of torch::nn's modules, which are made by
-// torch::empty() and set at random. Tensors that other operations make have their values as usual: buffers that begin
-// as zeros or ones, constants. A tensor without memory reads as NaN, and a write that bypasses the guard ends the
-// program. data_parallel() gives it memory, or memory for a share of it.
+// would write into such a tensor does nothing. This covers the parameters of torch::nn's modules, which create them by
+// torch::empty() and then set random values. Tensors that other operations create have memory and values as usual:
+// buffers that begin as zeros or ones, constants. A tensor without memory reads as NaN, and a write that bypasses the
+// guard ends the program. data_parallel() allocates memory for the tensor, or for a share of it.
 //
-// data_parallel() calls .initialize. With kParameters over a network it does so once for each parameter, which alone
-// has memory meanwhile: writes to the others do nothing. .initialize must set the values of each parameter
-// independently of the others, and those of buffers that began with torch::empty(). reigen::nn::initialize(),
-// fill_uniform() and fill_normal() do so, and give every layout the same values. With kParameters over a network at
-// most one whole parameter is in memory at a time.
+// data_parallel() calls .initialize. With kParameters over a network it does so once for each parameter. During such a
+// call only this parameter has memory, and writes to the others do nothing. .initialize must set the values of each
+// parameter independently of the others. It must also set the values of buffers that torch::empty() created.
+// reigen::nn::initialize(), fill_uniform() and fill_normal() do so, and give every layout the same values. With
+// kParameters over a network at most one whole parameter is in memory at a time.
 //
-// Convert the model while the guard lives: model.to(type) after it would make memory for all weights. Operations that
-// write into several tensors, or into a named output (as torch::nn::init::eye_ does), throw InvalidArgument under the
-// guard. Code that writes through data_ptr() ends the program.
+// Convert the model while the guard lives: a later model.to(type) would allocate memory for all weights. Operations
+// that write into several tensors, or into a named output (as torch::nn::init::eye_ does), throw InvalidArgument under
+// the guard. Code that writes through data_ptr() ends the program.
 //
-// Cost: nothing once the model is made. After torch.device("meta") and torch::deferred_init of torchdistX.
-// Thread rule: a guard counts for the thread that makes it; guards nest.
+// Cost: nothing after the model was created. After torch.device("meta") and torch::deferred_init of torchdistX.
+// Thread rule: a guard acts on the thread that creates it; guards nest.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -45,7 +45,7 @@ class WithoutMemory {
   std::unique_ptr<Guard> guard_;
 };
 
-// Whether a tensor was made without memory and has none yet.
+// Whether a tensor was created without memory and still has none.
 bool has_no_memory(const at::Tensor& tensor);
 
 }  // namespace reigen::nn

@@ -5,7 +5,7 @@
 //   g += weight_decay·p
 //   s += g²                                (starts at initial_accumulator_value)
 //   p -= lr / (1 + (t - 1)·lr_decay) · g / (sqrt(s) + eps)
-// Sums only grow, so there is no bf16 state: a bf16 sum would stop growing at 256 times the square that a step adds.
+// There is no bf16 state, because a sum in bf16 would stop growing at 256 times the square that a step adds.
 // Thread rule: one thread at a time.
 #pragma once
 

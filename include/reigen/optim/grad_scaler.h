@@ -8,10 +8,10 @@
 //   gradients = S · true gradients;  a step with gradients / S, clipped to max_norm, in the optimizer's own pass
 //   any element infinite or NaN:   no step, S = S · backoff_factor
 //   growth_interval steps without: S = S · growth_factor
-// All ranks must decide alike. After a data-parallel backward every rank has the same gradients, so an overflow on one
-// rank is an overflow on all, and nothing need travel. Where ranks share gradients (data_parallel's Shard), the norm
-// is over all ranks. Where gradients differ between ranks (strategies of weights), pass the group in
-// ScaledStep::agree: one all_reduce of a flag then comes before any rank steps.
+// All ranks must make the same decision. After a data-parallel backward every rank has the same gradients, so an
+// overflow on one rank is an overflow on all, and no communication is needed. Where ranks shard gradients
+// (data_parallel's Shard), the norm is over all ranks. Where gradients differ between ranks (strategies of weights),
+// pass the group in ScaledStep::agree: one all_reduce of a flag then comes before any rank steps.
 // Micikevicius et al., Mixed Precision Training, https://arxiv.org/abs/1710.03740
 // Thread rule: one thread at a time.
 #pragma once
@@ -32,13 +32,13 @@ struct GradScalerOptions {
   double growth_factor = 2;             // above 1
   double backoff_factor = 0.5;          // in (0, 1)
   std::int64_t growth_interval = 2000;  // at least 1
-  double min_scale = 1;                 // above 0: an overflow at this scale is an error of the model's, not of fp16's
+  double min_scale = 1;                 // above 0: an overflow at this scale comes from the model, not from fp16
   bool enabled = true;                  // false: scale() and step() change nothing and skip nothing
 };
 
 struct ScaledStep {
   double max_norm = 0;            // limit of the norm of the true gradients; 0: no clipping
-  double max_value = 0;           // limit of their elements' magnitudes, after max_norm; 0: no clipping
+  double max_value = 0;           // limit of the elements' magnitudes, applied after max_norm; 0: no clipping
   Communicator* agree = nullptr;  // group of ranks that step or skip together though their gradients differ
 };
 
@@ -50,9 +50,9 @@ class GradScaler {
   // Returns loss · S, with the loss's graph.
   at::Tensor scale(const at::Tensor& loss) const;
 
-  // Steps unless gradients are not finite, and updates S. Returns true if it has stepped. It costs one pass that reads
-  // the gradients, and the optimizer's pass. Throws Error (kNotANumber), on all ranks, when gradients are not finite
-  // at min_scale.
+  // Steps if all gradients are finite, and updates S. Returns true if it made a step. It costs one pass that reads the
+  // gradients, and the optimizer's pass. Throws Error (kNotANumber), on all ranks, when gradients are not finite at
+  // min_scale.
   bool step(Optimizer& optimizer, const std::vector<ParameterRange>& parameters, const ScaledStep& how = {});
 
   double scale() const { return scale_; }
@@ -62,7 +62,7 @@ class GradScaler {
 
   // For a checkpoint: "scaler.scale", "scaler.clean_steps" and "scaler.skipped", one fp64 number each; copies.
   std::vector<NamedTensor> state() const;
-  // Throws InvalidArgument, naming the entry, when one is missing, unknown or of another shape or type.
+  // Throws InvalidArgument, naming the entry, when an entry is missing, unknown or of another shape or type.
   void load_state(const std::vector<NamedTensor>& state);
 
  private:

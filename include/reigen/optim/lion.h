@@ -6,8 +6,8 @@
 //   c = beta1·m + (1 - beta1)·g
 //   p -= lr·(sign(c) + weight_decay·p)
 //   m = beta2·m + (1 - beta2)·g
-// Every element moves by lr: take a third to a tenth of AdamW's lr, and a weight decay as many times larger (section
-// 5 of the paper). sign(0) = 0.
+// Every element changes by lr, so use a third to a tenth of AdamW's lr, and a weight decay larger by the same factor
+// (section 5 of the paper). sign(0) = 0.
 // Thread rule: one thread at a time.
 #pragma once
 

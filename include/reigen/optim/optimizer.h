@@ -2,15 +2,15 @@
 //
 // An optimizer steps over flat ranges of parameters in one fused pass (LARS and LAMB: two). It computes in fp64 for
 // fp64 values and in fp32 for others. bf16 and fp16 values have fp32 masters (.master_weights): the step changes the
-// masters, states are fp32 too, and the values become the rounded masters. If other code has changed a value since,
-// that value becomes its master. Without masters a step of less than half a unit in the last place of 16 bits is lost,
-// and states have 16 bits. A parameter without a gradient is left as it is and its step count does not advance, as in
-// torch::optim; if all parameters have gradients, the results are torch::optim's. The bits depend neither on the
-// number of threads nor on the processor's instruction set. Thread rule: one thread at a time.
+// masters, states are fp32 too, and the values become the rounded masters. If other code changed a value after the last
+// step, this value becomes the master. Without masters a step of less than half a unit in the last place of 16 bits is
+// lost, and states have 16 bits. A parameter without a gradient does not change and its step count does not advance, as
+// in torch::optim. If all parameters have gradients, the results are those of torch::optim. The bits depend neither on
+// the number of threads nor on the processor's instruction set. Thread rule: one thread at a time.
 //
-// All ranks together step ranges that they divide (data_parallel's Shard), each rank its share, with the same bits.
-// Then construction and step() are collective, and throw as a barrier does. If the values are in one memory of all
-// ranks, the states are too; otherwise each rank has the states of its share.
+// Of a range that ranks shard (data_parallel's Shard), each rank steps its share; the bits are the same. Then
+// construction and step() are collective, and throw as a barrier does. If the values are in memory that all ranks
+// share, the states are too; otherwise each rank has the states of its share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,14 +26,15 @@ namespace reigen::optim {
 
 using tensor::NamedTensor;
 
-// How a step changes the gradients that it reads, so that neither clipping nor unscaling costs a pass of its own:
+// How a step transforms each gradient while reading it, so that neither clipping nor unscaling costs a pass of its own:
 //   g = clamp(gradient_factor · gradient, -gradient_limit, gradient_limit)
-// The gradients themselves stay as they are.
+// The gradients in memory do not change.
 struct StepOptions {
   double gradient_factor = 1;                                       // finite; see clip.h
   double gradient_limit = std::numeric_limits<double>::infinity();  // clip by value; above 0
-  // Checks in the step whether g is finite everywhere, for was_finite(). It is nearly free, but when it finds a NaN or
-  // an infinity, the parameters have it already. Where ranks average in the step, each rank keeps its own gradients.
+  // Checks in the step whether g is finite everywhere, for was_finite(). The check is nearly free. But a NaN or an
+  // infinity that it finds is already in the parameters. Where ranks average in the step, each rank keeps its own
+  // gradients.
   bool check_finite = false;
 };
 
@@ -44,12 +45,12 @@ class Optimizer {
   virtual std::string name() const = 0;  // "adamw", "sgd"
 
   // parameter = update(parameter, g, state) for every parameter that has a gradient. Waits for other ranks only where
-  // they share the parameters. Throws InvalidArgument, with nothing changed, when an option is out of range, and when
-  // a parameter has left the memory that this optimizer steps in.
+  // ranks shard the parameters. Throws InvalidArgument, and changes nothing, when an option is out of range, or when a
+  // parameter no longer lies in the memory that this optimizer steps.
   virtual void step(const StepOptions& options) = 0;
   void step() { step(StepOptions()); }
 
-  // Drops all gradients (`.grad` becomes undefined), so the next backward's gradients need not be added to anything.
+  // Drops all gradients: `.grad` becomes undefined, so the next backward has no old gradients to add to.
   virtual void zero_grad() = 0;
 
   // The learning rate of parameters whose group has no factor of its own.
@@ -57,19 +58,21 @@ class Optimizer {
   // Throws InvalidArgument if it is negative or not finite.
   virtual void set_lr(double lr) = 0;
 
-  // False if the last step had .check_finite and read a NaN or an infinity, on any rank that shares the parameters.
+  // False if the last step had .check_finite and read a NaN or an infinity, on this rank or on a rank with which it
+  // shards the parameters.
   virtual bool was_finite() const = 0;
 
   // How often step() was called.
   virtual std::int64_t steps() const = 0;
 
-  // Everything but the options, for a checkpoint: "<parameter>.<what>", each with the parameter's shape
-  // ("<parameter>.step": one fp32 number; "<parameter>.master"). The tensors are the state itself, not copies; read
-  // them between steps.
+  // The whole state except the options, for a checkpoint: "<parameter>.<what>", each with the parameter's shape
+  // ("<parameter>.step": one fp32 number; "<parameter>.master"). The tensors are the state itself, not copies, so read
+  // them only between steps.
   virtual std::vector<NamedTensor> state() const = 0;
 
-  // Sets the state to what state() and steps() gave before, in any order. Throws InvalidArgument, naming the entry,
-  // when one is missing, unknown, or of another shape or type; nothing is changed then.
+  // Sets the state to the results of earlier calls of state() and steps(); the entries may have any order. Throws
+  // InvalidArgument, naming the entry, when an entry is missing, unknown, or of another shape or type; nothing is
+  // changed then.
   virtual void load_state(const std::vector<NamedTensor>& state, std::int64_t steps) = 0;
 };
 

@@ -1,11 +1,11 @@
-// Copies one rank's model and optimizer to all ranks: after loading a checkpoint on one rank, or before the first
-// step.
+// Copies one rank's model and optimizer to all ranks. Use it after one rank has loaded a checkpoint, or before the
+// first step.
 //
 //   reigen::broadcast_parameters(*model, 0, world);
 //   reigen::broadcast_optimizer_state(optimizer, 0, world);
 //
-// Both block; every rank calls them in the same order. data_parallel() and DistributedOptimizer broadcast rank 0's
-// parameters and buffers themselves.
+// Both functions block; every rank calls them in the same order. data_parallel() and DistributedOptimizer broadcast
+// rank 0's parameters and buffers by themselves.
 // Thread rule: one thread at a time, while nothing else uses the module or the optimizer.
 #pragma once
 
@@ -20,17 +20,17 @@ class Optimizer;
 
 namespace reigen::parallel {
 
-// Gives the parameters and buffers of every rank the root's values, whatever their types; gradients stay. Autograd's
-// version counters do not change: a graph that saved one of these tensors can still run its backward. Throws
-// InvalidArgument on every rank when the models differ, naming the first difference and both sides. Cost: one small
-// all_gather, and one broadcast of all values, which go through one staging copy.
+// Gives the parameters and buffers of every rank the root's values, whatever their types. Gradients do not change.
+// Autograd's version counters do not change either, so a graph that saved one of these tensors can still run its
+// backward. Throws InvalidArgument on every rank when the models differ, naming the first difference and both sides.
+// Cost: one small all_gather, one broadcast of all values, and one staging copy of all values.
 void broadcast_parameters(torch::nn::Module& module, int root, Communicator world);
 
 // Gives every rank the root's options of the parameter groups (learning rate, ...) and the root's state of every
-// parameter; state that the root does not have is dropped. The optimizer's defaults, which groups that are added later
-// begin with, stay. Works for any optimizer of torch::optim that can be saved. Parameters correspond by their place in
-// the groups. Throws InvalidArgument on every rank when the optimizers' types, groups or shapes differ. Cost: as
-// broadcast_parameters(); the state is in memory three times.
+// parameter; state that the root does not have is dropped. The optimizer's defaults, which apply to groups that are
+// added later, do not change. Works for any optimizer of torch::optim that can be saved. Parameters correspond by their
+// place in the groups. Throws InvalidArgument on every rank when the optimizers' types, groups or shapes differ. Cost:
+// as broadcast_parameters(); the state is in memory three times.
 void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int root, Communicator world);
 
 }  // namespace reigen::parallel

@@ -1,8 +1,9 @@
-// Data parallelism with Horovod's interface: it wraps any optimizer of torch::optim, and the model is called as it is.
+// Data parallelism with Horovod's interface: the class wraps any optimizer of torch::optim, and the program calls the
+// model itself.
 //
 //   auto optimizer = reigen::DistributedOptimizer(torch::optim::AdamW(model->parameters(), 1e-3), model, world);
 //   optimizer.zero_grad();
-//   torch::nll_loss(model->forward(batch.input), batch.target).backward();   // gradients travel while it runs
+//   torch::nll_loss(model->forward(batch.input), batch.target).backward();   // ranks exchange gradients
 //   optimizer.step();                                                        // with the average of all ranks
 //
 // Clipping, as in Horovod:
@@ -12,14 +13,14 @@
 //
 // It uses the buckets of data_parallel() (data_parallel.h has the rules for gradients and models); each rank keeps its
 // own buffers. With P ranks, and g_r the sum of rank r's gradients over `backward_passes_per_step` backwards,
-//   every rank steps with 1/P · sum over r of g_r, or with what the strategy makes of all g_r.
-// The average is ready when the last of these backwards returns, at the latest when step() or synchronize() returns. A
-// rank that ran fewer backwards, or whose backwards reached no parameter, takes part with the gradients it has, or
-// with zeros. The number of steps must be equal on all ranks. Errors of use are found only with more than one rank: on
-// one rank this class is just the optimizer.
+//   every rank steps with 1/P · sum over r of g_r, or with the strategy's result for all g_r.
+// The average is ready when the last of these backwards returns, or at the latest when step() or synchronize() returns.
+// A rank that ran fewer backwards, or whose backwards reached no parameter, takes part with the gradients that it has,
+// or with zeros. The number of steps must be equal on all ranks. With one rank this class only calls the optimizer, and
+// does not detect wrong use.
 //
 // After Sergeev and Del Balso, https://arxiv.org/abs/1802.05799
-// Thread rule: one thread at a time, the one that runs backward. Ranks may be threads of one process.
+// Thread rule: only the thread that runs backward. Ranks may be threads of one process.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,9 +43,9 @@ struct DistributedOptimizerOptions {
   std::int64_t backward_passes_per_step = 1;  // at least 1; gradients add up: divide the loss to get their mean
   double bucket_mb = 25;                      // as in DataParallelOptions
   bool overlap = true;                        // as in DataParallelOptions
-  StrategyFactory strategy = {};              // how gradients, or weights, are brought together (strategies.h)
-  // Gradients are divided by this factor before they travel and multiplied by it afterwards, so that 16-bit types
-  // overflow less. Unless it is 1 it costs two passes over the gradients. A finite number above 0.
+  StrategyFactory strategy = {};              // how gradients or weights are combined (strategies.h)
+  // Gradients are divided by this factor before they are sent and multiplied by it afterwards, so that 16-bit types
+  // overflow less often. Unless the factor is 1, this costs two passes over the gradients. A finite number above 0.
   double gradient_predivide_factor = 1;
   bool compare_weights = true;  // as in DataParallelOptions
   bool share_cores = true;      // as in DataParallelOptions
@@ -58,7 +59,7 @@ class SkipSynchronize {
  public:
   explicit SkipSynchronize(std::shared_ptr<DistributedOptimizerState> state);
   SkipSynchronize(SkipSynchronize&& other) noexcept = default;
-  SkipSynchronize& operator=(SkipSynchronize&&) = delete;  // it would end one guard's scope from within another's
+  SkipSynchronize& operator=(SkipSynchronize&&) = delete;  // the assignment would end another guard's scope
   ~SkipSynchronize();
 
  private:
@@ -71,32 +72,34 @@ class DistributedOptimizerBase {
   using Closure = std::function<at::Tensor()>;  // runs zero_grad(), forward and backwards; returns the loss
 
   // The module must outlive this object. Collective and blocking; all ranks take rank 0's values. Throws
-  // InvalidArgument as DataParallelBase does, and when the optimizer has a parameter that the module does not train.
+  // InvalidArgument as DataParallelBase does, and when the optimizer has a parameter that is not a trainable parameter
+  // of the module.
   DistributedOptimizerBase(std::shared_ptr<torch::optim::Optimizer> optimizer, torch::nn::Module& module,
                            Communicator world, const DistributedOptimizerOptions& options);
 
   // Runs synchronize(), the optimizer's step and the strategy's after_step(). Under skip_synchronize() it leaves out
-  // synchronize(), and throws InvalidArgument if the caller has not called it since the last step.
+  // synchronize(), and throws InvalidArgument if the caller has not called synchronize() since the last step.
   void step();
   // The same for optimizers that evaluate the loss themselves, possibly several times (LBFGS). The gradients and the
-  // loss of each evaluation are averaged, so that all ranks decide alike. Returns what the optimizer's step returns.
-  // Throws InvalidArgument under skip_synchronize(), and with a strategy whose ranks step with their own gradients.
+  // loss of each evaluation are averaged, so that all ranks make the same decisions. Returns what the optimizer's step
+  // returns. Throws InvalidArgument under skip_synchronize(), and with a strategy whose ranks step with their own
+  // gradients.
   at::Tensor step(const Closure& closure);
 
-  // The optimizer's zero_grad(). Throws InvalidArgument between a backward and step() or synchronize(), where the
-  // other ranks' contributions would be lost. After a backward that threw, call it to go on: it waits for the calls
-  // that backward had started.
+  // The optimizer's zero_grad(). Throws InvalidArgument between a backward and step() or synchronize(), because the
+  // other ranks' contributions would be lost. Call it after a backward that threw: it waits for the calls that this
+  // backward had started.
   void zero_grad(bool set_to_none = true);
 
-  // Waits until `.grad` holds the averages; averages the gradients now if backward did not. A second call before
-  // step() does nothing.
+  // Waits until `.grad` holds the averages. If backward did not average the gradients, averages them now. A second call
+  // before step() does nothing.
   void synchronize();
 
   // auto scope = optimizer.skip_synchronize();
   [[nodiscard]] SkipSynchronize skip_synchronize();
 
-  // The wrapper underneath: for no_sync(), settle(), flat parameters and checkpoints of a strategy. Do not call its
-  // synchronize() and after_step(): this class calls them.
+  // The data-parallel wrapper that this class uses: for no_sync(), settle(), flat parameters and checkpoints of a
+  // strategy. Do not call its synchronize() and after_step(): this class calls them.
   DataParallelBase& parallel();
 
  private:
@@ -119,8 +122,8 @@ class DistributedOptimizer : public DistributedOptimizerBase {
                        const DistributedOptimizerOptions& options = {})
       : DistributedOptimizer(std::make_shared<Optimizer>(std::move(optimizer)), model, std::move(world), options) {}
 
-  // The wrapped optimizer, for its options, state and saving. Call step() and zero_grad() of this object, not of the
-  // wrapped optimizer.
+  // The wrapped optimizer, for its options and state, and to save it. Call step() and zero_grad() of this object, not
+  // of the wrapped optimizer.
   Optimizer& wrapped() const { return *wrapped_; }
 
  private:

@@ -1,40 +1,41 @@
-// For uneven inputs: ranks that run out of data keep taking part in the other ranks' calls, so that no rank waits for
+// For uneven inputs: a rank without more data still takes part in the calls of the other ranks. So no rank waits for
 // ever and no sample is left out.
 //
 //   reigen::Join join(parallel, {});
-//   for (const auto& batch : mine) {          // as many as this rank has, also none
+//   for (const auto& batch : mine) {          // any number of batches, even none
 //     optimizer.zero_grad();
 //     loss_of(parallel(batch)).backward();
 //     optimizer.step();
 //   }
 //   join.finish([&] { optimizer.step(); });   // returns when every rank is here
 //
-// While a rank waits in finish(), it adds zero gradients, and the buffers that count are those of the ranks that still
-// train. It receives the averaged gradients too. If finish() is given the step, this rank makes every step that the
-// others make, so weights and optimizer state are the same on all ranks at every moment. Without the step, weights and
-// buffers are copied at the end from a rank that made the last step, and this rank's optimizer state stays as it was
-// when its data ended. Then only an optimizer without state may go on with a next epoch: with any other, the weights
-// would differ between ranks from its first step on. Gradients that were only added up (no_sync) when a rank calls
-// finish() are dropped; call parallel.synchronize() before it to make them count. After finish() no parameter has a
-// gradient, on any rank.
+// While a rank waits in finish(), it contributes zero gradients, and only the buffers of the ranks that still train
+// count. It receives the averaged gradients too. If finish() gets the step as argument, this rank makes every step of
+// the other ranks, so weights and optimizer state are the same on all ranks at every moment. Without the argument,
+// weights and buffers are copied at the end from a rank that made the last step, and this rank's optimizer state
+// remains as it was when its data ended. Then only an optimizer without state may continue with another epoch: with any
+// other optimizer, the weights would differ between ranks after the first step of that epoch. Gradients that were only
+// added up (no_sync) when a rank calls finish() are dropped; call parallel.synchronize() before finish() to make them
+// count. After finish() no parameter has a gradient, on any rank.
 //
-//   .grad = sum over the ranks that train / N     N: all ranks (kAllRanks), or those that train (kTrainingRanks)
+//   .grad = 1/N · sum over training ranks     N: number of all ranks (kAllRanks) or of training ranks (kTrainingRanks)
 //
-// Ranks that have data must still make the same forwards in training mode and the same backwards, in one order. Ranks
-// in finish() answer only these. So under a Join a loop must not make collective calls of its own with ranks that may
-// have ended (to average a loss, say), must not call settle(), and must not go on after an exception from backward.
-// The parts that a strategy kept back (error feedback) are still sent by ranks that have ended. adasum() of gradients
-// does not divide by N.
+// Ranks that have data must still make the same forwards in training mode and the same backwards, in the same order.
+// Ranks in finish() take part only in the calls of these forwards and backwards. So under a Join a loop must not make
+// collective calls of its own with ranks that may be in finish() (for example to average a loss), must not call
+// settle(), and must not continue after an exception from backward. Ranks in finish() still send the parts of gradients
+// that a strategy kept back (error feedback). adasum() of gradients does not divide by N.
 // Cost: one all_gather of a byte before every reduction, and before every forward that synchronises buffers. Before a
-// forward it blocks. In backward it runs alongside, and buckets travel only after it has ended; so a collective of
-// your own within backward needs a communicator of its own (split). At the end there is a broadcast of weights and
-// buffers.
+// forward this call blocks. In backward it is asynchronous, and buckets are sent only after it has ended; so a
+// collective of your own within backward needs a communicator of its own (split). At the end there is a broadcast of
+// weights and buffers.
 //
-// Errors: InvalidArgument where the strategy acts on weights (local SGD and its kin: every rank has to make every step
-// itself), where ranks share weights (Shard), for a model with SyncBatchNorm, for kTrainingRanks with adasum() of
-// gradients, when another Join of the wrapper lives, and when finish() is called twice. CollectiveMismatch on every
-// rank when ranks with data do different things. EarlyEnd if JoinOptions ask for it. A Join that is destroyed before
-// finish(), as by an exception, answers no call: the other ranks get the error for a rank that left.
+// Errors: InvalidArgument if the strategy acts on weights (local SGD and similar: every rank has to make every step
+// itself), with a Shard, for a model with SyncBatchNorm, for kTrainingRanks with adasum() of gradients, when another
+// Join of the wrapper lives, and when finish() is called twice. CollectiveMismatch on every rank when ranks with data
+// make different calls. EarlyEnd if JoinOptions::throw_on_early_end is set. If a Join is destroyed before finish(), for
+// example by an exception, this rank takes part in no further call, and the other ranks get the error for a rank that
+// left.
 // Thread rule: as data_parallel().
 #pragma once
 
@@ -48,32 +49,33 @@
 namespace reigen::parallel {
 
 enum class DivideBy {
-  kAllRanks,       // every sample weighs the same; the last steps, made of fewer ranks' samples, are smaller
-  kTrainingRanks,  // the mean over the ranks that have data: steps keep their size, the last samples weigh more
+  kAllRanks,       // every sample has the same weight; the last steps have samples of fewer ranks and are smaller
+  kTrainingRanks,  // the mean over the ranks that have data: steps keep their size, the last samples have more weight
 };
 
 struct JoinOptions {
   DivideBy divide_by = DivideBy::kAllRanks;
-  // True: no rank trains on alone. As soon as one rank has called finish() and another begins a step, all throw
-  // EarlyEnd.
+  // True: training ends at the first rank without data. When one rank has called finish() and another begins a step,
+  // all ranks throw EarlyEnd.
   bool throw_on_early_end = false;
 };
 
-// Thrown when some rank has no more data and JoinOptions::throw_on_early_end is set; by every rank at the same step.
+// Every rank throws it at the same step when some rank has no more data and JoinOptions::throw_on_early_end is set.
 struct EarlyEnd : Error {
   explicit EarlyEnd(const Report& report) : Error(ExitCode::kStopped, report) {}
 };
 
 class Join {
  public:
-  // Every rank makes a Join, between two steps. Making it does not communicate. `parallel` must outlive it.
+  // Every rank creates a Join, between two steps. The constructor does not communicate. `parallel` must outlive the
+  // Join.
   explicit Join(DataParallelBase& parallel, const JoinOptions& options = {});
-  Join(const Join&) = delete;  // a rank ends once
+  Join(const Join&) = delete;  // a rank calls finish() once
   Join& operator=(const Join&) = delete;
   ~Join();
 
-  // Says that this rank has no more data. Blocks until every rank has said so; until then `step` runs after each
-  // reduction.
+  // Announces that this rank has no more data. Blocks until every rank has called finish(); until then `step` runs
+  // after each averaging of gradients.
   void finish(const std::function<void()>& step = {});
 
  private:

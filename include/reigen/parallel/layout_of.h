@@ -1,12 +1,12 @@
-// Which rank will hold which part of a model, before anything is packed: the layout that data_parallel() chooses with
-// these options.
+// Computes the layout that data_parallel() would choose: which rank holds which part of a model. Nothing is packed or
+// allocated.
 //
 //   auto inputs = reigen::parallel::layout_inputs(model, world, {.shard = reigen::Shard::kParameters});
 //   inputs.choices.states = reigen::optim::AdamW::states({});
 //   const auto layout = inputs.choose();
 //   layout.bytes(reigen::layout::Role::kState, layout.coordinates_of(world.rank()));
 //
-// No communication: every rank with the same model and options gets the same result. Thread rule: no shared state.
+// No communication: with the same model and options every rank gets the same result. Thread rule: no shared state.
 #pragma once
 
 #include "reigen/comm/communicator.h"

@@ -1,32 +1,32 @@
-// The strategies of this library. P is the number of ranks, N the number of elements of 4 bytes, g_r the gradient and
-// x_r the weights of rank r.
+// The strategies of this library. P is the number of ranks and N the number of elements of 4 bytes. g_r is the gradient
+// of rank r, and x_r its weights.
 //
-// Strategies of gradients bring them together in every backward; all ranks step with the same gradients:
+// Strategies of gradients combine the gradients in every backward; all ranks step with the same gradients:
 //                                                                                          bytes that a rank gives
 //   plain()             1/P · sum g_r                                                          4·N
 //   compressed(type)    1/P · sum round(g_r), in 16 bits                                       2·N
 //   power_sgd()         1/P · sum P_r·Q_r^T of rank k, with error feedback                     4·k·(rows + columns)
 //   top_k()             1/P · sum of each rank's largest elements, with error feedback         8·share·N·(P - 1)
 //   one_bit()           1/P · sum mean|g_r|·sign(g_r), with error feedback                     (N/8 + N/64)·(P - 1)
-//   adasum(kGradients)  a + b, less what they have in common, pair by pair                     4·N·log2(P)
-// Error feedback: a rank adds the part of its gradient that it could not send to its next gradient. So nothing is lost
-// over all steps:
+//   adasum(kGradients)  a + b minus their common part, pair by pair                            4·N·log2(P)
+// Error feedback: a rank adds the part of a gradient that it could not send to its next gradient. So over all steps
+// nothing is lost:
 //   sum of the gradients stepped with + 1/P · sum of the parts kept back = sum of the true means
-// Do not use it with fp16 and a GradScaler: a loss scale that changes spoils the kept part, and a gradient that is not
-// finite stays in it.
+// Do not use error feedback with fp16 and a GradScaler: when the loss scale changes, the kept part has the wrong scale,
+// and a gradient that is not finite remains in it.
 //
-// Strategies of weights bring them together between steps; every rank steps with its own gradients:
-//   local_sgd()         x_r = mean of all, every H-th step                                     4·N/H
-//   hierarchical_sgd()  x_r = mean of a group every H-th, of all every G·H-th step             4·N/H
+// Strategies of weights combine the weights between steps; every rank steps with its own gradients:
+//   local_sgd()         x_r = mean of all ranks, every H-th step                               4·N/H
+//   hierarchical_sgd()  x_r = mean of a group every H-th, of all ranks every G·H-th step       4·N/H
 //   adasum()            the changes that all optimizers made are combined as gradients above   4·N·log2(P)
 //   diloco()            every H-th step an outer Nesterov step with the mean of the changes    4·N/H
-//   gossip()            x_r = mean of its own and its neighbours'                              4·N·neighbours
+//   gossip()            x_r = mean of its own and its neighbours' weights                      4·N·neighbours
 //   async_gossip()      the same without waiting, in 8 bits                                    N·neighbours
-//   stale_synchronous() x_r += changes of all as they come, at most s steps late               4·N·(P - 1)
-// All of these except adasum, diloco and stale_synchronous only move the ranks' weights towards each other: the mean
-// over the ranks is the one that the optimizers' steps alone would give.
+//   stale_synchronous() x_r += changes of all ranks as they arrive, at most s steps late       4·N·(P - 1)
+// All of these except adasum, diloco and stale_synchronous only move the ranks' weights towards each other: they do not
+// change the mean of the weights over the ranks.
 //
-// Options out of range throw InvalidArgument on every rank, when the strategy is made.
+// These functions throw InvalidArgument, on every rank, for options out of range.
 #pragma once
 
 #include "reigen/config/strategies.h"
@@ -37,7 +37,7 @@ namespace reigen::parallel {
 StrategyFactory plain();
 
 // type: at::kBFloat16 or at::kHalf. Gradients are rounded to nearest and summed in fp32, and the mean is rounded once
-// more. Gradients of 16 bits travel as they are. fp16 overflows above 65504 and loses values below 6e-8: use bf16,
+// more. Gradients of 16 bits are sent as they are. fp16 overflows above 65504 and loses values below 6e-8: use bf16,
 // unless a GradScaler keeps gradients in range.
 StrategyFactory compressed(at::ScalarType type);
 

@@ -1,19 +1,19 @@
-// How the ranks of data parallelism stay together: what happens to the gradients during backward, and to the weights
-// between two steps. One option picks a strategy of strategies.h, or one of your own:
+// The interface of strategies. A strategy combines the ranks' gradients during backward, or their weights between two
+// steps. One option selects a strategy from strategies.h, or a strategy of your own:
 //
 //   auto parallel = reigen::data_parallel(model, world, {.strategy = reigen::parallel::local_sgd({.every = 8})});
 //   ...
 //   loss.backward();
 //   optimizer.step();
-//   parallel.after_step();                // strategies that act on weights need it; for the others it does nothing
+//   parallel.after_step();                // needed by strategies that act on weights; otherwise it does nothing
 //
-// A strategy is a class in a file of its own, and a function that makes it. There are two kinds. Their functions are
-// called in the same order on every rank, but one rank may be ahead of another.
-// - GradientStrategy: begin() is called for each bucket once it is complete on this rank, while backward goes on.
-//   After backward, end() is called for each bucket in the same order.
-// - WeightStrategy: after_step() is called after every step of the optimizer, settle() before weights are validated or
-//   saved. While averages_gradients() is true, the GradientStrategy plain() averages the gradients.
-// Thread rule: one thread at a time, the one that runs backward.
+// A strategy is a class in a file of its own, and a function that creates it. There are two kinds. The functions of a
+// strategy are called in the same order on every rank, but one rank may be ahead of another.
+// - GradientStrategy: begin() is called for each bucket when the bucket is complete on this rank, while backward
+//   continues. After backward, end() is called for each bucket in the same order.
+// - WeightStrategy: after_step() is called after every step of the optimizer, and settle() before weights are validated
+//   or saved. While averages_gradients() is true, the GradientStrategy plain() averages the gradients.
+// Thread rule: only the thread that runs backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,13 +33,13 @@
 
 namespace reigen::parallel {
 
-// Gradients of one element type that travel together.
+// Gradients of one element type that are sent in one call.
 struct GradientBucket {
   std::size_t index = 0;  // in the order of begin(), the same on every rank
-  // Flat pieces of memory from Communicator::allocate. They hold the gradients below and, between these, zeros and the
-  // flags of ExchangeBuckets.
+  // Flat pieces of memory from Communicator::allocate. They hold the gradients below; the elements between the
+  // gradients are zeros and the flags of ExchangeBuckets.
   std::vector<at::Tensor> runs = {};
-  std::vector<at::Tensor> gradients = {};  // one per parameter, in its shape, a view into `runs`; zeros where none
+  std::vector<at::Tensor> gradients = {};  // for each parameter a view into `runs`, in its shape; zeros if it has none
   std::vector<std::string> names = {};     // names of the parameters
   std::string tag = {};                    // for the calls of this step: "step 7 bucket 0"
 };
@@ -52,18 +52,18 @@ class Strategy {
   // The name, with every option that must be equal on all ranks: "plain", "compressed BFloat16". The ranks compare it.
   virtual std::string description() const = 0;
 
-  // Bytes that this rank has given so far: the input of a reduction counts once, whatever its algorithm sends, and a
-  // message counts once for each rank that it was sent to.
+  // Bytes that this rank has given so far. The input of a reduction counts once, however many bytes the algorithm
+  // sends. A message counts once for each rank to which it was sent.
   virtual std::uint64_t bytes_given() const = 0;
 
   // Called once, before all other functions, with the weights that all ranks begin with. The handles may be kept.
   virtual void attach(const std::vector<ParameterRange>&) {}
 
-  // Makes the strategy's state, and the weights, equal on all ranks; the means over the ranks of both stay what they
-  // were. Waits for all ranks.
+  // Makes the strategy's state and the weights equal on all ranks. Their means over the ranks do not change. Waits for
+  // all ranks.
   virtual void settle() {}
 
-  // The strategy's state by name; it is the same on every rank after settle(). The tensors are the state itself, not
+  // The strategy's state by name. After settle() it is the same on every rank. The tensors are the state itself, not
   // copies.
   virtual std::map<std::string, at::Tensor> state() const { return {}; }
   // Copies the given tensors into the state. Throws InvalidArgument, and changes nothing, when an entry is missing,
@@ -73,15 +73,15 @@ class Strategy {
   void require_state_fits(const std::map<std::string, at::Tensor>& state) const;
 };
 
-// g = one common result of all ranks' g. Every rank steps with it.
+// g = one common result of all ranks' g. Every rank steps with this result.
 class GradientStrategy : public Strategy {
  public:
-  // True: it treats all elements of the runs alike, an element that is zero on all ranks stays zero, and an element
-  // that is 1 on some rank does not become zero. Then the flags that say which parameters have a gradient travel
-  // within the runs. False: the flags travel in a call of their own.
+  // True: the strategy treats all elements of the runs alike, an element that is zero on all ranks remains zero, and an
+  // element that is 1 on some rank does not become zero. Then the flags that say which parameters have a gradient are
+  // sent within the runs. False: the flags are sent in a call of their own.
   virtual bool keeps_zeros() const { return false; }
-  // True: end() gives a mean over the ranks, in which a rank that gave zeros counts. False: a rank that gives zeros
-  // does not change the result.
+  // True: end() gives a mean over all ranks, and a rank that gave zeros counts in the number of ranks. False: a rank
+  // that gives zeros does not change the result.
   virtual bool averages() const { return true; }
   // Takes this rank's gradients of the bucket. It may start asynchronous calls, and must not wait.
   virtual void begin(const GradientBucket& bucket) = 0;
@@ -89,20 +89,18 @@ class GradientStrategy : public Strategy {
   virtual void end(const GradientBucket& bucket) = 0;
 };
 
-// From time to time, x = one common result of all ranks' x. The ranks' weights may differ between two calls of
-// settle().
+// In some steps, x = one common result of all ranks' x. The ranks' weights may differ between two calls of settle().
 class WeightStrategy : public Strategy {
  public:
   // True: the next backward averages gradients, and buffers are synchronised. False: each rank keeps its own gradients
   // and buffers. The value is the same on every rank, and changes only in after_step() and load_state().
   virtual bool averages_gradients() const { return false; }
-  // Called after every step of the optimizer; every rank has then made the same number of steps. It may wait for other
-  // ranks.
+  // Called after every step of the optimizer; every rank makes the same number of steps. It may wait for other ranks.
   virtual void after_step() = 0;
 };
 
-// Holds the functions that every rank calls to make its strategies. It is constructed from one function, which returns
-// a std::unique_ptr to a class of either kind.
+// Holds the functions that every rank calls to create its strategies. It is constructed from one function, which
+// returns a std::unique_ptr to a strategy of either kind.
 class StrategyFactory {
  public:
   using MakeGradients = std::function<std::unique_ptr<GradientStrategy>(const Communicator& world)>;

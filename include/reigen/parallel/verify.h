@@ -1,23 +1,24 @@
-// Does my model train in parallel as it does alone? verify() takes a few steps both ways and compares every parameter.
+// Checks whether a model trains in parallel as it trains on one rank. verify() makes a few steps in both ways and
+// compares every parameter.
 //
 //   const auto loss = [&](const at::Tensor& x, const at::Tensor& y) { return torch::mse_loss(model->forward(x), y); };
 //   const auto report = reigen::verify(*model, world, loss, input, target);
 //   if (!report.same) std::cerr << report.text << '\n';
 //
 // Every rank passes the same whole batch of B samples (in the first dimension), with at least one sample per rank.
-// Alone: every rank takes `steps` steps of plain SGD with the whole batch. In parallel: each of the P ranks takes them
-// with data_parallel() and its own B/P samples; B need not be a multiple of P. Gradients and values are compared after
-// every step. The usual causes of a difference: batch normalisation (the statistics of a part of the batch are not
-// those of the whole; use SyncBatchNorm), a loss that is a sum and not a mean, dropout, and anything that is random or
-// remembers earlier batches.
+// Alone: every rank makes `steps` steps of plain SGD with the whole batch. In parallel: each of the P ranks makes the
+// same steps with data_parallel() and its own B/P samples; B need not be a multiple of P. Gradients and values are
+// compared after every step. The usual causes of a difference are batch normalisation (the statistics of a part of the
+// batch are not those of the whole batch; use SyncBatchNorm), a loss that is a sum and not a mean, dropout, and other
+// layers that are random or depend on earlier batches.
 //
 // Afterwards the model has the values and buffers that rank 0 began with, has no gradients, and is not wrapped.
 // Collective and blocking; the cost is a broadcast of the model, two times `steps` forwards and backwards, and an
-// all_gather of the findings.
+// all_gather of the results.
 //
-// Errors: when the loss throws on a rank, that rank rethrows its exception, and the others throw InvalidArgument with
-// its number. InvalidArgument for options out of range, for options.parallel with a shard, for batches that differ
-// between ranks or have fewer samples than ranks, and as data_parallel() does.
+// Errors: when the loss throws on a rank, this rank rethrows the exception, and the other ranks throw InvalidArgument
+// with the number of this rank. InvalidArgument for options out of range, for options.parallel with a shard, for
+// batches that differ between ranks or have fewer samples than ranks, and as data_parallel() does.
 // Thread rule: as data_parallel().
 #pragma once
 

@@ -1,4 +1,4 @@
-// How a program becomes a rank.
+// Functions by which a program becomes a rank.
 //
 //   auto world = reigen::init();      // under reigen run, torchrun, srun or mpirun: that job's ranks; alone: one rank
 //   reigen::spawn(4, [](reigen::Communicator& world) { ... });         // four processes from inside a program
@@ -14,8 +14,8 @@
 namespace reigen {
 
 // The options have the meaning of GroupOptions' members of the same name. An option that is left empty or 0 is read
-// from the environment (docs/environment.md), so that whoever starts the program can choose it. An option that is not
-// set there either has the default of GroupOptions.
+// from the environment (docs/environment.md), so that the user who starts the program can choose it. If the environment
+// does not set it either, it has the default of GroupOptions.
 struct InitOptions {
   std::string backend = {};  // REIGEN_COMM_BACKEND, else auto
   std::string name = "world";
@@ -24,36 +24,37 @@ struct InitOptions {
   int connections = 0;          // REIGEN_COMM_CONNECTIONS, else 1
   std::string network = {};     // REIGEN_COMM_NETWORK, else tcp
   std::string machine_id = {};  // REIGEN_COMM_MACHINE_ID
-  // cuda: the group also carries the memory of a GPU. Without an index, the rank takes the only GPU that is visible;
-  // if several are visible, the index is the rank's number on its machine modulo the number of GPUs.
+  // cuda: the group's calls also work on the memory of a GPU. Without an index, the rank takes the only visible GPU; if
+  // several are visible, the index is the rank's number on its machine modulo the number of GPUs.
   Device device = {};
   std::string device_backend = {};                   // empty: auto
   std::chrono::milliseconds timeout = {};            // REIGEN_TIMEOUT, else 10 minutes: to wait for live ranks
   std::chrono::milliseconds join_timeout = {};       // REIGEN_COMM_JOIN_TIMEOUT, else 60 s: for all ranks to join
   std::chrono::milliseconds heartbeat_timeout = {};  // REIGEN_COMM_HEARTBEAT_TIMEOUT, else 10 s: silent ranks
   std::chrono::milliseconds report_after = {};       // REIGEN_COMM_REPORT_AFTER, else 30 s: names late ranks
-  // By default glibc returns large freed blocks to the kernel, so that every step takes their page faults again: 13
-  // to 20 % of the step time of a small model. True keeps freed blocks in the process (mallopt). REIGEN_KEEP_MEMORY=0
-  // in the environment overrides this option.
+  // By default glibc returns large freed blocks to the kernel, so that every step has their page faults again. This
+  // takes 13 to 20 % of the step time of a small model. True keeps freed blocks in the process (mallopt).
+  // REIGEN_KEEP_MEMORY=0 in the environment overrides this option.
   bool keep_memory = true;
 };
 
-// Blocks until all ranks of the job are there, for at most `join_timeout`. Call it once; the Communicator that it
-// returns is an ordinary value. Rank 0 warns of environment variables that begin with REIGEN_ and that nobody reads.
-// From then on, an Error that nobody catches is printed and ends the program with the error's exit code. Throws
-// Timeout naming the missing ranks, and InvalidArgument if the launcher's variables contradict each other.
+// Blocks until all ranks of the job have joined, for at most `join_timeout`. Call it once; the Communicator that it
+// returns is an ordinary value. Rank 0 warns of environment variables that begin with REIGEN_ and that Reigen does not
+// read. After this call, an Error that the program does not catch is printed and ends the program with the error's exit
+// code. Throws Timeout naming the missing ranks, and InvalidArgument if the launcher's variables contradict each other.
 Communicator init(const InitOptions& options = {});
 
 using RankFunction = std::function<void(Communicator& world)>;
 
 // Starts `ranks` processes that run `function`, and waits for all of them. Each process runs this program again from
-// main() (as Python's spawn does) until it comes to this same call; there it runs `function` and exits. So every rank
-// also does what main() does before this call. Returns when all processes ended well; otherwise throws Error with the
+// main() (as Python's spawn does) until it reaches the same call; there it runs `function` and exits. So every rank
+// also runs the part of main() before this call. Returns when all processes ended well; otherwise throws Error with the
 // failed rank's exit code and last lines.
 void spawn(int ranks, const RankFunction& function);
 
-// Runs `function` on `ranks` threads of this process, which meet in a store in its memory. The first failure ends the
-// other ranks and is thrown; an exception that is not an Error becomes one that names the rank.
+// Runs `function` on `ranks` threads of this process, which find each other through a store in its memory. The first
+// failure ends the other ranks and is thrown. An exception that is not an Error is thrown as an Error that names the
+// rank.
 void run_threads(int ranks, const RankFunction& function, const InitOptions& options = {});
 
 }  // namespace reigen

@@ -1,7 +1,7 @@
-// The rendezvous key/value store, through which ranks that cannot communicate yet find each other.
+// The rendezvous key/value store, through which ranks find each other before they can communicate.
 //
-// A store is small and slow (one round trip per call); training data never travels through it. Keys and values are
-// bytes; a value is at most 1 MiB. All kinds of store pass the same contract tests (tests/store/contract.h):
+// A store is small and slow (one round trip per call); it never carries training data. Keys and values are bytes; a
+// value is at most 1 MiB. All kinds of store pass the same contract tests (tests/store/contract.h):
 //   make_memory_store()      ranks as threads of one process
 //   make_file_store(path)    ranks that share a file system
 //   connect_tcp_store(...)   any network (tcp_store.h)
@@ -26,23 +26,23 @@ class Store {
   // Stores the value and replaces an older one.
   virtual void set(const std::string& key, const std::string& value) = 0;
 
-  // Waits until the key exists and gives its value. Throws Timeout, naming the key, when the deadline passes first.
+  // Waits until the key exists and returns its value. Throws Timeout, naming the key, when the deadline passes first.
   virtual std::string get(const std::string& key, const Deadline& deadline) = 0;
 
-  // The value if the key exists now, else nullopt.
+  // The value if the key exists now, otherwise nullopt.
   virtual std::optional<std::string> try_get(const std::string& key) = 0;
 
-  // The value of each key that exists now, else nullopt. The TCP store gets some hundred keys in one round trip; the
-  // other stores call try_get() for each key.
+  // For each key its value if it exists now, otherwise nullopt. The TCP store reads several hundred keys in one round
+  // trip; the other stores call try_get() for each key.
   virtual std::vector<std::optional<std::string>> try_get_all(const std::vector<std::string>& keys);
 
-  // Adds to a counter atomically and gives the new value; a missing key counts as 0. The value is stored as decimal
-  // text. Throws InvalidArgument if the key holds something else.
+  // Adds to a counter atomically and returns the new value; a missing key counts as 0. The value is stored as decimal
+  // text. Throws InvalidArgument if the key holds no number.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
 
-  // Sets the key to `desired` only if it holds `expected` now (nullopt: only if the key is missing). Gives the value
-  // that the key holds afterwards, empty if the key is missing: it is `desired` exactly if the key was set or held it
-  // already.
+  // Sets the key to `desired` only if it holds `expected` now (nullopt: only if the key is missing). Returns the value
+  // that the key holds afterwards, or an empty text if the key is missing. The result is `desired` if the key was set,
+  // or if it held `desired` before.
   virtual std::string compare_and_set(const std::string& key, const std::optional<std::string>& expected,
                                       const std::string& desired) = 0;
 
@@ -52,8 +52,8 @@ class Store {
 
 std::shared_ptr<Store> make_memory_store();
 
-// The file is created if it is missing and is never removed. Several processes may use it (it is guarded by file locks)
-// if the file system supports locks.
+// Creates the file if it is missing, and never removes it. Several processes may use the file if the file system
+// supports file locks, which guard it.
 std::shared_ptr<Store> make_file_store(const std::string& path);
 
 // Keys become prefix + "/" + key.

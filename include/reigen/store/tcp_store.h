@@ -1,8 +1,8 @@
 // The store over TCP: one server per job, any number of clients.
 //
-// A client begins with a handshake that carries the protocol version and the job's identity. A client that does not
-// know the identity is refused before anything else is read, and can never make the server hold more than a few hundred
-// bytes. When the server has died, a client's next call throws PeerLost (rank 0).
+// A client begins with a handshake that carries the protocol version and the job's identity. The server refuses a
+// client that does not know the identity before it reads anything else, and such a client can never make the server
+// hold more than a few hundred bytes. After the server has died, a client's next call throws PeerLost (rank 0).
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct TcpStoreServerOptions {
   std::string host = "127.0.0.1";  // the interface to listen on; "0.0.0.0" or "::" for all of them
   std::uint16_t port = 0;          // 0: the kernel picks a free port, which no other process can take
   std::string job = {};            // identity of the job; clients must send the same text
-  // More addresses of this machine to listen on, all at the same port. An address that is not available now is left out
-  // (for example an IPv6 address that the network still checks for duplicates).
+  // More addresses of this machine to listen on, all at the same port. The server leaves out an address that is not
+  // available now (for example an IPv6 address that the network still checks for duplicates).
   std::vector<std::string> also = {};
-  // If not empty: instead of addresses and a port, the server listens on a socket of this machine with that name, which
-  // only processes of the same user can reach. At most 100 bytes.
+  // If not empty: the server listens on a socket of this machine with this name instead of on addresses and a port.
+  // Only processes of the same user can reach the socket. At most 100 bytes.
   std::string socket = {};
 };
 
@@ -50,7 +50,7 @@ struct TcpStoreOptions {
       Deadline::after(std::chrono::seconds(60));  // retries until then: the server may start later
   std::vector<std::string> also = {};             // other hosts where the server may be, tried in this order
   std::string socket = {};                        // as in TcpStoreServerOptions; replaces host and port
-  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // silent for longer: the server is lost
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // after longer silence the server is lost
 };
 
 // Throws Timeout when nobody listens there, or BackendError with exit code 76 when another job or version answers.

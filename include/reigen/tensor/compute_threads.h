@@ -1,27 +1,28 @@
-// Sets how many threads LibTorch computes with in this rank.
+// Sets the number of threads with which LibTorch computes in this rank.
 //
-// LibTorch takes every processor that a process may run on. If nobody sets a number, the ranks of one machine take all
+// By default LibTorch uses every processor on which the process may run. Then the ranks of one machine take the
 // processors from each other, and become 12 to 33 times slower. data_parallel(), DistributedOptimizer and the recipes
 // call share_cores(); a program that uses none of them calls it after init():
 //
 //   auto world = reigen::init();
 //   reigen::share_cores(world);
 //
-// Thread rule: the thread that computes; LibTorch's number belongs to the process.
+// Thread rule: call it from the thread that computes; LibTorch's number belongs to the process.
 #pragma once
 
 #include "reigen/comm/communicator.h"
 
 namespace reigen::tensor {
 
-// Where neither OMP_NUM_THREADS nor MKL_NUM_THREADS is set, it lowers the number that LibTorch takes by itself to this
-// rank's share of its machine's processors and quotas (docs/threads.md), and to the least number of any rank of the
-// group: ranks with different numbers of threads would round differently. One line of the log says so. The share
-// counts all ranks of the job on this machine, even if `ranks` was split from them. A number that the program set by
-// at::set_num_threads() stays, unless LibTorch would take the same number by itself. Ranks that are threads of one
-// process divide the number in the variables. `threads`: the caller's choice, which wins; 0: no choice. If all ranks
-// of the machine want more threads than there are processors, its first rank warns once. Collective: one all_reduce of
-// 8 bytes. Throws as that does.
+// If neither OMP_NUM_THREADS nor MKL_NUM_THREADS is set, it lowers LibTorch's default number of threads to this rank's
+// share of its machine's processors and quotas (docs/threads.md). All ranks of the group use the smallest share of any
+// of them, because ranks with different numbers of threads would round differently. A line of the log reports the
+// change. The share counts all ranks of the job on this machine, even if `ranks` is only a part of them. A number that
+// the program set by at::set_num_threads() is kept, unless it is also LibTorch's default. If one of the variables is
+// set, ranks that are threads of one process divide its number among themselves. `threads`: a number of the caller's
+// choice, which replaces all these; 0: no choice. If all ranks of the machine together have more threads than there are
+// processors, the first rank of the machine warns once. Collective: one all_reduce of 8 bytes. Throws as an all_reduce
+// does.
 void share_cores(Communicator ranks, int threads = 0);
 
 }  // namespace reigen::tensor

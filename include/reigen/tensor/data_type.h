@@ -7,7 +7,7 @@
 
 namespace reigen::tensor {
 
-// Throws InvalidArgument, naming the type, for types that no communicator moves: complex, quantized, fp8.
+// Throws InvalidArgument, naming the type, for types that no communicator can send: complex, quantized, fp8.
 comm::DataType to_data_type(at::ScalarType type);
 
 at::ScalarType to_scalar_type(comm::DataType type);

@@ -1,13 +1,13 @@
 // Packs a module's parameters into flat buffers, one for each element type.
 //
-// The buffers come from Communicator::allocate, so that collectives on them copy nothing; they are freed when the last
-// range, parameter or view into them dies. Parameters keep their identity (hooks, tied uses, the module's members) and
-// become row-major views into the buffer. Channels-last weights lose that layout, and convolutions then choose a
-// layout of their own. Pack before the first backward: tensors that an earlier forward saved still point to the old
-// memory.
+// The buffers come from Communicator::allocate, so that collectives on them make no copy. A buffer is freed when the
+// last range, parameter or view into it is destroyed. Parameters keep their identity (hooks, tied uses, the module's
+// members) and become row-major views into the buffer. Channels-last weights lose that layout, and convolutions then
+// choose a layout of their own. Pack before the first backward, because tensors that an earlier forward saved still
+// point to the old memory.
 //
-// A layout (reigen/layout/layout.h) says where each parameter lies, and which rank has which share. Divided values
-// begin as those of rank 0 of the ranks that divide. Thread rule: construct on one thread while nothing uses the
+// A layout (reigen/layout/layout.h) says where each parameter lies, and which rank has which share. Sharded values
+// begin as the values of rank 0 of the ranks that shard. Thread rule: construct on one thread while nothing uses the
 // module.
 #pragma once
 
@@ -38,35 +38,36 @@ struct NamedParameter {
 // All parameters in registration order. A parameter with several names appears once, under the name registered first.
 std::vector<NamedParameter> named_parameters(const torch::nn::Module& module);
 
-// The parameter as a layout sees it, without its unit, which only the model's owner knows.
+// The parameter in the form that a layout takes. The unit is not set, because only the caller knows it.
 layout::TensorSpec spec_of(const NamedParameter& parameter);
 
-// Options that a layout does not have.
+// Options that are not part of a layout.
 struct FlatOptions {
-  Communicator sharers = {};           // the ranks along dp_shard, which divide
+  Communicator sharers = {};           // the ranks along dp_shard, which shard
   std::filesystem::path offload = {};  // the directory of Medium::kDisk
-  // For parameters without memory (nn/without_memory.h) that no rank holds whole: sets the values of a parameter,
-  // which has memory for the moment, on the rank whose values count. Other parameters without memory begin as zeros.
+  // For parameters without memory (nn/without_memory.h) that no rank holds whole. The function sets the values of a
+  // parameter that has memory only during the call; it runs on the rank whose values count. Other parameters without
+  // memory begin as zeros.
   std::function<void(const at::Tensor& parameter)> fill = {};
 };
 
 class FlatParameters {
  public:
-  // Divides nothing: one range for each type.
+  // Shards nothing: one range for each type.
   // Equation: ranges()[d].values[offset_i ..] = parameter_i, in the given order, parameters of equal type together.
-  // Cost: one copy of the parameters; the gradient twin takes no memory until it is written.
+  // Cost: one copy of the parameters; the buffer for gradients takes no memory until it is written.
   // Throws InvalidArgument naming the parameter: not floating point, not on the CPU, sparse, or sharing memory with
   // another one (tie parameters by registering the same tensor twice).
   FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory);
   // Makes the ranges of the layout at these coordinates. parameters[i] is tensor i of the layout's model; parameters
-  // that the layout does not pack are left as they are. Collective over the sharers. Also throws BackendError if the
-  // layout asks for common memory and the sharers have none.
+  // that the layout does not pack do not change. Collective over the sharers. Also throws BackendError if the layout
+  // needs common memory and the sharers have none.
   FlatParameters(const std::vector<NamedParameter>& parameters, const layout::Layout& layout,
                  const layout::Coordinates& at, FlatOptions options);
 
   // The ranges of trainable parameters, in the order of the layout. Empty if there are none.
   const std::vector<ParameterRange>& ranges() const { return ranges_; }
-  // The ranges of frozen parameters that ranks divide.
+  // The ranges of frozen parameters that ranks shard.
   const std::vector<ParameterRange>& frozen() const { return frozen_; }
   // The unit of each range, first of ranges(), then of frozen(); layout::kNoUnit: no unit.
   const std::vector<std::size_t>& units() const { return units_; }

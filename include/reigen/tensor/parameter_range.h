@@ -3,21 +3,21 @@
 //
 // `values` and `gradients` are one-dimensional, of one element type and of one layout: segment i holds one parameter
 // at [offset, offset + numel) of both. Offsets are multiples of 64 bytes and every segment is followed by at least one
-// spare element. The elements between segments are zero whenever no backward is running, so a pass over the whole
-// range is harmless.
+// spare element. The elements between segments are zero while no backward is running, so a pass over the whole range is
+// harmless.
 //
 // A parameter's gradient is its `.grad`, as everywhere in LibTorch. It may be undefined (no backward reached the
-// parameter: an optimizer leaves it alone), lie in the twin buffer (as all do after a data-parallel backward), or be a
-// tensor of its own (on one rank alone, where a copy would gain nothing). gather_gradients() moves gradients of the
-// last kind into the twin. Where backward makes gradients in spare blocks (rows()) the twin is not flat any more:
-// gradient_slot() tells where each gradient lies.
+// parameter, so an optimizer skips it), it may lie in the twin buffer (as all gradients do after a data-parallel
+// backward), or it may be a tensor of its own (on one rank alone, where a copy would gain nothing). gather_gradients()
+// copies gradients of the last kind into the twin. Where backward makes gradients in spare blocks (rows()), the twin is
+// no longer one flat buffer: gradient_slot() gives the place of each gradient.
 //
-// Ranks may divide a range between them (data_parallel's Shard): each rank changes only elements [begin(), end()) of
-// the values, and has optimizer states for these alone. sharing() says where the other ranks' values are
-// (range_values.h). Averaged gradients may be divided in the same way: each rank gets the mean of its share (share()),
-// or computes it from the memory where all ranks' gradients lie (rows()).
+// Ranks may shard a range (data_parallel's Shard): each rank changes only elements [begin(), end()) of the values, and
+// has optimizer states only for these. sharing() says where the other ranks' values are (range_values.h). Averaged
+// gradients may be sharded in the same way: each rank gets the mean of its share (share()), or computes it from the
+// memory in which all ranks' gradients lie (rows()).
 //
-// A range is a handle: copies are the same memory, and it keeps the memory and the parameters alive.
+// A range is a handle: copies refer to the same memory. It keeps the memory and the parameters alive.
 // Thread rule: as for a tensor, one thread at a time.
 #pragma once
 
@@ -38,11 +38,11 @@ class GradientRows;
 class GradientShare;
 class MemoryResource;
 
-// Shares are cut between blocks of this many elements.
+// Boundaries of shares lie between blocks of this many elements.
 using layout::kBlockElements;
 
 struct Segment {
-  std::string name;                       // as the module names it: "conv1.weight"
+  std::string name;                       // the module's name for the parameter: "conv1.weight"
   std::vector<std::string> aliases = {};  // further names of a tied parameter
   std::vector<std::int64_t> shape = {};
   std::int64_t offset = 0;  // in elements
@@ -52,11 +52,11 @@ struct Segment {
 
 class ParameterRange {
  public:
-  // The memory that a range is made of (flat_parameters.h makes ranges).
+  // The memory of a range (flat_parameters.h makes ranges).
   struct Memory {
     at::Tensor values = {};
     at::Tensor gradients = {};
-    std::shared_ptr<RangeValues> sharing = {};  // null: nobody divides the range
+    std::shared_ptr<RangeValues> sharing = {};  // null: the range is not sharded
     std::shared_ptr<GradientRows> rows = {};
     std::shared_ptr<GradientShare> share = {};
     std::shared_ptr<MemoryResource> resource = {};  // null: a resource of its own
@@ -68,10 +68,10 @@ class ParameterRange {
   const at::Tensor& gradients() const { return memory_->gradients; }
   const std::vector<Segment>& segments() const { return *segments_; }
   std::size_t size() const { return segments_->size(); }
-  // The number of the parameters' elements, without spare ones.
+  // The number of the parameters' elements, without spare elements.
   std::int64_t numel() const;
 
-  // The elements of the flat buffers that this rank changes; all of them where nobody divides.
+  // The elements of the flat buffers that this rank changes; all elements if the range is not sharded.
   std::int64_t begin() const { return begin_; }
   std::int64_t end() const { return end_; }
   at::Tensor own_part(const at::Tensor& flat) const { return flat.narrow(0, begin_, end_ - begin_); }
@@ -80,21 +80,21 @@ class ParameterRange {
 
   bool is_divided() const { return sharing().shares().has_value(); }
   bool is_common() const { return sharing().is_common(); }
-  // Which ranks divide the range, and how each sees the others' changes.
+  // Which ranks shard the range, and how each rank sees the other ranks' changes.
   RangeValues& sharing() const { return *memory_->sharing; }
-  // Tells this rank that shared values were changed on purpose. Every rank calls it, when all have met after the
-  // change. Optimizers and averages of reigen::optim call it; where one rank changes values by hand, all ranks must
-  // call it.
+  // Tells this rank that values in common memory were changed on purpose. Every rank calls it after the change and a
+  // barrier. Optimizers and averages of reigen::optim call it. If one rank changes values by hand, all ranks must call
+  // it.
   void note_change() const { sharing().note_change(); }
 
-  // How gradients are averaged where ranks divide the mean: at most one of these two is set; null elsewhere.
+  // How gradients are averaged if ranks shard the mean: then one of these two is set. Otherwise both are null.
   const std::shared_ptr<GradientRows>& rows() const { return memory_->rows; }
   const std::shared_ptr<GradientShare>& share() const { return memory_->share; }
   bool divides_averages() const { return rows() != nullptr || share() != nullptr; }
 
-  // Zeros in the layout of `values`, for optimizer states. Where ranks divide states, each rank uses own_part() alone.
-  // If the values are in one memory of all ranks, the twin is too, and the call is collective; else only own_part()
-  // ever takes memory.
+  // Zeros in the layout of `values`, for optimizer states. If ranks shard states, each rank uses only own_part(). If
+  // the values are in memory that all ranks share, the twin is too, and the call is collective; otherwise only
+  // own_part() takes memory.
   at::Tensor make_twin(at::ScalarType type) const;
   MemoryResource& resource() const { return *memory_->resource; }
 
@@ -107,16 +107,18 @@ class ParameterRange {
   // The place of the segment's gradient, with the parameter's shape. Its contents count only when is_in_place().
   const at::Tensor& gradient_slot(std::size_t segment) const { return (*slots_)[segment]; }
 
-  // Makes the segment's gradient lie in its slot: copies it there and rebinds `.grad`, so that the original dies. Does
-  // nothing if it is there already. It costs one pass at most. Accepts any strides, sparse gradients, and gradients
-  // with a graph (which they lose). Throws InvalidArgument when the gradient's shape is not the parameter's.
+  // Makes the segment's gradient lie in its slot: copies it there and rebinds `.grad`, so that the original tensor is
+  // freed. Does nothing if the gradient is there already. It costs one pass at most. Accepts any strides, sparse
+  // gradients, and gradients with a graph (the graph is lost). Throws InvalidArgument when the gradient's shape is not
+  // the parameter's.
   void gather_gradient(std::size_t segment) const;
-  // The same for a gradient that a backward has just made: if it lies in a spare block it is not copied, and the block
-  // becomes the slot. Call it only between two exchanges of places (GradientRows).
+  // The same for a gradient that a backward has just made. If the gradient lies in a spare block, it is not copied: the
+  // block becomes the slot. After it, the ranks must exchange the places of their gradients before the next step
+  // (GradientRows).
   void take_gradient(std::size_t segment) const;
   void gather_gradients() const;  // of all active segments
 
-  // `.grad` = undefined for every parameter: the next backward's gradients are taken as they come, and nothing is
+  // `.grad` = undefined for every parameter, so the next backward has no old gradients to add to, and nothing is
   // zeroed.
   void drop_gradients() const;
 

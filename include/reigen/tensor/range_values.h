@@ -1,10 +1,10 @@
-// How ranks that divide a range of parameters see each other's values. Each rank changes only its own share:
+// How ranks that shard a range of parameters see each other's values. Each rank changes only its own share:
 //
 //              where the values are       what publish() does after a change of the own share
-//   own        here; nobody divides       nothing
-//   common     in one memory of all       nothing: it is there once all have met
-//   exchanged  here, whole                gives the share to all: (P-1)/P of the values are sent and received
-//   gathered   here, the share alone      drops the copies of the whole that are there
+//   own        here; not sharded          nothing
+//   common     in memory of all ranks     nothing: all ranks see it after meet()
+//   exchanged  here, whole                sends the share to all: (P-1)/P of the values are sent and received
+//   gathered   here, only the share       drops gathered copies, which have the old values
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -25,15 +25,15 @@ namespace reigen::tensor {
 
 class TransientFlat;
 
-// The shares of a flat buffer: rank q of `ranks` has elements [bounds[q], bounds[q + 1]). They are disjoint and cover
-// it.
+// The shares of a flat buffer: rank q of `ranks` has elements [bounds[q], bounds[q + 1]). They do not overlap, and
+// cover the buffer.
 struct Shares {
   Communicator ranks;
   std::vector<std::int64_t> bounds;
 
   std::int64_t begin() const { return bounds[static_cast<std::size_t>(ranks.rank())]; }
   std::int64_t end() const { return bounds[static_cast<std::size_t>(ranks.rank()) + 1]; }
-  // The number of elements of every share, as calls with blocks of different sizes take it.
+  // The number of elements of every share, for calls with blocks of different sizes (NAME_v()).
   std::vector<std::size_t> sizes() const;
 };
 
@@ -41,24 +41,24 @@ class RangeValues {
  public:
   explicit RangeValues(std::optional<Shares> shares) : shares_(std::move(shares)) {}
   virtual ~RangeValues() = default;
-  RangeValues(const RangeValues&) = delete;  // one for each range, which the range's copies share
+  RangeValues(const RangeValues&) = delete;  // each range has one, and copies of the range use the same
   RangeValues& operator=(const RangeValues&) = delete;
 
-  const std::optional<Shares>& shares() const { return shares_; }  // none: nobody divides
+  const std::optional<Shares>& shares() const { return shares_; }  // not set: the range is not sharded
   virtual bool is_common() const { return false; }
-  // The copy of all values that comes and goes (transient_flat.h); null where there is no such copy.
+  // The copy of all values that has memory only while it is gathered (transient_flat.h); null: there is no such copy.
   virtual TransientFlat* whole() const { return nullptr; }
 
-  // Common values: waits until every rank has come here. Others: does nothing. Throws as a barrier does.
+  // Common values: waits until every rank has called it. Other values: does nothing. Throws as a barrier does.
   virtual void meet(const char*) {}
   // Lets the other ranks see a change of this rank's share, as the table above says. Collective.
   virtual void publish(const char*) {}
-  // Common values: tells this rank that they were changed on purpose. is_unmodified() compares the first values of
-  // every parameter with those at the last note_change().
+  // Common values: tells this rank that the values were changed on purpose. is_unmodified() compares the first values
+  // of every parameter with the values at the last note_change().
   virtual void note_change() {}
   virtual bool is_unmodified() const { return true; }
 
-  // Runs `calls`, an exchange between the ranks that divide the range; does nothing where nobody divides.
+  // Runs `calls`, an exchange between the ranks that shard the range. Does nothing if the range is not sharded.
   void exchange(const std::function<void(const Communicator& ranks)>& calls);
   // How long this rank has spent in meet(), publish() and exchange().
   double seconds_met() const { return seconds_met_; }

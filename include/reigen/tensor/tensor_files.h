@@ -24,9 +24,9 @@ namespace reigen::tensor {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
-  // Set where ranks divide the tensor: the part that this rank has. Then `tensor` is the part's box, of which only
-  // elements [first, first + count) are used. For a flat share the box is the whole tensor. For a tensor-parallel
-  // shard it is smaller, and `shape` is the shape of the whole tensor.
+  // Set if ranks shard the tensor: the part that this rank has. Then `tensor` is the part's box, and only its elements
+  // [first, first + count) are used. For a flat share the box is the whole tensor. For a tensor-parallel shard the box
+  // is smaller, and `shape` is the shape of the whole tensor.
   std::optional<layout::Part> part = {};
   layout::Shape shape = {};
 
@@ -35,9 +35,9 @@ struct NamedTensor {
   layout::Shape whole_shape() const { return part && !shape.empty() ? shape : layout::Shape(tensor.sizes().vec()); }
 };
 
-// The module's parameters, then its buffers, under the module's own names. Handles, not copies.
+// The module's parameters, then its buffers, under the module's own names. The results are handles, not copies.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
-// The same, except that a weight of which this rank has only its share (it is gathered) comes as this share.
+// The same, but for weights that are gathered unit by unit the result contains this rank's share.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges);
 
 // The file is written whole or not at all; the same tensors give the same bytes. Throws InvalidArgument (an element
@@ -45,11 +45,11 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::
 format::FileHash write_tensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 
-// Reads all tensors of the file, in its order. Throws IoError, and DataError: also for a tensor of a type that
-// LibTorch does not have (packed elements of 4 and 6 bits).
+// Reads all tensors of the file, in the order of the file. Throws IoError, and DataError (also for a tensor of a type
+// that LibTorch does not have: packed elements of 4 and 6 bits).
 std::vector<NamedTensor> read_tensors(const std::filesystem::path& path);
 
-// Reads into tensors[i], in place, the file's tensor of that name. Throws DataError naming the first tensor that is
+// Reads into tensors[i], in place, the file's tensor of the same name. Throws DataError naming the first tensor that is
 // missing, unknown or of another shape or type; nothing is changed then.
 void read_tensors_into(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
 

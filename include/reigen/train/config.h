@@ -23,8 +23,8 @@ using config::ParallelConfig;
 using config::RunConfig;
 using config::TrainConfig;
 
-// Calls config::read_command_line() and also checks run.stop_signals and run.stop_after. Throws InvalidArgument if
-// one of these two cannot be parsed, and otherwise what read_command_line() throws.
+// Calls config::read_command_line() and also checks run.stop_signals and run.stop_after. Throws InvalidArgument if one
+// of these two cannot be parsed, and the errors of read_command_line().
 CommandLine read_options(const Config& defaults, const std::vector<std::string>& arguments,
                          const Environment& environment);
 

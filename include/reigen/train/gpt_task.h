@@ -40,7 +40,7 @@ class GptTask final : public Task {
   std::string kind_of_samples() const override;
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
   Scores score(const at::Tensor& input, const at::Tensor& target) override;
-  std::int64_t score_batch() const override { return 16; }  // one window has as many predictions as a batch of pictures
+  std::int64_t score_batch() const override { return 16; }  // one window alone has many predictions
   std::string describe(const Scores& scores) const override;
   std::vector<std::pair<std::string, double>> more_figures(const Scores& scores) const override;
   std::string closing_words() override;

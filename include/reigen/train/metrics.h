@@ -3,9 +3,9 @@
 //   time, then grad_norm if the norm of the gradients was computed, then skipped (true) if the step was skipped
 // A line for each validation comes after the line of the last step before it:
 //   step, epoch, test_loss, test_accuracy, test_samples, the figures that the task adds, time
-// Losses are written with as many digits as identify the number, and as null if they are not finite. Lines reach the
-// file at least once a second. While the disk is full, they are kept in memory. Thread rule: a writer belongs to one
-// thread.
+// Losses are written with as many digits as identify the number, and as null if they are not finite. Lines are written
+// to the file at least once a second. While the disk is full, they are kept in memory. Thread rule: a writer belongs to
+// one thread.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ class MetricsWriter {
   void write(const ValidationMetrics& metrics);
   void flush();  // throws IoError; lines that were not written are kept and tried again
 
-  // Why lines are kept in memory instead of in the file; empty if they are not.
+  // The reason why lines are kept in memory and not in the file; empty if none are.
   const std::string& trouble() const;
 
  private:

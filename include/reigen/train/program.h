@@ -1,6 +1,6 @@
 // Makes a whole program from a task. The program has a flag, a TOML key and an environment variable for every option,
 // and --help. Any launcher or -n N starts its ranks. It shows progress, saves checkpoints, and stops cleanly on a
-// signal, printing the command that resumes the run. It prints each error once and returns exit codes. The recipes of
+// signal, printing the command that resumes the run. It prints each error once and returns an exit code. The recipes of
 // `reigen train` are such programs.
 //
 //   int main(int argc, char** argv) {

@@ -1,6 +1,6 @@
 // Small colour pictures in classes for ResNet-18 (models/resnet18.h). The loss is cross entropy; the score is the
-// accuracy. Training pictures are augmented (data/pictures.h). The model has as many outputs as the data have
-// classes.
+// accuracy. Training pictures are augmented (data/pictures.h). The number of the model's outputs is the number of the
+// data's classes.
 // Thread rule: as for Task.
 #pragma once
 
@@ -41,7 +41,7 @@ class ResNet18Task final : public Task {
  private:
   ResNet18TaskOptions options_;
   std::int64_t classes_ = 0;  // number of classes; set when the training data are opened
-  std::string taken_;         // files that were taken from the folder; set then, too
+  std::string taken_;         // files that were taken from the folder; set at the same time
   std::unique_ptr<models::ResNet18> model_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;

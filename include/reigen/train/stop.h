@@ -5,7 +5,7 @@
 //   reigen::train::install_stop_handlers();
 //   for (...) {
 //     ...                                                            // a step
-//     if (reigen::train::any_stop_requested(world)) return save(), 75;  // all ranks after the same step
+//     if (reigen::train::any_stop_requested(world)) return save(), 75;  // all ranks stop after the same step
 //   }
 //
 // train::run and Trainer do this by themselves. Without these handlers the signals end the process as usual.
@@ -37,12 +37,12 @@ struct StopOptions {
   bool tells = false;
 };
 
-// From now on each of these signals requests a stop. A second SIGINT more than half a second after the first one ends
-// the process as if no handler had been installed: the user does not want to wait. The other signals may come any
-// number of times, because schedulers send a warning and then TERM, and some send them twice. SIGPIPE is ignored, so
-// the process goes on when the reader of its output is gone. After a SIGHUP, output to the terminal that hung up is
-// discarded. A second call of this function replaces the handlers of the first. Throws InvalidArgument for a signal
-// that cannot be caught.
+// From now on each of these signals requests a stop. A second SIGINT more than half a second after the first SIGINT
+// ends the process as if no handler had been installed, because the user does not want to wait. The other signals may
+// come any number of times, because schedulers send a warning and then TERM, and some send them twice. SIGPIPE is
+// ignored, so the process continues when the reader of its output is gone. After a SIGHUP, output to the terminal that
+// hung up is discarded. A second call of this function replaces the handlers of the first. Throws InvalidArgument for a
+// signal that cannot be caught.
 void install_stop_handlers(const StopOptions& options = {});
 
 // Whether a stop was requested from this process. Costs nanoseconds.

@@ -1,4 +1,4 @@
-// A task is what is trained: a model, its data, its loss and its score. It knows nothing of ranks, batches or files.
+// A task consists of a model, its data, its loss and its score. It knows nothing of ranks, batches or files.
 //
 //   struct Mine : reigen::train::Task { ... };
 //   Mine task;
@@ -57,8 +57,8 @@ class Task {
   // Sets the initial values. They depend on the seed and the parameters' names alone. The default is nn::initialize.
   virtual void initialize(std::uint64_t seed);
 
-  // Open the data at the first call; may be called more than once. test_data() is first called before the first step,
-  // so that a damaged file is found early.
+  // The first call opens the data; later calls are possible. test_data() is called before the first step, so that a
+  // damaged file is found early.
   virtual data::DatasetPtr training_data() = 0;
   virtual data::DatasetPtr test_data() = 0;
 

@@ -1,4 +1,4 @@
-// Records when every rank did what, on one common clock, in a file for Perfetto (ui.perfetto.dev) or
+// Records the actions of all ranks on one common clock, and writes them to a file for Perfetto (ui.perfetto.dev) or
 // chrome://tracing.
 //
 //   reigen::Timeline timeline(world);
@@ -14,8 +14,8 @@
 // its bytes.
 //
 // Times come from the machine's clock. If a rank is on another machine than rank 0 (its kernel has another boot id),
-// its times are corrected by the difference of the two clocks. The difference is measured by 32 round trips, of which
-// the shortest counts; its error is at most half of that round trip.
+// its times are corrected by the difference of the two clocks. The difference is measured by 32 round trips, and the
+// shortest counts; the error is at most half of this round trip.
 //
 // Trace Event Format, complete events: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 // Thread rule: one thread at a time.
@@ -35,7 +35,7 @@ namespace reigen::train {
 
 class Timeline {
  public:
-  // Starts an empty timeline. Calls that the communicator made before are not part of it. Local.
+  // Starts an empty timeline. It does not contain earlier calls of the communicator. Local.
   explicit Timeline(Communicator world);
 
   // The current time in nanoseconds since 1970.
@@ -71,7 +71,8 @@ class Timeline {
   };
   std::vector<BucketMean> bucket_means() const;
 
-  // The events of all ranks as one JSON text on rank 0; an empty text on the other ranks. Collective and blocking.
+  // Returns the events of all ranks as one JSON text on rank 0, and an empty text on the other ranks. Collective and
+  // blocking.
   std::string to_json();
   // Writes that text to a file on rank 0. Collective and blocking. Throws IoError on every rank if the file cannot be
   // written.

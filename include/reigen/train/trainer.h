@@ -1,14 +1,14 @@
-// The training loop. It is built from public parts of other folders, so you can write an equally good loop yourself
-// (examples/mnist_ddp.cc). The loop adds the files of the run, metrics, progress, validation, checkpoints and
-// resuming from them, a clean stop, and errors on which all ranks agree.
+// The training loop. It uses only public parts of other folders, so a program can have an equally good loop of its own
+// (examples/mnist_ddp.cc). The loop adds the files of the run, metrics, progress, validation, checkpoints and resuming
+// from them, a clean stop, and errors that are the same on all ranks.
 //
 // The loss of a step is the mean over the global batch: sum over ranks of loss_r · n_r / sum of n_r, added in fp64
 // and in rank order. n_r is the number of terms of the rank's samples (Dataset::terms): samples, or the valid tokens
-// of texts. The ranks add up the losses after backward, in the small all_reduce that also carries the requests to
-// stop. This comes before the optimizer runs, so a loss that is not finite changes no weight. (If a strategy lets
-// ranks step by themselves, they add up the losses of up to 16 steps at once.) Seed, options and number of ranks
-// determine a run bit for bit, also if it is resumed from a checkpoint. Thread rule: one thread for each rank; ranks
-// may be threads of one process.
+// of texts. The ranks add up the losses after backward, in the small all_reduce that also carries the requests to stop.
+// This comes before the optimizer runs, so a loss that is not finite changes no weight. (If a strategy lets each rank
+// step with its own gradients, the ranks add up the losses of up to 16 steps at once.) Seed, options and number of
+// ranks determine a run bit for bit, also if it is resumed from a checkpoint. Thread rule: one thread for each rank;
+// ranks may be threads of one process.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace reigen::train {
 struct TrainerOptions {
   Config config = {};                                  // the same on every rank
   std::int64_t batch_per_rank = 64;                    // used when train.global_batch is not set
-  std::function<bool()> stop_requested = {};           // called once a step; true on any rank: all save, then stop
+  std::function<bool()> stop_requested = {};           // called once a step; true on any rank: all ranks save and stop
   std::function<void(const std::string&)> write = {};  // receives rank 0's output; empty: stdout
   int columns = 0;                                     // width of the terminal, to show a bar; 0: plain lines
   std::string resume_command = {};                     // shown to the user when the run was stopped
@@ -35,7 +35,7 @@ struct TrainerOptions {
 struct FitResult {
   std::int64_t steps = 0;     // steps of the whole run, including those before a resume
   bool stopped = false;       // stopped on request: the program should exit with 75
-  bool already_done = false;  // the checkpoint was that of a finished run
+  bool already_done = false;  // the checkpoint is from a finished run
   std::filesystem::path directory = {};
   Scores test = {};          // scores after the last step; empty when stopped
   double samples_per_s = 0;  // samples of a full step / median time of a step, without the first steps
@@ -45,7 +45,7 @@ class Trainer {
  public:
   Trainer(Task& task, Communicator world, TrainerOptions options);
   ~Trainer();
-  Trainer(const Trainer&) = delete;  // holds the run's directory
+  Trainer(const Trainer&) = delete;  // has a lock on the run's directory
   Trainer& operator=(const Trainer&) = delete;
 
   // Trains to the end of train.epochs or train.max_steps, whichever comes first. Starts from the checkpoint that

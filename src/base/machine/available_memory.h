@@ -9,7 +9,7 @@ namespace reigen::base {
 struct AvailableMemory {
   std::uint64_t bytes = 0;
   std::string source = {};    // the origin, for messages: "MemAvailable in /proc/meminfo"; empty: not known
-  std::string identity = {};  // equal for processes that share this memory: the kernel, and the group that limits it
+  std::string identity = {};  // equal for processes that share this memory; names the kernel and the limiting group
 };
 
 // The least of the memory that the kernel calls available and the memory that each control group of this process still

@@ -44,8 +44,8 @@ struct Mount {
   std::string top = "/";
 };
 
-// The mount of the membership's hierarchy that contains its group. In a container whose groups have the host's paths,
-// the container's own group is mounted, not the whole hierarchy.
+// The mount of the membership's hierarchy that contains the membership's group. In a container whose groups have the
+// host's paths, only the container's own group is mounted, not the whole hierarchy.
 std::optional<Mount> mount_of(const Membership& membership, const std::string& root) {
   std::ifstream in(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(in, line);) {

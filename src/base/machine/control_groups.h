@@ -14,11 +14,12 @@ struct ControlGroup {
   std::string path;        // the group's path as in /proc/PID/cgroup
 };
 
-// The group in which `controller` ("memory", "cpu") counts this process, then every group above it, since each of them
-// may have a limit. In a container: the groups that it can see. `root` is put before /proc and /sys, for tests.
+// The group in which `controller` ("memory", "cpu") counts this process, then every group above it, because each of
+// them may have a limit. In a container only the groups that the container can see. `root` is put before /proc and
+// /sys, for tests.
 std::vector<ControlGroup> control_groups(const std::string& controller, const std::string& root = {});
 
-// Whether the process is in the group or in a group below it. Also true if that cannot be found out.
+// Whether the process is in the group or in a group below it. Also true if the groups of the process cannot be read.
 bool is_below(const ControlGroup& group, const std::string& controller, pid_t pid, const std::string& root = {});
 
 }  // namespace reigen::base

@@ -135,7 +135,7 @@ CoreShare share_cores(const Cores& cores, const std::vector<CpuMask>& masks, con
     const int sharers = std::max(1, in_quota[i]);
     own = std::min(own, quota / sharers);
     for_threads = std::min(for_threads, rounded_up(quota) / sharers);
-    // Only `sharers` ranks are in this quota's group; the other ranks are taken to have as much each.
+    // Only `sharers` ranks are in this quota's group. Each other rank is assumed to have as large a share.
     lower(limit, rounded_up(quota) * ranks / sharers,
           fmt::format("a quota of {:.3g} cores ({})", quota, cores.quotas[i].file));
   }

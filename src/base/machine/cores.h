@@ -2,18 +2,20 @@
 // This is the only place that computes them, for the launcher, for LibTorch's threads, and for the decision whether a
 // waiting rank may spin.
 //
-// Available are the processors that a process is bound to (taskset, srun, mpirun, a container's cpuset). The quotas of
-// its control groups limit their time (docker --cpus, limits of Kubernetes; versions 1 and 2, its own group and the
-// groups above it), and so does Slurm (SLURM_CPUS_ON_NODE for all tasks of a node, SLURM_CPUS_PER_TASK for each task).
+// A process may use the processors that it is bound to (taskset, srun, mpirun, a container's cpuset). The quotas of its
+// control groups limit its time on these processors (docker --cpus, limits of Kubernetes; versions 1 and 2; its own
+// group and the groups above it). Slurm limits the number of processors (SLURM_CPUS_ON_NODE for all tasks of a node,
+// SLURM_CPUS_PER_TASK for each task).
 //
 // Each processor is shared evenly among the ranks that may run on it, and each quota among the ranks in its group. So
 // ranks that a launcher bound to processors of their own keep all of them, ranks that it bound to the same socket share
-// that socket, and unbound ranks share the machine. The kernel tells the binding of every process. So no rank needs to
-// be asked, and no rank concludes from its own binding how other ranks are bound. Ranks of this machine whose processes
-// cannot be seen (in other containers) are taken to be bound as this process is.
+// that socket, and unbound ranks share the machine. The kernel reports the binding of every process. So ranks need not
+// ask each other, and a rank does not guess the binding of other ranks from its own. Ranks of this machine whose
+// processes this process cannot see (in other containers) are an exception: they are assumed to be bound as this
+// process is.
 //
-// For threads a quota is rounded up (1.5 means two threads). For spinning it counts exactly, because a spinning rank
-// must not use up the time that other ranks need.
+// For threads a quota is rounded up (1.5 means two threads). For spinning the exact quota counts, because a spinning
+// rank must not use up the time that other ranks need.
 #pragma once
 
 #include <sys/types.h>
@@ -46,7 +48,7 @@ struct Cores {
 // `root` is put before /proc and /sys, for tests.
 Cores find_cores(const std::string& root = {});
 
-// The share of each of `ranks` processes that this process starts, or of its threads. All are bound as this process is.
+// The share of each of `ranks` processes or threads that this process starts. All of them are bound as this process is.
 CoreShare share_cores(int ranks, const Cores& cores = find_cores());
 
 // Stands for the process of a rank on this machine that this process cannot see, such as one in another container.
@@ -65,14 +67,15 @@ CoreShare share_cores(const Cores& cores, const std::vector<CpuMask>& masks, con
 // own. For callers that do not know the processes of the other ranks yet.
 bool have_cores(int ranks, int threads = 1);
 
-// Whether all `threads` threads of this rank can have a processor of their own, by its share.
+// Whether, by the share of this rank, each of its `threads` threads can have a processor of its own.
 bool have_cores(const CoreShare& share, int threads);
 
 // Whether `threads` is a number of threads that libraries take by default: one for each processor that this process is
 // bound to, or for each processor of the machine, or for each core that this process is bound to.
 bool is_default_count(const Cores& cores, int threads, const std::string& root = {});
 
-// The number of threads in OMP_NUM_THREADS, else in MKL_NUM_THREADS, which win over computed numbers. 0: none is set.
+// The number of threads in OMP_NUM_THREADS, else in MKL_NUM_THREADS; 0 if neither is set. It overrides computed
+// numbers.
 int threads_by_environment();
 
 // "2 ranks x 4 threads share 2 processors: each gets a part of the speed"; empty if there are enough processors.

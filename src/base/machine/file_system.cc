@@ -31,7 +31,7 @@ bool means_no_locks(int error, int fd) {
     case ENOTTY:
     case EPERM:
     case kNotSupportedInKernel: return true;
-    case EBADF: return is_read_only(fd);  // NFS, for a file opened for reading; otherwise it is a bug of Reigen
+    case EBADF: return is_read_only(fd);  // NFS gives it for a file opened for reading; else it is a bug of Reigen
     default: return false;
   }
 }
@@ -65,7 +65,7 @@ LockFile::LockFile(const std::filesystem::path& path) {
   fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   is_new_ = static_cast<bool>(fd_);
   if (!fd_) fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  // Another user's file that may only be read can still be locked.
+  // A file of another user that this user may only read can still be locked.
   if (!fd_ && errno == EACCES) fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd_) {
     const int error = errno;
@@ -89,8 +89,8 @@ LockFile::LockFile(const std::filesystem::path& path) {
                         path.parent_path().string(), errno_text(attempt_.error));
   }
   const std::string mine = fmt::format("pid {} on {}", ::getpid(), host_name());
-  // The text serves only the error messages of other jobs, so a failed write is ignored. A full disk is reported by the
-  // files that matter.
+  // The text serves only the error messages of other jobs, so a failed write is ignored. If the disk is full, the
+  // writes of the files that matter report it.
   if (::ftruncate(fd_.get(), 0) == 0 && ::pwrite(fd_.get(), mine.data(), mine.size(), 0) < 0) return;
 }
 
@@ -111,7 +111,7 @@ int sync_folder(const std::filesystem::path& folder) {
   if (!fd) return errno == EACCES || errno == EPERM ? 0 : errno;
   while (::fsync(fd.get()) != 0) {
     if (errno == EINTR) continue;
-    // EBADF: some file systems sync only what is open for writing, and a folder cannot be opened for writing.
+    // EBADF: some file systems sync only files that are open for writing, and a folder cannot be opened for writing.
     return means_no_sync(errno) || errno == EBADF || errno == EACCES || errno == EPERM ? 0 : errno;
   }
   return 0;

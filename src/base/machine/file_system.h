@@ -1,5 +1,5 @@
-// Functions in which file systems differ: locks, the syncing of folders, free space. Lustre without -o flock, NFS
-// without lockd, autofs and some FUSE file systems have no locks, and each reports that by another errno.
+// Operations that file systems support differently: locks, the syncing of folders, free space. Lustre without -o flock,
+// NFS without lockd, autofs and some FUSE file systems have no locks, and each reports that by another errno.
 // Thread rule: any thread; no state but the kernel's.
 #pragma once
 
@@ -23,14 +23,15 @@ struct LockAttempt {
 LockAttempt try_lock(int fd);
 
 // A file that a job locks as long as it uses the folder in which the file lies. It contains "pid 123 on host", for the
-// error of another job that finds it locked, and is not removed when the job ends.
+// error message of another job that finds it locked. The file is not removed when the job ends.
 class LockFile {
  public:
   // Throws IoError if the file cannot be created, or if locking it fails on a file system that has locks.
   explicit LockFile(const std::filesystem::path& path);
 
   LockAttempt::Outcome outcome() const { return attempt_.outcome; }
-  // kHeldByAnother: the holder, as far as it is known. kNoLocks: a warning that a second job is not kept out.
+  // kHeldByAnother: the holder, or the path of the lock if the holder is not known. kNoLocks: a warning that a second
+  // job is not kept out.
   const std::string& text() const { return text_; }
   bool is_new() const { return is_new_; }     // whether this object created the file
   UniqueFd take() { return std::move(fd_); }  // from now on the lock lives as long as the returned descriptor
@@ -42,15 +43,15 @@ class LockFile {
   bool is_new_ = false;
 };
 
-// Whether the errno of an fsync() means that the file system cannot sync such a file or folder. Then no data are known
-// to be lost, unlike with EIO.
+// Whether the errno of an fsync() means that the file system cannot sync such a file or folder. Such an errno, unlike
+// EIO, does not say that data were lost.
 bool means_no_sync(int error);
 
 // Calls fsync() for a folder, if its file system can do that and this user may read the folder. Returns 0, or the errno
 // of the failure.
 int sync_folder(const std::filesystem::path& folder);
 
-// The number of bytes that this user may still write in the folder; nothing if the file system does not tell it.
+// The number of bytes that this user may still write in the folder; nothing if the file system does not report it.
 std::optional<std::uint64_t> room_in(const std::filesystem::path& folder);
 
 }  // namespace reigen::base

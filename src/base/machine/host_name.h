@@ -5,7 +5,7 @@
 
 namespace reigen::base {
 
-// Returns "unknown" if the system does not tell the name.
+// Returns "unknown" if the system does not report the name.
 std::string host_name();
 
 }  // namespace reigen::base

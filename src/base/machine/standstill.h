@@ -7,8 +7,8 @@
 
 namespace reigen::base {
 
-// The monotonic clock goes on while a process is stopped. A process that waits for others must not count this time
-// against them: they may have been stopped as well, and it could not look at them meanwhile.
+// The monotonic clock goes on while a process is stopped. A process that waits for other processes must not count the
+// time of its own stop against them: they may have been stopped as well, and it could not look at them in this time.
 class Standstill {
  public:
   using Clock = std::chrono::steady_clock;
@@ -16,7 +16,7 @@ class Standstill {
   // `longest`: the longest time between two calls of look() while the process runs.
   explicit Standstill(Clock::duration longest) : longest_(longest) {}
 
-  // The time since the last call if it is longer than that, else 0.
+  // Returns the time since the last call if it is longer than `longest`, else 0.
   Clock::duration look(Clock::time_point now = Clock::now()) {
     const auto since = now - std::exchange(looked_, now);
     return since > longest_ ? since : Clock::duration(0);

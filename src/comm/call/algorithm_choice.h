@@ -2,8 +2,8 @@
 //
 // Rules have the form OPERATION:ALGORITHM[@>SIZE | @<SIZE] and are separated by commas, for example
 // "all_reduce:ring,broadcast:ring@>1M,broadcast:tree". The first rule that fits the call and whose algorithm can run
-// wins. SIZE is in bytes of the whole array: in an operation on blocks, of all blocks together, whether or not they
-// have the same size.
+// wins. SIZE is the size of the whole array in bytes. For an operation on blocks it is the size of all blocks together,
+// whether or not the blocks have the same size.
 // Thread rule: a plain value.
 #pragma once
 
@@ -19,13 +19,14 @@
 
 namespace reigen::comm {
 
-// A backend takes its algorithms from one family. It ignores rules that name an algorithm of the other family.
+// A backend takes its algorithms from one family or from both (BackendEntry::families). An AlgorithmChoice is for one
+// family, and ignores rules that name an algorithm of the other family.
 enum class Family : std::uint8_t { kTcp, kSharedMemory };
 
 const char* name_of(Family family);  // the name of its backend
 
 // The operations that rules can name, in the order in which messages list them. An operation on blocks of different
-// sizes takes the rules of the same operation on blocks of one size.
+// sizes (all_gather_v) follows the rules of the same operation on blocks of one size (all_gather).
 inline constexpr std::array kRuledKinds = {
     OperationKind::kAllReduce, OperationKind::kReduceScatter, OperationKind::kAllGather,
     OperationKind::kBroadcast, OperationKind::kReduce,        OperationKind::kGather,
@@ -34,7 +35,7 @@ inline constexpr std::array kRuledKinds = {
 // The names of the algorithms of an operation, as rules use them.
 std::vector<std::string> algorithm_names(Family family, OperationKind kind);
 
-// Written in place of rules: take the rules that `reigen tune` has found (tuning/tuned.h).
+// This word in place of rules means the rules that `reigen tune` has found (tuning/tuned.h).
 inline constexpr const char* kTuned = "tuned";
 
 // Throws InvalidArgument, listing the valid names, for an operation or an algorithm that none of the families has
@@ -70,7 +71,7 @@ class AlgorithmChoice {
   std::array<std::vector<Rule>, kRuledKinds.size()> by_kind_;
 };
 
-// The algorithm for an operation, for the family tcp.
+// The algorithm of the family tcp for an operation: the choice of the rules, else the usual algorithm.
 const schedule::Algorithm& choose_schedule(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes,
                                            int ranks);
 

@@ -12,7 +12,7 @@ std::shared_ptr<void> BlockTable::add(std::shared_ptr<void> block, std::size_t b
       std::lock_guard lock(table->mutex_);
       table->entries_.erase(data);
     }
-    block.reset();  // only after its entry is gone: the same address may be handed out again at once
+    block.reset();  // only after the entry is gone, because the same address may be handed out again at once
   });
   std::lock_guard lock(mutex_);
   entries_[begin] = {known, bytes};

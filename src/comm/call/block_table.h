@@ -1,5 +1,4 @@
-// A table of the memory blocks that were handed out, so that a call can keep the block alive in which its buffer
-// lies.
+// A table of the memory blocks that were handed out. With it a call can keep alive the block in which its buffer lies.
 // Thread rule: any thread. The table lives as long as the blocks that it handed out.
 #pragma once
 
@@ -12,7 +11,8 @@ namespace reigen::comm {
 
 class BlockTable : public std::enable_shared_from_this<BlockTable> {
  public:
-  // Enters the block, and returns it as a pointer whose last owner removes it from the table.
+  // Adds the block to the table and returns a pointer to it. The block leaves the table when the last owner of that
+  // pointer drops it.
   std::shared_ptr<void> add(std::shared_ptr<void> block, std::size_t bytes);
   // The block in which `pointer` lies; it stays alive as long as the result. Null for other memory.
   std::shared_ptr<void> hold(const void* pointer) const;

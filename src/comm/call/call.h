@@ -41,11 +41,12 @@ inline bool is_between_two(OperationKind kind) { return kind == OperationKind::k
 bool reduces(OperationKind kind);
 bool has_root(OperationKind kind);
 
-// The work that the stream of a call on a device's memory had when the call was made. The call begins after it.
+// For a call on a device's memory: the work that was on the call's stream when the call was made. The call begins after
+// this work.
 class Before {
  public:
   virtual ~Before() = default;
-  // Whether the device has done that work. Throws BackendError when the device has failed.
+  // Whether the device has done the work. Throws BackendError when the device has failed.
   virtual bool is_done() = 0;
 };
 
@@ -58,11 +59,11 @@ struct Call {
   ReduceOp op = ReduceOp::kSum;
   int root = 0;  // in a send or recv: the other rank
   std::string tag = {};
-  Stream after = {};                      // a device's: the call begins after the work that is on it now
-  std::shared_ptr<Before> before = {};    // that work (Backend::mark), if the host must wait for it
-  double factor = 1;                      // for sums: this rank's input is multiplied by it
-  std::vector<std::size_t> counts = {};   // uneven: counts[q] elements in the block of (all_to_all_v: for) rank q
-  std::vector<std::size_t> arrives = {};  // all_to_all_v: arrives[q] elements come from rank q
+  Stream after = {};                      // of a device: the call begins after the work that is on it now
+  std::shared_ptr<Before> before = {};    // a mark of that work (Backend::mark), if the host must wait for it
+  double factor = 1;                      // for sums: multiplies this rank's input
+  std::vector<std::size_t> counts = {};   // uneven: elements in the block of (all_to_all_v: for) rank q
+  std::vector<std::size_t> arrives = {};  // all_to_all_v: elements that come from rank q
 
   std::size_t bytes() const { return count * size_of(type); }
 };
@@ -78,8 +79,8 @@ Extent extent_of(const Call& call, int rank, int size);
 // The number of elements before block `index`.
 std::size_t begin_of(const std::vector<std::size_t>& counts, int index);
 
-// The part of an uneven call's counts that ranks compare. It is empty for a call with blocks of one size, and for
-// all_to_all_v, where each pair of ranks compares the counts between the two.
+// The part of an uneven call's counts that ranks compare. It is empty for a call with blocks of one size. It is also
+// empty for all_to_all_v, in which each pair of ranks compares the counts between the two.
 inline constexpr std::size_t kCountsShown = 4;  // counts shown in messages; the others are compared by their hash
 struct CountsDigest {
   std::uint64_t total = 0;
@@ -93,7 +94,7 @@ std::string describe(const CountsDigest& counts);  // " in blocks of 3, 4, 5, 6,
 
 // Throws InvalidArgument for null pointers, buffers that overlap in another way than "in place", a root outside the
 // group, counts that overflow, another number of counts than ranks, a reduction that the type does not have, and a
-// factor where there is no sum of floats.
+// factor in a call that sums no floats.
 void check_call(const Call& call, int rank, int size);
 
 }  // namespace reigen::comm

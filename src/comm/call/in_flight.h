@@ -1,8 +1,8 @@
 // The calls of a group that are in flight, for backends that run several calls at the same time.
 //
 // Calls begin and complete in their order. If one of two calls writes memory of this rank that the other one uses, the
-// second call begins after the first is complete. The other ranks need not know, since each runs its calls in the same
-// order.
+// second call begins after the first is complete. The other ranks need not know of this, because every rank runs the
+// calls in the same order.
 // Thread rule: only the driver thread.
 #pragma once
 

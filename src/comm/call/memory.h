@@ -7,7 +7,7 @@
 
 namespace reigen::comm {
 
-// The properties of a group that decide it.
+// The properties of a group on which the decision depends.
 struct MemoryOfGroup {
   const std::string& name;
   int rank = 0;
@@ -15,8 +15,8 @@ struct MemoryOfGroup {
   Device device = {};  // whose memory it carries in addition to the host's; the cpu: none
 };
 
-// Whether the call is on the device's memory. Its buffers decide, and for a call without buffers its stream. Throws
-// InvalidArgument for buffers in both kinds of memory, and for memory or a stream of another device.
+// Whether the call is on the device's memory. The call's buffers decide this. For a call without buffers, its stream
+// decides. Throws InvalidArgument for buffers in both kinds of memory, and for memory or a stream of another device.
 bool is_of_device(const Call& call, const MemoryOfGroup& group);
 
 // Throws InvalidArgument unless the stream is one of the device or of the cpu. `what` names the operation.

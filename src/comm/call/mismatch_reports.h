@@ -32,7 +32,7 @@ struct Exchange {
 // "[send] rank 0 of 4 group "world" message #2 to rank 1 (3 float32 "activations")".
 std::string describe_message(const GroupOptions& group, std::uint64_t number, const Call& call);
 
-// A message as its send described it.
+// A message as the sending rank described it.
 struct SentMessage {
   std::uint64_t count = 0;
   DataType type = DataType::kUint8;

@@ -1,6 +1,6 @@
 // A call as other ranks see it. Ranks compare signatures, name them in messages, hash them and send them through the
-// store. Every backend compares calls by the content of a signature; a backend that keeps calls in a layout of its
-// own makes signatures only when two calls differ.
+// store. Every backend compares calls by the content of a signature. A backend that keeps calls in a layout of its own
+// makes signatures only when two calls differ.
 // Thread rule: plain values.
 #pragma once
 

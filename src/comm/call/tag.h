@@ -1,5 +1,5 @@
-// The tag of a call (CallOptions::tag) in a fixed number of bytes. It stands in pages that ranks share, in the
-// headers that travel before data, and in signatures.
+// The tag of a call (CallOptions::tag) in a fixed number of bytes. It is a part of pages that ranks share, of headers
+// that are sent before data, and of signatures.
 // Thread rule: a plain value.
 #pragma once
 

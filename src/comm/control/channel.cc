@@ -14,11 +14,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kIdle = 500ms;     // interval between talks while this rank does not wait
-constexpr auto kAnswer = 100ms;   // interval after any rank has called for attention
+constexpr auto kAnswer = 100ms;   // interval for a time after any rank has called for attention
 constexpr auto kWatch = 50ms;     // interval while this rank waits
-constexpr auto kHurry = 5ms;      // interval when the calls differ and all ranks write what they called
-constexpr auto kAskAgain = 1s;    // interval in which a waiting rank calls for attention; a call holds twice as long
-constexpr auto kPairCost = 20us;  // time of the store for each pair of ranks, since all may be waiting at once
+constexpr auto kHurry = 5ms;      // interval if the calls differ: all ranks write their last calls
+constexpr auto kAskAgain = 1s;    // a waiting rank calls for attention this often; each call for it holds twice as long
+constexpr auto kPairCost = 20us;  // the store's time for each pair of ranks, because all ranks may wait at once
 constexpr auto kWatchMost = 5s;
 
 }  // namespace
@@ -72,8 +72,8 @@ bool Channel::is_stopping() {
   return stopping;
 }
 
-// Talks to the store once. If the store is lost, the group ends only when this rank waits for something: see
-// StoreControl::check().
+// Talks to the store once. If the store is lost, the group ends only when this rank waits in a call: see conclude() in
+// store_control.cc.
 void Channel::converse() {
   try {
     const auto now = Clock::now();
@@ -108,7 +108,7 @@ void Channel::write_verdict() {
     cause = verdict;
   }
   const std::string first = store->compare_and_set("abort", std::nullopt, encode(*cause));
-  store->add("attention", 1);  // so that ranks that wait for nothing in this group hear of it too
+  store->add("attention", 1);  // so that ranks that do not wait in this group read the error too
   std::lock_guard lock(mutex);
   failure = decode_cause(first);
 }
@@ -158,8 +158,8 @@ void Channel::read_states() {
   }
   if (abort && !failure) failure = decode_cause(*abort);
   if (mismatch && mismatch_since_ == Clock::time_point()) mismatch_since_ = now;
-  // The error should compare the other ranks with rank 0. So wait up to kAskAgain until rank 0 has said what it
-  // called.
+  // The error should compare the other ranks with rank 0. So wait up to kAskAgain until rank 0 has written its last
+  // calls.
   if (mismatch && !verdict && (mismatch->compared_with == 0 || now - mismatch_since_ > kAskAgain)) {
     verdict = mismatch->cause;
     verdict_since = now;

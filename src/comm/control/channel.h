@@ -1,5 +1,6 @@
-// What one rank and the store say to each other for one group. The StoreThread does the talking: see store_control.h.
-// Thread rule: `mutex` guards the members under "Guarded"; the private members belong to the thread.
+// What one rank writes to the store for one group, and what it has read from the store. Only the StoreThread talks to
+// the store: see store_control.h.
+// Thread rule: `mutex` guards the members under "Guarded". Only the thread uses the private members.
 #pragma once
 
 #include <sys/types.h>
@@ -23,10 +24,10 @@ using Clock = std::chrono::steady_clock;
 struct Channel {
   Channel(const GroupOptions& group, std::function<void()> bell);
 
-  // The thread calls these two: due() says when it talks next, talk() talks once.
+  // The thread calls these two. due() returns the time at which it must talk to the store next. talk() talks once.
   Clock::time_point due();
   void talk();
-  // After this the thread talks once more, then forgets the channel.
+  // After this the thread talks once more and then forgets the channel.
   void stop();
   bool is_stopping();
   // Wakes the thread. The caller holds `mutex`.
@@ -42,16 +43,16 @@ struct Channel {
   // Guarded, instructions to the thread:
   bool stopping = false;
   RankState own;
-  Clock::time_point watch_until;  // this rank waits for other ranks, until then at least
+  Clock::time_point watch_until;  // this rank waits for other ranks, at least until this time
   bool urgent = false;            // the calls differ
   Clock::time_point urgent_since;
-  std::optional<AbortCause> verdict;  // this rank's error, to be written unless another rank was first
+  std::optional<AbortCause> verdict;  // this rank's error, which is written unless another rank has written one before
   Clock::time_point verdict_since;
-  // Guarded, what is known from the store:
+  // Guarded, read from the store:
   std::vector<RankState> states;
   std::vector<Clock::time_point> beat_seen;
   std::vector<Clock::time_point> left_seen;  // when this rank learned that rank q had left
-  std::vector<bool> heard;                   // heard[q]: a sign of life of rank q since this rank began to wait
+  std::vector<bool> heard;                   // heard[q]: rank q has given a sign of life since this rank began to wait
   std::optional<AbortCause> failure;         // the error that ended the group
   Clock::time_point answered;                // when the store last answered
   std::string store_lost;

@@ -1,5 +1,5 @@
-// What a rank tells the other ranks through the store while any rank waits: that it is alive, and what it called
-// last.
+// The state that a rank reports to the other ranks through the store while any rank waits: a sign of life, and its last
+// calls.
 // Thread rule: plain values.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace reigen::comm::control {
 
-inline constexpr std::size_t kRemembered = 64;  // number of its last calls that a rank reports
+inline constexpr std::size_t kRemembered = 64;  // a rank reports this many of its last calls
 
 struct CallRecord {
   std::uint64_t sequence = 0;
@@ -25,7 +25,7 @@ struct CallRecord {
 
 struct RankState {
   bool left = false;
-  std::uint64_t beat = 0;               // grows: a sign of life
+  std::uint64_t beat = 0;               // grows while the rank is alive
   std::uint64_t calls = 0;              // number of calls made so far
   std::deque<CallRecord> records = {};  // the last of these calls, oldest first
 
@@ -37,7 +37,8 @@ std::string encode(const RankState& state);
 RankState decode_state(const std::string& text);
 
 // Two ranks made different calls under one sequence number. `cause` is the error that all ranks throw; it names both
-// calls. It is about the lowest such number, and for that number about the lowest ranks.
+// calls. If there are several mismatches, this one is for the lowest sequence number, and for the lowest ranks that
+// differ there.
 struct Mismatch {
   AbortCause cause;
   int compared_with = 0;  // the lowest rank that is known to have made the call

@@ -1,5 +1,5 @@
-// Sleeps for a backend that must be polled, because nothing wakes the thread when something happens. It polls less
-// and less often.
+// Sleeps for a backend that must be polled, because no event of that backend wakes the thread. The longer the Sleeper
+// waits, the less often it polls.
 #pragma once
 
 #include <chrono>
@@ -11,9 +11,9 @@ namespace reigen::comm::control {
 
 class Sleeper {
  public:
-  // Returns when `ready` returns true, wake() is called or `limit` passes. `busy` says whether data moves: then all
-  // ranks are there and frequent polling pays. Otherwise a rank is late, and waiting for it should take next to no
-  // processor time.
+  // Returns when `ready` returns true, wake() is called or `limit` passes. `busy` says whether data moves. If data
+  // moves, all ranks are there, and frequent polling pays. Otherwise a rank is late, and the wait should take next to
+  // no processor time.
   void sleep(const std::function<bool()>& ready, const std::function<bool()>& busy, std::chrono::nanoseconds limit);
   void wake();
 

@@ -18,13 +18,13 @@ using namespace std::chrono_literals;
 using std::chrono::duration_cast;
 using std::chrono::seconds;
 
-constexpr auto kJoinSlice = 1s;      // how often a rank that waits checks which ranks are missing
-constexpr auto kQuiet = 100ms;       // shorter waits are normal and are not looked into
-constexpr auto kWatchFor = 1s;       // the thread watches for so long after the last check()
+constexpr auto kJoinSlice = 1s;      // a rank that waits checks this often which ranks are missing
+constexpr auto kQuiet = 100ms;       // shorter waits are normal and are not checked
+constexpr auto kWatchFor = 1s;       // the thread watches for this long after the last check()
 constexpr auto kHearAll = 1500ms;    // how long the other ranks may take to notice a call for attention
-constexpr auto kNamedWithin = 3s;    // after a mismatch: how long all ranks may take to write what they called
+constexpr auto kNamedWithin = 3s;    // after a mismatch: how long all ranks may take to write their last calls
 constexpr auto kLastWords = 1s;      // how long a message of a rank that has left may take to arrive
-constexpr auto kVerdictWithin = 1s;  // how long it may take to write an error; then this rank throws its own
+constexpr auto kVerdictWithin = 1s;  // how long the thread may take to write an error; then this rank throws its own
 
 std::string who(const Channel& channel, int rank) {
   const PeerProcess& peer = channel.peers[static_cast<std::size_t>(rank)];
@@ -61,8 +61,8 @@ struct Look {
             to_string(lost_rank(who(channel, rank), how, channel.options.name, last_call(rank), what))};
   }
 
-  // A rank whose process has ended may have written before its end that it made the call and left. So it counts as
-  // dead only when the states have been read twice since its end was seen.
+  // A process may write that it made the call and left the group, and then end in good order. So a rank counts as dead
+  // only when the states have been read twice since the end of its process was seen.
   bool is_dead(int rank) {
     const auto at = static_cast<std::size_t>(rank);
     if (!has_died(channel.peers[at])) return false;
@@ -70,7 +70,7 @@ struct Look {
     return channel.reads >= *channel.died_at[at] + 2;
   }
 
-  // The reason why this rank cannot go on, if there is one.
+  // The loss of a rank that this rank waits for, if there is one.
   std::optional<AbortCause> loss() {
     const auto now = Clock::now();
     for (int q = 0; q < channel.options.size; ++q) {
@@ -82,7 +82,7 @@ struct Look {
         if (!came) missing.push_back(q);
         continue;
       }
-      // The rank may have sent or taken the message before it left: wait a moment for that.
+      // The rank may have sent or received the message before it left: give the message a moment to arrive.
       if (state.left && partner >= 0 && now - channel.left_seen[at] < kLastWords) continue;
       if (state.left) return lost(q, "left the group");
       if (is_dead(q)) return lost(q, "died");
@@ -128,8 +128,8 @@ struct Look {
   }
 };
 
-// Throws the error that ended the group, if it has ended; otherwise keeps the thread watching. Returns true when it
-// is time to look at what the thread has read. `record`: null for a message.
+// Throws the error that ended the group, if the group has ended. Otherwise keeps the thread watching the other ranks.
+// Returns true when this rank must look at the states that the thread has read. `record`: null for a message.
 bool begin_look(Channel& channel, const CallRecord* record, std::chrono::nanoseconds waited) {
   if (channel.failure) throw_cause(*channel.failure);
   const auto now = Clock::now();

@@ -1,13 +1,13 @@
 // The store as control channel, for backends that move data but cannot say which rank called what, which ranks are
 // alive and why a group ended (MPI, NCCL).
 //
-// It costs next to nothing while calls complete: a thread (store_thread.h) checks in the store twice a second whether
-// a rank calls for attention. A rank that waits calls for attention. Then every rank writes its state (a heartbeat
+// It costs next to nothing while calls complete. A thread (store_thread.h) checks in the store twice a second whether a
+// rank calls for attention. Only a rank that waits calls for attention. Every rank then writes its state (a heartbeat
 // and its last calls), and the rank that waits compares the states. The first error found is written once, and every
 // rank throws that error.
 //
-// Thread rule: every function may be called from any thread. Only join() and agree() wait for the store, because the
-// process that serves the store may be the very process that was stopped.
+// Thread rule: every function may be called from any thread. Only join() and agree() wait for the store. The other
+// functions must not, because the stopped process may be the one that serves the store.
 #pragma once
 
 #include <chrono>
@@ -26,10 +26,10 @@ namespace reigen::comm::control {
 struct Channel;  // what the thread and the callers share
 class StoreThread;
 
-// Which part checks that the ranks for which a call waits are alive.
+// Who checks that the ranks for which a call waits are alive.
 enum class Watch {
   kHere,         // this control
-  kInTheEngine,  // the backend, which knows what the call still needs of which rank: a rank that did its part may end
+  kInTheEngine,  // the backend: it knows which ranks the call still needs. A rank that has done its part may end
 };
 
 class StoreControl {
@@ -37,16 +37,16 @@ class StoreControl {
   // `parent`: the control of the group from which this group was split, or null. Both then use the parent's thread.
   explicit StoreControl(const GroupOptions& options, Watch watch = Watch::kHere, const StoreControl* parent = nullptr);
   ~StoreControl();
-  StoreControl(const StoreControl&) = delete;  // a channel belongs to it
+  StoreControl(const StoreControl&) = delete;  // its destructor ends its channel
   StoreControl& operator=(const StoreControl&) = delete;
 
   // Blocks until every rank has announced itself; returns result[q] = the announcement of rank q. Throws Timeout
   // naming the missing ranks. `look` is called now and then meanwhile; an error that it throws ends the wait.
   std::vector<std::string> join(const std::string& announcement, const std::function<void()>& look = {});
-  // Either all ranks go on or none does. `failure`: what failed on this rank, or empty. If anything failed on any
-  // rank, every rank throws BackendError with the first failure.
+  // Either all ranks go on or none does. `failure`: a description of what failed on this rank, or empty. If anything
+  // failed on any rank, every rank throws BackendError with the first failure.
   void agree(const std::string& failure);
-  // Called when the group has formed: from here on the thread talks to the store for it.
+  // Called when the group has formed. From now on the thread talks to the store for the group.
   void start();
 
   // Records a call of this rank. Called for every call, in order.

@@ -46,8 +46,7 @@ void StoreThread::leave(Channel& channel) {
   };
   state_->rung = true;
   state_->rung_or_left.notify_all();
-  // If the store has failed to answer when one group left, the other groups of this rank leave without waiting for
-  // it.
+  // If the store did not answer when one group left, the other groups of this rank leave without waiting for the store.
   if (!state_->hangs) state_->hangs = !state_->rung_or_left.wait_for(lock, kEndWithin, is_gone);
 }
 

@@ -1,9 +1,8 @@
 // The thread of a rank that talks to the store for a group and all groups that are split off it. It is a separate
-// thread because the process that serves the store may be stopped: then a thread that asks the store may wait for
-// ever.
+// thread because the process that serves the store may be stopped. A thread that asks the store may then wait for ever.
 //
-// Locks: `mutex` of the State guards the list of channels and is held only briefly. The lock of a channel is taken
-// before this lock, never while it is held.
+// Locks: `mutex` of the State guards the list of channels and is held only briefly. A thread that needs the lock of a
+// channel too must take that lock first.
 #pragma once
 
 #include <condition_variable>
@@ -20,19 +19,19 @@ class StoreThread {
  public:
   StoreThread() : state_(std::make_shared<State>()) {}
   ~StoreThread();
-  StoreThread(const StoreThread&) = delete;  // a thread belongs to it
+  StoreThread(const StoreThread&) = delete;  // its channels have its address
   StoreThread& operator=(const StoreThread&) = delete;
 
-  // From here on the thread talks to the store for the channel.
+  // From now on the thread talks to the store for the channel.
   void enter(std::shared_ptr<Channel> channel);
-  // The thread tells the store what is pending and forgets the channel. Waits up to a second for that, unless the
-  // store is known not to answer.
+  // The thread writes the pending state of the channel to the store and then forgets the channel. This function waits
+  // for that up to a second, unless the store is known not to answer.
   void leave(Channel& channel);
-  // Wakes the thread, because a channel has something to tell the store.
+  // Wakes the thread, because a channel has something to write to the store.
   void ring();
 
  private:
-  // The thread shares the ownership: if it hangs in the store, it is detached and may outlive this object.
+  // The thread is an owner too: if it hangs in a call of the store, it is detached and may outlive this object.
   struct State {
     std::mutex mutex;
     std::condition_variable rung_or_left;

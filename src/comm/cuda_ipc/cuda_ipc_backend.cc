@@ -16,7 +16,8 @@ constexpr auto kJoinSlice = std::chrono::seconds(1);
 
 }  // namespace
 
-// A rank that has no GPU, no plug-in or no free memory tells the other ranks, which would wait for it otherwise.
+// A rank that has no GPU, no plug-in or no free memory reports this to the other ranks. Otherwise they would wait for
+// it.
 std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
   Forming forming(options, "/device", kJoinSlice);
   std::shared_ptr<CudaMedium> medium;

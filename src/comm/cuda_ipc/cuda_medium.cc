@@ -56,7 +56,7 @@ void FlagPool::abandon(std::unique_ptr<Flag> /*flag*/) {
   has_abandoned_ = true;
 }
 
-// A place on a stream. The stream writes a flag when it gets there, and the host looks at the flag.
+// A place on a stream. The stream writes a flag when it reaches the place, and the host reads the flag.
 class Awaited {
  public:
   explicit Awaited(std::shared_ptr<CudaMedium> medium) : medium_(std::move(medium)) {}
@@ -68,10 +68,10 @@ class Awaited {
       medium_->flags_.give_back(std::move(flag_));
     }
   }
-  Awaited(const Awaited&) = delete;  // it counts in waiting_ and owns a flag
+  Awaited(const Awaited&) = delete;  // it is counted in waiting_ and owns a flag
   Awaited& operator=(const Awaited&) = delete;
 
-  // Marks the place that the stream has reached now. The caller has made the medium's device current.
+  // Marks the place after the work that is on the stream now. The caller has made the medium's device current.
   void mark(device::CudaStream stream) {
     if (!flag_) flag_ = medium_->flags_.take();
     flag_->value += 1;
@@ -157,7 +157,7 @@ class CudaJob final : public shared_memory::Job {
   bool is_done() override { return part_.is_done("a call on the device"); }
 
   // The stream waits until the flag is at least `value`, which the destructor writes. The flag may be reused right
-  // after that, even if the stream has not looked yet: a flag's values only grow.
+  // after that write, even if the stream has not read it yet, because the values of a flag only grow.
   void precede(const Stream& stream) override {
     const device::OnDevice on(medium_->device_);
     std::unique_ptr<Flag> flag = medium_->flags_.take();
@@ -180,8 +180,8 @@ CudaMedium::CudaMedium(int device) : device_(device), stream_(device) {
 
 int CudaMedium::most_ranks() const { return device::kReduceRanks; }
 
-// An IPC handle stands for a whole allocation of the driver, so a segment must be an allocation of its own. Memory of
-// 2 MiB and more always is.
+// An IPC handle opens a whole allocation of the driver, so a segment must be an allocation of its own. Memory of 2 MiB
+// or more is always an allocation of its own.
 std::shared_ptr<Segment> CudaMedium::create(std::size_t size) {
   std::shared_ptr<void> memory = device::allocate(device_, size);
   const device::OnDevice on(device_);
@@ -244,7 +244,8 @@ std::chrono::nanoseconds CudaMedium::busy_for() const {
   return std::max<std::chrono::nanoseconds>(Deadline::Clock::now() - marked_.load(), std::chrono::nanoseconds(1));
 }
 
-// Groups that are split from this one use the same stream. Work that they put on it after the mark is not waited for.
+// Groups that are split from this one use the same stream. drain() does not wait for work that they enqueue after the
+// mark.
 bool CudaMedium::drain(std::chrono::nanoseconds limit) {
   const Deadline deadline = Deadline::after(limit);
   try {

@@ -1,6 +1,6 @@
 // A GPU as a Medium. Segments are device memory that other processes open by its CUDA IPC handle. The sums and copies
-// of all jobs run in order on one stream, on which nothing waits for another rank. Ranks wait on the host, so that a
-// waiting process never occupies a GPU that several processes share.
+// of all jobs run in order on one stream, and nothing on this stream waits for another rank. Ranks wait on the host, so
+// that a waiting process never occupies a GPU that several processes share.
 // Thread rule: as Medium.
 #pragma once
 
@@ -36,7 +36,7 @@ class FlagPool {
 
   std::unique_ptr<Flag> take();
   void give_back(std::unique_ptr<Flag> flag);
-  // Gives up a flag that a stream may still write: the pool's memory then stays until the process ends.
+  // Gives up a flag that a stream may still write. The pool's memory is then kept until the process ends.
   void abandon(std::unique_ptr<Flag> flag);
 
  private:
@@ -70,7 +70,7 @@ class CudaMedium final : public shared_memory::Medium, public std::enable_shared
   FlagPool flags_;
   const device::OwnStream stream_;
   std::atomic<int> waiting_{0};                                               // flags that no stream has written yet
-  std::atomic<Deadline::Clock::time_point> marked_ = Deadline::Clock::now();  // when the last flag was marked
+  std::atomic<Deadline::Clock::time_point> marked_ = Deadline::Clock::now();  // when mark() last ran
 };
 
 }  // namespace reigen::comm::cuda_ipc

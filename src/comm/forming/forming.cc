@@ -15,8 +15,8 @@ namespace reigen::comm {
 
 namespace {
 
-constexpr auto kStoodStill = std::chrono::seconds(3);    // if a wait ends this much too late, this process was stopped
-constexpr auto kStaysStopped = std::chrono::seconds(2);  // a rank stopped for so long does not just go on
+constexpr auto kStoodStill = std::chrono::seconds(3);    // this process was stopped if a wait ends this much too late
+constexpr auto kStaysStopped = std::chrono::seconds(2);  // a rank counts as stopped if it is stopped for this long
 
 }  // namespace
 
@@ -33,7 +33,7 @@ Forming::Forming(const GroupOptions& options, const std::string& part, std::chro
 
 void Forming::enter() {
   if (store_->add(fmt::format("joined/{}", options_.rank), 1) != 1) throw InvalidArgument(joined_twice(options_));
-  throw_if_ended();  // the others may have given up before this rank came
+  throw_if_ended();  // the other ranks may have given up before this rank came
 }
 
 std::string Forming::wait_for(const std::string& key, const std::string& sign) { return wait(key, sign, false); }
@@ -48,8 +48,8 @@ std::string Forming::wait(const std::string& key, const std::string& sign, bool 
       const std::vector<int> missing = missing_of(sign);
       check(missing);
       if (!missing.empty() && deadline_.expired()) end_for_all(Timeout(incomplete_group(options_, missing)));
-      // All ranks have set sign/RANK, but the last of them died before it set `key`, or was told another number of
-      // ranks.
+      // All ranks have set sign/RANK. But the last of them died before it set `key`, or was started with another number
+      // of ranks.
       if (is_of_all && missing.empty()) store_->compare_and_set(key, std::nullopt, "");
     }
   }
@@ -64,13 +64,13 @@ std::vector<std::string> Forming::keys_of(const std::string& what) const {
 std::vector<std::string> Forming::exchange(const std::string& what, const std::string& own) {
   const std::vector<std::string> keys = keys_of(what);
   store_->set(keys[static_cast<std::size_t>(options_.rank)], own);
-  // The last rank sets one key that says that all are there, so that a rank waits for one key and not for a key of
-  // each other rank.
+  // The last rank sets one key, which says that all ranks are there. So a rank waits for this one key and not for a key
+  // of each other rank.
   if (store_->add(what + "s", 1) == options_.size) store_->set("all " + what + "s", "");
   wait("all " + what + "s", what, true);
   std::vector<std::string> texts;
   for (std::optional<std::string>& text : store_->try_get_all(keys)) {
-    // Ranks that were told a smaller number of ranks set the key too early: the text may still be missing.
+    // Ranks that were started with a smaller number of ranks set the key too early, so the text may still be missing.
     texts.push_back(text ? std::move(*text) : wait_for(keys[texts.size()], what));
   }
   return texts;
@@ -103,9 +103,9 @@ void Forming::check(const std::vector<int>& missing) {
   }
 }
 
-// Reigen's launcher writes the process ids of its ranks into the store. Process ids of other machines are not found
-// here. The launcher knows the ranks of the job, but not the ranks of groups that were split off ("world/0.1") or
-// that are parts of a group ("world.machine1").
+// Reigen's launcher writes the process ids of its ranks into the store. A process id of another machine is not found on
+// this machine. The launcher knows the ranks of the job, but not the ranks of groups that were split off ("world/0.1")
+// or that are parts of a group ("world.machine1").
 void Forming::check_not_stopped(const std::vector<int>& missing) const {
   if (options_.name.find_first_of("/.") != std::string::npos) return;
   if (options_.store->try_get("process/count") != std::to_string(options_.size)) return;
@@ -116,8 +116,8 @@ void Forming::check_not_stopped(const std::vector<int>& missing) const {
       stopped_.erase(q);
       continue;
     }
-    // When a suspended job is resumed, its processes go on one after the other, so a rank must stay stopped for a
-    // while.
+    // When a suspended job is resumed, its processes go on one after the other. So a rank counts as stopped only after
+    // it has been stopped for a while.
     const auto now = Deadline::Clock::now();
     if (now - stopped_.try_emplace(q, now).first->second < kStaysStopped) continue;
     const auto quiet = std::chrono::duration_cast<std::chrono::seconds>(options_.heartbeat_timeout).count();

@@ -1,5 +1,5 @@
-// For the time while a group forms: its ranks wait for each other at the store, and if one rank cannot go on, none
-// does.
+// Lets the ranks of a group wait for each other at the store while the group forms. If one rank cannot go on, the
+// forming ends on all ranks.
 #pragma once
 
 #include <chrono>
@@ -15,16 +15,16 @@
 
 namespace reigen::comm {
 
-// The part of a store in which the ranks of this group meet: of options.meeting, which belongs to the group that is
-// being split, or else of the job's store.
+// The part of a store in which the ranks of this group meet. The store is options.meeting if it is set: it belongs to
+// the group that is being split. Otherwise it is the job's store.
 std::shared_ptr<store::Store> meeting_of(const GroupOptions& options, const std::string& part = "");
 
 class Forming {
  public:
-  // Called during waits with the missing ranks. Throws an error if something else ends the wait for them.
+  // Called during waits with the missing ranks. Throws an error if this rank must not wait for them any longer.
   using Look = std::function<void(const std::vector<int>& missing)>;
-  // `part`: the suffix of this meeting's prefix in the store. `slice`: how often a rank that waits checks which ranks
-  // are missing.
+  // `part`: the suffix of this meeting's prefix in the store. `slice`: the time after which a rank that waits checks
+  // again which ranks are missing.
   Forming(const GroupOptions& options, const std::string& part, std::chrono::milliseconds slice, Look look = {});
 
   store::Store& store() { return *store_; }
@@ -36,17 +36,17 @@ class Forming {
   // the missing ranks, PeerLost for a missing rank that is known to be stopped, or the error with which another rank
   // ended the forming.
   std::string wait_for(const std::string& key, const std::string& sign);
-  // Returns on every rank: result[q] = what rank q gives as `own`. `what` names the exchange. Each rank sends the
-  // store a fixed number of messages, however many ranks there are. Throws as wait_for().
+  // Returns on every rank: result[q] = the `own` of rank q. `what` names the exchange. Each rank sends the store a
+  // fixed number of messages, however many ranks there are. Throws as wait_for().
   std::vector<std::string> exchange(const std::string& what, const std::string& own);
-  // Throws if this rank knows of a reason to end the forming. Every wait calls it now and then.
+  // Throws if this rank knows of a reason to end the forming. Every wait calls check() now and then.
   void check(const std::vector<int>& missing);
-  // Reads from the store what the other ranks say, then calls check(). For waits that do not wait for a key.
+  // Asks the store once for news of the other ranks, then calls check(). For waits for something other than a key.
   void look(const std::vector<int>& missing);
-  // Called after a wait that was to end at `until`. If it ended far too late, this process was stopped meanwhile.
-  // That time counts against no rank, so the deadline moves.
+  // Called after a wait that was to end at `until`. If the wait ended far too late, this process was stopped meanwhile.
+  // The lost time counts against no rank, so woke() moves the deadline.
   void woke(const Deadline& until);
-  // Says that this rank has all that it needs. Returns when all ranks have said so.
+  // Announces that this rank has all that it needs for the group. Returns when all ranks have announced this.
   void complete();
   // Ends the forming on all ranks. The first error of any rank is thrown here and on all ranks that wait.
   [[noreturn]] void end_for_all(const Error& error);
@@ -65,7 +65,7 @@ class Forming {
   const std::shared_ptr<store::Store> store_;
   Deadline deadline_;
   Deadline::Clock::time_point since_ = Deadline::Clock::now();
-  mutable std::map<int, Deadline::Clock::time_point> stopped_;  // ranks that are stopped, and since when this is known
+  mutable std::map<int, Deadline::Clock::time_point> stopped_;  // stopped ranks, and when each was first seen stopped
 };
 
 }  // namespace reigen::comm

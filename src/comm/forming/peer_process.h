@@ -1,4 +1,4 @@
-// Another rank's process: how to name it, and whether it is alive, where that can be known.
+// The process of another rank: how to name it, and whether it is alive, as far as this process can know.
 #pragma once
 
 #include <sys/types.h>
@@ -15,16 +15,16 @@ struct PeerProcess {
   pid_t pid = 0;
   bool is_here = false;  // on this machine, perhaps in another container
   pid_t seen_as = 0;     // `pid` if this process can see that process; 0 if not (another container)
-  UniqueFd pidfd = {};   // set if this process can see that process and it is not this one
+  UniqueFd pidfd = {};   // set if this process can see that process, and it is another process
 };
 
-// The process namespace of this process: only within one namespace does a pid mean the same process.
+// The process namespace of this process. A pid means the same process only within one namespace.
 std::uint64_t process_namespace();
 // This process as one line of text for other ranks: host, pid, the namespace of the pid, and the machine.
 std::string place_of_this_process();
 PeerProcess process_at(const std::string& place);
 
-// Returns false also if it cannot know: for ranks of this process, of other containers and of other machines.
+// Returns false also if the answer is not known: for ranks of this process, of other containers and of other machines.
 bool has_died(const PeerProcess& process);
 
 }  // namespace reigen::comm

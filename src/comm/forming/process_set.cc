@@ -14,7 +14,7 @@
 namespace reigen::comm {
 namespace {
 
-// The ranks that this rank asked for.
+// The ranks of the set, as this rank gave them.
 struct AskedRanks {
   std::vector<std::int32_t> place;  // place[q]: the place of rank q in the set; -1: not in it
   bool valid = true;

@@ -17,14 +17,14 @@ std::string describe_rank(int rank, const std::string& host, long pid);
 // `how` says that `who` died, left the group or is silent. The other ranks wait for `what`.
 Report lost_rank(const std::string& who, const std::string& how, const std::string& group, const std::string& last_call,
                  const std::string& what);
-// The text for `how` of lost_rank() about a rank that has been silent for so long.
+// The text for `how` of lost_rank() if the rank has been silent for `silence`.
 std::string silent_for(std::chrono::nanoseconds silence);
 
-// `what` has waited too long for the ranks `absent`, which are alive. `last_call` is the last call of the first of
-// them.
+// The call `what` has waited too long for the ranks `absent`, which are alive. `last_call` is the last call of the
+// first of them.
 Report absent_ranks(const std::string& what, std::chrono::nanoseconds waited, const std::vector<int>& absent,
                     const std::string& last_call);
-// Logs the same as a warning, before the wait has been too long.
+// Logs a warning of such a wait before the wait has been too long.
 void warn_of_absent(const std::string& what, std::chrono::nanoseconds waited, const std::vector<int>& absent,
                     const std::string& who, const std::string& last_call, std::chrono::nanoseconds timeout);
 
@@ -34,7 +34,7 @@ Report joined_twice(const GroupOptions& options);
 Report incomplete_group(const GroupOptions& options, const std::vector<int>& missing);
 // Throws BackendError (exit code kJobMismatch) if `rank` uses another version of the protocol that `what` names.
 void check_same_version(const std::string& what, int rank, std::uint32_t version, std::uint32_t expected);
-// Throws InvalidArgument if `rank` was told another number of ranks.
+// Throws InvalidArgument if `rank` was started with another number of ranks.
 void check_same_size(const GroupOptions& options, int rank, int ranks);
 
 }  // namespace reigen::comm

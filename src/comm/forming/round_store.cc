@@ -14,7 +14,7 @@ namespace reigen::comm {
 
 namespace {
 
-constexpr auto kQuiet = std::chrono::milliseconds(1);  // pause after a round in which no rank told anything
+constexpr auto kQuiet = std::chrono::milliseconds(1);  // pause after a round in which no rank sent an operation
 
 void put(std::string& text, std::int64_t number) {
   text.append(reinterpret_cast<const char*>(&number), sizeof(number));  // ranks of a group run on machines of one type

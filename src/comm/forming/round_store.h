@@ -1,11 +1,11 @@
-// A store that the ranks of a group keep together: each rank has a copy of all of it. When a new group is split off,
-// its ranks meet in this store. So a split costs some rounds of the group, however many ranks it has, and no trip to
-// the job's store.
+// A store that the ranks of a group keep together: each rank has a full copy of it. When a new group is split off, its
+// ranks meet in this store. A split therefore costs a few rounds of the group, whatever the number of ranks, and no
+// access to the job's store.
 //
 // A round is one all_gather of bytes in the group: every rank sends the operations on the store that it has not sent
 // yet, and every rank applies the operations of all ranks, in the order of the ranks. A rank makes rounds while it
-// waits for an answer. In end() it makes rounds until every rank has come to end(); so each rank of the group must
-// call end(), also after an error.
+// waits for an answer. In end() it makes rounds until every rank has called end(). So each rank of the group must call
+// end(), even after an error.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@
 
 namespace reigen::comm {
 
-// The group that is being split ended in a round; RoundStore::failure() has the error. MeetingEnded is not an Error
-// because code that forms a group translates the ranks in Errors between the numbers of different groups, and the
-// ranks in failure() must stay the numbers of the group that is being split.
+// The group that is being split ended in a round; RoundStore::failure() has the error. MeetingEnded is not an Error,
+// for this reason: code that forms a group translates the rank numbers in an Error from one group to another. The ranks
+// in failure() must remain the numbers of the group that is being split.
 class MeetingEnded final : public std::runtime_error {
  public:
   MeetingEnded() : std::runtime_error("the group that is split has ended") {}
@@ -33,9 +33,9 @@ class RoundStore final : public store::Store {
  public:
   explicit RoundStore(Communicator group) : group_(std::move(group)) {}
 
-  // These functions do what Store says; they also throw MeetingEnded. try_get() makes no round: it sees the
-  // operations up to the last round. So ranks that wait for the same key make the same rounds and go on after the
-  // same round.
+  // These functions do what Store says. In addition they throw MeetingEnded. try_get() makes no round: it sees the
+  // operations up to the last round. So ranks that wait for the same key make the same rounds and go on after the same
+  // round.
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, const Deadline& deadline) override;
   std::optional<std::string> try_get(const std::string& key) override;
@@ -76,7 +76,7 @@ class RoundStore final : public store::Store {
   Answer answer_;  // the answer to this rank's last operation
   bool has_ended_ = false;
   bool all_have_ended_ = false;
-  bool was_quiet_ = false;  // no rank told anything in the last round
+  bool was_quiet_ = false;  // no rank sent an operation in the last round
   std::exception_ptr failure_;
 };
 

@@ -8,8 +8,8 @@ namespace reigen::comm::hierarchical {
 
 namespace {
 
-// Stands before the text of a cause that publish_abort() passes on through the parts. It says that the text is in
-// terms of the whole group already.
+// The first character of the text of a cause that publish_abort() sends through the parts. It marks a text that already
+// uses the rank numbers of the whole group.
 constexpr char kOfTheWhole = '\x02';
 
 bool is_of_the_whole(const Error& error) { return error.what()[0] == kOfTheWhole; }

@@ -2,8 +2,8 @@
 //
 // The part `inside` has the ranks of this machine and uses shared memory. The part `between` has the ranks with this
 // rank's place (layout.h) on all machines, and the part `everybody` has all ranks; both use the network. The control
-// channel of the whole group goes through the store. It names ranks by their numbers in the whole group, while a part
-// knows only its own numbers.
+// channel of the whole group goes through the store. The control channel names ranks by their numbers in the whole
+// group. A part knows only its own numbers.
 // Thread rule: only the driver thread, except for Part::messages, which any thread may use, and where a comment says
 // so.
 #pragma once
@@ -33,7 +33,7 @@ struct Part {
   std::vector<int> ranks = {};    // numbers in the whole group, by rank in this part
   std::string name = {};          // of this smaller group
   std::uint64_t next = 0;         // number of its next collective
-  std::atomic<int> messages = 0;  // messages under way
+  std::atomic<int> messages = 0;  // messages in flight
 };
 
 // How the ranks of a part are numbered in the whole group, for messages: `of group "world.machine1" (rank 0 is rank
@@ -55,8 +55,8 @@ struct Group {
 
   Part& part(Level level) { return level == Level::kInside ? inside : level == Level::kBetween ? between : everybody; }
   std::vector<const Part*> parts() const;
-  // Scratch memory of at least `bytes` bytes. Each area is kept for later calls; they can share it because one
-  // collective of the group runs at a time.
+  // Scratch memory of at least `bytes` bytes. Each area is kept for later calls. All calls can share the areas, because
+  // one collective of the group runs at a time.
   std::byte* scratch(int area, std::size_t bytes);
   // Runs `action`, which works on a part, and rethrows its errors with the rank numbers of the whole group. `what`
   // describes the call.
@@ -74,7 +74,7 @@ struct Group {
   Part between;                 // split from `everybody`
   Part* current = nullptr;      // the part in which the running collective waits
   std::uint64_t completed = 0;  // collectives completed
-  // The number of the next message, by kind (send or recv) and other rank. Only the calling thread uses it.
+  // The number of the next message, by kind (send or recv) and by the other rank. Only the calling thread uses it.
   std::map<std::pair<OperationKind, int>, std::uint64_t> next_message = {};
   // The algorithms of the last collective, one for each stage: "fused+direct+fused". Any thread.
   std::string last_algorithm() const;

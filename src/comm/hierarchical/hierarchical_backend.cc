@@ -16,9 +16,9 @@ namespace reigen::comm::hierarchical {
 
 namespace {
 
-constexpr auto kJoinSlice = std::chrono::seconds(1);         // how often a waiting rank looks which ranks are missing
-constexpr auto kNever = std::chrono::hours(24 * 365 * 100);  // a timeout that never comes
-constexpr auto kGlance = std::chrono::microseconds(200);     // how long one part sleeps while another part may ring
+constexpr auto kJoinSlice = std::chrono::seconds(1);         // a waiting rank checks this often which ranks are missing
+constexpr auto kNever = std::chrono::hours(24 * 365 * 100);  // a timeout that never passes
+constexpr auto kGlance = std::chrono::microseconds(200);     // sleep in one part while another part may be ready
 
 GroupOptions options_of(const GroupOptions& whole, const std::string& name, const std::vector<int>& ranks) {
   GroupOptions options = whole;
@@ -53,7 +53,7 @@ class HierarchicalBackend : public Backend {
       if (layout.place < layout.carriers) {
         std::vector<int> alike;
         for (const auto& members : layout.machines) alike.push_back(members[static_cast<std::size_t>(layout.place)]);
-        // Meanwhile `everybody` sees which ranks die. It names them by their numbers in the whole group.
+        // While `between` forms, `everybody` sees which ranks die. It names them by their numbers in the whole group.
         const auto heard = watched.while_forming;
         watched.while_forming = [this, heard, alike] {
           heard();

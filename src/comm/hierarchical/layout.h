@@ -1,4 +1,4 @@
-// On which machines the ranks of a hierarchical group are, as one of the ranks sees it. Pure.
+// The machine of each rank of a hierarchical group, and the rank's place on it, as one of the ranks sees them. Pure.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ struct Layout {
   int rank;
   int machine;  // of this rank
   int place;    // of this rank
-  // The number of carriers of each machine: its first ranks, which talk to the ranks with the same place on the other
-  // machines. It is the number of ranks of the smallest machine.
+  // The number of carriers of each machine: the number of ranks of the smallest machine. The carriers are the first
+  // ranks of a machine. Each talks to the ranks with the same place on the other machines.
   int carriers;
   std::vector<int> order;  // all ranks, machine by machine
   bool in_order = true;    // `order` is ascending

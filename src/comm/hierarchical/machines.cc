@@ -23,16 +23,16 @@ namespace {
 using shared_memory::Segment;
 using shared_memory::SegmentAddress;
 
-constexpr auto kLookSlice = std::chrono::seconds(1);  // how often a waiting rank looks who is missing
+constexpr auto kLookSlice = std::chrono::seconds(1);  // a waiting rank checks this often which ranks are missing
 constexpr std::size_t kProbeBytes = 4096;
 constexpr std::uint32_t kVersion = 1;  // of the texts that ranks exchange here
 
-// The memory that a rank offers the other ranks to open. Machines of the same make may have the same process numbers,
-// and even the same inodes. Only the word in the memory differs for sure.
+// The memory that a rank offers the other ranks to open. Two machines may use the same process ids, and even the same
+// inodes. Only the random word in the memory differs for certain.
 struct Probe {
   SegmentAddress address;
   std::uint64_t word = 0;
-  int ranks = 0;      // size of the group, as this rank was told
+  int ranks = 0;      // size of the group with which the rank was started
   std::string place;  // of its process (peer_process.h)
   std::string machine_id;
 };
@@ -149,8 +149,8 @@ Machines find_machines(const GroupOptions& options) {
     said += reached[q] ? '1' : '0';
   }
   warn_of_strangers(probes, reached, options.rank);
-  // No rank closes its probe before all ranks have tried to open it, because each rank enters this exchange only
-  // after it has tried.
+  // No rank closes its probe before all ranks have tried to open it: each rank enters this exchange only after it has
+  // tried, and the exchange needs all ranks.
   std::vector<std::vector<bool>> reaches;
   exchange(forming, options, "reaches", said, [&](int, const std::string& line) {
     std::vector<bool>& row = reaches.emplace_back();

@@ -1,5 +1,5 @@
-// Finds which ranks share a machine: ranks that can open each other's memory, whatever host names and environment
-// variables say. Ranks with different GroupOptions::machine_id are on different machines.
+// Finds which ranks share a machine. Ranks share a machine if they can open each other's memory, whatever host names
+// and environment variables say. Ranks with different GroupOptions::machine_id are on different machines.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace reigen::comm::hierarchical {
 // The ranks of every machine, ascending; machines in the order of their first ranks.
 using Machines = std::vector<std::vector<int>>;
 
-// The same result on every rank. Blocks until all ranks are there. Throws Timeout naming the ranks that are not.
+// The same result on every rank. Blocks until all ranks are there. Throws Timeout naming the missing ranks.
 Machines find_machines(const GroupOptions& options);
 
 // Pure. reaches[a][b] says that rank a can open the memory that rank b shares. A rank belongs to the first machine

@@ -98,8 +98,8 @@ void Collective::note_difference(const CollectiveMismatch& error) const {
 }
 
 void Collective::check_peers(std::chrono::nanoseconds waited) const {
-  // The control channel has found no calls that differ, so the calls of the users are the same. Then the error of the
-  // part must say what differs.
+  // If the control channel has found no difference in this time, the users made the same call on all ranks. Then the
+  // error of the part must say what differs.
   if (differs_since_ && Deadline::Clock::now() - *differs_since_ > kNamedWithin) throw CollectiveMismatch(difference_);
   group_.control.check(call_, sequence_, waited);
   if (!running_ || differs_since_) return;

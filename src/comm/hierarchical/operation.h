@@ -34,10 +34,10 @@ class Collective : public CheckedOperation {
   std::vector<Stage> stages_;
   std::size_t stage_ = 0;
   std::unique_ptr<Operation> running_;  // the operation of the current stage
-  std::string taken_;                   // algorithms of the stages so far
+  std::string taken_;                   // algorithms of the completed stages
   bool posted_ = false;                 // running_ is visible to the other ranks
-  // If the ranks made different calls: since when this rank knows it, and the error of the part that found it. The
-  // control channel will soon say which calls differ.
+  // If the ranks made different calls: the time at which this rank learned this, and the error of the part that found
+  // it. The control channel will soon say which calls differ.
   mutable std::optional<Deadline::Clock::time_point> differs_since_;
   mutable std::string difference_;
 };

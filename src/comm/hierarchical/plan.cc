@@ -45,8 +45,8 @@ class Planner {
   }
 
  private:
-  // Every plan ends with a call inside this machine or of all ranks. So a rank leaves only after the machines have
-  // met, and all ranks see a mismatch in the call where it happened.
+  // The last call of every plan is a call inside this machine or of all ranks. So a rank completes a plan only after
+  // the machines have communicated, and all ranks see a mismatch in the call where it happened.
   void inside(Call call) { add(Level::kInside, std::move(call)); }
   void between(Call call) { add(Level::kBetween, std::move(call)); }
   void here(std::function<void()> work) { stages_.push_back({.work = std::move(work)}); }
@@ -56,8 +56,8 @@ class Planner {
     stages_.push_back({.level = level, .call = std::move(call)});
   }
 
-  // Barriers inside and between the machines, which carry the tag. Ranks that made different calls find it out here
-  // at the latest, before a call among all ranks begins.
+  // Barriers inside and between the machines, with the tag. Ranks that made different calls find the mismatch here at
+  // the latest, before a call among all ranks begins.
   void meet() {
     inside({.kind = OperationKind::kBarrier});
     if (layout_.place == 0) between({.kind = OperationKind::kBarrier});
@@ -76,7 +76,7 @@ class Planner {
     begin_ = begin_of(slices_, layout_.place) * element_;
   }
 
-  // Divides the sum by the number of ranks if the call asks for an average. Until here an average is a sum.
+  // Divides the sum by the number of ranks if the call asks for an average. All stages before this one compute a sum.
   void finish(std::byte* data, std::size_t count) {
     if (call_.op != ReduceOp::kAvg || count == 0) return;
     here([data, count, type = call_.type, ranks = size_] {
@@ -158,7 +158,8 @@ class Planner {
             .counts = slices_});
   }
 
-  // The elements of every rank's block; of the blocks of this machine's ranks; and of all blocks of each machine.
+  // Numbers of elements: of every rank's block, of the blocks of this machine's ranks, and of all blocks of each
+  // machine together.
   Counts counts() const {
     return is_uneven(call_.kind) ? call_.counts : Counts(static_cast<std::size_t>(size_), call_.count);
   }

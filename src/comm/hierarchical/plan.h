@@ -47,8 +47,8 @@ inline constexpr std::size_t kOneCarrierBytes = std::size_t{16} << 10;
 using Scratch = std::function<std::byte*(int area, std::size_t bytes)>;
 inline constexpr int kScratchAreas = 3;
 
-// Every call except those of kEverybody gets `tag`. It contains a hash of the user's call, so ranks that made
-// different calls find a mismatch in the stage where they meet.
+// Every call except those of kEverybody gets `tag`. The tag contains a hash of the user's call. So ranks that made
+// different calls find a mismatch in the first stage that they make together.
 std::vector<Stage> plan(const Call& call, const Layout& layout, const std::string& tag, const Scratch& scratch);
 
 }  // namespace reigen::comm::hierarchical

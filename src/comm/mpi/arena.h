@@ -1,5 +1,5 @@
-// Memory that MPI may be reading or writing. An MPI operation cannot be cancelled: if a group ends with operations in
-// flight, MPI may still write their memory, which must therefore never be handed out again.
+// Memory that MPI may read or write at any time. An MPI operation cannot be cancelled. If a group ends with operations
+// in flight, MPI may still write to their memory, so this memory must never be handed out again.
 // Thread rule: any thread. A group and all groups split from it share one arena.
 #pragma once
 
@@ -21,7 +21,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   // The block of allocate() in which `data` lies, as in BlockTable::hold().
   std::shared_ptr<void> hold(const void* data) const { return allocated_->hold(data); }
   bool owns(const void* data, std::size_t bytes) const;
-  // From now on a block that is freed is deliberately leaked instead, so that MPI may still write it.
+  // From now on the arena leaks every block on purpose instead of freeing it, because MPI may still write to it.
   void quarantine();
 
  private:

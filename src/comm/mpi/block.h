@@ -1,4 +1,4 @@
-// MPI's counts are ints. Here a block of any number of bytes becomes a count and a datatype that an int can count.
+// MPI's counts are ints. A Block turns any number of bytes into a datatype and a count of it that fits into an int.
 // Thread rule: one owner.
 #pragma once
 
@@ -11,8 +11,8 @@ namespace reigen::comm::mpi {
 
 inline constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // elements of one MPI call; tests use fewer
 
-// `bytes` bytes as `count()` elements of `type()`: up to `most` bytes they are single bytes, above that one element of
-// a derived datatype.
+// `bytes` bytes as `count()` elements of `type()`. Up to `most` bytes the elements are single bytes. Above `most` bytes
+// there is one element of a derived datatype.
 class Block {
  public:
   explicit Block(std::size_t bytes, std::size_t most = kMostAtOnce);
@@ -33,8 +33,8 @@ struct Piece {
   int count;
 };
 
-// Divides elements 0 to count - 1 into pieces that an int can count, for reductions, which run piece by piece. For
-// zero elements the result is one empty piece.
+// Divides elements 0 to count - 1 into pieces whose counts fit into an int. Reductions run piece by piece. For zero
+// elements the result is one empty piece.
 std::vector<Piece> pieces_of(std::size_t count, std::size_t most = kMostAtOnce);
 
 }  // namespace reigen::comm::mpi

@@ -23,11 +23,10 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
       extent_(extent_of(call, group.rank, group.size)) {
   group_.control->called(call_, sequence_);
   const std::uint64_t hash = hash_of(signature_of(call_), sequence_);
-  own_hash_ = {hash, ~hash};  // the smallest complement belongs to the largest hash, so MPI_MIN finds both
+  own_hash_ = {hash, ~hash};  // the largest hash has the smallest complement, so MPI_MIN finds both
 }
 
-// Requests are left here only if the group has ended. MPI cannot cancel them, so their memory is never handed out
-// again.
+// Requests remain here only if the group has ended. MPI cannot cancel them, so their memory is never handed out again.
 Collective::~Collective() {
   if (requests_.empty()) return;
   if (phase_ == Phase::kComparing) least_hash_.release();
@@ -36,8 +35,8 @@ Collective::~Collective() {
 
 void Collective::check_peers(std::chrono::nanoseconds waited) const { group_.control->check(call_, sequence_, waited); }
 
-// The answer must be the same on every rank. In all_to_all_v a rank that moves nothing does not know whether the others
-// do, so the answer is no.
+// The answer must be the same on every rank. In all_to_all_v, a rank that moves nothing does not know whether other
+// ranks move data, so the answer is false.
 bool Collective::moves_nothing() const {
   if (kind_ == OperationKind::kBarrier) return true;
   if (call_.kind == OperationKind::kAllToAllV) return false;
@@ -61,11 +60,11 @@ bool Collective::try_post() {
   return true;
 }
 
-// The calls of all ranks are equal if no hash is smaller than this rank's, and no complement of a hash either.
+// The calls of all ranks are equal if no rank has a smaller hash than this rank, and no rank has a smaller complement.
 bool Collective::compared() {
   if (!requests_.empty() && !all_done(requests_)) return false;
   if (*least_hash_ == own_hash_) return true;
-  group_.control->look_for_mismatch();  // then one of the next check_peers() throws the error, naming both calls
+  group_.control->look_for_mismatch();  // one of the next check_peers() then throws the error, naming both calls
   return false;
 }
 
@@ -89,7 +88,7 @@ Step Collective::advance() {
     phase_ = Phase::kExchanging;
   }
   if (phase_ == Phase::kExchanging) {
-    // Later calls of this rank wait meanwhile, since MPI requires that all ranks begin its collectives in one order.
+    // Later calls of this rank wait meanwhile, because MPI requires that all ranks begin its collectives in one order.
     if (!requests_.empty() && !all_done(requests_)) return Step::kBlocked;
     if (call_.kind == OperationKind::kAllToAllV) compare_counts();
     stage();
@@ -102,7 +101,7 @@ Step Collective::advance() {
     std::erase_if(group_.moving, [&](const Group::Moving& one) { return one.sequence == sequence_; });
     phase_ = Phase::kMoved;
   }
-  // Operations complete in the order of the calls, even if MPI has finished a later one first.
+  // Operations complete in the order of the calls, even if MPI has finished a later operation first.
   if (phase_ != Phase::kMoved || group_.completed != sequence_) return Step::kPassedOn;
   group_.completed += 1;
   return Step::kDone;
@@ -114,14 +113,15 @@ void Collective::stage() {
   const Span input = input_span();
   const Span output = output_span();
   const bool in_place = meet(input, output);
-  // MPI_IN_PLACE of a reduce_scatter writes the result to the beginning of the input; here it belongs in block r.
+  // With MPI_IN_PLACE, a reduce_scatter writes the result to the beginning of the input. In Reigen the result of a call
+  // in place belongs in block r of the input.
   const bool apart = kind_ == OperationKind::kReduceScatter && in_place;
   if (output.bytes > 0 && (apart || !group_.arena->owns(output.begin, output.bytes))) {
     staged_output_ = group_.arena->take(output.bytes);
     output_ = static_cast<std::byte*>(staged_output_.get());
   }
-  // Either all ranks pass MPI_IN_PLACE or none does, except that a root chooses alone. Here a rank cannot know whether
-  // the others' calls are in place. So every all_gather passes it, and no all_reduce does.
+  // Either all ranks must pass MPI_IN_PLACE or none; only a root may choose alone. But a rank cannot know whether the
+  // calls of the other ranks are in place. So every all_gather passes MPI_IN_PLACE, and no all_reduce does.
   if (kind_ == OperationKind::kAllGather) return gather_in_place(input);
   const bool scaled = call_.factor != 1;
   const bool sums_in_place = kind_ == OperationKind::kAllReduce && in_place;
@@ -158,7 +158,7 @@ void Collective::move() {
   const int n = block.count();
   const MPI_Datatype type = block.type();
   const int root = call_.root;
-  // If the input or the output was staged, it is another buffer now, and the call is not in place for MPI any more.
+  // If the input or the output was staged, it is another buffer now, and the call is no longer in place for MPI.
   const bool in_place =
       meet({input_, extent_.input * size_of(call_.type)}, {output_, extent_.output * size_of(call_.type)});
   const void* input = in_place ? MPI_IN_PLACE : input_;
@@ -184,7 +184,7 @@ void Collective::move() {
   }
 }
 
-// Where an int cannot count the elements, the reduction runs piece by piece; all ranks cut the same pieces.
+// If the count does not fit into an int, the reduction runs piece by piece. All ranks cut the same pieces.
 void Collective::move_reduction() {
   const MPI_Datatype type = element_type(call_.type);
   const MPI_Op op = operation(call_.op, call_.type);
@@ -225,7 +225,7 @@ void Collective::finish() {
   if (extent_.output == 0) return;
   if (reduces(call_.kind) && call_.op == ReduceOp::kAvg) {
     divide(output_, extent_.output, call_.type, group_.size);
-  } else if (reduces(call_.kind) && group_.size == 1) {  // MPI only copies with one rank, but bools must become 0 or 1
+  } else if (reduces(call_.kind) && group_.size == 1) {  // with one rank MPI only copies, but bools must become 0 or 1
     const std::byte* input = output_;
     reduce::run({.inputs = &input,
                  .outputs = &output_,

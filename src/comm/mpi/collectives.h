@@ -1,13 +1,13 @@
 // The collectives of the MPI backend. Each runs in two steps, and neither blocks.
 //
 // Compare: an MPI_Iallreduce of 16 bytes, on a communicator of its own, finds the smallest and the largest hash of the
-//   call over all ranks. MPI itself does not notice that ranks made different calls: it would hang, truncate or mix up
-//   the data.
-// Move: MPI's own nonblocking collective. It begins once every earlier call of this rank that touches the same memory
-//   is complete. Memory that is not from allocate() is copied to the arena and back: see arena.h. An input that has a
+//   call over all ranks. MPI itself does not notice when ranks make different calls: it would hang, or truncate or mix
+//   up the data.
+// Move: MPI's own nonblocking collective. It begins when every earlier call of this rank that uses the same memory is
+//   complete. Memory that is not from allocate() is copied to the arena and back: see arena.h. An input that has a
 //   factor is copied as well, multiplied by it.
 // A barrier is the comparison alone. all_to_all_v has a third step between the two: each pair of ranks exchanges the
-// counts of the data between them (MPI_Ialltoall), since the hash of the call does not contain these counts.
+// counts of the data between them (MPI_Ialltoall), because the hash of the call does not contain these counts.
 #pragma once
 
 #include <mpi.h>
@@ -67,7 +67,7 @@ class Collective : public CheckedOperation {
   std::shared_ptr<void> staged_input_;
   std::shared_ptr<void> staged_output_;
   std::vector<std::shared_ptr<void>> kept_;  // lists of counts and offsets that MPI reads until it is done
-  std::shared_ptr<void> exchanged_;          // all_to_all_v: what this rank told every rank, then what each told it
+  std::shared_ptr<void> exchanged_;          // all_to_all_v: what this rank sent to every rank, then what it received
   std::size_t widest_ = 0;                   // uneven calls: the most elements that any rank reads or writes
 };
 

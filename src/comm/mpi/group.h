@@ -35,7 +35,7 @@ struct Group {
     Span output;
   };
   std::vector<Moving> moving = {};
-  std::size_t most = kMostAtOnce;  // above so many elements in all blocks, uneven calls go by messages (uneven.cc)
+  std::size_t most = kMostAtOnce;  // with more elements in all blocks, uneven calls use messages (uneven.cc)
 };
 
 }  // namespace reigen::comm::mpi

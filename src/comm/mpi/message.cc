@@ -43,8 +43,7 @@ void Messages::flush() {
   Library::get().finalize_in_time();
 }
 
-// Requests are left here only if the group has ended. MPI cannot cancel them, so their memory is never handed out
-// again.
+// Requests remain here only if the group has ended. MPI cannot cancel them, so their memory is never handed out again.
 Message::~Message() {
   if (!requests_.empty()) Library::get().finalize_in_time();
 }

@@ -42,7 +42,7 @@ void check_members(const std::vector<Member>& members) {
   }
 }
 
-// A number from the group's name, equal on all members. MPI uses it to tell apart groups that are created at the same
+// A number from the group's name, equal on all members. MPI uses it to distinguish groups that are created at the same
 // time.
 int tag_of(const std::string& name) {
   return static_cast<int>(base::fnv1a(name) & 0x7fffU);  // every MPI library accepts tags up to 32767
@@ -115,8 +115,8 @@ class MpiBackend : public Backend {
   control::Sleeper sleeper_;
 };
 
-// The ranks meet at the store first, which can name a rank that is missing and has a deadline. MPI's own functions have
-// no deadline.
+// The ranks meet at the store first, because the store has a deadline and can name a missing rank. MPI's own functions
+// have no deadline.
 void MpiBackend::join() {
   Library& library = Library::get();
   const auto announcements = group_.control->join(fmt::format("{} {} {}", library.rank(), library.size(), ::getpid()));
@@ -138,8 +138,9 @@ void MpiBackend::join() {
   group_.control->start();
 }
 
-// No operation is in flight: this rank has done its part of each, and MPI frees communicators without waiting for the
-// other ranks. Only short messages may still be unsent; MPI must have sent them before this rank says that it leaves.
+// No operation is in flight: this rank has done its part of each operation, and MPI frees communicators without waiting
+// for the other ranks. Only short messages may still be unsent. MPI must send them before this rank announces that it
+// leaves.
 void MpiBackend::leave() {
   if (left_) return;
   left_ = true;
@@ -155,8 +156,8 @@ void MpiBackend::leave() {
   MPI_Comm_free(&group_.data);
 }
 
-// MPI cannot cancel operations in flight. So the communicators are never freed, and the memory is never handed out
-// again.
+// MPI cannot cancel operations in flight. So the communicators are never freed, and the arena's memory is never handed
+// out again.
 void MpiBackend::publish_abort(const AbortCause& cause) {
   aborted_ = true;
   group_.arena->quarantine();

@@ -8,7 +8,7 @@
 
 namespace reigen::comm::mpi {
 
-// Throws BackendError (69) when this build has no MPI or the processes were not started by mpirun.
+// Throws BackendError (exit code 69) when this build has no MPI or the processes were not started by mpirun.
 std::unique_ptr<Backend> make_backend(const GroupOptions& options);
 
 }  // namespace reigen::comm::mpi

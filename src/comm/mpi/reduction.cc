@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kTypes = static_cast<std::size_t>(DataType::kBool) + 1;
 constexpr std::size_t kOps = static_cast<std::size_t>(ReduceOp::kBxor) + 1;
 
-// An MPI_User_function. MPI passes the partial result of the lower ranks as `first`, and expects the result in
+// An MPI_User_function. MPI passes the partial result of the lower ranks in `first`, and expects the result in
 // `second`.
 template <std::size_t kType, std::size_t kOp>
 void reduce_two(void* first, void* second, int* count, MPI_Datatype*) {
@@ -85,8 +85,8 @@ MPI_Op operation(ReduceOp op, DataType type) {
   return made;
 }
 
-// The kernel of an average divides by its number of inputs. The sum is the first of `ranks` inputs here; the others are
-// zeros, which do not change it.
+// The kernel of an average divides by its number of inputs. Here the sum is the first of `ranks` inputs. The other
+// inputs are zeros, which do not change the sum.
 void divide(std::byte* data, std::size_t count, DataType type, int ranks) {
   constexpr std::size_t kZeros = 16384;
   static const std::vector<std::byte> zeros(kZeros);

@@ -1,5 +1,5 @@
-// Collectives on blocks of different sizes. They use MPI's own operations as long as an int can count the elements of
-// all blocks together, and messages (MPI_Isend, MPI_Irecv) or one reduction per block otherwise.
+// Collectives on blocks of different sizes. If the number of elements of all blocks together fits into an int, they use
+// MPI's own operations. Otherwise they use messages (MPI_Isend, MPI_Irecv), or one reduction per block.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -16,11 +16,11 @@ namespace {
 
 constexpr int kTag = 0;
 
-// all_to_all_v: what a rank tells another rank, in elements.
+// all_to_all_v: the counts that a rank sends to another rank, in elements.
 struct Said {
   std::uint64_t gives;
   std::uint64_t takes;
-  std::uint64_t widest;  // the most it reads or writes in all: if one rank must use messages, all ranks must
+  std::uint64_t widest;  // the most that it reads or writes in all: if one rank must use messages, all ranks must
 };
 constexpr int kSaidWords = sizeof(Said) / sizeof(std::uint64_t);
 
@@ -108,7 +108,7 @@ void Collective::move_uneven() {
         "MPI_Ialltoallv");
 }
 
-// Every rank begins its messages in the order of the calls, so that one tag serves the messages of all calls.
+// Every rank begins its messages in the order of the calls, so the messages of all calls can use one tag.
 void Collective::move_by_messages(bool in_place) {
   if (kind_ == OperationKind::kReduceScatter) {
     for (int q = 0; q < group_.size; ++q) {

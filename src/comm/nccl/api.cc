@@ -29,7 +29,7 @@ static_assert(offsetof(device::CudaPointer, device) == offsetof(cudaPointerAttri
               sizeof(device::CudaPointer) >= sizeof(cudaPointerAttributes));
 static_assert(sizeof(device::CudaMemoryWord) == sizeof(cudaIpcMemHandle_t));
 
-constexpr int kOldestNccl = 21700;  // the first with non-blocking communicators whose thread blocks can be limited
+constexpr int kOldestNccl = 21700;  // the first version that can limit the thread blocks of non-blocking communicators
 
 void find_nccl(Api& api, const device::Library& library) {
   library.find(api.nccl_get_version, "ncclGetVersion");
@@ -54,7 +54,7 @@ void find_nccl(Api& api, const device::Library& library) {
   library.find(api.nccl_recv, "ncclRecv");
 }
 
-// Opens the CUDA runtime first: LibTorch may have loaded it, and then NCCL lies beside it.
+// Opens the CUDA runtime first. LibTorch may have loaded the runtime, and then NCCL lies beside it.
 Api open_library() {
   (void)device::cuda_runtime();
   const std::string fix =

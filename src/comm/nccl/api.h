@@ -1,4 +1,4 @@
-// The functions of NCCL that the backend calls. NCCL is not linked: it is opened when a group first asks for this
+// The functions of NCCL that the backend calls. NCCL is not linked. api() opens it when a group first asks for this
 // backend, so that programs also start on machines without NCCL.
 // Thread rule: any thread.
 #pragma once
@@ -32,9 +32,9 @@ struct Api {
   decltype(&::ncclRecv) nccl_recv;
 };
 
-// The first call opens the library, after the CUDA runtime. It throws BackendError (69) and names the library that is
-// missing or too old; a later call tries again. Tests link another api(), which gives the functions of a stand-in
-// (tests/fakes/nccl/).
+// The first call opens the CUDA runtime and then NCCL. If a library is missing or too old, it throws BackendError (exit
+// code 69) naming the library, and a later call tries again. Tests link another api(), which returns the functions of a
+// stand-in (tests/fakes/nccl/).
 const Api& api();
 
 // Throws BackendError with NCCL's error text, unless `code` is success or "in progress".

@@ -83,7 +83,7 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
   group_.control->called(call_, sequence_);
 }
 
-// A non-blocking communicator accepts the next call only when the call before it is on the stream.
+// A non-blocking communicator accepts the next call only when the previous call is on the stream.
 Step Collective::advance() {
   const device::OnDevice on(group_.device);
   switch (phase_) {
@@ -122,19 +122,19 @@ Step Collective::advance() {
 
 bool Collective::precede(const Stream& stream) {
   if (phase_ != Phase::kRunning && phase_ != Phase::kDone) return false;
-  const device::OnDevice on(group_.device);  // `stream` may be the default stream, which means that of this device
+  const device::OnDevice on(group_.device);  // `stream` may be the default stream: it then means this device's
   done_.precede(device::handle_of(stream));
   return true;
 }
 
-// Whether the output can hold the scaled input: it can where this rank gets the whole result, which has the length of
-// the input.
+// Whether the output can hold the scaled input. It can if this rank gets the whole result, because the result has the
+// length of the input.
 bool Collective::may_scale_into_output() const {
   return call_.kind == OperationKind::kAllReduce || (call_.kind == OperationKind::kReduce && group_.rank == call_.root);
 }
 
-// Calls run one after the other, so all can use the same scratch memory. A call that needs more allocates a larger
-// block; earlier calls keep the old block alive.
+// Calls run one after the other, so all can use the same scratch memory. A call that needs more memory allocates a
+// larger block. Earlier calls keep the old block alive.
 void Collective::take_scratch() {
   if (!has_factor() || may_scale_into_output()) return;
   const std::size_t bytes = extent_.input * size_of(call_.type);
@@ -161,7 +161,7 @@ void Collective::scale() {
   check(api().nccl_red_op_create_pre_mul_sum(&op, factor.data(), type, ncclScalarHostImmediate, alone),
         "ncclRedOpCreatePreMulSum", alone);
   const ncclResult_t code = api().nccl_all_reduce(input_, into, extent_.input, type, op, alone, stream());
-  (void)api().nccl_red_op_destroy(op, alone);  // the call above has its own copy of the operation
+  (void)api().nccl_red_op_destroy(op, alone);  // the all_reduce has its own copy of the operation
   check(code, "ncclAllReduce", alone);
   input_ = into;
 }
@@ -170,7 +170,7 @@ void Collective::enqueue() {
   if (call_.count == 0 && !is_uneven(call_.kind) && call_.kind != OperationKind::kBarrier) return;
   check(api().nccl_group_start(), "ncclGroupStart");
   const ncclResult_t code = enqueue_call();
-  const ncclResult_t end = api().nccl_group_end();  // also after a failure: every group start needs its end
+  const ncclResult_t end = api().nccl_group_end();  // even after a failure: every group start needs a group end
   check(code, name_of(call_.kind), group_.communicator.get());
   check(end, name_of(call_.kind), group_.communicator.get());
 }
@@ -225,7 +225,7 @@ Collective::Block Collective::received_from(int rank) const {
   }
 }
 
-// For operations that NCCL does not have, or has only in recent versions: sends and recvs in one NCCL group, which all
+// For operations that NCCL does not have, or has only in recent versions: sends and recvs in one NCCL group. They all
 // run at once.
 ncclResult_t Collective::enqueue_by_messages() {
   const std::size_t element = size_of(call_.type);
@@ -250,7 +250,7 @@ ncclResult_t Collective::enqueue_by_messages() {
   return result;
 }
 
-// For blocks of different sizes: one reduction for each block, to the rank that gets it.
+// For blocks of different sizes: one reduction for each block, to the rank that gets the block.
 ncclResult_t Collective::enqueue_by_reductions() {
   const ncclDataType_t type = element_type(call_.type).value_or(ncclUint8);
   const ncclRedOp_t op = operation(call_.op).value_or(ncclSum);

@@ -1,9 +1,10 @@
 // The collectives of the NCCL backend. They are enqueued on the group's stream in the order of the calls, and an event
-// tells when each is complete. A call may read what the call before it writes, because a stream runs its work in order.
+// shows when each is complete. A call may read the output of the call before it, because a stream runs its work in
+// order.
 //
-// NCCL wants the same reduction on all ranks, but each rank has its own factor. So the factor is no part of the
-// reduction: a reduction of this rank alone multiplies the input by it first, into the output where the call allows
-// that, else into scratch memory.
+// NCCL wants the same reduction on all ranks, but each rank has its own factor. So the factor is not a part of the
+// reduction. Before the reduction, another reduction of this rank alone multiplies the input by the factor. The product
+// lies in the output if the call allows that, else in scratch memory.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,7 @@ void check_reduction(const Call& call);
 
 class Collective : public CheckedOperation {
  public:
-  // Runs on the caller's thread. The call will begin after the work that is on the stream call.after now.
+  // Runs on the caller's thread. The collective begins after the work that is on the stream call.after now.
   Collective(Group& group, const Call& call, std::uint64_t sequence);
 
   bool try_post() override { return true; }
@@ -57,7 +58,7 @@ class Collective : public CheckedOperation {
   Phase phase_ = Phase::kFirst;
   device::Event ready_{group_.device};
   device::Event done_{group_.device};
-  std::shared_ptr<void> scaled_;      // scratch memory for the input times its factor, unless the output serves
+  std::shared_ptr<void> scaled_;      // scratch memory for the input times its factor, unless it goes to the output
   const std::byte* input_ = nullptr;  // NCCL reads input_ and writes output_
   std::byte* output_ = nullptr;
 };

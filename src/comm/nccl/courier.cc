@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr auto kFirstPause = microseconds(20);
 constexpr auto kLastPause = milliseconds(1);
-constexpr auto kFirstAsk = milliseconds(1);  // first pause before the store is asked again whether the sender has come
+constexpr auto kFirstAsk = milliseconds(1);  // first pause before the store is asked again for the sender's identity
 constexpr auto kLastAsk = milliseconds(50);
 constexpr auto kFlushTime = std::chrono::seconds(2);
 constexpr auto kThreadEndsWithin = std::chrono::seconds(1);
@@ -37,7 +37,7 @@ struct Courier::State {
   std::condition_variable changed;
   std::map<std::pair<int, int>, std::unique_ptr<Lane>> lanes;
   std::exception_ptr failure;
-  bool is_new = false;  // a lane is new; its other end may be waiting already
+  bool is_new = false;  // there is a new lane, whose other end may wait already
   bool closed = false;
   bool ended = false;  // the thread has ended
 };
@@ -116,8 +116,8 @@ void Courier::run(const std::shared_ptr<State>& state) {
   state->changed.notify_all();
 }
 
-// The lock is released while the store answers. That is safe: lanes are never removed, and Lane::ask() reads only
-// constants of its lane.
+// The lock is released while the store answers. This is safe, because lanes are never removed, and Lane::ask() reads
+// only constants of its lane.
 bool Courier::ask(State& state, std::unique_lock<std::mutex>& lock) {
   std::vector<Lane*> asking;
   for (const auto& [pair, lane] : state.lanes) {

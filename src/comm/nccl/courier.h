@@ -1,6 +1,6 @@
-// Opens the lanes of a group and gives their transfers to NCCL, on a thread of its own. So a short send completes
-// before the receiver has come, and the driver thread never waits for the store.
-// Thread rule: as each member says, with the words of lane.h. The courier's thread runs from the first lane on.
+// Opens the lanes of a group and gives their transfers to NCCL, on a thread of its own. So a short send can complete
+// before the receiver is there, and the driver thread never waits for the store.
+// Thread rule: as each member says, in the words of lane.h. The courier's thread runs from the first lane on.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@ namespace reigen::comm::nccl {
 
 class Courier {
  public:
-  // `tell`: called from the courier's thread when a transfer or a lane has moved on, or when the thread has failed.
+  // `tell`: called by the courier's thread when a transfer or a lane has made progress, or when the thread has failed.
   Courier(const GroupOptions& options, int device, std::function<void()> tell);
   ~Courier();
-  Courier(const Courier&) = delete;  // a thread belongs to it
+  Courier(const Courier&) = delete;  // it owns a thread
   Courier& operator=(const Courier&) = delete;
 
   // Caller. The lane from this rank to `rank`, or from `rank` to this rank. The first call for a lane creates it.
@@ -30,11 +30,11 @@ class Courier {
   // Driver. Throws the error that ended the courier's thread: the store was lost, or NCCL failed.
   void throw_if_failed() const;
 
-  // Waits until the receivers have all frames that were sent, for two seconds at most.
+  // Waits until the receivers have all frames that this rank sent, for two seconds at most.
   void flush();
   // Stops the thread, and returns the communicators of all lanes, which the caller must end.
   std::vector<Handle*> close();
-  // Whether the device has no more work on the lanes' streams. To be asked after the communicators were ended.
+  // Whether the device has no more work on the lanes' streams. Call it after the communicators were ended.
   bool is_idle() const;
 
  private:
@@ -44,7 +44,7 @@ class Courier {
   static bool ask(State& state, std::unique_lock<std::mutex>& lock);
 
   const GroupOptions& options_;
-  const std::shared_ptr<State> state_;  // the thread owns it too: it may outlive the courier, waiting for the store
+  const std::shared_ptr<State> state_;  // the thread owns it too, because it may outlive the courier
   std::thread thread_;
 };
 

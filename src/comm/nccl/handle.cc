@@ -73,9 +73,9 @@ bool Handle::abort(const std::vector<Handle*>& handles, const Deadline& deadline
   return end_at_once(endings, deadline);
 }
 
-// Ends each communicator on a thread of its own. To end it NCCL frees device memory, and CUDA blocks until the device
-// is idle. On a single thread the end of the first communicator would wait for kernels that only the end of the second
-// communicator stops. Work of other groups on the device may delay all of them.
+// Ends each communicator on a thread of its own. To end a communicator, NCCL frees device memory, and CUDA then blocks
+// until the device is idle. On a single thread, the end of the first communicator would wait for kernels that only the
+// end of the second communicator stops. Work of other groups on the device may delay the end of all communicators.
 bool Handle::end_at_once(const std::vector<Ending>& endings, const Deadline& deadline) {
   struct Progress {
     std::mutex mutex;
@@ -108,7 +108,7 @@ void Handle::end(const std::vector<Handle*>& handles, const Deadline& deadline) 
   for (Handle* handle : handles) {
     ncclResult_t state = ncclSuccess;
     if (!handle->exists()) continue;
-    // A communicator that is not settled now was never fully created, or waits for a rank that is gone.
+    // A communicator that is not settled by now was never fully created, or waits for a rank that is gone.
     const bool usable =
         api().nccl_comm_get_async_error(handle->communicator_, &state) == ncclSuccess && state == ncclSuccess;
     const ncclResult_t code = usable ? api().nccl_comm_finalize(handle->communicator_) : ncclInternalError;

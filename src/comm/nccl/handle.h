@@ -1,5 +1,5 @@
-// An NCCL communicator, from its creation to its end. It is non-blocking: each NCCL call only begins an operation, and
-// settled() says when the next call may be made.
+// An NCCL communicator, from its creation to its end. The communicator is non-blocking: each NCCL call only begins an
+// operation, and settled() says when the next call may be made.
 // Thread rule: one owner at a time.
 #pragma once
 
@@ -31,8 +31,8 @@ class Handle {
   // or the network failed.
   bool settled(const char* what) const;
 
-  // Aborts the communicators: the device stops their kernels, whatever the other ranks do. False: NCCL has not finished
-  // the abort by the deadline.
+  // Aborts the communicators: the device stops their kernels, whatever the other ranks do. Returns false if NCCL has
+  // not finished the abort by the deadline.
   static bool abort(const std::vector<Handle*>& handles, const Deadline& deadline);
   // Ends the communicators in good order if the other ranks do the same by the deadline; otherwise aborts them.
   static void end(const std::vector<Handle*>& handles, const Deadline& deadline);

@@ -8,7 +8,7 @@ namespace reigen::comm::nccl {
 
 namespace {
 
-constexpr int kBlocks = 4;  // thread blocks of a lane's kernel: few, as many lanes and collectives may wait at once
+constexpr int kBlocks = 4;  // thread blocks of a lane's kernel: few, because many kernels may wait at once
 
 }  // namespace
 

@@ -1,8 +1,9 @@
-// One end of a lane, which carries the messages from one rank to another. It has an NCCL communicator of the two ranks
+// One end of a lane. A lane carries the messages from one rank to another. It has an NCCL communicator of the two ranks
 // and a stream of its own, so that messages wait only for each other. NCCL runs the sends and recvs of a communicator
-// in the order in which they were enqueued; on a lane this order is the same at both ends.
+// in the order in which they were enqueued. On a lane this order is the same at both ends.
 //
-// The two ends meet through the store at the first message: the sender makes the communicator's identity.
+// The two ends find each other through the store at the first message: the sender makes the communicator's identity and
+// writes it to the store.
 // Thread rule: as each member says. "Caller": the thread that makes a call, under the engine's lock on calls. "Driver":
 // the driver thread. "Courier": the thread of courier.h, which holds the courier's lock.
 #pragma once
@@ -41,9 +42,9 @@ struct Transfer {
 
   std::byte* data = nullptr;  // on the device
   std::size_t bytes = 0;
-  std::byte* pinned = nullptr;                // a received frame is copied to this host memory when it has arrived
-  std::shared_ptr<device::Event> after = {};  // the transfer begins after this event on the device
-  std::atomic<bool> is_enqueued{false};       // set once `done` is on the stream
+  std::byte* pinned = nullptr;                // if set: a received frame is copied to this host memory
+  std::shared_ptr<device::Event> after = {};  // on the device, the transfer begins after this event
+  std::atomic<bool> is_enqueued{false};       // set when `done` is on the stream
   device::Event done;
 
   bool is_done() const { return is_enqueued.load() && done.is_done("a message"); }
@@ -57,12 +58,12 @@ class Lane {
   // Driver. Queues the transfer after those that were pushed before.
   void push(std::shared_ptr<Transfer> transfer) { queue_.push_back(std::move(transfer)); }
 
-  // Courier, without its lock. Asks the store once: the sender writes the communicator's identity there, the receiver
-  // looks for it. Returns the identity if it is known now.
+  // Courier, without its lock. Calls the store once: the sender writes the communicator's identity, the receiver looks
+  // for it. Returns the identity if it is known now.
   std::optional<std::string> ask(store::Store& store) const;
   bool is_asking() const { return state_ == State::kAsking; }
   void connect(const std::string& identity);
-  // Courier. Moves the lane on by one step. True when it has moved.
+  // Courier. Takes the next step of the lane. Returns true if there was a step to take.
   bool advance();
   bool is_busy() const { return state_ != State::kOpen || !queue_.empty(); }
 
@@ -74,14 +75,14 @@ class Lane {
   std::uint64_t called = 0;
   std::uint64_t next = 0;
 
-  // Driver. Room for a frame in pinned host memory and on the device. A sender has kWindow slots, a receiver one.
+  // Driver. Room for a frame in pinned host memory and on the device. A sender has kWindow slots, a receiver has one.
   struct Slot {
     Frame* pinned;
     std::byte* device;
     std::shared_ptr<Transfer>* last;  // the last transfer that used the slot
   };
   Slot slot(std::uint64_t number);
-  // Driver. Whether the receiver has all frames that were sent.
+  // Driver. Whether the receiver has all frames that this end sent.
   bool is_delivered() const;
 
  private:

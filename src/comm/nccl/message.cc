@@ -22,7 +22,7 @@ Message::Message(Messages& messages, Lane& lane, const Call& call)
   const device::OnDevice on(messages.group.device);
   ready_ = std::make_shared<device::Event>(messages.group.device);
   ready_->record(device::handle_of(call_.after));
-  lane.called += 1;  // last, so that a call that throws above takes no number
+  lane.called += 1;  // last, so that a call that throws above gets no number
 }
 
 void Message::check_peers(std::chrono::nanoseconds waited) const {
@@ -39,7 +39,7 @@ void Message::push_data(std::byte* data) {
 
 Send::Send(Messages& messages, const Call& call) : Message(messages, messages.courier.lane_to(call.root), call) {}
 
-// False while no slot is free, or an earlier message has not begun.
+// Returns false while no slot is free, or while an earlier message has not begun.
 bool Send::begin() {
   const Lane::Slot slot = lane_.slot(number_);
   if (lane_.next != number_ || !is_free(*slot.last)) return false;

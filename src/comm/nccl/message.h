@@ -1,10 +1,10 @@
 // Send and recv over NCCL. Each direction between two ranks has a lane of its own, so messages and collectives may
 // overtake each other in any order.
 //
-// A message begins with a frame, which contains the data of a short message; the data of a longer message follows it.
-// A short send completes when its data is in the frame, but first waits while kWindow earlier messages have not been
-// received. A longer send completes when the other rank has its data. A recv compares the frame with its own call
-// before it takes the data.
+// A message begins with a frame. The frame contains the data of a short message; the data of a longer message follows
+// the frame. A short send completes when its data is in the frame. Before that, it waits while kWindow earlier messages
+// have not been received. A longer send completes when the other rank has its data. A recv compares the frame with its
+// own call before it takes the data.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Messages {
   const Group& group;
   const GroupOptions& options;
   Courier& courier;
-  device::OwnStream copies;  // stream of the copies into frames and out of them, which wait for no other rank
+  device::OwnStream copies;  // stream of the copies into and out of frames, which wait for no other rank
 };
 
 class Message : public CheckedOperation {
@@ -30,7 +30,7 @@ class Message : public CheckedOperation {
   void check_peers(std::chrono::nanoseconds waited) const override;
 
  protected:
-  // Runs on the caller's thread. The message will begin after the work that is on the stream call.after now.
+  // Runs on the caller's thread. The message begins after the work that is on the stream call.after now.
   Message(Messages& messages, Lane& lane, const Call& call);
 
   bool is_short() const { return call_.bytes() <= kShortMessage; }
@@ -54,7 +54,7 @@ class Send : public Message {
   bool begin();
 
   bool begun_ = false;
-  std::shared_ptr<device::Event> filled_;  // the frame is filled, with the data of a short message in it
+  std::shared_ptr<device::Event> filled_;  // after the frame is filled, also with the data of a short message
 };
 
 class Recv : public Message {

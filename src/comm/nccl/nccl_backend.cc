@@ -57,7 +57,7 @@ class NcclBackend : public Backend {
     return std::make_unique<Collective>(group_, call, sequence);
   }
   base::CoreShare core_share() const override { return group_.control->core_share(); }
-  bool always_spins() const override { return true; }  // for microseconds; the device does the work
+  bool always_spins() const override { return true; }  // only for microseconds, because the device does the work
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     sleeper_.sleep(
         ready, [] { return false; }, limit);
@@ -99,7 +99,7 @@ class NcclBackend : public Backend {
 
 void NcclBackend::join() {
   const device::OnDevice on(group_.device);  // NCCL uses the thread's current device
-  // Each rank announces the place of its GPU. Rank 0 adds a second line, the identity of the NCCL communicator.
+  // Each rank announces the place of its GPU. Rank 0 adds a second line with the identity of the NCCL communicator.
   std::string announcement = device::place_of(group_.device);
   if (group_.rank == 0) announcement += "\n" + new_identity();
   std::vector<std::string> places = group_.control->join(announcement);
@@ -136,7 +136,7 @@ bool NcclBackend::wait_until_connected(const Deadline& deadline) const {
   return true;
 }
 
-// Stops the courier, so that it uses its communicators no more, and returns all communicators of the group.
+// Stops the courier, so that it no longer uses its communicators. Returns all communicators of the group.
 std::vector<Handle*> NcclBackend::close() {
   std::vector<Handle*> handles = courier_.close();
   handles.push_back(&group_.alone);
@@ -144,10 +144,10 @@ std::vector<Handle*> NcclBackend::close() {
   return handles;
 }
 
-// There is a deadline because other ranks may have died, or may never receive a message that was sent to them.
+// The deadline is needed because other ranks may have died, or may never receive a message that was sent to them.
 void NcclBackend::end() { Handle::end(close(), Deadline::after(kEndWithin)); }
 
-// Short messages must have been delivered before this rank says that it leaves.
+// The receivers must have the short messages before this rank announces that it leaves.
 void NcclBackend::leave() {
   if (!aborted_) courier_.flush();
   group_.control->leave();
@@ -158,7 +158,7 @@ bool NcclBackend::is_idle() const {
   return group_.stream->is_idle() && messages_.copies.is_idle() && courier_.is_idle();
 }
 
-// The device stops its work for the group, so that afterwards no kernel touches the callers' memory.
+// The device stops its work for the group. After this, no kernel touches the callers' memory.
 void NcclBackend::publish_abort(const AbortCause& cause) {
   aborted_ = true;
   group_.control->publish_abort(cause);

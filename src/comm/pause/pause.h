@@ -1,5 +1,5 @@
-// Tells the processor that this thread spins, so that it saves power and leaves the memory bus alone. One file for each
-// processor; CMake picks.
+// Tells the processor that this thread spins, so that the processor saves power and leaves the memory bus alone. There
+// is one source file for each processor family; CMake picks one.
 #pragma once
 
 namespace reigen::comm {

@@ -1,7 +1,7 @@
 // Chooses the loop for the type and operation of a pass. The code of the host (kernels.inl) and of the device
 // (cuda/reduce.cu) includes this file inside its namespace. Before that it includes elements.inl and defines Pass,
-// run_pass<Element, Op>(pass, finish) and run_scaled<Element>(pass). For a reduction that is not defined (comm/types.h)
-// no loop runs, or the loop of another operation.
+// run_pass<Element, Op>(pass, finish) and run_scaled<Element>(pass). For a reduction that is not defined
+// (comm/types.h), either no loop or the loop of another operation runs.
 
 template <typename Element>
 void run_average(const Pass& pass) {
@@ -10,7 +10,7 @@ void run_average(const Pass& pass) {
   if constexpr (IsFloat<A>::value) {
     const A ranks = static_cast<A>(divisor);
     if ((divisor & (divisor - 1)) == 0) {
-      run_pass<Element, Sum>(pass, Scale<A>{A(1) / ranks});  // exact, since the divisor is a power of two
+      run_pass<Element, Sum>(pass, Scale<A>{A(1) / ranks});  // exact, because the divisor is a power of two
     } else {
       run_pass<Element, Sum>(pass, Divide<A>{ranks});
     }
@@ -33,7 +33,7 @@ void run_op(const Pass& pass) {
   }
 }
 
-// Bitwise operations run on bytes, whatever the integer type, which saves kernels for the other types. Each kernel
+// Bitwise operations run on bytes, whatever the integer type. So the other integer types need no kernels. Each kernel
 // costs a third of a second of build time for each instruction set.
 inline void run_bits(Pass pass, std::size_t element_bytes) {
   using Byte = std::uint8_t;

@@ -4,7 +4,7 @@
 
 namespace reigen::comm::reduce {
 
-// Every aarch64 processor has NEON, so nothing is chosen at run time.
+// Every aarch64 processor has NEON, so there is no choice at run time.
 void run(const Pass& pass) { neon::run(pass); }
 
 void copy_streaming(std::byte* to, const std::byte* from, std::size_t bytes) { neon::copy_streaming(to, from, bytes); }

@@ -1,5 +1,5 @@
-// The element of each type, and each operation on two elements: the one place that decides the bits of a reduction.
-// The loops of the host (kernels.inl) and the kernels of the device (cuda/reduce.cu) include this file inside their
+// The element of each type, and each operation on two elements. Only this file decides the bits of a reduction. The
+// loops of the host (kernels.inl) and the kernels of the device (cuda/reduce.cu) include this file inside their
 // namespaces. So the rules of kernels.inl hold: no #include, and only the integer types of the standard library.
 
 // nvcc compiles each of these functions for the host and for the device.
@@ -34,7 +34,8 @@ struct Float16 {
   REIGEN_ON_BOTH static Accumulator load(Storage x) {
     const std::uint32_t sign = static_cast<std::uint32_t>(x & 0x8000u) << 16;
     const std::uint32_t body = static_cast<std::uint32_t>(x & 0x7fffu) << 13;
-    // Multiplying by 2^112 corrects the exponent, also of subnormals. Infinities and NaN keep an exponent of all ones.
+    // Multiplication by 2^112 corrects the exponent, also of subnormals. Infinities and NaN keep an exponent of all
+    // ones.
     const std::uint32_t scaled = float_to_bits(bits_to_float(body) * 0x1p112f);
     return bits_to_float(sign | ((x & 0x7c00u) == 0x7c00u ? (body | 0x7f800000u) : scaled));
   }
@@ -80,7 +81,7 @@ struct IsSame { static constexpr bool value = false; };
 template <typename A>
 struct IsSame<A, A> { static constexpr bool value = true; };
 
-// The unsigned type in which integers are added, so that signed ones wrap around in two's complement.
+// The unsigned type in which integers are added, so that signed integers wrap around in two's complement.
 template <typename T> struct Wrapping { using type = T; };
 template <> struct Wrapping<std::int8_t> { using type = std::uint8_t; };
 template <> struct Wrapping<std::int16_t> { using type = std::uint16_t; };

@@ -18,8 +18,8 @@ struct HalfSum {
   float factor = 1;
 };
 
-// Return how many elements they have done, from the first on: all whole vectors, or none where the processor lacks the
-// instructions.
+// Return the number of elements that they have summed, from the first on: all whole vectors, or none if the processor
+// lacks the instructions.
 namespace avx512 {
 std::size_t sum_bfloat16(const HalfSum& sum);
 std::size_t sum_float16(const HalfSum& sum);

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::size_t kVector = 32;  // elements of 16 bits
 
-// 32 bfloat16 as floats. A bfloat16 is the upper half of a float: elements with even indices are shifted there, those
-// with odd indices lie there already.
+// 32 bfloat16 as floats. A bfloat16 is the upper half of a float. Elements with even indices are shifted to the upper
+// half. Elements with odd indices lie there already.
 struct Floats {
   __m512 even;
   __m512 odd;
@@ -20,7 +20,8 @@ Floats widen(__m512i halves) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(halves, 16)), _mm512_castsi512_ps(_mm512_and_si512(halves, upper))};
 }
 
-// Rounds as Bfloat16::store() in elements.inl. For subnormal sums, which the conversion instruction flushes to zero.
+// Rounds as Bfloat16::store() in elements.inl does. Used for subnormal sums, which the conversion instruction flushes
+// to zero.
 std::uint16_t round_bfloat16(float value) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -46,8 +47,8 @@ __m512 add(__m512 a, __m512 b, __m512 factor) {
   return kScaled ? _mm512_mul_ps(sum, factor) : sum;
 }
 
-// The permutation that restores the order after the conversion, which leaves the elements with even indices in the
-// lower half of the register and those with odd indices in the upper half.
+// The permutation that restores the order after the conversion. The conversion leaves the elements with even indices in
+// the lower half of the register, and the elements with odd indices in the upper half.
 __m512i interleaving() {
   alignas(64) std::uint16_t from[kVector];
   for (std::size_t i = 0; i < kVector; ++i) from[i] = static_cast<std::uint16_t>(i / 2 + (i % 2) * kVector / 2);
@@ -79,8 +80,8 @@ void store_rounded(const HalfSum& sum, std::size_t at, Floats floats, bool any_s
   store<kTwice>(sum, at, result);
 }
 
-// `of_caller` is copied to a local variable. Otherwise the compiler must assume that storing results changes it, and
-// reads its members again for every vector.
+// `of_caller` is copied to a local variable. Otherwise the compiler must assume that a store of results changes
+// `of_caller`, and reads its members again for every vector.
 template <bool kScaled, bool kTwice>
 void add_bfloat16(const HalfSum& of_caller, std::size_t whole) {
   const HalfSum sum = of_caller;

@@ -1,11 +1,11 @@
 // The loops of reduce.h. This file is included once for each instruction set, inside its namespace. It may include only
-// elements.inl and choice.inl, and must not instantiate templates of the standard library: they would be compiled for
-// that instruction set, and the linker could take them for the whole program.
+// elements.inl and choice.inl, and must not instantiate templates of the standard library. Such templates would be
+// compiled for that instruction set, and the linker could use them for the whole program.
 //
-// The including file defines before: stream_copy(to, from, bytes), a copy with non-temporal stores, and stream_fence(),
-// which ends it; sum_bfloat16(HalfSum) and sum_float16(HalfSum) of halves.h.
+// The including file defines before: stream_copy(to, from, bytes), a copy with non-temporal stores; stream_fence(),
+// which must follow such copies; sum_bfloat16(HalfSum) and sum_float16(HalfSum) of halves.h.
 //
-// A block of elements is summed in a buffer that stays in the first-level cache, then written to every output.
+// A block of elements is summed in a buffer that remains in the first-level cache, and is then written to every output.
 
 #if defined(__clang__)
 #define REIGEN_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
@@ -15,8 +15,8 @@
 
 constexpr std::size_t kLine = 64;  // bytes of a cache line
 constexpr std::size_t kBlock = 1024;
-constexpr std::size_t kPiece = 256;  // bytes of a streaming step: so few that reads and writes of memory overlap
-constexpr std::size_t kTurn = 128;   // elements that outputs get in turn, which keeps more memory channels busy
+constexpr std::size_t kPiece = 256;  // bytes of a streaming step: few, so that reads and writes of memory overlap
+constexpr std::size_t kTurn = 128;   // elements that each output gets in turn, to keep more memory channels busy
 
 #include "comm/reduce/elements.inl"
 
@@ -43,15 +43,15 @@ void copy_block(Storage* to, const Storage* from, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) to[i] = from[i];
 }
 
-// A pass over a single input needs no operation, so that the passes of all operations share this function.
+// A pass over a single input needs no operation, so the passes of all operations share this function.
 template <typename Element, typename Finish>
 void finish_block(typename Element::Storage* first, typename Element::Storage* second,
                   const typename Element::Storage* input, std::size_t n, Finish finish) {
   store_block<Element>(first, second, n, [&](std::size_t i) { return finish(Element::load(input[i])); });
 }
 
-// Runs a sum of two inputs of 16-bit floats with the special kernels of halves.h. Returns how many elements they have
-// done, from the first on; 0 if the pass is not such a sum.
+// Runs a sum of two inputs of 16-bit floats with the special kernels of halves.h. Returns the number of elements that
+// the kernels have summed, from the first on; 0 if the pass is not such a sum.
 template <typename Element, typename Op, typename Finish>
 std::size_t sum_halves(const HalfSum& sum, Finish finish) {
   if constexpr (IsSame<Op, Sum>::value && IsSame<Finish, Keep<Float>>::value) {
@@ -67,8 +67,8 @@ std::size_t sum_halves(const HalfSum& sum, Finish finish) {
   return 0;
 }
 
-// The same for a whole pass at once, if every output can be written while the inputs are read. Calls for every block of
-// a few kilobytes would take a fifth of the time.
+// The same for a whole pass at once, if every output can be written while the inputs are read. One call for each block
+// of a few kilobytes would take a fifth of the time.
 template <typename Element, typename Op, typename Finish>
 std::size_t sum_whole(const Pass& pass, Finish finish) {
   if constexpr (IsSame<typename Element::Storage, Half>::value) {
@@ -85,7 +85,7 @@ std::size_t sum_whole(const Pass& pass, Finish finish) {
   }
 }
 
-// Whether all outputs begin on a cache line; otherwise small pieces would cut cache lines in two.
+// Whether all outputs begin on a cache line. Otherwise small pieces would cut cache lines in two.
 inline bool begin_on_lines(const Pass& pass) {
   for (int q = 0; q < pass.output_count; ++q) {
     if (reinterpret_cast<std::uintptr_t>(pass.outputs[q]) % kLine != 0) return false;
@@ -102,7 +102,7 @@ void run_pass(const Pass& pass, Finish finish) {
   alignas(64) Accumulator block[kBlock];
   alignas(64) Storage result[kBlock];
   const int last = pass.input_count - 1;
-  // Not for 16-bit floats: their special kernels would be called for every piece, which costs more than pieces gain.
+  // No pieces for 16-bit floats: a call of their special kernels for every piece costs more time than the pieces save.
   const bool in_pieces = pass.streaming && !IsSame<Storage, Half>::value && begin_on_lines(pass);
   const std::size_t step = in_pieces ? kPiece / sizeof(Storage) : kBlock;
   for (std::size_t begin = sum_whole<Element, Op>(pass, finish); begin < pass.count; begin += step) {
@@ -147,7 +147,7 @@ void run_pass(const Pass& pass, Finish finish) {
   if (pass.streaming) stream_fence();
 }
 
-// Multiplies every input by its own factor, rounds to the accumulator's type, then adds.
+// Multiplies every input by its own factor, rounds the product to the accumulator's type, then adds the products.
 template <typename Element>
 void run_scaled(const Pass& pass) {
   using Storage = typename Element::Storage;

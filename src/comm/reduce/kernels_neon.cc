@@ -10,7 +10,7 @@ namespace reigen::comm::reduce::neon {
 
 namespace {
 
-// Stores pairs of vectors with stnp, a hint to the processor that the lines need not stay in the caches.
+// Stores pairs of vectors with stnp, a hint to the processor that it need not keep the lines in the caches.
 void stream_copy(void* to, const void* from, std::size_t bytes) {
   constexpr std::size_t kPair = 32;
   auto* out = static_cast<unsigned char*>(to);

@@ -1,10 +1,9 @@
-// One pass over P inputs: outputs[q][i] = op(inputs[0][i], ..., inputs[P-1][i]) for every q, combined in the order of
-// the ranks.
+// One pass over P inputs: outputs[q][i] = op(inputs[0][i], ..., inputs[P-1][i]) for every q, in the order of the ranks.
 //
-// The kernels are written once, as plain loops (kernels.inl), and compiled for several instruction sets. The fastest
-// one that the processor has is chosen at run time. All give the same bits: the order of the additions is fixed, and
-// -ffp-contract=off forbids fused multiply-add. The kernels of a GPU (device/kernel_calls.h) use the same elements and
-// operations, and so have the same bits.
+// The kernels are written once, as plain loops (kernels.inl), and compiled for several instruction sets. At run time
+// the fastest instruction set that the processor has is chosen. All instruction sets give the same bits: the order of
+// the additions is fixed, and -ffp-contract=off forbids fused multiply-add. The kernels of a GPU
+// (device/kernel_calls.h) use the same elements and operations, and so give the same bits.
 // An input may be an output as well (in place): element i is read from all inputs before it is written to any output.
 #pragma once
 
@@ -16,16 +15,17 @@ namespace reigen::comm::reduce {
 
 struct Pass {
   const std::byte* const* inputs = nullptr;  // one for each rank
-  std::byte* const* outputs = nullptr;       // each of them gets the whole result
+  std::byte* const* outputs = nullptr;       // each output gets the whole result
   int input_count = 0;
   int output_count = 0;
   std::size_t count = 0;  // elements
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   const double* factors = nullptr;  // null, or a factor for each input; for sums of floats only
-  // Write with non-temporal stores. Faster if inputs and outputs are different memory, together larger than the caches.
+  // Write with non-temporal stores. This is faster if inputs and outputs are different memory, together larger than the
+  // caches.
   bool streaming = false;
-  int divisor = 0;  // divisor of an average whose inputs are sums already; 0: the number of inputs
+  int divisor = 0;  // for an average whose inputs are sums already; 0: the number of inputs
 };
 
 void run(const Pass& pass);

@@ -1,5 +1,6 @@
-// The algorithms. Each function gives the schedule of one rank. docs/algorithms.md has the costs, and the order in
-// which each algorithm adds. K is the number of ranks, N the number of elements in all, S the number of segments.
+// The algorithms. Each function returns the schedule of one rank. docs/algorithms.md has the costs, and the order in
+// which each algorithm adds the inputs. K is the number of ranks, N the number of elements in all, S the number of
+// segments.
 #pragma once
 
 #include "comm/schedule/schedule.h"
@@ -15,23 +16,23 @@ Schedule flat_scatter(const Problem& problem);
 Schedule flat_all_gather(const Problem& problem);
 Schedule flat_barrier(const Problem& problem);  // no transfers: the headers of a call make it a barrier already
 
-// Every rank adds its block of all inputs, in rank order, in S pieces. A piece that has been added leaves together
-// with a later piece of the inputs.
+// Rank r sums block r of all inputs, in rank order and in S pieces. A summed piece is sent in the same step as a later
+// piece of the inputs.
 Schedule direct_all_reduce(const Problem& problem);
 Schedule direct_reduce_scatter(const Problem& problem);
 Schedule direct_reduce(const Problem& problem);
 
-// Every rank sends to the next rank and receives from the previous one. The sum of block b starts at rank b+1 and
-// goes around the ring to rank b.
+// Every rank sends to the next rank and receives from the previous rank. The sum of block b starts at rank b+1 and goes
+// around the ring to rank b.
 Schedule ring_all_reduce(const Problem& problem);
 Schedule ring_reduce_scatter(const Problem& problem);
 Schedule ring_all_gather(const Problem& problem);
 Schedule ring_broadcast(const Problem& problem);
 
 // Ranks whose numbers differ in one bit exchange data: halving_doubling exchanges ever smaller halves of the sums,
-// then ever larger parts of the result; recursive_doubling exchanges whole arrays. Ranks beyond the largest power of
-// two first give their input to a neighbour, and get the result from it at the end. The part of the lower rank comes
-// first in every sum.
+// then ever larger parts of the result; recursive_doubling exchanges whole arrays. If K is not a power of two, some
+// ranks (the guests in doubling.cc) first send their input to the rank below, and receive the result from it at the
+// end. In every sum, the part of the lower rank is the first operand.
 Schedule halving_doubling_all_reduce(const Problem& problem);
 Schedule recursive_doubling_all_reduce(const Problem& problem);
 

@@ -7,7 +7,7 @@ namespace reigen::comm::schedule {
 
 namespace {
 
-constexpr std::size_t kLag = 4;  // pieces by which sums lag; the pieces of both sides fill the buffers of a connection
+constexpr std::size_t kLag = 4;  // sums are sent this many pieces later: both sides' pieces fill a connection's buffers
 
 // Adds to `step`: send piece k of every other rank's block to its owner; receive piece k of this rank's block from
 // every other rank; add these in rank order into `result`.
@@ -39,14 +39,14 @@ std::size_t scratch_of(const Problem& p, const Blocks& blocks) {
 }  // namespace
 
 // The schedule may be eager even in place: an input is overwritten only by the sum that contains it, so its receiver
-// already has it. A sum leaves some pieces (kLag) after it is ready, so that inputs, which wait for nothing, can
-// leave before it.
+// already has it. A sum is sent kLag pieces after it is ready, so that inputs, which wait for nothing, can be sent
+// before it.
 Schedule direct_all_reduce(const Problem& p) {
   const Blocks blocks(p.counts);
   Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
   const Range own = blocks.at(Buffer::kOutput, p.rank);
   const std::size_t lag = std::min(kLag, p.segments);
-  std::vector<std::size_t> ready(p.segments);  // by piece: steps that must be complete before this rank's sum is ready
+  std::vector<std::size_t> ready(p.segments);  // by piece: steps to complete before this rank's sum is ready
   for (std::size_t k = 0; k < p.segments + lag; ++k) {
     Step step;
     if (k < p.segments) exchange_piece(p, blocks, k, piece(own, k, p.segments), step);
@@ -74,7 +74,7 @@ Schedule direct_reduce_scatter(const Problem& p) {
   return schedule;
 }
 
-// Every piece of a sum goes to the root in the step after it is ready. The other ranks have no output, so their sums
+// Every piece of a sum is sent to the root in the step after it is ready. The other ranks have no output, so their sums
 // wait in two pieces of scratch: one is sent while the other is written.
 Schedule direct_reduce(const Problem& p) {
   const Blocks blocks(p.counts);

@@ -11,8 +11,8 @@ int largest_power_of_two(int size) {
   return power;
 }
 
-// The ranks that take part in the doubling. If the number of ranks is `rest` above a power of two, then among the
-// first 2·rest ranks every odd one, a guest, gives its input to the even rank below it.
+// The ranks that take part in the doubling. The number of ranks is a power of two plus `rest`. Among the first 2·rest
+// ranks, each odd rank is a guest: it sends its input to the even rank below it and takes no part.
 class Fold {
  public:
   explicit Fold(const Problem& p) : power_(largest_power_of_two(p.size)), rest_(p.size - power_), rank_(p.rank) {}
@@ -29,13 +29,13 @@ class Fold {
   int rank_;
 };
 
-// The two parts of a sum in their order: the part of the lower rank comes first.
+// The two operands of a sum in their order: the operand of the lower rank comes first.
 std::vector<Range> in_order(const Range& own, const Range& other, bool own_first) {
   return own_first ? std::vector<Range>{own, other} : std::vector<Range>{other, own};
 }
 
-// Before the doubling: a guest sends its input, and the rank below adds it to its own. True if this rank's sum is in
-// the output from then on.
+// Before the doubling: a guest sends its input, and the rank below adds it to its own input. Returns true if this
+// rank's sum is in the output from then on.
 bool fold_in(const Problem& p, const Fold& fold, std::size_t count, Schedule& schedule) {
   Step step;
   if (!fold.takes_part()) {

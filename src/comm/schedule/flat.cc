@@ -138,7 +138,8 @@ Schedule dissemination_barrier(const Problem& p) {
   Schedule schedule;
   for (int distance = 1; distance < p.size; distance *= 2) {
     Step step;
-    // The sent token and the received token lie in different places, because a range is not written while it is sent.
+    // The sent token and the received token lie in different places, because a step may not write a range that it
+    // sends.
     add(step.sends, (p.rank + distance) % p.size, {Buffer::kScratch, 0, 1});
     add(step.receives, (p.rank - distance + p.size) % p.size, {Buffer::kScratch, 1, 1});
     add(schedule, std::move(step));

@@ -21,9 +21,9 @@ void add_own(const Problem& p, const Blocks& blocks, Schedule& schedule) {
   add(schedule, std::move(step));
 }
 
-// K-1 rounds in which the sum of each block travels once around the ring, and ends on the rank with the block's
-// number. `partial(block, k)` is where the sum of piece k of a block is kept before it is complete; `result` is where
-// the complete sum of this rank's block goes.
+// K-1 rounds in which the sum of each block is sent once around the ring, and ends on the rank with the block's number.
+// `partial(block, k)` is the place of the sum of piece k of a block before the sum is complete. `result` is the place
+// of the complete sum of this rank's block.
 template <typename Partial>
 void reduce_around(const Problem& p, const Blocks& blocks, const Partial& partial, const Range& result,
                    Schedule& schedule) {
@@ -47,7 +47,7 @@ void reduce_around(const Problem& p, const Blocks& blocks, const Partial& partia
   }
 }
 
-// K-1 rounds in which every block travels once around the ring. `own` is where this rank's block lies at first.
+// K-1 rounds in which every block is sent once around the ring. `own` is the place of this rank's block at first.
 void gather_around(const Problem& p, const Blocks& blocks, const Range& own, Schedule& schedule) {
   for (int round = 0; round + 1 < p.size; ++round) {
     const int sent = around(p, p.rank - round);
@@ -86,8 +86,8 @@ Schedule ring_reduce_scatter(const Problem& p) {
     add_own(p, blocks, schedule);
     return schedule;
   }
-  // The input belongs to the caller and may not be written, so partial sums wait in scratch. Each piece has a place
-  // of its own there, since the blocks of two rounds may differ in length.
+  // The input belongs to the caller and may not be written, so partial sums are kept in scratch. Each piece has a place
+  // of its own there, because the blocks of two rounds may differ in length.
   const auto partial = [&](int block, std::size_t k) {
     return Range{Buffer::kScratch, longest * (1 + k), piece(blocks.at(Buffer::kInput, block), k, p.segments).count};
   };

@@ -1,10 +1,10 @@
 // What one rank does in an operation, as data: no sockets, no memory, no waiting.
 //
 // A schedule is a list of steps. In a step all transfers run at once. When they are done, the local work of the step
-// runs, and then the next step begins. A transfer of zero elements exists on neither side. Messages between two ranks
-// have no names: the n-th range that one rank sends to another is the n-th that the other receives from it. So the
-// schedules of all ranks must fit together; tests/comm/schedule_test.cc runs them against each other. A range that is
-// being sent is not written in the same step. Thread rule: values.
+// runs, and then the next step begins. A transfer of zero elements is left out on both sides. Messages between two
+// ranks have no names: the n-th range that one rank sends to another is the n-th that the other receives from it. So
+// the schedules of all ranks must fit together; tests/comm/schedule_test.cc runs them against each other. A step never
+// writes a range that it sends. Thread rule: values.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct Range {
 struct Transfer {
   int peer = 0;
   Range range;
-  std::size_t after = 0;  // in an eager schedule, a send may leave when so many steps are complete
+  std::size_t after = 0;  // in an eager schedule, a send may begin when this many steps are complete
 };
 
 struct Local {
@@ -49,9 +49,9 @@ struct Step {
 
 struct Schedule {
   std::size_t scratch = 0;  // elements
-  // If true, sends may leave before their step, in their order, and no step waits for its own sends. The schedule
-  // must then overwrite a range only when its receiver already has it. On a busy machine, a rank can so do more
-  // whenever it gets its turn.
+  // If true, sends may begin before their step, but in their order, and no step waits for its own sends. The schedule
+  // must then overwrite a range only when its receiver already has it. On a busy machine, an eager schedule lets a rank
+  // do more each time it gets a processor.
   bool eager = false;
   std::vector<Step> steps = {};
 };
@@ -61,14 +61,14 @@ struct Problem {
   int rank = 0;
   int size = 1;
   int root = 0;
-  // Elements of every rank's block, in rank order, without gaps. all_reduce, broadcast and reduce: how the array is
-  // cut among the ranks that share the work (even_cut). all_to_all: what this rank sends to each rank.
+  // Elements of every rank's block, in rank order, without gaps. For all_reduce, broadcast and reduce: the parts into
+  // which the array is cut, one for each rank (even_cut). For all_to_all: what this rank sends to each rank.
   std::vector<std::size_t> counts;
   std::vector<std::size_t> received = {};  // all_to_all: what this rank gets from each rank
-  std::size_t segments = 1;                // long data are cut into so many pieces, which travel one after the other
+  std::size_t segments = 1;                // long data are cut into this many pieces, sent one after the other
 };
 
-// The memory behind the buffers of a schedule.
+// The memory of the buffers of a schedule.
 struct Memory {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;

@@ -1,4 +1,4 @@
-// The algorithms with the names by which users choose them, and the algorithm that is taken when nobody chooses.
+// The algorithms with the names by which users choose them, and the algorithm that runs if the user chooses none.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,27 @@ namespace reigen::comm::schedule {
 struct Algorithm {
   std::string name;
   Schedule (*make)(const Problem& problem);
-  // What is cut into pieces of a given length: each block, the whole array, or nothing.
+  // What the algorithm cuts into pieces of a given length: each block, the whole array, or nothing.
   enum class Cuts { kNothing, kBlock, kWhole } cuts = Cuts::kNothing;
 };
 
-// The algorithms of an operation, the usual one first. An operation with uneven blocks has those of the even
-// operation.
+// The algorithms of an operation. The first is the usual algorithm, except at sizes for which usual() chooses another.
+// An operation with uneven blocks has the algorithms of the operation with even blocks.
 const std::vector<Algorithm>& algorithms(OperationKind kind);
 
 // Null when no algorithm has this name.
 const Algorithm* find(OperationKind kind, const std::string& name);
 
-// The usual algorithm for a call of `bytes` bytes in all. It may change just above the sizes of switch_points().
+// The usual algorithm for a call of `bytes` bytes in all. The result may change just above the sizes of
+// switch_points().
 const Algorithm& usual(OperationKind kind, std::size_t bytes, int ranks);
 
 const std::vector<std::size_t>& switch_points();
 
-// The problem of a call.
+// The Problem of a call.
 Problem problem_of(const Call& call, int rank, int size);
 
-// The number of pieces, at least one, so that none has more than `bytes` bytes.
+// The smallest number of pieces, at least one, with which no piece has more than `bytes` bytes.
 std::size_t segments_for(const Algorithm& algorithm, const Problem& problem, std::size_t element, std::size_t bytes);
 
 }  // namespace reigen::comm::schedule

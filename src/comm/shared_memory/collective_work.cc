@@ -1,4 +1,4 @@
-// What a rank adds and copies in a call, and with which kind of stores it writes the result.
+// The additions and copies of a rank in a call, and the kind of stores with which the rank writes the result.
 #include <chrono>
 #include <cstring>
 
@@ -54,16 +54,17 @@ std::size_t Collective::touched_here() const {
   }
 }
 
-// Guesses whether non-temporal stores are faster, because a plain store first reads the cache line that it writes.
-// They are if all ranks together touch at least 1.5 times (sums: twice) what the last-level cache holds.
+// Guesses whether non-temporal stores are faster. They save time because a plain store first reads the cache line that
+// it writes. The guess is yes if all ranks together touch at least 1.5 times the size of the last-level cache (sums:
+// twice).
 bool Collective::guess_past_caches(std::size_t touched) const {
   const std::size_t by_all = touched * static_cast<std::size_t>(group_.size());
   return reduces(call_.kind) ? by_all >= 2 * cache_bytes() : 2 * by_all >= 3 * cache_bytes();
 }
 
 // Does the work with plain or non-temporal stores, whichever was faster in earlier calls. Only fused calls may use
-// non-temporal stores, because a staging buffer is read again at once; and no sum in place, because there these
-// stores evict the lines that were just read.
+// non-temporal stores, because a staging buffer is read again at once. A sum in place may not use them either, because
+// they would evict the lines that were just read.
 void Collective::work_as_measured() {
   past_caches_ = false;
   if (job_ || path_ != Way::kFused || (reduces(call_.kind) && call_.input == call_.output)) return work();
@@ -84,7 +85,7 @@ void Collective::copy(std::byte* to, const std::byte* from, std::size_t bytes) c
   std::memcpy(to, from, bytes);
 }
 
-// Copies what `rank` gives to this rank into the output.
+// Copies the block that `rank` gives to this rank into the output.
 void Collective::take_from(int rank) {
   const int r = group_.rank();
   const std::size_t count = round_count(given(rank, r).count);

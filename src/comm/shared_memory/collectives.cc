@@ -41,7 +41,7 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       rules.empty() ? choose_usual_way(carried) : choose_way(rules, kind_, whole_bytes(call_, group.size()), carried);
   if (job_) chosen_ = largest == 0 ? Way::kOneShot : Way::kFused;
   path_ = chosen_;
-  need_ = {&RankPage::posted, job_ ? 0 : sequence + 1};  // until its device lets it post, this rank waits for no other
+  need_ = {&RankPage::posted, job_ ? 0 : sequence + 1};  // a rank waits for no other rank until its device lets it post
 }
 
 std::string Collective::describe() const {
@@ -58,8 +58,8 @@ Need Collective::last_need() const {
   return {&RankPage::finished, known ? base_ + rounds_ : UINT64_MAX};
 }
 
-// The counters of a rank that is done with this broadcast or scatter and may already make later calls: its abort then
-// concerns a later call. In other operations, and where the ranks meet at the end, no rank counts as done.
+// The counters of a rank that is done with this broadcast or scatter, and may already make later calls. An abort of
+// such a rank concerns a later call. In other operations, and if the ranks meet at the end, no rank counts as done.
 Through Collective::through() const {
   return comes_from_root() && !meets_at_end() ? Through{.verified = sequence_ + 1, .finished = base_ + 1} : Through{};
 }
@@ -125,8 +125,8 @@ std::size_t Collective::largest_input() const {
   return uneven_ ? begin_of(call_.counts, group_.size()) : call_.count * static_cast<std::size_t>(group_.size());
 }
 
-// Writes no cache line that a small call without a tag does not need: before this rank can write a line, the line has
-// to come back from the ranks that have read it.
+// For a small call without a tag, writes only the cache lines that the call needs. Each line costs time: before this
+// rank can write it, the line must come back from the ranks that have read it.
 void Collective::tell(Descriptor& d) const {
   d.count = call_.count;
   d.counts_hash = 0;
@@ -161,7 +161,7 @@ bool Collective::try_post() {
   const std::uint64_t room = takes_along ? kInlineSlots : kRingSlots;
   if (sequence_ >= room) {
     need_ = {&RankPage::verified, sequence_ - room + 1};
-    // The last known minimum is kept: reading the counters in every call would fetch cache lines that the other ranks
+    // The last known minimum is kept. To read the counters in every call would fetch cache lines that the other ranks
     // have just written.
     std::uint64_t& verified = pipeline_.verified_by_all;
     if (verified < need_.value) verified = group_.least(need_.counter);
@@ -184,8 +184,8 @@ bool Collective::try_post() {
   return true;
 }
 
-// Whether this rank's output is common memory. Another rank may return before this rank has written there, and write
-// there itself; this rank's late write would then destroy newer data.
+// Whether this rank's output is common memory. Another rank could return before this rank has written its output, and
+// write there itself. The late write of this rank would then destroy newer data.
 bool Collective::writes_common_here() const {
   const Heap& heap = group_.heap();
   return extent_.output > 0 && heap.has_common() && heap.is_common(call_.output, extent_.output * element_);
@@ -193,8 +193,8 @@ bool Collective::writes_common_here() const {
 
 void Collective::announce_buffers(Descriptor& d) const {
   d.input = d.output = Location{};
-  // An all_gather in place announces its buffers even if it is small (one_shot). If they lie in common memory, the
-  // result is there already, and no rank may write it again while other ranks go on and use it.
+  // An all_gather in place announces its buffers even if it is small (one_shot). If the buffers lie in common memory,
+  // the result is there already. No rank may then write it again, because other ranks may already use it.
   if (path_ == Way::kOneShot && !is_in_place()) return;
   const std::string& name = group_.options().name;
   if (gives(group_.rank())) d.input = group_.heap().locate(call_.input, extent_.input * element_, name);
@@ -217,7 +217,7 @@ void Collective::compare_descriptors() const {
   }
 }
 
-// A function of its own, because every call runs compare_descriptors(): the two signatures would enlarge its stack
+// A function of its own: in compare_descriptors(), which every call runs, the two signatures would enlarge the stack
 // frame.
 void Collective::throw_mismatch(int rank) const {
   const Descriptor& first = descriptor_of(0);
@@ -226,7 +226,8 @@ void Collective::throw_mismatch(int rank) const {
                                         {0, signature_of(first)}, {rank, signature_of(other)}));
 }
 
-// Reads what the descriptors say besides the buffers. Their owners may overwrite them once this call is verified.
+// Reads the descriptors, except for the buffers. The owners may overwrite their descriptors after this call is
+// verified.
 void Collective::read_announced() {
   const auto p = static_cast<std::size_t>(group_.size());
   for (int q = 0; q < group_.size(); ++q) writes_common_ = writes_common_ || descriptor_of(q).writes_common;
@@ -260,8 +261,8 @@ bool Collective::is_first_under_way() {
   return pipeline_.passed_on.empty();
 }
 
-// While other ranks still work on earlier operations, an operation may begin only if its buffers overlap none of
-// theirs on any rank. Otherwise it might read what a slower rank has yet to write.
+// While other ranks still work on earlier operations, an operation may begin only if its buffers overlap no buffer of
+// those operations on any rank. Otherwise it might read data that a slower rank has not written yet.
 bool Collective::may_begin() {
   if (is_first_under_way()) return true;
   need_ = {&RankPage::finished, pipeline_.passed_on.back().finished};
@@ -285,8 +286,7 @@ bool Collective::may_begin() {
   return true;
 }
 
-// Whether every block lies already where all ranks read it: all ranks made the call in place, in the same common
-// memory.
+// Whether every block is already in its place: all ranks made the call in place, in the same common memory.
 bool Collective::has_gathered_already() const {
   if (kind_ != OperationKind::kAllGather) return false;
   const Location& first = descriptor_of(0).output;
@@ -313,9 +313,9 @@ bool Collective::is_in_common() const {
   });
 }
 
-// Whether all data come from a root whose input may be read early. If this input is visible, a rank copies from it
-// before all ranks have posted, and leaves before all ranks have copied. Ranks that share a core then need one turn
-// on the core less, most of them two less.
+// Whether all data come from a root whose input may be read early. If the root's input is visible, a rank copies from
+// it before all ranks have posted, and completes before all ranks have copied. Ranks that share a core then need one
+// turn less on the core, and most of them two turns less.
 bool Collective::comes_from_root() const {
   return path_ == Way::kFused && job_ == nullptr &&
          (kind_ == OperationKind::kBroadcast || kind_ == OperationKind::kScatter);
@@ -326,8 +326,8 @@ bool Collective::comes_from_root() const {
 // of the same rank.
 bool Collective::meets_at_end() const { return path_ == Way::kTwoShot || is_in_common() || writes_common_; }
 
-// Does the work of this rank before all ranks have posted, if only the root must be there. Whether some rank made a
-// different call is found out later, when all ranks have posted.
+// Does the work of this rank before all ranks have posted, if the work needs only the root. A rank that made a
+// different call is found later, when all ranks have posted.
 bool Collective::go_ahead() {
   if (is_ahead_ || !comes_from_root() || largest_block() == 0) return false;
   const RankPage& root = group_.page_of(call_.root);
@@ -353,7 +353,8 @@ bool Collective::take_part() {
   }
   if (!device_is_done()) return false;
   is_working_ = false;
-  // A rank that has aborted may have changed its buffers during the work, so what this rank read cannot be trusted.
+  // A rank that has aborted may have changed its buffers during the work, so the data that this rank read cannot be
+  // trusted.
   group_.throw_if_aborted(through(), call_.root);
   group_.advance(&RankPage::finished, base_ + round_ + 1);
   return true;
@@ -363,7 +364,7 @@ void Collective::pass_on() {
   if (passed_on_) return;
   passed_on_ = true;
   Pipeline::PassedOn entry{.finished = need_.value, .bytes = call_.bytes(), .buffers = {}};
-  if (kind_ == OperationKind::kAllReduce) {  // only this operation tells all ranks every buffer that it touches
+  if (kind_ == OperationKind::kAllReduce) {  // only this operation announces every buffer that it uses to all ranks
     for (const Buffers& buffers : buffers_) {
       entry.buffers.push_back(buffers.input_at);
       entry.buffers.push_back(buffers.output_at);
@@ -392,8 +393,8 @@ void Collective::resolve_buffers_of(int rank) {
 }
 
 void Collective::plan_rounds() {
-  // A rule for two_shot does not hold for common memory: another rank might copy from its staging buffer into common
-  // memory late, over what a rank has written there after the call.
+  // A rule for two_shot does not apply to common memory. Another rank might copy from its staging buffer into common
+  // memory late, and overwrite data that a rank has written there after the call.
   const bool forced = chosen_ == Way::kTwoShot && !is_in_common();
   const bool pushes =
       !forced && kind_ == OperationKind::kGather && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr;
@@ -444,7 +445,8 @@ Collective::Part Collective::slice_of(int rank) const {
   return {begin, std::min(count, begin + slice) - begin};
 }
 
-// Copies what other ranks read of this rank into its staging buffer. This rank reads its own slice or block in place.
+// Copies the input that other ranks read into this rank's staging buffer. This rank reads its own slice or block in
+// place.
 void Collective::stage_input() {
   const int r = group_.rank();
   if (!gives(r) || !stages(r) || (kind_ == OperationKind::kGather && r == call_.root)) return;
@@ -459,7 +461,7 @@ void Collective::stage_input() {
   }
 }
 
-// Copies what other ranks wrote for this rank from its staging buffer to its output.
+// Copies the results that other ranks wrote for this rank from its staging buffer to its output.
 void Collective::unstage_output() {
   const int r = group_.rank();
   if (!stages(r) || !is_written_by_others(r) || kind_ == OperationKind::kGather) return;
@@ -490,8 +492,8 @@ Step Collective::end_round() {
   return path_ == Way::kTwoShot && writes_common_ ? meet_again(base_ + rounds_ + 1) : complete();
 }
 
-// Completes a call that needs no round. What a rank has posted stays unchanged until this rank counts the call as
-// verified, even if the owner fails meanwhile. If the owner aborts after it has completed this call, the abort
+// Completes a call that needs no round. The posted data of a rank remain unchanged until this rank counts the call as
+// verified, even if their owner fails meanwhile. If the owner aborts after it has completed this call, the abort
 // concerns a later call.
 Step Collective::finish_at_once() {
   const bool has_work = path_ == Way::kOneShot && !has_gathered_already();
@@ -504,7 +506,7 @@ Step Collective::finish_at_once() {
   return has_work && writes_common_ ? meet_again(base_ + 1) : complete();
 }
 
-// This rank may just have written common memory. So no rank goes on before all ranks have written.
+// This rank may have just written to common memory. So no rank goes on before all ranks have written.
 Step Collective::meet_again(std::uint64_t rounds) {
   pipeline_.rounds = rounds;
   group_.advance(&RankPage::finished, rounds);
@@ -534,7 +536,7 @@ Step Collective::advance() {
       if (!may_begin()) return Step::kBlocked;
       if (path_ == Way::kOneShot) return finish_at_once();
       // A rank may have posted this call before it has written the result of an earlier one_shot call. Wait until it
-      // has.
+      // has written that result.
       need_ = {&RankPage::verified, sequence_};
       if (!group_.met(need_)) return Step::kBlocked;
       if (has_gathered_already()) return finish_at_once();
@@ -542,7 +544,7 @@ Step Collective::advance() {
       plan_rounds();
       pipeline_.rounds = base_ + rounds_;
       // A two_shot call must still copy its result out after all ranks have finished, and the next call may not begin
-      // before that. So it counts as verified later.
+      // before that. So a two_shot call counts as verified later.
       if (path_ != Way::kTwoShot) group_.advance(&RankPage::verified, sequence_ + 1);
       begin_round();
       return Step::kMoved;

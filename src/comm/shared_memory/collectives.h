@@ -3,8 +3,8 @@
 //
 // one_shot (no rank's input has more than inline_bytes_for() bytes): each rank stores its input next to the
 //   descriptor of its call. When all ranks have posted, every rank computes its result from the P copies. The ranks
-//   meet once; they meet twice where an output lies in common memory, which all ranks map.
-// fused (every buffer that other ranks touch lies in a rank's heap or in common memory): one round with two meetings.
+//   meet once. If an output lies in common memory, which all ranks map, they meet twice.
+// fused (every buffer that other ranks use lies in a rank's heap or in common memory): one round with two meetings.
 //   Each rank waits until all have posted, does its share of the work, and waits until all have finished.
 //   all_reduce, reduce   rank r adds slice r of every input, in rank order, and writes the sum to every output (of a
 //                        reduce: to the root's). Each input byte is read once, each output byte written once
@@ -19,12 +19,12 @@
 //   next to the descriptor of its call, so at most inline_bytes_for() / 8 ranks can make this call.
 // two_shot (some buffer lies elsewhere, or a rule asks for two_shot): the same work in rounds through the staging
 //   buffer of each rank, which has kStagingBytes: copy in, meet, work, meet, copy out. A rank reads its own slice or
-//   block in place. Unless a rule asks for two_shot, a rank whose buffers the others can reach copies nothing in or
-//   out. Where an output lies in common memory, one more meeting ends the call.
+//   block in place. A rank whose buffers the others can reach copies nothing in or out, unless a rule asks for
+//   two_shot. If an output lies in common memory, the call ends with one more meeting.
 //
-// Calls on a device's memory (medium.h) use fused and two_shot, with staging buffers of kDeviceStagingBytes; no input
-// travels with such a call. Wherever this rank adds or copies, it asks its device to do so, and goes on when the
-// device is done.
+// Calls on a device's memory (medium.h) use fused and two_shot, with staging buffers of kDeviceStagingBytes. Such a
+// call stores no input next to its descriptor. To add or copy, this rank asks its device, and goes on when the device
+// is done.
 #pragma once
 
 #include <atomic>
@@ -43,15 +43,15 @@ namespace reigen::comm::shared_memory {
 // State that the operations of a group share. Only the driver thread uses it.
 struct Pipeline {
   struct PassedOn {
-    std::uint64_t finished;         // complete when every rank's `finished` counter is this high
+    std::uint64_t finished;         // complete when the `finished` counter of every rank has this value
     std::size_t bytes;              // of each buffer
     std::vector<Location> buffers;  // input and output of every rank; empty: unknown, so no later call may begin
   };
   std::uint64_t rounds = 0;              // of all operations so far
   std::uint64_t completed = 0;           // operations complete on this rank
-  std::vector<PassedOn> passed_on = {};  // operations whose part this rank has done while other ranks still work
-  std::uint64_t verified_by_all = 0;     // every rank has verified at least so many operations
-  struct Scratch {                       // lists for a sum; kept, so that a small sum allocates nothing
+  std::vector<PassedOn> passed_on = {};  // operations on which only other ranks still work
+  std::uint64_t verified_by_all = 0;     // every rank has verified at least this many operations
+  struct Scratch {                       // lists for a sum, kept so that a small sum allocates nothing
     std::vector<int> receivers;
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
@@ -73,9 +73,9 @@ class Collective : public CheckedOperation {
  private:
   enum class Phase { kFirst, kPosted, kStaging, kArriving, kFinished, kUnstaging, kMeetingAgain, kComplete };
   struct Buffers {
-    std::byte* input = nullptr;  // null in two_shot: the data pass through the rank's staging buffer
+    std::byte* input = nullptr;  // null in two_shot: the rank's staging buffer is used
     std::byte* output = nullptr;
-    Location input_at;  // as announced; once this call is verified, its owner may overwrite the descriptor
+    Location input_at;  // a copy: after the call is verified, the owner may overwrite its descriptor
     Location output_at;
   };
   struct Part {  // a range of elements
@@ -109,8 +109,8 @@ class Collective : public CheckedOperation {
   bool gives(int rank) const;                 // other ranks read its input
   bool is_written_by_others(int rank) const;  // other ranks write its output
   bool is_in_blocks() const;                  // an input has one block for every rank
-  // given() is where the block that `from` gives to `to` lies in the input of `from`. taken_at() is where that block
-  // goes in the output of `to`.
+  // given(): the range, in the input of `from`, of the block that `from` gives to `to`. taken_at(): the element of the
+  // output of `to` at which that block begins.
   Part given(int from, int to) const;
   std::size_t taken_at(int to, int from) const;
   std::size_t largest_block() const;
@@ -139,10 +139,10 @@ class Collective : public CheckedOperation {
   void take_from(int rank);
   Part slice_of(int rank) const;
   std::size_t round_begin() const { return round_ * chunk_; }
-  // How many elements of a block of this size this round moves.
+  // The number of elements that this round moves of a block with `block_count` elements.
   std::size_t round_count(std::size_t block_count) const;
-  // input_of() is this round's piece of the block that `from` gives to `to`; output_of() is where `to` gets it. Both
-  // are addresses at which this rank can reach the memory.
+  // input_of(): this round's piece of the block that `from` gives to `to`. output_of(): the place where `to` gets that
+  // piece. Both are addresses in this process.
   const std::byte* input_of(int from, int to) const;
   std::byte* output_of(int to, int from) const;
   std::byte* staged(int rank, int block) const;
@@ -159,10 +159,10 @@ class Collective : public CheckedOperation {
   const std::size_t element_;  // bytes
   const Extent extent_;
   const std::unique_ptr<Job> job_;  // null: the driver thread adds and copies
-  bool is_working_ = false;         // the job has this rank's work of the round
+  bool is_working_ = false;         // the job contains this rank's work of the round
   bool is_tiny_ = false;
   Way chosen_ = Way::kFused;
-  Way path_ = Way::kFused;  // the way taken; plan_rounds() may change it when it knows all buffers
+  Way path_ = Way::kFused;  // the way in use; plan_rounds() may change it when all buffers are known
   Phase phase_ = Phase::kFirst;
   Need need_;
   std::vector<Buffers> buffers_;  // by rank

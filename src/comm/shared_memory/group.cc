@@ -26,8 +26,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kEnding = milliseconds(300);  // a process that closed its files is seen to end within this time
-constexpr auto kJoinSlice = seconds(1);      // how often a waiting rank looks which ranks are missing
+constexpr auto kEnding = milliseconds(300);  // a process that closed its files is seen to have ended within this time
+constexpr auto kJoinSlice = seconds(1);      // a waiting rank checks this often which ranks are missing
 
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout, nullptr, 0);
@@ -43,7 +43,7 @@ void ring_bell(RankPage& page) {
 }  // namespace
 
 // In the descriptor of a call with even blocks, and of an all_to_all_v, `counts` still has the values of an earlier
-// call; so it is not read.
+// call. So this function does not read them.
 CallSignature signature_of(const Descriptor& d) {
   const bool uneven = is_uneven(d.kind);
   const bool compares_counts = uneven && d.kind != OperationKind::kAllToAllV;
@@ -65,7 +65,7 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::share
   auto& own = peers_[static_cast<std::size_t>(rank())];
   static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
   // The ranks of a split group share the processors with all ranks of `whole`, so the share in `whole` decides. In a
-  // first group the processes of the other ranks are not known yet, so their number must decide.
+  // first group the processes of the other ranks are not known yet, so the number of ranks must decide.
   const bool cores_for_all = whole == nullptr ? base::have_cores(size()) : base::have_cores(whole->core_share_, 1);
   own.inline_bytes = inline_bytes_for(size(), cores_for_all);
   const std::size_t bytes = page_bytes(size()) + kInlineSlots * own.inline_bytes;
@@ -126,8 +126,8 @@ void Group::open_peer(int rank, const Announced& announced) {
   const SegmentAddress& page = announced.page;
   peer.host = announced.host;
   peer.inline_bytes = announced.inline_bytes;
-  // The smallest value of any rank holds, so that all ranks choose alike even if their containers give them different
-  // numbers of cores.
+  // The smallest value of any rank counts. So all ranks make the same choices, even if their containers give them
+  // different numbers of cores.
   inline_bytes_ = std::min(inline_bytes_, announced.inline_bytes);
   peer.pid = page.pid;
   shares_process_ = shares_process_ || (rank != this->rank() && page.pid == ::getpid());
@@ -143,7 +143,7 @@ void Group::open_peer(int rank, const Announced& announced) {
     peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
     if (medium_) (void)peer.heap->resolve(peer.page->staging_at);  // throws if this rank's device cannot reach it
   } catch (const IoError& error) {
-    // A process that ends closes its files a moment before its end can be seen. Wait for that moment.
+    // A process that ends closes its files a moment before its end is visible. Wait for that moment.
     for (const Deadline deadline = Deadline::after(kEnding); !has_died(rank) && !deadline.expired();) {
       std::this_thread::sleep_for(milliseconds(1));
     }
@@ -249,7 +249,7 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
   throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
-// False also where the death cannot be known: for ranks of this process, and for ranks not met yet.
+// Returns false also if the death cannot be known: for ranks of this process, and for ranks not yet opened.
 bool Group::has_died(int rank) const {
   const UniqueFd& handle = peers_[static_cast<std::size_t>(rank)].pidfd;
   pollfd poll{handle.get(), POLLIN, 0};

@@ -19,7 +19,7 @@
 
 namespace reigen::comm::shared_memory {
 
-// A condition: every rank has brought this counter of its page to at least `value`.
+// A condition: on every rank, this counter of the rank's page is at least `value`.
 struct Need {
   std::atomic<std::uint64_t> RankPage::*counter = nullptr;
   std::uint64_t value = 0;
@@ -27,8 +27,8 @@ struct Need {
   bool met_by(const RankPage& page) const { return (page.*counter).load() >= value; }
 };
 
-// The counter values of a rank that is done with a call. If such a rank aborts, its abort concerns a later call. With
-// the default values no rank counts as done.
+// The counter values that a rank has reached when it is done with a call. If such a rank aborts, its abort concerns a
+// later call. With the default values no rank counts as done.
 struct Through {
   std::uint64_t verified = UINT64_MAX;
   std::uint64_t finished = 0;
@@ -40,9 +40,9 @@ struct Through {
 
 class Group {
  public:
-  // Blocks until all ranks have mapped each other's pages. Throws Timeout naming the ranks that did not come,
-  // BackendError when ranks cannot reach each other's memory. `medium`: the device whose memory the heap allocates;
-  // null: the host. `whole`: the group from which this group is split, or null.
+  // Blocks until all ranks have mapped each other's pages. Throws Timeout naming the missing ranks, and BackendError
+  // when ranks cannot reach each other's memory. `medium`: the device whose memory the heap allocates; null: the host.
+  // `whole`: the group from which this group is split, or null.
   Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::shared_ptr<Medium> medium,
         const Group* whole = nullptr);
   ~Group();
@@ -67,8 +67,8 @@ class Group {
   // Null: the group's memory is host memory.
   const std::shared_ptr<Medium>& medium() const { return medium_; }
   // Whether a stream may wait on the device for a call of the group. All ranks of a process share the default stream
-  // of a device. If one rank made this stream wait for a call, work that another rank of the process has yet to put
-  // on the stream would wait too, although the call may need that work.
+  // of a device. If one rank made this stream wait for a call, later work of another rank of the process on the stream
+  // would wait too. But the call may need exactly that work.
   bool lets_follow(const Stream& stream) const { return stream.handle != nullptr || !shares_process_; }
   // A rank's staging buffer, at an address of this process.
   std::byte* staging_of(int rank);
@@ -84,23 +84,24 @@ class Group {
   void ring_own();
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
 
-  // Throws when a rank that has not met `last` has died or left the group, when a rank that has not met `need` has
-  // stopped, or when the wait for such ranks has lasted too long. Throws also when a rank for which `through` does
+  // Throws when a rank that has not met `last` has died or left the group. Throws when a rank that has not met `need`
+  // has stopped, or when the wait for such ranks has lasted too long. Throws also when a rank for which `through` does
   // not hold has aborted. `what` names the waiting operation.
   void check(const Need& need, const Need& last, const Through& through, const std::string& what,
              std::chrono::nanoseconds waited);
   // The same checks for one rank, for which the operation `what` waits.
   void check(int rank, const std::string& what, std::chrono::nanoseconds waited);
-  // Throws the error with which another rank aborted, unless `through` holds for that rank. The abort of rank
-  // `source` is thrown in any case.
+  // Throws the error with which another rank aborted, unless `through` holds for that rank. If rank `source` aborted,
+  // throws its error in any case.
   void throw_if_aborted(const Through& through = {}, int source = -1) const;
-  // For a rank whose memory cannot be mapped: throws the abort if another rank ended the group, else PeerLost.
+  // For a rank whose memory this rank cannot map: throws the error with which another rank ended the group, else
+  // PeerLost.
   [[noreturn]] void throw_unreachable(int rank, const std::string& why, const std::string& what) const;
   void leave();
   void publish_abort(const AbortCause& cause);
   const base::CoreShare& core_share() const { return core_share_; }
-  // The bytes that every rank can store next to a call, and where `rank` stores those of call `sequence`. The call
-  // takes the place of the call that came kInlineSlots before it.
+  // inline_bytes(): the bytes that every rank can store next to a call. inlined(): the place where `rank` stores the
+  // bytes of call `sequence`. The same place was used kInlineSlots calls before.
   std::size_t inline_bytes() const { return inline_bytes_; }
   std::byte* inlined(int rank, std::uint64_t sequence) const;
 
@@ -112,21 +113,21 @@ class Group {
     std::string host;
     pid_t pid = 0;
     std::size_t inline_bytes = 0;
-    UniqueFd pidfd;  // none for ranks of this process, or where the system refuses it
+    UniqueFd pidfd;  // none for ranks of this process, or if the system refuses it
     std::uint64_t heartbeat = 0;
     std::chrono::steady_clock::time_point heartbeat_seen;
   };
 
   void join();
   base::CoreShare share_cores() const;
-  // What a rank tells the other ranks so that they find its memory.
+  // What a rank announces so that the other ranks find its memory.
   struct Announced {
     std::string host;
     SegmentAddress page;
     SegmentAddress heap;
     std::size_t inline_bytes = 0;
   };
-  // Throws when that rank runs another version, or was told another number of ranks than this rank.
+  // Throws when that rank runs another version, or was started with another number of ranks than this rank.
   Announced read_announcement(int rank, const std::string& text) const;
   void open_peer(int rank, const Announced& announced);
   std::string announcement() const;

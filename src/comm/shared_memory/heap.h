@@ -1,7 +1,7 @@
 // A rank's heap of shared memory, and the view that other ranks have of it.
 //
 // The owner hands out blocks. Other ranks know a block by (segment number, offset), and map a segment when they first
-// need it. The heap's directory is itself a segment, so its address is all that a peer must know.
+// need it. The heap's directory is itself a segment, so a peer needs only the address of the directory.
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ struct HeapDirectory {
   std::array<SegmentAddress, kSegmentsMax> segments{};
 };
 
-// Where a buffer lies: in its owner's heap, in common memory, which every rank has mapped itself, or where other
-// ranks cannot reach it (kNo).
+// Where a buffer lies: in the heap of its owner, in common memory, which every rank has mapped itself, or in memory
+// that other ranks cannot reach (kNo).
 enum class Visible : std::uint32_t { kNo, kInHeap, kInCommon };
 
 struct Location {
@@ -48,20 +48,20 @@ class Heap : public std::enable_shared_from_this<Heap> {
   // Memory that is zeroed and aligned to 64 bytes (to a page from 4 KiB up). Throws IoError (exit code 71) when there
   // is not enough memory.
   std::shared_ptr<void> allocate(std::size_t bytes);
-  // The block in which `pointer` lies; it is kept as long as the result. Null for other memory.
+  // The block in which `pointer` lies; the block lives as long as the result. Null for other memory.
   std::shared_ptr<void> hold(const void* pointer) const { return live_->hold(pointer); }
   // The location of [pointer, pointer + bytes); kNo if any of these bytes is foreign. `group`: the group whose ranks
   // must reach the memory. Common memory of another group is foreign, unless `group` was split from that group.
   Location locate(const void* pointer, std::size_t bytes, const std::string& group = {}) const;
-  // Adds common memory, which is a segment that all ranks of a group map. The heap knows it as long as the result
-  // lives.
+  // Adds common memory, which is a segment that all ranks of a group map. The heap knows the segment as long as the
+  // result lives.
   std::shared_ptr<void> add_common(std::shared_ptr<Segment> segment, const std::string& group);
   // Whether any of [pointer, pointer + bytes) is common memory of any group that has this heap.
   bool is_common(const void* pointer, std::size_t bytes) const;
   bool has_common() const { return has_common_.load(std::memory_order_relaxed); }  // true also after it was released
   // The address of `location` in this process; null when this rank has released that common memory.
   std::byte* resolve_common(const Location& location) const;
-  // From now on the heap hands out no freed memory again, because a late peer may still write to it.
+  // From now on the heap never reuses freed memory, because a late peer may still write to it.
   void quarantine();
 
   const SegmentAddress& directory_address() const { return directory_segment_->address(); }
@@ -71,7 +71,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
     std::uint32_t segment;
     std::size_t offset;
     std::size_t size;
-    std::size_t used;  // so many of its first bytes held data once; they are zeroed before reuse
+    std::size_t used;  // this many first bytes may hold old data and are zeroed before reuse
   };
 
   std::byte* take(std::size_t size, std::size_t alignment);
@@ -98,7 +98,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
 // Another rank's heap as this rank sees it. Used by one thread at a time.
 class PeerHeap {
  public:
-  // `medium`: the same as that of the other rank's heap.
+  // `medium`: the same as the medium of the other rank's heap.
   explicit PeerHeap(const SegmentAddress& directory, std::shared_ptr<Medium> medium = nullptr);
   // The address of `location` in this process. Throws IoError when the owner is gone and this rank has never mapped
   // the segment.

@@ -1,8 +1,8 @@
 // A device whose memory holds the buffers of a group's calls, and which adds and copies there.
 //
-// The ranks of one machine meet through their pages, whatever memory their buffers lie in. If that is host memory,
-// the driver thread adds and copies, and there is no Medium. A device works asynchronously: each operation has a Job,
-// which says whether the device has done the work.
+// The ranks of one machine meet through their pages (page.h), whatever memory their buffers lie in. For buffers in host
+// memory, the driver thread adds and copies, and there is no Medium. A device works asynchronously: each operation has
+// a Job, which says whether the device has done the work.
 // Thread rule: any thread may use a Medium; only the driver thread uses a Job.
 #pragma once
 
@@ -18,21 +18,21 @@
 
 namespace reigen::comm::shared_memory {
 
-// The work that one operation gives to a device. The device does it in the order in which it is asked.
+// The work that one operation gives to a device. The device does the work in the order of the function calls.
 class Job {
  public:
   virtual ~Job() = default;
   virtual void reduce(const reduce::Pass& pass) = 0;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // Closes a part, which is all that was asked for until now. is_done() says whether the device has completed it.
+  // Closes a part: all work that was asked for until now. is_done() says whether the device has completed that part.
   virtual void close_part() = 0;
   virtual bool is_done() = 0;
-  // Work that comes on the stream from now on waits until this Job is destroyed. That happens when the operation of
-  // the Job is complete or has failed.
+  // Makes work that is enqueued on the stream from now on wait until this Job is destroyed. The Job is destroyed when
+  // its operation is complete or has failed.
   virtual void precede(const Stream& stream) = 0;
 };
 
-// Makes the stream wait for the end of the job. False if there is no job; then the stream does not wait.
+// Makes the stream wait for the end of the job. Returns false if there is no job; the stream does not wait then.
 inline bool precede_by(const std::unique_ptr<Job>& job, const Stream& stream) {
   if (job) job->precede(stream);
   return job != nullptr;
@@ -51,20 +51,21 @@ class Medium {
   // memory.
   virtual std::shared_ptr<Segment> create(std::size_t size) = 0;
   // Opens a segment of another rank. Throws IoError when its owner is gone, BackendError when this rank cannot reach
-  // it. The owner should keep the segment as long as other ranks have it open; otherwise CUDA decides what they see.
+  // it. The owner should keep the segment as long as other ranks have it open. If it does not, CUDA does not define
+  // what the other ranks see.
   virtual std::shared_ptr<Segment> open(const SegmentAddress& address) = 0;
   // Returns when the device has zeroed the bytes.
   virtual void zero(std::byte* data, std::size_t bytes) = 0;
 
-  // Marks the work that is on the stream now, so that a call can wait for it; null: the stream has no work. Called on
-  // the thread that makes the call.
+  // Marks the work that is on the stream now, so that a call can wait for that work. Returns null if the stream has no
+  // work. Called on the thread that makes the call.
   virtual std::shared_ptr<Before> mark(const Stream& after) = 0;
   virtual std::unique_ptr<Job> begin() = 0;
-  // How long the job that began to wait last has waited for the device; zero: no job waits. A device wakes no thread
-  // when it is done, so a thread that sleeps must look from time to time.
+  // The time for which a job has waited for the device, namely the job that began to wait last; zero: no job waits. A
+  // device wakes no thread when it is done, so a thread that sleeps must look from time to time.
   virtual std::chrono::nanoseconds busy_for() const = 0;
-  // Waits until the device has done all that jobs have asked for until now, for at most `limit`. False: it is not
-  // done.
+  // Waits until the device has done all that jobs have asked for until now, for at most `limit`. Returns false if the
+  // device is not done.
   virtual bool drain(std::chrono::nanoseconds limit) = 0;
 };
 

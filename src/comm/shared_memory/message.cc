@@ -10,7 +10,7 @@ namespace reigen::comm::shared_memory {
 
 namespace {
 
-// Where an inline message lies in a device's staging buffer: after the chunks.
+// The place of an inline message in a device's staging buffer: after the chunks.
 std::size_t inline_at(std::size_t slot) { return kMessageChunks * kMessageChunkBytes + slot * kMessageInlineBytes; }
 
 }  // namespace
@@ -47,7 +47,7 @@ void Send::make_staging() {
   own_box().staging = group_.heap().locate(pair_.staging.get(), bytes);
 }
 
-// False while the device still copies.
+// Returns false while the device still copies.
 bool Send::fill_inline() {
   if (call_.bytes() == 0) return true;
   if (!job_) return copy(own_box().inlined[slot()].data(), call_.input, call_.bytes());
@@ -55,8 +55,9 @@ bool Send::fill_inline() {
   return copy(static_cast<std::byte*>(pair_.staging.get()) + inline_at(slot()), call_.input, call_.bytes());
 }
 
-// False while an earlier send is still to be announced, while the other rank has not taken enough earlier messages,
-// or while the device has not done what comes before this call or still copies.
+// Returns false while an earlier send is still to be announced, or while the other rank has not taken enough earlier
+// messages. On a device, also returns false while the work before this call is not done, or while the device still
+// copies.
 bool Send::announce() {
   if (pair_.next_send != number_ || other_box().taken.load() + kMessageSlots <= number_) return false;
   if (call_.before && !call_.before->is_done()) return false;
@@ -112,8 +113,8 @@ Step Send::advance() {
     case Phase::kFilling: return fill();
     case Phase::kTaking: break;
   }
-  // A staged send waits too: if this rank ended now, the other rank could no longer map a staging buffer that it has
-  // not mapped yet.
+  // A staged send waits too, because the other rank may not have mapped the staging buffer yet. If this rank ended now,
+  // the other rank could no longer map it.
   return other_box().taken.load() > number_ ? Step::kDone : Step::kBlocked;
 }
 

@@ -1,13 +1,14 @@
 // Send and recv over shared memory. Messages from one rank to another are received in the order in which they were
 // sent.
 //
-// Inline (up to kMessageInlineBytes): the sender copies the message into its box and is done; the receiver copies it
-//   out.
-// Direct (the sender's buffer lies in its heap or in common memory): the receiver copies it from there, once.
-// Staged: the message passes in chunks through a staging buffer of the sender, which fills one chunk while the
+// Inline (up to kMessageInlineBytes): the sender copies the message into its box and is done; the receiver copies the
+//   message out of the box.
+// Direct (the sender's buffer lies in its heap or in common memory): the receiver copies the message once, from that
+//   buffer.
+// Staged: the message is sent in chunks through a staging buffer of the sender. The sender fills one chunk while the
 //   receiver drains the other.
 // Memory of a device (medium.h): the staging buffer lies in the device's memory, and inline messages lie after its
-// chunks. A rank that copies waits for the device before it announces that it has copied.
+// chunks. A rank that copies waits for its device before it announces that it has copied.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct Pair {
   std::uint64_t next_recv = 0;         // number of the recv whose turn it is
   std::uint64_t filled = 0;            // chunks of all earlier staged sends
   std::uint64_t drained = 0;           // chunks of all earlier staged recvs
-  std::shared_ptr<void> staging = {};  // made at the first staged send; on a device also at the first inline send
+  std::shared_ptr<void> staging = {};  // made at the first staged send; on a device, also at the first inline send
 };
 
 class Message : public CheckedOperation {
@@ -51,15 +52,16 @@ class Message : public CheckedOperation {
   PairBox& other_box() const { return group_.box(call_.root, group_.rank()); }
   std::size_t slot() const { return number_ % kMessageSlots; }
   std::uint64_t chunk_count() const { return (call_.bytes() + kMessageChunkBytes - 1) / kMessageChunkBytes; }
-  // Chunk `index` of this message: where it begins in the message, its size, and where it lies in the staging buffer.
-  // `first`: the chunks of all earlier staged messages.
+  // Chunk `index` of this message: its begin in the message, its size, and its begin in the staging buffer. `first`:
+  // the number of chunks of all earlier staged messages.
   struct Chunk {
     std::size_t begin;
     std::size_t bytes;
     std::size_t staged;
   };
   Chunk chunk(std::uint64_t index, std::uint64_t first) const;
-  // Copies, or asks the device to copy. True when the copy is done; if false, call it again with the same arguments.
+  // Copies, or asks the device to copy. Returns true when the copy is done. After false, call it again with the same
+  // arguments.
   bool copy(void* to, const void* from, std::size_t bytes);
 
   Group& group_;
@@ -67,13 +69,13 @@ class Message : public CheckedOperation {
   const Call& call_;
   const std::uint64_t number_;
   const std::unique_ptr<Job> job_;  // null: the driver thread copies
-  bool is_copying_ = false;         // the job has the copy
+  bool is_copying_ = false;         // the job contains the copy
 };
 
 class Send : public Message {
  public:
   Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.sends) {
-    pair.sends += 1;  // counted last, so that a call that is refused has no number
+    pair.sends += 1;  // counted last, so that a refused call gets no number
   }
   Step advance() override;
   bool is_its_turn() const override { return phase_ != Phase::kAnnouncing || pair_.next_send == number_; }

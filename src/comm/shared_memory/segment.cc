@@ -56,7 +56,7 @@ std::uint64_t inode_of(int fd) {
                 error == ENOSYS ? ExitCode::kUnavailable : base::exit_code_of_errno(error));
 }
 
-// Allocates in pieces: after a signal has interrupted posix_fallocate, only one piece begins anew.
+// Allocates in pieces: if a signal interrupts posix_fallocate, only one piece must be repeated.
 void take_memory(int fd, std::size_t size) {
   constexpr std::size_t kPiece = 64 * kMiB;
   for (std::size_t begin = 0; begin < size;) {
@@ -70,7 +70,7 @@ void take_memory(int fd, std::size_t size) {
   }
 }
 
-// The file stays open as long as it is mapped, because other processes open it through the descriptor of this
+// The file remains open as long as it is mapped, because other processes open it through the descriptor of this
 // process.
 std::shared_ptr<void> map_file(UniqueFd fd, std::size_t size) {
   void* mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
@@ -114,7 +114,8 @@ std::shared_ptr<Segment> Segment::here(const SegmentAddress& address) {
 }
 
 std::shared_ptr<Segment> Segment::create(std::size_t size) {
-  // Refuses a request that does not fit. The kernel would not refuse it, but kill some process later.
+  // Refuses a request for more memory than is available. The kernel would not refuse it, but would kill some process
+  // later.
   if (const auto available = base::available_memory(); !available.source.empty() && size > available.bytes) {
     throw_no_memory(size, fmt::format("{} left ({})", format_bytes(available.bytes), available.source));
   }

@@ -1,5 +1,5 @@
-// A piece of shared memory without a name: a memfd, which every process that can open it may map. When the processes
-// that map it die, nothing is left behind.
+// A piece of shared memory without a name: a memfd, which every process that can open it may map. When all processes
+// that map it have died, the memory is gone.
 //
 // Ranks that are threads of one process share one mapping. A race between them is then a race on the same addresses,
 // which ThreadSanitizer sees.
@@ -28,11 +28,11 @@ class Segment {
   // Allocates the memory at once, so that a lack of memory is an error here (IoError, exit code 71) and not a SIGBUS
   // later.
   static std::shared_ptr<Segment> create(std::size_t size);
-  // Throws IoError naming the process when the segment cannot be opened: its process is gone, or belongs to another
-  // user or to another machine.
+  // Throws IoError naming the process when the segment cannot be opened: the process that made it is gone, or belongs
+  // to another user or to another machine.
   static std::shared_ptr<Segment> open(const SegmentAddress& address);
-  // Makes a segment of memory that is mapped already and may be of another kind (medium.h). The deleter of `memory`
-  // frees it.
+  // Makes a segment of memory that is mapped already, and that may be memory of a device (medium.h). The deleter of
+  // `memory` frees it.
   static std::shared_ptr<Segment> of(std::shared_ptr<void> memory, const SegmentAddress& address);
   // The segment of this process that has this address. Throws IoError when it is gone.
   static std::shared_ptr<Segment> here(const SegmentAddress& address);

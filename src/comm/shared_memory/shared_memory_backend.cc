@@ -72,7 +72,7 @@ class SharedMemoryBackend : public Backend {
   void publish_abort(const AbortCause& cause) override {
     aborted_ = true;
     group_.publish_abort(cause);
-    // After this, the device of this rank touches no rank's memory for this group any more.
+    // After the drain, the device of this rank no longer touches any rank's memory for this group.
     if (medium() && !medium()->drain(kDrainWithin)) {
       base::log_warning("group \"{}\": the device still works on an operation that was ended", group_.options().name);
     }
@@ -98,8 +98,8 @@ class SharedMemoryBackend : public Backend {
 
  private:
   const std::shared_ptr<Medium>& medium() const { return group_.medium(); }
-  // An inline message lies in the device memory of this rank until the other rank has taken it. So this rank waits a
-  // moment for the ranks that are alive.
+  // An inline message lies in the device memory of this rank until the other rank has taken it. So this rank waits up
+  // to kFlushWithin for the ranks that are alive.
   void flush() {
     if (!medium() || aborted_) return;
     const auto is_taken = [&](int q) {

@@ -1,4 +1,4 @@
-// The backend for ranks on one machine, which talk through memory that all of them map.
+// The backend for ranks on one machine. They talk through memory that all of them map.
 #pragma once
 
 #include <memory>

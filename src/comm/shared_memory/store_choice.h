@@ -1,15 +1,15 @@
-// How a rank writes what it adds or copies in a large call: with plain stores, or with non-temporal stores, which
-// bypass the caches. Which kind is faster depends on caches that other virtual machines of the host use as well, and
-// on what the program leaves in them. So it is measured in the calls themselves. Both kinds give the same bits, so
-// every rank decides for itself.
+// Chooses how a rank writes its results in a large call: with plain stores, or with non-temporal stores, which bypass
+// the caches. Which kind is faster depends on caches that other virtual machines of the host use as well, and on the
+// data that the program leaves in them. So both kinds are measured in the calls themselves. Both kinds give the same
+// bits, so every rank decides for itself.
 //
 // Passes of one kind of work, and of one power of two of bytes, form a class. The first pass of a class follows the
-// guess of the caller and is not counted, because it may touch memory for the first time. The next six passes use the
+// guess of the caller. It is not counted, because it may touch memory for the first time. The next six passes use the
 // two kinds of stores in turn. Then the class keeps the kind with the lower median of three times. The kind that was
-// not guessed must be an eighth faster, because data that stay in the caches help the rank that reads them next.
-// After 64 passes the class tries the other kind again for three passes, and then after twice as many passes each
-// time that kind loses, up to 4096. So a change of the machine is noticed, and on a machine that does not change less
-// than a thousandth of the passes are trials.
+// not guessed must be an eighth faster, because data that remain in the caches help the rank that reads them next.
+// After 64 passes the class tries the other kind again for three passes. Each time the other kind loses, the next trial
+// comes after twice as many passes, up to 4096. So the class notices a change of the machine. On a machine that does
+// not change, less than a thousandth of the passes are trials.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class StoreChoice {
  public:
   // Whether the next pass uses non-temporal stores. `guess`: what the caller expects to be faster.
   bool past_caches(bool guess);
-  // Tells how long the pass took. Call it once for every past_caches(), in the same order.
+  // Reports how long the pass took. Call it once for every past_caches(), in the same order.
   void took(std::chrono::nanoseconds time, std::size_t bytes);
 
  private:
@@ -36,10 +36,10 @@ class StoreChoice {
   void settle();
 
   std::array<std::array<double, kSamples>, 2> times_{};  // ns per byte: of plain stores, of non-temporal stores
-  std::array<std::uint64_t, 2> taken_{};                 // times measured of each kind
+  std::array<std::uint64_t, 2> taken_{};                 // number of times measured of each kind
   std::uint64_t passes_ = 0;
   std::uint64_t retry_in_ = 0;                // passes until the other kind is tried again
-  std::uint64_t interval_ = kFirstRetry / 2;  // doubled when the choice stays the same
+  std::uint64_t interval_ = kFirstRetry / 2;  // doubled when the choice remains the same
   int retries_left_ = 0;                      // passes still to make with the kind that is not chosen
   bool guess_ = false;
   bool chosen_ = false;
@@ -50,8 +50,8 @@ class StoreChoice {
 class StoreChoices {
  public:
   enum class Work { kSum, kCopy };
-  // A rank that reads and writes fewer bytes than this stays within the caches of its own core, and uses plain
-  // stores.
+  // The data of a rank that reads and writes fewer bytes than this fit into the caches of its own core, so it uses
+  // plain stores.
   static constexpr std::size_t kLeastBytes = std::size_t{2} << 20;
 
   StoreChoice& of(Work work, std::size_t bytes);

@@ -18,7 +18,7 @@ constexpr std::size_t kGreetingMax = 256;
 constexpr auto kGreetingTime = std::chrono::seconds(5);
 constexpr int kSliceMilliseconds = 50;
 
-// Listens for IPv6 and IPv4 through one socket if the kernel has IPv6, else for IPv4.
+// Listens for IPv6 and IPv4 through one socket if the kernel has IPv6, else for IPv4 only.
 net::Listener listen_everywhere() {
   try {
     return net::Listener("::", 0);
@@ -53,8 +53,8 @@ Acceptor::Acceptor(std::string secret, std::string answer, int first, int size, 
       listener_(host.empty() ? listen_everywhere() : net::Listener(host, 0)),
       accepted_(static_cast<std::size_t>(size)) {
   for (auto& sockets : accepted_) sockets.resize(static_cast<std::size_t>(connections));
-  // Accepted connections inherit the congestion control of the listener. greet() gives connections from other
-  // machines the usual one back.
+  // Accepted connections inherit the congestion control of the listener. For connections from other machines, greet()
+  // restores the usual congestion control.
   usual_congestion_ = net::congestion_control(listener_.fd());
   net::set_congestion_control(listener_.fd(), kLocalCongestion);
   thread_ = std::thread([this] { serve(); });
@@ -110,7 +110,7 @@ bool Acceptor::greet(Caller& caller) {
       return false;
     }
     if (!in_one_machine(caller.socket)) net::set_congestion_control(caller.socket.fd(), usual_congestion_);
-    std::lock_guard lock(mutex_);  // one lock for both: a caller that has its answer counts as accepted
+    std::lock_guard lock(mutex_);  // held for both: a caller that has its answer counts as accepted
     net::write_frame(caller.socket, answer_, Deadline::after(kGreetingTime));
     accepted_[rank][connection].emplace(std::move(caller.socket));
     changed_.notify_all();

@@ -1,6 +1,6 @@
 // Accepts the connections of ranks with higher numbers, while this rank connects to the ranks with lower numbers. A
-// separate thread listens until all connections are there. A stranger who does not know the secret word is refused,
-// and costs nothing but its connection.
+// separate thread listens until all connections are there. It refuses a stranger that does not know the secret word,
+// and goes on to listen.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@ struct Greeting {
 std::string to_bytes(const Greeting& greeting);
 
 // The congestion control of connections inside a machine. No other traffic shares their path, so the simplest
-// algorithm, which never paces, is enough. bbr paces by the speed that it has measured: after it has measured a low
-// speed on busy cores, it stays slow for a long time.
+// algorithm, which never paces, is enough. bbr paces by the speed that it has measured. If it has measured a low speed
+// on busy cores, it remains slow for a long time.
 inline constexpr const char* kLocalCongestion = "reno";
 
 // Whether both ends of the connection have the same address.
@@ -37,19 +37,19 @@ bool in_one_machine(const net::Socket& socket);
 
 class Acceptor {
  public:
-  // `secret`: the word that a caller must know; `answer`: the word that this rank sends back. `first`: the lowest
-  // rank that connects to this one, `size`: one more than the highest. `host`: the only address to listen on; empty:
-  // every address.
+  // `secret`: the word that a caller must know. `answer`: the word that this rank sends back. `first`: the lowest rank
+  // that connects to this rank. `size`: one more than the highest such rank. `host`: the only address to listen on;
+  // empty: every address.
   Acceptor(std::string secret, std::string answer, int first, int size, int connections, const std::string& host = {});
   ~Acceptor();
-  Acceptor(const Acceptor&) = delete;  // a thread belongs to it
+  Acceptor(const Acceptor&) = delete;  // its thread has its address
   Acceptor& operator=(const Acceptor&) = delete;
 
   std::uint16_t port() const { return listener_.address().port(); }
   // True when all connections are there.
   bool wait(const Deadline& deadline);
   std::vector<int> missing();
-  // Gives away the connections of a rank, in their order. Call it once for each rank.
+  // Hands over the connections of a rank, in their order. Call it once for each rank.
   std::vector<net::Socket> take(int rank);
 
  private:
@@ -60,7 +60,7 @@ class Acceptor {
   };
 
   void serve();
-  bool greet(Caller& caller);  // false: the caller was accepted, refused, or has gone
+  bool greet(Caller& caller);  // false: the caller is accepted, refused or gone
   bool complete() const;       // the caller holds mutex_
 
   const std::string secret_;

@@ -1,12 +1,12 @@
-// An operation over TCP: every rank sends every other rank a header that says what it called, then the steps of the
-// schedule run.
+// An operation over TCP. Every rank sends a header, which describes its call, to every other rank. Then the steps of
+// the schedule run.
 //
-// The data of a rank are read only when its header has been compared with this rank's call. An operation is complete
-// only when the headers of all ranks have come. So a mismatch is an error on every rank, in the call where it
-// happened.
+// This rank reads the data of another rank only after it has compared that rank's header with its own call. An
+// operation is complete only when the headers of all ranks have arrived. So a mismatch is an error on every rank, in
+// the call where it happened.
 //
-// Several calls of a group are under way at once, each on its own lane (join.h), so that their data never mix. The
-// calls begin and complete in their order: a call that is done before an earlier one waits for the earlier one.
+// Several calls of a group are in flight at once, each on its own lane (join.h), so that their data never mix. The
+// calls begin and complete in their order. If a call is done before an earlier call, it waits for the earlier call.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace reigen::comm::tcp {
 
-// A piece of this size is still in the second-level cache when it is added.
+// A received piece of this size is still in the second-level cache when it is added.
 inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 
 class Collective : public CheckedOperation {
@@ -37,8 +37,8 @@ class Collective : public CheckedOperation {
   struct Partner {
     Header own;                 // the header that this rank sends to the partner
     Header header;              // the header that the partner sends
-    bool verified = false;      // the partner's header has come and agrees with this rank's
-    bool differs = false;       // the partner's header has come and differs from this rank's
+    bool verified = false;      // the partner's header has arrived and agrees with this rank's
+    bool differs = false;       // the partner's header has arrived and differs from this rank's
     std::size_t last_step = 0;  // one more than the last step with transfers from or to the partner
   };
 
@@ -77,7 +77,7 @@ class Collective : public CheckedOperation {
   std::size_t unexpected_ = 0;  // receives of this step from ranks that are not verified
   const schedule::Algorithm* algorithm_ = nullptr;
   bool posted_ = false;
-  bool heard_ = false;  // it has looked for an end of the group since it became the first call under way
+  bool heard_ = false;  // this call has checked for an end of the group since it became the first in flight
   std::optional<Deadline::Clock::time_point> differs_since_;
 };
 

@@ -23,13 +23,13 @@ void Control::connect(int rank, net::Socket socket) {
   link.peer.last_sign = Deadline::Clock::now();
 }
 
-// A message that finds no room in a connection is lost. The other side has then not read for so long that it is as
-// good as gone.
+// If a connection has no room for a message, the message is lost. The other side has then not read for so long that it
+// counts as gone.
 void Control::send_to_all(const std::string& message) {
   for (Link& link : links_) {
     if (!link.socket || link.peer.ended) continue;
-    // The kernel reports an error only once, so it is kept in `why`. What the other side sent before can still be
-    // read.
+    // The kernel reports an error only once, so the error is kept in `why`. This rank can still read the data that the
+    // other side sent before the error.
     const net::Transfer moved = link.socket->write_some(message);
     if (moved.closed && link.peer.why.empty()) link.peer.why = net::to_string(moved);
   }

@@ -1,6 +1,6 @@
 // The control connections of a rank, one to each other rank. They carry heartbeats, farewells, and the reason why a
-// group ended. They are separate from the data connections, so that what they carry never waits for data, and they
-// need no lock that the driver thread holds.
+// group ended. They are separate from the data connections. So control messages never wait for data, and they need no
+// lock that the driver thread holds.
 // Thread rule: any thread.
 #pragma once
 
@@ -19,13 +19,13 @@ namespace reigen::comm::tcp {
 class Control {
  public:
   struct Peer {
-    Deadline::Clock::time_point last_sign{};  // when this rank last heard of it
-    bool left = false;                        // it left in good order
+    Deadline::Clock::time_point last_sign{};  // when this rank last received anything from it
+    bool left = false;                        // the rank left the group in good order
     bool ended = false;                       // the connection has ended: the rank died, or has left
-    std::string why = {};                     // why it ended, in the system's words
+    std::string why = {};                     // why the connection ended, in the system's words
     Deadline::Clock::time_point ended_since{};
-    std::optional<AbortCause> cause = {};  // why it ended the group, if it did
-    std::uint64_t completed = 0;           // after so many calls it ended the group
+    std::optional<AbortCause> cause = {};  // why the rank ended the group, if it did
+    std::uint64_t completed = 0;           // the calls that the rank had completed when it ended the group
   };
 
   explicit Control(int size) : links_(static_cast<std::size_t>(size)) {}
@@ -37,8 +37,8 @@ class Control {
   void say_farewell();
   void publish_abort(const AbortCause& cause, std::uint64_t completed);
 
-  // look() reads what has come. After that, peer() gives what is known of one rank; cause_for() gives the reason why
-  // another rank ended the group, if that rank had not completed call number `sequence` by then.
+  // look() reads all messages that have arrived. After that, peer() returns the known state of one rank. cause_for()
+  // returns the reason why another rank ended the group, if that rank had not completed call number `sequence` before.
   void look();
   Peer peer(int rank) const;
   std::optional<AbortCause> cause_for(std::uint64_t sequence) const;

@@ -24,11 +24,11 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kFresh = milliseconds(1);  // news of other ranks may be so old: a look costs a system call for each
+constexpr auto kFresh = milliseconds(1);  // news of other ranks may be this old: a look costs a system call for each
 constexpr auto kFarewellTime = seconds(2);
-constexpr auto kNewsTime = seconds(2);  // how long a rank's end or farewell may come after the end of its data
-// Routers and firewalls forget an idle connection, the hasty ones after some minutes. So idle connections send
-// something this often.
+constexpr auto kNewsTime = seconds(2);  // how long after the end of its data a rank's end or farewell may arrive
+// Routers and firewalls forget an idle connection, some of them after a few minutes. So idle connections send something
+// this often.
 constexpr auto kKeepAlive = seconds(60);
 constexpr std::size_t kAlignment = 64;
 
@@ -54,7 +54,7 @@ Group::Group(const GroupOptions& options)
     if (neighbour.here) here.push_back(neighbour.seen_as);
     if (!neighbour.sockets.empty()) peer.loopback = in_one_machine(neighbour.sockets.front());
     for (std::size_t i = 0; i < neighbour.sockets.size(); ++i) {
-      // epoll reports each change once (EPOLLET), so data that have come but are not wanted yet do not keep a
+      // epoll reports each change once (EPOLLET), so data that have arrived but are not wanted yet do not keep a
       // sleeping thread awake.
       watch(neighbour.sockets[i].fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
       net::keep_alive(neighbour.sockets[i].fd(), kKeepAlive);
@@ -99,7 +99,8 @@ std::byte* Group::scratch(std::size_t lane, std::size_t bytes) {
   return scratch.memory.get();
 }
 
-// If another thread rings between `ready` and epoll_wait, it leaves an event behind, and the sleep ends at once.
+// If another thread calls wake() between `ready` and epoll_wait, the eventfd keeps the event, and the sleep ends at
+// once.
 void Group::sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) {
   if (ready() || limit.count() <= 0) return;
   std::array<epoll_event, 16> events;
@@ -129,8 +130,8 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
   throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
-// The farewell or the end of a rank may overtake its last data. So the rank counts as gone only when this rank has
-// taken that data too.
+// The farewell or the end of another rank may overtake its last data. So that rank counts as gone only when this rank
+// has taken the last data too.
 bool Group::has_no_more(int rank, std::size_t lane) {
   const Control::Peer peer = control_.peer(rank);
   if (!peer.ended && !peer.left && !peer.cause) return false;
@@ -139,9 +140,8 @@ bool Group::has_no_more(int rank, std::size_t lane) {
          std::all_of(data.begin(), data.end(), [](Stream& s) { return s.silent(); });
 }
 
-// When a process ends, all its connections end. So if the control connection has ended but another connection still
-// stands, the rank seems to live. A connection with unread data does not count, because its end may follow after
-// these data.
+// When a process ends, all its connections end. So if the control connection has ended but another connection has not,
+// the rank seems to live. A connection with unread data does not count, because its end may follow after these data.
 bool Group::seems_to_live(int rank) const {
   const auto& streams = peers_[static_cast<std::size_t>(rank)].streams;
   return std::any_of(streams.begin(), streams.end(), [](const Stream& s) {
@@ -150,7 +150,7 @@ bool Group::seems_to_live(int rank) const {
   });
 }
 
-// A rank that died without a word is named before ranks that ended because of it.
+// Names a rank that died without a farewell before ranks that ended because of that death.
 void Group::check_gone(const std::vector<int>& silent, const std::string& what) const {
   for (const int q : silent) {
     const Control::Peer peer = control_.peer(q);
@@ -169,8 +169,8 @@ void Group::throw_broken(int rank, const std::string& why, const std::string& wh
 }
 
 // A firewall or a router may end one connection of a rank that lives. This function checks for such an end of the
-// control connection. If the rank died instead, its other connections may end later, after data that are still under
-// way; so the function waits until they are quiet.
+// control connection. If the rank died instead, its other connections may end later, after data that are still in
+// flight. So the function waits until they are quiet.
 void Group::check_control(int rank, const std::string& what) const {
   const Control::Peer known = control_.peer(rank);
   if (!known.ended || known.left || Deadline::Clock::now() - known.ended_since <= kNewsTime) return;
@@ -182,8 +182,8 @@ void Group::check_control(int rank, const std::string& what) const {
   throw_broken(rank, known.why, what);
 }
 
-// A rank that ended the group after it had completed this call had sent its part of the call before. If data of this
-// part are missing for longer than the heartbeat timeout, nobody will send them any more.
+// If another rank ended the group after it had completed this call, it had sent its part of the call before. If data of
+// this part are missing for longer than the heartbeat timeout, they will never arrive.
 void Group::check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds waited) {
   const Control::Peer known = control_.peer(rank);
   if (!known.cause || waited <= options_.heartbeat_timeout) return;
@@ -195,7 +195,7 @@ void Group::check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds w
 }
 
 // If the rank has ended, only the message connection and the connections of this call's lane count. The rank may have
-// ended before it made the call of the other lane, while data of this call are still on their way.
+// ended before it made the call of the other lane, while data of this call are still in flight.
 void Group::check_connections(int rank, std::optional<std::size_t> lane, const std::string& what) {
   check_control(rank, what);
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
@@ -221,8 +221,8 @@ void Group::check_connections(int rank, std::optional<std::size_t> lane, const s
   }
 }
 
-// Checks the connections to all ranks, not only to those for which this rank waits. Another rank may wait for data
-// that this rank has sent, and only the sender can see that they do not arrive.
+// Checks the connections to all ranks, not only to the ranks for which this rank waits. Another rank may wait for data
+// that this rank has sent, and only the sender can see that the data do not arrive.
 void Group::check_answers(const std::string& what, std::chrono::nanoseconds waited) {
   const auto now = Deadline::Clock::now();
   for (int q = 0; q < size(); ++q) {
@@ -313,9 +313,9 @@ void Group::publish_abort(const AbortCause& cause) {
   }
 }
 
-// Whether all ranks have what this rank sent. Closing a connection that has unread data resets it, and loses the data
-// that it was about to send. A rank from which nothing has come for kFarewellTime is skipped, because it takes no
-// data either.
+// Whether all ranks have the data that this rank sent. If a connection is closed while it has unread data, it is reset,
+// and the data that it was about to send are lost. A rank from which nothing has arrived for kFarewellTime is skipped,
+// because it takes no data either.
 bool Group::all_delivered(bool data) const {
   for (int q = 0; q < size(); ++q) {
     const Peer& peer = peers_[static_cast<std::size_t>(q)];

@@ -1,4 +1,4 @@
-// The ranks of a group over TCP: their connections, which ranks are alive, how a thread sleeps and is woken.
+// The ranks of a group over TCP: their connections, which ranks are alive, and how a thread sleeps and wakes.
 //
 // Thread rule: only the driver thread, except for control() and wake(), which any thread may use, and functions whose
 // comments say so.
@@ -46,13 +46,14 @@ class Group {
   const base::CoreShare& core_share() const { return core_share_; }
   Control& control() { return control_; }
 
-  // The connections to another rank that carry the data of a lane. Every pair of ranks has equally many; there are
-  // none to this rank.
+  // The connections to another rank that carry the data of a lane. Every pair of ranks has the same number of
+  // connections. There are none to this rank itself.
   std::span<Stream> streams(int rank, std::size_t lane);
-  // The connection that carries messages (send, recv). They may overtake collectives, and collectives may overtake
-  // them.
+  // The connection that carries messages (send, recv). Messages may overtake collectives, and collectives may overtake
+  // messages.
   Stream& messages(int rank) { return peers_[static_cast<std::size_t>(rank)].streams.front(); }
-  // Remembers the latest call of a rank. The headers of two lanes may come in another order than the calls were made.
+  // Remembers the latest call of a rank. The headers of two lanes may arrive in another order than the order of the
+  // calls.
   void note_call(int rank, const Header& header);
   // Memory of at least `bytes` bytes for the operation of a lane.
   std::byte* scratch(std::size_t lane, std::size_t bytes);
@@ -62,17 +63,18 @@ class Group {
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
   void wake();
 
-  // Throws when a rank in `needed`, which `what` (call number `sequence`) still needs, is dead, stopped or gone; when
-  // another rank ended the group; or when the wait for the ranks in `absent` has lasted too long.
+  // For the call `what`, number `sequence`, which still needs the ranks in `needed`. Throws when one of these ranks is
+  // dead, stopped or gone, when another rank ended the group, or when the wait for the ranks in `absent` has lasted too
+  // long.
   void check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
              const std::string& what, std::chrono::nanoseconds waited);
-  // The same for a message to or from one rank. `nothing_comes`: if that rank has died or left, this message can
-  // never complete.
+  // The same for a message to or from one rank. `nothing_comes`: this message can never complete if that rank has died
+  // or left.
   void check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited);
   // Throws when one of these ranks has died or left, or when this group has ended. Any thread.
   void look_for(const std::vector<int>& ranks);
-  // Throws if another rank ended the group before it completed call number `sequence`. A rank that was busy elsewhere
-  // learns of the end here.
+  // Throws if another rank ended the group before that rank completed call number `sequence`. A rank that was busy
+  // elsewhere learns of the end here.
   void throw_if_ended(std::uint64_t sequence);
   void leave();
   void publish_abort(const AbortCause& cause);
@@ -81,9 +83,9 @@ class Group {
   struct Peer {
     std::string host = {};
     pid_t pid = 0;
-    bool loopback = false;             // connected over loopback; ranks of one machine may also be in two networks
-    std::vector<Stream> streams = {};  // the one for messages, then those of each lane; none to this rank
-    Deadline::Clock::time_point broken_since = {};  // since when a stream is broken while the rank seems to live
+    bool loopback = false;             // connected over loopback; ranks of one machine may be in two networks
+    std::vector<Stream> streams = {};  // the stream of messages, then the streams of each lane; none to this rank
+    Deadline::Clock::time_point broken_since = {};  // when a stream broke while the rank seemed to live
 
     Header last_call = {.mark = 0};  // mark 0: none yet
   };

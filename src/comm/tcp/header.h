@@ -1,5 +1,5 @@
-// The header that travels before the data of a call. It says what the rank called, so that other ranks can compare
-// it.
+// The header that a rank sends before the data of a call. It describes the call, so that other ranks can compare it
+// with their own call.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace reigen::comm::tcp {
 
 inline constexpr std::uint32_t kProtocolVersion = 6;
-inline constexpr std::uint32_t kHeaderMark = 0x52474e31;  // also shows if the other side has another byte order
+inline constexpr std::uint32_t kHeaderMark = 0x52474e31;  // differs if the other side has another byte order
 
 struct Header {
   std::uint32_t mark = kHeaderMark;

@@ -26,7 +26,7 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::seconds;
 
-constexpr auto kJoinSlice = seconds(1);  // how often a waiting rank looks which ranks are missing
+constexpr auto kJoinSlice = seconds(1);  // a waiting rank checks this often which ranks are missing
 constexpr std::chrono::nanoseconds kMeetingSlice = std::chrono::milliseconds(20);  // the same while a group is split
 constexpr auto kConnectTime = seconds(5);                                          // for one connection to one address
 constexpr std::size_t kAnswerMax = 256;
@@ -35,7 +35,7 @@ struct Announcement {
   std::uint32_t version = kProtocolVersion;
   std::string host;
   pid_t pid = 0;
-  std::uint64_t space = 0;  // the namespace in which this number is valid
+  std::uint64_t space = 0;  // the namespace in which this pid is valid
   std::string machine;
   std::string secret;
   std::string answer;
@@ -45,10 +45,10 @@ struct Announcement {
   std::vector<net::InterfaceAddress> addresses;
 };
 
-// Why an address does not lead to a rank.
+// Why this rank could not reach another rank at an address.
 struct Refusal {
   std::string why = {};
-  bool at_once = false;  // the machine is there, but no rank of ours listens
+  bool at_once = false;  // the machine answers, but no rank of the group listens there
 };
 
 std::string random_word() {
@@ -67,7 +67,7 @@ Announcement parse(int rank, const std::string& text) {
   Announcement a;
   std::istringstream in(text);
   in >> a.version;
-  check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);  // the text after it differs between versions
+  check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);  // the rest differs between versions
   in >> a.host >> a.pid >> a.space >> a.machine >> a.secret >> a.answer >> a.port >> a.connections >> a.size;
   check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);
   net::InterfaceAddress address;
@@ -109,8 +109,8 @@ void Join::check_fits(int rank, const Announcement& other) const {
                options_.rank, rank, options_.name, other.connections, options_.connections);
 }
 
-// Makes all connections through one address. Returns no connection, and the reason in `refusal`, if the right process
-// does not answer.
+// Makes all connections through one address. If the right process does not answer, returns no connection, and the
+// reason in `refusal`.
 std::vector<net::Socket> Join::try_address(const net::Address& address, bool local, const Announcement& other,
                                            Refusal& refusal) {
   std::vector<net::Socket> sockets;
@@ -176,8 +176,8 @@ void Join::throw_unreachable(int rank, const Announcement& own, const Announceme
       .got = reasons.empty() ? "no address that other machines can reach" : fmt::format("{}", fmt::join(reasons, "; ")),
       .expected = "a connection to one of its addresses",
       .fix = "open the firewall between the hosts, or name the interface that both share (REIGEN_TCP_INTERFACE=eth0)"};
-  // If every address refuses at once, the rank no longer listens there and has ended. The ranks of a group that is
-  // being split have reached each other before, so there a rank that cannot be reached is lost too.
+  // If every address refuses at once, the rank no longer listens and has ended. When a group is split, its ranks have
+  // reached each other before, so a rank that cannot be reached is lost too.
   const bool ended =
       !refusals.empty() && std::all_of(refusals.begin(), refusals.end(), [](const auto& r) { return r.at_once; });
   if (ended) report.fix = "nobody listens there any more: see what that rank printed";
@@ -203,8 +203,8 @@ void Join::wait_for_callers(Acceptor& acceptor) {
   }
 }
 
-// A rank of another build may not know the exchange for which the other ranks wait. Its announcement shows its
-// version.
+// A rank of another build may not know the exchange for which the other ranks wait. Its announcement shows the version
+// of the build.
 void Join::refuse_other_versions(const std::vector<int>& missing) {
   for (const int q : missing) {
     const auto text = forming_.store().try_get(fmt::format("rank/{}", q));
@@ -232,8 +232,8 @@ void Join::refuse_other_size() {
   }
 }
 
-// Whether all ranks are in one network namespace. If they are, each rank listens only on the loopback, where no other
-// machine can connect. Each rank makes a few requests to the store, however many ranks there are.
+// Whether all ranks are in one network namespace. If they are, each rank listens only on loopback, where no other
+// machine can connect. Each rank makes a few requests to the store, whatever the number of ranks.
 bool Join::all_in_one_network() {
   refuse_other_size();
   const std::vector<std::string> networks = forming_.exchange("network", net::network_identity());
@@ -251,7 +251,7 @@ std::vector<Neighbour> Join::run() {
                    .size = options_.size,
                    .addresses = net::interface_addresses(base::environment::tcp_interface())};
   forming_.enter();
-  // If the user names an interface, the ranks must connect through it, also inside one machine.
+  // If the user names an interface, the ranks must connect through it, even inside one machine.
   const bool through_loopback = all_in_one_network() && !base::environment::tcp_interface();
   if (through_loopback) own.addresses = {{.interface = "lo", .host = net::loopback_address(), .loopback = true}};
   Acceptor acceptor(own.secret, own.answer, options_.rank + 1, options_.size, connections_,

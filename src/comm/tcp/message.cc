@@ -11,7 +11,7 @@ void Message::check(bool nothing_comes, std::chrono::nanoseconds waited) const {
   group_.check_message(call_.root, nothing_comes, describe(), waited);
 }
 
-// Two ranks that keep each other busy never wait long enough for check_peers(), so they learn here that the group
+// Two ranks that keep each other busy never wait long enough for check_peers(). So they learn here that the group
 // ended.
 Step Message::advance() {
   if (!is_its_turn()) return Step::kBlocked;

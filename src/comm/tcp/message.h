@@ -1,8 +1,8 @@
-// Send and recv over TCP. Each pair of ranks has a separate connection for them, so messages and collectives may
+// Send and recv over TCP. Each pair of ranks has a separate connection for messages, so messages and collectives may
 // overtake each other. A message is a header, then the data. In each direction the messages are strictly in order.
 //
-// A send is done when the kernel has taken all of it, so a short send does not wait for its recv. A recv reads the
-// data only when the header has been compared with its own call.
+// A send is done when the kernel has taken the whole message, so a short send does not wait for its recv. A recv reads
+// the data only after it has compared the header with its own call.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ class Send : public Message {
  public:
   Send(Group& group, Pair& pair, const Call& call);
   bool is_its_turn() const override { return pair_.next_send == number_; }
-  // A rank that has left reads nothing any more, so a send to it can never complete.
+  // A rank that has left reads nothing more, so a send to it can never complete.
   void check_peers(std::chrono::nanoseconds waited) const override { check(true, waited); }
 
  private:
@@ -70,8 +70,8 @@ class Recv : public Message {
  public:
   Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs++) {}
   bool is_its_turn() const override { return pair_.next_recv == number_; }
-  // The farewell or the end of the sender may overtake its last message, so the recv fails only when nothing more can
-  // come.
+  // The farewell or the end of the sender may overtake its last message. So the recv fails only when nothing more can
+  // arrive.
   void check_peers(std::chrono::nanoseconds waited) const override { check(stream().silent(), waited); }
 
  private:

@@ -31,7 +31,8 @@ void consume(std::vector<iovec>& list, std::size_t& first, std::size_t bytes) {
   list[first].iov_len -= bytes;
 }
 
-// The kernel does not say which of several pieces it cannot reach, so after EFAULT it gets the first piece alone.
+// The kernel does not say which of several pieces it cannot reach. So after EFAULT this function tries the first piece
+// alone.
 ssize_t move(int fd, iovec* pieces, std::size_t count, bool sends) {
   msghdr message{};
   message.msg_iov = pieces;
@@ -178,7 +179,7 @@ std::chrono::nanoseconds Stream::unanswered() {
   const std::uint64_t acknowledged = sent_ - static_cast<std::uint64_t>(queued);
   if (!unanswered_since_ || acknowledged != acknowledged_) unanswered_since_ = now;
   acknowledged_ = acknowledged;
-  // The age of the last answer alone says nothing: after a long idle time the last answer is always old.
+  // The age of the last acknowledgement alone says nothing: after a long idle time it is always old.
   return std::min<std::chrono::nanoseconds>(now - *unanswered_since_,
                                             std::chrono::milliseconds(info->tcpi_last_ack_recv));
 }

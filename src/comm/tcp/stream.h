@@ -1,6 +1,6 @@
-// One connection that carries data. It sends queued memory in order, and stores what comes in, in order, in the
-// memory that is queued to receive it. It never waits, and never throws for what the other side does: silent() and
-// stuck() tell that the connection has ended.
+// One connection that carries data. It sends queued memory in order, and stores incoming data, in order, in the memory
+// that is queued to receive. It never waits. It never throws because of the other side: silent() and stuck() report
+// that the connection has ended.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -20,15 +20,16 @@
 
 namespace reigen::comm::tcp {
 
-// Whether the other side has all that was sent. Over loopback, data have arrived when they are sent; over a wire,
-// only when they are acknowledged. On a connection that has ended nothing is left to deliver.
+// Whether the other side has all data that were sent. Over loopback, data have arrived when they are sent; over a wire,
+// only when they are acknowledged. On a connection that has ended, nothing is left to deliver.
 bool all_delivered(int fd, bool loopback);
 
-// The state of a connection, as the kernel knows it. Asking takes no data from the connection. Any thread.
+// The state of a connection, as the kernel knows it. condition_of() takes no data from the connection. Any thread may
+// call it.
 struct Condition {
   bool stands = false;                // neither side has ended it
-  bool unread = false;                // data have come and were not read; after them an end may have come unseen
-  std::chrono::milliseconds quiet{};  // time since data last came
+  bool unread = false;                // data have arrived and were not read; an end may have arrived after them
+  std::chrono::milliseconds quiet{};  // time since data last arrived
 };
 Condition condition_of(int fd);
 
@@ -36,7 +37,7 @@ Condition condition_of(int fd);
 class UnreachableMemory : public InvalidArgument {
  public:
   UnreachableMemory(const iovec& memory, bool sends);
-  // Throws an error that says in which call this happened; `what` describes the call.
+  // Throws an error that names the call in which this happened; `what` describes the call.
   [[noreturn]] void throw_for(const Call& call, const std::string& what) const;
 
  private:
@@ -50,26 +51,26 @@ class Stream {
 
   int fd() const { return socket_.fd(); }
 
-  // Queue memory, which must stay until sends_done() or receives_done().
+  // Queue memory, which must remain valid until sends_done() or receives_done().
   void send(const void* data, std::size_t bytes);
   void receive(void* data, std::size_t bytes);
   bool sends_done() const { return out_first_ == out_.size(); }
   bool receives_done() const { return in_first_ == in_.size(); }
 
-  // Send and receive what is possible now; true when anything moved. Throw UnreachableMemory.
+  // Send or receive as much as is possible now. Return true when anything moved. Throw UnreachableMemory.
   bool push();
   bool pull();
   // Forgets all queued memory, which may then be freed. The connection is of no more use.
   void drop();
 
-  // Whether everything that the other side sent has been taken, and nothing more will come.
+  // Whether this rank has taken everything that the other side sent, and nothing more will arrive.
   bool silent();
-  // Whether something is queued that will never move.
+  // Whether memory is queued that will never be sent or received.
   bool stuck();
   // How the connection ended, in the system's words.
   std::string why() const { return net::to_string({.closed = true, .error = error_}); }
-  // How long data have been under way to the other side without any answer of its kernel. Each call compares the
-  // state of the connection with that of the call before.
+  // How long sent data have waited for an acknowledgement of the other side's kernel. Each call compares the state of
+  // the connection with its state at the previous call.
   std::chrono::nanoseconds unanswered();
 
  private:
@@ -82,11 +83,11 @@ class Stream {
   std::size_t out_first_ = 0;
   std::vector<iovec> in_;
   std::size_t in_first_ = 0;
-  // Data that came after the last piece that was expected.
+  // Data that arrived after the last piece that was expected.
   std::vector<char> spilled_;
   std::size_t spilled_begin_ = 0;
   std::size_t spilled_end_ = 0;
-  bool takes_nothing_ = false;  // the other side takes no data; what it sent before may still come
+  bool takes_nothing_ = false;  // the other side takes no data; data that it sent before may still arrive
   bool gives_nothing_ = false;  // the other side sends no more data
   int error_ = 0;               // why the connection ended; 0: the other side closed it
   std::uint64_t sent_ = 0;      // bytes that the kernel has taken

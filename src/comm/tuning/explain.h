@@ -1,4 +1,4 @@
-// Which algorithm a choice takes at which size, and why. Pure.
+// Finds the algorithm that an AlgorithmChoice takes at each size, and the rule that leads to it. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct Taken {
   bool operator==(const Taken&) const = default;
 };
 
-// For blocks of one size, and memory from allocate(); where every rank has a core or not.
+// For blocks of one size, and memory from allocate(). `cores_for_all`: whether every rank has a core.
 Taken taken(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, int ranks, bool cores_for_all);
 
 struct Span {

@@ -14,9 +14,9 @@ namespace reigen::comm::tuning {
 
 namespace {
 
-// So many leading bits of a switch point are kept.
+// The number of leading bits of a switch point that are kept.
 constexpr std::size_t kBits = 3;
-// What a later algorithm may cost of an earlier one's time to be taken instead.
+// A later algorithm is taken instead of an earlier one if it takes less than this part of the earlier one's time.
 constexpr double kGain = 0.9;
 
 std::size_t rounded_up(std::size_t bytes) {
@@ -37,7 +37,7 @@ const Candidate& cheapest_at(std::span<const Candidate> candidates, std::size_t 
   return *best;
 }
 
-// The first sizes at which another one may be the cheapest.
+// The first sizes at which another candidate may be the cheapest.
 std::vector<std::size_t> turning_points(std::span<const Candidate> candidates) {
   constexpr double kLargest = 1e18;
   std::vector<std::size_t> points = {0};

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kFirstLine = "reigen tuning 1";
 
-// Reads a table line by line; what is wrong is told with its place.
+// Reads a table line by line. Errors name the path and the line.
 class Reader {
  public:
   Reader(const std::string& text, std::string path) : lines_(text), path_(std::move(path)) {}

@@ -1,11 +1,11 @@
-// What `reigen tune` found for a backend and a number of ranks, as text that people can read and change:
+// The results of `reigen tune` for a backend and a number of ranks, as text that people can read and change:
 //
 //   reigen tuning 1
 //   host node1
 //   backend tcp
 //   ranks 2
-//   time all_reduce flat 12.3 us 1.25 GB/s       what was measured; nothing depends on it
-//   rules all_reduce:flat@<24K,all_reduce:direct  what is taken
+//   time all_reduce flat 12.3 us 1.25 GB/s       a measured line; no group uses it
+//   rules all_reduce:flat@<24K,all_reduce:direct  the rules that groups use
 //   end
 // Thread rule: values.
 #pragma once
@@ -31,17 +31,17 @@ struct Table {
   Family family = Family::kTcp;
   int ranks = 0;
   std::vector<Timing> timings = {};
-  std::string rules = {};  // of all operations
+  std::string rules = {};  // the rules of all operations
 };
 
 std::string to_text(const Table& table);
-// Throws DataError with the line for what to_text() would not write. `path`: for messages.
+// Throws DataError naming the line if the text is not in the form of to_text(). `path`: for messages.
 Table parse(const std::string& text, const std::string& path);
 
 // $XDG_CACHE_HOME or ~/.cache, then reigen/tuning-BACKEND-N.txt. Throws InvalidArgument when neither is known.
 std::filesystem::path cache_path(Family family, int ranks);
-// Empty when there is none. Throws DataError when it is damaged or of another backend or number of ranks, IoError when
-// it cannot be read.
+// The table at cache_path(). Empty when there is none. Throws DataError when the table is damaged, or is for another
+// backend or number of ranks. Throws IoError when the file cannot be read.
 std::optional<Table> read_cache(Family family, int ranks);
 
 }  // namespace reigen::comm::tuning

@@ -12,7 +12,7 @@ namespace reigen::comm::tuning {
 
 namespace {
 
-// First letter of what is published.
+// The first letter of the text that rank 0 writes to the store.
 constexpr char kRules = 'r';
 constexpr char kMissing = 'm';
 constexpr char kUnreadable = 'u';

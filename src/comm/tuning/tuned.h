@@ -1,5 +1,5 @@
-// Where a group's rules come from when it asks for "tuned": rank 0 reads what `reigen tune` has written for the backend
-// and the number of ranks, and tells the others, so that all choose alike.
+// Finds the rules of a group that asks for "tuned". Rank 0 reads the table that `reigen tune` has written for the
+// backend and the number of ranks, and sends the rules to the other ranks, so that all ranks make the same choices.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace reigen::comm::tuning {
 
-// options.algorithms, or the rules for "tuned". A group of one has none. Every rank of the group calls it once; blocks
-// until rank 0 has. Throws on all ranks: InvalidArgument when nothing was tuned for this, what read_cache() throws.
+// Returns options.algorithms, or the rules for "tuned"; a group of one rank has no tuned rules. Every rank of the group
+// calls it once. For "tuned" it blocks until rank 0 has called it. Throws on all ranks: InvalidArgument when nothing
+// was tuned for this backend and number of ranks, DataError when the table cannot be read.
 std::string rules_in_force(const GroupOptions& options, Family family);
 
 }  // namespace reigen::comm::tuning

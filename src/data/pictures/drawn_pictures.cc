@@ -40,7 +40,7 @@ Colour random_colour(RandomStream& random) {
   return {random.uniform(0, 255), random.uniform(0, 255), random.uniform(0, 255)};
 }
 
-// A colour that differs visibly from `than`. The number of attempts is limited, so that every picture ends.
+// A colour that differs visibly from `than`. The number of attempts is limited, so that the search always ends.
 Colour other_colour(RandomStream& random, const Colour& than, double least) {
   Colour colour = random_colour(random);
   for (int i = 0; i < 16 && distance(colour, than) < least; ++i) colour = random_colour(random);
@@ -116,7 +116,8 @@ struct Scene {
   std::array<Speck, 4> specks;
 };
 
-// The sum of four uniform bytes is close to a normal distribution. It is computed in integers; standard deviation 1.
+// Noise with a standard deviation of 1: the sum of four uniform bytes, which is close to a normal distribution. The sum
+// is computed in integers.
 double pixel_noise(std::uint32_t bits) {
   const auto sum = (bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24);
   return (static_cast<double>(sum) - 510.0) * (1.0 / 147.8);

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kOfSystems[] = {"lost+found", "__macosx",     "@eadir",
                                            "#recycle",   "$recycle.bin", "system volume information"};
 
-// Identifies a folder, by whatever path or link it was found.
+// Identifies a folder, independently of the path or link through which it was found.
 using Identity = std::pair<dev_t, ino_t>;
 
 bool is_of_a_system(const std::string& name) {
@@ -97,7 +97,7 @@ void Walk::enter(const fs::path& folder, int depth) {
     taken.pass_over("links to a folder that holds them", folder.filename().string());
     return;
   }
-  // A link to a known folder is not followed: folders that link to each other have too many paths to walk.
+  // A second link to a folder is not followed, because folders that link to each other have too many paths to walk.
   std::error_code ignored;
   if (!error && !above.empty() && fs::is_symlink(folder, ignored) && !linked.insert(identity).second) {
     taken.pass_over("links to a folder that another link led to", folder.filename().string());

@@ -32,8 +32,8 @@ struct WalkOptions {
   const char* loose = "in no folder";                        // why folders_in() passes over a wanted file
 };
 
-// Returns the wanted files of a folder and its subfolders, in order. Adds the entries that were passed over to
-// `taken`, but not the files. Throws IoError (66: a link that leads nowhere; 77: not readable).
+// Returns the wanted files of a folder and its subfolders, in order. Adds the entries that it passes over to `taken`,
+// but not the wanted files. Throws IoError (66: a link that leads nowhere; 77: not readable).
 std::vector<std::filesystem::path> walk(const std::filesystem::path& folder, const WalkOptions& options, Taken& taken);
 
 // Returns the folders directly in a folder, in order, without hidden ones and those of a system. Files are added to
@@ -54,8 +54,8 @@ SplitFolders split_folders(const std::vector<std::filesystem::path>& folders);
 std::string lower(std::string_view text);
 
 // The split that a name stands for: split_word() looks at the whole name, split_in_last_word() at its last word
-// ("wiki.valid", "TinyStories-train"). `preference`: 0 for the preferred words, so that test/ is taken and val/ left
-// if both exist.
+// ("wiki.valid", "TinyStories-train"). `preference`: 0 for the preferred words: if both test/ and val/ exist, test/ is
+// taken.
 struct SplitWord {
   Split split = Split::kTrain;
   int preference = 0;

@@ -103,7 +103,7 @@ std::vector<File> files_in(const fs::path& folder, const std::vector<std::string
   return files;
 }
 
-// Folders whose names mean testing are not classes.
+// Throws if all folders are named as splits, because such folders are no classes.
 void require_training(const fs::path& folder, const std::vector<fs::path>& folders) {
   const bool only_splits = std::all_of(folders.begin(), folders.end(), [](const fs::path& path) {
     return split_word(path.filename().string()).has_value();
@@ -133,7 +133,7 @@ bool are_splits(const std::vector<fs::path>& folders, const SplitFolders& splits
   return exact || has_classes || nothing_else;
 }
 
-// The first folder for testing that holds classes: test/ may hold unsorted pictures.
+// The first folder for testing that holds classes, because test/ may hold unsorted pictures.
 fs::path test_folder(const fs::path& folder, const SplitFolders& splits) {
   if (splits.test.empty()) {
     throw IoError(Report{.what = fmt::format("nothing to test with in '{}'", folder.string()),

@@ -18,12 +18,12 @@ struct Picture {
 };
 
 // Reads a JPEG or PNG file; the format is recognised by content, not by name. The values are those of Pillow's
-// Image.open(path).convert("RGB"), on which torchvision trains: no gamma, colour profile or EXIF rotation is applied,
-// opacity is dropped, and of 16 bits the high byte is taken (also for grey, which Pillow clips at 255). A file with
-// damage that loses pixels is refused, even if Pillow makes the pixels up (docs/files.md). A JPEG may be decoded at a
-// smaller size, divided by a power of two, but both sides stay at least `side` long. Throws IoError as
-// format::InputFile, and DataError naming the file: neither JPEG nor PNG, damaged, truncated, more than 100 million
-// pixels.
+// Image.open(path).convert("RGB"), which torchvision uses for training: no gamma, colour profile or EXIF rotation is
+// applied, opacity is dropped, and of 16 bits the high byte is taken (also for grey, which Pillow clips at 255). A file
+// with damage that loses pixels is refused, even if Pillow makes the pixels up (docs/files.md). A JPEG may be decoded
+// at a smaller size, divided by a power of two, but both sides remain at least `side` long. Throws IoError as
+// format::InputFile does, and DataError naming the file: neither JPEG nor PNG, damaged, truncated, more than 100
+// million pixels.
 Picture read_picture(const std::filesystem::path& path, std::size_t side);
 
 // The decoders that read_picture uses. `name` is for messages.

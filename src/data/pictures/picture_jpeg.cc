@@ -18,7 +18,7 @@ constexpr std::ptrdiff_t kZerosOfALostEnd = 24;  // more than the 8 bytes that t
 constexpr int kMostScans = 500;                  // encoders write about 10; each scan costs a walk over all blocks
 constexpr int kMadeUpDetails = 10;               // coefficients of a block that libjpeg smooths: the mean and 9 details
 
-// The state that stays valid when libjpeg jumps out of an error: only trivial types, and the pixels of the caller.
+// The state that remains valid when libjpeg jumps out of an error: only trivial types, and the pixels of the caller.
 struct Decoder {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
@@ -56,7 +56,7 @@ bool zeros_before(const Decoder& decoder, std::ptrdiff_t count) {
 }
 
 // Judges extra bytes before a marker. Between headers and after the last pixel they are harmless padding. Before a
-// restart marker with pixels still to come, they mean that the decoder has lost its place, unless they are zeros.
+// restart marker with pixels after it, they mean that the decoder has lost its place, unless they are zeros.
 bool lost_its_place(const Decoder& decoder) {
   const int* values = decoder.errors.msg_parm.i;
   const bool restart = values[1] >= JPEG_RST0 && values[1] <= JPEG_RST0 + 7;
@@ -64,8 +64,8 @@ bool lost_its_place(const Decoder& decoder) {
          !zeros_before(decoder, values[0]);
 }
 
-// libjpeg warns (level -1) of everything that breaks the standard, and goes on with a guess. This is damage if the
-// guess concerns pixels.
+// libjpeg warns (level -1) of everything that breaks the standard, and continues with a guess. The file is damaged if
+// the guess concerns pixels.
 bool loses_pixels(const Decoder& decoder) {
   switch (decoder.errors.msg_code) {
     case JWRN_NOT_SEQUENTIAL:  // scan header bytes that sequential files do not need; Samsung's phones write them
@@ -133,8 +133,8 @@ void cmyk_to_rgb(const std::uint8_t* from, std::uint8_t* to, std::size_t count) 
 }
 
 // Whether scans are missing. A progressive file stores the details of a block in several scans. If one of the coarser
-// details is missing, or its last bits are, libjpeg estimates it from neighbouring blocks, and each version of
-// libjpeg estimates differently.
+// details or its last bits are missing, libjpeg estimates it from neighbouring blocks, and each version of libjpeg
+// estimates differently.
 bool lacks_scans(const jpeg_decompress_struct& info) {
   if (info.coef_bits == nullptr) return false;  // not progressive
   for (int component = 0; component < info.num_components; ++component) {

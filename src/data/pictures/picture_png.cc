@@ -14,7 +14,7 @@ namespace reigen::data {
 
 namespace {
 
-// The state that stays valid when libpng jumps out of an error: only trivial types.
+// The state that remains valid when libpng jumps out of an error: only trivial types.
 struct PngDecoder {
   png_structp png = nullptr;
   png_infop info = nullptr;

@@ -24,14 +24,14 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kAddressKey = "reigen/address";
-constexpr auto kFirstPatience = 1s;  // to connect to an address that may be an older attempt's; doubles
+constexpr auto kFirstPatience = 1s;  // time to connect to an address, which may be of an older attempt; doubles
 constexpr auto kLastPatience = 8s;
 constexpr auto kLookAgain = 100ms;
 constexpr std::size_t kMostNamed = 16;
 
 std::string place_key(int rank) { return fmt::format("reigen/place/{}", rank); }
 
-// What rank 0 tells the agent's store about where it listens: one line of words separated by blanks.
+// The value that rank 0 writes to the agent's store to say where it listens: one line of words separated by blanks.
 struct Address {
   std::string secret = {};   // a new one for each start: after a restart by torchrun the old address may still be there
   std::string network = {};  // net::network_identity() of rank 0's machine
@@ -104,9 +104,9 @@ std::shared_ptr<store::Store> serve(AgentStore& agent, const Environment& enviro
   return served;
 }
 
-// The places where this rank looks for rank 0: on the same machine the loopback. Else the addresses that rank 0 told
-// (those that the agent's host name means there come first), then the agent's host, which this rank has just reached:
-// rank 0 may be behind a network address translation (NAT) under that name.
+// The places where this rank looks for rank 0. On the same machine this is the loopback. Else it is first the addresses
+// that rank 0 wrote (first among them those to which the agent's host name resolves there), then the agent's host,
+// which this rank has just reached. Rank 0 may be behind a network address translation (NAT) with that host name.
 store::TcpStoreOptions options_of(const Environment& environment, const Address& address) {
   store::TcpStoreOptions options{.port = address.port, .job = identity(environment, address)};
   if (address.network == net::network_identity()) {
@@ -126,15 +126,15 @@ store::TcpStoreOptions options_of(const Environment& environment, const Address&
 std::shared_ptr<store::Store> find(AgentStore& agent, const Environment& environment, const Deadline& deadline,
                                    std::chrono::milliseconds heartbeat_timeout) {
   std::chrono::nanoseconds patience = kFirstPatience;
-  std::string first;  // what the agent's store said at the first look
+  std::string first;  // the address in the agent's store at the first look
   const auto is_last_look = [&] { return deadline.remaining(kLookAgain) < kLookAgain; };
   for (;;) {
     if (!agent.wait({kAddressKey}, deadline)) throw_incomplete(environment);
     const std::string text = agent.get(kAddressKey);
     if (first.empty()) first = text;
-    // True if the address is an earlier attempt's: rank 0 of this attempt, when it told its address, would also have
-    // removed this rank's place key. The agents' restart count does not tell attempts apart: each agent counts its own
-    // restarts, and only those where its own ranks failed.
+    // True if the address is of an earlier attempt. Rank 0 of this attempt removes this rank's place key when it writes
+    // its address, so while the key exists, the address is older. The agents' restart count does not distinguish
+    // attempts: each agent counts only those restarts in which its own ranks failed.
     const auto is_old = [&] { return text == first && agent.has(place_key(environment.rank)); };
     const auto address = parse(text);
     if (!address) {
@@ -158,7 +158,7 @@ std::shared_ptr<store::Store> find(AgentStore& agent, const Environment& environ
             .fix = "is rank 0 running? open the firewall between the hosts for the ports of the kernel "
                    "(/proc/sys/net/ipv4/ip_local_port_range)"});
       }
-    } catch (const BackendError& error) {  // another job has that port by now: the address is an older one
+    } catch (const BackendError& error) {  // another job has that port now: the address is of an older attempt
       if (error.exit_code() != ExitCode::kJobMismatch) throw;
       if (is_last_look()) {
         if (is_old()) throw_incomplete(environment);

@@ -1,4 +1,4 @@
-// How ranks that torchrun started on several machines meet: through the store of torchrun's agent, which all ranks can
+// Connects ranks that torchrun started on several machines, through the store of torchrun's agent, which all ranks can
 // reach.
 #pragma once
 
@@ -11,8 +11,9 @@
 
 namespace reigen::launch {
 
-// As join_job. Every rank tells the agent's store on which machine it is. Rank 0 then serves the job's store on a port
-// that the kernel picks (on the loopback if all ranks are on one machine) and tells the agent's store where it listens.
+// As join_job. Every rank writes to the agent's store on which machine it is. Rank 0 then serves the job's store on a
+// port that the kernel picks (on the loopback if all ranks are on one machine), and writes to the agent's store where
+// it listens.
 std::shared_ptr<store::Store> meet_at_agent(const Environment& environment, const Deadline& deadline,
                                             std::chrono::milliseconds heartbeat_timeout);
 

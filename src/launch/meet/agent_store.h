@@ -1,8 +1,8 @@
 // A client of the key/value store that torchrun's agent serves for its ranks (PyTorch's TCPStore).
 //
-// This speaks the protocol that PyTorch has used since 2.1, of which six requests are needed: a byte that names the
-// request, then numbers in this machine's byte order, and texts with a u64 length before them. Texts are at most 64 KiB
-// here. Thread rule: one thread.
+// The client speaks the protocol that PyTorch has used since 2.1, and needs six of its requests. A request is a byte
+// that names it, then numbers in this machine's byte order, and texts with a u64 length before them. This client limits
+// texts to 64 KiB. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

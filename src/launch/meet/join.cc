@@ -1,4 +1,4 @@
-// How the ranks of a job meet in one store.
+// Connects the ranks of a job to one store.
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -59,8 +59,8 @@ std::shared_ptr<store::Store> serve_at_port(const Environment& environment, cons
                     "REIGEN_COMM_JOIN_TIMEOUT=seconds waits longer"});
 }
 
-// Connects to the store of rank 0. Before rank 0 has come, the server of an earlier job may still hold the port for a
-// moment, so an answer from another job is an error only at the deadline.
+// Connects to the store of rank 0. Before rank 0 has started its server, the server of an earlier job may still hold
+// the port for a moment. So an answer from another job is an error only at the deadline.
 std::shared_ptr<store::Store> find_rank_0(const Environment& environment, store::TcpStoreOptions options,
                                           const Deadline& deadline) {
   options.connect_deadline = deadline;
@@ -70,7 +70,7 @@ std::shared_ptr<store::Store> find_rank_0(const Environment& environment, store:
     try {
       return store::connect_tcp_store(options);
     } catch (const store::NoAnswer& error) {
-      // The deadline cut the last attempt short; the answer of another job before it says more.
+      // The deadline cut the last attempt short. The earlier answer of another job is the more helpful error.
       if (other_job) std::rethrow_exception(other_job);
       throw_not_found(environment, error, !options.socket.empty());
     } catch (const BackendError& error) {

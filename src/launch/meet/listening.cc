@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kLoopback4 = "127.0.0.1";
 constexpr const char* kLoopback6 = "::1";
 
-// What master_address leads to on this machine.
+// The addresses to which master_address resolves on this machine.
 struct Meaning {
   std::vector<net::Address> addresses = {};
   std::string problem = {};   // why there are no addresses; empty: there are some
@@ -92,11 +92,12 @@ std::vector<std::string> places_to_listen(const Environment& environment) {
     return places;
   }
   if (meaning.same_for_all && on_loopback && !own.empty()) return own;
-  // With torchrun's agent, master_address is the agent's host, which may be any machine, so that is no reason to warn.
+  // With torchrun's agent, master_address is the agent's host, which may be any machine. So an address of another
+  // machine is no reason to warn.
   if (own.empty() && !environment.agent_store) warn_of_strange_address(environment, meaning);
   std::vector<std::string> places = {net::loopback_address()};
   for (const std::string& place : own) add(places, place);
-  // The other ranks may have been told this machine's own host name instead.
+  // The other ranks may have got this machine's own host name as the address instead.
   for (const net::Address& address : net::try_resolve(base::host_name(), 0).addresses) {
     if (!address.is_unspecified() && net::is_of_this_machine(address)) add(places, address.host());
   }

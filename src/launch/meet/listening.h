@@ -1,4 +1,5 @@
-// Where rank 0 listens, and where the other ranks look for it. Both follow from facts that all ranks were told alike.
+// Where rank 0 listens, and where the other ranks look for it. Both follow from values that the launcher gives to all
+// ranks alike.
 #pragma once
 
 #include <string>
@@ -9,20 +10,21 @@
 namespace reigen::launch {
 
 // For rank 0: the numeric addresses of this machine on which it listens, at least one, none twice. Rank 0 itself
-// connects to the first. The list has the addresses of this machine that master_address means here, and
-//   all ranks here, or an address that is the loopback for everybody    the loopback
+// connects to the first. The list contains the addresses of this machine to which master_address resolves here, and in
+// addition
+//   all ranks here, or an address that is the loopback for all ranks    the loopback
 //   else                                                                every address of this machine: other ranks
 //                                                                       may resolve the name to another of them
-// "0.0.0.0" or "::" is in the list only if it was given as master_address. Warns where master_address leads to another
-// machine or nowhere although the other ranks look for rank 0 there.
+// "0.0.0.0" or "::" is in the list only if it was given as master_address. Warns if master_address is another machine's
+// or has no address, because the other ranks look for rank 0 there.
 std::vector<std::string> places_to_listen(const Environment& environment);
 
-// For the other ranks: hosts in the order in which they are tried. The loopback comes first where the launcher says
-// that rank 0 is on this machine.
+// For the other ranks: hosts in the order in which they are tried. The loopback comes first if the launcher says that
+// rank 0 is on this machine.
 std::vector<std::string> places_to_look(const Environment& environment);
 
-// True for an address that means the reader's own machine (the loopback), so that all ranks that were told it are on
-// one machine. Not true for `localhost` in a pod of Kubernetes: its operators give `localhost` to the pod of rank 0,
+// True for an address that means the reader's own machine (the loopback), so that all ranks that get this address are
+// on one machine. Not true for `localhost` in a pod of Kubernetes: its operators give `localhost` to the pod of rank 0,
 // and that pod's name to the other ranks.
 bool means_one_host(const std::string& address);
 

@@ -1,4 +1,4 @@
-// The store as rank 0 holds it: the server, and rank 0's own connection to it.
+// The store of a rank 0 that serves it: the server, and rank 0's own connection to the server.
 // Thread rule: that of store::Store.
 #pragma once
 

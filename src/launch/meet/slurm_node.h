@@ -5,7 +5,7 @@
 
 namespace reigen::launch {
 
-// The address of a node as `scontrol show node` tells it (NodeAddr), which is the same on every node. Empty where
+// The address of a node as `scontrol show node` prints it (NodeAddr), which is the same on every node. Empty where
 // scontrol is missing, does not answer within 10 seconds or knows only the node's name.
 std::string slurm_node_address(const std::string& node);
 

@@ -26,9 +26,10 @@ struct Ending {
 // Decodes si_code and si_status of waitid.
 void set_status(Ending& ending, int code, int status);
 
-// The failure to blame, or nullptr if no rank failed. Failures that came before the launcher began to end the ranks
-// count before those that came after it; exit code 79 (lost a peer) counts last among them, because it is a consequence
-// of something else. Then the earliest round counts; in one round a signal before an exit code, and the lowest rank.
+// The failure to blame, or nullptr if no rank failed. Failures before the launcher began to end the ranks come before
+// failures after that. Among each of these, exit code 79 (lost a peer) comes last, because it is a consequence of
+// another failure. Then the earliest round comes first. Within a round a signal comes before an exit code, and then the
+// lowest rank comes first.
 const Ending* root_cause(const std::vector<Ending>& endings);
 
 // The job's exit code after `signal` was forwarded: the code of cause_after_stop() if it names a failure; 128 + signal
@@ -36,8 +37,8 @@ const Ending* root_cause(const std::vector<Ending>& endings);
 // with it; else 0.
 int code_after_stop(const std::vector<Ending>& endings, int signal, bool killed);
 
-// The root cause among ranks that ended neither as asked (exit code 0 or 75, or by the signal) nor only because they
-// lost a peer that ended as asked; nullopt if there is none.
+// The root cause among the ranks that did not end as asked. To end as asked is to end with exit code 0 or 75, by the
+// signal, or by SIGKILL if `killed`. nullopt if there is none, or if it is only the loss of a peer that ended as asked.
 std::optional<Ending> cause_after_stop(const std::vector<Ending>& endings, int signal, bool killed);
 
 struct Stopped {

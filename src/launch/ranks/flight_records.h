@@ -1,4 +1,4 @@
-// The ranks' flight records in memory of the launcher, which stays whole when a rank has been killed.
+// The ranks' flight records in memory of the launcher, which remains intact when a rank is killed.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@ namespace reigen::launch {
 
 // The guardian has a session of its own, so that Ctrl-C does not reach it, and reads from a socket whose other end only
 // the launcher holds: when the launcher has ended, the guardian reads the end of the stream. It then kills every
-// process group that it was told of, and every process that has the job's identity in its environment, whatever its
+// process group that protect() named, and every process that has the job's identity in its environment, whatever its
 // group.
 class Guardian {
  public:

@@ -13,7 +13,7 @@
 
 namespace reigen::launch {
 
-// "[3] ", which stands before each line of that rank; empty where lines have no prefix.
+// "[3] ", which comes before each line of that rank; empty if lines have no prefix.
 std::string prefix_of_rank(const JobOptions& options, int rank);
 
 // Makes the directory and its parents. Throws IoError.

@@ -1,4 +1,4 @@
-// Checks that this machine has enough memory, processes and descriptors for a job. For cores see base/cores.h.
+// Checks that this machine has enough memory, processes and descriptors for a job. For cores see base/machine/cores.h.
 #pragma once
 
 #include <sys/resource.h>
@@ -16,7 +16,7 @@ using base::AvailableMemory;
 void check_memory(int ranks, std::size_t memory_per_rank, const AvailableMemory& available);
 
 // Throws IoError (71) when the limits of this process do not allow `ranks` processes and the pipes to them. Raises the
-// soft limit of descriptors where the hard limit allows it. Gives the limit as it was before, which the ranks get back.
+// soft limit of descriptors where the hard limit allows it. Returns the previous limit, which the ranks get.
 rlimit check_limits(int ranks);
 
 }  // namespace reigen::launch

@@ -13,9 +13,9 @@ namespace reigen::launch {
 std::string signal_name(int signal);
 
 // While a SignalScope lives, the signals that a job listens to are blocked in the calling thread (and in threads that
-// it starts) and are read with next(); writing to a closed output gives EPIPE instead of SIGPIPE; children can be
-// waited for. The destructor restores everything. A signal that was ignored at the start (nohup) stays ignored, except
-// SIGINT and SIGTERM.
+// it starts) and are read with next(). Writing to a closed output gives EPIPE instead of SIGPIPE, and children can be
+// waited for. The destructor restores everything. A signal that was ignored at the start (nohup) remains ignored,
+// except SIGINT and SIGTERM.
 class SignalScope {
  public:
   SignalScope();

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kCauseWindow{200};    // how long to wait for a better cause than "peer lost"
 constexpr milliseconds kWithoutPidfd{20};    // how often to look for ended ranks on kernels without pidfd
-constexpr milliseconds kReapInterval{2000};  // orphans of ranks become our children; zombies must not pile up
+constexpr milliseconds kReapInterval{2000};  // how often to reap the ranks' orphans, which become our children
 constexpr milliseconds kOneWish{250};        // the program `timeout` sends one request to stop twice
 constexpr milliseconds kDrainLimit{500};     // a process outside of the job may hold a rank's pipe open
 
@@ -36,8 +36,8 @@ char* const* pointers_to(const std::vector<std::string>& strings, std::vector<ch
 
 bool asks_to_end(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGQUIT; }
 
-// True for endings that a lost peer or a signal to every process causes: the real cause may become visible a moment
-// later.
+// True for endings that may be caused by a lost peer or by a signal to every process. The real cause may become visible
+// a moment later.
 bool may_be_consequence(const Ending& ending) {
   return ending.code() == static_cast<int>(ExitCode::kPeerLost) || ending.signal == SIGTERM ||
          ending.signal == SIGINT || ending.signal == SIGHUP;
@@ -209,7 +209,7 @@ void Supervisor::handle_signals() {
 
 void Supervisor::handle_signal(int signal) {
   if (signal == SIGTSTP) return pause_with_ranks();
-  if (signal == SIGCONT) return signal_all(SIGCONT);  // whoever stopped the ranks too expects all of them to go on
+  if (signal == SIGCONT) return signal_all(SIGCONT);  // whoever stopped this process and the ranks expects all to go on
   if (!asks_to_end(signal)) return pass_on(signal);
   // A second Ctrl-C comes from a person who does not want to wait, so it kills. A second SIGTERM does not: schedulers
   // send SIGTERM more than once, and SIGKILL when they want the job to end at once.
@@ -230,7 +230,8 @@ void Supervisor::handle_signal(int signal) {
 }
 
 // For signals whose meaning the program decides (SIGHUP: the terminal is gone; SIGUSR1 and the like: a scheduler's
-// warning). They start no deadline: ranks that handle the signal may take as long as they need, the others die of it.
+// warning). They start no deadline: ranks that handle the signal may take as long as they need, and the signal ends the
+// others.
 void Supervisor::pass_on(int signal) {
   signal_all(signal);
   if (!passed_on_.insert(signal).second) return;
@@ -246,7 +247,8 @@ void Supervisor::pause_with_ranks() {
   signal_all(SIGCONT);
 }
 
-// Moves the deadlines by the time during which this process itself was stopped: the ranks could not use it to end.
+// Moves the deadlines by the time during which this process itself was stopped, because the ranks could not use this
+// time to end.
 void Supervisor::note_standstill() {
   const auto lost = standstill_.look();
   for (auto* const at : {&end_at_, &kill_at_}) {
@@ -282,8 +284,8 @@ void Supervisor::react(const std::vector<Ending>& fresh) {
     if (ending.ok() || ending.consequence) continue;
     const bool agreed = ending.code() == static_cast<int>(ExitCode::kStopped);
     if (phase_ == Phase::kRunning && (agreed || passed_on_.contains(ending.signal))) {
-      // A rank that ended this way was asked to stop, perhaps by a signal that only it got (SIGUSR1): the other ranks
-      // may still be saving.
+      // A rank that ended this way was asked to stop, perhaps by a signal that only this rank got (SIGUSR1). The other
+      // ranks may still be saving.
       phase_ = Phase::kStopping;
       stop_signal_ = agreed ? SIGTERM : ending.signal;
       kill_at_ = Clock::now() + options_.grace;
@@ -367,9 +369,9 @@ bool Supervisor::end_group(Rank& rank) {
   return rank.gone;
 }
 
-// Kills what the ranks left behind: their process groups, and processes that moved to other groups (these have become
-// our children and have the job's identity in their environment). Afterwards no process of the job is left, not even as
-// a zombie, unless kDrainLimit passes first.
+// Kills the processes that the ranks left behind: those in their process groups, and those that moved to other groups
+// (the latter have become our children, and have the job's identity in their environment). Afterwards no process of the
+// job is left, not even as a zombie, unless kDrainLimit passes first.
 void Supervisor::end_leftovers() {
   signal_all(SIGKILL);
   const auto limit = Clock::now() + kDrainLimit;
@@ -409,8 +411,8 @@ void Supervisor::drain() {
 
 pid_t Supervisor::pid_of(int rank) const { return ranks_[static_cast<std::size_t>(rank)].process.pid; }
 
-// Waits, as any program does, until the reader of our output has taken it. Ctrl-Z stops this process too; a request to
-// end, or SIGHUP from the terminal, ends the waiting. Other signals are for the ranks, of which none is left.
+// Writes all queued output, and waits for its reader as any program does. Ctrl-Z stops this process too. A request to
+// end, or SIGHUP from the terminal, ends the wait. Other signals are for the ranks, and no rank is left.
 int Supervisor::flush() {
   while (!console_.is_empty()) {
     std::array<pollfd, 2> wanted = {{{signals_.descriptor(), POLLIN, 0}, {console_.waits_for(), POLLOUT, 0}}};

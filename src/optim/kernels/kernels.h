@@ -1,10 +1,10 @@
 // The loops of the optimizers: each makes one pass over a block of one parameter, without LibTorch.
 //
-// They are written once as plain loops (kernels.inl) and compiled for several instruction sets; one set is chosen at
-// run time for the processor. All give the same bits: every element is computed alone with correctly rounded
+// They are written once as plain loops (kernels.inl) and compiled for several instruction sets. One set is chosen at
+// run time for the processor. All sets give the same bits: every element is computed alone with correctly rounded
 // operations, sums have a fixed number of lanes, and -ffp-contract=off forbids fused multiply-add.
 //
-// They compute in fp64 for fp64 values, else in fp32; coefficients come in fp64 and are rounded once.
+// They compute in fp64 for fp64 values, else in fp32. Coefficients are given in fp64 and rounded once.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace reigen::optim::kernels {
 enum class Layout {
   kFloat64,
   kFloat32,
-  kFloat32Bfloat16,  // bfloat16 states, rounded at random to a neighbour: the nearer, the likelier
+  kFloat32Bfloat16,  // bfloat16 states, rounded at random to a neighbour: the nearer one is the likelier
   kBfloat16,         // values and states bfloat16, rounded to nearest
   kFloat16,          // values and states fp16, rounded to nearest
-  // fp32 states, and fp32 masters; the values are the rounded masters. Where a value is not, other code has changed
-  // it, and the master begins anew from the value.
+  // fp32 states and fp32 masters; the values are the rounded masters. If a value is not its rounded master, other code
+  // has changed the value. The master then begins anew from the value.
   kBfloat16Master,
   kFloat16Master,
 };
@@ -32,7 +32,8 @@ struct Block {
   void* states[kMaxStates] = {};
   void* masters = nullptr;
   std::int64_t count = 0;
-  // Random rounding is a function of these: a key of (parameter, step), and the block's place in the parameter.
+  // Random rounding is a function of `key`, a hash of (parameter, step), and of `first`, the block's place in the
+  // parameter.
   std::uint32_t key = 0;
   std::uint32_t first = 0;
   // g = clamp(gradient_factor · gradient, -gradient_limit, gradient_limit); NaN stays NaN.

@@ -1,6 +1,6 @@
-// The loops of kernels.h. This file is included once for each instruction set, inside its namespace. No #include may
-// stand here, and nothing from the standard library may be instantiated: its code would be compiled for this
-// instruction set, and all others would share it.
+// The loops of kernels.h. This file is included once for each instruction set, inside its namespace. It must contain no
+// #include and instantiate nothing from the standard library. Otherwise library code would be compiled for this
+// instruction set, and all other code would share it.
 
 #if defined(__clang__)
 #define REIGEN_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
@@ -39,7 +39,7 @@ struct Bfloat16 {
   }
 };
 
-// Exponents are moved from one bias to the other by multiplying with a power of 2, exact for subnormal numbers too.
+// Multiplying with a power of 2 moves exponents from one bias to the other. This is exact for subnormal numbers too.
 struct Float16 {
   using Storage = std::uint16_t;
   using Computed = float;
@@ -55,7 +55,7 @@ struct Float16 {
   static Storage store(Computed value, std::uint32_t) {
     const std::uint32_t bits = float_to_bits(value);
     const std::uint32_t magnitude = bits & 0x7fffffffu;
-    // Rounds to nearest, ties to even. Subnormal results are rounded by an addition that shifts them to the end of a
+    // Rounds to nearest, ties to even. A subnormal result is rounded by an addition that shifts it to the end of a
     // float.
     const std::uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     const std::uint32_t subnormal = float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3f000000u;
@@ -302,7 +302,7 @@ struct Lion {
     const C share2 = static_cast<C>(1 - step.beta2);
     sweep<Values, States, 1>(block, [=](C& p, C g, C& m, C&, C&) {
       const C c = m + share1 * (g - m);
-      const C sign = c > 0 ? C(1) : (c < 0 ? C(-1) : c);  // 0 and NaN stay
+      const C sign = c > 0 ? C(1) : (c < 0 ? C(-1) : c);  // 0 and NaN remain
       p -= lr * (sign + decay * p);
       m += share2 * (g - m);
     });
@@ -325,8 +325,9 @@ struct Lars {
   }
 };
 
-// Four vectors of four numbers at a time: enough to hide the latency of an addition, with the same order of additions
-// for every instruction set. Vectors are never passed by value, because that depends on the instruction set.
+// Four vectors of four numbers at a time are enough to hide the latency of an addition. The order of additions is the
+// same for every instruction set. Vectors are never passed by value, because how they are passed depends on the
+// instruction set.
 constexpr int kLanes = 4;
 constexpr int kVectors = 4;
 using Doubles = double __attribute__((vector_size(kLanes * sizeof(double))));
@@ -356,8 +357,8 @@ inline double sum_squares(const C* from, std::int64_t count) {
   return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + tail;
 }
 
-// Sums the squares of fill(i). Elements go through a buffer in the first-level cache, so that the loop that makes them
-// vectorises.
+// Sums the squares of fill(i). Elements go through a buffer that fits into the first-level cache, so that the compiler
+// can vectorise the loop that computes them.
 template <typename C, typename Fill>
 inline double sum_squares_of(std::int64_t count, const Fill& fill) {
   constexpr std::int64_t kBuffer = 512;
@@ -425,8 +426,7 @@ struct ValueSquares {
   }
 };
 
-// One expression for u where it is measured and where it is applied, so that the trust ratio fits the u that is
-// applied.
+// The norm of u and the step use this one expression for u, so that the trust ratio fits the u that is applied.
 template <typename C>
 struct LambDirection {
   C scale, root, eps, decay;

@@ -4,7 +4,7 @@
 
 namespace reigen::optim::kernels::avx512 {
 
-// One template compiled with different flags must not be merged by the linker: each set has its own namespace.
+// The linker must not merge one template compiled with different flags, so each instruction set has its own namespace.
 #include "optim/kernels/kernels.inl"
 
 const Kernels& kernels() {

@@ -1,4 +1,4 @@
-// Checks that the model is still as it was when it was wrapped: its parameters, and the weights that ranks share.
+// Checks that the model's parameters, and the weights that ranks share, are as they were when the model was wrapped.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -17,14 +17,16 @@ namespace reigen::parallel {
 
 class ModelGuard {
  public:
-  // The module's parameters have been packed and stay where they lie. The module outlives the guard.
+  // The module's parameters must be packed already, and their memory must not move later. The module outlives the
+  // guard.
   explicit ModelGuard(const torch::nn::Module& module);
 
-  // Throws InvalidArgument if a parameter was added, removed, replaced, moved, converted or unfrozen since, and names
-  // it.
+  // Throws InvalidArgument if a parameter was added, removed, replaced, moved, converted or unfrozen since
+  // construction. The error names the parameter.
   void require_unchanged() const;
   // Throws InvalidArgument if weights that ranks share were changed by anything but an optimizer of reigen::optim.
-  // Another optimizer would step all weights on each rank, in the same memory: as many steps as there are ranks.
+  // Another optimizer would step all weights on each rank. Because the ranks share the memory, each weight would make
+  // as many steps as there are ranks.
   static void require_own_steps(const std::vector<ParameterRange>& ranges);
 
   // The parameters in the module's order.

@@ -25,7 +25,7 @@ std::uint64_t hash_of(const tensor::NamedTensor& item) {
   return format::hash64(data + static_cast<std::size_t>(first) * size, static_cast<std::size_t>(count) * size);
 }
 
-// The most frequent value; of equally frequent ones the value of the lowest rank.
+// The most frequent value. If several values are equally frequent, the value of the lowest rank.
 std::uint64_t most_frequent(const std::vector<std::uint64_t>& values) {
   std::map<std::uint64_t, std::ptrdiff_t> counts;
   for (const std::uint64_t value : values) ++counts[value];
@@ -33,7 +33,7 @@ std::uint64_t most_frequent(const std::vector<std::uint64_t>& values) {
                            [&](std::uint64_t a, std::uint64_t b) { return counts[a] < counts[b]; });
 }
 
-// "rank 2", "ranks 0, 3"; a long list is cut.
+// "rank 2", "ranks 0, 3". Only the first `kMost` ranks are listed by number.
 std::string list(const std::vector<int>& ranks) {
   constexpr std::size_t kMost = 8;
   std::vector<int> first = ranks;

@@ -43,7 +43,7 @@ class Memory {
     for (const at::Tensor& tensor : everything()) values_.push_back(tensor.detach().clone());
   }
   ~Memory() { restore(); }
-  Memory(const Memory&) = delete;  // it restores once
+  Memory(const Memory&) = delete;  // only one object may restore
   Memory& operator=(const Memory&) = delete;
 
   void restore() {
@@ -96,14 +96,14 @@ Difference difference_of(const at::Tensor& alone, const at::Tensor& in_parallel)
   const at::Tensor b = (in_parallel.defined() ? in_parallel : at::zeros_like(alone)).to(at::kDouble).flatten();
   if (a.numel() == 0) return {};
   const at::Tensor apart = (a - b).abs();
-  const auto worst = apart.argmax().item<std::int64_t>();  // the place of a NaN, if there is one
+  const auto worst = apart.argmax().item<std::int64_t>();  // if there is a NaN, argmax() returns its place
   const double magnitude = std::max(a.abs().max().item<double>(), kSmall);
   Difference found{apart[worst].item<double>() / magnitude, a[worst].item<double>(), b[worst].item<double>()};
   if (std::isnan(found.relative)) found.relative = HUGE_VAL;
   return found;
 }
 
-// What a rank found, in the form in which it travels.
+// The result of one rank, in the form in which ranks exchange it.
 struct Finding {
   std::int64_t step = 0;  // 0: no difference
   std::int64_t parameter = 0;
@@ -170,8 +170,8 @@ void check_batch(const Communicator& world, const Tensors& inputs, const Tensors
   }
 }
 
-// Computes the loss. All ranks agree that none of them threw before any runs backward: the others would wait for the
-// gradients of a rank whose forward threw.
+// Computes the loss. Before any rank runs backward, all ranks agree that no rank's forward threw. Otherwise the other
+// ranks would wait for the gradients of the rank that threw.
 at::Tensor agreed_loss(const Communicator& world, const VerifyLossOfSeveral& loss, const Tensors& inputs,
                        const Tensors& targets) {
   at::Tensor result;
@@ -225,7 +225,7 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
   const at::ScalarType type = model.parameters().empty() ? at::kFloat : model.parameters().front().scalar_type();
   const double tolerance = options.tolerance > 0 ? options.tolerance : default_tolerance(type);
 
-  // Wrapping gives all ranks rank 0's values, from which both ways begin.
+  // Wrapping gives all ranks the values of rank 0. Both the run alone and the run in parallel begin with these values.
   DataParallelBase parallel(model, world, options.parallel);
   const Parameters parameters = trainable_of(model);
   Memory start(model);
@@ -254,7 +254,7 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
     parallel.after_step();
     compare(alone[static_cast<std::size_t>(i)], now, i + 1, tolerance, mine);
   }
-  parallel.settle();  // takes in changes that are still in flight
+  parallel.settle();  // applies changes that are still in flight
 
   std::vector<Finding> all(static_cast<std::size_t>(size));
   world.all_gather(&mine, all.data(), sizeof mine, DataType::kUint8, {.tag = "what was verified"});

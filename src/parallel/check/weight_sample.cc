@@ -24,8 +24,8 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Maps `word` evenly to a number below `end`, without a division (Lemire). It can reach every element of a parameter
-// of up to 2^32 elements, and every so many elements of a larger one.
+// Maps `word` evenly to a number below `end`, without a division (Lemire). For `end` up to 2^32, every number can
+// result. For a larger `end`, only multiples of end / 2^32 (rounded down) can result.
 std::uint64_t below(std::uint64_t word, std::uint64_t end) {
   const std::uint64_t high = word >> 32;
   return end >> 32 == 0 ? (high * end) >> 32 : high * (end >> 32);
@@ -56,7 +56,7 @@ std::string WeightSample::text(std::int64_t step) const {
                 std::min<std::uint64_t>(place.bytes, sizeof bits));
     hash = (hash ^ bits) * kOdd;
     hash ^= hash >> 32;
-    word += kOdd;  // a Weyl sequence: its high halves are spread evenly
+    word += kOdd;  // the words are a Weyl sequence: their high halves are spread evenly
     if (++parameter == places_.size()) parameter = 0;
   }
   return fmt::format("{}{:08x}", kWord, static_cast<std::uint32_t>(mixed(hash) >> 32));

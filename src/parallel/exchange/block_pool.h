@@ -1,4 +1,4 @@
-// Memory blocks for temporary use. A block that was given back is handed out again, so that its pages stay.
+// Memory blocks for temporary use. A block that was given back is handed out again, so its pages remain mapped.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -17,10 +17,11 @@ class BlockPool {
  public:
   explicit BlockPool(Communicator memory) : memory_(std::move(memory)) {}
 
-  // Returns a block of at least that size; it still has the contents of its last use. The smallest free block that is
-  // large enough is taken. If there is none, all free blocks are released and one new block is allocated, which can
-  // serve requests of their sizes as well: after some rounds of the same requests nothing is allocated any more. With
-  // k blocks in use at a time, the pool may come to hold k blocks of the largest size.
+  // Returns a block of at least `bytes` bytes: the smallest free block that is large enough. It still has the contents
+  // of its last use. If no free block is large enough, all free blocks are released and one new block is allocated. The
+  // new block is larger than the released ones, so it can serve their requests too. After some rounds of the same
+  // requests nothing is allocated any more. With k blocks in use at a time, the pool may come to hold k blocks of the
+  // largest size.
   std::shared_ptr<void> take(std::size_t bytes) {
     const auto found = free_.lower_bound(bytes);
     if (found != free_.end()) {
@@ -34,7 +35,8 @@ class BlockPool {
     void* const data = memory.get();
     return {data, Owner{std::move(memory), bytes}};
   }
-  // Takes back a block of take(), or null. The pool sorts it by its own size, not by the size of its last request.
+  // Takes back a block that take() returned; null is allowed. The pool sorts a block by the block's own size, not by
+  // the size of its last request.
   void give_back(std::shared_ptr<void> block) {
     if (!block) return;
     const Owner* const owner = std::get_deleter<Owner>(block);
@@ -46,7 +48,7 @@ class BlockPool {
   std::int64_t allocations() const { return allocations_; }
 
  private:
-  // The deleter of a block: it keeps the memory as long as the block, and knows its size.
+  // The deleter of a block. It keeps the memory alive as long as the block, and knows the block's size.
   struct Owner {
     std::shared_ptr<void> memory;
     std::size_t bytes;

@@ -23,7 +23,7 @@ std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, s
     BucketPlan bucket;
     std::size_t limit = 0;
     std::size_t bytes = 0;
-    std::size_t complete = 0;  // place of its last parameter in `order`
+    std::size_t complete = 0;  // place in `order` of the bucket's last parameter
   };
   std::vector<BucketPlan> result;
   const auto close = [&](Filling& filling) {
@@ -32,7 +32,7 @@ std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, s
   };
   std::map<std::size_t, std::size_t> to_come;  // bytes that are still to come, by range
   for (const ParameterPlace& place : order) to_come[place.range] += place.bytes;
-  std::set<std::size_t> had_full;       // ranges that have had a bucket of `limit`
+  std::set<std::size_t> had_full;       // ranges that already have a bucket of `limit` bytes
   std::map<std::size_t, Filling> open;  // by range: a bucket holds one element type
   for (std::size_t i = 0; i < order.size(); ++i) {
     const ParameterPlace& place = order[i];

@@ -1,6 +1,7 @@
-// The buckets of gradients. They start in the queue's order, so all ranks start the same calls in the same order,
-// whatever the order in which their gradients become ready. The first backward shows this order: the owner of the
-// queue then cuts the buckets once more, on all ranks by the order that one of them has seen.
+// A queue of buckets of gradients. Buckets start in the queue's order, so all ranks start the same calls in the same
+// order, even if their gradients become ready in different orders. The first backward shows in which order gradients
+// become ready. After it, the owner of the queue cuts the buckets once more. All ranks then use the order that one of
+// them has seen.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -26,44 +27,46 @@ class BucketQueue {
     std::string first = {};   // names of its first and last parameter in memory
     std::string last = {};
     std::string label = {};   // "step 7 bucket 0"
-    std::string tag = {};     // the label, and the sample of weights that ranks compare
+    std::string tag = {};     // the label, and the hash of sampled weights that ranks compare
     std::size_t pending = 0;  // parameters whose gradients are not ready
     bool is_started = false;  // started, and not ended
   };
 
-  // `sample`: its text travels in the tag of a round's first bucket, where ranks compare it. None: they compare no
-  // weights.
+  // `sample`: its text is part of the tag of a round's first bucket, so that ranks compare it. nullopt: ranks do not
+  // compare weights.
   BucketQueue(Communicator world, std::size_t parameters, std::optional<WeightSample> sample);
 
   void set(std::vector<Bucket> buckets);
   void begin(const Round& round);
 
-  // Between two rounds: makes the first bucket the next one.
+  // Makes the first bucket the next one. Call it between two rounds.
   void rewind() { next_ = 0; }
 
-  // The parameter's gradient is ready. Call it once in a round.
+  // Call it once in a round, when the parameter's gradient is ready.
   void complete(std::size_t parameter);
   std::size_t size() const { return buckets_.size(); }
   const Bucket& operator[](std::size_t i) const { return buckets_[i]; }
   const Bucket& of(std::size_t parameter) const { return buckets_[bucket_of_[parameter]]; }
-  // Throws InvalidArgument if the parameter's bucket was started already: then another gradient of it comes too late.
+  // Throws InvalidArgument if the parameter's bucket was started already. A further gradient of the parameter is then
+  // too late.
   void require_not_started(std::size_t parameter, const std::string& name) const;
 
   // The bucket to be started next; size(): none is left.
   std::size_t next() const { return next_; }
   bool next_is_complete() const { return next_ < buckets_.size() && buckets_[next_].pending == 0; }
-  // Starts the next bucket: body(its number) starts the calls. If it fails because weights differ, the error says so.
+  // Starts the next bucket: body(number of the bucket) starts its calls. If a call fails because weights differ between
+  // ranks, the error says so.
   void start_next(const std::function<void(std::size_t)>& body);
-  // Ends a bucket: body() waits for its calls. Does nothing if it was not started or has ended. An error names its
-  // parameters.
+  // Ends a bucket: body() waits for the bucket's calls. Does nothing if the bucket was not started or has ended. An
+  // error names the bucket's parameters.
   void end(std::size_t bucket, const std::function<void()>& body);
   bool any_is_started() const;
-  // Drives the calls in flight, without waiting.
+  // Lets the calls in flight make progress, without waiting.
   void poll();
 
-  // Once, after the first round of two or more buckets, it returns all parameters in the order in which their
-  // gradients became ready on rank `first`, then those whose gradients never did. Nothing: no new order now.
-  // Collective.
+  // Returns a new order of the parameters only once, after the first round of two or more buckets: first those whose
+  // gradients became ready on rank `first`, in the order in which they did, then those whose gradients never became
+  // ready. In all other cases returns nullopt. Collective.
   std::optional<std::vector<std::size_t>> order_as_they_came(int first);
 
   // Returns the maximum over all ranks of each parameter's flag, which says whether it has a gradient. Collective.

@@ -1,12 +1,12 @@
-// How the gradients of a backward become the mean over the ranks. There are three ways, of which the layout selects
-// one when a model is wrapped (gradient_reducer.cc), and one that wraps another:
-//   ExchangeBuckets  buckets travel through a GradientStrategy; every rank gets all of the mean
-//   ExchangeShares   ranges travel; each rank gets its share of the mean
-//   ExchangeInStep   nothing travels; the step of each rank reads all ranks' gradients and averages its share
+// How the gradients of a backward become the mean over the ranks. There are three ways. The layout selects one of them
+// when a model is wrapped (gradient_reducer.cc). A fourth class wraps another exchange:
+//   ExchangeBuckets  a GradientStrategy exchanges buckets; every rank gets the whole mean
+//   ExchangeShares   ranks sum ranges; each rank gets its share of the mean
+//   ExchangeInStep   nothing is sent; the step of each rank reads all ranks' gradients and averages its share
 //   Joined           wraps an exchange, so that ranks whose data has ended take part in it
 //
-// A round is begin(), then take() and ready() as gradients come, then finish(), or abandon() after a backward that
-// failed. One round follows another, and all ranks make the same rounds.
+// A round is begin(), then take() and ready() for each gradient, then finish(), or abandon() after a backward that
+// failed. Rounds do not overlap, and all ranks make the same rounds in the same order.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -22,7 +22,7 @@
 namespace reigen::parallel {
 
 struct Round {
-  std::int64_t step = 0;         // in the tags of its calls
+  std::int64_t step = 0;         // the number in the tags of the round's calls
   bool compares_weights = true;  // the first bucket carries a sample of this rank's weights
 };
 
@@ -36,12 +36,13 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  // ---- Before a forward that a backward of all ranks follows
+  // ---- Before a forward
 
-  // Buffers are about to be synchronised; participants() then says between which ranks. May wait.
+  // Call it if buffers are about to be synchronised, before a forward that a backward of all ranks follows.
+  // participants() then says between which ranks. May wait.
   virtual void announce_forward(const std::string&) {}
   virtual Participants participants() const = 0;
-  // A forward begins, whether its backward averages or only adds up.
+  // Called before every forward, whether its backward averages gradients or only adds them up.
   virtual void begin_forward() {}
 
   // ---- Called from hooks: must not wait (base/no_waiting.h)
@@ -50,25 +51,25 @@ class Exchange {
   virtual bool looks_ahead() const { return false; }
   // A gradient of the parameter is about to be added to `.grad`.
   virtual void before_gradient(std::size_t) {}
-  // `.grad` of the parameter is complete. The exchange moves it to where it needs it.
+  // `.grad` of the parameter is complete. The exchange moves the gradient to where it needs it.
   virtual void take(std::size_t parameter) = 0;
   virtual void begin(const Round& round) = 0;
-  // The parameter's gradient has been taken; called once for it in a round. Starts the buckets that are complete.
+  // Called once in a round for each parameter, after take() of its gradient. Starts the buckets that are complete.
   virtual void ready(std::size_t parameter) = 0;
 
   // ---- Called where backward enters a unit (unit_watch.h)
 
   // Whether a bucket is to be started now, because backward is done with its unit.
   virtual bool is_due() const { return false; }
-  // Starts such buckets, and waits until there is memory for the gradients of the unit.
+  // Starts the buckets that are due, and waits until there is memory for the gradients of the unit.
   virtual void enter_unit() {}
 
   // ---- After backward
 
-  // Waits. Then `.grad` is the mean, or a mark that stands for it, for every parameter that has a gradient on some
-  // rank. `first`: the lowest rank that has data.
+  // Waits for the round's calls. Afterwards, for every parameter that has a gradient on some rank, `.grad` is the mean
+  // or a mark that stands for the mean. `first`: the lowest rank that has data.
   virtual void finish(int first) = 0;
-  // Waits for the calls that were started: the other ranks started them as well, or fail.
+  // Waits for the calls that were started. These calls end, because the other ranks have started them too, or fail.
   virtual void abandon() = 0;
   // A backward has ended, or was given up.
   virtual void end_backward() {}
@@ -79,10 +80,10 @@ class Exchange {
   virtual bool is_under_way() const = 0;
   virtual std::uint64_t bytes_given() const = 0;
   virtual std::size_t bucket_count() const { return 0; }
-  virtual const std::vector<BucketTimes>& bucket_times() const = 0;  // of the last round, or the one under way
-  // How many memory blocks were allocated so far for gradients that travel.
+  virtual const std::vector<BucketTimes>& bucket_times() const = 0;  // of the last round, or of the current one
+  // How many memory blocks were allocated so far for gradients that are sent.
   virtual std::int64_t allocations() const { return 0; }
-  // How long this round has waited in backward so far.
+  // How long this rank has waited so far in the backward of this round.
   virtual std::chrono::duration<double> waited_in_backward() const { return {}; }
 };
 

@@ -25,7 +25,7 @@ void write_flag(char* place, at::ScalarType type, bool value) {
   }
 }
 
-// Whether some rank set the flag: the average of ones and zeros is above zero in every type if one rank wrote a one.
+// Whether some rank set the flag. If one rank wrote a one, the average of ones and zeros is above zero in every type.
 bool read_flag(const char* place, at::ScalarType type) {
   const auto bytes = c10::elementSize(type);
   return std::any_of(place, place + bytes, [](char byte) { return byte != 0; });
@@ -44,7 +44,7 @@ ExchangeBuckets::ExchangeBuckets(Communicator world, TrainedParameters trained, 
 }
 
 void ExchangeBuckets::cut(const std::vector<std::size_t>& order) {
-  // Without overlap small buckets gain nothing.
+  // Without overlap, small buckets bring no advantage.
   const auto limit =
       options_.overlap ? static_cast<std::size_t>(options_.megabytes * static_cast<double>(kMiB)) : SIZE_MAX;
   std::vector<BucketQueue::Bucket> buckets;
@@ -112,21 +112,22 @@ char* ExchangeBuckets::flag_of(std::size_t parameter) const {
   return static_cast<char*>(flat.mutable_data_ptr()) + (segment.offset + segment.numel) * flat.element_size();
 }
 
-// Brings the parameter's slot and flag into the state in which its bucket travels.
+// Sets the parameter's slot and flag to the values that are sent with its bucket.
 void ExchangeBuckets::fill(std::size_t parameter) {
   trained_.fill_slot(parameter);
   write_flag(flag_of(parameter), trained_.range_of(parameter).gradients().scalar_type(),
              trained_.has_gradient(parameter) && strategy_.keeps_zeros());
 }
 
-// Which parameters have a gradient on some rank, for strategies that do not carry the flags.
+// Returns which parameters have a gradient on some rank. Needed for strategies that do not send the flags.
 std::vector<char> ExchangeBuckets::exchange_flags() {
   std::vector<char> flags;
   for (std::size_t i = 0; i < trained_.size(); ++i) flags.push_back(trained_.has_gradient(i) ? 1 : 0);
   return queue_.on_any_rank(std::move(flags));
 }
 
-// A parameter that has a gradient only on other ranks gets it here too; one without a gradient on any rank keeps none.
+// A parameter that has a gradient only on other ranks gets it here too. If no rank has a gradient of a parameter, the
+// parameter remains without one.
 void ExchangeBuckets::settle_flags() {
   const std::vector<char> flags = strategy_.keeps_zeros() ? std::vector<char>() : exchange_flags();
   for (std::size_t i = 0; i < trained_.size(); ++i) {
@@ -134,7 +135,7 @@ void ExchangeBuckets::settle_flags() {
     const at::ScalarType type = range.gradients().scalar_type();
     const at::Tensor& slot = range.gradient_slot(trained_.places[i].segment);
     char* const flag = flag_of(i);
-    // A strategy may give parts that it had kept back, although no rank has a gradient now.
+    // A strategy may return parts of earlier gradients that it had kept back, although no rank has a gradient now.
     const auto comes = [&] { return slot.ne(0).any().item<bool>(); };
     const bool somewhere = flags.empty() ? read_flag(flag, type) : flags[i] != 0 || comes();
     at::Tensor& gradient = trained_.segment_of(i).parameter.mutable_grad();

@@ -1,9 +1,9 @@
-// Buckets of gradients travel through a strategy while backward runs.
+// A strategy exchanges buckets of gradients between the ranks while backward runs.
 //
-// Every parameter has a slot in its range's gradient buffer, followed by a spare element: the flag that says "this
-// rank has a gradient here". take() moves a gradient into its slot. When the last gradient of a bucket is ready, the
-// bucket is given to the strategy, which combines it with the other ranks' and carries the flags along where it can.
-// Gradients that are missing at the end of backward are filled with zeros.
+// Every parameter has a slot in its range's gradient buffer, followed by a spare element: the flag that says "this rank
+// has a gradient here". take() moves a gradient into its slot. When the last gradient of a bucket is ready, the
+// exchange gives the bucket to the strategy. The strategy combines it with the same bucket of the other ranks, and
+// sends the flags with it if it can. Gradients that are missing at the end of backward are filled with zeros.
 // Thread rule: as Exchange.
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace reigen::parallel {
 
-// Backward may make gradients in spare blocks from now on.
+// From now on backward may write gradients into spare blocks.
 void ExchangeInStep::begin_forward() {
   if (!at::GradMode::is_enabled()) return;
   for (const ParameterRange& range : trained_.ranges) {
@@ -26,7 +26,7 @@ void ExchangeInStep::end_backward() {
 }
 
 void ExchangeInStep::take(std::size_t parameter) {
-  // The gradients of the last round await no average any more: their step is over.
+  // The gradients of the last round no longer await an average, because their step is over.
   for (const ParameterRange& range : trained_.ranges) range.rows()->set_awaits_average(false);
   trained_.range_of(parameter).take_gradient(trained_.places[parameter].segment);
 }
@@ -46,8 +46,8 @@ void ExchangeInStep::finish(int) {
   for (const ParameterRange& range : trained_.ranges) range.rows()->set_awaits_average(true);
 }
 
-// Tells all ranks where this rank's gradients lie, since backward may have made them in spare blocks, and learns where
-// the others' lie. Returns which parameters have a gradient on some rank.
+// Tells all ranks where this rank's gradients lie, because backward may have written them into spare blocks. Learns
+// where the gradients of the other ranks lie. Returns which parameters have a gradient on some rank.
 std::vector<char> ExchangeInStep::exchange_places() {
   const std::size_t count = trained_.size();
   std::vector<std::int64_t> mine;

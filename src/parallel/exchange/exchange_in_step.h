@@ -1,6 +1,6 @@
-// Gradients stay where backward put them, in memory that all ranks of the machine read, and the step of each rank
-// averages its share (tensor/flat/gradient_rows.h). After backward the ranks tell each other where each gradient lies;
-// in this exchange of places they wait for each other.
+// Gradients remain where backward wrote them, in memory that all ranks of the machine can read. The step of each rank
+// averages its share of them (tensor/flat/gradient_rows.h). After backward the ranks tell each other where each
+// gradient lies. In this exchange of places they wait for each other.
 // Thread rule: as Exchange.
 #pragma once
 

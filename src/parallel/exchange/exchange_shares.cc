@@ -17,8 +17,8 @@
 namespace reigen::parallel {
 namespace {
 
-// Whether the running backward adds this parameter's gradient to `.grad`. torch::autograd::grad() adds none,
-// backward() with chosen inputs adds some.
+// Whether the running backward adds this parameter's gradient to `.grad`. torch::autograd::grad() adds no gradients.
+// backward() with chosen inputs adds only some.
 bool will_be_added(const at::Tensor& parameter) {
   const auto* const chosen = torch::autograd::get_current_graph_task_exec_info();
   if (chosen == nullptr || chosen->empty()) return true;
@@ -44,8 +44,8 @@ ExchangeShares::ExchangeShares(Communicator world, Communicator sharers, Communi
 
 void ExchangeShares::cut(const std::vector<std::size_t>& order) {
   std::vector<BucketPlan> plans = plan_ranges(trained_.places_of(order));
-  // A range of no unit is never done before the end of backward. Placed before the others it would keep them from
-  // starting.
+  // Backward is not done with a range of no unit before its own end. Placed before other ranges, such a range would
+  // keep them from starting.
   const auto is_of_unit = [&](const BucketPlan& one) { return options_.unit_of[one.range] < options_.units->size(); };
   if (options_.units) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
   std::vector<BucketQueue::Bucket> buckets;
@@ -64,7 +64,7 @@ void ExchangeShares::cut(const std::vector<std::size_t>& order) {
   queue_.set(std::move(buckets));
 }
 
-// Gives back the rooms of a backward that failed, if its gradients were dropped since.
+// Gives back the rooms of a backward that failed, if the caller has dropped the gradients in them.
 void ExchangeShares::begin_forward() {
   for (const ParameterRange& range : trained_.ranges) {
     tensor::TransientFlat& made = range.share()->made();
@@ -111,8 +111,8 @@ bool ExchangeShares::is_due() const {
 
 void ExchangeShares::enter_unit() {
   while (is_due()) start_next();
-  // One room is for the unit that backward enters. Over a network a second one is for the sum that was started last
-  // and is still travelling. In shared memory a sum is work of this thread in any case: it is done now, while its
+  // One room is for the unit that backward enters. Over a network a second room is for the sum that was started last
+  // and is still in flight. In shared memory this thread computes a sum itself in any case. It does so now, while the
   // gradients may still be in the caches.
   const std::size_t on_its_way = sharers_.shares_memory() ? 0 : 1;
   const auto start = std::chrono::steady_clock::now();
@@ -130,7 +130,7 @@ void ExchangeShares::make_room(std::size_t index) {
   if (made.is_there()) return;
   if (!options_.units) collect_completed();
   made.put(rooms_.take(made.bytes()));
-  // The gaps between parameters travel along, so they must be zero.
+  // The gaps between parameters are summed too, so they must be zero.
   const auto size = static_cast<std::int64_t>(range.values().element_size());
   const std::vector<tensor::Segment>& segments = range.segments();
   for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -152,8 +152,8 @@ void ExchangeShares::start(std::size_t bucket) {
   for (const std::size_t i : queue_[bucket].parameters) {
     const std::size_t segment = trained_.places[i].segment;
     Gradient& gradient = gradients_[i];
-    // is_old: the share was kept from before, and no gradient came. If a gradient came and was dropped since
-    // (zero_grad()), the share is dropped with it.
+    // is_old: the share was kept from an earlier backward, and no gradient came in this one. If a gradient came and the
+    // caller then dropped it (zero_grad()), the share is dropped too.
     const bool is_old = range.share()->take_mark(segment, range.segments()[segment].parameter);
     gradient.has = is_old || range.is_active(segment);
     gradient.adds = is_old || (gradient.adds && gradient.has);
@@ -174,7 +174,7 @@ void ExchangeShares::start(std::size_t bucket) {
 }
 
 // Waits until this rank's share of the sum has arrived, and frees the room. Buckets are collected in order, because
-// collecting one starts a call of all replicas.
+// collect() starts a call of all replicas.
 void ExchangeShares::collect(std::size_t bucket) {
   collected_ = bucket + 1;
   Sum& sum = sums_[bucket];
@@ -226,7 +226,7 @@ void ExchangeShares::end_started() {
   }
 }
 
-// Which parameters have a gradient on some rank.
+// Returns which parameters have a gradient on some rank.
 std::vector<char> ExchangeShares::exchange_flags() {
   std::vector<char> flags;
   for (const Gradient& gradient : gradients_) flags.push_back(gradient.has ? 1 : 0);

@@ -1,16 +1,17 @@
-// Each rank gets its share of the mean alone. Ranges of parameters travel, each as soon as its gradients are complete.
+// Each rank gets only its share of the mean. Ranks sum range by range, each range as soon as its gradients are
+// complete.
 //
-//   gradients[share of this rank] = mean over all ranks of backward's gradients; added to what is there for parameters
-//                                   that have a gradient from before
+//   gradients[share of this rank] = mean over all ranks of backward's gradients; if a parameter has a gradient from
+//                                   before, the mean is added to it
 //
-// A range's gradients have memory (a room) from when backward makes the first of them until their sum has arrived.
-// When backward enters a unit, this rank waits for the sums of the units that backward is done with; over a network it
-// does not wait for the one that was started last. So with units of equal size there are at most two rooms. Without
-// units nothing waits before the end of backward, and every range may have a room.
+// A range's gradients have memory (a room) from the moment when backward makes the first of them until their sum has
+// arrived. When backward enters a unit, this rank waits for the sums of the units that backward is done with. Over a
+// network it does not wait for the sum that was started last. So with units of equal size there are at most two rooms.
+// Without units this rank does not wait before the end of backward, so every range may have a room.
 //
-// Where weights are gathered and freed, the sum of a range starts when backward is done with its unit, whether all its
-// gradients are there or not: all ranks come to this point alike. Elsewhere it also starts in the hook of the range's
-// last gradient.
+// Where weights are gathered and freed, the sum of a range starts when backward is done with the range's unit, even if
+// some of its gradients are missing. All ranks reach this point in the same order of calls. Elsewhere the hook of the
+// range's last gradient starts the sum too.
 //
 // After the round `.grad` is a mark (tensor/flat/gradient_share.h).
 //
@@ -40,9 +41,9 @@ namespace reigen::parallel {
 struct ShareOptions {
   std::shared_ptr<UnitWatch> units = {};    // null: the model has none
   std::vector<std::size_t> unit_of = {};    // unit of each range; units->size(): none
-  bool starts_in_hooks = true;              // the hook of a range's last gradient starts its sum too
+  bool starts_in_hooks = true;              // the hook of a range's last gradient starts the range's sum too
   bool overlap = true;                      // false: all sums start after backward
-  std::optional<at::ScalarType> type = {};  // the type in which fp32 gradients travel; none: fp32
+  std::optional<at::ScalarType> type = {};  // the type in which fp32 gradients are sent; none: fp32
 };
 
 class ExchangeShares final : public Exchange {
@@ -78,9 +79,9 @@ class ExchangeShares final : public Exchange {
   struct Sum {  // one per bucket
     std::size_t range = 0;
     Work work = {};
-    at::Tensor rounded = {};       // the rounded gradients that travel; undefined: they travel as they are
-    at::Tensor arrived = {};       // this rank's share of the mean; undefined: it arrives in its place
-    std::vector<char> added = {};  // by segment: its mean is added to the share that was kept
+    at::Tensor rounded = {};       // the rounded gradients that are sent; undefined: they are sent unrounded
+    at::Tensor arrived = {};       // this rank's share of the mean; undefined: the share is received in place
+    std::vector<char> added = {};  // by segment: the mean is added to the share that was kept
   };
 
   void cut(const std::vector<std::size_t>& order);

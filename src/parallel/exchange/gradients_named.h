@@ -1,4 +1,4 @@
-// Adds to an error of communication which gradients the call carried.
+// Adds to a communication error the names of the gradients that the call sent.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 
 namespace reigen::parallel {
 
-// Runs `body`. An error of communication gets one more line: the tag, and the names of the first and last parameter.
+// Runs `body`. A communication error gets one more line: the tag, and the names of the first and last parameter.
 void with_gradients_named(const std::string& tag, const std::string& first, const std::string& last,
                           const std::function<void()>& body);
 

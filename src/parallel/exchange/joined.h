@@ -1,9 +1,9 @@
 // The exchange while a Join lives: ranks with data announce what they do, and ranks without data take part with zeros.
 //
-// Before a round starts its first bucket, all ranks are asked who still trains. The question starts in the hook of the
-// first gradient, and no bucket starts before its answer is there. So where ranks do different things, or where
-// training is to end, no rank has started a call that another rank leaves out. Gradients that become ready meanwhile
-// wait.
+// Before a round starts its first bucket, all ranks are asked which of them still train. The hook of the first gradient
+// starts this question, and no bucket starts before the answer has arrived. So if ranks do different things, or if
+// training is to end, no rank has started a call that another rank leaves out. Gradients that become ready before the
+// answer wait for it.
 // Thread rule: as Exchange.
 #pragma once
 

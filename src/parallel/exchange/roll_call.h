@@ -1,4 +1,5 @@
-// Asks all ranks who still trains, before everything that the ranks of a Join do together.
+// Asks all ranks which of them still train, before each forward and each reduction that the ranks of a Join make
+// together.
 #pragma once
 
 #include <memory>
@@ -30,8 +31,9 @@ class RollCall {
   void ask(Activity mine, const std::string& tag);
   // Whether answer() would not wait.
   bool is_answered() const { return work_.is_completed(); }
-  // Waits for the answer to the last question; it is the same on every rank. Throws CollectiveMismatch where ranks
-  // that train differ in what they do, and EarlyEnd; each of them on every rank.
+  // Waits for the answer to the last question; it is the same on every rank. Throws CollectiveMismatch if the ranks
+  // that train do different things, and EarlyEnd if a rank has no more data and throw_on_early_end is set. Every rank
+  // throws the same error.
   const Roll& answer();
 
   // The last roll in which some rank trained; before the first roll: all ranks train.
@@ -39,7 +41,7 @@ class RollCall {
   // The rolls of the last forward and of the forward before it: they say which ranks have the newest buffers.
   const Roll& last_forward() const { return last_forward_; }
   const Roll& forward_before() const { return forward_before_; }
-  // The factor by which gradients must be multiplied after they were averaged over all ranks.
+  // After gradients were averaged over all ranks, they must be multiplied by this factor.
   double correction() const;
 
  private:
@@ -48,8 +50,8 @@ class RollCall {
   Activity mine_ = Activity::kNone;
   std::string tag_;
   Work work_;
-  // This rank's own answer, then the answers of all ranks. It is memory of the communicator, because the call of a
-  // question goes on in it even when nobody waits for the answer any more.
+  // This rank's own answer, then the answers of all ranks. The memory belongs to the communicator, because the call of
+  // a question still uses it even if nobody waits for the answer any more.
   std::shared_ptr<void> answers_;
   Roll last_;
   Roll last_forward_;

@@ -42,9 +42,9 @@ struct Piece {
   std::int64_t numel = 0;
 };
 
-// Among 2^k ranks, rank r exchanges its current sum in round i with rank r xor 2^i; after k rounds all of them have
-// the same sum. Each further rank gives its values to one of these ranks before the rounds, and receives the result
-// after them.
+// Among 2^k ranks, rank r exchanges its current sum in round i with rank r xor 2^i. After k rounds all of them have the
+// same sum. If there are more ranks than 2^k, each further rank gives its values to one of the 2^k ranks before the
+// rounds, and receives the result after them.
 class SumInPairs {
  public:
   struct Part {
@@ -160,7 +160,7 @@ class AdasumOfSteps : public WeightStrategy {
 
   SumInPairs sum_;
   std::vector<ParameterRange> parameters_;
-  // These have one entry for each range.
+  // before_, parts_ and pieces_ have one entry for each range.
   std::vector<at::Tensor> before_;  // weights before the step
   std::vector<SumInPairs::Part> parts_;
   std::vector<std::vector<Piece>> pieces_;

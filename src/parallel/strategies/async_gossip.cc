@@ -16,14 +16,15 @@ namespace reigen::parallel {
 
 namespace {
 
-constexpr std::int64_t kBlock = 1024;  // weights that share a scale
+constexpr std::int64_t kBlock = 1024;  // number of weights that share a scale
 
 std::int64_t blocks_of(std::int64_t count) { return (count + kBlock - 1) / kBlock; }
 
 // Rank r has weights x and a public copy y of them that its neighbours know. In step n it sends them q_n = round((x -
-// y) / scale) and moves y by scale·q_n. For each neighbour it keeps d = y_neighbour - y_own, both after the same
-// number of messages, and moves x by gain·d. The neighbour's d is -d, bit by bit, so the mean of all x stays. A change
-// that is small compared with others in its block rounds to zero, and waits until these have been sent.
+// y) / scale) and moves y by scale·q_n. For each neighbour it keeps d = y_neighbour - y_own, both after the same number
+// of messages, and moves x by gain·d. On the neighbour d has the same value with the opposite sign, bit by bit, so the
+// mean of all x does not change. A change that is small compared with others in its block rounds to zero; it is sent in
+// a later step, after the large changes.
 class AsyncGossip : public WeightStrategy {
  public:
   AsyncGossip(Communicator world, const AsyncGossipOptions& options)

@@ -6,8 +6,8 @@
 namespace reigen::parallel {
 
 comm::Progress beside_backward(const Communicator& world) {
-  // In shared memory a call is work for a core, which a thread of its own would take from backward. Over a network a
-  // call mostly waits; if only hooks drove it, it would also wait for the next hook.
+  // In shared memory a call is work for a core. A thread of its own would take this core from backward. Over a network
+  // a call mostly waits. If only hooks let the call make progress, it would also wait for the next hook.
   return world.shares_memory() ? comm::Progress::kCaller : comm::Progress::kThread;
 }
 

@@ -11,11 +11,11 @@
 
 namespace reigen::parallel {
 
-// Which thread drives a call that a strategy starts while backward goes on.
+// Which thread makes the calls progress that a strategy starts while backward runs.
 comm::Progress beside_backward(const Communicator& world);
 
 // Starts one call that replaces every tensor by its average over the ranks. Returns at once: hooks poll the call, and
-// wait() ends it.
+// wait() waits for its end.
 Work begin_average(const Communicator& world, const std::vector<at::Tensor>& tensors, const std::string& tag);
 
 std::uint64_t bytes_of(const std::vector<at::Tensor>& tensors);

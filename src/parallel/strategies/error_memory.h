@@ -1,4 +1,4 @@
-// Error feedback: for each parameter, the part of its gradients that this rank could not give so far.
+// Error feedback: for each parameter, the part of its gradients that this rank has not sent yet.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,13 +19,13 @@ class ErrorMemory {
  public:
   void attach(const std::vector<ParameterRange>& parameters);
 
-  // memory += gradient. Returns the memory itself, flat and wide; the caller must subtract the part that it gives
-  // away.
+  // memory += gradient. Returns the memory itself, as a flat tensor of the wide type. The caller must subtract from it
+  // the part that it sends.
   at::Tensor add(const std::string& name, const at::Tensor& gradient);
 
   const at::Tensor& of(const std::string& name) const { return memory_.at(name); }
 
-  // Memory = its mean over the ranks, so the sum of the parts that all ranks keep back stays the same. Waits.
+  // Sets the memory to its mean over the ranks, so the sum of the parts that all ranks keep back stays the same. Waits.
   void settle(const Communicator& world);
   void add_state(std::map<std::string, at::Tensor>& state) const;  // "error.<parameter>"
 

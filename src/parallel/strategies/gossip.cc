@@ -61,7 +61,8 @@ class Gossip : public WeightStrategy {
     return 1 << (*step_.const_data_ptr<std::int64_t>() % rounds);
   }
 
-  // Weights go to rank + distance and come from rank - distance; on a ring also the other way round.
+  // Sends weights to rank + distance and receives weights from rank - distance. On a ring it also does so in the other
+  // direction.
   void exchange() {
     const int size = world_.size();
     CallList calls;

@@ -1,5 +1,5 @@
-// In every step each rank sends one message, of a fixed size, to each of its peers. Messages need not come in time: a
-// rank takes those that are there, and waits only for those that are too old.
+// In every step each rank sends one message, of a fixed size, to each of its peers. Messages may arrive late: a rank
+// takes the messages that have arrived, and waits only for those that are too old.
 //
 // No rank starts to receive message n before it has sent its own message n. So when all ranks have sent the same
 // number of messages and have taken all of them, nothing is in flight.
@@ -19,7 +19,7 @@ namespace reigen::parallel {
 
 class LateExchange {
  public:
-  // Collective: it makes a group of its own, so that its messages do not meet those of others.
+  // Collective: it makes a group of its own, so that its messages are not mixed up with messages of others.
   LateExchange(const Communicator& world, const std::vector<int>& peers, std::size_t bytes);
 
   // Memory for the next message; its contents are undefined.
@@ -27,8 +27,8 @@ class LateExchange {
   void send();
   std::int64_t sent() const { return sent_; }
 
-  // Calls take(peer's index, its message n, our message n) for each message that is there, in the order of n for each
-  // peer. Waits for messages up to number `until`, counted from 1.
+  // Calls take(peer's index, its message n, our message n) for each message that has arrived. The messages of one peer
+  // come in the order of n. Waits for the messages with numbers up to `until`, counted from 1.
   using Take = std::function<void(std::size_t peer, const std::byte* theirs, const std::byte* ours)>;
   void receive(std::int64_t until, const Take& take);
 
@@ -53,7 +53,7 @@ class LateExchange {
   std::vector<Peer> peers_;
   std::int64_t sent_ = 0;
   std::int64_t oldest_ = 1;        // number of messages_.front()
-  std::deque<Outgoing> messages_;  // kept until sent, and until the peers' message n is taken; the last one is the next
+  std::deque<Outgoing> messages_;  // message n stays until sent and until the peers' message n is taken; back(): next
   std::vector<std::shared_ptr<void>> spare_;
 };
 

@@ -32,7 +32,7 @@ float mean_magnitude(const Number* values, std::int64_t count) {
   return static_cast<float>(sum / static_cast<double>(count));
 }
 
-// Writes the elements' signs; kept -= magnitude with each element's sign.
+// Writes the elements' signs. Subtracts from each element of `kept` the magnitude, with the sign of the element.
 template <class Number>
 void take_signs(Number* kept, std::int64_t count, Number magnitude, std::uint8_t* signs) {
   for (std::int64_t byte = 0; byte < bytes_of_signs(count); ++byte) {

@@ -50,9 +50,9 @@ double project_out(const at::Tensor& matrix, std::int64_t column) {
 }
 
 // Gram-Schmidt with a fixed order of additions, so that every rank gets the same bits. A column that depends on the
-// columns before it gets a random direction; it would stay dependent for ever.
+// columns before it gets a random direction, because otherwise it would remain dependent for ever.
 void orthonormalize(const at::Tensor& matrix, std::uint64_t seed, std::uint64_t which) {
-  constexpr double kLost = 1e-6;  // below this share of its norm, what is left of a column is rounding
+  constexpr double kLost = 1e-6;  // below this share of the column's norm, the rest of the column is a rounding error
   for (std::int64_t column = 0; column < matrix.size(1); ++column) {
     at::Tensor own = matrix.select(1, column);
     const double before = own.norm().item<double>();
@@ -170,7 +170,7 @@ class PowerSgd : public GradientStrategy {
   };
   struct Part {
     bool plain = true;
-    at::Tensor first = {};   // P of the matrices, and the gradients that travel as they are
+    at::Tensor first = {};   // P of the matrices, and the gradients that are sent uncompressed
     at::Tensor second = {};  // Q
     Work work = {};
   };
@@ -197,7 +197,7 @@ class PowerSgd : public GradientStrategy {
     tensor::ensure_shared(part.second, world_, second, type);
   }
 
-  // P becomes orthonormal; Q of this rank = M^T P.
+  // Makes P orthonormal, and computes Q of this rank = M^T P.
   void find_q(Part& part, const GradientBucket& bucket) {
     Cursor first{part.first};
     Cursor second{part.second};

@@ -54,7 +54,7 @@ class StaleSynchronous : public WeightStrategy {
   void settle() override {
     const at::NoGradGuard no_grad;
     take(exchange_->sent());
-    // Every rank has added the same changes in another order, so weights differ by rounding.
+    // Every rank has added the same changes, but in its own order, so weights differ by rounding errors.
     bytes_ += average_weights(world_, parameters_, "average of weights");
     remember();
   }

@@ -76,7 +76,7 @@ class TopK : public GradientStrategy {
 
  private:
   struct Part {
-    std::vector<std::int64_t> counts = {};  // how many elements of each parameter travel
+    std::vector<std::int64_t> counts = {};  // how many elements of each parameter are sent
     std::int64_t count = 0;
     at::ScalarType type = at::kFloat;
     at::Tensor mine = {};
@@ -103,7 +103,7 @@ class TopK : public GradientStrategy {
       part.count += part.counts.back();
     }
     part.type = wide_type(bucket.gradients.front().scalar_type());
-    // The messages of all ranks lie side by side, each as aligned as its first element must be.
+    // The messages of all ranks lie side by side, each aligned for its first element: sizes are multiples of 8.
     const auto size = static_cast<std::int64_t>(c10::elementSize(part.type));
     const std::int64_t bytes = (part.count * (size + 4) + 7) / 8 * 8;
     tensor::ensure_shared(part.mine, world_, bytes, at::kByte);

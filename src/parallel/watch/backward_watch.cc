@@ -14,7 +14,7 @@
 namespace reigen::parallel {
 namespace {
 
-// A tensor can have one such hook. A hook of the user that is already there is kept, and called first.
+// A tensor can have only one such hook. If the user has installed one before, it is kept and called first.
 class GradientHook : public torch::autograd::PostAccumulateGradHook {
  public:
   using Call = std::function<void()>;
@@ -88,8 +88,8 @@ bool BackwardWatch::is_watched(const at::Tensor& parameter) {
   return hook != nullptr && hook->is_attached();
 }
 
-// The graph of a backward owns its callbacks. When an exception ends the backward early, the callback is destroyed
-// with the graph, and the id in backwards_ expires.
+// The graph of a backward owns the callbacks of that backward. When an exception ends the backward early, the callback
+// is destroyed with the graph, and the id in backwards_ expires.
 void BackwardWatch::await_end() {
   const int id = torch::autograd::get_current_graph_task_id();
   for (const auto& one : backwards_) {

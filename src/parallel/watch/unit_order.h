@@ -5,7 +5,7 @@
 // ranks; it does not depend on which weights a rank's loss reaches.
 //
 // A call belongs to a micro-batch: one forward of the model. Several micro-batches may be in flight. A backward goes
-// through one or several of them, and the calls of the others say nothing about it, so begin_backward() is told which.
+// through one or several of them, which begin_backward() gets. The calls of the others say nothing about this backward.
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
@@ -67,9 +67,9 @@ class UnitOrder {
   // Backward has come to the end with this number.
   void enter(std::size_t end) { entered_ = end; }
   void end_backward() { begin_backward({}); }
-  // Backward is at the end of a call that is computed again. Returns the number of the end of a call of `unit` within
-  // that call, or 0 if there is none. Of several such calls it takes the last one, because the fewest calls began
-  // after its end.
+  // Call it while backward is at the end of a call that is computed again. Returns the number of the end of a call of
+  // `unit` within that call, or 0 if there is none. If there are several such calls of `unit`, it takes the last one,
+  // because the fewest calls began after the end of that one.
   std::size_t end_within(std::size_t unit) const {
     std::size_t last = 0;
     for (const auto& one : through_) {
@@ -89,8 +89,8 @@ class UnitOrder {
     });
     return any && all;
   }
-  // Whether backward is done with some call of the unit and is within none of its calls: it reads the unit's weights
-  // no more before it comes to the end of another call of the unit.
+  // Whether backward is done with some call of the unit and is within none of its calls. If so, backward does not read
+  // the unit's weights again before it comes to the end of another call of the unit.
   bool has_passed(std::size_t unit) const {
     bool any = false;
     const bool none_is_under_way = every_call(unit, [&](const Call& call) {
@@ -114,7 +114,7 @@ class UnitOrder {
   std::shared_ptr<MicroBatch> current_;
   std::vector<std::weak_ptr<const MicroBatch>> live_;
   MicroBatches through_;     // the micro-batches of the running backward
-  std::size_t entered_ = 0;  // the end that backward came to last; 0: none
+  std::size_t entered_ = 0;  // number of the end that backward came to last; 0: none
 };
 
 }  // namespace reigen::parallel

@@ -74,8 +74,8 @@ nn::Carry UnitWatch::run(std::size_t unit, const nn::Carry& input, const nn::Uni
   return std::move(ended.output);
 }
 
-// The unit is within a part that is computed again. That part has a backward of its own, inside the outer backward,
-// which comes through this unit.
+// The unit is within a part of the model that is computed again. The recomputed part has a backward of its own, inside
+// the outer backward. This inner backward comes through the unit.
 nn::Carry UnitWatch::run_again(std::size_t unit, const nn::Carry& input, const nn::Unit::Forward& inner) {
   const std::size_t end = order_.end_within(unit);
   nn::Carry output = inner(input);

@@ -1,10 +1,10 @@
-// Tells which unit of the model (nn/unit.h) a backward enters. It enters a unit after it is done with all calls that
-// began after the unit's call, and before the unit's own backward. All ranks whose forwards make the same calls enter
-// the same units in the same order. So code that runs there may wait for the other ranks, unlike code in a hook of a
-// gradient.
+// Tells which unit of the model (nn/unit.h) a backward enters. Backward enters a unit after it is done with all calls
+// that began after the unit's call, and before the unit's own backward. All ranks whose forwards make the same calls
+// enter the same units in the same order. So code that runs at this point may wait for the other ranks, unlike code in
+// a hook of a gradient.
 //
-// The watch stands outside of recomputation. A unit that is computed again in backward is entered once, before it is
-// computed again. Units within it are entered by the backward of the recomputed part.
+// The watch wraps a unit from outside of recomputation. A unit that is computed again in backward is entered once,
+// before it is computed again. Units within it are entered by the backward of the recomputed part.
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 

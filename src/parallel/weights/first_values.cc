@@ -87,7 +87,7 @@ void FirstValues::fill(const at::Tensor& parameter) {
   if (replicas_.size() > 1) broadcast_tensor(replicas_, parameter);
 }
 
-// Where all ranks share one memory, the first of them sets the values.
+// If all ranks share one memory, only the first rank sets the values.
 void FirstValues::complete(const std::vector<tensor::NamedParameter>& parameters,
                            const std::vector<ParameterRange>& trained, const std::vector<ParameterRange>& all,
                            bool come_and_go) {

@@ -1,8 +1,8 @@
 // Sets the values that all ranks begin with: rank 0's. For a model that was made without memory these are the values
 // that DataParallelOptions::initialize sets.
 //
-// prepare() is called before packing, fill() while packing for parameters that no rank holds whole, complete() and
-// then broadcast() after packing. All ranks make each of these calls.
+// Order of calls: prepare() before packing; fill() while packing, for parameters that no rank holds whole; complete()
+// and then broadcast() after packing. All ranks make each of these calls.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -35,15 +35,15 @@ class FirstValues {
   // Gives buffers memory, and sets the values of everything that has memory. Throws InvalidArgument if the model was
   // made without memory and nothing sets its values.
   void prepare(const std::vector<tensor::NamedParameter>& parameters);
-  // The other replicas take the first replica's values of these parameters, which are about to be divided.
+  // The other replicas take the first replica's values of these parameters, which ranks are about to divide.
   void begin_as_first_replica(const std::vector<tensor::NamedParameter>& parameters);
-  // Sets the values of this parameter, which no rank holds whole; it has memory for the moment.
+  // Sets the values of this parameter, which no rank holds whole. During the call the parameter has memory.
   void fill(const at::Tensor& parameter);
   // Gives memory and values to parameters that were packed without them, unless fill() has set the values
   // (`come_and_go`).
   void complete(const std::vector<tensor::NamedParameter>& parameters, const std::vector<ParameterRange>& trained,
                 const std::vector<ParameterRange>& all, bool come_and_go);
-  // Broadcasts rank 0's weights where nobody divides them, and its parameters that are not packed.
+  // Broadcasts rank 0's weights if no rank divides them, and rank 0's parameters that are not packed.
   void broadcast(const std::vector<at::Tensor>& parameters, const std::vector<ParameterRange>& trained,
                  const std::vector<ParameterRange>& all);
 

@@ -22,15 +22,15 @@ namespace reigen::parallel {
 
 class KeptSlices {
  public:
-  // Makes groups of `ranks` consecutive ranks; world.size() is a multiple of it. `flats`: how many flat ranges there
-  // are. Collective.
+  // Makes groups of `ranks` consecutive ranks; world.size() is a multiple of `ranks`. `flats`: the number of flat
+  // ranges. Collective.
   KeptSlices(const Communicator& world, int ranks, std::size_t flats);
 
-  // Keeps a copy of this rank's slice of the values, converted to `type`. `generation` is that of the values.
+  // Keeps a copy of this rank's slice of the values, converted to `type`. `generation`: the generation of the values.
   void keep(std::size_t flat, const at::Tensor& values, at::ScalarType type, std::uint64_t generation);
   bool has(std::size_t flat, at::ScalarType type, std::uint64_t generation) const;
-  // Starts to gather the group's slices of a flat range of `count` elements into `into`. The slice stays until
-  // forget().
+  // Starts to gather the group's slices of a flat range of `count` elements into `into`. This rank's slice remains
+  // until forget().
   Work gather(std::size_t flat, std::int64_t count, void* into, const std::string& tag);
   void forget(std::size_t flat);
   std::int64_t allocations() const { return pool_.allocations(); }

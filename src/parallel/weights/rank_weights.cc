@@ -23,7 +23,7 @@ std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> 
   return tensors;
 }
 
-// Weights in one memory of all ranks are written by the first of these ranks.
+// If all ranks share the weights in one memory, only the first of these ranks writes them.
 void load_weights(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges, RankGroups groups,
                   const checkpoint::Checkpoint& from, std::string_view group) {
   std::set<const at::TensorImpl*> of_others;

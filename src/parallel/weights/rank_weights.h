@@ -1,5 +1,5 @@
-// What each rank gives to a checkpoint of the model, and reads from one. Of a tensor that ranks divide, each rank of
-// the first replica gives its part; rank 0 gives all other tensors.
+// Which tensors each rank gives to a checkpoint of the model and reads from one. Of a tensor that ranks divide, each
+// rank of the first replica gives its part. Rank 0 gives all other tensors.
 // Thread rule: one thread at a time.
 #pragma once
 

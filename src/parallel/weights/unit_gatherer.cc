@@ -83,7 +83,7 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
     await(parts_[unit]);
   }
   nn::Carry output = inner(input);
-  // The backward of the last unit comes next.
+  // After the last unit's forward, its backward comes next.
   const bool is_last = unit + 1 == units_->size();
   const bool stays = in_backward || (at::GradMode::is_enabled() && (is_last || !options_.release_after_forward));
   if (!stays) {
@@ -155,7 +155,7 @@ void UnitGatherer::start(Part& part) {
       coming.work = kept_->gather(i, range.values().numel(), coming.memory.get(), tag);
       continue;
     }
-    if (kept_) kept_->forget(i);  // a slice that it may have is out of date
+    if (kept_) kept_->forget(i);  // a slice that kept_ has is out of date
     at::Tensor own = range.own_part(range.values());
     if (coming.type != own.scalar_type()) {
       own = range.own_part(flat_over(coming.memory, range, coming.type)).copy_(own);

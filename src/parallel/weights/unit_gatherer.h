@@ -6,7 +6,7 @@
 // forward, and again when backward has passed the unit (unit_watch.h). Weights that belong to no unit, or to several,
 // are gathered with the first forward and stay until their values change, because a second backward may need them.
 //
-// Weights may travel in 16 bits (GatherOptions::type); the receiver widens them. Between forward and backward, small
+// Weights may be sent in 16 bits (GatherOptions::type); the receiver widens them. Between forward and backward, small
 // groups of ranks may keep a unit's weights divided among them (GatherOptions::keepers, kept_slices.h).
 //
 // All ranks must run the same units in the same order: each gather is a call of all ranks.
@@ -35,8 +35,8 @@ namespace reigen::parallel {
 
 struct GatherOptions {
   bool release_after_forward = true;
-  int keepers = 0;                          // how many ranks keep a unit among them after its forward; 0: none do
-  std::optional<at::ScalarType> type = {};  // the type in which fp32 values travel; none: fp32
+  int keepers = 0;                          // how many ranks keep a unit's weights divided after its forward; 0: none
+  std::optional<at::ScalarType> type = {};  // the type in which fp32 values are sent; none: fp32
 };
 
 class UnitGatherer final : public Weights, public std::enable_shared_from_this<UnitGatherer> {
@@ -64,7 +64,7 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
     std::size_t range = 0;
     std::uint64_t generation = 0;  // generation of the values
     at::ScalarType type = at::kFloat;
-    bool is_kept = false;  // gathered from the small group that keeps it
+    bool is_kept = false;  // gathered from the small group that keeps the range
     std::shared_ptr<void> memory;
     Work work;
   };
@@ -95,7 +95,7 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
   std::vector<Part> parts_;           // one per unit, then one for the ranges of no unit
   std::vector<std::size_t> unit_of_;  // unit of each range
   BlockPool pool_;
-  BlockPool narrow_;  // blocks for weights that travel rounded
+  BlockPool narrow_;  // blocks for weights that are sent rounded
   GatherOptions options_;
   std::optional<KeptSlices> kept_;  // by range
   bool pinned_ = false;

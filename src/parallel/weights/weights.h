@@ -1,5 +1,5 @@
-// Where a rank's weights are when a forward or a backward computes with them. There are two ways, of which the layout
-// selects one when a model is wrapped: WeightsInPlace (each rank has all weights, or all ranks of a machine share one
+// Where a rank's weights are when a forward or a backward computes with them. There are two ways; the layout selects
+// one of them when a model is wrapped: WeightsInPlace (each rank has all weights, or all ranks of a machine share one
 // memory) and UnitGatherer (each rank has its share, and the rest is gathered while a unit computes).
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
@@ -20,12 +20,12 @@ class Weights {
   // enter() gathers the unit's own. May wait.
   virtual void leave_passed(std::size_t entered) = 0;
   virtual void enter(std::size_t unit) = 0;
-  // Throws InvalidArgument if a gradient of the range came while the weights of the range, from which it was computed,
-  // were not there.
+  // Throws InvalidArgument if a gradient of the range came while the weights of the range were not in memory. The
+  // gradient was computed from these weights.
   virtual void require_there(std::size_t range, const std::string& parameter) const = 0;
   // A backward is over: no unit reads its weights any more.
   virtual void end_backward() = 0;
-  // Gathers all weights, and none rounded. They stay until the next begin_forward() or change of the values.
+  // Gathers all weights, without rounding any. They stay until the next begin_forward() or change of the values.
   // Collective.
   virtual void gather_all() = 0;
   virtual bool come_and_go() const = 0;

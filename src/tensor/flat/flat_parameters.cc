@@ -53,7 +53,7 @@ void check_parameter(const NamedParameter& entry) {
   }
 }
 
-// Packing would silently separate two tensors over the same memory, so it refuses them.
+// Packing would silently separate two tensors over the same memory, so such tensors are refused.
 void check_overlaps(const std::vector<NamedParameter>& parameters) {
   struct Extent {
     const char* begin;
@@ -86,7 +86,8 @@ struct Packing {
   Communicator& ranks() { return options.sharers; }
 };
 
-// A buffer of the range. If it is common, or this rank has only its share, this rank accounts for that share alone.
+// A buffer of the range. If the buffer is common, or this rank has only its share of it, this rank accounts for its
+// share alone.
 FlatBuffer buffer_of(const layout::Range& range, const layout::Placement& placement,
                      const std::optional<Shares>& shares) {
   const bool has_share = shares && (placement.residence.is_common || placement.whole != layout::Whole::kAlways);
@@ -135,8 +136,8 @@ at::Tensor values_of(const Segment& segment, Packing& packing) {
   return all.view({-1});
 }
 
-// Divided values begin as rank 0's. Parameters are broadcast one by one; a rank keeps all of their values, or its
-// share.
+// Sets divided values to those of rank 0. Parameters are broadcast one by one, and a rank keeps all of their values, or
+// only its share.
 void begin_as_rank_0(const std::vector<Segment>& segments, const RangeValues& sharing, const at::Tensor& values,
                      Packing& packing) {
   const Shares& shares = *sharing.shares();
@@ -290,7 +291,8 @@ void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const l
     (range.trainable ? ranges_ : frozen_).push_back(make_range(range, parameters, packing));
     (range.trainable ? units_ : units_of_frozen).push_back(range.unit);
   }
-  // Optimizers keep the resource. It should not keep a group alive that they do not need.
+  // Optimizers keep the resource alive. Without divided ranges they need no group, so the resource must not keep one
+  // alive.
   const auto divided = [](const ParameterRange& range) { return range.is_divided(); };
   if (std::none_of(ranges_.begin(), ranges_.end(), divided)) packing.resource->leave();
   units_.insert(units_.end(), units_of_frozen.begin(), units_of_frozen.end());

@@ -1,9 +1,9 @@
-// Gradients that do not travel: each rank's gradients lie where all ranks of the machine can read them, and a rank's
-// step averages its share while it reads it.
+// Gradients that are averaged in the step, and not exchanged in buckets. Each rank's gradients lie in memory that all
+// ranks of the machine can read. A rank's step averages its share of the gradients while it reads them.
 //
 // Row q of `rows` begins with the gradients of rank q, in the layout of the range. After them come spare blocks.
-// Backward may make a large gradient in a spare block; it then lies there and not at its segment's place
-// (spare_blocks.h). So the ranks tell each other the places after every backward (set_places()).
+// Backward may make a large gradient in a spare block. The gradient then lies there, and not at its segment's place
+// (spare_blocks.h). So the ranks exchange the places of their gradients after every backward (set_places()).
 // Thread rule: one thread at a time; several threads may call average_into() for different elements.
 #pragma once
 

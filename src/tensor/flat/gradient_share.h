@@ -1,6 +1,6 @@
-// Gradients of which a rank keeps only its share of the mean. They have memory from when backward makes them until
-// they are averaged. After that the range's gradients() hold the share, and `.grad` is a mark: NaN everywhere, without
-// memory.
+// Gradients of which a rank keeps only its share of the mean. They have memory from the time when backward makes them
+// until they are averaged. After that the range's gradients() hold the share, and `.grad` is a mark: NaN everywhere,
+// without memory.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -26,8 +26,8 @@ class GradientShare {
   bool is_marked(std::size_t segment, const at::Tensor& gradient) const;
   // Makes the mark the `.grad` of the parameter.
   void mark(std::size_t segment, const at::Tensor& parameter) const;
-  // Makes `.grad` undefined. Returns whether it was the mark and stood for a gradient: a mark that the caller zeroed
-  // in place stands for none.
+  // Makes `.grad` undefined. Returns whether `.grad` was the mark and the mark meant a gradient: a mark that the caller
+  // zeroed in place means none.
   bool take_mark(std::size_t segment, const at::Tensor& parameter) const;
 
  private:

@@ -11,7 +11,7 @@ namespace reigen::tensor {
 
 namespace {
 
-// The address of end_memory() marks memory that comes and goes.
+// A storage with the deleter end_memory() has the memory of a TransientFlat, which comes and goes.
 struct Lent {
   std::shared_ptr<void> memory;
   std::weak_ptr<void> owner;

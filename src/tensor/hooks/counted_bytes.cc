@@ -22,7 +22,7 @@ struct CountedBytes::Counter : std::enable_shared_from_this<CountedBytes::Counte
 
 namespace {
 
-// A plain pointer: tensors may be made after a thread's other variables are destroyed.
+// A plain pointer, because tensors may be made after the other thread_local variables of a thread are destroyed.
 thread_local CountedBytes::Counter* counting = nullptr;
 
 // The blocks that are counted and not freed yet, by address.

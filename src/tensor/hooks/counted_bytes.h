@@ -1,8 +1,8 @@
-// Counts the bytes of tensors that a thread makes: the memory that a step needs besides what stays.
+// Counts the bytes of tensors that a thread makes: the memory that a step needs besides the memory that is kept.
 //
 //   tensor::CountedBytes bytes;
 //   const at::Tensor loss = model->forward(input);
-//   bytes.live();                                      // what forward has left behind for backward
+//   bytes.live();                                      // what forward keeps for backward
 //   loss.backward();
 //   bytes.peak();                                      // the most at once
 //

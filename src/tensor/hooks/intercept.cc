@@ -29,7 +29,7 @@ struct Place {
   }
 };
 
-// A fallback changes what every operation looks up, so it is registered before there are threads.
+// A fallback changes the dispatch table of every operation, so it is registered before there are threads.
 TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&Place<Where::kFirst>::call>());
 }

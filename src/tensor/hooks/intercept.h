@@ -22,7 +22,7 @@ enum class Where {
 using Interceptor = void (*)(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
                              std::vector<c10::IValue>* stack);
 
-// While an Intercept lives, operations pass through its function. One place has the same function in the whole
+// While an Intercept lives, operations pass through its function. A place has one function, the same in the whole
 // process.
 class Intercept {
  public:

@@ -32,7 +32,7 @@ class Loans {
   // Returns whether this block was lent.
   bool end(void* data) {
     if (count_.load(std::memory_order_acquire) == 0) return false;
-    at::Tensor ended;  // dies after the lock: the memory may go with it
+    at::Tensor ended;  // destroyed after the lock is released, because this may free the memory
     const std::lock_guard lock(mutex_);
     const auto found = loans_.find(data);
     if (found == loans_.end()) return false;
@@ -53,7 +53,7 @@ Loans* const loans = new Loans;
 
 void end_loan(void* data) { loans->end(data); }
 
-// It is read for every tensor, so it is a plain variable, which can still be read after the list below is destroyed.
+// A plain variable, because it is read for every tensor, also after the list below is destroyed.
 thread_local bool is_lending = false;
 
 struct Lenders {
@@ -62,7 +62,7 @@ struct Lenders {
 };
 thread_local Lenders lenders;
 
-// Answers requests with lent blocks where it can, and else passes them on to LibTorch's allocator.
+// Answers requests with lent blocks if it can, and passes the other requests on to LibTorch's allocator.
 class LendingAllocator final : public c10::Allocator {
  public:
   explicit LendingAllocator(c10::Allocator* inner) : inner_(inner) {}
@@ -100,7 +100,7 @@ void LendingAllocator::free_raw(void* data) {
   if (!loans->end(data)) allocator->inner()->raw_deleter()(data);
 }
 
-// Where another allocator of higher priority is in use nothing is lent, and gradients are copied.
+// If another allocator of higher priority is in use, nothing is lent, and gradients are copied.
 void install() {
   static std::once_flag once;
   std::call_once(once, [] {

@@ -1,5 +1,5 @@
-// Memory in which backward makes the next gradient of a given size, so that it need not be copied to where other ranks
-// read it.
+// Memory in which backward makes the next gradient of a given size, so that the gradient need not be copied to the
+// memory that other ranks read.
 //
 // LibTorch requests the memory of every CPU tensor from its allocator. In a backward on a thread that lends blocks, a
 // request for exactly as many bytes as a block has is answered with that block. If the tensor that is made there

@@ -30,7 +30,7 @@ UniqueFd not_numbers(std::size_t size) {
   return file;
 }
 
-// These files stay open as long as the process lives.
+// These files remain open as long as the process lives.
 const UniqueFd& pattern_of(std::size_t size) {
   if (size == kSmall) {
     static const UniqueFd kFile = not_numbers(kSmall);
@@ -46,7 +46,7 @@ void* map(void* at, std::size_t bytes, int flags, int file) {
   return memory;
 }
 
-// Its address marks storages whose memory is away.
+// A storage with this deleter has memory that is away.
 void end_away(void* held) { delete static_cast<std::shared_ptr<void>*>(held); }
 
 }  // namespace

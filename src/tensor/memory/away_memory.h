@@ -1,4 +1,4 @@
-// Address space without memory behind it, terabytes if need be. All areas together take at most 66 MiB. It reads as
+// Address space without memory of its own, terabytes if need be. All areas together take at most 66 MiB. It reads as
 // NaN in every floating-point type, and writing to it ends the program. Thread rule: any thread.
 #pragma once
 

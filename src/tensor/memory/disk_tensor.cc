@@ -54,8 +54,8 @@ NewFile make_file(const std::filesystem::path& directory, std::uint64_t bytes) {
   return made;
 }
 
-// Not posix_fallocate(): where the file system cannot allocate blocks, it would write them. There the kernel allocates
-// each block when it is written.
+// Does not call posix_fallocate(), which would write all blocks on a file system that cannot allocate them. On such a
+// file system the kernel allocates each block when it is written.
 void take_blocks(const UniqueFd& file, const std::filesystem::path& directory, std::uint64_t begin, std::uint64_t end) {
   if (begin >= end) return;
   while (::fallocate(file.get(), 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) != 0) {
@@ -89,7 +89,7 @@ at::Tensor disk_tensor(std::int64_t count, at::ScalarType type, const std::files
 at::Tensor common_disk_tensor(const Communicator& ranks, std::int64_t count, at::ScalarType type,
                               const std::filesystem::path& directory) {
   const std::uint64_t bytes = static_cast<std::uint64_t>(count) * c10::elementSize(type);
-  // Rank 0 must remove the name, whatever happens. The file stays, because the ranks hold it open.
+  // Rank 0 must remove the name, whatever happens. The file remains, because the ranks hold it open.
   struct Named {
     std::string path = {};
     ~Named() {

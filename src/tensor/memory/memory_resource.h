@@ -1,5 +1,5 @@
-// Provides the memory of flat buffers, in the place where each is to lie. All buffers of a model's ranges come from
-// one resource, which also counts them: a run reports as its memory what was taken here.
+// Provides the memory of flat buffers: private, common, or on the disk, as the layout says. All buffers of a model's
+// ranges come from one resource, which also counts their bytes: a run reports these bytes as its memory.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -25,19 +25,19 @@ struct FlatBuffer {
   // buffer. The rest of a buffer that is not common never takes memory.
   std::int64_t first = 0;
   std::int64_t last = 0;
-  bool travels = false;  // collectives read and write it: it lies in memory from Communicator::allocate
+  bool travels = false;  // whether collectives use the buffer, which then is from Communicator::allocate
 };
 
 class MemoryResource {
  public:
-  // `directory`: where files of Medium::kDisk lie.
+  // `directory`: the folder for the files of Medium::kDisk.
   MemoryResource(Communicator ranks, std::filesystem::path directory)
       : ranks_(std::move(ranks)), directory_(std::move(directory)) {}
 
-  // Returns a one-dimensional tensor of zeros. For a common buffer the call is collective, and the ranks must be on
-  // one machine: else it throws BackendError. It throws IoError where the disk has no room.
+  // Returns a one-dimensional tensor of zeros. For a common buffer the call is collective, and the ranks must be on one
+  // machine, else take() throws BackendError. It throws IoError if the disk has no room.
   at::Tensor take(layout::Role role, const FlatBuffer& buffer);
-  // Leaves the ranks' group: buffers that are taken from now on are neither common, nor do they travel.
+  // Leaves the ranks' group: from now on no buffer may be taken that is common or that collectives use.
   void leave() { ranks_ = Communicator(); }
   // Counts a tensor that was made elsewhere.
   void note(layout::Role role, const at::Tensor& tensor, std::int64_t bytes);

@@ -15,7 +15,7 @@ at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::Scal
 // The same, as one memory of all ranks. Collective; throws BackendError where ranks share no memory.
 at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::ScalarType type);
 
-// A one-dimensional tensor of zeros, of this process alone: a page takes memory only from when it is written.
+// A one-dimensional tensor of zeros, of this process alone. A page takes memory only when it is first written.
 at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type);
 
 // Makes `tensor` a shared_tensor() of this size and type, unless it is one.

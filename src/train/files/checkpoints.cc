@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kFailuresInARow = 3;  // after these the disk will not recover by itself
+constexpr int kFailuresInARow = 3;  // after so many failures the disk will not recover by itself
 
 std::int64_t checkpoints_in(const fs::path& folder) {
   try {
@@ -52,7 +52,7 @@ Checkpoints::State Checkpoints::state() const {
           .optimizer = tensor::Pieces(model_.parallel().own(model_.state()))};
 }
 
-// The bytes of all ranks together.
+// Returns the bytes of a checkpoint, of all ranks together.
 std::int64_t Checkpoints::bytes_needed() {
   auto bytes = static_cast<std::int64_t>(checkpoint::room_for(state().contents()));
   run_.world.all_reduce(&bytes, &bytes, 1, DataType::kInt64, ReduceOp::kSum, {.tag = "room for a checkpoint"});
@@ -89,8 +89,8 @@ void Checkpoints::look_at_room() {
 
 void Checkpoints::require_finite() { checked_state(); }
 
-// Checks a state before it may replace an older one. Parameters and buffers that the model does not train may be
-// infinite on purpose, as masks are.
+// Returns the state, and checks it before it may replace an older one. Parameters and buffers that the model does not
+// train may be infinite on purpose, for example masks.
 Checkpoints::State Checkpoints::checked_state() {
   model_.settle();
   State now = state();
@@ -167,7 +167,7 @@ void Checkpoints::save() {
   if (!asynchronous && should_give_up()) give_up_();
 }
 
-// At the end of a run other files are still to be written.
+// A run does not give up at its end, because other files are still to be written.
 bool Checkpoints::should_give_up() const { return failed_ >= kFailuresInARow && run_.done < run_.total && !run_.stop; }
 
 void Checkpoints::wait() {
@@ -222,7 +222,7 @@ void Checkpoints::save_last_in_little_room() {
   wait();
 }
 
-// Either a checkpoint of this run, or the one from which it was resumed.
+// The last checkpoint is either one of this run, or the one from which this run was resumed.
 fs::path Checkpoints::last() const {
   const bool is_own = files_.found() == nullptr || saved_ != files_.found()->manifest().step;
   return is_own ? folder() / checkpoint::name_of(saved_) : files_.found()->path();

@@ -35,9 +35,10 @@ class Checkpoints {
   // trained and hold NaN now may hold NaN in checkpoints too.
   void begin();
   // Collective. Warns before the first step if checkpoints or weights will not fit on the disk. It is only a warning,
-  // because others may free space meanwhile.
+  // because other programs may free space during the run.
   void look_at_room();
-  // Gets memory for the copies of an asynchronous save while the first steps run; the first save would wait for it.
+  // Gets memory for the copies of an asynchronous save while the first steps run. Otherwise the first save would have
+  // to wait for this memory.
   void prepare();
   // Collective. Throws an Error with exit code 80 if the state is not finite. Such a state must not replace an older
   // checkpoint.
@@ -48,14 +49,14 @@ class Checkpoints {
   void wait();
   // Checks without waiting whether the last save has ended, and records its result.
   void hear();
-  // Collective. Deletes older checkpoints to make room for the last one, then saves it. The weights must be on the
-  // disk before: at every moment the user has either the weights or a checkpoint.
+  // Collective. Deletes older checkpoints to make room for the last one, then saves the last one. The weights must be
+  // on the disk before the call, so that at every moment the user has either the weights or a checkpoint.
   void save_last_in_little_room();
   // Ends the thread that writes checkpoints.
   void release() { saver_.reset(); }
 
   std::int64_t saved() const { return saved_; }            // step of the newest whole checkpoint; -1: there is none
-  std::int64_t asked_to_save() const { return asked_; }    // step of the newest save that was begun
+  std::int64_t asked_to_save() const { return asked_; }    // step of the newest save that has begun
   bool lacks_room() const { return lacks_room_; }          // the newest save failed for lack of room
   int failed_in_a_row() const { return failed_; }          // failures for other reasons
   const std::string& why_not() const { return why_not_; }  // the error of the newest save that failed

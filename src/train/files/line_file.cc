@@ -70,7 +70,7 @@ void LineFile::append(std::string_view line) {
   try {
     flush();
   } catch (const IoError&) {
-    // The run is worth more than its log, and the disk may get room again.
+    // A run is worth more than its log, and the disk may have room again later.
     if (buffer_.size() > kKeptMax) throw;
   }
 }

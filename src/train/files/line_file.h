@@ -23,11 +23,10 @@ class LineFile {
   LineFile(const LineFile&) = delete;  // two writers would mix their lines
   LineFile& operator=(const LineFile&) = delete;
 
-  // Appends a line, which includes its newline. If the last write was half a second ago or longer, or more than 64
-  // KiB have collected, writes all collected lines to the file. If the file cannot be written, for example because
-  // the disk is full, the lines are kept in memory and tried again every half second. Throws IoError if more than 64
-  // MiB are kept.
-  // kept.
+  // Appends a line, which includes its newline. If the last write was half a second ago or longer, or if 64 KiB have
+  // collected, writes all collected lines to the file. If the file cannot be written, for example because the disk is
+  // full, the lines are kept in memory. Writing them is then tried again every half second. Throws IoError if more than
+  // 64 MiB are kept.
   void append(std::string_view line);
   void flush();  // throws IoError (NoRoom); lines that were not written are kept and tried again
 

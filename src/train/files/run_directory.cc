@@ -48,7 +48,7 @@ bool is_link(const fs::path& path) {
   return fs::is_symlink(fs::symlink_status(path, ignored));
 }
 
-// Tests it by creating a file under a new name.
+// Tests whether the folder is writable by creating a file under a new name.
 void require_writable_folder(const fs::path& path) {
   std::string probe = (path / ".writable_XXXXXX").string();
   const UniqueFd fd(::mkostemp(probe.data(), O_CLOEXEC));
@@ -114,7 +114,7 @@ RunDirectory::RunDirectory(fs::path path, bool may_hold_run, MadeHere& made) : p
   if (lock.outcome() == base::LockAttempt::Outcome::kNoLocks) warning_ = lock.text();
   lock_ = lock.take();
   if (!may_hold_run && holds_run(path_)) {
-    // Removed while the lock is held: a moment later the file may be another job's.
+    // The file is removed while the lock is held. A moment later the file may be another job's.
     if (lock.is_new()) ::unlink((path_ / kLock).c_str());
     throw IoError(Report{.what = fmt::format("{} holds a run already", path_.string()),
                          .fix = "go on with --run.resume true, or choose another --run.dir"},

@@ -13,7 +13,7 @@
 namespace reigen::train {
 
 // The folders and files that a start created. Unless keep() is called, the destructor removes them, the newest first.
-// It leaves folders that are not empty, and paths that name another file by then.
+// It leaves folders that are not empty, and paths that have come to name another file.
 class MadeHere {
  public:
   MadeHere() = default;
@@ -54,7 +54,7 @@ class RunDirectory {
   std::string warning_;
 };
 
-// Creates runs/<task>-<date-time>, with a number added if that exists. Called on one rank of a job.
+// Creates runs/<task>-<date-time>, with a number added if this name exists. Called on one rank of a job.
 std::filesystem::path default_run_directory(const std::string& task, MadeHere& made);
 
 }  // namespace reigen::train

@@ -33,7 +33,7 @@ void RunFiles::find() {
     }
   });
   directory_ = share_text(run_.world, point.run_directory.string());
-  same_run_ = point.same_run || run_.rollbacks > 0;  // after a rollback too: the run stays in its own directory
+  same_run_ = point.same_run || run_.rollbacks > 0;  // after a rollback too: the run remains in its own directory
   unreadable_ = point.unreadable;
   for (const std::string& note : point.notes) run_.say(note);
   if (path.empty()) return;
@@ -79,8 +79,8 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
   });
 }
 
-// If a run is resumed from an older checkpoint, its newer checkpoints must not be found by a later resume. They are
-// set aside, with the metrics of their steps, until the run has come as far again. Until then the user can go back to
+// If a run is resumed from an older checkpoint, a later resume must not find its newer checkpoints. They are set aside,
+// with the metrics of their steps, until the run has reached these steps again. Until then the user can go back to
 // them.
 void RunFiles::set_future_aside() {
   const fs::path checkpoints = directory_ / "checkpoints";

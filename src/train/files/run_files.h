@@ -21,8 +21,8 @@ class RunFiles {
  public:
   explicit RunFiles(Run& run) : run_(run) {}
 
-  // Collective. Finds the run's directory and the checkpoint, and sets step, epoch and position of the run to those
-  // of the checkpoint. Throws on every rank as find_resume_point.
+  // Collective. Finds the run's directory and the checkpoint. Sets step, epoch and position of the run to those of the
+  // checkpoint. Throws on every rank, as find_resume_point does.
   void find();
   struct Contents {
     data::SamplerOptions drawn_by;  // the samples that data.dump_order writes
@@ -48,9 +48,9 @@ class RunFiles {
   std::optional<checkpoint::Checkpoint> found_;
   // Only on rank 0:
   bool same_run_ = false;                          // the directory holds the run that is resumed
-  std::vector<std::filesystem::path> unreadable_;  // checkpoints that disk errors kept from being read
+  std::vector<std::filesystem::path> unreadable_;  // checkpoints that could not be read because of disk errors
   std::optional<RunDirectory> held_;
-  MadeHere made_;  // declared after held_: removes what was made while the directory is still locked
+  MadeHere made_;  // declared after held_: removes what this start made, while the directory is still locked
 };
 
 }  // namespace reigen::train

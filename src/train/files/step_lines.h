@@ -26,8 +26,8 @@ class StepLines {
   void close();
   bool writes_order() const { return order_.has_value(); }
 
-  // order: the samples of this step; dropped if data.dump_order is not set. If the disk refuses the lines, the user
-  // is told once for each cause.
+  // order: the samples of this step; dropped if data.dump_order is not set. If the disk refuses the lines, rank 0 tells
+  // the user once for each cause.
   void write(const StepMetrics& metrics, const std::string& order);
   void write(const ValidationMetrics& metrics);
   void flush();              // throws IoError

@@ -33,7 +33,7 @@ Ending::Ending(Run& run, const RunFiles& files, const RunData& data, TrainedMode
 
 void Ending::save_last() {
   const bool has_ended = run_.done >= run_.total;
-  checkpoints_.wait();  // make_room() for the weights spares the newest checkpoint, which may still be being written
+  checkpoints_.wait();  // make_room() spares the newest whole checkpoint, so a save in progress must end first
   const bool is_due = checkpoints_.asked_to_save() != run_.done;
   if (has_ended && is_due) {
     checkpoints_.require_finite();
@@ -121,7 +121,7 @@ Summary Ending::summarize() {
   return summary;
 }
 
-// Closing words are only for people, so an error in them is a warning.
+// Closing words are only for people, so an error in them gives only a warning.
 void Ending::say_closing_words() {
   // If ranks divide the weights over a network, rank 0 alone does not have all weights.
   if (!run_.is_first() || model_.gathers()) return;

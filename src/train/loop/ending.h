@@ -28,9 +28,9 @@ class Ending {
          Checkpoints& checkpoints, Validation& validation, const MemoryWatch& memory, const StepTimes& times,
          Outcome& outcome);
 
-  // Collective. Saves the last checkpoint, after the last step or when the run stops. After the last step, the
-  // weights are written before the checkpoint: they are smaller, and the checkpoint must not take their room. If
-  // ranks hold parts of the weights, the weights are copied from the checkpoint after it was written.
+  // Collective. Saves the last checkpoint, after the last step or when the run stops. After the last step, the weights
+  // are written before the checkpoint. They are smaller, and the checkpoint must not take their room. If ranks hold
+  // parts of the weights, the weights are copied from the checkpoint after it was written.
   void save_last();
   // Collective. Ends a run whose checkpoints keep failing: writes the weights and throws.
   void give_up();

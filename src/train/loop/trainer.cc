@@ -1,5 +1,5 @@
-// The training loop. The loop calls parts that steer it by name; parts that only observe it are Watchers
-// (watch/watcher.h).
+// The training loop. The loop calls by name the parts that may change its course. Parts that only observe it are
+// Watchers (watch/watcher.h).
 #include "reigen/train/trainer.h"
 
 #include <fmt/format.h>
@@ -104,7 +104,7 @@ FitResult Trainer::Impl::fit() {
   result.steps = run.done;
   result.stopped = run.stop && run.done < run.total;
   if (result.stopped) {
-    if (checkpoints.saved() != run.done) ending.require_complete();  // else resuming is possible: a warning is enough
+    if (checkpoints.saved() != run.done) ending.require_complete();  // else the run can be resumed: a warning is enough
     run.say(fmt::format("stopped after step {} of {} as asked; checkpoint in {}", run.done, run.total,
                         checkpoints.folder().string()));
     const std::string directory = base::quote_shell(result.directory.string());
@@ -182,7 +182,7 @@ bool Trainer::Impl::train() {
   return true;
 }
 
-// Begins again from the checkpoint, as a resumed run does. The ranks and their group stay.
+// Begins again from the checkpoint, as a resumed run does. The ranks and their group remain.
 void Trainer::Impl::go_back() {
   run.config.run.dir = files.directory().string();
   checkpoints.release();

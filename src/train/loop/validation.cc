@@ -49,7 +49,7 @@ Scores Validation::score_all(bool may_end) {
     sum.loss_sum += scores.loss_sum;
     if (scores.correct) sum.correct = sum.correct.value_or(0) + *scores.correct;
     sum.count += scores.count;
-    const bool is_last = call + 1 == count;  // a complete score is not thrown away
+    const bool is_last = call + 1 == count;  // a complete score is used, not thrown away
     ends = may_end && !is_last && call % kCallsTogether == kCallsTogether - 1 && hears_of_stop();
   }
   module.train(was_training);

@@ -21,9 +21,9 @@ class Validation {
   // Collective. The score over all test samples. Each sample is counted once: every rank scores its share. Uses the
   // average of the weights if there is one.
   Scores score() { return score_all(false); }
-  // Collective. Scores the model in the middle of a run, shows the score to the user and writes it down. Stops early
-  // if a rank requests a stop: a scheduler that warns two minutes before the end may do so during a long validation,
-  // and a validation can be repeated.
+  // Collective. Scores the model in the middle of a run, shows the score to the user and writes it to metrics.jsonl.
+  // Stops early if a rank requests a stop: a scheduler that warns two minutes before the end may warn during a long
+  // validation, and a validation can be repeated.
   void score_epoch(std::int64_t epoch);
   // Writes the score to metrics.jsonl.
   void note(const Scores& scores, std::int64_t epoch);

@@ -28,7 +28,7 @@ struct Here {
 struct Need {
   parallel::LayoutInputs inputs;
   bool copies = false;   // counts the copies of the tensors that a rank gives to a checkpoint
-  bool adds_up = false;  // counts the whole gradients that stay between micro-batches
+  bool adds_up = false;  // counts the whole gradients that are kept between micro-batches
 
   std::int64_t of(const Here& here) const { return of(inputs.choose(), here); }
   std::int64_t of(const layout::Layout& layout, const Here& here) const {

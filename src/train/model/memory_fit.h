@@ -15,13 +15,13 @@
 
 namespace reigen::train {
 
-// Collective. The needed bytes follow from the layout that `inputs` choose; their choices must include the states of
-// the optimizer. Weights of `module` that have memory already count as room. Counted too are the copies of
-// checkpoint.asynchronous, and the whole gradients that stay between micro-batches if a rank's `samples` in a step
-// exceed one micro-batch. Ranks that draw from the same memory of a machine are added up. Not counted are
-// activations, and the weights and gradients of the units that compute. Throws on every rank an error that
-// is_common() (71). It says how much is needed and available, which limit applies, and which sharding or number of
-// ranks would fit.
+// Collective. The needed bytes follow from the layout that `inputs` choose. The choices of `inputs` must include the
+// states of the optimizer. Weights of `module` that have memory already count as room. The copies of
+// checkpoint.asynchronous are counted too. So are the whole gradients that are kept between micro-batches, if a rank's
+// `samples` in a step exceed one micro-batch. Ranks that draw from the same memory of a machine are added up.
+// Activations are not counted, nor are the weights and gradients of the units that compute. Throws on every rank an
+// error that is_common() (71). The error says how much is needed and available, which limit applies, and which sharding
+// or number of ranks would fit.
 void require_room(
     const torch::nn::Module& module, const parallel::LayoutInputs& inputs, const Config& config, std::int64_t samples,
     const Communicator& world,

@@ -37,7 +37,7 @@ MemoryUse count_memory(const torch::nn::Module& module, const parallel::DataPara
 // Collective. The values of all ranks.
 MemoryReport gather_memory(const MemoryUse& own, const MemoryUse& formula, const Communicator& world);
 
-// The peak resident memory of this process (VmHWM); 0 if the kernel does not tell.
+// The peak resident memory of this process (VmHWM); 0 if the kernel does not report it.
 std::int64_t peak_memory_bytes();
 
 // "parameters 4.6 MiB, gradients ...": for each part, the value of the rank with the most.

@@ -1,8 +1,8 @@
 // The part of a step between backward and the next forward, made from the configuration: norm and check of the
 // gradients, clipping, learning rate, optimizer, average of the weights.
 //
-// Every rank has the same gradients, or its share of them, and makes the same calls. Thread rule: one thread at a
-// time.
+// Every rank has the same gradients, or its share of them, and makes the same calls.
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,10 @@ class Optimization {
   // Throws InvalidArgument (78) for options out of range and for patterns that match no parameter.
   Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length);
 
-  // Computes the norm of the gradients and checks them before a step, if the result is needed then: to clip, to skip
-  // the step, or to find the rank to blame. (If ranks keep only the mean of the gradients, the step must be computed
-  // again for that, with unchanged weights.) Else returns defaults, and step() checks the gradients as it reads them.
+  // Computes the norm of the gradients and checks them, if the result is needed before the step: to clip, to skip the
+  // step, or to find the rank to blame. (If ranks keep only the mean of the gradients, finding that rank means
+  // computing the step again, with unchanged weights.) Otherwise returns defaults, and step() checks the gradients as
+  // it reads them.
   struct Gradients {
     std::optional<double> norm = {};  // norm before clipping
     bool finite = true;
@@ -49,9 +50,9 @@ class Optimization {
   at::Tensor scaled(const at::Tensor& loss) const;
 
   // Steps with the gradients, drops them, and updates the average of the weights. With a loss scale, gradients that
-  // overflowed are dropped without a step. Returns the norm of the gradients, if it is known. If the returned
-  // `finite` is false, the weights are spoiled, and the gradients are still there. agree: the group whose ranks skip
-  // a step together although their gradients differ; or null.
+  // overflowed are dropped without a step. Returns the norm of the gradients, if it is known. If the returned `finite`
+  // is false, the weights are spoiled, and the gradients are not dropped. agree: the group whose ranks skip a step
+  // together although their gradients differ; null if there is no such group.
   Gradients step(std::int64_t done, const Gradients& gradients, Communicator* agree = nullptr);
   // Replaces a step: drops the gradients.
   void leave_out() { optimizer_->zero_grad(); }

@@ -28,7 +28,7 @@ std::optional<parallel::Shard> shard_named(const std::string& name) {
 parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world) {
   parallel::DataParallelOptions options{
       .bucket_mb = config.bucket_mb, .overlap = config.overlap, .strategy = parallel::strategy_of(config.strategy)};
-  options.share_cores = false;  // whoever trains calls share_cores(), with train.threads
+  options.share_cores = false;  // the code that trains calls share_cores(), with train.threads
   if (config.buffers == "average") options.buffers = parallel::BufferPolicy::kAverage;
   if (config.buffers == "own") options.buffers = parallel::BufferPolicy::kOwn;
   options.shard =

@@ -6,7 +6,8 @@
 
 namespace reigen::train {
 
-// shard auto becomes gradients if the ranks share memory and no option is set that does not go with it, else none.
+// parallel.shard auto becomes gradients if the ranks share memory and all options that are set are compatible with it.
+// Otherwise it becomes none.
 parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world);
 
 }  // namespace reigen::train

@@ -32,7 +32,8 @@ bool is_without_memory(const torch::nn::Module& module) {
   return std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory);
 }
 
-// The task makes the model and chooses the type of its weights, so fp32 instead of fp64 would go unnoticed.
+// The task makes the model and chooses the type of its weights. Without this check, fp32 instead of fp64 would go
+// unnoticed.
 void require_precision(const torch::nn::Module& module, const std::string& precision) {
   if (precision != "fp64") return;
   for (const auto& item : module.named_parameters()) {

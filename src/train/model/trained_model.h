@@ -1,6 +1,6 @@
 // The model of a run with its data_parallel wrapper, its optimizer and its activation checkpointing. make() is called
-// at the start of a run and again after a rollback. Before make() the model is the task's bare module. Thread rule:
-// the thread of its rank. Every rank must call functions marked "Collective" at the same place.
+// at the start of a run and again after a rollback. Before make() the model is the task's bare module.
+// Thread rule: the thread of its rank. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
 #include <cstdint>
@@ -50,9 +50,9 @@ class TrainedModel {
 
   // Call it after a backward: from now on the ranks may differ again, so settle() has work to do.
   void note_step() { settled_ = false; }
-  // Collective. Makes model and optimizer state equal on all ranks in the middle of a run: where they differ, ranks
-  // take the mean. A second call after the same step does nothing, because the mean of three equal numbers need not
-  // be that number.
+  // Collective. Makes model and optimizer state equal on all ranks in the middle of a run: tensors that differ become
+  // their mean over the ranks. A second call after the same step does nothing, because the mean of three equal numbers
+  // need not be that number.
   void settle();
 
   // The state of optimizer and strategy that checkpoints save.

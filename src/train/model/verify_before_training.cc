@@ -19,7 +19,7 @@ namespace {
 // The features of the run that the check leaves out, as text; empty: none.
 std::string left_out(const Config& config, const Communicator& world) {
   std::vector<std::string> parts;
-  // The check computes in the type of the weights: with 16 bits, rounding errors grow over the steps as much as a
+  // The check computes in the type of the weights. With 16 bits, rounding errors would grow over the steps as much as a
   // real difference.
   const std::string& precision = config.train.precision;
   if (precision == "bf16" || precision == "fp16") parts.push_back("in fp32 instead of train.precision " + precision);

@@ -92,7 +92,7 @@ class Bench {
   void measure(double bucket_mb, std::int64_t steps, Samples& samples) {
     {
       auto parallel = wrap(bucket_mb, true);
-      step(parallel);  // after the first step buckets are divided anew
+      step(parallel);  // after the first step buckets are cut anew
       samples.buckets = parallel.bucket_count();
       for (std::int64_t i = 0; i < steps; ++i) {
         clear();
@@ -111,7 +111,7 @@ class Bench {
     ParallelConfig config = config_.parallel;
     config.bucket_mb = bucket_mb;
     config.overlap = overlap;
-    config.shard = "none";  // the benchmark measures gradients that travel in buckets
+    config.shard = "none";  // the benchmark measures gradients that are sent in buckets
     return {task_->module(), world_, data_parallel_options(config, world_)};
   }
 

@@ -28,9 +28,9 @@ std::string ddp_bench_help();
 // Throws InvalidArgument with exit code 2 for options of the recipe that the benchmark sets itself or cannot measure.
 void require_measurable(const Config& config);
 
-// Milliseconds of the slowest rank, as medians over rounds and steps. A step computes forward_ms + backward_ms.
-// `overlapped` and `naive` are whole steps with communication: in `overlapped` buckets travel during backward, in
-// `naive` after it.
+// Milliseconds of the slowest rank, as medians over rounds and steps. The computation of a step takes forward_ms +
+// backward_ms. `overlapped` and `naive` are whole steps with communication: `overlapped` sends buckets during backward,
+// `naive` sends them after it.
 struct DdpBenchRow {
   double bucket_mb = 0;
   std::size_t buckets = 0;

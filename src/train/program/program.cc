@@ -44,7 +44,7 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-constexpr const char* kDdpBench = "bench-ddp";  // stands in place of a recipe's name: reigen bench ddp
+constexpr const char* kDdpBench = "bench-ddp";  // takes the place of a recipe's name: reigen bench ddp
 
 std::string overview() {
   std::string text =
@@ -55,7 +55,7 @@ std::string overview() {
   return text + "\nreigen-train RECIPE --help lists its options\n";
 }
 
-// A recipe and how it was called: a built-in recipe by its name, another one by its own program.
+// A recipe and how it was called: a built-in recipe is called by its name, another one by its own program.
 struct Program {
   const Recipe& recipe;
   Arguments options;      // the arguments after the recipe's name
@@ -140,7 +140,7 @@ std::string option_variables(const Recipe& recipe) {
   for (const Field& field : fields(config)) {
     const std::string name = field.name();
     const bool said_anew = name == "run.dir" || name == "run.resume" || name == "data.may_differ";
-    if (!said_anew && !field.may_differ) names.push_back(config::variable_of(field));  // others differ between ranks
+    if (!said_anew && !field.may_differ) names.push_back(config::variable_of(field));  // may_differ: differs by rank
   }
   std::string text;
   for (const auto& [name, value] : config::process_environment()) {

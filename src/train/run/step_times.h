@@ -1,4 +1,4 @@
-// How long the steps took, and how long each of their phases.
+// The durations of the steps, and of the phases of each step.
 #pragma once
 
 #include <algorithm>

@@ -44,7 +44,7 @@ Values escaped(const Values& values) {
   return texts;
 }
 
-// The texts of a JSON list; if `text` is no list, the text itself.
+// Returns the texts of a JSON list. If `text` is no list, returns `text` itself.
 Values values_in(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   const bool is_list =

@@ -23,12 +23,12 @@ constexpr const char* kOfData[] = {"data.limit", "data.samples"};
 // These change the optimizer's states. Checkpoints of earlier versions do not have these options.
 constexpr const char* kFixedIfTold[] = {"optim.amsgrad", "optim.centered", "optim.bf16_states"};
 
-// Options that may change, but change how the run goes on; the user is told.
+// Whether the option may change, but changes how the run goes on. The user is told of such a change.
 bool is_noted(const std::string& key) {
   return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" || key == "data.path";
 }
 
-// For a schedule with an end, the number of steps is such an option too.
+// As is_noted(). If the schedule has an end, the options that set the number of steps are noted too.
 bool is_noted_for(const std::string& key, const std::string& schedule) {
   const bool has_end =
       schedule != "constant" && schedule != "step" && schedule != "multi_step" && schedule != "not set";
@@ -46,7 +46,7 @@ checkpoint::Checkpoint verified(const fs::path& path) {
   return checkpoint;
 }
 
-// Finds the newest whole checkpoint. No checkpoint in the result: the folder has none at all.
+// Finds the newest whole checkpoint. If the folder has no checkpoint at all, the result has none.
 ResumePoint newest_in(const fs::path& checkpoints, const std::string& others) {
   ResumePoint point;
   const checkpoint::Search search = checkpoint::find_newest(checkpoints);

@@ -42,8 +42,8 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                             const std::map<std::string, std::string>& options,
                                             const data::Meaning& meaning, std::optional<std::int64_t> global_batch);
 
-// Says why the strategy's state in the checkpoint does not fit this run's strategy; empty: it fits. With another
-// strategy, or other options of it, a run may be resumed, but the strategy begins with a new state.
+// Says why the strategy's state in the checkpoint does not fit this run's strategy; empty: it fits. A run may be
+// resumed with another strategy, or with other options of its strategy, but the strategy then begins with a new state.
 std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
                                      const std::map<std::string, std::string>& options);
 

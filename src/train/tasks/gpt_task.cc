@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kSampleBytes = 160;
 
-// Replaces control characters, because a terminal must not take text that a model generates for commands.
+// Replaces control characters, because a terminal must not execute commands in text that a model generates.
 std::string printable(const std::string& text) {
   std::string result;
   for (const char c : text) {

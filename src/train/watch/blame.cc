@@ -106,8 +106,8 @@ std::string list_ranks(const std::vector<Suspect>& all, const What& what) {
 
 }  // namespace
 
-// Computes the gradients of this rank's own samples. The gradients are averages by now, so if all losses are finite,
-// the bad rank shows only in a backward of each rank alone. If ranks are processes, the model draws the same random
+// Computes the gradients of this rank's own samples. The gradients are averages by now. So if all losses are finite,
+// only a backward of each rank alone can show the bad rank. If ranks are processes, the model draws the same random
 // numbers again. A SyncBatchNorm still mixes the ranks.
 void Blame::compute_alone(const data::Batch& batch) {
   const auto alone = model_.parallel().no_sync();
@@ -133,13 +133,13 @@ std::string Blame::of_step(double loss, const data::Batch& batch) {
   if (model_.gathers() ? holder != all.end() : std::all_of(all.begin(), all.end(), has_weight)) {
     return fmt::format("the weights {} hold it, from the step before or from the start", name(holder->weight));
   }
-  // An average is not finite if any rank's gradient is not, so it does not tell the rank.
+  // An average is not finite if the gradient of any rank is not finite, so it does not show which rank is to blame.
   bool is_own = run_.world.size() == 1 || model_.ranks_differ();
   if (!any(has_lost) && !any(has_weight)) {
     if (!any(has_gradient)) return "every gradient is a number: their squares are too large to add";
     if (!is_own) {
-      // If each rank holds only its share of the mean, the ranks have seen different parameters; the last one is
-      // taken.
+      // If each rank holds only its share of the mean, the ranks have seen different parameters. The last of these
+      // parameters is taken.
       const std::int64_t averaged = std::max_element(all.begin(), all.end(), [](const Suspect& a, const Suspect& b) {
                                       return a.gradient < b.gradient;
                                     })->gradient;
@@ -152,7 +152,7 @@ std::string Blame::of_step(double loss, const data::Batch& batch) {
           return fmt::format("gradient of {}; no memory for whole weights, with which each rank could look for its own",
                              name(averaged));
         }
-        model_.parallel().gather_weights();  // all at once: a rank may fail in the middle of its step
+        model_.parallel().gather_weights();  // gathers all at once, because a rank may fail in the middle of its step
       }
       bool failed = false;
       try {

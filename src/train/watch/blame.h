@@ -14,8 +14,8 @@ class Blame {
  public:
   Blame(Run& run, TrainedModel& model) : run_(run), model_(model) {}
 
-  // Collective. Call it before the weights step. loss: of this rank. If the gradients are averages already, each rank
-  // computes its own gradients again, which overwrites the averages; so the step must not go on.
+  // Collective. Call it before the weights step. loss: the loss of this rank. If the gradients are averages already,
+  // each rank computes its own gradients again. This overwrites the averages, so the step must not go on.
   std::string of_step(double loss, const data::Batch& batch);
   // Collective. For gradients that are not averaged: looks at the gradients of each rank.
   std::string of_own_gradients();

@@ -6,7 +6,7 @@ namespace reigen::train {
 
 namespace {
 
-constexpr int kStepsCounted = 3;  // after the first step buckets are divided anew
+constexpr int kStepsCounted = 3;  // several, because buckets are cut anew after the first step
 
 }  // namespace
 

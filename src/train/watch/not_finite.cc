@@ -14,7 +14,7 @@ namespace reigen::train {
 
 namespace {
 
-// After so many in a row, the weights and not one batch are to blame.
+// After so many failures in a row, the weights are to blame and not one batch.
 constexpr int kSkipsInARow = 10;
 constexpr int kRollbacksInARow = 3;
 
@@ -37,7 +37,7 @@ void NotFinite::meet(double loss, const Optimization::Gradients& gradients, cons
   answer(report(lost ? "loss" : "gradient norm", lost ? loss : gradients.norm.value_or(HUGE_VAL), batch, whose), batch);
 }
 
-// Each rank still has its own gradients. They need not be computed again, which the changed weights would not allow.
+// Each rank still has its own gradients. So they need not be computed again, which the changed weights would not allow.
 void NotFinite::meet_after_step(const data::Batch& batch) {
   const std::string whose = blame_.of_own_gradients();
   answer(report("gradient norm", NAN, batch, whose), batch);
@@ -64,7 +64,8 @@ void NotFinite::answer(Report report, const data::Batch& batch) {
   throw common(Error(ExitCode::kNotANumber, std::move(report)));
 }
 
-// Saves the buffers, because skipping a step must also undo its batch statistics: a NaN would stay in them for ever.
+// Saves the buffers, because skipping a step must also undo its batch statistics. Otherwise a NaN would remain in the
+// buffers for ever.
 void NotFinite::begin_step() {
   if (run_.config.train.not_finite != "skip") return;
   const at::NoGradGuard no_grad;

@@ -40,8 +40,8 @@ class NotFinite {
   void begin_step();
   // Collective. loss: of all ranks; own: mean loss of this rank. Returns if the step is to be skipped, else throws.
   void meet(double loss, const Optimization::Gradients& gradients, const data::Batch& batch, double own);
-  // Collective. As meet(), but called after the weights have stepped. Then only the gradients that each rank has of
-  // its own can tell which rank is to blame.
+  // Collective. As meet(), but called after the weights have stepped. Then only each rank's own gradients can show
+  // which rank is to blame.
   void meet_after_step(const data::Batch& batch);
   // For ranks that step by themselves. Throws if the loss or the gradients of this rank are not finite.
   void require_own(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
@@ -70,7 +70,7 @@ class NotFinite {
   StepLines& lines_;
   Blame blame_;
   int skipped_in_a_row_ = 0;
-  std::vector<at::Tensor> buffers_;  // values before the step; used if it is skipped
+  std::vector<at::Tensor> buffers_;  // values before the step; used if the step is skipped
   int rollbacks_in_a_row_ = 0;
   std::int64_t failed_at_ = 0;     // number of the step that caused the newest rollback
   std::vector<LeftOut> left_out_;  // batches that are left out

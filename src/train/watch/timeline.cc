@@ -95,8 +95,8 @@ std::vector<Timeline::BucketMean> Timeline::bucket_means() const {
   return means;
 }
 
-// The events of this rank as JSON. Each event ends with a comma; rank 0 closes the list. Overlapping calls are put
-// into different rows.
+// The events of this rank as JSON. Each event ends with a comma; rank 0 closes the list. Calls that overlap get
+// different rows.
 std::string Timeline::own_events(std::int64_t origin, std::int64_t offset) const {
   const int rank = world_.rank();
   const auto complete = [&](const Event& event, int row) {

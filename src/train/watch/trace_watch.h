@@ -17,7 +17,7 @@ namespace reigen::train {
 
 class TraceWatch : public Watcher {
  public:
-  // The time for writing belongs to no step, so `between_steps` is restarted after it.
+  // The time for writing belongs to no step, so the watch restarts `between_steps` after it.
   TraceWatch(Run& run, const RunFiles& files, const TrainedModel& model, Outcome& outcome, Stopwatch& between_steps)
       : run_(run), files_(files), model_(model), outcome_(outcome), between_steps_(between_steps) {}
 
