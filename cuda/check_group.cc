@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "device/cuda.h"
 #include "reigen/base/error.h"
 #include "reigen/comm/communicator.h"
@@ -343,14 +344,15 @@ int run(std::vector<std::string> words) {
   const bool speed_only = take("--speed");
   const bool for_ever = take("--for-ever");
   const bool as_threads = take("--threads");
-  if (words.size() != (as_threads ? 1U : 0U)) {
+  const auto threads = words.empty() ? std::nullopt : base::parse<int>(words.front());
+  if (words.size() != (as_threads ? 1U : 0U) || threads.has_value() != as_threads) {
     throw InvalidArgument("usage: check_group [--threads N] [--speed | --for-ever]", ExitCode::kUsage);
   }
   const InitOptions options{.device = Device::cuda()};
   if (as_threads) {
     std::atomic<bool> right{true};
     run_threads(
-        std::stoi(words.front()),
+        *threads,
         [&](Communicator& world) {
           if (!check(world, "threads", speed_only)) right.store(false);
         },

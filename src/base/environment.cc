@@ -29,7 +29,7 @@ const std::vector<Variable>& table() {
       {"REIGEN_KEEP_MEMORY", "keep freed memory in the process instead of giving it back at every step",
        "1 (default), 0"},
       {"REIGEN_COMM_BACKEND", "through what the ranks talk, where the program does not say it",
-       "auto (default), shared_memory, tcp, mpi, nccl, hierarchical"},
+       "auto (default), shared_memory, tcp, mpi, nccl, cuda_ipc, hierarchical"},
       {"REIGEN_COMM_ALGORITHMS", "which algorithm runs what, where the program does not say it",
        "e.g. all_reduce:ring@>1M (default: by size)"},
       {"REIGEN_COMM_NETWORK", "through what machines talk, where the program does not say it", "tcp (default), mpi"},

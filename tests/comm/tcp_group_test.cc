@@ -59,6 +59,33 @@ TEST(TcpGroup, TheEndOfARankDoesNotOvertakeItsData) {
   });
 }
 
+// A connection with little room takes the reason of an abort in parts. The signs of life that come after the first part
+// must not become a part of the reason.
+TEST(TcpControl, AReasonThatDidNotFitArrivesWhole) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  const int small = 1;  // the kernel makes it its least size
+  ASSERT_EQ(::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+  comm::tcp::Control sender(2);
+  comm::tcp::Control receiver(2);
+  sender.connect(1, net::Socket(UniqueFd(ends[0])));
+  receiver.connect(0, net::Socket(UniqueFd(ends[1])));
+  const std::string reason(4000, 'x');
+  for (int i = 0; i < 3; ++i) sender.publish_abort({comm::AbortCause::Kind::kAborted, 1, reason}, 7);
+  receiver.look();
+  for (int i = 0; i < 20; ++i) {
+    sender.beat();
+    receiver.look();
+  }
+  const auto cause = receiver.cause_for(7);
+  ASSERT_TRUE(cause.has_value());
+  EXPECT_EQ(cause->text, reason);
+  EXPECT_EQ(cause->rank, 1);
+  sender.say_farewell();
+  receiver.look();
+  EXPECT_TRUE(receiver.peer(0).left);
+}
+
 // What it had sent before may still be taken when it takes nothing any more.
 TEST(TcpGroup, WhatARankSentIsThereAfterItRefusedSomething) {
   run_ranks({.ranks = 2}, [](Rank& r) {

@@ -161,6 +161,22 @@ TEST_F(Cache, IsOneFileForEachBackendAndNumberOfRanks) {
   EXPECT_THROW(read_cache(Family::kTcp, 3), DataError);
 }
 
+// Both ranks get the error of rank 0 with its type and exit code.
+TEST_F(Cache, AnErrorOfRankZeroIsTheSameForAll) {
+  std::filesystem::create_directories(cache_path(Family::kTcp, 2));  // a folder where a file should be
+  GroupOptions options{.rank = 0, .size = 2, .store = store::make_memory_store(), .name = "g", .algorithms = "tuned"};
+  for (const int rank : {0, 1}) {
+    options.rank = rank;
+    try {
+      rules_in_force(options, Family::kTcp);
+      ADD_FAILURE() << "no error";
+    } catch (const IoError& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kIo);
+      EXPECT_THAT(error.what(), HasSubstr("cannot read"));
+    }
+  }
+}
+
 TEST_F(Cache, RankZeroTellsTheOthers) {
   const auto store = store::make_memory_store();
   GroupOptions options{.rank = 0, .size = 2, .store = store, .name = "g", .backend = "tcp", .algorithms = "tuned"};

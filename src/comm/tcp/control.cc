@@ -13,6 +13,7 @@ constexpr char kFarewell = 'l';
 constexpr char kAbort = 'a';
 constexpr std::size_t kAbortHead = 5;  // the letter and the length
 constexpr std::size_t kTextMax = 4096;
+constexpr std::size_t kUnsentMax = std::size_t{64} << 10;
 
 }  // namespace
 
@@ -23,15 +24,18 @@ void Control::connect(int rank, net::Socket socket) {
   link.peer.last_sign = Deadline::Clock::now();
 }
 
-// If a connection has no room for a message, the message is lost. The other side has then not read for so long that it
-// counts as gone.
+// The bytes for which a connection has no room are sent before the next message: without them the other side would take
+// the next message for a part of this one. A side that has not read for so long that kUnsentMax bytes wait for it counts
+// as gone, and further messages to it are dropped.
 void Control::send_to_all(const std::string& message) {
   for (Link& link : links_) {
-    if (!link.socket || link.peer.ended) continue;
+    if (!link.socket || link.peer.ended || link.unsent.size() + message.size() > kUnsentMax) continue;
+    link.unsent += message;
     // The kernel reports an error only once, so the error is kept in `why`. This rank can still read the data that the
     // other side sent before the error.
-    const net::Transfer moved = link.socket->write_some(message);
+    const net::Transfer moved = link.socket->write_some(link.unsent);
     if (moved.closed && link.peer.why.empty()) link.peer.why = net::to_string(moved);
+    link.unsent.erase(0, moved.bytes);
   }
 }
 

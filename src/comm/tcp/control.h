@@ -47,6 +47,7 @@ class Control {
   struct Link {
     std::optional<net::Socket> socket;
     std::string inbox = {};
+    std::string unsent = {};  // the end of the messages for which the connection had no room
     Peer peer = {};
   };
 

@@ -157,8 +157,9 @@ std::optional<Table> read_cache(Family family, int ranks) {
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error) return std::nullopt;
   std::ifstream file(path, std::ios::binary);
+  if (error || !file || !std::filesystem::is_regular_file(path))  // reading a folder would throw an exception of std
+    throw IoError(fmt::format("cannot read {}", path.string()), ExitCode::kIo);
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file || error) throw IoError(fmt::format("cannot read {}", path.string()), ExitCode::kIo);
   Table table = parse(text, path.string());
   if (table.family != family || table.ranks != ranks) {
     throw DataError(Report{.what = path.string() + " is of another backend or number of ranks",

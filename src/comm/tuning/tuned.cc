@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error_record.h"
 #include "base/log.h"
 #include "base/machine/host_name.h"
 #include "comm/forming/forming.h"
@@ -12,10 +13,9 @@ namespace reigen::comm::tuning {
 
 namespace {
 
-// The first letter of the text that rank 0 writes to the store.
+// The first letter of the text that rank 0 writes to the store: before the rules, or before an error.
 constexpr char kRules = 'r';
-constexpr char kMissing = 'm';
-constexpr char kUnreadable = 'u';
+constexpr char kError = 'e';
 
 std::string find_rules(const GroupOptions& options, Family family) {
   try {
@@ -26,17 +26,13 @@ std::string find_rules(const GroupOptions& options, Family family) {
       }
       return kRules + table->rules;
     }
-    return kMissing +
-           to_string(Report{
-               .what =
-                   fmt::format("group \"{}\": nothing was tuned for this backend and number of ranks", options.name),
+    throw InvalidArgument(
+        Report{.what = fmt::format("group \"{}\": nothing was tuned for this backend and number of ranks", options.name),
                .got = fmt::format("algorithms \"{}\", backend {}, {} ranks", kTuned, name_of(family), options.size),
                .expected = cache_path(family, options.size).string(),
                .fix = fmt::format("reigen tune -n {} --backend {}", options.size, name_of(family))});
-  } catch (const InvalidArgument& error) {
-    return std::string(1, kMissing) + error.what();
   } catch (const Error& error) {
-    return std::string(1, kUnreadable) + error.what();
+    return kError + base::encode(base::record_of(error));
   }
 }
 
@@ -48,8 +44,7 @@ std::string rules_in_force(const GroupOptions& options, Family family) {
   const auto store = meeting_of(options);
   if (options.rank == 0) store->set("tuned", find_rules(options, family));
   const std::string found = store->get("tuned", Deadline::after(options.join_timeout));
-  if (found.front() == kMissing) throw InvalidArgument(found.substr(1));
-  if (found.front() == kUnreadable) throw DataError(found.substr(1));
+  if (found.front() == kError) base::raise(base::decode_error(std::string_view(found).substr(1)), true);
   return found.substr(1);
 }
 

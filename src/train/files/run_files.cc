@@ -99,7 +99,7 @@ void RunFiles::set_future_aside() {
   checkpoint::make_directories(place);
   const std::string name = fmt::format("metrics_of_{}.jsonl", all.front().filename().string());
   std::string lines;
-  if (fs::exists(directory_ / "metrics.jsonl", error)) {
+  if (fs::is_regular_file(directory_ / "metrics.jsonl", error)) {
     std::ifstream in(directory_ / "metrics.jsonl");
     lines.assign(std::istreambuf_iterator<char>(in), {});
     if (!fs::exists(place / name, error)) format::write_file_atomically(place / name, std::string_view(lines));
