@@ -96,7 +96,8 @@ void add_options(CLI::App& app, Words& words, BenchOptions& options) {
                  "all_gather as gather+broadcast")
       ->type_name("TWO");
   app.add_option("--json", options.json, "write the rows to FILE too")->type_name("FILE");
-  app.add_option("--backend", options.backend, "auto, self, shared_memory, tcp, mpi, nccl, cuda_ipc, hierarchical (default auto)")
+  app.add_option("--backend", options.backend,
+                 "auto, self, shared_memory, tcp, mpi, nccl, cuda_ipc, hierarchical (default auto)")
       ->type_name("B");
   app.add_option("--device", words.device,
                  "whose memory: cpu, cuda (each rank its own, or by turns), cuda:N (default cpu)")

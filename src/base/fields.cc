@@ -70,15 +70,10 @@ struct FromText {
   }
   bool operator()(std::vector<std::int64_t>* value) const {
     std::vector<std::int64_t> numbers;
-    for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
-      const std::size_t end = std::min(text.find(',', begin), text.size());
-      const std::size_t first = std::min(text.find_first_not_of(' ', begin), end);
-      const std::size_t last = text.find_last_not_of(' ', end - 1);
-      const std::string item = first < end ? text.substr(first, std::min(last, end - 1) + 1 - first) : "";
+    for (const std::string& item : base::split(text, ',')) {
       const auto number = number_in<std::int64_t>(field.range, item);
       if (!number || (!numbers.empty() && *number <= numbers.back())) return false;
       numbers.push_back(*number);
-      begin = end + 1;
     }
     *value = numbers;
     return true;

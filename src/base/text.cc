@@ -21,14 +21,35 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   std::string best;
-  std::size_t least = word.size() / 3 + 1;  // a word at a larger distance would be a guess
+  constexpr std::size_t kLongest = 128;  // the distance of longer words takes noticeable time
+  if (word.size() > kLongest) return best;
+  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;  // a word at this distance would be a guess
   for (const std::string& candidate : known) {
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance > least || (distance == least && !best.empty())) continue;
+    std::size_t distance = edit_distance(word, candidate);
+    if (const auto dot = candidate.find('.'); dot != std::string::npos) {
+      // A part of a name is less similar than a name with a typing error.
+      distance = std::min(distance, edit_distance(word, candidate.substr(dot + 1)) + 1);
+      if (word == candidate.substr(0, dot)) distance = std::min<std::size_t>(distance, 2);
+      if (word.size() > dot + 2 && candidate.starts_with(word)) distance = std::min<std::size_t>(distance, 1);
+    }
+    if (distance >= least) continue;
     least = distance;
     best = candidate;
   }
   return best;
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> items;
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    const std::string_view item = text.substr(begin, end - begin);
+    const std::size_t first = item.find_first_not_of(' ');
+    items.emplace_back(first == std::string_view::npos ? ""
+                                                       : item.substr(first, item.find_last_not_of(' ') + 1 - first));
+    begin = end + 1;
+  }
+  return items;
 }
 
 std::string counted(std::int64_t number, std::string_view what) {

@@ -27,8 +27,13 @@ std::optional<Number> parse(std::string_view text) {
 // other.
 std::size_t edit_distance(const std::string& a, const std::string& b);
 
-// The known word that `word` most probably means; empty if no known word is similar.
+// The known word that `word` most probably means; empty if no known word is similar. A known word "train.epochs" is
+// also similar to its second part, "epochs", and to the beginning "train.ep".
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
+
+// The items of a list that is written with a separator between them, without the blanks around each. An item may be
+// empty; an empty text has no items.
+std::vector<std::string> split(std::string_view text, char separator);
 
 // "1 step", "2 steps".
 std::string counted(std::int64_t number, std::string_view what);

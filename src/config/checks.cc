@@ -145,16 +145,9 @@ void require_shard(const Config& config) {
 }  // namespace
 
 std::vector<std::string> items_of(const std::string& key, const std::string& list) {
-  std::vector<std::string> items;
-  for (std::size_t begin = 0; begin < list.size() || (begin > 0 && begin == list.size());) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string item = list.substr(begin, end - begin);
-    const std::size_t first = item.find_first_not_of(' ');
-    require(first != std::string::npos, fmt::format("{} = {}: an item is empty", key, list),
-            "separate the items by one comma each");
-    items.push_back(item.substr(first, item.find_last_not_of(' ') - first + 1));
-    if (end == list.size()) break;
-    begin = end + 1;
+  std::vector<std::string> items = base::split(list, ',');
+  for (const std::string& item : items) {
+    require(!item.empty(), fmt::format("{} = {}: an item is empty", key, list), "separate the items by one comma each");
   }
   return items;
 }

@@ -6,11 +6,10 @@
 
 #include <toml++/toml.h>
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <cmath>
 #include <fstream>
 #include <iterator>
-#include <limits>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -33,51 +32,31 @@ constexpr std::size_t kFileMax = kMiB;
                                .fix = fmt::format("correct {}", origin)});
 }
 
-void set_from_text(const Field& field, const std::string& text, const std::string& origin) {
-  if (field.set(text)) return;
-  refuse(field, text.find('\0') == std::string::npos ? text : quote_toml(text), origin);
+void set(const Field& field, const std::string& text, const std::string& origin) {
+  if (!field.set(text)) refuse(field, text.find('\0') == std::string::npos ? text : quote_toml(text), origin);
 }
 
-Field* find(std::vector<Field>& table, const std::string& name) {
+const Field* find(const std::vector<Field>& table, const std::string& name) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const Field& field) { return field.name() == name; });
   return found == table.end() ? nullptr : &*found;
 }
 
-std::vector<std::string> names_of(const std::vector<Field>& table) {
+template <class Name>
+std::vector<std::string> names_of(const std::vector<Field>& table, const Name& name) {
   std::vector<std::string> names;
-  names.reserve(table.size());
-  for (const Field& field : table) names.push_back(field.name());
+  for (const Field& field : table) names.push_back(name(field));
   return names;
 }
 
-// The known name nearest to `name`; empty if none is near.
-std::string nearest(const std::string& name, const std::vector<std::string>& known) {
-  std::string best;
-  std::size_t least = std::numeric_limits<std::size_t>::max();
-  if (name.size() > 128) return best;
-  for (const std::string& candidate : known) {
-    const auto dot = candidate.find('.');
-    std::size_t distance = base::edit_distance(name, candidate);
-    // `--epochs` means train.epochs, and `--data` means data.path: a name without its section is near, but less near
-    // than a typing error.
-    if (dot != std::string::npos)
-      distance = std::min(distance, base::edit_distance(name, candidate.substr(dot + 1)) + 1);
-    if (dot != std::string::npos && name == candidate.substr(0, dot)) distance = std::min<std::size_t>(distance, 2);
-    // The name is the beginning of a known name, and contains at least two characters of the part after the dot.
-    if (dot != std::string::npos && name.size() > dot + 2 && candidate.starts_with(name)) {
-      distance = std::min<std::size_t>(distance, 1);
-    }
-    if (distance < least) {
-      least = distance;
-      best = candidate;
-    }
-  }
-  return least <= std::max<std::size_t>(2, name.size() / 3) ? best : "";
-}
-
-std::string suggestion(const std::string& name, const std::vector<std::string>& known, const char* prefix) {
-  const std::string near = nearest(name, known);
-  return near.empty() ? "--help lists the options" : fmt::format("did you mean {}{}?", prefix, near);
+// Throws for a word that is no known name. `prefix` comes before a name in the suggestion.
+[[noreturn]] void refuse_unknown(const std::string& what, const std::string& word,
+                                 const std::vector<std::string>& known, const char* prefix = "",
+                                 ExitCode code = ExitCode::kConfiguration) {
+  const std::string near = base::nearest(word, known);
+  throw InvalidArgument(
+      Report{.what = what,
+             .fix = near.empty() ? "--help lists the options" : fmt::format("did you mean {}{}?", prefix, near)},
+      code);
 }
 
 // ---- TOML
@@ -113,43 +92,22 @@ std::string read_whole(const std::string& path) {
 
 std::string text_of(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
+  if (const auto* real = node.as_floating_point()) return fmt::format("{}", real->get());
   std::ostringstream out;
   node.visit([&](const auto& typed) { out << typed; });
   return out.str();
 }
 
-void set_from_node(const Field& field, const toml::node& node, const std::string& origin) {
-  const bool wants_text = field.is_text();
-  const bool wants_bool = field.is_switch();
-  const bool wants_real = !wants_text && !wants_bool && !field.is_whole();
-  // A file may say run.resume = true as well as "true", because both are the same text in a flag.
-  const bool fits = node.is_string()    ? wants_text
-                    : node.is_boolean() ? wants_bool || field.name() == "run.resume"
-                    : node.is_integer() ? !wants_text && !wants_bool
-                                        : node.is_floating_point() && wants_real;
-  if (!fits) refuse(field, node.is_string() ? quote_toml(text_of(node)) : text_of(node), origin);
-  if (const auto* real = node.as_floating_point()) {
-    set_from_text(field, fmt::format("{}", real->get()), origin);
-  } else {
-    set_from_text(field, text_of(node), origin);
-  }
+// Whether a value of this type may stand for the option. A file may say run.resume = true as well as "true", because
+// both are the same text in a flag.
+bool fits(const Field& field, const toml::node& node) {
+  if (node.is_string()) return field.is_text();
+  if (node.is_boolean()) return field.is_switch() || field.name() == "run.resume";
+  return (node.is_integer() || (node.is_floating_point() && !field.is_whole())) && !field.is_text() &&
+         !field.is_switch();
 }
 
-void read_section(const std::string& path, const std::string& section, const toml::table& entries,
-                  std::vector<Field>& table) {
-  for (const auto& [key, node] : entries) {
-    const std::string name = section + "." + std::string(key.str());
-    const Field* field = find(table, name);
-    const std::string origin = place(path, key.source());
-    if (field == nullptr) {
-      throw InvalidArgument(Report{.what = fmt::format("{}: unknown key {}", origin, name),
-                                   .fix = suggestion(name, names_of(table), "")});
-    }
-    set_from_node(*field, node, place(path, node.source()));
-  }
-}
-
-void read_file(const std::string& path, std::vector<Field>& table) {
+void read_file(const std::string& path, const std::vector<Field>& table) {
   const std::string text = read_whole(path);
   toml::table root;
   try {
@@ -158,153 +116,111 @@ void read_file(const std::string& path, std::vector<Field>& table) {
     throw InvalidArgument(Report{.what = fmt::format("{}: {}", place(path, error.source()), error.description()),
                                  .fix = "write sections and keys as --print-config does"});
   }
-  std::vector<std::string> sections;
-  for (const Field& field : table) sections.push_back(field.section);
-  for (const auto& [key, node] : root) {
-    const std::string section(key.str());
-    const std::string origin = place(path, key.source());
+  const auto names = names_of(table, [](const Field& field) { return field.name(); });
+  const auto sections = names_of(table, [](const Field& field) { return field.section; });
+  for (const auto& [word, entries] : root) {
+    const std::string section(word.str());
+    const std::string at = place(path, word.source());
     if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
-      auto known = names_of(table);
+      auto known = names;
       known.insert(known.end(), sections.begin(), sections.end());
-      throw InvalidArgument(
-          Report{.what = fmt::format("{}: unknown {} {}", origin, node.is_table() ? "section" : "key", section),
-                 .fix = suggestion(section, known, "")});
+      refuse_unknown(fmt::format("{}: unknown {} {}", at, entries.is_table() ? "section" : "key", section), section,
+                     known);
     }
-    if (!node.is_table()) {
-      throw InvalidArgument(Report{.what = fmt::format("{}: {} is a section", origin, section),
-                                   .got = fmt::format("{} = {}", section, text_of(node)),
+    if (!entries.is_table()) {
+      throw InvalidArgument(Report{.what = fmt::format("{}: {} is a section", at, section),
+                                   .got = fmt::format("{} = {}", section, text_of(entries)),
                                    .expected = fmt::format("[{}] and its keys below", section)});
     }
-    read_section(path, section, *node.as_table(), table);
+    for (const auto& [key, node] : *entries.as_table()) {
+      const std::string name = section + "." + std::string(key.str());
+      const Field* field = find(table, name);
+      if (field == nullptr)
+        refuse_unknown(fmt::format("{}: unknown key {}", place(path, key.source()), name), name, names);
+      const std::string origin = place(path, node.source());
+      if (!fits(*field, node)) refuse(*field, node.is_string() ? quote_toml(text_of(node)) : text_of(node), origin);
+      set(*field, text_of(node), origin);
+    }
   }
 }
 
 // ---- environment
 
-void read_environment(const Environment& environment, std::vector<Field>& table) {
-  std::vector<std::string> variables;
+void read_environment(const Environment& environment, const std::vector<Field>& table) {
+  const auto variables = names_of(table, variable_of);
   std::vector<std::string> prefixes = {"REIGEN_MODEL_"};  // refused also if the recipe's model has no options
-  for (const Field& field : table) {
-    variables.push_back(variable_of(field));
-    if (!field.own_section)
-      prefixes.push_back(variables.back().substr(0, std::string("REIGEN_").size() + field.section.size() + 1));
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (!table[i].own_section)
+      prefixes.push_back(variables[i].substr(0, std::string("REIGEN_").size() + table[i].section.size() + 1));
   }
   for (const auto& [name, value] : environment) {
     const auto found = std::find(variables.begin(), variables.end(), name);
     if (found != variables.end()) {
       if (value.empty()) continue;  // an empty variable counts as not set
-      set_from_text(table[static_cast<std::size_t>(found - variables.begin())], value, "environment variable " + name);
+      set(table[static_cast<std::size_t>(found - variables.begin())], value, "environment variable " + name);
     } else if (std::any_of(prefixes.begin(), prefixes.end(),
                            [&given = name](const std::string& p) { return given.starts_with(p); }) &&
                !base::is_kubernetes_service(name, value)) {
-      throw InvalidArgument(
-          Report{.what = fmt::format("unknown environment variable {}", name), .fix = suggestion(name, variables, "")});
+      refuse_unknown(fmt::format("unknown environment variable {}", name), name, variables);
     }
   }
 }
 
 // ---- flags
 
-class FlagReader {
- public:
-  FlagReader(const std::vector<std::string>& arguments, std::vector<Field>& table)
-      : arguments_(arguments), table_(table) {}
-
-  // First pass: finds the file of --config, which is read before the environment and the other flags.
-  std::optional<std::string> config_file() {
-    std::optional<std::string> path;
-    for (at_ = 0; at_ < arguments_.size(); ++at_) {
-      split();
-      if (name_ == "--config")
-        path = value("--config");
-      else if (takes_value())
-        value(name_);
-    }
-    return path;
-  }
-
-  void read(CommandLine& result) {
-    for (at_ = 0; at_ < arguments_.size(); ++at_) {
-      split();
-      if (name_ == "--help" || name_ == "-h")
-        result.help = true;
-      else if (name_ == "--print-config")
-        result.print_config = true;
-      else if (name_ == "--config")
-        value(name_);
-      else if (name_ == "-n")
-        result.ranks = ranks();
-      else if (Field* field = field_of())
-        set_from_text(*field, field_value(*field), "flag " + name_);
-      else
-        refuse_unknown();
-    }
-  }
-
- private:
-  void split() {
-    name_ = arguments_[at_];
-    inline_value_.reset();
-    const auto equals = name_.find('=');
-    if (name_.rfind("--", 0) == 0 && equals != std::string::npos) {
-      inline_value_ = name_.substr(equals + 1);
-      name_.resize(equals);
-    }
-  }
-
-  Field* field_of() { return name_.rfind("--", 0) == 0 ? find(table_, name_.substr(2)) : nullptr; }
-
-  bool takes_value() {
-    const Field* field = field_of();
-    return name_ == "-n" || (field != nullptr && !field->is_switch());
-  }
-
-  std::string value(const std::string& flag) {
-    if (inline_value_) return *inline_value_;
-    if (at_ + 1 >= arguments_.size()) {
-      throw InvalidArgument(Report{.what = fmt::format("{} needs a value", flag), .fix = "--help lists the options"},
-                            ExitCode::kUsage);
-    }
-    return arguments_[++at_];
-  }
-
-  // `--run.save_initial` without a value means true.
-  std::string field_value(const Field& field) {
-    if (field.is_switch() && !inline_value_ &&
-        (at_ + 1 >= arguments_.size() || arguments_[at_ + 1].rfind('-', 0) == 0)) {
-      return "true";
-    }
-    return value(name_);
-  }
-
-  int ranks() {
-    const std::string text = value("-n");
-    const auto number = base::parse<int>(text);
-    if (!number || *number < 1) {
-      throw InvalidArgument(Report{.what = fmt::format("-n {}: must be a whole number of at least 1", text),
-                                   .got = text,
-                                   .expected = "the number of ranks"});
-    }
-    return *number;
-  }
-
-  [[noreturn]] void refuse_unknown() {
-    const bool flag = name_.rfind('-', 0) == 0;
-    const std::string bare = name_.substr(std::min(name_.size(), name_.find_first_not_of('-')));
-    auto known = names_of(table_);
-    for (const char* other : {"help", "config", "print-config"}) known.emplace_back(other);
-    throw InvalidArgument(Report{.what = fmt::format("unknown {} {}", flag ? "option" : "argument", name_),
-                                 .fix = flag ? suggestion(bare, known, "--")
-                                             : "options are written --section.key value; --help lists them"},
-                          ExitCode::kUsage);
-  }
-
-  const std::vector<std::string>& arguments_;
-  std::vector<Field>& table_;
-  std::size_t at_ = 0;
-  std::string name_;
-  std::optional<std::string> inline_value_;
+struct Flag {
+  std::string name;
+  const Field* field = nullptr;
+  std::string value = {};
 };
+
+// Throws for a word that is no flag, and for a flag without its value. `--run.save_initial` without a value means true.
+std::vector<Flag> flags_of(const std::vector<std::string>& arguments, const std::vector<Field>& table) {
+  constexpr std::array kWithout = {"--help", "-h", "--print-config"};
+  constexpr std::array kOthers = {"--config", "-n"};
+  std::vector<Flag> flags;
+  for (std::size_t at = 0; at < arguments.size(); ++at) {
+    const std::string& word = arguments[at];
+    const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
+    Flag flag{.name = word.substr(0, equals)};
+    if (word.starts_with("--")) flag.field = find(table, flag.name.substr(2));
+    const bool alone = std::find(kWithout.begin(), kWithout.end(), flag.name) != kWithout.end();
+    if (flag.field == nullptr && !alone && std::find(kOthers.begin(), kOthers.end(), flag.name) == kOthers.end()) {
+      const bool is_flag = word.starts_with('-');
+      if (!is_flag) {
+        throw InvalidArgument(Report{.what = fmt::format("unknown argument {}", word),
+                                     .fix = "options are written --section.key value; --help lists them"},
+                              ExitCode::kUsage);
+      }
+      auto known = names_of(table, [](const Field& field) { return field.name(); });
+      for (const char* other : {"help", "config", "print-config"}) known.emplace_back(other);
+      const std::string bare = flag.name.substr(std::min(flag.name.size(), flag.name.find_first_not_of('-')));
+      refuse_unknown(fmt::format("unknown option {}", flag.name), bare, known, "--", ExitCode::kUsage);
+    }
+    const bool is_last = at + 1 == arguments.size();
+    if (equals != std::string::npos) {
+      flag.value = word.substr(equals + 1);
+    } else if (flag.field != nullptr && flag.field->is_switch() && (is_last || arguments[at + 1].starts_with('-'))) {
+      flag.value = "true";
+    } else if (!alone && is_last) {
+      throw InvalidArgument(
+          Report{.what = fmt::format("{} needs a value", flag.name), .fix = "--help lists the options"},
+          ExitCode::kUsage);
+    } else if (!alone) {
+      flag.value = arguments[++at];
+    }
+    flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
+int ranks_of(const std::string& text) {
+  const auto number = base::parse<int>(text);
+  if (number && *number >= 1) return *number;
+  throw InvalidArgument(Report{.what = fmt::format("-n {}: must be a whole number of at least 1", text),
+                               .got = text,
+                               .expected = "the number of ranks"});
+}
 
 }  // namespace
 
@@ -331,8 +247,7 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
                               const Environment& environment) {
   require_own_options(defaults.model);
   CommandLine result{.config = defaults};
-  std::vector<Field> table = fields(result.config);
-  FlagReader flags(arguments, table);
+  const std::vector<Field> table = fields(result.config);
   // --help is looked for first, because users need it most when another argument is wrong.
   if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
     result.help = true;
@@ -346,9 +261,17 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
   optim.lr.reset();
   optim.weight_decay.reset();
   optim.warmup_steps = kNotSet;
-  if (const auto file = flags.config_file()) read_file(*file, table);
+  const std::vector<Flag> flags = flags_of(arguments, table);
+  const auto file =
+      std::find_if(flags.rbegin(), flags.rend(), [](const Flag& flag) { return flag.name == "--config"; });
+  if (file != flags.rend()) read_file(file->value, table);
   read_environment(environment, table);
-  flags.read(result);
+  for (const Flag& flag : flags) {
+    if (flag.field != nullptr) set(*flag.field, flag.value, "flag " + flag.name);
+    if (flag.name == "-n") result.ranks = ranks_of(flag.value);
+    if (flag.name == "-h") result.help = true;
+    if (flag.name == "--print-config") result.print_config = true;
+  }
   optim.rule.take_defaults(defaults.optim.rule);
   optim.schedule.take_defaults(defaults.optim.schedule);
   result.config.parallel.strategy.take_defaults(defaults.parallel.strategy);

@@ -30,6 +30,16 @@ TEST(Text, AWordThatIsMeantIsNear) {
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
   EXPECT_EQ(nearest("epoch", {"steps", "epochs", "seed"}), "epochs");
   EXPECT_EQ(nearest("nothing", {"steps", "epochs"}), "");
+  EXPECT_EQ(nearest("epochs", {"run.dir", "train.epochs"}), "train.epochs");
+  EXPECT_EQ(nearest("train.global", {"train.log_every", "train.global_batch"}), "train.global_batch");
+}
+
+TEST(Text, AListIsSplitAtItsSeparators) {
+  using Items = std::vector<std::string>;
+  EXPECT_EQ(split("", ','), Items{});
+  EXPECT_EQ(split(" ", ','), Items{""});
+  EXPECT_EQ(split("a, b c ,d", ','), (Items{"a", "b c", "d"}));
+  EXPECT_EQ(split("a,,b,", ','), (Items{"a", "", "b", ""}));
 }
 
 TEST(Text, AShellTakesItAsOneWord) {

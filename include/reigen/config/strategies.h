@@ -91,7 +91,6 @@ enum class AdasumOf {
 };
 struct AdasumOptions {
   static constexpr const char* kName = "adasum";
-  static constexpr bool kOfWeights = true;
 
   AdasumOf of = AdasumOf::kSteps;
 };

@@ -25,8 +25,8 @@ void Control::connect(int rank, net::Socket socket) {
 }
 
 // The bytes for which a connection has no room are sent before the next message: without them the other side would take
-// the next message for a part of this one. A side that has not read for so long that kUnsentMax bytes wait for it counts
-// as gone, and further messages to it are dropped.
+// the next message for a part of this one. A side that has not read for so long that kUnsentMax bytes wait for it
+// counts as gone, and further messages to it are dropped.
 void Control::send_to_all(const std::string& message) {
   for (Link& link : links_) {
     if (!link.socket || link.peer.ended || link.unsent.size() + message.size() > kUnsentMax) continue;

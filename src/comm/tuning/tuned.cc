@@ -26,11 +26,11 @@ std::string find_rules(const GroupOptions& options, Family family) {
       }
       return kRules + table->rules;
     }
-    throw InvalidArgument(
-        Report{.what = fmt::format("group \"{}\": nothing was tuned for this backend and number of ranks", options.name),
-               .got = fmt::format("algorithms \"{}\", backend {}, {} ranks", kTuned, name_of(family), options.size),
-               .expected = cache_path(family, options.size).string(),
-               .fix = fmt::format("reigen tune -n {} --backend {}", options.size, name_of(family))});
+    throw InvalidArgument(Report{
+        .what = fmt::format("group \"{}\": nothing was tuned for this backend and number of ranks", options.name),
+        .got = fmt::format("algorithms \"{}\", backend {}, {} ranks", kTuned, name_of(family), options.size),
+        .expected = cache_path(family, options.size).string(),
+        .fix = fmt::format("reigen tune -n {} --backend {}", options.size, name_of(family))});
   } catch (const Error& error) {
     return kError + base::encode(base::record_of(error));
   }

@@ -43,13 +43,11 @@ std::int64_t parse_count(const std::string& option, const std::string& text) {
 
 std::vector<double> parse_sizes(const std::string& text) {
   std::vector<double> sizes;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    const auto size = base::parse<double>(std::string_view(text).substr(at, comma - at));
+  for (const std::string& item : base::split(text.empty() ? " " : text, ',')) {
+    const auto size = base::parse<double>(item);
     if (!size || !(*size >= 0))
       refuse("--buckets", text, "sizes in MiB with commas between them, 0: each parameter alone");
     sizes.push_back(*size);
-    at = comma + 1;
   }
   return sizes;
 }

@@ -252,8 +252,7 @@ bool any_stop_requested(const Communicator& world) { return any_wishes_to_stop(w
 std::vector<int> parse_stop_signals(const std::string& text) {
   std::vector<int> signals;
   if (upper(text) == "NONE") return signals;
-  std::istringstream words(text + ",");
-  for (std::string word; std::getline(words, word, ',');) {
+  for (const std::string& word : base::split(text.empty() ? " " : text, ',')) {
     const int signal = signal_named(word, text);
     if (std::find(signals.begin(), signals.end(), signal) == signals.end()) signals.push_back(signal);
   }
