@@ -16,7 +16,7 @@ namespace reigen::apps {
 
 namespace {
 
-// For mpirun's -np, which otherwise looks like the short option -n with the value "p".
+// Refuses mpirun's -np, which would otherwise be read as the short option -n with the value "p".
 [[noreturn]] void refuse_np() {
   throw InvalidArgument(Report{.what = "unknown option `-np`", .fix = "the number of ranks is -n N, as in -n 2"},
                         ExitCode::kUsage);

@@ -1,4 +1,4 @@
-// reigen run: its own options, then a program with the program's arguments, which are passed on unchanged.
+// reigen run. Its own options come first, then a program with the program's arguments, which are passed on unchanged.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -91,8 +91,8 @@ std::chrono::milliseconds parse_grace(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * 1000));
 }
 
-// The job that this process is a rank of, if any. Incomplete variables of another launcher are no job; `reigen run`
-// sets all of them anew for its ranks.
+// The job that this process is a rank of, if any. Incomplete variables of another launcher count as no job, because
+// `reigen run` sets all of them anew for its ranks.
 launch::Environment surrounding_job() {
   try {
     return launch::detect_environment();

@@ -1,6 +1,6 @@
-# Where installed programs find LibTorch: in their own installation, then where it lay here. REIGEN_BUNDLE_TORCH: whether the installation
-# takes LibTorch along (ON, OFF; auto: when it lies in the source or the build folder, which may go). Files on one disk are linked, not
-# copied. Its relations stay as they are in site-packages: torch/lib beside nvidia/*/lib. Sets REIGEN_TORCH_INSTALL_RPATH.
+# Where installed programs find LibTorch: in their own installation, or otherwise where the build found it. REIGEN_BUNDLE_TORCH: whether the
+# installation includes LibTorch (ON, OFF; auto: if it lies in the source or the build folder, which may be deleted). Files on the same disk are
+# linked, not copied. The folders keep their places as in site-packages: torch/lib beside nvidia/*/lib. Sets REIGEN_TORCH_INSTALL_RPATH.
 set(REIGEN_BUNDLE_TORCH auto CACHE STRING "Install LibTorch along with Reigen: auto (if it lies in this tree), ON or OFF")
 set(_reigen_bundles "${REIGEN_BUNDLE_TORCH}")
 file(REAL_PATH "${REIGEN_TORCH}" _reigen_torch_real)

@@ -1,5 +1,5 @@
-# Run by the installation: LibTorch's headers, the libraries that a program for processors needs, and those that they need in turn, from the
-# folder `from` to `to`/torch and `to`/nvidia. Linked where one disk holds both, else copied.
+# The installation runs this file. It installs LibTorch's headers, the libraries that a CPU program needs, and the libraries that those need,
+# from the folder `from` to `to`/torch and `to`/nvidia. A file is linked if both places are on one disk, and copied otherwise.
 function(reigen_take file place)
   if(EXISTS "${place}")
     file(REMOVE "${place}")
@@ -11,7 +11,7 @@ endfunction()
 message(STATUS "Installing: ${to}/torch (LibTorch of ${from})")
 file(GLOB_RECURSE headers RELATIVE "${from}" "${from}/include/*")
 set(files lib/libtorch_cpu.so lib/libc10.so ${headers})
-# What these two need and does not come from the system lies beside them, or beside the wheel.
+# The two libraries need others. Those that the system does not provide lie beside them, or beside the wheel.
 file(GLOB beside RELATIVE "${from}" "${from}/lib/libgomp*.so*" "${from}/lib/libcudart*.so*" "${from}/lib/libcupti*.so*")
 foreach(file IN LISTS files beside)
   get_filename_component(folder "${to}/torch/${file}" DIRECTORY)
@@ -25,7 +25,7 @@ foreach(file IN LISTS vendor)
   file(MAKE_DIRECTORY "${folder}")
   reigen_take("${file}" "${to}/nvidia/${name}")
 endforeach()
-# A library that is missing is seen now rather than when a program starts.
+# Report a missing library now rather than when a program starts.
 execute_process(COMMAND ldd "${to}/torch/lib/libtorch_cpu.so" OUTPUT_VARIABLE needed ERROR_QUIET)
 string(REGEX MATCHALL "[^\n]*not found" missing "${needed}")
 if(missing)

@@ -1,10 +1,10 @@
 # The CUDA compiler for the plug-in of device kernels (cuda/). CMake's language CUDA is not enabled: its check takes seconds, and
 # fails where there is no nvcc.
-#   REIGEN_CUDA                auto (where nvcc 12.4 or newer is), ON (must be there), OFF. auto is off under REIGEN_SANITIZE, which
-#                              nvcc does not pass on
-#   REIGEN_CUDA_ARCHITECTURES  devices that get code of their own, as numbers: 90 or "80;90". native: the one of this machine, or 90
-#                              where nvidia-smi shows none. Every other device from compute capability 7.5 on compiles the PTX that
-#                              is always there, when it first loads the plug-in
+#   REIGEN_CUDA                auto (on where nvcc is 12.4 or newer), ON (nvcc is required), OFF. auto is off under REIGEN_SANITIZE,
+#                              whose flags nvcc does not pass on
+#   REIGEN_CUDA_ARCHITECTURES  devices that get machine code of their own, as numbers: 90 or "80;90". native: the devices of this
+#                              machine, or 90 if nvidia-smi shows none. The plug-in always has PTX too. Every other device from compute
+#                              capability 7.5 on compiles it when it first loads the plug-in
 # nvcc is looked for below CUDA_ROOT and CUDA_HOME (variables of CMake or of the environment), in /usr/local/cuda, then in PATH.
 # Sets REIGEN_HAVE_CUDA, REIGEN_NVCC, REIGEN_NVCC_ARCHITECTURES (arguments), REIGEN_NVCC_INCLUDE, REIGEN_NVCC_RUNTIME (libcudart.so).
 set(REIGEN_CUDA auto CACHE STRING "Build the plug-in of CUDA kernels: auto, ON or OFF")
@@ -12,7 +12,7 @@ set(REIGEN_CUDA_ARCHITECTURES native CACHE STRING "Devices that the CUDA kernels
 set(REIGEN_HAVE_CUDA OFF CACHE INTERNAL "")
 set(REIGEN_NVCC_OLDEST 12.4)
 
-# Why there is no plug-in: the end of the configuration where it was asked for.
+# Says why there is no plug-in. If REIGEN_CUDA asked for it, the configuration ends with an error.
 function(_reigen_no_cuda why)
   if(REIGEN_CUDA STREQUAL "auto")
     message(STATUS "no plug-in of CUDA kernels: ${why}")
@@ -44,7 +44,7 @@ if(NOT _release OR _release VERSION_LESS REIGEN_NVCC_OLDEST)
   return()
 endif()
 
-# What the program that checks kernels needs; the plug-in itself needs the runtime library.
+# The program that checks kernels needs the headers and the runtime library. The plug-in itself needs only the runtime library.
 file(REAL_PATH "${REIGEN_NVCC}" _root)
 cmake_path(GET _root PARENT_PATH _root)
 cmake_path(GET _root PARENT_PATH _root)
@@ -56,7 +56,7 @@ if(NOT REIGEN_NVCC_INCLUDE OR NOT REIGEN_NVCC_RUNTIME)
   return()
 endif()
 
-# A host compiler that is newer than nvcc knows ends the build, unless somebody looks before.
+# nvcc fails with a host compiler that is too new for it, so this is checked now rather than in the build.
 set(_pair "${REIGEN_NVCC} ${CMAKE_CXX_COMPILER}")
 if(NOT REIGEN_NVCC_COMPILES STREQUAL _pair)
   file(WRITE "${PROJECT_BINARY_DIR}/cuda/probe.cu" "#include <cstddef>\n__global__ void probe() {}\n")
@@ -80,7 +80,7 @@ if(_numbers STREQUAL "native")
     set(_numbers 90)
   endif()
 endif()
-# All code comes from one PTX: it is compiled from C++ once, and every device does the same operations.
+# The code of all devices comes from one PTX, which is compiled once from C++, so every device does the same operations.
 list(TRANSFORM _numbers PREPEND "sm_")
 list(JOIN _numbers "," _codes)
 set(REIGEN_NVCC_ARCHITECTURES -gencode "arch=compute_75,code=[compute_75,${_codes}]")

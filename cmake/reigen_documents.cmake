@@ -2,9 +2,9 @@
 set(text "")
 foreach(file IN LISTS FILES)
   file(READ "${file}" bytes HEX)
-  string(APPEND text "${bytes}0a")  # an empty line after each
+  string(APPEND text "${bytes}0a")  # an empty line after each document
 endforeach()
-# Not a string literal: no compiler must take more than 65,536 characters in one.
+# The text is an array, not a string literal: a compiler need not accept more than 65,536 characters in a literal.
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," text "${text}")
 string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" text "${text}")
 file(WRITE "${OUTPUT}.part" "#include \"data/documents.h\"

@@ -1,11 +1,11 @@
 # Finds LibTorch without its own CMake package, which stops on machines without the CUDA toolkit
-# (docs/decisions/0003-libtorch-without-its-cmake-package.md). Installed beside the package configuration, which uses it too.
-# Order: -DREIGEN_TORCH or the environment's, Torch_DIR, CMAKE_PREFIX_PATH as find_package(Torch) reads it, the one that was installed with
-# Reigen, an importable Python torch, the system's folders. (scripts/setup installs the pinned wheel and passes REIGEN_TORCH.)
-# Sets REIGEN_TORCH, REIGEN_TORCH_VERSION (major.minor) and the target reigen_torch_files; or REIGEN_TORCH_FAULT, a sentence.
+# (docs/decisions/0003-libtorch-without-its-cmake-package.md). It is installed beside the package configuration, which uses it too.
+# Order of the search: -DREIGEN_TORCH or the environment variable, Torch_DIR, CMAKE_PREFIX_PATH as find_package(Torch) reads it, the LibTorch
+# that was installed with Reigen, an importable Python torch, the system's folders. (scripts/setup installs the pinned wheel and passes
+# REIGEN_TORCH.) Sets REIGEN_TORCH, REIGEN_TORCH_VERSION (major.minor) and the target reigen_torch_files, or else REIGEN_TORCH_FAULT, a sentence.
 include("${CMAKE_CURRENT_LIST_DIR}/reigen_shared_libstdcxx.cmake")
 
-# LibTorch's folder in or below `folder`, as people give it: site-packages, torch, torch/lib. Empty: none.
+# Sets `result` to LibTorch's folder, or to an empty string. `folder` is what a user may give: site-packages, torch or torch/lib.
 function(_reigen_torch_below folder result)
   set(found "")
   foreach(place "${folder}" "${folder}/torch" "${folder}/libtorch" "${folder}/..")
@@ -16,7 +16,7 @@ function(_reigen_torch_below folder result)
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
-# By the rules of find_package, but without running what it would find. More arguments go to find_file.
+# Searches by the rules of find_package, but does not run the package that it finds. More arguments are passed to find_file.
 function(_reigen_torch_in_prefixes result)
   find_file(config TorchConfig.cmake PATH_SUFFIXES Torch share/cmake/Torch lib/cmake/Torch torch/share/cmake/Torch NO_CACHE ${ARGN})
   find_file(library libtorch_cpu.so PATH_SUFFIXES lib torch/lib libtorch/lib NO_CACHE ${ARGN})
@@ -42,7 +42,7 @@ if(NOT _reigen_torch_given AND Torch_DIR)
 endif()
 set(_reigen_torch "")
 if(_reigen_torch_given)
-  _reigen_torch_below("${_reigen_torch_given}" _reigen_torch)  # nothing else is taken in its place
+  _reigen_torch_below("${_reigen_torch_given}" _reigen_torch)  # if the given folder has no LibTorch, no other is used
 else()
   _reigen_torch_in_prefixes(_reigen_torch HINTS "${Torch_ROOT}" "$ENV{Torch_ROOT}" NO_CMAKE_SYSTEM_PATH NO_SYSTEM_ENVIRONMENT_PATH)
   if(NOT _reigen_torch)
@@ -85,14 +85,14 @@ if(REIGEN_TORCH_FAULT)
 endif()
 set(REIGEN_TORCH "${_reigen_torch}")
 
-# An imported target: its headers are system headers, whose warnings are not ours.
+# The target is imported, so its headers count as system headers, and the compiler does not warn about them.
 if(NOT TARGET reigen_torch_files)
   add_library(reigen_torch_files INTERFACE IMPORTED GLOBAL)
   target_include_directories(reigen_torch_files INTERFACE "${REIGEN_TORCH}/include" "${REIGEN_TORCH}/include/torch/csrc/api/include")
   target_link_libraries(reigen_torch_files INTERFACE "${REIGEN_TORCH}/lib/libtorch_cpu.so" "${REIGEN_TORCH}/lib/libc10.so")
-  # The wheel's libraries need others beside them that we do not link. -fopenmp: at::parallel_for is header code.
+  # The wheel's libraries need other libraries beside them, which we do not link. -fopenmp: at::parallel_for is header code.
   target_link_options(reigen_torch_files INTERFACE ${REIGEN_SHARED_LIBSTDCXX} "-Wl,--allow-shlib-undefined" -fopenmp)
-  # Where a project's programs find LibTorch, installed ones too. Our own name more places (reigen_torch.cmake).
+  # Programs of a project find LibTorch here, also when they are installed. Reigen's own programs have more places (reigen_bundle_torch.cmake).
   if(NOT REIGEN_OWN_RPATH)
     target_link_options(reigen_torch_files INTERFACE "-Wl,-rpath,${REIGEN_TORCH}/lib")
   endif()

@@ -1,8 +1,8 @@
-# One static library a folder: reigen_floor(NAME comm SOURCES ... USES store ... [TORCH] [COORDINATES] [LINK ...])
+# Each folder is one static library: reigen_floor(NAME comm SOURCES ... USES store ... [TORCH] [COORDINATES] [LINK ...])
 # Headers of include/reigen/<name>/ are public, everything under src/<name>/ is private.
 
 set(REIGEN_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion)
-# clang 17 and newer warn of what libstdc++ 12 itself does in std::stable_sort.
+# clang 17 and newer warn about code of libstdc++ 12 itself in std::stable_sort.
 list(APPEND REIGEN_WARNINGS $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
 if(REIGEN_WERROR)
   list(APPEND REIGEN_WARNINGS -Werror)
@@ -18,7 +18,7 @@ endif()
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
-# With sanitizers half of a build is optimisation of what they inserted. Without optimisation the tests take twice as long.
+# With sanitizers, half of the build time goes into optimising the code that they insert. Without optimisation the tests take twice as long.
 if(REIGEN_SANITIZE)
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG")
 else()
@@ -28,22 +28,22 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 
-# g++ collects garbage whenever its heap has grown by a third; with LibTorch's headers in it that is a fifth of its time.
+# g++ collects garbage whenever its heap has grown by a third. With LibTorch's headers, that takes a fifth of the compile time.
 set(REIGEN_FASTER_COMPILER $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-expand=1000>
                            $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=2000000>)
 
-# Libraries that only our own sources include: what is installed does not ask for them.
+# Libraries that only our own sources include. The installed package does not require them.
 set(REIGEN_HEADER_ONLY nlohmann_json::nlohmann_json CLI11::CLI11 tomlplusplus::tomlplusplus)
 
-# Flags of every target of ours. -ffp-contract=off: kernels of every instruction set give the same bits.
+# Flags of every target of Reigen. With -ffp-contract=off, the kernels of all instruction sets give the same bits.
 function(reigen_target_defaults target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE ${REIGEN_WARNINGS} -ffp-contract=off ${REIGEN_FASTER_COMPILER})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
 endfunction()
 
-# For what reads options, starts processes, writes files and calls what computes: the second half of a compiler's optimisation takes a
-# third of its time and gains nothing there. No loop over values may be in such a target.
+# For targets that read options, start processes, write files and call the code that computes. There, the passes that
+# -O2 has beyond -O1 take a third of the compile time and gain nothing. Such a target must not have loops over values.
 function(reigen_coordinates target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo,Release>:-O1>)
 endfunction()
@@ -79,15 +79,15 @@ function(reigen_floor)
   endif()
 endfunction()
 
-# The empty source of a target that only makes a precompiled header. CMake makes none for a source that does without it, and with it the
-# object takes 5 to 9 s: g++ compiles what the header left to the end of the file. CMake's header is empty where __cplusplus is not
-# defined, and g++ takes no precompiled one then.
+# The empty source of a target that only makes a precompiled header. CMake makes no header if its only source skips precompiled headers. If
+# the source uses the header, its object takes 5 to 9 s, because g++ compiles the header's deferred code at the end of the file. So this source
+# is compiled without __cplusplus: CMake's header is then empty, and g++ does not use the precompiled one.
 function(reigen_source_of_headers source)
   set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
     COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU>:-U__cplusplus;-w>")
 endfunction()
 
-# CMake compiles executables with -fPIE, for which a precompiled header made with -fPIC is of no use.
+# CMake compiles executables with -fPIE. They could not use a precompiled header made with -fPIC.
 function(reigen_use_precompiled target headers)
   target_precompile_headers(${target} REUSE_FROM ${headers})
   get_target_property(type ${target} TYPE)
@@ -97,8 +97,8 @@ function(reigen_use_precompiled target headers)
   endif()
 endfunction()
 
-# For what only tests use: no optimisation, which is a third to half of a compiler's time. COMPUTES: a test that runs for long, and
-# is optimised a little.
+# For targets that only tests use. They are not optimised, because optimisation is a third to half of the compile time. COMPUTES: for a
+# test that runs for long; it is optimised a little.
 function(reigen_test_defaults target)
   cmake_parse_arguments(D "COMPUTES" "" "" ${ARGN})
   reigen_target_defaults(${target})
@@ -109,8 +109,8 @@ function(reigen_test_defaults target)
   endif()
 endfunction()
 
-# Headers that all tests include, compiled once: the test framework's and JSON; TORCH: and LibTorch's. Called in the root folder, whose
-# targets Ninja begins with: all tests wait for these.
+# Compiles once the headers that all tests include: those of the test framework and of JSON, with TORCH also those of LibTorch. It is called
+# in the root folder, because Ninja begins with the targets of that folder, and all tests wait for these headers.
 function(reigen_make_test_headers)
   cmake_parse_arguments(H "TORCH" "" "" ${ARGN})
   set(headers reigen_test_pch)
@@ -141,10 +141,10 @@ endfunction()
 
 # reigen_test(NAME comm_all_reduce_test SOURCES ... USES comm ... [TORCH] [COMPUTES] [LABEL unit|multiproc|e2e] [PROCESSORS n]
 #             [TIMEOUT s] [SHARDS n] [LONG] [WAITS])
-# One CTest entry for each program: one for each test case would start it hundreds of times. SHARDS: n entries, NAME_1 to
-# NAME_n, of which each runs every n-th test case. LONG: among those that begin first, so that none runs alone at the end.
-# `ctest -j` counts quarters of a processor: a test that WAITS (for deadlines, for the death of a rank) takes one, one that computes two, and
-# one with PROCESSORS 2 three.
+# There is one CTest entry for each program. An entry for each test case would start the program hundreds of times. SHARDS: n entries, NAME_1
+# to NAME_n, each of which runs every n-th test case. LONG: the test is among the first to begin, so that no long test runs alone at the end.
+# `ctest -j` counts quarters of a processor. A test that WAITS (for deadlines, for the death of a rank) takes one quarter, a test that computes
+# takes two, and a test with PROCESSORS 2 takes three.
 function(reigen_test)
   cmake_parse_arguments(T "TORCH;COMPUTES;LONG;WAITS" "NAME;LABEL;PROCESSORS;TIMEOUT;SHARDS" "SOURCES;USES;LINK;ARGS" ${ARGN})
   if(NOT TARGET ${T_NAME})
@@ -160,7 +160,7 @@ function(reigen_test)
       target_link_libraries(${T_NAME} PRIVATE reigen_${used})
     endforeach()
     target_link_libraries(${T_NAME} PRIVATE GTest::gmock ${T_LINK})
-    # A precompiled header serves one kind of optimisation.
+    # A precompiled header can be used only with the optimisation level that it was made with.
     if(T_TORCH AND T_COMPUTES)
       reigen_use_torch(${T_NAME})
     elseif(T_TORCH)

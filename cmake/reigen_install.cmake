@@ -1,5 +1,5 @@
-# The umbrella target reigen::reigen, and what `cmake --install` leaves: headers, libraries, and a package with
-# reigen::comm and the other floors without LibTorch (COMPONENTS comm), libreigen_c.so among them, and reigen::reigen with it (COMPONENTS reigen, the default).
+# The umbrella target reigen::reigen, and the files that `cmake --install` installs: headers, libraries, and a package of two components.
+# COMPONENTS comm has reigen::comm, libreigen_c.so and the other floors without LibTorch. COMPONENTS reigen, the default, has reigen::reigen with LibTorch.
 get_property(_floors GLOBAL PROPERTY REIGEN_FLOORS)
 get_property(_torch_floors GLOBAL PROPERTY REIGEN_TORCH_FLOORS)
 
@@ -39,7 +39,7 @@ install(FILES "${PROJECT_BINARY_DIR}/reigen-config.cmake" "${PROJECT_BINARY_DIR}
               "${CMAKE_CURRENT_LIST_DIR}/reigen_find_torch.cmake" "${CMAKE_CURRENT_LIST_DIR}/reigen_shared_libstdcxx.cmake"
         DESTINATION "${_package}")
 
-# Archives keep their symbols, which programs are linked by; CMake strips the rest (CMakeLists.txt).
+# Archives keep their symbols, because programs are linked by them. CMake strips the other files (CMakeLists.txt).
 if(REIGEN_STRIP AND CMAKE_STRIP)
   install(CODE "
     file(GLOB archives \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libreigen_*.a\")

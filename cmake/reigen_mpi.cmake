@@ -1,12 +1,12 @@
-# MPI's C bindings for the backend "mpi". REIGEN_MPI: auto (what is there), ON (must be there), OFF. Which one, where there
-# are several: MPI_HOME, or -DMPI_C_COMPILER=mpicc.mpich. Sets REIGEN_HAVE_MPI and REIGEN_MPIRUN (the launcher and flags for tests).
+# MPI's C bindings for the backend "mpi". REIGEN_MPI: auto (if MPI is installed), ON (MPI is required), OFF. MPI_HOME, or
+# -DMPI_C_COMPILER=mpicc.mpich, chooses one of several MPIs. Sets REIGEN_HAVE_MPI and REIGEN_MPIRUN (the launcher and flags for tests).
 set(REIGEN_MPI auto CACHE STRING "Build the backend mpi: auto, ON or OFF")
 set(REIGEN_HAVE_MPI OFF CACHE INTERNAL "")
-if(NOT REIGEN_MPI OR (REIGEN_MPI STREQUAL "auto" AND REIGEN_SANITIZE))  # sanitizers do not understand it
+if(NOT REIGEN_MPI OR (REIGEN_MPI STREQUAL "auto" AND REIGEN_SANITIZE))  # sanitizers do not understand MPI
   return()
 endif()
 if(REIGEN_MPI STREQUAL "auto")
-  # A machine that only runs MPI programs has mpicc all the same, without mpi.h; find_package stops there with an error.
+  # A machine that only runs MPI programs may have mpicc without mpi.h. find_package would stop with an error there.
   find_program(_reigen_mpicc NAMES ${MPI_C_COMPILER} mpicc NAMES_PER_DIR HINTS "${MPI_HOME}" PATH_SUFFIXES bin NO_CACHE)
   if(_reigen_mpicc)
     file(WRITE "${CMAKE_BINARY_DIR}/CMakeFiles/reigen_mpi_probe.c" "#include <mpi.h>\n")
@@ -39,7 +39,7 @@ set(REIGEN_MPIRUN "${REIGEN_MPIRUN}" CACHE INTERNAL "")
 set(REIGEN_MPI_INCLUDES "${MPI_C_INCLUDE_DIRS}" CACHE INTERNAL "")
 set(REIGEN_MPI_LIBRARIES "${MPI_C_LIBRARIES}" CACHE INTERNAL "")
 
-# By path, so that a project that uses an installed Reigen need not look for MPI.
+# MPI is linked by path, so that a project that uses an installed Reigen need not look for MPI.
 function(reigen_use_mpi target)
   target_include_directories(${target} SYSTEM PRIVATE ${REIGEN_MPI_INCLUDES})
   target_compile_definitions(${target} PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)

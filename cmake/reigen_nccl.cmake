@@ -1,7 +1,7 @@
-# The headers of NCCL and of the CUDA runtime for the backend "nccl"; no CUDA compiler is needed, and neither library is linked: both
-# are opened when they are first asked for. REIGEN_NCCL: auto (what is there), ON (must be there), OFF. Where they lie:
-# NCCL_ROOT and CUDA_ROOT (variables of CMake or of the environment). Sets REIGEN_HAVE_NCCL, and
-# REIGEN_HAVE_NCCL_HEADERS, with which the backend's logic can be tested: also under sanitizers, which do not understand NCCL.
+# The headers of NCCL and of the CUDA runtime for the backend "nccl". No CUDA compiler is needed. Neither library is linked: a program opens
+# each when it is first needed. REIGEN_NCCL: auto (if the headers are installed), ON (they are required), OFF. NCCL_ROOT and
+# CUDA_ROOT (variables of CMake or of the environment) say where they are. Sets REIGEN_HAVE_NCCL, and REIGEN_HAVE_NCCL_HEADERS,
+# with which the backend's logic can be tested, also under sanitizers, which do not understand NCCL.
 set(REIGEN_NCCL auto CACHE STRING "Build the backend nccl: auto, ON or OFF")
 set(REIGEN_HAVE_NCCL OFF CACHE INTERNAL "")
 set(REIGEN_HAVE_NCCL_HEADERS OFF CACHE INTERNAL "")
@@ -17,7 +17,7 @@ set(_nccl_places "${NCCL_ROOT}" "$ENV{NCCL_ROOT}")
 set(_cuda_places "${CUDA_ROOT}" "$ENV{CUDA_ROOT}" "$ENV{CUDA_HOME}" /usr/local/cuda)
 find_path(REIGEN_NCCL_INCLUDE nccl.h HINTS ${_nccl_places} PATH_SUFFIXES include)
 find_path(REIGEN_CUDA_INCLUDE cuda_runtime_api.h HINTS ${_cuda_places} PATH_SUFFIXES include)
-# Only where the program looks last, if they are here at all.
+# The library may be missing here. Its folder is only the last place in which a program looks for it.
 find_library(REIGEN_NCCL_LIBRARY NAMES libnccl.so.2 nccl NAMES_PER_DIR HINTS ${_nccl_places} PATH_SUFFIXES lib lib64)
 mark_as_advanced(REIGEN_NCCL_LIBRARY)
 set(_missing "")
@@ -43,7 +43,7 @@ endif()
 set(REIGEN_HAVE_NCCL ON CACHE INTERNAL "")
 message(STATUS "NCCL: ${REIGEN_NCCL_INCLUDE}, ${REIGEN_CUDA_INCLUDE}; opened when the backend nccl is asked for")
 
-# `opener`: the source that opens the library; the folder of this machine is where it looks last.
+# `opener`: the source that opens the library. It looks last in the folder where the library is on this machine.
 function(reigen_use_nccl target opener)
   reigen_use_nccl_headers(${target})
   set(_folder "")

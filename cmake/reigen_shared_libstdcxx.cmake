@@ -1,10 +1,10 @@
-# LibTorch brings libstdc++.so.6. A program that has a second, static C++ library in itself dies where the two meet: of std::call_once's
-# thread-local pointer each has its own, so the first convolution calls a null one. Installed beside reigen_find_torch.cmake.
+# LibTorch needs libstdc++.so.6. A program that also has a static C++ library in itself crashes: each of the two libraries has its own
+# thread-local pointer for std::call_once, so the first convolution calls a null pointer. This file is installed beside reigen_find_torch.cmake.
 
-# Links the shared library before all else: -static-libstdc++, which puts the static one behind, then gives nothing any more.
+# Links the shared library before all others. -static-libstdc++ then adds the static one after it, which no longer provides any symbol.
 set(REIGEN_SHARED_LIBSTDCXX "SHELL:-Wl,--push-state,-Bdynamic,--no-as-needed -lstdc++ -Wl,--pop-state")
 
-# Links a program in this way and looks what came of it. `fault`: empty, or a sentence that says what to do.
+# Links a program in this way and checks the result. `fault` becomes empty, or a sentence that says what to do.
 function(reigen_check_shared_libstdcxx fault)
   set(${fault} "" PARENT_SCOPE)
   set(key "${CMAKE_CXX_COMPILER} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS} ${CMAKE_EXE_LINKER_FLAGS}")

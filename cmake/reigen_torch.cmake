@@ -1,6 +1,6 @@
-# LibTorch for our own floors: the target that they link, and one precompiled header for all of them.
+# LibTorch for Reigen's own floors: the target that they link, and one precompiled header for all of them.
 set(REIGEN_OWN_RPATH ${PROJECT_IS_TOP_LEVEL})
-# What scripts/setup has put there serves a project that adds this one, too.
+# The LibTorch that scripts/setup has installed here is also used by a project that adds Reigen as a subdirectory.
 if(NOT REIGEN_TORCH AND NOT DEFINED ENV{REIGEN_TORCH} AND NOT Torch_DIR AND EXISTS "${CMAKE_CURRENT_LIST_DIR}/../build/libtorch.path")
   file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../build/libtorch.path" reigen_torch_there LIMIT_COUNT 1)
   if(EXISTS "${reigen_torch_there}/lib/libtorch_cpu.so")
@@ -14,7 +14,7 @@ endif()
 message(STATUS "LibTorch ${REIGEN_TORCH_VERSION}: ${REIGEN_TORCH}")
 include("${CMAKE_CURRENT_LIST_DIR}/reigen_bundle_torch.cmake")
 
-# LibTorch's headers include omp.h, which comes with g++ and is a package of its own for clang.
+# LibTorch's headers include omp.h. It comes with g++, but is a separate package for clang.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   include(CheckIncludeFileCXX)
   set(CMAKE_REQUIRED_FLAGS -fopenmp)
@@ -29,16 +29,16 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   endif()
 endif()
 
-# What is installed must not know where LibTorch lay here: the package configuration looks for it anew.
+# The installed package must not contain the path of LibTorch on this machine. The package configuration searches for it anew.
 add_library(reigen_libtorch INTERFACE)
 set_target_properties(reigen_libtorch PROPERTIES EXPORT_NAME libtorch)
 target_link_libraries(reigen_libtorch INTERFACE "$<BUILD_INTERFACE:reigen_torch_files>" Threads::Threads)
-# LibTorch brings headers of another version of fmt, found before the system's, and no library for them.
+# LibTorch brings headers of another version of fmt, but no library. A compiler finds them before the system's headers.
 target_compile_definitions(reigen_libtorch INTERFACE "$<INSTALL_INTERFACE:FMT_HEADER_ONLY>")
 
-# LibTorch brings headers of another version of fmt, and no library for them: header-only, fmt is compiled anew in every
-# file, for 1.5 s of some 15. So our sources see the system's headers first, and link its library.
-# CMAKE_PREFIX_PATH may lead to LibTorch, so it is not looked at.
+# Header-only, LibTorch's version of fmt would be compiled anew in every file, for 1.5 s of some 15 s. So our sources use the
+# system's headers of fmt first, and link the system's library.
+# CMAKE_PREFIX_PATH may lead to LibTorch, so this search does not use it.
 get_target_property(_reigen_fmt fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
 find_path(REIGEN_FMT_HEADERS fmt/format.h PATHS ${_reigen_fmt} NO_DEFAULT_PATH)
 find_path(REIGEN_FMT_HEADERS fmt/format.h NO_CMAKE_PATH NO_CMAKE_ENVIRONMENT_PATH REQUIRED)
@@ -51,8 +51,8 @@ function(reigen_compile_with_torch target)
   target_compile_options(${target} PRIVATE -fopenmp)
 endfunction()
 
-# The headers of LibTorch take some ten seconds a file; compiled once, used by every target that needs them. Not all of
-# torch/torch.h: templates that it uses are instantiated again in every file, five seconds instead of three.
+# The headers of LibTorch take some ten seconds a file. So they are compiled once, for all targets that need them. The header
+# does not include all of torch/torch.h, because every file would instantiate its templates again: five seconds instead of three.
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/torch_pch.cc" CONTENT "")
 add_library(reigen_torch_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cc")
 reigen_source_of_headers("${PROJECT_BINARY_DIR}/torch_pch.cc")

@@ -1,4 +1,4 @@
-// A training script in C++ as one would write it for Horovod: it wraps any optimizer of LibTorch and calls the model
+// A training script in C++ as a user would write it for Horovod. It wraps any optimizer of LibTorch and calls the model
 // directly (docs/horovod.md).
 //
 //   reigen run -n 2 build/bin/horovod_style
@@ -10,18 +10,17 @@
 
 int main() try {
   auto world = reigen::init();
-  torch::manual_seed(static_cast<std::uint64_t>(world.rank()));  // each rank has other weights until the broadcast
+  torch::manual_seed(static_cast<std::uint64_t>(world.rank()));  // ranks have different weights until the broadcast
   torch::nn::Sequential model(torch::nn::Linear(8, 64), torch::nn::Tanh(), torch::nn::Linear(64, 1));
 
-  // The gradients of two backward passes add up. During the second pass the sum of both is all-reduced between the
-  // ranks.
+  // The gradients of two backward passes add up. During the second pass, the ranks all-reduce the sum of both.
   auto optimizer = reigen::DistributedOptimizer(torch::optim::AdamW(model->parameters(), 5e-3), model, world,
                                                 {.backward_passes_per_step = 2});
   // A checkpoint would be loaded here, on rank 0 only.
   reigen::broadcast_parameters(*model, 0, world);
   reigen::broadcast_optimizer_state(optimizer.wrapped(), 0, world);
 
-  auto numbers = at::make_generator<at::CPUGeneratorImpl>(1234);  // the same on every rank
+  auto numbers = at::make_generator<at::CPUGeneratorImpl>(1234);  // the same numbers on every rank
   for (int step = 1; step <= 300; ++step) {
     const auto batch = torch::empty({240, 8}).uniform_(0, 1, numbers);
     const auto rows = batch.tensor_split(world.size())[static_cast<std::size_t>(world.rank())];

@@ -23,7 +23,7 @@ int main(int argc, char** argv) try {
     return 2;
   }
 
-  auto world = reigen::init();  // rank and size from reigen run, torchrun, srun or mpirun
+  auto world = reigen::init();  // takes rank and size from reigen run, torchrun, srun or mpirun
   auto data = folder.empty() ? reigen::data::digits() : reigen::data::mnist(std::string(folder));
   auto loader = reigen::data::Loader(data, {.batch_size = 64, .shuffle = true}, world);  // 64 per rank
 
@@ -36,7 +36,8 @@ int main(int argc, char** argv) try {
   for (int epoch = 0; epoch < 3 && step < steps; ++epoch) {
     for (auto& batch : loader.epoch(epoch)) {
       auto loss = torch::cross_entropy_loss(parallel(batch.input), batch.target);
-      // Buckets travel while backward runs; the weight corrects a last batch in which the ranks have unequal shares.
+      // Buckets are all-reduced while backward runs. The weight corrects the mean of a last batch in which ranks have
+      // unequal numbers of samples.
       (loss * batch.weight).backward();
       optimizer.set_lr(reigen::optim::warm_up(1e-3, step, 100));
       optimizer.step();

@@ -1,8 +1,8 @@
-// Ranks divide weights, gradients and optimizer states between them (FSDP), block by block, and write checkpoints from
-// which any number of ranks can go on.
+// Ranks shard weights, gradients and optimizer states (FSDP), block by block. They write checkpoints from which any
+// number of ranks can go on.
 //
 //   reigen run -n 2 build/bin/sharded runs/sharded          60 steps
-//   reigen run -n 4 build/bin/sharded runs/sharded          60 more steps from there, on four ranks
+//   reigen run -n 4 build/bin/sharded runs/sharded          60 more steps from that checkpoint, on four ranks
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -24,8 +24,8 @@ struct BlockImpl : torch::nn::Module {
   torch::nn::Linear up{nullptr}, down{nullptr};
 };
 
-// The forward runs the parts one after the other. data_parallel() gathers the weights of a unit before the unit runs,
-// and frees them after.
+// forward() runs the parts one after the other. data_parallel() gathers the weights of a unit before the unit runs, and
+// frees them after it.
 struct Net : torch::nn::Module {
   Net() {
     const auto add = [&](const std::string& name, const auto& part) {
@@ -82,7 +82,7 @@ int main(int argc, char** argv) try {
         double sum = loss.item<double>() * static_cast<double>(batch.count);
         world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);
         if (world.rank() == 0) fmt::print("step {} loss {:.4f}\n", step, sum / static_cast<double>(batch.global_count));
-        // save() copies the pieces; a thread writes the copy during the next steps.
+        // save() copies the pieces. A thread writes the copy during the next steps.
         const reigen::tensor::Pieces weights(parallel.own_weights());
         const reigen::tensor::Pieces states(parallel.own(optimizer.state()));
         saver.save({.step = step,

@@ -17,7 +17,7 @@ at::Tensor target_of(const at::Tensor& input) { return input.sin().sum(1, true);
 int main() try {
   auto world = reigen::init();
   torch::nn::Sequential model(torch::nn::Linear(8, 64), torch::nn::Tanh(), torch::nn::Linear(64, 1));
-  auto parallel = reigen::data_parallel(model, world);  // all begin with rank 0's weights
+  auto parallel = reigen::data_parallel(model, world);  // all ranks begin with rank 0's weights
   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 5e-3});
 
   auto numbers = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(1234 + world.rank()));
@@ -39,7 +39,7 @@ int main() try {
       torch::mse_loss(parallel(input), target_of(input)).backward();
       optimizer.step();
     }
-    join.finish([&] { optimizer.step(); });  // goes on stepping as long as another rank has batches
+    join.finish([&] { optimizer.step(); });  // calls step() as long as another rank has batches
   }
   show("after");
 

@@ -46,8 +46,8 @@ double measure_copy(const Communicator& world, std::size_t bytes, bool cold) {
   return time_together(world, copy);
 }
 
-// The speed of a long copy, because a short copy's time is mostly the launch. All ranks copy at the same time, on one
-// GPU or on several.
+// Measures at the speed of a long copy, because the time of a short copy is mostly its launch. All ranks copy at the
+// same time, on one GPU or on several.
 double measure_device_copy(const Communicator& world, std::size_t bytes) {
   constexpr std::size_t kLong = std::size_t{64} << 20;
   const int index = world.device().index;
@@ -64,7 +64,7 @@ double measure_device_copy(const Communicator& world, std::size_t bytes) {
   return time_together(world, copy) * static_cast<double>(bytes) / kLong;
 }
 
-// The buffers in memory, one after the other: P inputs, then the outputs, which in place are the first inputs.
+// The buffers lie one after the other in memory: P inputs, then the outputs. In place the outputs are the first inputs.
 double measure_sum(const Communicator& world, const Problem& problem, bool cold, bool streaming) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   const std::size_t outputs = problem.operation == Operation::kAllReduce ? ranks : 1;

@@ -10,16 +10,16 @@
 
 namespace reigen::apps::bench {
 
-// The time of one run of the function, in seconds: all ranks run it at the same time, in batches long enough for the
-// clock; the slowest rank's time of each batch counts, and the median over the batches is returned.
+// The time of one run of the function, in seconds. All ranks run it at the same time, in batches long enough for the
+// clock. A batch takes as long as on its slowest rank; the result is the median over the batches.
 double time_together(const Communicator& world, const std::function<void(std::size_t iteration)>& function);
 
 // Seconds that the operation's least traffic takes on this machine: the smaller time of
 //   a copy      each rank copies (read + written) / 2 bytes, and
 //   a sum       (only reductions) each rank reduces its share of P inputs in one pass and writes it to every output. In
-//               place the outputs are the inputs; else with normal or non-temporal stores, whichever is faster.
-// For the memory of a device: a copy, at the speed of a long copy. Empty when the operation moves nothing. `cold`: uses
-// so many buffers in turn that no cache holds them, as the operation's own measurement does.
+//               place the outputs are the inputs; otherwise the faster of normal and non-temporal stores counts.
+// For the memory of a device it is a copy, at the speed of a long copy. The result is empty when the operation moves no
+// data. `cold` uses so many buffers in turn that no cache holds them, as the operation's own measurement does.
 std::optional<double> measure_bound(const Communicator& world, const Problem& problem, bool cold);
 
 }  // namespace reigen::apps::bench

@@ -144,7 +144,7 @@ void write(const Communicator& world, DataType type, std::byte* to, std::size_t 
   }
 }
 
-// The number of elements that are not `value(index)`.
+// The number of elements that differ from `value(index)`.
 template <typename Value>
 std::size_t count_others(const Communicator& world, DataType type, const std::byte* from, std::size_t count,
                          const Value& value) {

@@ -1,6 +1,6 @@
 // Inputs whose results are exact, and the comparison of outputs with the formula. Values are a hash of rank and index,
-// so that a block in a wrong place is noticed. Buffers may be a device's: their contents travel to and from the host by
-// device::copy. Thread rule: the communicator's.
+// so that a block in a wrong place is noticed. Buffers may be in a device's memory: device::copy then copies their
+// contents to and from the host. Thread rule: the communicator's.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@ namespace reigen::apps::bench {
 // Writes this rank's input, and wrong values to the memory that the operation must overwrite.
 void fill(const Communicator& world, const Problem& problem, const Place& place);
 
-// Call it after one call on filled memory. Gives the number of elements on this rank that are wrong in the output (and,
-// out of place, in the input, which must not change).
+// Call it after one call on filled memory. Gives the number of wrong elements in this rank's output. Out of place it
+// also counts those of the input, which must not change.
 std::size_t count_wrong(const Communicator& world, const Problem& problem, const Place& place);
 
-// For a barrier, which moves no data. Collective: gives 1 if this rank left the barrier before the last rank came. All
-// ranks must be on one machine, because their clocks are compared.
+// For a barrier, which moves no data. Collective. Gives 1 if this rank left the barrier before the last rank entered
+// it. All ranks must be on one machine, because their clocks are compared.
 std::size_t count_wrong_barrier(const Communicator& world);
 
 }  // namespace reigen::apps::bench

@@ -1,5 +1,5 @@
-// reigen bench: times one operation. Started alone, it first starts its ranks; under a launcher, it is one of the
-// ranks.
+// reigen bench: times one operation. A process that a user starts alone first starts the ranks. A process that a
+// launcher starts is one of the ranks.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -59,8 +59,8 @@ std::string machine_of_this_rank(int machines) {
   return fmt::format("bench{}", environment.rank * machines / environment.world_size);
 }
 
-// Warns if no size took the algorithm of --algorithm: a rule for a level that the group does not have changes nothing,
-// and the user should know what was timed.
+// Warns if no size took the algorithm of --algorithm, so that the user knows what was timed. For example, a rule for a
+// level that the group does not have changes nothing.
 void warn_if_not_taken(const BenchOptions& options, const std::vector<Row>& rows) {
   const std::string word = named_algorithm(options);
   if (word.empty()) return;

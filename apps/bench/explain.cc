@@ -45,7 +45,7 @@ std::string why(const tuning::Taken& taken, const std::string& source) {
   return taken.rule.empty() ? "built in" : fmt::format("{} {}", source, taken.rule);
 }
 
-// Decides as a group does whose ranks are all on this machine.
+// Decides as a group decides whose ranks are all on this machine.
 void explain_one_level(const BenchOptions& options, Family family, int ranks) {
   const Rules rules = rules_for(options, family, ranks);
   fmt::print("# {}: backend {}, {} ranks\n#{:>11}  {:<20}  why\n", traits_of(options.operation).name,
@@ -62,7 +62,7 @@ void explain_one_level(const BenchOptions& options, Family family, int ranks) {
   }
 }
 
-// The layout of the ranks on machines as --machines makes it (neighbours share machines), seen from rank 0.
+// The layout of the ranks on machines, seen from rank 0. As with --machines, neighbouring ranks share a machine.
 comm::hierarchical::Layout layout_of(int ranks, int machines) {
   comm::hierarchical::Machines all(static_cast<std::size_t>(machines));
   for (int rank = 0; rank < ranks; ++rank) all[static_cast<std::size_t>(rank * machines / ranks)].push_back(rank);

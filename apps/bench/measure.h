@@ -11,8 +11,8 @@
 
 namespace reigen::apps::bench {
 
-// Memory for the largest of the problems; smaller sizes use its beginning. It belongs to the communicator, or with
-// --foreign to the process. The communicator's memory may be a device's.
+// Memory for the largest of the problems; smaller sizes use its beginning. It is memory of the communicator, or with
+// --foreign of the process. The communicator's memory may be in a device.
 std::shared_ptr<std::byte> allocate_for(const Communicator& world, const std::vector<Problem>& problems,
                                         const BenchOptions& options);
 

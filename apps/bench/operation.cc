@@ -15,8 +15,8 @@ comm::Extent even_extent(Operation operation, int root, int rank, int ranks) {
   return comm::extent_of({.kind = comm::even_kind(operation), .count = 1, .root = root}, rank, ranks);
 }
 
-// Finds out whether an operation works on blocks: with two ranks its larger buffer then has two (on the root if it has
-// one).
+// Finds out whether an operation works on blocks. If it does, the larger of its two buffers has two blocks with two
+// ranks (on the root, if there is a root).
 OperationTraits make_traits(Operation operation) {
   const comm::Extent extent = even_extent(operation, 0, 0, 2);
   return {operation,
@@ -48,7 +48,7 @@ comm::Extent extent_of(const Problem& problem) {
 
 std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Bytes of input and output on the rank that has the largest: the root, if there is one.
+// Bytes of input and of output on the rank where they are largest: the root, if there is one.
 std::size_t largest_input(const Problem& problem) {
   Problem root = problem;
   root.rank = problem.root;
@@ -131,7 +131,7 @@ std::size_t Problem::output_count() const {
 Traffic least_traffic(const Problem& problem) {
   const auto whole = static_cast<double>(problem.bytes());
   const double block = whole / problem.ranks;
-  const double own = problem.in_place ? block : 0;  // the rank's own block, which in place need not move
+  const double own = problem.in_place ? block : 0;  // the rank's own block, which is not moved in place
   switch (comm::even_kind(problem.operation)) {
     case Operation::kAllReduce:
     case Operation::kSend: return {whole, whole};

@@ -32,11 +32,11 @@ std::vector<std::string> operation_names();
 // busbw = algbw * bus_factor, as nccl-tests defines it.
 double bus_factor(Operation operation, int ranks);
 
-// Two operations that together do the work of another, one after the other on its buffers (Hunold and Carpen-Amarie,
-// "Tuning MPI Collectives by Verifying Performance Guidelines", HPC Asia 2018, section 3: mock-ups).
+// Two operations that run one after the other on the buffers of a third operation and do its work (Hunold and
+// Carpen-Amarie, "Tuning MPI Collectives by Verifying Performance Guidelines", HPC Asia 2018, section 3: mock-ups).
 struct MockUp {
   const char* name;
-  Operation operation;  // the operation whose work they do
+  Operation operation;  // the operation whose work the two do
   Operation first;
   Operation second;
 };
@@ -52,20 +52,20 @@ struct Problem {
   bool in_place = false;
   comm::DataType type = comm::DataType::kFloat32;
   comm::ReduceOp op = comm::ReduceOp::kSum;
-  // Elements as the call counts them: of a block for operations on blocks, else of the buffer.
+  // The call's element count: of one block for operations on blocks, of the whole buffer for others.
   std::size_t count = 0;
-  const MockUp* as = nullptr;  // called in place of the operation; null: the operation itself
+  const MockUp* as = nullptr;  // is called instead of the operation; null: the operation itself is called
   Device device = {};          // the device whose memory the buffers are
 
-  bool has_root() const;  // then ranks may leave early, so a barrier separates the iterations
+  bool has_root() const;  // if so, ranks may leave early, and a barrier separates the iterations
 
   std::size_t whole() const { return traits_of(operation).blocks ? count * static_cast<std::size_t>(ranks) : count; }
   std::size_t bytes() const { return whole() * comm::size_of(type); }  // the `size` column
-  std::size_t input_count() const;                                     // elements that this rank gives
-  std::size_t output_count() const;                                    // elements that this rank gets
+  std::size_t input_count() const;                                     // elements of this rank's input
+  std::size_t output_count() const;                                    // elements of this rank's output
 };
 
-// Bytes that a rank must read and write at least if all ranks share the work evenly. N: bytes(), P: ranks.
+// The least bytes that a rank must read and write if all ranks share the work evenly. N: bytes(), P: ranks.
 //
 //   operation        read         written      in place
 //   all_reduce       N            N            the same
@@ -75,7 +75,7 @@ struct Problem {
 //   all_to_all       N            N            never
 //   broadcast        N (P-1)/P    N (P-1)/P    always
 //   gather, scatter  N/P          N/P          N (P-1)/P^2 of both
-//   send_recv        N            N            never: every rank sends to the next and receives from the one before
+//   send_recv        N            N            never: every rank sends to the next and receives from the previous
 //   barrier          0            0
 //   The uneven operations have the same traffic as the even ones.
 struct Traffic {
@@ -90,12 +90,12 @@ struct Place {
   std::byte* output = nullptr;
 };
 
-// The bytes of one place, the same on every rank; and the place's pointers into memory of that size.
+// The bytes of one place, the same number on every rank. place_at gives the place's pointers into memory of that size.
 std::size_t place_bytes(const Problem& problem);
 Place place_at(const Problem& problem, std::byte* begin);
 
 void call(const Communicator& world, const Problem& problem, const Place& place);
-// Adds the call to a list. Not for a problem with a mock-up, which is two calls.
+// Adds the call to a list. A problem with a mock-up is not allowed, because it makes two calls.
 void add_call(CallList& calls, const Problem& problem, const Place& place);
 
 }  // namespace reigen::apps::bench

@@ -246,7 +246,7 @@ void check_backend(const BenchOptions& options, bool machines_given) {
   }
 }
 
-// The algorithm without the name of the operation, which is always the one that is timed.
+// Checks the name of the algorithm. It comes without an operation's name: the operation is always the timed one.
 void check_algorithm(const BenchOptions& options) {
   const std::string word = named_algorithm(options);
   if (word.empty()) return;

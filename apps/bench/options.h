@@ -22,7 +22,7 @@ struct BenchOptions {
   comm::DataType type = comm::DataType::kFloat32;
   comm::ReduceOp op = comm::ReduceOp::kSum;
   int root = 0;
-  int iterations = 0;  // 0: as many as take half a second
+  int iterations = 0;  // 0: so many that they take half a second
   int warmup = 5;
   int in_flight = 1;  // calls in flight at once
   std::string json;
@@ -30,16 +30,16 @@ struct BenchOptions {
   Device device = {};     // the device whose memory is used
   std::string algorithm;  // empty: chosen as usual
   int segments = 0;       // 0: chosen by size
-  int machines = 0;       // 0: the real machines; else this machine plays so many machines
+  int machines = 0;       // 0: the real machines; otherwise the number of machines that this one plays
   bool foreign = false;
   bool check = false;
   bool cold = false;
   bool in_place = false;
-  bool shared = false;   // one memory for all ranks
+  bool shared = false;   // all ranks use one memory
   bool explain = false;  // only print which algorithms would run
-  bool fill = true;      // write inputs that can be checked; false: leave the memory's contents
+  bool fill = true;      // write inputs whose results can be checked; false: leave the memory's contents
   double seconds = 0.5;  // how long to time one size, if iterations is 0
-  int late_ms = 0;       // the last rank comes to every call so many milliseconds late
+  int late_ms = 0;       // milliseconds by which the last rank is late in every call
 };
 
 // Gives nullopt for --help, after printing it. Throws InvalidArgument (2) for options that are wrong for any number of

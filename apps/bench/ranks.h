@@ -1,5 +1,5 @@
-// How a measuring command of `reigen` becomes several processes. Started alone, it starts its ranks: this program with
-// the same arguments. Under a launcher, it is one of the ranks. Thread rule: one thread.
+// How a measuring command of `reigen` becomes several processes. If a user starts it alone, it starts its ranks: this
+// program with the same arguments. If a launcher started it, it is one of the ranks. Thread rule: one thread.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 
 namespace reigen::apps::bench {
 
-// One line of the table. The time of an iteration is that of its slowest rank, in seconds.
+// One line of the table. The time of an iteration is the time on its slowest rank, in seconds.
 struct Row {
   Problem problem;
   std::string algorithm = {};  // the algorithm that was taken

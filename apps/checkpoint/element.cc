@@ -11,7 +11,7 @@ using format::TensorType;
 
 namespace {
 
-// A float of few bits. `special` says which bit patterns are infinite or NaN.
+// The format of a float with few bits. `special` says which bit patterns are infinite or NaN.
 enum class Special { kIeee, kNanAtOnes, kNanAtMinusZero, kNone };
 struct SmallFloat {
   int exponent_bits;

@@ -71,7 +71,7 @@ void print_weights(const std::string& path, const ck::Weights& weights, bool wit
   for (const ck::Unread& object : weights.objects()) fmt::print("  {}\n", unread_row(object));
 }
 
-// All checkpoints that a path stands for.
+// All checkpoints at a path: the checkpoint itself, or those in a directory of checkpoints or of a run.
 std::vector<fs::path> checkpoints_of(const fs::path& path) {
   if (ck::is_checkpoint(path)) return {path};
   for (const fs::path& directory : {path, path / "checkpoints"}) {
@@ -81,9 +81,9 @@ std::vector<fs::path> checkpoints_of(const fs::path& path) {
   return {ck::find_checkpoint(path).path()};  // throws, saying that there is none
 }
 
-// True for files of weights that have no hashes of ours. A finished run also has model.safetensors next to its
-// checkpoints, and so does a checkpoint that lost its manifest: these are verified by their hashes, not by that file's
-// form.
+// True for files of weights without Reigen's hashes. A finished run also has model.safetensors next to its checkpoints,
+// and so has a checkpoint that lost its manifest. These count as ours: they are verified by their hashes, not by the
+// form of that file.
 bool is_foreign(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) return true;
@@ -91,7 +91,7 @@ bool is_foreign(const fs::path& path) {
   return !ours && ck::is_model_folder(path) && ck::list(path).empty();
 }
 
-// Other programs' files of weights have no hashes, so the output says what was checked.
+// Files of weights from other programs have no hashes, so the output says what was checked instead.
 void verify_weights(const std::string& path) {
   const ck::Weights weights(path);
   weights.verify();
@@ -101,7 +101,7 @@ void verify_weights(const std::string& path) {
              weights.kind() == "a safetensors file" ? "its form; safetensors files have no checksums" : weights.kind());
 }
 
-// Prints what is wrong with the checkpoint; true if nothing is.
+// Prints the damage of the checkpoint; true if it has none.
 bool is_whole(const fs::path& path) {
   std::vector<std::string> damage;
   try {

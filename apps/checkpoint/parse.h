@@ -30,7 +30,7 @@ inline bool parse(CLI::App& app, const Arguments& arguments) {
   return true;
 }
 
-// "best_acc   numpy._core.multiarray.scalar (not read)"
+// A line of output such as "best_acc   numpy._core.multiarray.scalar (not read)".
 inline std::string unread_row(const reigen::checkpoint::Unread& item) {
   return fmt::format("{:<48} {} (not read)", item.name, item.what);
 }
@@ -41,7 +41,7 @@ inline void add_selection(CLI::App& app, reigen::checkpoint::Selection& selectio
   app.add_option("--skip", selection.skip, "leaves out what begins with it");
 }
 
-// Applies the selection to all of `all`. Throws InvalidArgument for a prefix that no name in any of them has.
+// Applies the selection to each of `all`. Throws InvalidArgument for a prefix with which no name in any of them begins.
 inline void select_from(const std::vector<reigen::checkpoint::Weights*>& all,
                         const reigen::checkpoint::Selection& selection) {
   for (const auto* beginnings : {&selection.only, &selection.skip}) {

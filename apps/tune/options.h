@@ -11,7 +11,7 @@ namespace reigen::apps::tune {
 struct TuneOptions {
   std::optional<int> ranks;  // -n, if given
   comm::Family family = comm::Family::kSharedMemory;
-  double seconds = 1;    // how long to measure, about
+  double seconds = 1;    // about how long to measure
   bool explain = false;  // only print which algorithms are taken and why
 };
 

@@ -7,7 +7,7 @@
 
 namespace reigen::apps::tune {
 
-// One line for every algorithm: its measured cost if there is one, and the sizes for which it is taken.
+// Prints one line for every algorithm: its cost if it was measured, and the sizes for which it is taken.
 void print_table(const comm::tuning::Table& table);
 
 }  // namespace reigen::apps::tune

@@ -28,8 +28,8 @@ using comm::OperationKind;
 namespace tuning = comm::tuning;
 
 constexpr std::array kSizes = {std::size_t{256}, 2 * kKiB, 16 * kKiB, 128 * kKiB, kMiB};
-// A machine that is busy for a moment spoils one pass, so there are several. In a pass the fastest tenth of the times
-// counts.
+// There are several passes, because a machine that is busy for a moment spoils one. Within a pass the fastest tenth of
+// the times counts.
 constexpr int kPasses = 5;
 constexpr double kFraction = 0.1;
 
@@ -100,10 +100,10 @@ std::size_t count_measurements(Family family) {
   return count;
 }
 
-// For every size in bytes the least time over all passes.
+// The least time over all passes, for every size in bytes.
 using Samples = std::map<std::size_t, double>;
 
-// If another algorithm than the wanted one was taken, the wanted one cannot run at this size, and the time does not
+// If a call took another algorithm than the wanted one, the wanted one cannot run at this size, and the time does not
 // count.
 void time_sizes(const Communicator& world, const std::vector<Problem>& problems, const BenchOptions& options,
                 std::byte* memory, const std::string& algorithm, Samples& samples) {
@@ -116,7 +116,7 @@ void time_sizes(const Communicator& world, const std::vector<Problem>& problems,
   }
 }
 
-// True if the time is up on the slowest rank; the same answer on every rank.
+// True if more than `seconds` have passed on any rank. Every rank gets the same answer.
 bool is_over(const Communicator& world, std::chrono::steady_clock::time_point since, double seconds) {
   double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
   world.all_reduce(&passed, &passed, 1, comm::DataType::kFloat64, comm::ReduceOp::kMax);

@@ -1,5 +1,5 @@
-// Times every algorithm of every operation at a few sizes, and fits a line of time over bytes to each. Thread rule:
-// every rank of the job calls it once.
+// Times every algorithm of every operation at a few sizes, and fits a line of time over bytes for each algorithm.
+// Thread rule: every rank of the job calls probe() once.
 #pragma once
 
 #include "comm/tuning/table.h"

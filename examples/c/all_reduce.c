@@ -1,4 +1,4 @@
-// Every rank has an array, and all ranks get the sum of the arrays. From C:
+// A program in C. Every rank has an array, and all ranks get the sum of the arrays.
 //
 //   reigen run -n 4 c_all_reduce
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 enum { COUNT = 1000 };
 
-// Prints what went wrong. The status is the exit code that tells the launcher what happened.
+// Prints the error. The status is the exit code that tells the launcher what happened.
 static int failed(reigen_status status) {
   fprintf(stderr, "error: %s\n", reigen_error_message());
   return status;

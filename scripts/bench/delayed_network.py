@@ -1,6 +1,6 @@
-"""Two ranks at the ends of a line: each in a network namespace, with a tunnel between the two through this process, which
-passes packets on after a delay and no faster than a rate. Needs root and iproute2; leaves nothing behind. (The kernel's own
-netem is often not there.)
+"""Two ranks at the ends of a line. Each is in a network namespace, and a tunnel through this process connects the two. The
+process forwards packets after a delay and no faster than a rate. Needs root and iproute2; leaves nothing behind. (The
+kernel's own netem is often missing.)
 """
 import ctypes
 import fcntl
@@ -20,14 +20,14 @@ TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 1, 0x1000
 
 
 def open_tunnel(space, name):
-    """A tunnel's end in the namespace; its file belongs to this process."""
+    """Makes the end of a tunnel in the namespace. The open file of the end belongs to this process."""
     if not os.path.exists("/dev/net/tun"):
         os.makedirs("/dev/net", exist_ok=True)
         os.mknod("/dev/net/tun", 0o600 | 0o020000, os.makedev(10, 200))
     libc = ctypes.CDLL(None, use_errno=True)
     ends = []
 
-    def enter_and_open():  # a thread of its own: it stays in the namespace
+    def enter_and_open():  # runs on a thread of its own, because that thread remains in the namespace
         with open(f"/run/netns/{space}") as there:
             if libc.setns(there.fileno(), 0) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
@@ -42,7 +42,7 @@ def open_tunnel(space, name):
 
 
 class Line:
-    """Two namespaces with `delay` seconds and `rate` bytes a second between them, each way."""
+    """Two namespaces and the line between them, with `delay` seconds and `rate` bytes a second each way."""
 
     def __init__(self, delay, rate):
         self.delay, self.rate = delay, rate
@@ -74,7 +74,7 @@ class Line:
                 try:
                     os.write(self.ends[to], packet)
                 except BlockingIOError:
-                    pass  # as a switch whose queue is full
+                    pass  # drop the packet, like a switch whose queue is full
             limit = 0.05 if not waiting else max(0.0, waiting[0][0] - now)
             for end in select.select(self.ends, [], [], limit)[0]:
                 rank = self.ends.index(end)

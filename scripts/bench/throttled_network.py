@@ -1,4 +1,4 @@
-"""Ranks on slow links: each in a network namespace with one cable to a switch, on which it may send so many megabits a second
+"""Ranks on slow links: each in a network namespace with one cable to a switch, on which it may send `mbit` megabits a second
 (tc, token bucket). Needs root and iproute2; leaves nothing behind.
 """
 import os
@@ -14,7 +14,7 @@ def run(*words):
 
 
 def run_ranks(spaces, network, command, port, timeout):
-    """command(rank) in every namespace, as ranks of one job that meet at rank 0; what each printed."""
+    """Runs command(rank) in every namespace, as ranks of one job whose store is at rank 0. Returns the output of each."""
     processes = []
     for rank, space in enumerate(spaces):
         variables = {"RANK": rank, "WORLD_SIZE": len(spaces), "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": rank,
@@ -55,8 +55,8 @@ class Switch:
         run("ip", "-n", space, "addr", "add", f"{NETWORK}.{rank + 1}/24", "dev", "eth0")
         run("ip", "-n", space, "link", "set", "eth0", "up")
         run("ip", "-n", space, "link", "set", "lo", "up")
-        # A short queue: acknowledgements wait in it behind the data that the rank sends on. The bucket takes the kernel's largest
-        # packets (64 KiB) whole; cut into small ones, which a network card would do, they cost the ranks their cores.
+        # The queue is short, because acknowledgements wait in it after the data that the rank forwards. The bucket takes the kernel's
+        # largest packets (64 KiB) whole. A network card would cut them into small ones; here that would use up the ranks' cores.
         run("tc", "-n", space, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{self.mbit}mbit", "burst", "256kb",
             "latency", "20ms")
 

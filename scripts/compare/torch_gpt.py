@@ -1,4 +1,4 @@
-"""The recipes' GPT in PyTorch, and its weights by its names."""
+"""The recipes' GPT in PyTorch. Its weights have the recipe's names."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

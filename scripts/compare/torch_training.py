@@ -1,4 +1,4 @@
-"""The recipes' CNN and GPT trained in PyTorch on batches of the samples that are named."""
+"""Trains the recipes' CNN and GPT in PyTorch, on batches of given samples."""
 import gzip
 
 import torch

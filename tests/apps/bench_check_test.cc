@@ -1,4 +1,4 @@
-// The comparison behind `reigen bench --check` finds nothing in right results, and one wrong element in others.
+// The comparison of `reigen bench --check` finds no error in right results, and finds a single wrong element.
 #include "bench/check.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kCount = 37;
 
-// Elements found wrong on this rank: as the operation left them, then with one bit of the last one turned.
+// The check must find no wrong element in the output of the operation, and one after a bit of the last element is
+// flipped.
 void expect_found(Communicator& world, Problem problem) {
   problem.ranks = world.size();
   problem.rank = world.rank();

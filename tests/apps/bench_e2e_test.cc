@@ -1,4 +1,4 @@
-// reigen bench: every operation is right on two and three ranks, and what it says can be read by programs.
+// reigen bench: every operation is right on two and three ranks, and programs can read the output.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ Ran bench(std::vector<std::string> words) {
   return launch::run(words, {"WORLD_SIZE", "RANK"});
 }
 
-// Few iterations: what is asked here is whether the results are right.
+// Few iterations, because these tests only check whether the results are right.
 Ran quick(std::vector<std::string> words) {
   words.insert(words.end(), {"--iters", "3", "--warmup", "1", "--check"});
   return bench(words);
@@ -52,7 +52,7 @@ std::vector<std::vector<std::string>> rows_of(const std::string& out) {
 
 void expect_right(const Ran& ran) {
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.err, Not(HasSubstr("fix:")));  // a warning about few cores is right
+  EXPECT_THAT(ran.err, Not(HasSubstr("fix:")));  // a warning about few cores is allowed
   const auto rows = rows_of(ran.out);
   EXPECT_FALSE(rows.empty()) << ran.out;
   for (const auto& row : rows) {

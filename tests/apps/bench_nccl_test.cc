@@ -1,4 +1,4 @@
-// reigen bench on devices whose memory the host cannot touch: over the stand-in for NCCL and CUDA, where that is
+// reigen bench on devices, over the stand-in for NCCL and CUDA. The host cannot touch the devices' memory: an access is
 // SIGSEGV.
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using reigen::testing::Rank;
 using reigen::testing::run_ranks;
 
-// Before any memory is made.
+// Hides device memory from the host, before any is allocated.
 const bool kHidden = [] {
   reigen::testing::stand_in::hide_memory();
   return true;
@@ -45,7 +45,7 @@ Problem problem_of(Communicator& world, const OperationTraits& traits, bool in_p
           .device = world.device()};
 }
 
-// The last element of what the operation has written, with one bit turned.
+// Flips one bit in the last element of the operation's output.
 void spoil(const Problem& problem, const Place& place) {
   const bool is_broadcast = problem.operation == Operation::kBroadcast;
   const std::size_t count = is_broadcast ? problem.count : problem.output_count();

@@ -1,4 +1,4 @@
-// reigen checkpoint as a user calls it: what it prints, what it writes and with which exit code it ends.
+// reigen checkpoint as a user calls it: its output, the files that it writes and its exit codes.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -27,7 +27,7 @@ class CheckpointCommand : public testing::Test {
     words.insert(words.begin(), {REIGEN_PROGRAM, "checkpoint"});
     return launch::run(words, {"WORLD_SIZE", "RANK"});
   }
-  // Two ranks' run; of its weights "conv.weight" has an average.
+  // Saves a checkpoint of one rank. With `has_average` it also has an average of the weight "conv.weight".
   fs::path save(const std::string& run, std::uint64_t salt, bool has_average = false) const {
     std::vector<testing_checkpoint::Tensor> tensors = testing_checkpoint::some_tensors();
     auto held = testing_checkpoint::hold(tensors, Layout::kFirst, 0, 1, salt);
@@ -72,7 +72,7 @@ TEST_F(CheckpointCommand, NamesDamageAndEndsWith65) {
   EXPECT_FALSE(fs::exists(root_ / "whole.safetensors"));
 }
 
-// A run that is over has a file of weights beside its checkpoints, which is whole where they are not.
+// A finished run has a file of weights beside its checkpoints. The file may be whole while a checkpoint is damaged.
 TEST_F(CheckpointCommand, AFileOfWeightsBesideThemHidesNoDamage) {
   const fs::path step = save("run", 7);
   fs::copy_file(step / "model.safetensors", root_ / "run" / "model.safetensors");
@@ -111,7 +111,7 @@ TEST_F(CheckpointCommand, WritesOneFileAndAnyNumberOfShares) {
   EXPECT_EQ(reigen({"reshard", root_ / "run", root_ / "none", "--ranks", "0"}).code, 2);
 }
 
-// {'model': {'w': ..., 'z': of complex doubles}, 'best': a number of NumPy}
+// {'model': {'w': ..., 'z': a tensor of complex doubles}, 'best': a number of NumPy}
 std::string mixed_checkpoint(const std::string& values) {
   namespace pickled = tests::pickled;
   const std::string state = pickled::ordered(
@@ -124,7 +124,7 @@ std::string mixed_checkpoint(const std::string& values) {
 
 TEST_F(CheckpointCommand, ReadsWhatLiesBesideWhatItCannotRead) {
   const fs::path a = folder_.write("a.pt", mixed_checkpoint("\x38\x38\x38\x38"));
-  const fs::path b = folder_.write("b.pt", mixed_checkpoint("\x38\x40\x38\x38"));  // 1 and 2 of fp8
+  const fs::path b = folder_.write("b.pt", mixed_checkpoint("\x38\x40\x38\x38"));  // the numbers 1 and 2 in fp8
   const Ran shown = reigen({"inspect", a, "--tensors"});
   EXPECT_EQ(shown.code, 0) << shown.err;
   EXPECT_THAT(shown.out, AllOf(HasSubstr("F8_E4M3 [4]"), HasSubstr("numpy._core.multiarray.scalar (not read)"),

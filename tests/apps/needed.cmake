@@ -1,4 +1,4 @@
-# Fails when one of FILES needs a library of NCCL or CUDA to be loaded.
+# Fails if one of FILES cannot be loaded without a library of NCCL or CUDA.
 foreach(file IN LISTS FILES)
   execute_process(COMMAND "${READELF}" -d "${file}" OUTPUT_VARIABLE output RESULT_VARIABLE result)
   if(NOT result EQUAL 0)

@@ -1,4 +1,4 @@
-// reigen tune: measures, keeps, explains; and groups take what was kept.
+// reigen tune measures algorithms, stores the result and explains it. Groups use the stored result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -106,7 +106,7 @@ TEST_F(Tune, ADamagedFileIsNamedWithItsLine) {
   const Ran ran = reigen({"bench", "all_reduce", "--backend", "tcp", "--algorithm", "tuned"});
   EXPECT_EQ(ran.code, 65);
   EXPECT_THAT(ran.err, AllOf(HasSubstr(place), HasSubstr("flop")));
-  EXPECT_EQ(ran.err.find(place), ran.err.rfind(place)) << ran.err;  // told once
+  EXPECT_EQ(ran.err.find(place), ran.err.rfind(place)) << ran.err;  // reported once
   const Ran shown = reigen({"tune", "--backend", "tcp", "--explain"});
   EXPECT_EQ(shown.code, 65);
   EXPECT_THAT(shown.err, HasSubstr(place));

@@ -96,7 +96,7 @@ TEST(UniqueFd, ClosesOnce) {
 
 TEST(CacheSize, TheHighestLevelCounts) {
   const auto root = std::filesystem::temp_directory_path() / ("reigen_cache_" + std::to_string(::getpid()));
-  EXPECT_EQ(last_level_cache_bytes(root.string()), 32 * kMiB);  // nothing is told
+  EXPECT_EQ(last_level_cache_bytes(root.string()), 32 * kMiB);  // the system reports no cache
   const auto cache = [&](const char* name, const char* level, const char* size, const char* cpu = "cpu0") {
     const auto folder = root / "sys/devices/system/cpu" / cpu / "cache" / name;
     std::filesystem::create_directories(folder);
@@ -110,7 +110,7 @@ TEST(CacheSize, TheHighestLevelCounts) {
   EXPECT_EQ(last_level_cache_bytes(root.string()), kMiB);
   cache("index2", "3\n", "16384K\n");
   EXPECT_EQ(last_level_cache_bytes(root.string()), 16 * kMiB);
-  // Processors that share one, and one with a cache of its own.
+  // Two processors share a cache, and one has a cache of its own.
   const auto shared = [&](const char* cpu, const char* processors) {
     cache("index2", "3\n", "16384K\n", cpu);
     std::ofstream(root / "sys/devices/system/cpu" / cpu / "cache/index2/shared_cpu_list") << processors;

@@ -1,4 +1,4 @@
-// How the processors of a machine, its quotas and Slurm's gifts are shared among ranks.
+// How ranks share the processors of a machine, its quotas, and the processors that Slurm assigns.
 #include "base/machine/cores.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ CoreShare share_of(const CpuMask& own, const std::vector<CpuMask>& all) {
   return share_cores({.mask = own, .online = 64}, all, {}, 1);
 }
 
-// A root folder with a /proc and a /sys of its own, and none of Slurm's variables.
+// A root folder with its own /proc and /sys. None of Slurm's variables is set.
 class Quota : public testing::Test {
  protected:
   void SetUp() override {
@@ -46,7 +46,7 @@ class Quota : public testing::Test {
     std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
     std::ofstream(root_ + path) << text;
   }
-  // On a machine of 64 processors.
+  // The processors found on a machine with 64.
   Cores found() const {
     Cores cores = find_cores(root_);
     cores.mask = cpus(0, 63);
@@ -134,7 +134,8 @@ TEST_F(Quota, OfVersionOne) {
   EXPECT_NEAR(share.cores, 2.5, 1e-9);
 }
 
-// Docker with the host's groups: the path is the host's, and the mount shows the container's own group at its top.
+// Docker with the host's control groups: the path is the host's, but the mount shows the container's own group at its
+// top.
 TEST_F(Quota, OfAContainerThatSeesItsOwnGroupAtTheTopOfTheMount) {
   write("/proc/self/cgroup", "3:cpu,cpuacct:/docker/abc/inner\n");
   write("/proc/self/mountinfo",
@@ -170,8 +171,8 @@ TEST_F(Quota, SlurmGivesTasksProcessorsAlsoWhereItBindsNobody) {
   ::setenv("SLURM_CPUS_ON_NODE", "8", 1);
   EXPECT_EQ(share_cores(2, found()).threads, 4);
   ::setenv("SLURM_CPUS_PER_TASK", "2", 1);
-  EXPECT_EQ(share_cores(2, found()).threads, 4);  // the shell of an allocation is no task
-  ::setenv("SLURM_PROCID", "0", 1);               // which batch scripts have too
+  EXPECT_EQ(share_cores(2, found()).threads, 4);  // the shell of an allocation is not a task
+  ::setenv("SLURM_PROCID", "0", 1);               // batch scripts have it too
   ::setenv("SLURM_LOCALID", "0", 1);
   EXPECT_EQ(share_cores(2, found()).threads, 4);
   for (const char* reserved : {"4294967290", "4294967291", "nonsense"}) {
@@ -184,19 +185,19 @@ TEST_F(Quota, SlurmGivesTasksProcessorsAlsoWhereItBindsNobody) {
   const Cores task = found();
   const std::vector<CpuMask> masks(4, task.mask);
   EXPECT_EQ(share_cores(task, masks, {}, 1).threads, 2);
-  EXPECT_EQ(share_cores(2, task).threads, 1);  // what this task starts shares what the task has
+  EXPECT_EQ(share_cores(2, task).threads, 1);  // processes that this task starts share its processors
   ::setenv("SLURM_CPUS_PER_TASK", "nonsense", 1);
   EXPECT_EQ(share_cores(2, found()).threads, 4);
 }
 
 TEST_F(Quota, WhatALibraryTakesByItselfIsKnown) {
-  for (int cpu = 0; cpu < 64; ++cpu) {  // two processors a core
+  for (int cpu = 0; cpu < 64; ++cpu) {  // each core has two processors
     write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list",
           std::to_string(cpu % 32) + "," + std::to_string(cpu % 32 + 32) + "\n");
   }
   Cores cores = found();
   cores.mask = cpus(4, 40);
-  EXPECT_TRUE(is_default_count(cores, 37, root_));  // bound to these
+  EXPECT_TRUE(is_default_count(cores, 37, root_));  // the process is bound to these
   EXPECT_TRUE(is_default_count(cores, 64, root_));
   EXPECT_TRUE(is_default_count(cores, 32, root_));  // 36 to 40 share the cores of 4 to 8
   EXPECT_FALSE(is_default_count(cores, 36, root_));

@@ -1,4 +1,4 @@
-// Options that describe themselves: reading, printing and refusing values, and alternatives with options of their own.
+// Options that describe themselves: values are read, printed and refused; alternatives have options of their own.
 #include "reigen/base/fields.h"
 
 #include <gmock/gmock.h>

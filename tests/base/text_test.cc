@@ -48,7 +48,7 @@ TEST(Text, AShellTakesItAsOneWord) {
   EXPECT_EQ(quote_shell("my runs/it's"), "'my runs/it'\\''s'");
 }
 
-// The test vectors of its authors (draft-eastlake-fnv).
+// The test vectors of the hash's authors (draft-eastlake-fnv).
 TEST(Hash, IsFnv1a) {
   EXPECT_EQ(fnv1a(""), 0xcbf29ce484222325u);
   EXPECT_EQ(fnv1a("a"), 0xaf63dc4c8601ec8cu);
@@ -100,7 +100,7 @@ TEST(ErrorRecord, OtherExceptionsBecomeErrors) {
   EXPECT_EQ(record_of(std::make_exception_ptr(7)).code, ExitCode::kBug);
 }
 
-// Ranks of two builds tell each other so, and nothing else may hide that.
+// Ranks of two builds report the different version to each other. No other error may hide this report.
 TEST(ErrorRecord, TextOfAnOlderBuildIsAnError) {
   const auto record = decode_error("76 -1 rank 0 runs another version");
   EXPECT_EQ(record.code, ExitCode::kJobMismatch);

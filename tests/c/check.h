@@ -1,4 +1,4 @@
-// Checks of the tests that are written in C: the first that fails ends the rank with its place and the last error.
+// Checks for tests in C. The first check that fails prints its place and the last error, and ends the rank.
 #pragma once
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 #define CHECK_OK(call) CHECK((call) == REIGEN_OK)
 
-// The call fails with this status, kind and words.
+// Checks that the call fails with this status, kind of error and words in its message.
 #define CHECK_FAILS(call, status, kind, words)              \
   do {                                                      \
     CHECK((call) == (status));                              \

@@ -1,4 +1,4 @@
-// Every operation of the C interface gives what its equation says. Inputs encode rank and index.
+// Every operation of the C interface gives the result of its equation. Inputs encode rank and index.
 #include "check.h"
 
 enum { COUNT = 1000, RANKS_MAX = 8 };
@@ -6,7 +6,7 @@ enum { COUNT = 1000, RANKS_MAX = 8 };
 static reigen_comm* world;
 static int r, p;
 
-// Element i of rank q.
+// The value of element i on rank q.
 static int32_t value(int q, size_t i) { return 10000 * q + (int32_t)i; }
 
 static int32_t sum_of(size_t i) {
@@ -22,7 +22,7 @@ static int32_t* filled(size_t count) {
   return data;
 }
 
-// Block q has some q + 1 elements.
+// The number of elements of block q.
 static size_t count_of(int q) { return (size_t)q + 1; }
 static size_t begin_of(int q) { return (size_t)(q * (q + 1) / 2); }
 
@@ -126,7 +126,7 @@ static void test_messages(void) {
   free(data);
 }
 
-// A ring in which everybody sends and receives at once, and a sum beside it.
+// A ring in which every rank sends and receives at the same time, and a sum in the same list of calls.
 static void test_calls_together(void) {
   int32_t* sent = filled(COUNT);
   int32_t* received = filled(COUNT);
@@ -162,7 +162,7 @@ static void test_calls_together(void) {
   free(received);
 }
 
-// Of a list with a call that no rank can make nothing runs; who waits for one of its calls is told.
+// If a list has a call that no rank can make, none of its calls runs. A wait for any of its calls gets the error.
 static void test_a_bad_call_among_others(void) {
   int32_t one = 1;
   reigen_work* sum = NULL;
@@ -203,7 +203,7 @@ static void test_asynchronous(int only_caller) {
   reigen_memory_release(memory);
 }
 
-// Others begin the operation when rank 0 has waited in vain: it goes on then.
+// Rank 0 waits until its wait times out. Then the others begin the operation, and rank 0 can wait for it again.
 static void test_a_wait_ends_and_is_repeated(void) {
   if (p == 1) return;
   int32_t sum = r, sign = 0;
@@ -236,7 +236,7 @@ static void test_split(void) {
   reigen_memory* memory = NULL;
   CHECK_OK(reigen_allocate(reversed, 100, &memory));
   reigen_comm_release(reversed);
-  memset(reigen_memory_data(memory), 1, 100);  // outlives its group
+  memset(reigen_memory_data(memory), 1, 100);  // the memory outlives its group
   reigen_memory_release(memory);
 
   reigen_comm* part = world;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The C interface from a language that loads libraries: two ranks add up an array. Takes the path of libreigen_c.so."""
+"""Uses the C interface from Python, through ctypes: two ranks add up an array. Takes the path of libreigen_c.so."""
 import ctypes
 import sys
 

@@ -1,4 +1,4 @@
-# libreigen_c.so shows every function of the header and nothing else. Takes NM, LIBRARY and HEADER.
+# libreigen_c.so exports every function of the header and no other symbol. Takes NM, LIBRARY and HEADER.
 execute_process(COMMAND "${NM}" -D --defined-only "${LIBRARY}" OUTPUT_VARIABLE lines COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "[^ \n]+\n" shown "${lines}")
 list(TRANSFORM shown STRIP)

@@ -1,5 +1,5 @@
-// What ranks do to each other: each failure ends a group and all that came from one with it, is told apart by its kind,
-// and is named on every rank.
+// Failures of one rank that affect the others. Each failure ends a group and all groups of the same family. Every rank
+// gets an error that names the cause and has the right kind.
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,13 +12,13 @@
 static reigen_comm* world;
 static int r, p;
 
-// Of rank 0, to all.
+// Sends the text of rank 0 to all ranks.
 static void share(char* text, size_t bytes) { CHECK_OK(reigen_broadcast(world, text, bytes, REIGEN_UINT8, 0, NULL)); }
 
-static char folder[150] = "";  // rank 0
-static reigen_comm* family;    // a group that is not the world's
+static char folder[150] = "";  // only on rank 0
+static reigen_comm* family;    // a first group besides the world, from which group() splits
 
-// A group of all ranks, for one failure.
+// A group of all ranks, split off `family`. Each failure needs a new one.
 static reigen_comm* group(void) {
   static int number = 0;
   char path[200] = "";
@@ -38,10 +38,10 @@ static reigen_comm* group(void) {
 static void check_dead(reigen_comm* comm, const char* cause) {
   CHECK_FAILS(reigen_barrier(comm, NULL), REIGEN_PEER_LOST, REIGEN_ERROR_ABORTED, cause);
   CHECK_FAILS(reigen_barrier(comm, NULL), REIGEN_PEER_LOST, REIGEN_ERROR_ABORTED, cause);
-  CHECK_OK(reigen_barrier(world, NULL));  // nobody leaves before all have seen it
+  CHECK_OK(reigen_barrier(world, NULL));  // no rank leaves before all have seen the error
   reigen_comm_release(comm);
   if (family == NULL) return;
-  // It hears of it soon.
+  // The family also ends, soon.
   const struct timespec moment = {.tv_sec = 0, .tv_nsec = 1000000};
   int tries = 0;
   while (reigen_barrier(family, NULL) == REIGEN_OK && ++tries < 5000) nanosleep(&moment, NULL);
@@ -99,7 +99,7 @@ static void test_a_rank_that_leaves(void) {
     return;
   }
   CHECK(reigen_barrier(comm, NULL) == REIGEN_PEER_LOST);
-  // The first to see it ends the group for the others.
+  // The first rank that notices the loss ends the group for the others.
   if (reigen_error_kind() == REIGEN_ERROR_PEER_LOST) CHECK(reigen_error_rank() == p - 1);
   CHECK(reigen_error_kind() == REIGEN_ERROR_PEER_LOST || reigen_error_kind() == REIGEN_ERROR_ABORTED);
   check_dead(comm, "");
@@ -110,11 +110,11 @@ static void use_and_leave(reigen_comm* comm, int number) {
   CHECK_OK(reigen_all_reduce(comm, &sum, &sum, 1, REIGEN_INT32, REIGEN_SUM, NULL));
   CHECK(sum == p * (p - 1) / 2 + number * p);
   reigen_comm_release(comm);
-  CHECK_OK(reigen_barrier(world, NULL));  // all have left it
+  CHECK_OK(reigen_barrier(world, NULL));  // all ranks have left the group
 }
 
-// Groups without a launcher, at the same store: two names, two groups. They live together where the store is a file; a
-// port is one group's until all ranks have left it.
+// Forms groups without a launcher through the same store: two names give two groups. With a file as store they may live
+// at the same time. A port belongs to one group until all ranks have left it.
 static void meet(const char* store, int together) {
   reigen_comm* comms[2] = {NULL, NULL};
   const char* names[2] = {"one", "another"};
@@ -137,7 +137,7 @@ static void test_file_store(void) {
   share(path, sizeof path);
   meet(path, 1);
 
-  // Rank 0 comes, nobody else does.
+  // Only rank 0 tries to form this group.
   if (r == 0) {
     reigen_comm* comm = NULL;
     reigen_comm_options options = comm_options();
@@ -152,7 +152,7 @@ static void test_file_store(void) {
   if (r == 0) CHECK(unlink(path) == 0);
 }
 
-// A port that was free a moment ago.
+// Returns a port that was free a moment ago.
 static int free_port(void) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t length = sizeof address;
@@ -170,7 +170,7 @@ static void test_tcp_store(void) {
   meet(store, 0);
 }
 
-// All are alive and one does not come.
+// All ranks are alive, but one does not make the call.
 static void test_timeout_of_a_group(void) {
   char store[100] = "";
   if (r == 0) snprintf(store, sizeof store, "tcp://127.0.0.1:%d", free_port());

@@ -1,4 +1,4 @@
-// What is wrong on one rank alone is refused in words, changes nothing and never crashes.
+// A wrong call of a single rank is refused with a message, changes nothing and never crashes.
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
@@ -111,7 +111,7 @@ static void test_call_options(void) {
   CHECK_REFUSED(reigen_barrier(alone, &options), "the options have no size");
 }
 
-// A program that was built with a newer header runs as long as it uses nothing new.
+// A program that was built with a newer header runs as long as it uses no new option.
 static void test_options_of_another_version(void) {
   struct {
     reigen_call_options known;
@@ -193,7 +193,7 @@ static void test_errors_belong_to_their_thread(void) {
   CHECK(pthread_create(&thread, NULL, other_thread, NULL) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK(strstr(reigen_error_message(), "[reigen_barrier]") != NULL);
-  CHECK_OK(reigen_barrier(alone, NULL));  // a success leaves it
+  CHECK_OK(reigen_barrier(alone, NULL));  // a success keeps the last error
   CHECK(strstr(reigen_error_message(), "[reigen_barrier]") != NULL);
 }
 

@@ -1,4 +1,4 @@
-// Ranks as threads of one program, which meet in a file.
+// Ranks are threads of one program, and their store is a file.
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <unistd.h>

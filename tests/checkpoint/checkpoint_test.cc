@@ -37,7 +37,7 @@ void write_file(const fs::path& path, const std::string& text) {
 
 class CheckpointTest : public ::testing::Test {
  protected:
-  // Values that tell the step they belong to.
+  // Saves a checkpoint of one rank, whose values depend on the step.
   fs::path save_step(std::int64_t step, std::int64_t keep = 10) const {
     const auto held = hold(some_tensors(), Layout::kFirst, 0, 1, static_cast<std::uint64_t>(step));
     return save(directory_,
@@ -83,7 +83,7 @@ TEST_F(CheckpointTest, WhatWasSavedComesBack) {
   EXPECT_EQ(names(), std::vector<std::string>{"step_00000100"});
 }
 
-// One rank held all of the model: any reader of the format reads it.
+// One rank saved the whole model, so any reader of safetensors can read the file.
 TEST_F(CheckpointTest, AWholeModelIsAPlainFile) {
   const format::SafetensorsFile file(save_step(3) / "model.safetensors");
   for (const auto& tensor : some_tensors()) {
@@ -100,7 +100,7 @@ struct Way {
   Layout layout;
 };
 
-// Every layout and number of ranks writes, every other reads: the same bytes, and written once more the same again.
+// A checkpoint written with any layout and number of ranks can be read with any other: the bytes are the same.
 TEST_F(CheckpointTest, AnyLayoutReadsAnyOther) {
   std::vector<Way> ways;
   for (const int ranks : {1, 2, 3, 4, 7}) {
@@ -170,7 +170,7 @@ TEST_F(CheckpointTest, GivenTwiceOrNotAtAllIsRefusedOnAllRanks) {
   }
 }
 
-// Of one rank: all hear of it, and what was there stays.
+// All ranks get the error of one rank, and the earlier checkpoint remains.
 TEST_F(CheckpointTest, AnErrorOfOneRankIsOneOfAll) {
   save_step(1);
   run_threads(3, [&](Communicator& world) {
@@ -293,7 +293,7 @@ TEST_F(CheckpointTest, AFileSystemWithoutLocksIsWrittenAllTheSame) {
   }
 }
 
-// A small model does not ask for much more than it takes.
+// The required room for a small model is not much larger than the model.
 TEST_F(CheckpointTest, TheRoomAskedForGoesWithTheSize) {
   const std::vector<std::byte> bytes(1 << 20);
   const auto room = [&](std::size_t size) {
@@ -315,7 +315,7 @@ TEST_F(CheckpointTest, NothingIsDeletedForRoomThatThereIsOrCannotBe) {
   save_step(2);
   EXPECT_THAT(make_room(directory_, 1), SizeIs(0));
   EXPECT_THAT(make_room(directory_, std::uint64_t{1} << 60), SizeIs(0));
-  // Nor the one that is spared and newer ones, for room that they would make.
+  // A spared checkpoint and newer ones are not deleted either, although that would make room.
   EXPECT_THAT(make_room(directory_, base::room_in(directory_).value_or(0) + 1, 1), SizeIs(0));
   EXPECT_THAT(list(directory_), SizeIs(2));
 }
@@ -342,11 +342,11 @@ TEST_F(CheckpointTest, ALinkThatLeadsNowhereIsNamedAndStays) {
   EXPECT_TRUE(fs::is_symlink(directory_));
 }
 
-// It may be as good as ever.
+// The unreadable checkpoint may be whole, so the search must not skip it.
 TEST_F(CheckpointTest, WhatThisUserMayNotReadEndsTheSearch) {
   save_step(1);
   fs::permissions(save_step(2) / "manifest.json", fs::perms::none);
-  const int before = ::setfsuid(65534);  // root may read all
+  const int before = ::setfsuid(65534);  // root could read it
   try {
     find_newest(directory_);
     ADD_FAILURE() << "no error";
@@ -377,7 +377,7 @@ TEST_F(CheckpointTest, WhatNoDiskGivesIsPassedOver) {
     fs::remove_all(newest);
     fs::create_symlink(directory_ / target, newest);
     const Search search = find_newest(directory_);
-    EXPECT_THAT(search.unreadable, SizeIs(2)) << target;  // that of step 2 is a link to itself too
+    EXPECT_THAT(search.unreadable, SizeIs(2)) << target;  // the checkpoint of step 2 is also a link to itself
     ASSERT_TRUE(search.newest) << target;
     EXPECT_EQ(search.newest->manifest().step, 1) << target;
   }
@@ -428,11 +428,11 @@ TEST_F(CheckpointTest, AFutureThatWasGivenUpIsSetAsideUntilItIsDropped) {
   EXPECT_EQ(names(), (std::vector<std::string>{"set_aside", "step_00000001"}));
   EXPECT_EQ(find_newest(directory_).newest->manifest().step, 1);
   EXPECT_EQ(find_newest(aside).newest->manifest().step, 3) << "and may be taken back";
-  // Another future of the same step takes its place.
+  // Another checkpoint of step 2 replaces the one that was set aside.
   fs::copy(aside / "step_00000002", directory_ / "step_00000002", fs::copy_options::recursive);
   EXPECT_EQ(set_aside_after(directory_, 1), std::vector<fs::path>{aside / "step_00000002"});
   EXPECT_THAT(list(aside), SizeIs(2));
-  // What could not be read stays, and the next checkpoint ends the rest.
+  // An unreadable checkpoint is kept. The next checkpoint deletes all others that were set aside.
   const fs::path unreadable = save_step(3);
   set_aside_after(directory_, 1, {unreadable});
   save_step(2);

@@ -27,7 +27,7 @@ class ConvertTest : public ::testing::Test {
     const auto held = hold(some_tensors(), Layout::kFirst, 0, 1, static_cast<std::uint64_t>(step));
     return save(root_ / "run" / "checkpoints", {.step = step}, held.contents, 3);
   }
-  // Tensors that are not what some_tensors() has with this salt.
+  // The names of tensors that differ from those of some_tensors() with this salt.
   static std::vector<std::string> wrong(const Weights& weights, std::uint64_t salt) {
     std::vector<std::string> result;
     for (const auto& tensor : some_tensors()) {
@@ -191,7 +191,7 @@ TEST_F(ConvertTest, AFileIsWhatItsContentSays) {
   format::write_safetensors(root_ / "b.bin", {});
   EXPECT_EQ(Weights(root_ / "b.bin").kind(), "a safetensors file");
   for (const std::uint64_t length :
-       {384U, 640U, 896U, 1152U, 1408U, 65920U}) {  // whose first bytes are those of a pickle
+       {384U, 640U, 896U, 1152U, 1408U, 65920U}) {  // lengths whose first bytes look like those of a pickle
     std::string header = R"({"w":{"dtype":"I16","shape":[2],"data_offsets":[0,4]}})";
     header.resize(length, ' ');
     const Weights weights(folder_.write("header.safetensors", tests::little_endian(length) + header + "abcd"));

@@ -29,7 +29,7 @@ bool is_each_once(const Shape& tensor, const std::vector<Part>& parts) {
 }
 
 TEST(Coverage, IsWhatCountingSays) {
-  std::mt19937 random(1);  // NOLINT: the same numbers each time
+  std::mt19937 random(1);  // NOLINT: the test needs the same numbers each time
   const auto below = [&](std::int64_t bound) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(bound));
   };
@@ -38,7 +38,7 @@ TEST(Coverage, IsWhatCountingSays) {
   for (int round = 0; round < kRounds; ++round) {
     Shape tensor;
     for (std::int64_t i = below(4); i > 0; --i) tensor.push_back(1 + below(5));
-    // A division that is right: of a box in two, or of one as flat runs.
+    // Divide the tensor correctly: cut boxes into two boxes or into two flat runs.
     std::vector<Part> parts{layout::whole(tensor)};
     for (std::int64_t cuts = below(6); cuts > 0; --cuts) {
       const auto which = static_cast<std::size_t>(below(static_cast<std::int64_t>(parts.size())));
@@ -61,7 +61,7 @@ TEST(Coverage, IsWhatCountingSays) {
       parts[which] = first;
       parts.push_back(second);
     }
-    // And often wrong.
+    // Then often make the division wrong.
     Part& changed = parts[static_cast<std::size_t>(below(static_cast<std::int64_t>(parts.size())))];
     switch (below(4)) {
       case 0: changed.first = below(layout::numel(changed.shape) - changed.count + 1); break;
@@ -77,7 +77,7 @@ TEST(Coverage, IsWhatCountingSays) {
   EXPECT_LT(made_up, 3 * kRounds / 4);
 }
 
-// Whatever a manifest says of a tensor that is in no file.
+// A manifest may describe a huge tensor that is in no file. The check must still be fast.
 TEST(Coverage, OfColumnsOfALongTensorCostsNothing) {
   const Shape tall{std::int64_t{1} << 56, 4};
   const auto columns = [&](std::int64_t begin, std::int64_t count) {

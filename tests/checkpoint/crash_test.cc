@@ -1,5 +1,5 @@
-// Saves that are killed at every event, fail at every event, or lose what was not fsynced at every event: what is there
-// afterwards is a whole checkpoint of one step, and not older than the last that was saved.
+// Saves are killed at every event, fail at every event, or lose at every event the data that was not fsynced.
+// Afterwards there must be a whole checkpoint of one step, not older than the last one that was saved.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
@@ -27,7 +27,7 @@ class Crash : public ::testing::Test {
  protected:
   using Variables = std::vector<std::pair<std::string, std::string>>;
 
-  // How the program ended: as waitpid() says it.
+  // Runs the program and returns its status from waitpid().
   int run(const fs::path& directory, const Variables& variables) {
     fs::create_directories(directory);
     std::vector<std::string> words{SAVING_PROGRAM, directory.string(), std::to_string(kTimes)};
@@ -60,7 +60,7 @@ class Crash : public ::testing::Test {
     return done;
   }
 
-  // What is wrong with what a crash left. 0 steps: nothing need be there.
+  // What is wrong with the files that a crash left; empty if nothing is. With `at_least` 0 there need be no checkpoint.
   static std::string wrong(const fs::path& directory, int at_least) {
     const auto found = find_newest(directory / "checkpoints");
     if (!found.damaged.empty()) return "damaged: " + found.damaged.front();
@@ -84,10 +84,10 @@ class Crash : public ::testing::Test {
 
   void kill_at_every_event();
 
-  bool replaces_ = false;  // one checkpoint by the next of the same step
-  bool exchanges_ = true;  // the file system knows RENAME_EXCHANGE
+  bool replaces_ = false;  // each checkpoint replaces the previous one, of the same step
+  bool exchanges_ = true;  // the file system has RENAME_EXCHANGE
   tests::TemporaryFolder folder_;
-  fs::path root_ = fs::canonical(folder_.path());  // as the file layer sees it
+  fs::path root_ = fs::canonical(folder_.path());  // the path as the file layer sees it
 };
 
 TEST_F(Crash, KilledAtEveryEvent) { kill_at_every_event(); }
@@ -109,12 +109,12 @@ void Crash::kill_at_every_event() {
     const int status = run(directory, {{"REIGEN_FILES_AT", std::to_string(at)}, {"REIGEN_FILES_FAULT", "kill"}});
     killed += WIFSIGNALED(status) ? 1 : 0;
     ASSERT_EQ(wrong(directory, steps_done(directory)), "") << "killed at event " << at << " of " << events;
-    // And the next run goes on there.
+    // The next run must work with these files.
     if (at % 10 != 0) continue;
     ASSERT_EQ(run(directory, {}), 0) << at;
     ASSERT_EQ(wrong(directory, kTimes), "") << at;
   }
-  EXPECT_GT(killed, events * 9 / 10);  // the order of two ranks' events, and so their number, may differ
+  EXPECT_GT(killed, events * 9 / 10);  // the order of two ranks' events may vary, and so their number
 }
 
 TEST_F(Crash, FailingAtEveryEvent) {

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using checkpoint::Checkpoint;
 using tests::content_of;
 
-// A new file: of one that is truncated and written anew some file systems wait for the disk.
+// Writes a new file. If an old file were truncated and written again, some file systems would wait for the disk.
 void write(const fs::path& path, const std::string& bytes) {
   fs::remove(path);
   std::ofstream(path, std::ios::binary) << bytes;
@@ -53,7 +53,7 @@ class Damage : public ::testing::Test {
   std::vector<std::string> files_;
 };
 
-// The tensor whose piece holds a byte of a file; "" for headers and the manifest.
+// The name of the tensor whose piece contains this byte of the file; "" for headers and the manifest.
 std::string tensor_at(const Checkpoint& from, const std::string& file, std::uint64_t byte) {
   for (const auto& [group, tensors] : from.manifest().groups) {
     for (const auto& tensor : tensors) {
@@ -90,7 +90,7 @@ TEST_F(Damage, OfAnyFileFallsBackToTheCheckpointBefore) {
   }
 }
 
-// Ten thousand seeded damages.
+// Ten thousand times, a checkpoint is damaged at random with a known seed.
 TEST_F(Damage, IsAlwaysFoundAndNamed) {
   constexpr int kDamages = 10000;
   std::mt19937_64 random(7);

@@ -1,5 +1,5 @@
-// libFuzzer: any bytes are a manifest, or a DataError (76 for another version). Hashes, which no fuzzer finds, are put
-// right in the second round, so that what they hide is read as well; what is a manifest has one text.
+// libFuzzer: any bytes are either a manifest or a DataError (76 for another version). No fuzzer finds a right hash, so
+// the second round corrects the hash to reach the code after that check. A manifest has exactly one text.
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>

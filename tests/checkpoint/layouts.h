@@ -1,4 +1,4 @@
-// Ways to hold tensors on several ranks, and a check that what one saved another reads.
+// Layouts of tensors on several ranks, and a check that one layout can read the checkpoint of another.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Tensor {
 
   std::size_t element() const { return format::size_of(type); }
   std::size_t bytes() const { return static_cast<std::size_t>(layout::numel(shape)) * element(); }
-  // Bytes that tell tensor, place and `salt`.
+  // Random bytes; their seed is the tensor's name and `salt`.
   std::vector<std::byte> values(std::uint64_t salt) const {
     std::vector<std::byte> result(bytes());
     std::mt19937_64 random(salt * 1000003 + std::hash<std::string>()(name));
@@ -43,14 +43,14 @@ inline std::vector<Tensor> some_tensors() {
           {"flags", TensorType::kBool, {2, 257}}};
 }
 
-// Which elements of a tensor a rank holds. Disjoint over the ranks, and all of it.
+// Which elements of a tensor a rank holds. Each element is on exactly one rank.
 enum class Layout {
   kFirst,    // rank 0 has everything
   kTurns,    // whole tensors in turns
   kFlat,     // equal runs of elements
   kRows,     // boxes of rows
   kColumns,  // boxes along the last dimension
-  kGrid,     // boxes along the last dimension, cut flat: two axes
+  kGrid,     // boxes along the last dimension, cut into flat runs: two axes
 };
 inline constexpr Layout kLayouts[] = {Layout::kFirst, Layout::kTurns,   Layout::kFlat,
                                       Layout::kRows,  Layout::kColumns, Layout::kGrid};
@@ -108,7 +108,7 @@ inline std::vector<std::byte> bytes_of(const Tensor& tensor, const Part& part, c
   return result;
 }
 
-// What a rank holds, and the memory that it lies in.
+// The parts that a rank holds, and their memory.
 struct Held {
   std::vector<std::vector<std::byte>> memory;
   checkpoint::Contents contents;
@@ -133,7 +133,7 @@ inline Held hold(const std::vector<Tensor>& tensors, Layout layout, int rank, in
   return held;
 }
 
-// Parts that a rank of a layout reads and that are not what they should be.
+// The parts of a rank in this layout whose values in the checkpoint are wrong.
 inline std::vector<std::string> differences(const checkpoint::Checkpoint& from, const std::vector<Tensor>& tensors,
                                             Layout layout, int rank, int ranks, std::uint64_t salt) {
   std::vector<std::string> result;

@@ -50,7 +50,7 @@ TEST(Manifest, ComesBackFromItsText) {
   EXPECT_EQ(refusal(m), "no error");
 }
 
-// White space too: no byte of it can change unseen.
+// A change of any byte is noticed, also of white space.
 TEST(Manifest, EveryByteCounts) {
   const std::string text = to_text(some_manifest());
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -96,7 +96,7 @@ TEST(Manifest, WhatItSaysMustHoldTogether) {
   }
 }
 
-// A manifest is one text, also where its hash was put right.
+// A manifest has exactly one text. Other content is refused even if its hash is correct.
 TEST(Manifest, WhatNoVersionWritesIsRefused) {
   const auto refusal_of = [](const std::function<void(nlohmann::json&)>& change) -> std::string {
     nlohmann::json content = nlohmann::json::parse(to_text(some_manifest()))["content"];

@@ -26,7 +26,7 @@ class SaverTest : public ::testing::TestWithParam<bool> {
   fs::path directory_ = folder_.path() / "checkpoints";
 };
 
-// What is given may change as soon as save() returns.
+// The caller may change its memory as soon as save() returns.
 TEST_P(SaverTest, SavesWhatWasThereWhenItWasCalled) {
   constexpr int kRanks = 3;
   run_threads(kRanks, [&](Communicator& world) {
@@ -35,7 +35,7 @@ TEST_P(SaverTest, SavesWhatWasThereWhenItWasCalled) {
       auto held = hold(some_tensors(), Layout::kFlat, world.rank(), kRanks, static_cast<std::uint64_t>(step));
       saver.save({.step = step, .world_size = kRanks}, held.contents);
       for (auto& bytes : held.memory) std::fill(bytes.begin(), bytes.end(), std::byte{0});
-      // Calls of the group itself go on meanwhile.
+      // The group itself can make calls meanwhile.
       std::int64_t one = 1;
       world.all_reduce(&one, &one, 1, DataType::kInt64, ReduceOp::kSum);
       EXPECT_EQ(one, kRanks);
@@ -52,7 +52,7 @@ TEST_P(SaverTest, SavesWhatWasThereWhenItWasCalled) {
   EXPECT_THAT(differences(*search.newest, some_tensors(), Layout::kColumns, 1, 2, 4), SizeIs(0));
 }
 
-// Memory for more, for less and for as much as is saved then.
+// prepare() may get less, more, or exactly the memory that the save needs.
 TEST_P(SaverTest, PreparedMemorySavesTheSame) {
   constexpr int kRanks = 2;
   run_threads(kRanks, [&](Communicator& world) {
@@ -75,7 +75,7 @@ TEST_P(SaverTest, PreparedMemorySavesTheSame) {
   EXPECT_THAT(differences(*search.newest, some_tensors(), Layout::kColumns, 1, 2, 3), SizeIs(0));
 }
 
-// What was not to be had for copies is tried again by the save, and the checkpoint is written all the same.
+// prepare() cannot get its memory for copies. The save tries again, and the checkpoint is written nevertheless.
 TEST_P(SaverTest, MemoryThatIsNotThereLeavesTheSaveToThoseWhoTrain) {
   constexpr std::size_t kPast = std::size_t{1} << 46;
   run_threads(1, [&](Communicator& world) {
@@ -83,7 +83,7 @@ TEST_P(SaverTest, MemoryThatIsNotThereLeavesTheSaveToThoseWhoTrain) {
     const auto held = hold(some_tensors(), Layout::kFlat, 0, 1, 1);
     Contents huge = held.contents;
     Piece& piece = huge.begin()->second.front();
-    piece.bytes = {piece.bytes.data(), kPast};  // told of, never read
+    piece.bytes = {piece.bytes.data(), kPast};  // only the size is used; the bytes are never read
     saver.prepare(huge);
     saver.save({.step = 1, .world_size = 1}, held.contents);
     saver.wait();

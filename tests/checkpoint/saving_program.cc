@@ -1,6 +1,6 @@
-// saving_program DIRECTORY TIMES [again]: two ranks save so many times, each with values and an epoch of its own, and
-// note each that is saved by a file done_N beside. The step is that number too; with "again" always 1. A save that
-// fails is tried once more.
+// saving_program DIRECTORY TIMES [again]: two ranks save TIMES checkpoints. Save N has its own values, epoch N and step
+// N; with "again" the step is always 1. After each save the program makes a folder done_N beside the checkpoints. The
+// first save that fails is tried again; a second failure ends the program.
 #include <sys/stat.h>
 
 #include <cstdio>

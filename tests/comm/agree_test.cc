@@ -1,4 +1,4 @@
-// All ranks or none, and whether all say the same.
+// agree.h: a step succeeds on all ranks or on none; ranks check that they all have the same values.
 #include "comm/agree.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ TEST(Agree, AnErrorOfOneRankIsEverybodysWithItsType) {
     }
     EXPECT_THAT([&] { comm::attempt(r.world(), "a file", [] { throw DataError("damaged"); }); },
                 ::testing::ThrowsMessage<DataError>(AllOf(HasSubstr("rank 0 of 3 ("), HasSubstr("): damaged"))));
-    comm::attempt(r.world(), "a file", [] {});  // the group goes on
+    comm::attempt(r.world(), "a file", [] {});  // the group remains usable
   });
 }
 

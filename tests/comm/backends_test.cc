@@ -21,7 +21,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorContract,
                                            ContractParameter{"shared_memory", RankKind::kThreads, 7}),
                          name_of);
 
-// Each way for every operation and size that it can do.
+// Each algorithm, with all operations and sizes that it supports.
 INSTANTIATE_TEST_SUITE_P(Ways, CommunicatorContract,
                          ::testing::Values(ContractParameter{"shared_memory", RankKind::kThreads, 2, 0, "two_shot"},
                                            ContractParameter{"shared_memory", RankKind::kThreads, 3, 0, "two_shot"},
@@ -56,11 +56,11 @@ TEST(Ways, TheUsualOnes) {
   });
 }
 
-// The first calls of a size are written with plain stores and past the caches by turns.
+// The first calls of a size write their results with plain and with non-temporal stores in turn.
 TEST(Ways, LargeCallsGiveTheSameBitsHoweverTheyAreWritten) {
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [](Rank& r) {
     auto& world = r.world();
-    constexpr std::size_t kBlock = 350003;  // of 4 bytes: a rank reads and writes more than 2 MiB in every call
+    constexpr std::size_t kBlock = 350003;  // elements of 4 bytes: a rank reads and writes more than 2 MiB per call
     const std::size_t whole = 3 * kBlock;
     const std::size_t own = static_cast<std::size_t>(r.rank()) * kBlock;
     const auto given = [](std::size_t rank, std::size_t i) { return 1.0F / static_cast<float>(3 * i + 7 * rank + 1); };
@@ -91,7 +91,7 @@ TEST(Ways, RanksThatShareCoresCarryMore) {
   if (ranks > 16) GTEST_SKIP() << "with more than 16 ranks slots are small";
   run_ranks({.ranks = ranks, .backend = "shared_memory"}, [&](Rank& r) {
     EXPECT_EQ(way_of(r, 513, false), ranks <= 11 ? "one_shot" : "fused");
-    // 70 calls, more than there are slots, of the largest inputs that travel.
+    // Makes 70 calls, more than there are slots, with the largest inputs that a slot can carry.
     const auto sum = static_cast<float>(ranks * (ranks + 1) / 2);
     std::vector<float> x(4096);
     for (int call = 0; call < 70; ++call) {
@@ -101,7 +101,7 @@ TEST(Ways, RanksThatShareCoresCarryMore) {
       EXPECT_EQ(r.world().last_algorithm(), "one_shot");
       for (const float value : x) ASSERT_EQ(value, r.rank() == 0 ? sum : static_cast<float>(r.rank() + 1));
     }
-    // Parts of a group share its cores.
+    // A group that is split off shares the cores of its parent.
     auto part = r.world().split(r.rank() < 2 ? 0 : -1);
     if (!part) return;
     std::vector<float> y(2000, 1.0F);
@@ -126,7 +126,7 @@ TEST(Ways, RulesChooseThem) {
   });
 }
 
-// A staged call among others that begin before all have ended the one before.
+// A staged call among other calls, which begin before all ranks have ended the previous call.
 TEST(Ways, TakeTurns) {
   run_ranks({.ranks = 3, .backend = "shared_memory", .algorithms = "all_reduce:two_shot@>40K"}, [](Rank& r) {
     auto& world = r.world();

@@ -9,7 +9,7 @@
 namespace reigen::testing {
 namespace {
 
-// Rank r: 1000·r bytes with zeros among them.
+// Rank r has 1000·r bytes, some of which are zero.
 std::string bytes_of(int rank) {
   std::string bytes(1000 * static_cast<std::size_t>(rank), static_cast<char>(rank));
   for (std::size_t i = 0; i < bytes.size(); i += 7) bytes[i] = '\0';

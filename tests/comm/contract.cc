@@ -81,7 +81,8 @@ TEST_P(CommunicatorContract, AllReduceAveragesAndFindsExtremes) {
   });
 }
 
-// Values whose sum depends on the order: equal bits on all ranks, memory kinds and repetitions.
+// The sum of these values depends on the order of additions. The bits must be equal on all ranks, for all kinds of
+// memory and in every repetition.
 TEST_P(CommunicatorContract, SumsRunInRankOrder) {
   if (!adds_in_rank_order(GetParam().backend) && GetParam().ranks > 2) GTEST_SKIP() << "the engine decides the order";
   run_ranks(options(), [](Rank& r) {
@@ -143,13 +144,13 @@ TEST_P(CommunicatorContract, AllGatherCollectsInRankOrder) {
 
 namespace {
 
-// The counts around every switch of the backends: inline, staged, several rounds.
+// Counts around every limit at which backends change their path: inline, staged, several rounds.
 std::vector<std::size_t> counts_for(int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
   return {0, 1, p - 1, p + 1, 64, 257, 511, 513, 1000, 100003};
 }
 
-// What rank q holds for rank r at i; exact in every sum.
+// Element i of the block that rank q holds for rank r. Every sum is exact.
 float block_value(int q, int r, std::size_t i) {
   return static_cast<float>((q + 1) * 3 + r * 7) + static_cast<float>(i % 11);
 }
@@ -306,7 +307,8 @@ TEST_P(CommunicatorContract, AllToAllExchangesBlocks) {
   });
 }
 
-// Calls of every kind, shape and kind of memory, not waited for one by one: what one writes the next may read.
+// Calls of every kind, shape and kind of memory are in flight at once. A call may read the data that the call before it
+// writes.
 TEST_P(CommunicatorContract, MixedCallsInFlightKeepTheirOrder) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();
@@ -358,7 +360,7 @@ TEST_P(CommunicatorContract, BarrierHoldsUntilAllHaveCome) {
 TEST_P(CommunicatorContract, ManyAsynchronousCallsCompleteInOrder) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();
-    constexpr int kCalls = 200;  // more than may be under way at once
+    constexpr int kCalls = 200;  // more than can be in flight at once
     for (const auto progress : {comm::Progress::kThread, comm::Progress::kCaller}) {
       std::vector<TestBuffer<float>> data;
       std::vector<Work> works;
@@ -431,7 +433,7 @@ TEST_P(CommunicatorContract, SplitMakesGroupsByColourInTheOrderOfKeys) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();
     const int color = r.rank() % 2;
-    auto part = world.split(color, -r.rank());  // reversed
+    auto part = world.split(color, -r.rank());  // in reverse order
     ASSERT_TRUE(part.has_value());
     const int members = (r.size() + 1 - color) / 2;
     EXPECT_EQ(part->size(), members);
@@ -487,7 +489,7 @@ TEST_P(CommunicatorContract, BadArgumentsAreRefusedBeforeAnythingMoves) {
     EXPECT_THROW(world.all_reduce(nullptr, &x, 1, DataType::kFloat32, ReduceOp::kSum), InvalidArgument);
     EXPECT_THROW(world.barrier({.tag = std::string(48, 'x')}), InvalidArgument);
     EXPECT_THROW(world.all_reduce(&x, &x, std::size_t{1} << 62, DataType::kFloat32, ReduceOp::kSum), InvalidArgument);
-    world.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum);  // the group lives on
+    world.all_reduce(&x, &x, 1, DataType::kFloat32, ReduceOp::kSum);  // the group remains usable
     EXPECT_EQ(x, static_cast<float>(r.size()));
   });
 }

@@ -1,4 +1,5 @@
-// What every backend must do, as threads and as processes. A backend earns the suite by one INSTANTIATE line.
+// Tests that every backend must pass, with ranks as threads and as processes. One INSTANTIATE line runs the suite for a
+// backend.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,11 +17,11 @@
 namespace reigen::testing {
 
 struct ContractParameter {
-  std::string backend;  // of the memory that the buffers lie in
+  std::string backend;  // the backend for the memory of the buffers
   RankKind kind;
   int ranks;
-  int machines = 0;            // every so many-th rank shares one; 0: as the harness has it
-  std::string algorithm = {};  // of every operation that has it
+  int machines = 0;            // rank r is on machine r % machines; 0: the harness chooses
+  std::string algorithm = {};  // for every operation that has it
   void (*prepare)(int rank) = nullptr;
   Device device = {};
   const comm::BackendEntry* engine = nullptr;
@@ -33,12 +34,12 @@ inline std::string name_of(const ::testing::TestParamInfo<ContractParameter>& in
          (info.param.algorithm.empty() ? "" : "_" + info.param.algorithm);
 }
 
-// What some backends do not promise: docs/errors.md. MPI and NCCL themselves decide in which order they add, machines
-// add before they meet.
+// Some backends do not promise this (docs/errors.md). MPI and NCCL themselves decide the order of additions; a
+// hierarchical group adds within each machine first.
 inline bool adds_in_rank_order(const std::string& backend) {
   return backend != "mpi" && backend != "nccl" && backend != "hierarchical";
 }
-// NCCL compares nothing: what differs is found only when a call stalls.
+// NCCL compares nothing: a difference is found only when a call stalls.
 inline bool compares_calls(const std::string& backend) { return backend != "nccl"; }
 class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> {
  protected:
@@ -54,7 +55,7 @@ class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> 
   }
 };
 
-// A buffer in the group's memory, its device's where it has one, or foreign memory of the host.
+// A buffer in memory of the group (of its device, if it has one), or in foreign memory of the host.
 template <typename T>
 class TestBuffer {
  public:

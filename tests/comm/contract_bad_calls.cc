@@ -1,4 +1,5 @@
-// The part of the contract on calls that are wrong: refused with words, before anything moves, and the group lives on.
+// The part of the contract on wrong calls: they are refused with a message before any data moves, and the group remains
+// usable.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -11,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What the message must say, all of it.
+// Checks that the call is refused, with a message that contains all these words.
 void expect_refusal(const std::function<void()>& call, const std::vector<std::string>& words) {
   try {
     call();
@@ -36,7 +37,7 @@ TEST_P(CommunicatorContract, BuffersThatOverlapAreRefused) {
     expect_refusal([&] { w.all_to_all(x, x, 10, type); }, words);
     expect_refusal([&] { w.all_gather(x + static_cast<std::size_t>(r.rank()) * 10 + 1, x, 10, type); }, words);
     expect_refusal([&] { w.reduce_scatter(x, x + static_cast<std::size_t>(r.rank()) * 10 + 1, 9, type, sum); }, words);
-    w.all_reduce(x, x + 10, 10, type, sum);  // side by side is apart
+    w.all_reduce(x, x + 10, 10, type, sum);  // buffers side by side do not overlap
   });
 }
 
@@ -87,8 +88,8 @@ TEST_P(CommunicatorContract, WaitingTwiceForWhatFailedSaysItTwice) {
   });
 }
 
-// The caller may forget a block while operations on it are under way: it is kept for them, and nobody gets it
-// meanwhile.
+// The caller may drop a block while operations on it are in flight. The block is kept for them, and no other caller
+// gets it meanwhile.
 TEST_P(CommunicatorContract, MemoryThatIsDroppedEarlyIsKeptForItsOperation) {
   run_ranks(options(), [](Rank& r) {
     auto& w = r.world();
@@ -105,7 +106,7 @@ TEST_P(CommunicatorContract, MemoryThatIsDroppedEarlyIsKeptForItsOperation) {
       auto* const y = static_cast<float*>(next.get());
       for (std::size_t i = 0; i < kBytes / 4; ++i) y[i] = 7;
       work.wait();
-      w.barrier();  // everybody has written all that it writes
+      w.barrier();  // all ranks have written their results
       ASSERT_TRUE(elements_are(y, kBytes / 4, 7)) << "round " << round;
     }
   });

@@ -1,4 +1,4 @@
-// The part of the contract on memory that all ranks of a group have in common: backends for one machine.
+// The part of the contract on memory that all ranks of a group have in common, for backends of one machine.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -10,7 +10,7 @@
 namespace reigen::testing {
 namespace {
 
-// Element i of what rank q writes in a round.
+// The value that rank q writes as element i in a round.
 float value(int q, int round, std::size_t i) {
   return static_cast<float>(q * 5 + round * 3 + 1) + static_cast<float>(i % 13);
 }
@@ -40,7 +40,7 @@ TEST_P(CommunicatorContract, WhatOneWritesToSharedMemoryAllSee) {
       for (int q = 0; q < r.size(); ++q)
         expect_values(data + static_cast<std::size_t>(q) * kCount, kCount, q, round, "shared memory");
       r.world().barrier();
-      // Any other call takes it as well.
+      // Any other call can also use this memory.
       TestBuffer<float> sum(r.world(), kCount, round == 1);
       r.world().all_reduce(own, sum.data(), kCount, DataType::kFloat32, ReduceOp::kMax);
       ASSERT_TRUE(elements_are(sum, kCount, [&](std::size_t i) { return value(r.size() - 1, round, i); }));
@@ -55,7 +55,7 @@ TEST_P(CommunicatorContract, WhatOneWritesToSharedMemoryAllSee) {
   });
 }
 
-// What a rank has yet to write for an earlier call the others may not take for gathered.
+// A rank may still have to write the result of an earlier call. The other ranks must not gather it before.
 TEST_P(CommunicatorContract, AGatherInSharedMemoryWaitsForEarlierResults) {
   run_ranks(options(), [](Rank& r) {
     const auto p = static_cast<std::size_t>(r.size());
@@ -78,8 +78,8 @@ TEST_P(CommunicatorContract, AGatherInSharedMemoryWaitsForEarlierResults) {
   });
 }
 
-// Who is done may write what a slower rank has yet to finish with. The last rank has its results in memory of
-// all, and is late.
+// A rank that is done with a call may write to the memory while a slower rank is still in the call. Here the last rank
+// is late, and has its results in the memory that all ranks have in common.
 TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
   for (const std::size_t count : {100U, 20000U}) {
     run_ranks(options(), [&](Rank& r) {
@@ -96,7 +96,7 @@ TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
         if (late) std::this_thread::sleep_for(std::chrono::milliseconds(3));
         work.wait();
       };
-      // Rank 0 writes as soon as it may; alone it is its own last rank.
+      // Rank 0 writes as soon as it may. In a group of one rank, rank 0 is also the last rank.
       const auto write_and_expect = [&](std::size_t n, float value) {
         if (r.rank() == 0) std::fill_n(data, n, value);
         r.world().barrier();
@@ -111,7 +111,7 @@ TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
       come_late(r.world().start_all_reduce(input.data(), output, count, DataType::kFloat32, ReduceOp::kMax, lazy),
                 r.rank() == last);
       write_and_expect(count, 4.0F);
-      // In place: every rank writes its block again as soon as it may.
+      // In place: every rank writes its block again as soon as its call is done.
       std::fill_n(own, count, 5.0F);
       r.world().barrier();
       come_late(r.world().start_gather(own, data, count, DataType::kFloat32, 0, lazy), r.rank() == 0);

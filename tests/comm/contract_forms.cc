@@ -1,4 +1,4 @@
-// The part of the contract on the three forms of a call: each does the same.
+// The part of the contract on the three forms of a call: blocking, started, and in a list. All give the same result.
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,17 +9,17 @@
 namespace reigen::testing {
 namespace {
 
-constexpr std::size_t kCount = 3000;  // of a block
+constexpr std::size_t kCount = 3000;  // elements of a block
 constexpr DataType kType = DataType::kFloat64;
 constexpr ReduceOp kOp = ReduceOp::kSum;
 
-// Memory of one call, and what else it is given. Blocks of uneven calls: q + 1 elements for rank q.
+// The memory of one call and its other arguments. In uneven calls the block of rank q has q + 1 elements.
 struct Given {
   const Communicator& world;
   double* in;
   double* out;
   std::vector<std::size_t> counts;
-  std::vector<std::size_t> alike;  // all_to_all_v: this rank's number of elements from and to each
+  std::vector<std::size_t> alike;  // all_to_all_v: the same count for every rank
   int root;
   int next;
   int previous;
@@ -72,13 +72,13 @@ std::vector<Forms> all_forms() {
       {"scatter_v", [=](const Given& g) { g.world.scatter_v(g.in, g.out, g.counts, kType, g.root, tag); },
        [=](const Given& g) { return g.world.start_scatter_v(g.in, g.out, g.counts, kType, g.root, lazy); },
        [=](CallList& c, const Given& g) { c.scatter_v(g.in, g.out, g.counts, kType, g.root, tag); }},
-      // From each rank comes its number of elements.
+      // Each rank sends its own number of elements to every other rank.
       {"all_to_all_v", [=](const Given& g) { g.world.all_to_all_v(g.in, g.alike, g.out, g.counts, kType, tag); },
        [=](const Given& g) { return g.world.start_all_to_all_v(g.in, g.alike, g.out, g.counts, kType, lazy); },
        [=](CallList& c, const Given& g) { c.all_to_all_v(g.in, g.alike, g.out, g.counts, kType, tag); }},
       {"barrier", [=](const Given& g) { g.world.barrier(tag); },
        [=](const Given& g) { return g.world.start_barrier(lazy); }, [=](CallList& c, const Given&) { c.barrier(tag); }},
-      // Short: a blocking send does not wait for its recv.
+      // The messages are short, so a blocking send does not wait for its recv.
       {"send and recv",
        [=](const Given& g) {
          if (g.world.size() == 1) return;

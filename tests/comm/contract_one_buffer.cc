@@ -1,4 +1,5 @@
-// The part of the contract on calls under way at once that touch the same memory: each finds what the one before left.
+// The part of the contract on calls in flight at once on the same memory: each call finds the results of the previous
+// one.
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -9,7 +10,8 @@
 namespace reigen::testing {
 namespace {
 
-// Calls what add(list) adds. Left to poll() and wait(), or blocking: ranks of one call may differ in that.
+// Makes the calls that add(list) adds. `lazily`: only poll() and wait() drive them; otherwise they block. The ranks of
+// a call may use different forms.
 template <class Add>
 void begin(const Communicator& world, bool lazily, const Add& add, std::vector<Work>& works) {
   CallList calls;
@@ -22,7 +24,8 @@ void begin(const Communicator& world, bool lazily, const Add& add, std::vector<W
 
 }  // namespace
 
-// The second call reads what the first one writes: it must not begin on a rank whose part of the first is done.
+// The second call reads memory that the first one writes. It must not begin on a rank just because the rank's own part
+// of the first call is done.
 TEST_P(CommunicatorContract, CallsOnOneBufferRunOneAfterTheOther) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();
@@ -48,8 +51,8 @@ TEST_P(CommunicatorContract, CallsOnOneBufferRunOneAfterTheOther) {
   });
 }
 
-// A rank that has what a root gave may be through while another has yet to copy it: what it does next waits for that.
-// The rank behind the root announces its calls first, and copies when the next one has gone on as far as it can.
+// A rank that has copied the root's data may be done while another rank has not copied yet. Its next call must wait for
+// that rank. The rank after the root announces its calls first, and copies only when the next rank can do no more.
 TEST_P(CommunicatorContract, WhatOthersStillCopyFromARootIsNotOverwritten) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();
@@ -80,7 +83,7 @@ TEST_P(CommunicatorContract, WhatOthersStillCopyFromARootIsNotOverwritten) {
   });
 }
 
-// Another rank may still gather what the sum of a quick rank reads.
+// A quick rank's sum reads the gathered data. It must wait, because another rank may still gather.
 TEST_P(CommunicatorContract, ASumOfWhatWasGatheredWaitsForTheGather) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();
@@ -102,7 +105,7 @@ TEST_P(CommunicatorContract, ASumOfWhatWasGatheredWaitsForTheGather) {
   });
 }
 
-// The sum of a foreign input comes through the staging area and is copied out at the end, when others may be done.
+// The sum of a foreign input is computed in the staging area and copied out at the end, when other ranks may be done.
 TEST_P(CommunicatorContract, WhatIsCopiedOutLateIsNotReadEarly) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();

@@ -1,4 +1,4 @@
-// The part of the contract on blocks of different sizes, messages, groups of calls and factors.
+// The part of the contract on blocks of different sizes, messages, lists of calls and factors.
 #include <gmock/gmock.h>
 
 #include <numeric>
@@ -12,7 +12,7 @@ namespace {
 
 using Counts = std::vector<std::size_t>;
 
-// Blocks from nothing to more than any chunk, told apart by `shape`; the same on every rank.
+// The sizes of blocks, from zero to more than any chunk. `shape` chooses them; they are the same on every rank.
 Counts counts_of(int ranks, int shape) {
   Counts counts;
   for (int q = 0; q < ranks; ++q) {
@@ -35,7 +35,7 @@ std::size_t begin(const Counts& counts, int rank) {
 std::size_t total(const Counts& counts) { return begin(counts, static_cast<int>(counts.size())); }
 std::size_t count_at(const Counts& counts, int rank) { return counts[static_cast<std::size_t>(rank)]; }
 
-// Element i of the block that rank q holds for rank r; exact in every sum.
+// Element i of the block that rank q holds for rank r. Every sum is exact.
 float value(int q, int r, std::size_t i) { return static_cast<float>(q * 5 + r * 3 + 1) + static_cast<float>(i % 13); }
 
 void fill(float* data, std::size_t count, int q, int r) {
@@ -99,7 +99,7 @@ TEST_P(CommunicatorContract, UnevenBlocksOfEverySize) {
   });
 }
 
-// Rank q gives (q + 2r) % 4 · unit elements to rank r.
+// Rank q sends (q + 2r) % 4 · unit elements to rank r.
 TEST_P(CommunicatorContract, AllToAllOfUnevenBlocks) {
   run_ranks(options(), [](Rank& r) {
     const auto count = [](int q, int to, std::size_t unit) {
@@ -154,7 +154,7 @@ TEST_P(CommunicatorContract, WhatLeavesMustArrive) {
   });
 }
 
-// Everybody sends to everybody, messages of every path, in flight together.
+// Every rank sends to every other rank. The messages take every path and are in flight at the same time.
 TEST_P(CommunicatorContract, MessagesArriveInTheirOrder) {
   if (GetParam().ranks < 2) GTEST_SKIP() << "needs two ranks";
   run_ranks(options(), [](Rank& r) {
@@ -209,7 +209,7 @@ TEST_P(CommunicatorContract, BlockingMessagesGoRoundTheRing) {
   });
 }
 
-// A rank that waits for a message while others are at a collective.
+// A rank waits for a message while the others are in a collective.
 TEST_P(CommunicatorContract, MessagesPassByCollectives) {
   if (GetParam().ranks < 2) GTEST_SKIP() << "needs two ranks";
   run_ranks(options(), [](Rank& r) {
@@ -220,7 +220,7 @@ TEST_P(CommunicatorContract, MessagesPassByCollectives) {
       if (r.rank() == 0) {
         const Work barrier = r.world().start_barrier();
         const Work work = r.world().start_all_reduce(&sum, &sum, 1, DataType::kFloat64, ReduceOp::kSum);
-        r.world().send(data.data(), data.size(), DataType::kFloat32, 1);  // rank 1 has not come to the barrier
+        r.world().send(data.data(), data.size(), DataType::kFloat32, 1);  // rank 1 has not yet called the barrier
         barrier.wait();
         work.wait();
       } else {
@@ -280,7 +280,7 @@ TEST_P(CommunicatorContract, AListOfCallsRunsTogether) {
     if (r.size() > 1) {
       ASSERT_EQ(in[49999], static_cast<float>((r.rank() + r.size() - 1) % r.size()));
     }
-    r.world().run(calls);  // a list may run again
+    r.world().run(calls);  // a list can run again
     for (const auto& tensor : tensors)
       for (const double x : tensor) ASSERT_EQ(x, r.size() * r.size() * (r.size() + 1) / 2);
     r.world().barrier();

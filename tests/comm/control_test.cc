@@ -1,4 +1,4 @@
-// The store as control channel: ranks are threads without an engine, which wait for what never comes.
+// The store as control channel. Ranks are threads without an engine, which wait for calls that never complete.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ TEST(Control, HashesOfDifferingCallsDiffer) {
   EXPECT_NE(hash(all_reduce(7, ""), 6), first);
 }
 
-// One rank of a group, and a loop of checks as the Engine has it.
+// One rank of a group, with a loop of checks like the Engine's.
 class Member {
  public:
   Member(int rank, int size, const std::shared_ptr<store::Store>& store) : control_(options(rank, size, store)) {
@@ -84,7 +84,7 @@ class Member {
     control_.start();
   }
   void call(const comm::Call& call) { control_.called(last_ = call, calls_++); }
-  // Checks until something is thrown, as if the last call waited.
+  // Repeats the checks until one throws, as if the last call were waiting.
   void wait() {
     const auto begin = Deadline::Clock::now();
     for (;;) {
@@ -181,7 +181,7 @@ TEST(StoreControl, WhoDoesNotComeIsATimeout) {
   });
 }
 
-// The memory store, served by a process that is stopped: set, add and try_get answer when it goes on.
+// A memory store whose serving process is stopped: set, add, try_get and compare_and_set answer only when it goes on.
 class StoppedStore : public store::Store {
  public:
   void stop() { stopped_ = true; }

@@ -1,4 +1,5 @@
-// The contract on ranks that share a GPU, over the stand-in for CUDA: the logic, and the bits of the host's sums.
+// The contract on ranks that share a GPU, over the stand-in for CUDA. It checks the logic, and that sums have the same
+// bits as on the host.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -67,7 +68,7 @@ TEST(CudaIpc, ACallOnBothKindsOfMemoryIsRefused) {
     const auto other = device::allocate(5, 40);
     EXPECT_THROW(world.all_reduce(other.get(), other.get(), 10, DataType::kFloat32, ReduceOp::kSum), InvalidArgument);
     EXPECT_THROW(world.allocate(10, Device::cuda(5)), InvalidArgument);
-    world.barrier({.after = {world.device()}});  // nothing of it has happened
+    world.barrier({.after = {world.device()}});  // no refused call has begun on any rank
   });
 }
 
@@ -94,7 +95,7 @@ TEST(CudaIpc, AGroupOfTheHostsMemoryRefusesADevice) {
   });
 }
 
-// A stream that is kept busy.
+// Keeps a stream busy.
 class Busy {
  public:
   explicit Busy(device::CudaStream stream) {
@@ -153,7 +154,7 @@ TEST(CudaIpc, AStreamFollowsAWork) {
   });
 }
 
-// The host goes on though the other rank is yet to call; the stream waits.
+// The host continues although the other rank has not made the call yet. Only the stream waits.
 TEST(CudaIpc, OnlyTheStreamWaitsForALateRank) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
@@ -174,7 +175,7 @@ TEST(CudaIpc, OnlyTheStreamWaitsForALateRank) {
   });
 }
 
-// A stream that waits for a call that fails goes on.
+// A stream that waits for a call continues if the call fails.
 TEST(CudaIpc, AnAbortReleasesTheStreamsThatWait) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
@@ -194,12 +195,12 @@ TEST(CudaIpc, AnAbortReleasesTheStreamsThatWait) {
   });
 }
 
-// Rank 1 makes them one after the other, in the other order.
+// Rank 1 makes the calls of the list one after the other, in reverse order.
 TEST(CudaIpc, AListOverBothKindsOfMemoryIsDrivenOnBoth) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
     TestBuffer<float> x(world, 100'000, false);
-    const auto foreign = device::allocate(0, 400'000);  // a send of it waits for its recv
+    const auto foreign = device::allocate(0, 400'000);  // a send of this memory waits for its recv
     float host = 0;
     if (r.rank() == 0) {
       CallList calls;
@@ -226,7 +227,7 @@ TEST(CudaIpc, AShortMessageOfARankThatLeavesAtOnceArrives) {
       world.send(x.data(), 10, DataType::kFloat32, 1);
       return r.leave();
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // rank 0 waits with leaving
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // rank 0's leaving waits for the recv
     world.recv(x.data(), 10, DataType::kFloat32, 0);
     EXPECT_EQ(x[9], 7);
   });
@@ -244,12 +245,13 @@ TEST(CudaIpc, StreamsOfOtherDevicesAndInFrontOfTheHostAreRefused) {
     EXPECT_THROW(world.all_reduce(&host, &host, 1, DataType::kFloat32, ReduceOp::kSum, own), InvalidArgument);
     const Work sum = world.start_all_reduce(x.data(), x.data(), 10, DataType::kFloat32, ReduceOp::kSum);
     EXPECT_THROW(sum.wait_on({Device::cuda(3)}), InvalidArgument);
-    sum.wait_on({});  // a stream of the cpu is the caller itself
+    sum.wait_on({});  // for a stream of the CPU, the caller itself waits
     EXPECT_EQ(x[9], 2);
   });
 }
 
-// All ranks are threads here: what one has it wait for would keep the calls of the others.
+// All ranks are threads here and share one default stream. If it waited for one rank's call, it would block the calls
+// of the others.
 TEST(CudaIpc, ADefaultStreamThatRanksShareIsNotKeptWaiting) {
   run_ranks(ranks(3), [](Rank& r) {
     auto& world = r.world();
@@ -263,7 +265,7 @@ TEST(CudaIpc, ADefaultStreamThatRanksShareIsNotKeptWaiting) {
   });
 }
 
-// Sums in rank order: the bits of the host's own.
+// Sums are added in rank order, so they have the same bits as on the host.
 TEST(CudaIpc, SumsHaveTheBitsOfTheHost) {
   run_ranks(ranks(3), [](Rank& r) {
     auto& world = r.world();

@@ -1,4 +1,4 @@
-// Ranks that die or stop in the middle: the others say who, soon, and nobody hangs.
+// Ranks die or stop in the middle of a run. The others must soon name the rank, and no rank may hang.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
@@ -38,7 +38,7 @@ void train_until_lost(Rank& r, int culprit, const std::string& word) {
   }
 }
 
-// Files of shared memory that have a name: whoever has one may leave it behind.
+// The number of mapped shared-memory files with a name. A process with such a file may leave it behind.
 int named_shared_memory() {
   std::ifstream maps("/proc/self/maps");
   int found = 0;
@@ -70,7 +70,7 @@ TEST(Death, AStoppedRankIsNamed) {
             [](Rank& r) { train_until_lost(r, 1, "no sign of life"); });
 }
 
-// Late enough to be reported, and stopped.
+// The stopped rank is reported as late first, and then named as lost.
 TEST(Death, AStoppedRankIsNamedAlsoAfterAReport) {
   run_ranks({.ranks = 4,
              .kind = RankKind::kProcesses,
@@ -92,7 +92,7 @@ TEST(Death, ARankKilledWhileOthersWaitAsynchronously) {
   });
 }
 
-// Rank 0 waits for a message, rank 2 for its own to be taken.
+// Rank 0 waits for a message of rank 1, and rank 2 until rank 1 receives its messages.
 TEST(Death, WhoTalksToADeadRankIsTold) {
   for (const std::size_t count : {10U, 200000U}) {
     run_ranks({.ranks = 3, .kind = RankKind::kProcesses, .fault = kill(rank(1)).at_step(0)}, [&](Rank& r) {
@@ -102,7 +102,7 @@ TEST(Death, WhoTalksToADeadRankIsTold) {
       r.step(0);
       try {
         if (r.rank() == 0) world.recv(data.data(), count, DataType::kFloat32, 1, {.tag = "gradients"});
-        // Short messages need nobody: as many as the box or the connection holds.
+        // Short sends complete without a receiver until the mailbox or the connection is full.
         for (int i = 0; i < 1000000; ++i) world.send(data.data(), count, DataType::kFloat32, 1);
         ADD_FAILURE() << "rank " << r.rank() << " never noticed";
       } catch (const PeerLost& error) {
@@ -130,7 +130,7 @@ TEST(Death, AMessageOfARankThatLeftIsReceived) {
   });
 }
 
-// It has said what it wishes, as split() does first, and never joins the new group.
+// Rank 1 makes the first call of split(), which exchanges the wishes, and never joins the new group.
 TEST(Death, ARankThatDiesInASplitIsNamed) {
   run_ranks({.ranks = 3, .kind = RankKind::kProcesses, .fault = kill(rank(1)).at_step(0)}, [](Rank& r) {
     auto& world = r.world();
@@ -148,11 +148,11 @@ TEST(Death, ARankThatDiesInASplitIsNamed) {
       EXPECT_EQ(error.rank(), 1) << error.what();
       EXPECT_THAT(error.what(), HasSubstr("died"));
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));  // not the patience of a minute
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));  // less than the timeout
   });
 }
 
-// What split(0) does first, in a group of three.
+// Makes the first call of split(0), which exchanges the wishes, in a group of three.
 void say_wish(Communicator& world) {
   const std::int64_t wish[2] = {0, 0};
   std::int64_t wishes[6];
@@ -187,8 +187,8 @@ std::vector<std::int64_t> processes_of(Communicator& world) {
   return all;
 }
 
-// As a suspended job: all are stopped, the caller too, and go on one after the other in this order. The shell is none
-// of them.
+// Acts like a suspended job. A shell stops all processes, including the caller, and then continues one after the other
+// in this order. The shell itself is not stopped.
 void suspend(const std::vector<std::int64_t>& processes, const std::string& seconds) {
   std::string list;
   for (const std::int64_t process : processes) list += " " + std::to_string(process);
@@ -210,7 +210,7 @@ TEST(Death, ASuspendedJobGoesOn) {
     std::thread other;
     if (r.rank() == 0) other = std::thread([&] { suspend(processes, "3.5"); });
     std::vector<float> x(50000, 1.0f);
-    // The first ones wait for a late rank while they are stopped.
+    // In the first steps, ranks wait for a late rank while they are stopped.
     for (int step = 0; step < 5; ++step) {
       if (r.rank() == step % 3) std::this_thread::sleep_for(std::chrono::milliseconds(800));
       world.all_reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kAvg);
@@ -221,8 +221,8 @@ TEST(Death, ASuspendedJobGoesOn) {
   });
 }
 
-// Rank 1 has said what it wishes, as split() does first, is stopped together with the others, and ends later: its end
-// is what they tell, not the silence of a time in which nobody ran.
+// Rank 1 makes the first call of split(), is then stopped together with the others, and later exits. The others must
+// report this exit, and not the silence of the time in which no rank ran.
 TEST(Death, ASuspendedJobBlamesNobodyInASplit) {
   run_ranks({.ranks = 3,
              .kind = RankKind::kProcesses,

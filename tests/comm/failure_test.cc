@@ -1,4 +1,4 @@
-// What goes wrong between ranks that are threads: differing calls, ranks that leave or do not come.
+// Failures between ranks that are threads: different calls, ranks that leave, ranks that do not make a call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using Call = std::function<void(Communicator&)>;
 
-// Rank 2 calls `odd`, the others `usual`: everybody gets the same message with these words.
+// Rank 2 calls `odd`, the others `usual`. Every rank gets the same message with these words.
 void expect_mismatch(const Call& usual, const Call& odd, const std::vector<std::string>& words) {
   run_ranks({.ranks = 3}, [&](Rank& r) {
     r.world().barrier();
@@ -95,8 +95,8 @@ TEST(Failure, ARankThatLeavesIsNamed) {
   });
 }
 
-// An asynchronous call that nobody waits for has met it: the next one tells it as it was, those behind it that it is
-// over.
+// An asynchronous call that no thread waits for meets the failure. The next call throws the same error, and later calls
+// throw that the group has ended.
 TEST(Failure, WhatNobodyHasHeardOfIsToldAsItWas) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     auto& world = r.world();
@@ -111,7 +111,7 @@ TEST(Failure, WhatNobodyHasHeardOfIsToldAsItWas) {
   });
 }
 
-// A short one that it should have sent, and a long one that it should have taken.
+// Rank 1 waits for a short message from rank 0, or for rank 0 to receive a long one, but rank 0 has left.
 TEST(Failure, ARankThatLeftIsMissedByMessages) {
   for (const std::size_t count : {std::size_t{10}, std::size_t{8} << 20}) {
     run_ranks({.ranks = 2}, [count](Rank& r) {
@@ -122,7 +122,7 @@ TEST(Failure, ARankThatLeftIsMissedByMessages) {
         world.send(data.data(), 3, DataType::kFloat32, 1);
         return r.leave();
       }
-      world.recv(data.data(), 3, DataType::kFloat32, 0);  // sent before it left
+      world.recv(data.data(), 3, DataType::kFloat32, 0);  // rank 0 sent this before it left
       try {
         if (count == 10) world.recv(data.data(), count, DataType::kFloat32, 0, {.tag = "step 9"});
         if (count > 10) world.send(data.data(), count, DataType::kFloat32, 0, {.tag = "step 9"});
@@ -227,14 +227,14 @@ TEST(Failure, WhoOnlyPollsSeesALostRankToo) {
   });
 }
 
-// The progress thread copies out of and into a buffer that its owner frees as soon as it is told that all is over.
+// The progress thread copies from and to a buffer. The owner frees this buffer as soon as its call has failed.
 TEST(Failure, AbortWaitsForTheThreadThatDrives) {
   for (int round = 0; round < 20; ++round) {
     run_ranks({.ranks = 2}, [](Rank& r) {
       auto& world = r.world();
       auto x = std::make_unique<std::vector<float>>(3000000, 1.0f);
       const comm::StartOptions options{};
-      try {  // rank 1 may have heard of it before it calls
+      try {  // rank 1 may know of the abort before it makes the call
         const Work work =
             world.start_all_reduce(x->data(), x->data(), x->size(), DataType::kFloat32, ReduceOp::kSum, options);
         if (r.rank() == 0) world.abort("changed its mind");
@@ -296,7 +296,7 @@ TEST(Failure, AnAbortReachesRanksThatOnlyExchangeShortMessages) {
   });
 }
 
-// One round proves nothing: on a busy machine the progress threads may end the call before its caller runs again.
+// One round is not enough: on a busy machine the progress threads may complete the call before its caller runs again.
 TEST(Failure, AnAsynchronousCallThatComesLastReturnsBeforeItIsDone) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     auto& world = r.world();

@@ -1,4 +1,4 @@
-// What communicators tell the flight recorder: groups, kinds, how operations end.
+// The data that communicators write to the flight record: groups, kinds of operations, how operations end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using Recorders = std::vector<std::shared_ptr<flight::Recorder>>;
 
-// Two ranks as threads, each with a recorder that the test keeps.
+// Runs two ranks as threads. The test keeps the recorder of each.
 template <typename Body>
 Recorders record(Body body) {
   const auto store = store::make_memory_store();
@@ -57,7 +57,8 @@ TEST(FlightLog, GroupsOfARankShareItsRecord) {
   });
   for (const auto& recorder : recorders) {
     std::vector<std::string> calls = calls_in(*recorder);
-    // The ranks of a split meet in rounds of the group, after a first call with what each wishes.
+    // The first call of a split exchanges the wishes of the ranks. Rounds of the group follow, in which the new group
+    // forms.
     const auto is_round = [](const std::string& call) {
       return call.starts_with("world all_gather") && call.ends_with("split\"") &&
              call.find("int64") == std::string::npos;

@@ -1,4 +1,4 @@
-// While a group forms.
+// Time limits while a group forms.
 #include "comm/forming/forming.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The memory store as a rank sees it that is stopped in its first wait: that one ends long after its deadline.
+// A memory store as seen by a rank that is stopped in its first wait: this wait ends long after its deadline.
 class StoodStill final : public store::Store {
  public:
   explicit StoodStill(std::shared_ptr<store::Store> inner) : inner_(std::move(inner)) {}

@@ -1,5 +1,5 @@
-// Broadcast and scatter in shared memory: a rank takes what the root gives before others have come, and leaves before
-// others have taken it. Ranks go on in steps that they count in common.
+// Broadcast and scatter in shared memory. A rank takes the root's data before other ranks have made the call, and
+// leaves before others have taken theirs. The tests order the ranks with a common counter of steps.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -37,14 +37,14 @@ void fill(TestBuffer<float>& x, std::size_t count, int rank) {
 
 }  // namespace
 
-// Rank 2 has announced its calls and moves on only when rank 1 is through.
+// Rank 2 has announced its call, but drives it only after rank 1 has completed its own.
 TEST(FromRoot, WhoHasItLeaves) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
     auto& world = r.world();
     TestBuffer<float> x(world, kCount, false);
     TestBuffer<float> blocks(world, 3 * kCount, false);
-    // Rank 2 leaves its calls to whoever waits for them; the others block.
+    // Rank 2 starts its call and drives it only in wait(). The calls of the others block.
     const auto call_in_turn = [&](const CallList& calls, int call) {
       if (r.rank() == 2) {
         const Work work = world.start(calls, comm::Progress::kCaller);
@@ -68,7 +68,7 @@ TEST(FromRoot, WhoHasItLeaves) {
   });
 }
 
-// Rank 2 comes when rank 1 has it.
+// Rank 2 makes the call only after rank 1 has the data.
 TEST(FromRoot, ItIsTakenBeforeAllHaveCome) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
@@ -88,7 +88,7 @@ TEST(FromRoot, ItIsTakenBeforeAllHaveCome) {
   });
 }
 
-// Whichever way a call of the size takes.
+// The two sizes take different algorithms.
 TEST(FromRoot, AnAbortOfWhoHasLeftIsOfTheNextCall) {
   for (const std::size_t count : {std::size_t{100}, kCount}) {
     Steps steps;
@@ -116,7 +116,7 @@ TEST(FromRoot, AnAbortOfWhoHasLeftIsOfTheNextCall) {
   }
 }
 
-// Rank 1 has it, then rank 2 comes, and the root is through and gives up before rank 1 looks again.
+// Rank 1 has the data, then rank 2 makes the call. The root completes the call and aborts before rank 1 checks again.
 TEST(FromRoot, AnAbortOfTheRootIsOfTheNextCallForWhoHasIt) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
@@ -139,7 +139,7 @@ TEST(FromRoot, AnAbortOfTheRootIsOfTheNextCallForWhoHasIt) {
   });
 }
 
-// Rank 1 has it and gives up before rank 2 has come.
+// Rank 1 has the data and aborts before rank 2 has made the call.
 TEST(FromRoot, AnAbortOfWhoHasNotLeftIsOfThisCall) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
@@ -162,7 +162,7 @@ TEST(FromRoot, AnAbortOfWhoHasNotLeftIsOfThisCall) {
   });
 }
 
-// Out of memory of all ranks: rank 1 has its block, and gives up before rank 2 has its own.
+// The input lies in memory that all ranks have in common. Rank 1 has its block, and aborts before rank 2 has its own.
 TEST(FromRoot, InCommonMemoryAnAbortIsOfThisCallUntilAllHaveIt) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
@@ -171,7 +171,7 @@ TEST(FromRoot, InCommonMemoryAnAbortIsOfThisCallUntilAllHaveIt) {
     const auto* const input = r.rank() == 0 ? static_cast<float*>(memory.get()) : nullptr;
     TestBuffer<float> x(world, kCount, false);
     fill(x, kCount, r.rank());
-    steps.await((3 - r.rank()) % 3);  // rank 0, 2, 1
+    steps.await((3 - r.rank()) % 3);  // the order of the ranks is 0, 2, 1
     const Work work = world.start_scatter(input, x.data(), kCount, DataType::kFloat32, 0, kLazy);
     if (r.rank() != 1) {
       steps.reach(r.rank() == 0 ? 1 : 2);
@@ -193,7 +193,7 @@ TEST(FromRoot, ADifferenceIsOfTheCallThatDiffers) {
     TestBuffer<float> x(world, kCount, false);
     TestBuffer<float> y(world, kCount, false);
     fill(x, kCount, r.rank());
-    if (r.rank() > 0) steps.await(3 - r.rank());  // rank 0, 2, 1
+    if (r.rank() > 0) steps.await(3 - r.rank());  // the order of the ranks is 0, 2, 1
     const Work first = world.start_broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
     const Work second = r.rank() == 1
                             ? world.start_all_reduce(y.data(), y.data(), 10, DataType::kFloat32, ReduceOp::kSum, kLazy)
@@ -210,7 +210,8 @@ TEST(FromRoot, ADifferenceIsOfTheCallThatDiffers) {
   });
 }
 
-// In memory of all ranks everything is there when the call returns, also where another group's ranks have it in common.
+// In memory that all ranks have in common, all results are there when the call returns. This also holds if another
+// group allocated the memory.
 TEST(FromRoot, InCommonMemoryAllIsThereWhenTheCallReturns) {
   for (const bool of_child : {false, true}) {
     Steps steps;

@@ -33,7 +33,7 @@ TEST(Heap, BlocksAreZeroedAlignedAndApart) {
 TEST(Heap, FreedMemoryIsUsedAgain) {
   auto heap = std::make_shared<Heap>();
   const void* first = heap->allocate(kMiB).get();
-  for (int i = 0; i < 2000; ++i) heap->allocate(3 * kMiB);  // 6 GB if nothing came back
+  for (int i = 0; i < 2000; ++i) heap->allocate(3 * kMiB);  // this would be 6 GB if no memory came back
   EXPECT_EQ(heap->allocate(kMiB).get(), first);
 }
 

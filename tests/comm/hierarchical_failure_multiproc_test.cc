@@ -1,4 +1,4 @@
-// What goes wrong between the levels of a group over several machines, and while groups form.
+// Failures between the levels of a group over several machines, and while groups form.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Clock = std::chrono::steady_clock;
 
-// A store in which this rank is killed when it comes to a word.
+// A store that kills this rank when the rank uses a key with a given word.
 class DeadlyStore : public store::Store {
  public:
   DeadlyStore(store::Store& store, std::string word) : store_(store), word_(std::move(word)) {}
@@ -76,7 +76,7 @@ RankOptions with_fault(int ranks, int victim) {
   return {.ranks = ranks, .kind = RankKind::kProcesses, .fault = kill(rank(victim)).at_step(99)};
 }
 
-// A rank that has done its part may end, with or without a word, while others still exchange data.
+// A rank that has done its part may end, with or without a farewell, while others still exchange data.
 void leave_early(const std::string& backend, bool says_so) {
   run_ranks({.ranks = 3, .kind = RankKind::kProcesses, .backend = backend, .ranks_a_machine = 2}, [&](Rank& r) {
     Communicator& world = r.world();
@@ -117,7 +117,7 @@ TEST(HierarchicalFailure, AMessageInsideAMachineSeesAnAbortFromAnother) {
   });
 }
 
-// Three machines, of which one comes late: the others have waited long enough to look at their peers.
+// There are three machines, and one is late. The others wait so long that they check their peers.
 TEST(HierarchicalFailure, AMismatchThatIsSeenWhileWaitingNamesTheCalls) {
   run_ranks({.ranks = 3, .backend = "hierarchical", .machines = 3}, [](Rank& r) {
     Communicator& world = r.world();
@@ -169,7 +169,7 @@ TEST(Forming, ARankThatIsStoppedBeforeItJoinsIsNamed) {
   }
 }
 
-// Its rank 1 is another one of the job: whether the job's rank 1 is stopped says nothing of it.
+// Rank 1 of the split-off group is another rank of the job. So it does not matter that the job's rank 1 is stopped.
 TEST(Forming, AGroupThatWasSplitOffHasOtherRanksThanTheJob) {
   run_ranks({.ranks = 2, .kind = RankKind::kProcesses, .fault = stop(rank(1)).at_step(99)}, [&](Rank& r) {
     r.store().set("process/count", "2");
@@ -191,8 +191,7 @@ TEST(Forming, ARankThatDiesOnItsMachineIsNamedOnAll) {
   });
 }
 
-// The members of the part are numbered anew, and those of a machine once more.
-// This rank takes part in a split as split() does, and dies after so many rounds.
+// This rank takes part in a split like split() itself, and dies after `rounds` rounds.
 void die_in_split(Communicator& group, int color, int rounds) {
   const std::int64_t wish[] = {color, 0};
   std::vector<std::int64_t> wishes(2 * static_cast<std::size_t>(group.size()));
@@ -202,7 +201,8 @@ void die_in_split(Communicator& group, int color, int rounds) {
   ::raise(SIGKILL);
 }
 
-// Also on ranks that get no group of their own.
+// The new group and its machines have other numbers for the rank. The error names its number in the group that is
+// split, also on ranks that get no new group.
 TEST(Forming, ARankThatDiesInASplitHasItsNumberOfTheGroupThatSplits) {
   for (const int rounds : {0, 1, 4}) {
     run_ranks(with_fault(5, 4), [&](Rank& r) {
@@ -223,7 +223,8 @@ TEST(Forming, WhoWaitsForNoneOfItsLevelsHearsOfALossInAnother) {
   }
 }
 
-// Who is last to have all it needs dies before it can say so: the first call tells, not the end of patience.
+// The last rank that has all connections dies before it can report them. The first call must report the loss, without
+// waiting for a timeout.
 TEST(Forming, ARankThatDiesAsTheLastOneIsLostInTheFirstCall) {
   for (const char* backend : {"shared_memory", "tcp"}) {
     run_ranks(with_fault(3, 2), [&](Rank& r) {

@@ -13,7 +13,8 @@ using comm::hierarchical::Machines;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Neighbours together, and every other rank: their blocks lie in another order than their machines.
+// First neighbouring ranks share a machine, then every other rank. In the second case the order of the blocks differs
+// from the order of the machines.
 INSTANTIATE_TEST_SUITE_P(Hierarchical, CommunicatorContract,
                          ::testing::Values(ContractParameter{"hierarchical", RankKind::kThreads, 1},
                                            ContractParameter{"hierarchical", RankKind::kThreads, 2},
@@ -28,7 +29,7 @@ TEST(Machines, RanksThatReachEachOtherShareOne) {
   EXPECT_THAT(group_by_reach(reaches), ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
 }
 
-// A rank that may open others' memory, but is closed to them.
+// Rank 1 cannot open the memory of rank 0, although rank 0 can open its memory.
 TEST(Machines, ReachIsMutual) {
   const std::vector<std::vector<bool>> reaches = {{true, true, true}, {false, true, true}, {true, true, true}};
   EXPECT_THAT(group_by_reach(reaches), ElementsAre(ElementsAre(0, 2), ElementsAre(1)));

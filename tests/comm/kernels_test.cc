@@ -1,4 +1,4 @@
-// Every instruction set against a plain reference, and against each other bit by bit.
+// Compares the kernels of every instruction set with a plain reference, and bit by bit with each other.
 #include <gtest/gtest.h>
 #include <array>
 
@@ -25,7 +25,7 @@ float half_to_float(std::uint16_t h) {
   return static_cast<float>(sign * value);
 }
 
-// Nearest half, ties to even, by searching the two neighbours.
+// The nearest half, ties to even, found by a search of the two neighbours.
 std::uint16_t float_to_half(float value) {
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::fabs(static_cast<double>(value));
@@ -95,7 +95,7 @@ TEST_P(Kernels, SumsFloatsInRankOrder) {
   }
 }
 
-// Which NaN it is may differ: one for all.
+// Replaces every NaN by the same one, because kernels may give different NaNs.
 std::vector<std::byte> with_one_nan(std::vector<std::byte> data, DataType type) {
   const auto canonical = [&]<typename T>(T exponent, T mantissa) {
     for (std::size_t i = 0; i < data.size(); i += sizeof(T)) {
@@ -117,10 +117,10 @@ struct Layout {
   int outputs;
   bool in_place;
   bool streaming;
-  std::size_t after_line = 8;  // bytes, where the outputs begin
+  std::size_t after_line = 8;  // bytes from the begin of a cache line to the begin of the outputs
 };
 
-// Every output of a pass, one after the other.
+// The outputs of a pass, one after the other.
 std::vector<std::byte> run_layout(Kernel kernel, const Layout& layout, std::vector<std::vector<std::byte>> inputs,
                                   std::size_t count, DataType type, ReduceOp op, const double* factors = nullptr) {
   const std::size_t bytes = count * size_of(type);
@@ -148,7 +148,8 @@ std::vector<std::byte> run_layout(Kernel kernel, const Layout& layout, std::vect
   return all;
 }
 
-// However many inputs and outputs, in place or past the caches: each output is the plain fold over the inputs.
+// For any number of inputs and outputs, in place or with non-temporal stores, each output is the plain fold over the
+// inputs.
 TEST_P(Kernels, EveryLayoutGivesTheSameBits) {
   constexpr std::size_t kCount = 2051;
   for (const auto type :
@@ -179,7 +180,7 @@ TEST_P(Kernels, EveryLayoutGivesTheSameBits) {
   }
 }
 
-// Wherever it begins in a cache line, and nothing around it is touched.
+// The copy may begin anywhere in a cache line. No byte around it changes.
 TEST_P(Kernels, CopiesPastTheCachesWhatIsAsked) {
   const Copy copy = streaming_copy_for_test(GetParam());
   const std::vector<std::byte> from = random_bytes(3000, 9);
@@ -220,7 +221,7 @@ TEST_P(Kernels, MultipliesEveryInputByItsFactor) {
   }
 }
 
-// Random bit patterns hold NaN, infinities and subnormal numbers of every type.
+// Random bit patterns contain NaN, infinities and subnormal numbers of every type.
 TEST_P(Kernels, GivesTheBitsOfThePortableLoops) {
   for (const auto type : {DataType::kInt8, DataType::kUint8, DataType::kInt16, DataType::kInt32, DataType::kInt64,
                           DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64}) {
@@ -274,7 +275,7 @@ TEST_P(Kernels, RoundsHalfSumsToNearestEven) {
 }
 
 TEST_P(Kernels, Bfloat16AccumulatesInFloat) {
-  // 256 + 1 + 1 is 258 in fp32; adding in bfloat16 would stay at 256.
+  // 256 + 1 + 1 is 258 in fp32. Additions in bfloat16 would give 256.
   const std::uint16_t big = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(256.0f) >> 16);
   const std::uint16_t one = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(1.0f) >> 16);
   const auto bytes = [](std::uint16_t value) {

@@ -1,5 +1,5 @@
-// What goes wrong between ranks that mpirun started. mpirun itself ends a job whose rank dies: what must hold is that
-// the job ends soon and with a code.
+// Failures between ranks that mpirun started. mpirun itself ends a job if a rank dies. The tests check that the job
+// ends soon and with an exit code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ Call all_reduce(std::size_t count, DataType type = DataType::kFloat32, ReduceOp 
   return [=](Communicator& c) { c.all_reduce(scratch().data(), scratch().data(), count, type, op, {.tag = tag}); };
 }
 
-// Rank 2 calls `odd`, the others `usual`: everybody gets the same message with these words.
+// Rank 2 calls `odd`, the others `usual`. Every rank gets the same message with these words.
 void expect_mismatch(const Call& usual, const Call& odd, const std::vector<std::string>& words) {
   run_ranks(mpi_ranks(3), [&](Rank& r) {
     r.world().barrier();
@@ -88,7 +88,8 @@ TEST(MpiFailure, ARankThatLeavesIsNamed) {
   });
 }
 
-// Two of three differ in what passes between them: the third waits inside MPI until it learns why the group ended.
+// Two of three ranks differ in the counts of their exchange. The third waits inside MPI until it gets the cause of the
+// end.
 TEST(MpiMismatch, OfAnExchangeThatTwoSeeDifferently) {
   run_ranks(mpi_ranks(3), [](Rank& r) {
     const std::vector<std::size_t> leaves(3, 2);
@@ -106,7 +107,7 @@ TEST(MpiMismatch, OfAnExchangeThatTwoSeeDifferently) {
   });
 }
 
-// A short one that it should have sent, and a long one that it should have taken.
+// Rank 1 waits for a short message from rank 0, or for rank 0 to receive a long one, but rank 0 has left.
 TEST(MpiFailure, ARankThatLeftIsMissedByMessages) {
   for (const std::size_t count : {std::size_t{10}, std::size_t{8} << 20}) {
     run_ranks(mpi_ranks(2), [count](Rank& r) {
@@ -117,7 +118,7 @@ TEST(MpiFailure, ARankThatLeftIsMissedByMessages) {
         world.send(data.data(), 3, DataType::kFloat32, 1);
         return r.leave();
       }
-      world.recv(data.data(), 3, DataType::kFloat32, 0);  // sent before it left
+      world.recv(data.data(), 3, DataType::kFloat32, 0);  // rank 0 sent this before it left
       try {
         if (count == 10) world.recv(data.data(), count, DataType::kFloat32, 0, {.tag = "step 9"});
         if (count > 10) world.send(data.data(), count, DataType::kFloat32, 0, {.tag = "step 9"});
@@ -170,7 +171,7 @@ TEST(MpiFailure, ALiveRankThatDoesNotComeIsATimeout) {
     world.barrier();
     if (r.rank() == 2) {
       for (const char* key : {"over/0", "over/1"}) r.store().get(key, Deadline::after(std::chrono::seconds(30)));
-      // The others have given MPI their part of the barrier before they lost patience: it may return here.
+      // The others passed their part of the barrier to MPI before their timeout, so one barrier may return here.
       EXPECT_THROW((world.barrier({.tag = "step 9"}), world.barrier()), Timeout);
       return;
     }
@@ -198,7 +199,7 @@ TEST(MpiFailure, AStoppedRankIsNamed) {
       }
     } catch (const PeerLost& error) {
       std::fprintf(stderr, "lost rank %d: %s\n", error.rank(), error.what());
-      std::exit(79);  // mpirun ends the stopped one
+      std::exit(79);  // mpirun ends the stopped rank
     }
   });
   EXPECT_EQ(ends[0].exit_code, 79) << ends[0].output;
@@ -245,7 +246,7 @@ TEST(MpiFailure, ASlowRankIsNotADeadOne) {
   });
 }
 
-// The order of the sum is MPI's; that all ranks get the same is the standard's promise, of which training depends.
+// MPI chooses the order of additions. The standard promises equal results on all ranks, and training relies on that.
 TEST(Mpi, EveryRankGetsTheSameBits) {
   run_ranks(mpi_ranks(4), [](Rank& r) {
     for (const std::size_t count : {std::size_t{10}, std::size_t{1000}, std::size_t{200003}}) {
@@ -267,7 +268,8 @@ TEST(Mpi, EveryRankGetsTheSameBits) {
   });
 }
 
-// Values whose meaning is ours: truth values, NaN in extremes, averages of 16-bit floats and of small integers.
+// Reductions with a meaning that Reigen defines: truth values, NaN in minima and maxima, averages of 16-bit floats and
+// of small integers.
 TEST(Mpi, ReductionsMeanTheSameAsElsewhere) {
   for (const int ranks : {1, 3}) {
     run_ranks(mpi_ranks(ranks), [](Rank& r) {

@@ -1,4 +1,4 @@
-// The contract over MPI, and blocks whose elements an int cannot count.
+// The contract over MPI, and blocks with more elements than an int can count.
 #include <mpi.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 using comm::OperationKind;
 using Counts = std::vector<std::size_t>;
 
-// A group of the backend's own parts that takes three elements for too many.
+// A group made of the backend's own parts, in which three elements are already too many for an int.
 class NarrowGroup {
  public:
   explicit NarrowGroup(Rank& r) {
@@ -58,7 +58,7 @@ class NarrowGroup {
   std::uint64_t next_ = 0;
 };
 
-// What rank q gives to rank r (everybody: 0).
+// The value that rank q sends to rank r (to all ranks: r is 0).
 std::int32_t value(int q, int r) { return q * 100 + r; }
 
 void append(std::vector<std::int32_t>& data, std::size_t count, std::int32_t value) {

@@ -1,4 +1,4 @@
-// The parts of the MPI backend that need no second rank: counts beyond an int, divisions, refusals.
+// The parts of the MPI backend that need no second rank: counts larger than an int, divisions, refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The first test: later ones start MPI.
+// This must be the first test, because later ones start MPI.
 TEST(MpiStart, ProcessesThatMpirunDidNotStartAreRefused) {
   try {
     Communicator world({.rank = 0, .size = 2, .store = store::make_memory_store(), .backend = "mpi"});

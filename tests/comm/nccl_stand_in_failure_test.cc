@@ -1,5 +1,5 @@
-// What goes wrong between ranks of the NCCL backend, over the stand-in: kernels that wait for a rank that does not come
-// are ended, and the rank is named.
+// Failures between ranks of the NCCL backend, over the stand-in. Kernels that wait for a missing rank are ended, and
+// the error names the rank.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -22,7 +22,8 @@ RankOptions ranks_that_fail(int count) {
 
 void wait_for(Rank& r, const std::string& key) { r.store().get(key, Deadline::after(seconds(30))); }
 
-// Three ranks, of which the last calls something else: the kernels stall, and the words come through the store.
+// The last of three ranks makes another call. The kernels stall, and the ranks exchange their last calls through the
+// store.
 TEST(NcclStandInFailure, CallsThatDifferAndStallAreNamed) {
   run_ranks(ranks_that_fail(3), [](Rank& r) {
     auto& world = r.world();
@@ -55,7 +56,8 @@ TEST(NcclStandInFailure, ARankThatLeavesIsNamed) {
   });
 }
 
-// A short one that it should have sent, a long one that it should have taken; what it did send arrives.
+// Rank 1 waits for a short message from rank 0, or for rank 0 to receive a long one, but rank 0 has left. The message
+// that rank 0 sent before arrives.
 TEST(NcclStandInFailure, ARankThatLeftIsMissedByMessages) {
   for (const std::size_t count : {std::size_t{10}, std::size_t{1} << 20}) {
     run_ranks(ranks_that_fail(2), [count](Rank& r) {
@@ -90,7 +92,7 @@ TEST(NcclStandInFailure, AShortMessageOfARankThatLeavesAtOnceArrives) {
       world.send(x.data(), 1, DataType::kFloat32, 1);
       return r.leave();
     }
-    std::this_thread::sleep_for(milliseconds(300));  // rank 0 waits with leaving
+    std::this_thread::sleep_for(milliseconds(300));  // rank 0's leaving waits for the recv
     x.fill(0);
     world.recv(x.data(), 1, DataType::kFloat32, 0);
     EXPECT_EQ(x[0], 7);
@@ -120,7 +122,7 @@ TEST(NcclStandInFailure, AMessageThatNobodySendsIsATimeout) {
   });
 }
 
-// Of messages on a lane that is open, and of the very first one.
+// The message is on an open lane, or is the first one between the ranks.
 TEST(NcclStandInFailure, AnAbortEndsWhatWaitsForAMessage) {
   for (const bool open : {false, true}) {
     run_ranks(ranks_that_fail(2), [open](Rank& r) {
@@ -133,7 +135,7 @@ TEST(NcclStandInFailure, AnAbortEndsWhatWaitsForAMessage) {
         const Work work = world.start_send(data->data(), 100000, DataType::kFloat32, 1);
         std::this_thread::sleep_for(milliseconds(20));
         world.abort("the disk burns");
-        data.reset();  // nothing of the device touches it
+        data.reset();  // no kernel uses the memory any more
         EXPECT_THROW(work.wait(), Aborted);
         r.store().set("over", "1");
       } else {
@@ -149,7 +151,7 @@ TEST(NcclStandInFailure, AnAbortEndsWhatWaitsForAMessage) {
   }
 }
 
-// A collective and messages of both directions wait on the device: no end of one may wait for another's.
+// A collective and messages in both directions wait on the device. Ending one must not wait for the end of another.
 TEST(NcclStandInFailure, AnAbortEndsAllThatWaits) {
   run_ranks(ranks_that_fail(3), [](Rank& r) {
     auto& world = r.world();
@@ -189,7 +191,7 @@ TEST(NcclStandInFailure, AnAbortEndsAllThatWaits) {
   });
 }
 
-// What another group has on the device ends with that group only: an abort waits for it a moment, not for ever.
+// Work of another group on the device ends only with that group. An abort waits for it a moment, not for ever.
 TEST(NcclStandInFailure, AnAbortBesideAnotherGroupThatWaitsReturns) {
   run_ranks(ranks_that_fail(2), [](Rank& r) {
     auto& world = r.world();
@@ -227,7 +229,7 @@ TEST(NcclStandInFailure, AnAbortEndsACollectiveThatWaits) {
   });
 }
 
-// A long send whose recv is shorter: the recv tells, the sender hears of it.
+// A long send has a shorter recv. The recv detects this, and the sender gets the same error.
 TEST(NcclStandInFailure, ALongMessageOfAnotherSizeIsAMismatchOnBothEnds) {
   run_ranks(ranks_that_fail(2), [](Rank& r) {
     auto& world = r.world();
@@ -243,7 +245,7 @@ TEST(NcclStandInFailure, ALongMessageOfAnotherSizeIsAMismatchOnBothEnds) {
   });
 }
 
-// Neither a group nor a lane; what was made for it is given back.
+// NCCL connects neither a new group nor a new lane. The objects that were made for them are freed.
 TEST(NcclStandInFailure, RanksThatNcclDoesNotConnectAreATimeout) {
   RankOptions options = ranks_that_fail(2);
   options.timeout = milliseconds(300);
@@ -264,7 +266,7 @@ TEST(NcclStandInFailure, RanksThatNcclDoesNotConnectAreATimeout) {
     }
     TestBuffer<float> x(world, 1, false);
     if (r.rank() == 0) {
-      world.send(x.data(), 1, DataType::kFloat32, 1);  // on its way as far as this rank knows
+      world.send(x.data(), 1, DataType::kFloat32, 1);  // this rank cannot know that the message will not arrive
       r.store().set("sent", "1");
     }
     wait_for(r, "sent");

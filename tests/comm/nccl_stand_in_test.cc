@@ -1,4 +1,4 @@
-// The contract on the NCCL backend over a stand-in for NCCL and CUDA: its logic, not its speed, and no GPU.
+// The contract on the NCCL backend over a stand-in for NCCL and CUDA. It tests the logic without a GPU, not the speed.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 
 RankOptions ranks(int count) { return {.ranks = count, .backend = "nccl", .prepare = &stand_in::use_device_of}; }
 
-// Nothing stays on the device when a test is over, however it ended.
+// No object is left on the device after a test, whether it passed or failed.
 class NothingIsLeft : public ::testing::EmptyTestEventListener {
   void OnTestEnd(const ::testing::TestInfo& /*info*/) override {
     EXPECT_EQ(stand_in::what_lives(), "communicators 0, streams 0, events 0, blocks 0");
@@ -51,7 +51,7 @@ class BusyDevice {
     finish();
     (void)cudaStreamSynchronize(cudaStreamLegacy);
   }
-  // What comes behind it runs after that.
+  // Enqueues a kernel that runs after finish().
   void then(std::function<void()> kernel) { stand_in::enqueue(cudaStreamLegacy, std::move(kernel)); }
   void finish() {
     done_.store(true);
@@ -128,7 +128,7 @@ TEST(NcclStandIn, AStreamOfTheGroupsDeviceFollowsFromAThreadOnAnother) {
   });
 }
 
-// The device's part is refused before the host's begins.
+// The calls on the device are refused before the calls on the host begin.
 TEST(NcclStandIn, AListWithACallThatNcclDoesNotHaveRunsNothing) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
@@ -159,14 +159,14 @@ TEST(NcclStandIn, MemoryOfAnotherDeviceIsRefused) {
     ASSERT_EQ(cudaFree(other), cudaSuccess);
     TestBuffer<float> own(world, 1, false);
     own.fill(1);
-    world.all_reduce(own.data(), own.data(), 1, DataType::kFloat32, ReduceOp::kSum);  // none of these had a number
+    world.all_reduce(own.data(), own.data(), 1, DataType::kFloat32, ReduceOp::kSum);  // no refused call got a number
     if (r.rank() == 0) world.send(own.data(), 1, DataType::kFloat32, 1);
     if (r.rank() == 1) world.recv(own.data(), 1, DataType::kFloat32, 0);
     EXPECT_EQ(own[0], 2);
   });
 }
 
-// The second call has not begun when its output is dropped.
+// The output of the second call is dropped before that call has begun.
 TEST(NcclStandIn, MemoryThatIsDroppedBeforeItsCallBeginsIsKept) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
@@ -188,7 +188,7 @@ TEST(NcclStandIn, MemoryThatIsDroppedBeforeItsCallBeginsIsKept) {
   });
 }
 
-// Both send before either takes.
+// Both ranks send before either receives.
 TEST(NcclStandIn, ShortSendsDoNotWaitForTheirRecv) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
@@ -215,7 +215,7 @@ TEST(NcclStandIn, ShortSendsDoNotWaitForTheirRecv) {
   });
 }
 
-// More than a lane has room for: the rest waits, none is lost.
+// There are more messages than a lane has room for. The rest wait, and none is lost.
 TEST(NcclStandIn, ManyShortSendsWaitForRoom) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
@@ -239,7 +239,7 @@ TEST(NcclStandIn, ManyShortSendsWaitForRoom) {
   });
 }
 
-// In one order for both NCCL would wait for ever.
+// If both ranks enqueued sends and recvs in this order, NCCL would wait for ever.
 TEST(NcclStandIn, MessagesCrossInAnyOrder) {
   run_ranks(ranks(3), [](Rank& r) {
     auto& world = r.world();
@@ -263,7 +263,7 @@ TEST(NcclStandIn, MessagesCrossInAnyOrder) {
                               : world.start_recv(data->data(), kCount, DataType::kFloat32, peer, async));
       }
       works.push_back(world.start_barrier(async));
-      // The other half of what the others sent or wait for.
+      // The matching halves: recvs for the sends of the others, and sends for their recvs.
       for (int step = 0; step < 4; ++step) {
         const int peer = (r.rank() + 1 + (step + r.rank()) % 2) % 3;
         const bool sends = (step / 2 + r.rank() + round) % 2 != 0;
@@ -286,7 +286,7 @@ void expect_sums_with_factors(Rank& r, DataType type, T one, T sum) {
   constexpr std::size_t kCount = 700;
   TestBuffer<T> in(world, kCount * p, false);
   TestBuffer<T> out(world, kCount, false);
-  const comm::CallOptions factor{.factor = r.rank() == 1 ? 1.0 : 0.5};  // one of them is none
+  const comm::CallOptions factor{.factor = r.rank() == 1 ? 1.0 : 0.5};  // a factor of 1 counts as none
   in.fill(one);
   world.all_reduce(in.data(), out.data(), kCount, type, ReduceOp::kSum, factor);
   ASSERT_EQ(out[kCount - 1], sum);
@@ -312,7 +312,7 @@ TEST(NcclStandIn, FactorsOfSomeRanksOnly) {
   });
 }
 
-// All of them use the same scratch memory, which grows meanwhile.
+// All calls use the same scratch memory, which grows meanwhile.
 TEST(NcclStandIn, FactorsOfCallsInFlight) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
@@ -332,7 +332,7 @@ TEST(NcclStandIn, FactorsOfCallsInFlight) {
   });
 }
 
-// Modulo those that are visible: a scheduler may show each rank one, by the number 0.
+// The number counts modulo the visible devices, because a scheduler may show each rank only one device, as number 0.
 TEST(NcclStandIn, ADeviceThatIsAskedForIsTaken) {
   stand_in::use_device_of(5);
   Communicator world({.rank = 0, .size = 1, .device = Device::cuda(stand_in::kDevices + 2), .device_backend = "nccl"});

@@ -1,4 +1,4 @@
-// Without a device, and without NCCL: both are said, with what to do.
+// If there is no device, or no NCCL, the error says so and says what to do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,10 +18,10 @@ TEST(Nccl, AMissingDeviceOrBuildIsSaid) {
                         .store = store::make_memory_store(),
                         .backend = "nccl",
                         .join_timeout = std::chrono::seconds(20)});
-    world.barrier();  // there is a device
+    world.barrier();  // this machine has a device
   } catch (const BackendError& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::kUnavailable);
-    // A build without the headers; a machine without the libraries; one without a GPU.
+    // The build may lack the headers, or the machine the libraries or a GPU.
     EXPECT_THAT(error.what(), AnyOf(HasSubstr(REIGEN_TEST_NCCL_MESSAGE), HasSubstr("could not be opened")));
     EXPECT_THAT(error.what(), AnyOf(HasSubstr("nvidia-smi"), HasSubstr("NCCL_ROOT"), HasSubstr("CUDA_HOME")));
   }

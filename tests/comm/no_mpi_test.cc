@@ -1,4 +1,4 @@
-// A build without MPI says so.
+// A build without MPI says so in its error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

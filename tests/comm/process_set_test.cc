@@ -1,4 +1,4 @@
-// Groups of some ranks, by their numbers.
+// Groups of ranks that are chosen by their numbers.
 #include "reigen/comm/process_set.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ TEST(ProcessSet, IsAGroupForItsMembersAndNothingElsewhere) {
       EXPECT_EQ(even->rank(), r.rank() / 2);
       EXPECT_EQ(sum_of_ranks(*even, r.rank()), 2);
     }
-    auto turned = process_set(r.world(), {3, 0, 1});  // overlaps with the first, in an order of its own
+    auto turned = process_set(r.world(), {3, 0, 1});  // overlaps with the first group, and has another order
     ASSERT_EQ(turned.has_value(), r.rank() != 2);
     if (turned) {
       const int places[] = {1, 2, -1, 0};
@@ -47,7 +47,7 @@ TEST(ProcessSet, WorksAlone) {
   EXPECT_THROW(process_set(alone, {1}), InvalidArgument);
 }
 
-// The text on every rank; the group is as good as before.
+// Every rank gets this text, and the group remains usable.
 void expect_refused(Rank& r, const std::vector<int>& ranks, const ::testing::Matcher<std::string>& matcher) {
   try {
     process_set(r.world(), ranks);

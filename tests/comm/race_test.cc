@@ -1,5 +1,5 @@
-// Proves that the race detector sees into shared memory: two ranks as threads write one word without an order. Built
-// only under ThreadSanitizer, where it must be reported.
+// Proves that the race detector works on shared memory: two ranks as threads write one word without an order. This test
+// is built only under ThreadSanitizer, which must report the race.
 #include <gtest/gtest.h>
 
 #include "harness/ranks.h"

@@ -1,4 +1,5 @@
-// Ranks whose system refuses them something: an error that says what to do, no signal and no hang.
+// The system refuses a resource to a rank. The rank must throw an error that says what to do, without a signal or a
+// hang.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
@@ -47,7 +48,7 @@ TEST(Scarcity, OfDescriptorsIsSaid) {
       EXPECT_EQ(error.exit_code(), ExitCode::kOsResource);
       EXPECT_THAT(error.what(), HasSubstr("ulimit -n"));
     }
-    double x = 1;  // the group lives on
+    double x = 1;  // the group remains usable
     world.all_reduce(&x, &x, 1, DataType::kFloat64, ReduceOp::kSum);
     EXPECT_EQ(x, 2);
   });
@@ -56,7 +57,7 @@ TEST(Scarcity, OfDescriptorsIsSaid) {
 TEST(Scarcity, OfDescriptorsOfAPeerEndsTheGroup) {
   run_ranks({.ranks = 2, .kind = RankKind::kProcesses}, [](Rank& r) {
     auto& world = r.world();
-    // Rank 1 has none left to map what rank 0 allocates.
+    // Rank 1 has no descriptor left to map the memory that rank 0 allocates.
     if (r.rank() == 1) limit(RLIMIT_NOFILE, 3);
     std::shared_ptr<void> block;
     std::vector<float> own(1 << 20);

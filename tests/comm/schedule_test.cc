@@ -1,4 +1,5 @@
-// Every algorithm, run by all ranks against each other: values, equal bits, and what docs/algorithms.md says it costs.
+// Runs the schedules of all ranks together, for every algorithm. Checks values, equal bits on all ranks, and the costs
+// in docs/algorithms.md.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -32,7 +33,7 @@ constexpr OperationKind kKinds[] = {OperationKind::kAllReduce, OperationKind::kR
 std::size_t ceil_log2(int value) { return static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(value - 1))); }
 std::size_t power_below(int value) { return std::bit_floor(static_cast<unsigned>(value)); }
 
-// What rank q gives at i: whole, so that every sum is exact.
+// Element i of the input of rank q. It is a whole number, so every sum is exact.
 float value_of(int rank, std::size_t i) { return static_cast<float>((rank + 1) * 3) + static_cast<float>(i % 11); }
 
 float sum_at(int ranks, std::size_t i) {
@@ -41,7 +42,7 @@ float sum_at(int ranks, std::size_t i) {
   return sum;
 }
 
-// One run: an operation on blocks of these sizes.
+// One run: an operation on blocks whose sizes are `counts`.
 struct Case {
   OperationKind kind;
   const Algorithm* algorithm;
@@ -52,7 +53,7 @@ struct Case {
   bool in_place;
 
   std::size_t total() const { return Blocks(counts).total(); }
-  std::size_t sent(int from, int to) const {  // all_to_all: uneven in both directions
+  std::size_t sent(int from, int to) const {  // all_to_all: sizes differ by sender and receiver
     return counts[static_cast<std::size_t>((from + 2 * to) % size)];
   }
   Problem problem(int rank) const {
@@ -283,7 +284,7 @@ TEST(Schedule, AveragesDivideOnce) {
   }
 }
 
-// Small whole numbers are exact in 16 bits, however often a partial sum is rounded to them.
+// Small whole numbers are exact in 16 bits, even if partial sums are rounded often.
 TEST(Schedule, SixteenBitSumsOfSmallNumbersAreExact) {
   const auto bfloat16 = [](float v) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(v) >> 16); };
   for (const int size : kSizes) {
@@ -309,7 +310,7 @@ TEST(Schedule, SixteenBitSumsOfSmallNumbersAreExact) {
   }
 }
 
-// The table of docs/algorithms.md: N elements that every K and S here divides, so that nothing is rounded.
+// The table of docs/algorithms.md. Every K and S here divides N, so no count is rounded.
 struct Cost {
   const char* algorithm;
   std::function<std::size_t(int k, std::size_t n, std::size_t s)> depth;      // messages one after the other

@@ -1,4 +1,4 @@
-// A call as other ranks see it.
+// The signature of a call, which other ranks compare.
 #include "comm/call/signature.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ TEST(Tag, KeepsWhatFits) {
   EXPECT_EQ(Tag("a"), Tag("a"));
   EXPECT_FALSE(Tag("a") == Tag("b"));
   Tag shorter("longer words");
-  shorter.assign("short");  // what is behind its end does not count
+  shorter.assign("short");  // characters after the end do not count
   EXPECT_EQ(shorter, Tag("short"));
 }
 
@@ -27,7 +27,7 @@ TEST(Signature, ReadsAsPeopleCallIt) {
   EXPECT_EQ(describe(signature_of(call)), "all_gather_v(7 float32 in blocks of 3, 4)");
 }
 
-// Each pair of ranks has counts of its own: a call has none, whichever backend tells of it.
+// Each pair of ranks has its own count, so the signature of the call has none, on every backend.
 TEST(Signature, AllToAllWithCountsHasNoCount) {
   const Call call{.kind = OperationKind::kAllToAllV, .type = DataType::kFloat32, .counts = {3, 4}, .arrives = {3, 4}};
   EXPECT_EQ(describe(signature_of(call)), "all_to_all_v(float32)");

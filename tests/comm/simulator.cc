@@ -17,7 +17,7 @@ using comm::schedule::Transfer;
 
 struct Message {
   std::vector<std::byte> data;
-  const std::byte* from;  // of an eager schedule, whose messages may leave as late as the receiver wants them
+  const std::byte* from;  // only of an eager schedule: its data may also be read when it is received
   std::size_t arrives;
 };
 
@@ -54,7 +54,7 @@ class Simulation {
     std::size_t step = 0;
     std::size_t sent_steps = 0;
     std::size_t clock = 0;
-    std::size_t line_free = 0;  // when what was sent before has left
+    std::size_t line_free = 0;  // the time at which all earlier messages have left
     std::vector<std::byte> scratch;
     Memory memory;
     Count count;
@@ -88,7 +88,7 @@ class Simulation {
     }
   }
 
-  // As early as they may leave: a schedule must be right however far a rank runs ahead.
+  // Sends messages as early as possible, because a schedule must be right even if a rank runs far ahead.
   void send_ahead(std::size_t r) {
     State& state = state_[r];
     const auto& schedule = ranks_[r].schedule;

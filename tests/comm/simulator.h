@@ -1,6 +1,6 @@
-// Runs the schedules of all ranks in one process, checks that they fit together, and counts.
+// Runs the schedules of all ranks in one process, checks that they match, and counts messages and elements.
 //
-// Time is counted in messages: a step with transfers takes one unit, what it sends arrives one unit after it began.
+// Time is counted in messages. A step with transfers takes one unit, and its messages arrive one unit after it began.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@ namespace reigen::testing {
 struct SimulatedRank {
   comm::schedule::Schedule schedule;
   std::vector<std::byte> input;
-  std::vector<std::byte> output;  // empty: in place, at `in_place_at` bytes of the larger buffer
+  std::vector<std::byte> output;  // empty: the output is in place, inside the input
   bool in_place = false;
-  std::size_t output_in_input = 0;  // in place: where the output begins in the input ...
-  std::size_t input_in_output = 0;  // ... or the input in the output, which is then the larger one
+  std::size_t output_in_input = 0;  // in place: the byte of the input at which the output begins ...
+  std::size_t input_in_output = 0;  // ... or the byte of a larger output at which the input begins
 };
 
 struct Count {
-  std::size_t steps = 0;     // with transfers
-  std::size_t sent = 0;      // elements
-  std::size_t received = 0;  // elements
+  std::size_t steps = 0;     // steps with transfers
+  std::size_t sent = 0;      // elements sent
+  std::size_t received = 0;  // elements received
 };
 
 struct SimulatedRun {
@@ -31,8 +31,8 @@ struct SimulatedRun {
   std::vector<std::vector<std::byte>> outputs;
 };
 
-// Fails the running test when ranks wait for each other, when a message has another length than is expected, when
-// something is left over, or when a range is written in the step in which it is sent.
+// Fails the running test if ranks wait for each other for ever, if a message has not the expected length, if a message
+// is left over, or if a range is written in the step in which it is sent.
 SimulatedRun simulate(std::vector<SimulatedRank> ranks, comm::DataType type, comm::ReduceOp op);
 
 }  // namespace reigen::testing

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Passes of a megabyte on a machine where each way takes its time.
+// Makes passes of a megabyte, with these times for plain and for non-temporal stores. Returns the choices.
 std::vector<bool> ways_of(StoreChoice& choice, int passes, bool guess, int plain_ns, int past_ns) {
   std::vector<bool> ways;
   for (int i = 0; i < passes; ++i) {
@@ -43,7 +43,7 @@ TEST(StoreChoice, OneSlowPassOfThreeAndTheFirstDecideNothing) {
   StoreChoice choice;
   for (int i = 0; i < 7; ++i) {
     const bool past = choice.past_caches(false);
-    const bool hiccup = i == 0 || i == 1 || i == 4;  // two plain ones and one past the caches
+    const bool hiccup = i == 0 || i == 1 || i == 4;  // passes 0 and 1 use plain stores, pass 4 non-temporal ones
     choice.took(nanoseconds((past ? 200 : 100) * (hiccup ? 50 : 1)), 1 << 20);
   }
   EXPECT_FALSE(choice.past_caches(false));
@@ -61,8 +61,8 @@ TEST(StoreChoice, TriesALosingWayLessAndLessOften) {
   ways_of(choice, 7, false, 100, 400);
   int tried = 0;
   for (const bool past : ways_of(choice, 20000, false, 100, 400)) tried += past ? 1 : 0;
-  EXPECT_GE(tried, 3 * 7);   // after 64, 128, ... 4096 passes
-  EXPECT_LE(tried, 3 * 10);  // and each 4096 from there
+  EXPECT_GE(tried, 3 * 7);   // trials after 64, 128, ... 4096 passes
+  EXPECT_LE(tried, 3 * 10);  // and then after every 4096
 }
 
 TEST(StoreChoice, SizesOfOnePowerOfTwoAreOneClass) {

@@ -1,4 +1,4 @@
-// Memory that the kernel cannot reach: the mistake of who gave it, never the loss of another rank.
+// Memory that the kernel cannot access is a mistake of the rank that passed it, and never the loss of another rank.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kBytes = std::size_t{1} << 16;
 
-// The first half may be read and written, the second half has these rights.
+// Memory whose first half can be read and written, and whose second half has the given rights.
 class HalfBad {
  public:
   explicit HalfBad(int rights)
@@ -37,7 +37,7 @@ class HalfBad {
   void* memory_;
 };
 
-// `culprit` has memory whose second half has these rights; the others have good memory.
+// Rank `culprit` uses memory whose second half has these rights; the other ranks use good memory.
 void expect_blame(int culprit, int rights, const std::string& name, const std::function<void(Rank&, void*)>& call) {
   run_ranks({.ranks = 3, .backend = "tcp"}, [&](Rank& r) {
     r.world().barrier();

@@ -1,4 +1,5 @@
-// What a rank knows of the others over TCP: signs of life and data come on connections of their own, in any order.
+// What a rank knows about the others over TCP. Signs of life and data use different connections and arrive in any
+// order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -14,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A rank that ended right after its call: the network brings the end of one connection before the data of another.
+// A rank ends right after its call. The end of one connection arrives before the data of another.
 TEST(TcpGroup, TheEndOfARankDoesNotOvertakeItsData) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
@@ -86,7 +87,7 @@ TEST(TcpControl, AReasonThatDidNotFitArrivesWhole) {
   EXPECT_TRUE(receiver.peer(0).left);
 }
 
-// What it had sent before may still be taken when it takes nothing any more.
+// Data that a rank sent can still be received after the rank has stopped to receive.
 TEST(TcpGroup, WhatARankSentIsThereAfterItRefusedSomething) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
@@ -97,7 +98,7 @@ TEST(TcpGroup, WhatARankSentIsThereAfterItRefusedSomething) {
     ASSERT_TRUE(comes_true([&] { return stream.push() || stream.sends_done(); }));
     if (r.rank() == 1) {
       r.store().get("sent", patience);
-      return;  // with something unread: its end resets the connection
+      return;  // with unread data, so its end resets the connection
     }
     r.store().set("sent", "");
     ASSERT_TRUE(comes_true([&] {
@@ -112,7 +113,7 @@ TEST(TcpGroup, WhatARankSentIsThereAfterItRefusedSomething) {
   });
 }
 
-// By a firewall, say. Both notice, and neither waits for the other's patience to end.
+// For example a firewall breaks the connection. Both ranks notice it, and neither waits for a timeout of the other.
 TEST(TcpGroup, AConnectionThatBreaksBetweenRanksThatLiveIsALoss) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
@@ -138,7 +139,7 @@ TEST(TcpGroup, AConnectionThatBreaksBetweenRanksThatLiveIsALoss) {
   });
 }
 
-// It does not wait for an acknowledgement that nobody gives any more.
+// leave() must not wait for an acknowledgement that will never come.
 TEST(TcpGroup, LeavingAfterTheOthersHaveEndedIsQuick) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     auto group = std::make_unique<Group>(options_of(r));

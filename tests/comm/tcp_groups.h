@@ -14,7 +14,7 @@ namespace reigen::testing {
 using comm::tcp::Group;
 using comm::tcp::Stream;
 
-// Within 20 seconds.
+// Returns whether the condition becomes true within 20 seconds.
 template <typename Condition>
 bool comes_true(const Condition& condition) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(20));
@@ -33,7 +33,7 @@ inline void check(Group& group, int needed, std::chrono::nanoseconds waited = {}
   group.check({needed}, {needed}, 0, "[test]", waited);
 }
 
-// Returns when all ranks are here.
+// Returns when all ranks have made this call.
 inline void meet(Rank& r, const std::string& where) {
   r.store().add(where, 1);
   comes_true([&] { return r.store().try_get(where) == std::to_string(r.size()); });

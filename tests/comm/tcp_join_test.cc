@@ -1,4 +1,4 @@
-// How ranks find each other over TCP: addresses, and callers who are none of theirs.
+// How ranks find each other over TCP: addresses, and connections from programs that are not of the group.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST(TcpJoin, DifferentNumbersOfConnectionsAreRefused) {
   });
 }
 
-// Nobody waits for a rank that is not in everybody's group.
+// No rank waits for a rank that only some ranks count in the group.
 TEST(TcpJoin, DifferentSizesAreRefusedAtOnce) {
   const auto store = store::make_memory_store();
   run_ranks({.ranks = 3}, [&](Rank& r) {

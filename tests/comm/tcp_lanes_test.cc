@@ -1,4 +1,4 @@
-// Several calls of one group under way over TCP, without an engine: what each may do before the others are through.
+// Several calls of one group in flight over TCP, without an engine: how far each may go before the others complete.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -31,7 +31,7 @@ Call sum_of(const float* input, float* output, std::size_t count) {
           .op = ReduceOp::kSum};
 }
 
-// It may not be asked again after it is done.
+// advance() must not be called again after it has returned kDone.
 bool completes(Collective& call) {
   bool done = false;
   return comes_true([&] { return done = done || call.advance() == Step::kDone; });
@@ -47,7 +47,7 @@ TEST(TcpLanes, ACallMovesWhileTheOneBeforeItWaits) {
       calls.push_back(std::make_unique<Collective>(group, sum_of(data[i].data(), data[i].data(), kCount), i));
       ASSERT_TRUE(calls.back()->try_post());
     }
-    // Only the last one is moved on, and none before it.
+    // Only the last call is driven, and none before it.
     const auto summed = [&] {
       EXPECT_NE(calls.back()->advance(), Step::kDone) << "it completes after those before it";
       return data.back().front() == 3 && data.back().back() == 3;
@@ -62,7 +62,7 @@ TEST(TcpLanes, ACallMovesWhileTheOneBeforeItWaits) {
   });
 }
 
-// The engine of rank 0 moves the second call on while the first one waits for rank 1, which has no engine.
+// The engine of rank 0 drives the second call while the first one waits for rank 1, which has no engine.
 TEST(TcpLanes, TheEngineDrivesAllThatAreUnderWay) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     constexpr std::size_t kCount = 1 << 22;
@@ -92,7 +92,7 @@ TEST(TcpLanes, TheEngineDrivesAllThatAreUnderWay) {
   });
 }
 
-// A rank that has completed the first call ends the group, and never makes the second: the first completes here.
+// Rank 1 completes the first call, then ends the group and never makes the second. The first call must complete here.
 TEST(TcpLanes, AnEndAfterTheFirstCallIsNoneOfIt) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
@@ -103,7 +103,7 @@ TEST(TcpLanes, AnEndAfterTheFirstCallIsNoneOfIt) {
     if (r.rank() == 1) {
       ASSERT_TRUE(completes(first));
       group.publish_abort({.text = "because"});
-      // As the kernel does with a socket of a process that has ended, in which something lies unread.
+      // The kernel does the same with a socket of a process that has ended with unread data.
       ::shutdown(group.streams(0, 1).front().fd(), SHUT_RDWR);
       meet(r, "ended");
       meet(r, "done");
@@ -139,7 +139,7 @@ TEST(TcpLanes, SoManyCallsAreUnderWayAsThereAreLanes) {
   });
 }
 
-// The second of two calls reads or writes what the first one writes, or writes what it reads.
+// The second of two calls reads or writes memory that the first one writes, or writes memory that the first one reads.
 TEST(TcpLanes, ACallThatSharesMemoryWaits) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
@@ -166,7 +166,7 @@ TEST(TcpLanes, ACallThatSharesMemoryWaits) {
   });
 }
 
-// A rank that leaves one call out differs in both that are under way.
+// A rank that skips one call differs from the other in both calls in flight.
 TEST(TcpLanes, OfTwoCallsThatDifferTheFirstIsNamed) {
   run_ranks({.ranks = 2, .backend = "tcp"}, [](Rank& r) {
     auto& world = r.world();

@@ -1,4 +1,4 @@
-// Connections that break or lose their packets between ranks that live: what each end says, and how soon.
+// Connections that break or lose packets while both ranks live: the error at each end, and how soon it comes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
@@ -23,7 +23,7 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-// What `call` says of a lost rank; empty: nothing.
+// The text of the PeerLost that `call` throws; empty if it throws none.
 template <typename Call>
 std::string loss(const Call& call) {
   try {
@@ -34,14 +34,14 @@ std::string loss(const Call& call) {
   return "";
 }
 
-// Every packet that comes on this connection vanishes from now on: nobody acknowledges it.
+// From now on every packet that arrives on this connection is dropped, and no packet is acknowledged.
 void lose_what_comes(int fd) {
   sock_filter nothing[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
   const sock_fprog filter{1, nothing};
   ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)), 0);
 }
 
-// From now on the kernel refuses this call of this thread.
+// From now on the kernel refuses this system call of this thread.
 void refuse(long call, unsigned error) {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -54,7 +54,7 @@ void refuse(long call, unsigned error) {
   ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
 }
 
-// In a collective (a split makes them) and in a message: both ends, soon, and nobody is called dead.
+// In a collective (also those of a split) and in a message, both ends get an error soon, and none reports a death.
 TEST(TcpLoss, OnlyTheControlConnectionBreaks) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
@@ -84,7 +84,7 @@ TEST(TcpLoss, ABrokenConnectionSaysWhatTheSystemSays) {
     Stream& stream = group.streams(1 - r.rank(), 0).front();
     meet(r, "made");
     if (r.rank() == 0) {
-      // Who closes at once resets the connection.
+      // Closing without lingering resets the connection.
       const linger at_once{.l_onoff = 1, .l_linger = 0};
       ::setsockopt(stream.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
       sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
@@ -100,7 +100,8 @@ TEST(TcpLoss, ABrokenConnectionSaysWhatTheSystemSays) {
   });
 }
 
-// What it had sent before may still come: its abort ends this call when its data has ended, or has not come for long.
+// Data that the rank sent before may still arrive. Its abort ends this call only when the connection has ended, or no
+// data has arrived for long.
 TEST(TcpLoss, OfARankThatAbortedAfterThisCall) {
   for (const bool breaks : {true, false}) {
     run_ranks({.ranks = 2}, [breaks](Rank& r) {
@@ -165,8 +166,8 @@ TEST(TcpLoss, OfWhatARankSentBeforeItLeft) {
   });
 }
 
-// Whatever stands between two ranks has forgotten one connection: its packets vanish, and signs of life come as before.
-// Rank 0 has sent something and waits for another rank.
+// A device between two ranks has forgotten one connection. Packets of the connection vanish, but signs of life arrive
+// as before. Rank 0 has sent data to rank 1 and waits for another rank.
 TEST(TcpLoss, OfPacketsOfOneConnection) {
   for (const bool of_messages : {false, true}) {
     run_ranks({.ranks = 3}, [of_messages](Rank& r) {
@@ -199,7 +200,7 @@ TEST(TcpLoss, OfPacketsOfOneConnection) {
   }
 }
 
-// It computes for longer than anybody waits for a sign of life: its kernel has no room, and says so.
+// The rank computes for longer than the limit for signs of life. Its kernel reports that its buffers are full.
 TEST(TcpLoss, ARankThatIsLateToReadIsNone) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     comm::GroupOptions options = options_of(r);
@@ -233,7 +234,7 @@ TEST(TcpLoss, ARankThatIsLateToReadIsNone) {
   });
 }
 
-// After a rest the last answer is old, and the next one may be a moment away.
+// After a rest the last answer is old, but the next one may come in a moment. This is no loss.
 TEST(TcpLoss, ARestIsNone) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
@@ -261,7 +262,7 @@ TEST(TcpLoss, ARestIsNone) {
   });
 }
 
-// Nobody is blamed for it, and it passes.
+// No rank is blamed for the lack of memory, and it passes.
 TEST(TcpLoss, AKernelWithoutMemoryIsNone) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
@@ -290,7 +291,7 @@ TEST(TcpLoss, AKernelWithoutMemoryIsNone) {
   });
 }
 
-// What stands between the ranks forgets who rests.
+// Devices between the ranks forget connections that rest.
 TEST(TcpLoss, TheKernelKeepsAConnectionThatRestsAlive) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     Group group(options_of(r));
@@ -304,7 +305,7 @@ TEST(TcpLoss, TheKernelKeepsAConnectionThatRestsAlive) {
   });
 }
 
-// They keep each other busy and never wait for long.
+// The two ranks keep each other busy and never wait for long.
 TEST(TcpMessages, TwoThatExchangeThemSeeTheAbortOfAThird) {
   run_ranks({.ranks = 3, .backend = "tcp"}, [](Rank& r) {
     auto& world = r.world();
@@ -332,7 +333,7 @@ TEST(TcpMessages, TwoThatExchangeThemSeeTheAbortOfAThird) {
   });
 }
 
-// The same without an engine, which may find time to look after the others.
+// The same test without an engine, because an engine may check the other ranks between the messages.
 TEST(TcpMessages, TheirOwnStepsSeeTheAbortOfAThird) {
   run_ranks({.ranks = 3}, [](Rank& r) {
     Group group(options_of(r));

@@ -1,4 +1,4 @@
-// The contract over TCP, and what only this backend has: a choice of algorithms, connections, strangers.
+// The contract over TCP, and features that only this backend has: a choice of algorithms, connections, strangers.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -20,7 +20,7 @@ namespace {
 using comm::OperationKind;
 using ::testing::HasSubstr;
 
-// An assertion an element would take most of a test's time.
+// One assertion for all elements. One for each element would take most of a test's time.
 template <typename Expected>
 ::testing::AssertionResult holds(const std::vector<float>& x, const Expected& expected) {
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -136,7 +136,7 @@ TEST(TcpMemory, RanksHaveNoneInCommon) {
   });
 }
 
-// The algorithms for blocks of one size, on blocks of others.
+// The algorithms for blocks of one size, on blocks of different sizes.
 TEST(TcpAlgorithms, EachMovesUnevenBlocks) {
   for (const char* const rules : {"all_gather:flat,reduce_scatter:direct", "all_gather:ring,reduce_scatter:ring"}) {
     for (const int segments : {0, 1, 7}) {
@@ -157,7 +157,8 @@ TEST(TcpAlgorithms, EachMovesUnevenBlocks) {
   }
 }
 
-// Of three ranks two differ in what passes between them: both name it, and the third learns why the group ended.
+// Two of three ranks differ in the counts of their exchange. Both name the difference, and the third gets the cause of
+// the end.
 TEST(TcpMismatch, AnExchangeThatTwoSeeDifferently) {
   run_ranks({.ranks = 3, .backend = "tcp"}, [](Rank& r) {
     const std::vector<std::size_t> leaves(3, 2);
@@ -193,7 +194,7 @@ TEST(TcpMismatch, WhatARankKeepsForItself) {
   });
 }
 
-// Many more than the buffers of a connection hold, with collectives between them.
+// Many more messages than the buffers of a connection can hold, with collectives between them.
 TEST(TcpMessages, ManyAreUnderWayAtOnce) {
   run_ranks({.ranks = 3, .backend = "tcp", .connections = 2}, [](Rank& r) {
     constexpr std::size_t kCount = 50000;

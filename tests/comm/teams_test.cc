@@ -1,4 +1,4 @@
-// Groups that are split off one group are light: one thread for all of them, no trips to the store, and one end.
+// Groups that are split off one group are cheap. They share one thread, need no calls of the store, and end together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class Teams : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Backends, Teams, ::testing::Values("shared_memory", "tcp", "hierarchical"),
                          [](const auto& one) { return one.param; });
 
-// Both ways of an operation: a thread that waits, and the context's, for several groups at a time.
+// A waiting thread or the thread of the context drives the operations, for several groups at the same time.
 TEST_P(Teams, WorkBesideEachOther) {
   run_ranks(options(4), [](Rank& r) {
     std::vector<Communicator> groups;
@@ -49,7 +49,7 @@ TEST_P(Teams, WorkBesideEachOther) {
         works.push_back(
             groups[i].start_all_reduce(data[i].data(), data[i].data(), kCount, DataType::kFloat32, ReduceOp::kSum));
       }
-      // Half of them are left to the context's thread until they are done.
+      // In half of the rounds only the context's thread drives the calls until they are done.
       if (round % 2 == 0) {
         while (!std::all_of(works.begin(), works.end(), [](const Work& w) { return w.is_completed(); })) {
           std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -63,7 +63,7 @@ TEST_P(Teams, WorkBesideEachOther) {
   });
 }
 
-// Hierarchical groups have a second one, which talks with the store.
+// Hierarchical groups have a second thread, which communicates with the store.
 TEST(TeamsOfOneMachine, HaveOneThreadARank) {
   for (const char* backend : {"shared_memory", "tcp", "hierarchical"}) {
     run_ranks({.ranks = 4, .backend = backend, .machines = std::string(backend) == "hierarchical" ? 2 : 0},
@@ -82,8 +82,8 @@ TEST(TeamsOfOneMachine, HaveOneThreadARank) {
   }
 }
 
-// Rank 0 and 1 share "left", 1 and 2 "middle", 2 and 3 "right": what happens in "left" reaches rank 3 through two ranks
-// that wait for others.
+// Ranks 0 and 1 share "left", 1 and 2 "middle", 2 and 3 "right". An end in "left" reaches rank 3 through two ranks that
+// wait for others.
 struct Chain {
   explicit Chain(Rank& r)
       : left(r.world().split(r.rank() < 2 ? 0 : -1)),
@@ -115,8 +115,8 @@ void expect_end(Rank& r, const std::string& cause, const std::function<void(Chai
   });
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
   EXPECT_THAT(text, HasSubstr(cause)) << "rank " << r.rank();
-  EXPECT_LT(waited.count(), 10) << "rank " << r.rank();  // alone on a machine: one second
-  // The others too, whether somebody waits there or not.
+  EXPECT_LT(waited.count(), 10) << "rank " << r.rank();  // on a quiet machine: one second
+  // The other groups end too, whether a thread waits in them or not.
   EXPECT_THAT(error_of([&] {
                 for (int i = 0; i < 2000; ++i) {
                   r.world().barrier();
@@ -159,7 +159,7 @@ TEST(TeamsOfProcesses, ADeathInOneEndsAll) {
   }
 }
 
-// Not even with a message that nobody takes, unless somebody waits there.
+// A message that is not received ends no other group either, unless a rank waits for it.
 TEST_P(Teams, OneThatIsLeftWithSomethingPendingEndsNoOther) {
   run_ranks(options(2), [](Rank& r) {
     std::vector<float> data(1 << 20);
@@ -174,7 +174,7 @@ TEST_P(Teams, OneThatIsLeftWithSomethingPendingEndsNoOther) {
   });
 }
 
-// Whoever leaves a group keeps the others.
+// A rank that leaves a group keeps its other groups.
 TEST_P(Teams, OneThatIsLeftEndsNoOther) {
   run_ranks(options(3), [](Rank& r) {
     for (int i = 0; i < 3; ++i) {
@@ -185,7 +185,7 @@ TEST_P(Teams, OneThatIsLeftEndsNoOther) {
   });
 }
 
-// Counts what the ranks ask of it.
+// Counts the calls of the store.
 class CountingStore final : public store::Store {
  public:
   void set(const std::string& key, const std::string& value) override { ++calls, inner_->set(key, value); }
@@ -210,7 +210,7 @@ class CountingStore final : public store::Store {
   const std::shared_ptr<store::Store> inner_ = store::make_memory_store();
 };
 
-// So many calls of the group a split costs.
+// The number of calls of the group that a split makes.
 std::size_t rounds_of_split(const std::string& backend, int ranks) {
   std::atomic<std::size_t> most{0};
   run_ranks({.ranks = ranks, .backend = backend, .machines = backend == "hierarchical" ? 2 : 0}, [&](Rank& r) {
@@ -229,7 +229,7 @@ TEST_P(Teams, ASplitCostsAsManyRoundsHoweverManyRanksThereAre) {
   std::cout << GetParam() << ": " << of_few << " calls a split\n";
 }
 
-// Of each rank: of the group, and of so many groups that are split off it.
+// The number of store calls of each rank, for a group and this many groups that are split off it.
 double calls_a_rank(int ranks, int groups) {
   const auto counted = std::make_shared<CountingStore>();
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// Lines through measured times, switch points, the file of a tuning, and what explains a choice.
+// Lines through measured times, switch points, the file of a tuning, and the explanation of a choice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

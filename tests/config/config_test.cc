@@ -116,13 +116,13 @@ TEST_F(ConfigTest, EveryFieldIsReadPrintedAndExplained) {
   for (const Field& field : fields(config)) {
     EXPECT_THAT(help, HasSubstr("--" + field.name()));
     EXPECT_FALSE(field.meaning.empty()) << field.name();
-    // A bare switch is true, which an optimizer that lacks it refuses.
+    // A switch without a value is true. An optimizer that does not have the switch refuses it.
     const bool needs_a_value = failure_of({"--" + field.name()}).code == ExitCode::kUsage;
     EXPECT_EQ(needs_a_value, !field.is_switch()) << field.name();
   }
 }
 
-// What a recipe reads is not reported as read by nobody.
+// The variable of an option that only a recipe reads must not be reported as unknown.
 TEST_F(ConfigTest, TheVariableOfEveryFieldIsKnown) {
   Config config;
   config.model.options = {{"dim", 8, "width"}, {"loss.rate", 1, "of a section of the recipe's own"}};
@@ -198,7 +198,7 @@ TEST_F(ConfigTest, UnknownKeysAreRefusedWithASuggestion) {
   const Failure variable = failure_of({}, {{"REIGEN_TRAIN_EPOCH", "3"}, {"REIGEN_LOG", "info"}});
   EXPECT_EQ(variable.code, ExitCode::kConfiguration);
   EXPECT_THAT(variable.text, HasSubstr("did you mean REIGEN_TRAIN_EPOCHS?"));
-  // Of a service that is called reigen-train: the user has set nothing.
+  // Kubernetes sets these variables for a service called reigen-train; they are not options of the user.
   EXPECT_EQ(read({}, {{"REIGEN_TRAIN_SERVICE_HOST", "10.0.0.1"},
                       {"REIGEN_TRAIN_SERVICE_PORT", "80"},
                       {"REIGEN_TRAIN_SERVICE_PORT_HTTP", "80"},
@@ -256,7 +256,7 @@ TEST_F(ConfigTest, ARecipesOwnOptionsAreOfEveryKindAndMayHaveASectionOfTheirOwn)
   EXPECT_THAT(help_text(defaults), HasSubstr("--loss.kind mean|sum"));
   EXPECT_THROW(read_own({"--model.rate", "1.5"}), InvalidArgument);
   EXPECT_THROW(read_own({"--loss.kind", "max"}), InvalidArgument);
-  EXPECT_THROW(config.model["rate"], InternalError);  // of another kind
+  EXPECT_THROW(config.model["rate"], InternalError);  // the value has another type
   try {
     read_own({"--loss.kidn", "sum"});
     FAIL();
@@ -420,7 +420,7 @@ TEST_F(ConfigTest, ANameThatIsNoneIsRefusedHoweverItCame) {
   }
 }
 
-// Adasum of gradients keeps the ranks' weights equal, so they may be divided; Adasum of steps does not.
+// Adasum of gradients keeps the ranks' weights equal, so they may be sharded. Adasum of steps does not.
 TEST_F(ConfigTest, WhetherAdasumActsOnWeightsDependsOnWhatItIsOf) {
   const std::vector<std::string> divided = {"--parallel.strategy", "adasum", "--parallel.shard", "optimizer"};
   EXPECT_THAT(failure_of(divided).text, HasSubstr("do not go together"));
@@ -443,7 +443,7 @@ TEST_F(ConfigTest, MilestonesAreAListOfSteps) {
               HasSubstr("needs optim.milestones"));
 }
 
-// A file that an earlier version printed has a line for every switch and text.
+// A file printed by an earlier version has a line for every switch and text, also for those of other optimizers.
 TEST_F(ConfigTest, LinesOfWhatTheChosenOptimizerLacksMaySayNothing) {
   const auto path = write(
       "[optim]\nname = \"lion\"\nnesterov = false\ncentered = false\namsgrad = false\nmilestones = \"\"\n"

@@ -28,7 +28,7 @@ std::uint64_t hash_of(std::uint64_t seed, Split split, std::int64_t first, std::
   return hash.value();
 }
 
-// The images are part of the contract: accuracies are compared between versions and machines.
+// The images must never change, because accuracies are compared between versions and machines.
 TEST(DrawDigit, BytesAreTheSameEverywhere) {
   EXPECT_EQ(format::hash_text(hash_of(0, Split::kTrain, 0, 2000)), "266a49951c1ca564");
   EXPECT_EQ(format::hash_text(hash_of(0, Split::kTest, 0, 500)), "9e6c24f5bb850088");

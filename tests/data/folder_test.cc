@@ -1,4 +1,4 @@
-// One rule for the names in a folder, for every reader of one.
+// All readers of folders follow one rule for the names in a folder.
 #include "data/pictures/folder.h"
 
 #include <fmt/format.h>
@@ -77,7 +77,7 @@ TEST(Walk, FollowsLinksAndCutsLoops) {
 }
 
 TEST(Walk, FoldersThatLinkToEachOtherAreSoonDone) {
-  constexpr int kFolders = 12;  // 12! paths lead through them
+  constexpr int kFolders = 12;  // 12! paths lead through these folders
   const TemporaryFolder folder;
   for (int i = 0; i < kFolders; ++i) put(folder, std::to_string(i) + "/a.txt");
   for (int i = 0; i < kFolders; ++i) {
@@ -89,14 +89,14 @@ TEST(Walk, FoldersThatLinkToEachOtherAreSoonDone) {
   Taken taken;
   const std::vector<std::string> found = walked(folder.path(), taken);
   EXPECT_GE(found.size(), std::size_t{kFolders});
-  EXPECT_LE(found.size(), std::size_t{2 * kFolders});  // by a link, and in its place
+  EXPECT_LE(found.size(), std::size_t{2 * kFolders});  // in its place, and perhaps again by a link
   EXPECT_THAT(taken.text(), HasSubstr("links to a folder that another link led to"));
 }
 
 TEST(Walk, ALinkThatLeadsNowhereIsNamed) {
   const TemporaryFolder folder;
   put(folder, "a.txt");
-  fs::create_symlink("../annex/objects/b", folder.path() / "b.dat");  // no text, so it stands for none
+  fs::create_symlink("../annex/objects/b", folder.path() / "b.dat");  // its ending is not that of a text
   Taken taken;
   EXPECT_THAT(walked(folder.path(), taken), ElementsAre("a.txt"));
   fs::create_symlink("../annex/objects/b", folder.path() / "b.txt");
@@ -161,7 +161,7 @@ TEST(Splits, TwoFoldersForOnePurposeAreNamed) {
   EXPECT_TRUE(split_folders({"d/cat", "d/test"}).train.empty());
 }
 
-// ---- the readers, all with the same names
+// ---- all readers, with the same names of files
 
 std::string read_back(const Corpus& corpus, Split split) {
   const auto part = corpus.tokens(split);
@@ -201,7 +201,7 @@ TEST(TextFolder, FilesForTrainingAndTesting) {
   EXPECT_EQ(read_back(read_corpus(folder.path() / ""), Split::kTest), "the text to test with");
   put(folder, "wiki.test.txt", "the text of all tests");
   EXPECT_EQ(read_back(read_corpus(folder.path()), Split::kTest), "the text of all tests");
-  fs::remove(folder.path() / "wiki.train.txt");  // nothing says what is for training
+  fs::remove(folder.path() / "wiki.train.txt");  // no name says which file is for training
   EXPECT_EQ(read_corpus(folder.path()).taken().files, 3);
   put(folder, "wiki.train.txt", "the text to train with");
   put(folder, "wiki.test.txt", "");
@@ -216,7 +216,7 @@ TEST(TextFolder, AFileOfZeroBytesIsNamed) {
   EXPECT_THAT([&] { read_corpus(folder.path()); }, ::testing::ThrowsMessage<DataError>(HasSubstr("b.txt' is no text")));
 }
 
-// Each picture has a grey of its own.
+// Each picture has its own shade of grey.
 void put_picture(const TemporaryFolder& folder, const std::string& name, std::uint8_t grey) {
   put(folder, name, tests::png_of(2, 2, 1, tests::flat(2, 2, {grey})));
 }
@@ -236,7 +236,7 @@ TEST(PictureFolder, IsReadByTheSameRule) {
   fs::create_directory_symlink(elsewhere.path(), folder.path() / "train" / "dog");
   put_picture(folder, "Val/cat/a.png", 9);
   put_picture(folder, "Val/dog/a.png", 10);
-  fs::create_directory(folder.path() / "test");  // pictures that nobody has sorted
+  fs::create_directory(folder.path() / "test");  // its pictures are not sorted into classes
   put_picture(folder, "test/0.png", 11);
   const ImageFolder train = image_folder(folder.path());
   EXPECT_THAT(train.classes, ElementsAre("cat", "dog"));
@@ -262,12 +262,12 @@ TEST(PictureFolder, AClassMayHaveTheNameOfASplit) {
     EXPECT_THAT(image_folder(folder.path()).classes, ElementsAre("Bus", "Car", name));
     EXPECT_EQ(image_folder(folder.path(), {.split = Split::kTest}).data->size(), 1);
   }
-  const TemporaryFolder deep;  // of a class the pictures may lie in folders
+  const TemporaryFolder deep;  // the pictures of a class may lie in folders
   for (int i = 0; i < 10; ++i) put_picture(deep, fmt::format("Train/{}/a.png", i), 1);
   put_picture(deep, "Bus/a.png", 1);
   EXPECT_THAT(image_folder(deep.path()).classes, ElementsAre("Bus", "Train"));
   for (const char* name : {"Test/Bus/a.png", "Test/1/a.png"}) put_picture(deep, name, 1);
-  EXPECT_EQ(image_folder(deep.path()).classes.size(), 10U);  // now it is divided
+  EXPECT_EQ(image_folder(deep.path()).classes.size(), 10U);  // now the folder is divided into train and test
 }
 
 TEST(PictureFolder, AClassOfOtherFilesSaysWhatTheyAre) {

@@ -32,7 +32,7 @@ DatasetPtr numbers(std::int64_t size) {
   return in_memory(input, target, "numbers");
 }
 
-// A dataset that does what a test tells it to.
+// A dataset that a test can make fail or slow.
 class Scripted : public Dataset {
  public:
   explicit Scripted(std::int64_t size) : numbers_(numbers(size)) {}
@@ -58,7 +58,7 @@ Indices to_vector(const at::Tensor& tensor) {
   return {data, data + tensor.numel()};
 }
 
-// What is true of every batch, whatever the options.
+// Checks that hold for every batch, with any options.
 void check_batch(const Batch& batch, int ranks) {
   ASSERT_EQ(static_cast<std::int64_t>(batch.indices.size()), batch.count);
   ASSERT_EQ(batch.input.size(0), std::max<std::int64_t>(batch.count, 1));
@@ -75,7 +75,7 @@ void check_batch(const Batch& batch, int ranks) {
   }
 }
 
-// The batches of all ranks of one epoch, put together step by step.
+// The indices of each step of an epoch, joined over all ranks.
 std::vector<Indices> steps_of(const DatasetPtr& data, LoaderOptions options, int ranks, std::int64_t epoch,
                               std::int64_t start = 0) {
   std::vector<Indices> steps;
@@ -194,7 +194,7 @@ TEST(Loader, WeightedAverageIsTheGlobalMean) {
   }
 }
 
-// Sample i counts for 1 + i % 4 terms, all of the sample's value.
+// Sample i has 1 + i % 4 terms, each with the sample's value.
 class Texts : public Dataset {
  public:
   explicit Texts(std::int64_t size) : numbers_(numbers(size)) {}
@@ -212,8 +212,8 @@ class Texts : public Dataset {
   DatasetPtr numbers_;
 };
 
-// The promise in loader.h, of parts: summed over them and averaged over ranks it is the mean over the global batch's
-// terms.
+// The promise in loader.h about parts: their sum, averaged over the ranks, is the mean over the terms of the global
+// batch.
 TEST(Loader, PartsAddUpToTheGlobalMeanWhateverTheirTerms) {
   const auto data = std::make_shared<Texts>(29);
   for (const int ranks : {1, 2, 3, 5}) {
@@ -283,7 +283,7 @@ TEST(Loader, PrefetchIsBounded) {
   epoch.next();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (data->calls < 4 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for a loader that goes too far
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // gives a faulty loader time to read too far ahead
   EXPECT_EQ(data->calls, 4) << "one handed out and three ahead";
 }
 
@@ -438,7 +438,7 @@ TEST(Loader, OneTensorIsAListOfOne) {
   EXPECT_TRUE(batch.parts[0].targets[0].is_same(batch.target));
 }
 
-// What a dataset of somebody else's may give.
+// A dataset of a user, which may give wrong samples.
 class Given : public Dataset {
  public:
   explicit Given(Samples samples) : samples_(std::move(samples)) {}
@@ -461,7 +461,7 @@ TEST(Loader, RefusesSamplesWithoutARowForEachIndex) {
     }
     return "";
   };
-  EXPECT_EQ(text_of({.input = rows(2)}), "");  // what is only looked at has no target
+  EXPECT_EQ(text_of({.input = rows(2)}), "");  // a dataset that is only viewed has no target
   EXPECT_EQ(text_of({.inputs = {rows(2), rows(2)}, .targets = {rows(2)}}), "");
   EXPECT_THAT(text_of({}), HasSubstr("the dataset 'given' gave no input"));
   EXPECT_THAT(text_of({rows(2), rows(1)}), HasSubstr("gave 2 samples' target without a row for each"));

@@ -1,4 +1,4 @@
-// What datasets say of the numbers in their samples.
+// What datasets say about the meaning of the numbers in their samples.
 #include "reigen/data/meaning.h"
 
 #include <ATen/ATen.h>
@@ -35,14 +35,14 @@ TEST(DataMeaning, ATextSaysItsAlphabetAndAHashOfAllOfIt) {
   const Meaning one = of_text("abba cab abba cab abba");
   EXPECT_THAT(values_of(one, "alphabet"), ElementsAre(" ", "a", "b", "c"));
   EXPECT_EQ(one, of_text("abba cab abba cab abba"));
-  // As many different bytes, in the same order of numbers.
+  // Another text with the same number of different bytes gives the same numbers.
   EXPECT_THAT(values_of(of_text("zbbz czb zbbz czb zbbz"), "alphabet"), ElementsAre(" ", "b", "c", "z"));
   const Meaning edited = of_text("abba cab abba cab abbc");
   EXPECT_EQ(values_of(edited, "alphabet"), values_of(one, "alphabet"));
   EXPECT_NE(values_of(edited, "text"), values_of(one, "text"));
 }
 
-// Only names and sizes: no picture is decoded.
+// Only names and sizes of files matter here: no picture is decoded.
 class Pictures : public ::testing::Test {
  protected:
   void put(const std::string& name, std::size_t size = 3) const {
@@ -66,7 +66,7 @@ TEST_F(Pictures, SayTheirClassesInOrderWhatEachHoldsAndTheirFiles) {
   fs::rename(folder_.path() / "train/elk", folder_.path() / "train/cat");
   EXPECT_EQ(before, meaning());
 
-  // Pictures that change places: as many of each class.
+  // A picture gets another name: each class still has as many pictures.
   fs::rename(folder_.path() / "train/cat/1.jpg", folder_.path() / "train/cat/3.jpg");
   EXPECT_EQ(values_of(meaning(), "pictures"), values_of(before, "pictures"));
   EXPECT_NE(values_of(meaning(), "files"), values_of(before, "files"));
@@ -98,8 +98,8 @@ TEST(DataMeaning, TensorsInMemorySayAHash) {
   };
   std::set<std::string> seen = {all_of(meaning)};
   for (const Meaning& other : others) EXPECT_TRUE(seen.insert(all_of(other)).second);
-  // Numbers that are computed may be rounded otherwise elsewhere: the hash of these is told, and keeps no run from
-  // going on.
+  // Floating-point numbers may be computed, and then rounded differently on another machine. So their hash is reported,
+  // but a difference does not prevent a run from going on.
   EXPECT_THAT(values_of(meaning, "form"), ElementsAre("Float [6, 4]; Long [6]"));
   EXPECT_EQ(values_of(others[0], "content"), values_of(meaning, "content"));
   for (const Fact& fact : meaning) EXPECT_EQ(fact.is_told_only, fact.name == "floating_content");

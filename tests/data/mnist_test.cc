@@ -117,7 +117,7 @@ TEST(Mnist, WrongFoldersAreNamed) {
   }
 }
 
-// The files of a split under these names; which images were read is told by their number.
+// Writes the files of a split under these names. The number of images tells which files were read.
 void write_split(const TemporaryFolder& folder, const std::string& image_name, const std::string& label_name,
                  std::uint32_t count = 2) {
   for (const auto& [name, content] :
@@ -181,7 +181,7 @@ TEST(Mnist, MissingFolderAndFileInItsPlace) {
   }
 }
 
-// The real files, where this machine has them: REIGEN_TEST_DATA, else shared/data beside the source folder.
+// The real files, if this machine has them: in REIGEN_TEST_DATA, otherwise in shared/data beside the source folder.
 class RealMnist : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -204,8 +204,8 @@ TEST_F(RealMnist, BothSplits) {
   const std::vector<std::int64_t> indices = {0, 1, 2, 3, 4};
   EXPECT_TRUE(train->gather(indices).target.equal(torch::tensor({5, 0, 4, 1, 9}, torch::kLong)));
   EXPECT_TRUE(test->gather(indices).target.equal(torch::tensor({7, 2, 1, 0, 4}, torch::kLong)));
-  // The two constants of the normalisation are this set's mean and deviation. The files alternate between two groups of
-  // writers, so that an even stride would see one of them only.
+  // The two constants of the normalisation are the mean and deviation of this set. The files alternate between two
+  // groups of writers, so an even stride would see only one group.
   std::vector<std::int64_t> some(8'000);
   for (std::size_t i = 0; i < some.size(); ++i) some[i] = static_cast<std::int64_t>(i) * 7;
   const auto input = train->gather(some).input.to(torch::kDouble);

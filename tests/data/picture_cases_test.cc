@@ -1,4 +1,4 @@
-// Small pictures of every kind beside what Pillow makes of them: tests/data/picture_cases/make.py wrote both.
+// Compares small pictures of every kind with Pillow's pixels. tests/data/picture_cases/make.py wrote both.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using tests::TemporaryFolder;
 
-enum class Verdict { kEqual, kRefused, kStrict, kGrey16 };  // make.py says what they mean
+enum class Verdict { kEqual, kRefused, kStrict, kGrey16 };  // make.py explains them
 
 struct Case {
   std::string name;
@@ -96,7 +96,7 @@ TEST(PictureCases, HavePillowsValuesOrAreRefusedByName) {
   EXPECT_EQ(counts[Verdict::kGrey16], 8);
 }
 
-// What a data set makes of them, not the decoder alone: 8 and 16 bits side by side are equally bright.
+// Pictures as a data set reads them, not only as the decoder does: 8-bit and 16-bit pictures are equally bright.
 TEST(PictureCases, SixteenBitsAreAsBrightAsEight) {
   const Cases cases;
   const TemporaryFolder folder;
@@ -110,7 +110,7 @@ TEST(PictureCases, SixteenBitsAreAsBrightAsEight) {
   }
 }
 
-// Phones of Samsung write three zeros into the scan's header; the pixels are whole.
+// Samsung's phones write three zeros into the header of the scan, but the pixels are complete.
 TEST(PictureCases, AnOddScanHeaderLosesNothing) {
   const Cases cases;
   const Case& odd = cases.named("jpeg zeros for the spectral range");
@@ -139,11 +139,11 @@ TEST(PictureCases, StrangersAreToldByWhatTheyAre) {
       EXPECT_THAT(error.what(), HasSubstr("a JPEG or PNG file"));
     }
   }
-  // Signs stand behind others: these are words of texts.
+  // A file's signature may start after its first bytes. In these texts the same letters are parts of words.
   for (const char* text : {"I said, heilo", "she was heir of all", "picture WEBP", "in here avid readers"}) {
     EXPECT_EQ(kind_of_picture(std::as_bytes(std::span(std::string_view(text)))).name, std::string("a text")) << text;
   }
-  // The ending says nothing.
+  // The ending of the name does not matter.
   EXPECT_EQ(read_picture(folder.write("a.jpg", cases.named("png rgb 8").file), 32).width, 9U);
   EXPECT_EQ(read_picture(folder.write("a.png", cases.named("jpeg 420").file), 32).width, 19U);
 }

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
-// It needs <cstdio> before it.
+// jpeglib.h needs <cstdio> before it.
 #include <jpeglib.h>
 
 namespace reigen::tests {

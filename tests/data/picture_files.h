@@ -12,10 +12,10 @@ namespace reigen::tests {
 // (JPEG).
 std::string png_of(unsigned width, unsigned height, int channels, const std::vector<std::uint8_t>& pixels);
 std::string jpeg_of(unsigned width, unsigned height, int channels, const std::vector<std::uint8_t>& pixels);
-// Red green blue, one colour after the other: a scan for each.
+// Red, green and blue pixels. Each colour is a scan of its own, one after the other.
 std::string jpeg_in_scans(unsigned width, unsigned height, const std::vector<std::uint8_t>& pixels);
 
-// One colour all over.
+// The pixels of a picture of one colour.
 std::vector<std::uint8_t> flat(unsigned width, unsigned height, const std::vector<std::uint8_t>& colour);
 
 }  // namespace reigen::tests

@@ -40,7 +40,7 @@ void add(const TemporaryFolder& folder, const std::string& name, const std::stri
   folder.write(name, content);
 }
 
-// Says the colour of a decoded flat picture, or the error.
+// Every pixel of the decoded picture has this colour, within the tolerance.
 void expect_colour(const Picture& picture, std::array<int, 3> colour, int tolerance) {
   ASSERT_EQ(picture.pixels.size(), 3 * picture.width * picture.height);
   for (std::size_t i = 0; i < picture.pixels.size(); ++i) {
@@ -63,7 +63,7 @@ TEST(Picture, PngOfEveryKindBecomesRedGreenBlue) {
 TEST(Picture, JpegOfEveryKindBecomesRedGreenBlue) {
   expect_colour(decode_jpeg(bytes_of(jpeg_of(20, 9, 3, flat(20, 9, {200, 100, 50}))), "a", 32), {200, 100, 50}, 3);
   expect_colour(decode_jpeg(bytes_of(jpeg_of(20, 9, 1, flat(20, 9, {77}))), "grey", 32), {77, 77, 77}, 1);
-  // Adobe's CMYK is inverted: 255 is no ink.
+  // Adobe's CMYK is inverted: 255 means no ink.
   expect_colour(decode_jpeg(bytes_of(jpeg_of(16, 16, 4, flat(16, 16, {255, 128, 0, 255}))), "cmyk", 32), {255, 128, 0},
                 3);
   expect_colour(decode_jpeg(bytes_of(jpeg_of(16, 16, 4, flat(16, 16, {255, 255, 255, 64}))), "black", 32), {64, 64, 64},
@@ -72,7 +72,7 @@ TEST(Picture, JpegOfEveryKindBecomesRedGreenBlue) {
 
 TEST(Picture, ALargeJpegComesSmallerButNeverTooSmall) {
   const std::string file = jpeg_of(400, 260, 3, flat(400, 260, {10, 20, 30}));
-  EXPECT_EQ(decode_jpeg(bytes_of(file), "a", 32).height, 33U);  // an eighth
+  EXPECT_EQ(decode_jpeg(bytes_of(file), "a", 32).height, 33U);  // the JPEG is decoded at an eighth of its size
   EXPECT_EQ(decode_jpeg(bytes_of(file), "a", 33).height, 65U);
   EXPECT_EQ(decode_jpeg(bytes_of(file), "a", 300).height, 260U);
 }
@@ -97,7 +97,7 @@ TEST(Picture, EveryCutIsRefusedByName) {
   }
 }
 
-// A scan that is there again is no damage, but costs a walk over all blocks.
+// A repeated scan is no damage, but each scan costs a pass over all blocks.
 TEST(Picture, AJpegOfScansWithoutEndIsRefused) {
   const std::string whole = jpeg_in_scans(16, 16, flat(16, 16, {200, 100, 50}));
   const std::size_t first = whole.find("\xff\xda");
@@ -165,7 +165,7 @@ TEST(Picture, ShrinkingByAFractionWeighsWhatIsCovered) {
   EXPECT_EQ(out[3], 100);
 }
 
-// cat/ and dog/ of two flat colours each.
+// Writes folders cat/ and dog/ with flat pictures, in two colours each.
 void write_two_classes(const TemporaryFolder& folder, const std::string& at, int count) {
   for (int i = 0; i < count; ++i) {
     const auto tone = static_cast<std::uint8_t>(i);
@@ -299,7 +299,7 @@ TEST(ImageFolder, AnUnreadablePictureIsNamed) {
   }
 }
 
-// index -> the sample's bits, over an epoch of this many ranks.
+// Maps each index to the bits of its sample, over an epoch on this many ranks.
 std::map<std::int64_t, at::Tensor> samples_of(const DatasetPtr& data, int ranks, std::int64_t batch, int workers,
                                               std::int64_t epoch = 0, std::uint64_t seed = 0) {
   std::map<std::int64_t, at::Tensor> samples;
@@ -332,7 +332,7 @@ TEST(Augmentation, DependsOnSeedEpochAndIndexOnly) {
   EXPECT_GT(differing(samples_of(data, 1, 40, 0, 0, 1)), 35);
 }
 
-// A picture whose pixels say where they came from.
+// Each pixel of the picture contains its place in the picture.
 TEST(Augmentation, PadsCutsAndMirrors) {
   std::vector<std::uint8_t> pixels;
   for (int y = 0; y < 32; ++y) {
@@ -380,7 +380,7 @@ std::uint64_t hash_of(std::uint64_t seed, Split split, std::int64_t first, std::
   return hash.value();
 }
 
-// The pictures are part of the contract: accuracies are compared between versions and machines.
+// The pictures must never change, because accuracies are compared between versions and machines.
 TEST(DrawPicture, BytesAreTheSameEverywhere) {
   EXPECT_EQ(format::hash_text(hash_of(0, Split::kTrain, 0, 500)), "5203376d3bc6a24d");
   EXPECT_EQ(format::hash_text(hash_of(0, Split::kTest, 0, 200)), "278023a44016cade");
@@ -411,7 +411,7 @@ TEST(DrawnPictures, SizesAndTypes) {
   EXPECT_THROW(drawn_pictures({.type = torch::kInt}), InvalidArgument);
 }
 
-// The real files, where this machine has them: REIGEN_TEST_DATA, else shared/data beside the source folder.
+// The real files, if this machine has them: in REIGEN_TEST_DATA, otherwise in shared/data beside the source folder.
 TEST(RealPhotos, AreDecodedAllOfThem) {
   const char* given = std::getenv("REIGEN_TEST_DATA");
   const fs::path folder =
@@ -426,7 +426,7 @@ TEST(RealPhotos, AreDecodedAllOfThem) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(train.data->size()));
   std::iota(all.begin(), all.end(), 0);
   const auto input = train.data->gather(all).input.to(torch::kDouble);
-  EXPECT_NEAR(input.mean().item<double>(), 0, 0.25);  // photos are as bright as others
+  EXPECT_NEAR(input.mean().item<double>(), 0, 0.25);  // the photos have the usual mean brightness
 }
 
 }  // namespace

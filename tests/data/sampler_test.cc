@@ -63,7 +63,7 @@ TEST(Order, IsAPermutation) {
   EXPECT_EQ(listed(Order(10, false, 5, 3), 10), counted(10));
 }
 
-// These values are part of the contract: a run that is resumed with a later version must see the same order.
+// These values must never change, because a run that is resumed with a later version must see the same order.
 TEST(Order, KnownValues) {
   EXPECT_THAT(listed(Order(10, true, 0, 0), 10), ElementsAre(8, 5, 1, 4, 6, 3, 2, 7, 0, 9));
   EXPECT_THAT(listed(Order(10, true, 0, 1), 10), ElementsAre(4, 0, 1, 9, 6, 5, 2, 8, 7, 3));
@@ -78,7 +78,7 @@ TEST(Order, SeedAndEpochChangeIt) {
   EXPECT_NE(listed(Order(1000, true, 1 | 1ull << 32, 1), 1000), base);
 }
 
-// Chi-square of where sample 0 and sample 7 of 8 land over 8000 epochs: 7 degrees of freedom, p = 1e-6 at 41.
+// Chi-square of the places of sample 0 and sample 7 of 8 over 8000 epochs: 7 degrees of freedom, p = 1e-6 at 41.
 TEST(Order, EveryPlaceIsAsLikely) {
   constexpr int kEpochs = 8000;
   std::vector<std::vector<int>> hits(8, std::vector<int>(8, 0));

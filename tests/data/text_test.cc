@@ -72,7 +72,7 @@ TEST(TextWindows, CoverEveryTokenOnce) {
   EXPECT_THROW(text_windows(corpus, {.context = 0}), InvalidArgument);
 }
 
-// 899 targets in windows of 40: 22 whole ones and one of 19.
+// 899 targets in windows of 40: 22 whole windows and one of 19.
 TEST(TextWindows, ABatchIsWeighedByItsValidTokens) {
   const auto windows = text_windows(corpus_of(text_of(1000)), {.context = 40});
   ASSERT_EQ(windows->size(), 23);
@@ -150,7 +150,7 @@ TEST(ReadCorpus, WhatIsNoTextIsNamed) {
       EXPECT_THAT(error.what(), HasSubstr(wrong.text));
     }
   }
-  if (::geteuid() == 0) return;  // root may read everything
+  if (::geteuid() == 0) return;  // root can read every file
   const TemporaryFolder folder;
   const fs::path path = folder.write("secret", text_of(90));
   fs::permissions(path, fs::perms::none);

@@ -1,5 +1,5 @@
-// What can be said of libreigen_cuda.so without a GPU: its symbols, its errors, and what the compiler made of the
-// kernels. Whether they compute what they should: cuda/check_kernels.cc, on a machine that has one.
+// Checks of libreigen_cuda.so that need no GPU: its symbols, its errors, and the code that the compiler made of the
+// kernels. cuda/check_kernels.cc checks the results of the kernels, on a machine with a GPU.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ std::string report(const char* name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Instructions of PTX that round otherwise than the host does.
+// The instructions of the PTX that round differently from the host.
 std::vector<std::string> other_roundings(const std::string& ptx) {
   static const std::regex kInstruction(R"(^\s*(@!?%\w+\s+)?([a-z]\w*(\.\w+)+)\s)");
   std::vector<std::string> found;
@@ -67,7 +67,7 @@ struct Kernel {
   int registers = 0;
 };
 
-// What `ptxas -v` said of each kernel.
+// The kernels in the output of `ptxas -v`.
 std::vector<Kernel> kernels_of(const std::string& ptxas) {
   static const std::regex kName("Compiling entry function '(\\w+)'");
   static const std::regex kMemory("(\\d+) bytes stack frame, (\\d+) bytes spill stores, (\\d+) bytes spill loads");
@@ -94,7 +94,7 @@ std::vector<std::string> output_of(const std::string& command) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-// Two inputs and one output of floats, in memory of the host.
+// Calls of the plug-in with two inputs and one output of floats, in memory of the host.
 class CudaReduce : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -134,7 +134,7 @@ TEST(CudaPlugin, ExportsItsCallsAndNothingElse) {
 
 TEST_F(CudaReduce, ReturnsTheErrorOfAMachineWithoutDevices) {
   int devices = 0;
-  const auto count_devices = symbol<int (*)(int*)>("cudaGetDeviceCount");  // of the runtime that the plug-in needs
+  const auto count_devices = symbol<int (*)(int*)>("cudaGetDeviceCount");  // from the plug-in's runtime library
   ASSERT_NE(count_devices, nullptr);
   const int error = count_devices(&devices);
   if (error == kSuccess && devices > 0) GTEST_SKIP() << devices << " devices are here, which cannot read this memory";

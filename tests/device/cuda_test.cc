@@ -17,7 +17,7 @@ namespace stand_in = reigen::testing::stand_in;
 
 TEST(Cuda, ARankTakesTheDeviceThatIsNamedOrItsTurn) {
   EXPECT_EQ(choose_cuda(3, 0), 3);
-  EXPECT_EQ(choose_cuda(stand_in::kDevices + 2, 0), 2);  // a scheduler may show each rank one, by the number 0
+  EXPECT_EQ(choose_cuda(stand_in::kDevices + 2, 0), 2);  // a scheduler may show each rank one device, as number 0
   EXPECT_EQ(choose_cuda(-1, 5), 5);
   EXPECT_EQ(choose_cuda(-1, stand_in::kDevices + 1), 1);
 }

@@ -1,4 +1,4 @@
-// A library that is opened late: where it is found, and what is said when it is not.
+// A library that is opened late: where it is found, and the error if it is not found.
 #include "device/library.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,8 @@ TEST_F(LateLibrary, WhatIsNowhereIsNamedWithTheLinkersWordsAndACure) {
                     HasSubstr("fix: install it")));
 }
 
-// A damaged file, or one of another processor, is the reason, and not that the linker knows none.
+// If a file is damaged, or built for another processor, the error gives this reason, and not that the linker found no
+// library.
 TEST_F(LateLibrary, WhatIsThereAndCannotBeOpenedIsTheReason) {
   std::ofstream(folder_ / "libnowhere.so.2") << "no library";
   const std::string text = message_of({.name = "NCCL", .files = {"libnowhere.so.2"}, .folders = {folder_}, .fix = ""});
@@ -62,7 +63,7 @@ TEST_F(LateLibrary, IsFoundByTheLinkerByAFolderAndByItsOtherNames) {
   known.find(absolute, "abs");
   EXPECT_EQ(absolute(-3), 3);
   EXPECT_THAT(known.path(), HasSubstr("libc.so.6"));
-  // A name that the linker does not know.
+  // The linker does not know this name.
   std::filesystem::create_symlink(known.path(), folder_ / "libnowhere.so.3");
   const Library beside(
       {.name = "C", .files = {"libnowhere.so.2", "libnowhere.so.3"}, .folders = {"/nowhere", folder_}, .fix = ""});

@@ -1,21 +1,21 @@
 # Builds tests/downstream/project with reigen from WAY (install, subdirectory) and runs its programs. The project's own
-# build folder stays, as a user's would: the next run compiles what has changed.
+# build folder is kept, like a user's, so the next run compiles only the files that have changed.
 set(work "${SCRATCH}/${WAY}")
 file(REMOVE_RECURSE "${work}/prefix" "${work}/moved" "${work}/refused" "${work}/other_torch" "${work}/c_build")
 
 include("${CMAKE_CURRENT_LIST_DIR}/run.cmake")
 
-# What these projects compile is the same in the next run, and in another checkout.
+# These projects compile the same code in the next run, and in another checkout, so ccache helps.
 set(through_ccache "")
 find_program(ccache NAMES ccache)
-if(ccache AND CXX_ID STREQUAL "GNU")  # as cmake/reigen_ccache.cmake has it
+if(ccache AND CXX_ID STREQUAL "GNU")  # the same settings as in cmake/reigen_ccache.cmake
   set(ENV{CCACHE_BASEDIR} "${SOURCE}")
   set(ENV{CCACHE_NOHASHDIR} 1)
   set(ENV{CCACHE_SLOPPINESS} pch_defines,time_macros,include_file_mtime,include_file_ctime)
   set(through_ccache -DCMAKE_CXX_COMPILER_LAUNCHER=${ccache} -DCMAKE_CXX_FLAGS=-fpch-preprocess)
 endif()
 
-# Configures into ${work}/NAME; gives CMake's result and words.
+# Configures the project in ${work}/NAME. Sets `result` and `output` to CMake's exit code and output.
 function(configure name)
   execute_process(COMMAND ${CMAKE_COMMAND} -S "${CMAKE_CURRENT_LIST_DIR}/project" -B "${work}/${name}" -G "${CMAKE_GENERATOR}"
                           -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_C_COMPILER=${C_COMPILER} ${through_ccache} ${ARGN}
@@ -30,7 +30,7 @@ function(require_configured)
   endif()
 endfunction()
 
-# A package that names folders of the machine it was built on works nowhere else.
+# A package that contains paths of the build machine would not work on another machine.
 function(require_relocatable)
   file(GLOB_RECURSE files "${work}/prefix/*.cmake")
   foreach(file IN LISTS files)
@@ -44,7 +44,7 @@ function(require_relocatable)
   endforeach()
 endfunction()
 
-# The other minor version of LibTorch must be refused in words.
+# LibTorch of another minor version must be refused with a message.
 function(require_version_checked)
   set(fake "${work}/other_torch")
   file(WRITE "${fake}/lib/libtorch_cpu.so" "")
@@ -55,7 +55,7 @@ function(require_version_checked)
   endif()
 endfunction()
 
-# The C interface needs no C++ compiler, by CMake or by pkg-config.
+# The C interface can be used without a C++ compiler, with CMake and with pkg-config.
 function(require_c_interface)
   run("configuring the C project" ${CMAKE_COMMAND} -S "${CMAKE_CURRENT_LIST_DIR}/c_project" -B "${work}/c_build"
       -G "${CMAKE_GENERATOR}" -DCMAKE_C_COMPILER=${C_COMPILER} "-DCMAKE_PREFIX_PATH=${work}/moved")
@@ -81,7 +81,7 @@ function(require_c_interface)
   endif()
 endfunction()
 
-# The programs of docs/your_program.md, as somebody builds them who copies the folder.
+# Builds the programs of docs/your_program.md as a user does who copies their folder.
 function(require_your_program)
   file(REMOVE_RECURSE "${work}/your_program/runs")
   file(MAKE_DIRECTORY "${work}/your_program/runs")
@@ -108,9 +108,9 @@ if(WAY STREQUAL install)
     require_version_checked()
   endif()
 else()
-  # Not optimised, which is half the time: the other way builds as users do.
+  # Without optimisation this takes half the time. The other WAY builds as users do.
   configure(build -DFROM=subdirectory -DCMAKE_BUILD_TYPE=None -DWITH_TORCH=OFF "-DREIGEN_SOURCE=${SOURCE}" -DCMAKE_UNITY_BUILD=ON
-            -DCMAKE_UNITY_BUILD_BATCH_SIZE=24)  # a third of the time; scripts/check/includes compiles each source by itself
+            -DCMAKE_UNITY_BUILD_BATCH_SIZE=24)  # takes a third of the time; scripts/check/includes compiles each source by itself
   require_configured()
 endif()
 run("building" ${CMAKE_COMMAND} --build "${work}/build" --parallel 2)

@@ -1,4 +1,4 @@
-# run(WHAT COMMAND...): the command ends well, or the test ends with what it printed. Sets `output` to that.
+# run(WHAT COMMAND...): runs the command and sets `output` to its output. If it fails, the test fails and shows the output.
 function(run what)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)

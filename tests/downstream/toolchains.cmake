@@ -1,11 +1,11 @@
-# What an installation is to somebody else's machine: found by CMAKE_PREFIX_PATH, stripped, at work without the tree that it came from,
-# with no machine's folders in it; and what compilers that link the C++ library statically come to.
+# Checks an installation as on a user's machine: CMAKE_PREFIX_PATH finds it, it is stripped, works without the build tree, and contains no
+# path of the build machine. Also checks compilers that link the C++ library statically.
 set(work "${SCRATCH}/toolchains")
 file(REMOVE_RECURSE "${work}")
 
 include("${CMAKE_CURRENT_LIST_DIR}/run.cmake")
 
-# Configures the project into ${work}/NAME; gives CMake's result and words.
+# Configures the project in ${work}/NAME. Sets `result` and `output` to CMake's exit code and output.
 function(configure name)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=REIGEN_TORCH ${CMAKE_COMMAND}
                           -S "${CMAKE_CURRENT_LIST_DIR}/static_libstdcxx" -B "${work}/${name}" -G "${CMAKE_GENERATOR}" ${ARGN}
@@ -28,7 +28,7 @@ function(require_stripped)
   endif()
 endfunction()
 
-# A package of a machine with GPUs is good for one without.
+# A package built on a machine with GPUs must work on a machine without.
 function(require_no_gpu_libraries)
   file(GLOB_RECURSE files "${prefix}/*.cmake" "${prefix}/*.pc")
   foreach(file IN LISTS files)
@@ -39,7 +39,7 @@ function(require_no_gpu_libraries)
   endforeach()
 endfunction()
 
-# Where the program finds LibTorch: not in the build tree, and not in the place from which it was moved.
+# The program must find LibTorch neither in the build tree nor in the folder from which the installation was moved.
 function(require_programs_on_their_own)
   run("ldd" ldd "${prefix}/bin/reigen-train")
   string(REGEX MATCH "libtorch_cpu\\.so => ([^ ]+)" _ "${output}")
@@ -48,7 +48,7 @@ function(require_programs_on_their_own)
   file(REAL_PATH "${BUILD}" build)
   string(FIND "${torch}" "${build}" in_build)
   if(in_build EQUAL 0)
-    set(expected "${prefix}/")  # it came along
+    set(expected "${prefix}/")  # the installation includes LibTorch
   else()
     set(expected "${torch}/")
   endif()
@@ -64,7 +64,7 @@ function(require_programs_on_their_own)
   run("reigen train" "${prefix}/bin/reigen" train mlp -n 2 --train.max_steps 2 --model.dim 16 --run.dir "${work}/run")
 endfunction()
 
-# By the usual variable, and, when LibTorch came along, by nothing but Reigen's own folder.
+# CMAKE_PREFIX_PATH must find LibTorch. If the installation includes LibTorch, Reigen's own folder must be enough.
 function(require_torch_found)
   foreach(folder "${TORCH}" "${TORCH}/share/cmake" "${TORCH}/..")
     configure(found "-DCMAKE_PREFIX_PATH=${prefix}\\;${folder}")
@@ -81,7 +81,7 @@ function(require_torch_found)
   endif()
 endfunction()
 
-# A compiler that puts the static library into every program. `body`: what it does instead of linking as it is told.
+# Writes a script that acts as a compiler and links the static library into every program. `body`: the shell code of the script.
 function(write_compiler name body)
   file(WRITE "${work}/compilers/${name}" "#!/bin/sh\n${body}\n")
   file(CHMOD "${work}/compilers/${name}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
@@ -100,7 +100,7 @@ function(require_static_library_harmless)
   endif()
 endfunction()
 
-# Whatever it is asked for, it has only the archive.
+# This compiler has only the static library, with any options.
 function(require_static_compiler_refused)
   write_compiler(insists "for word; do\n  shift\n  [ \"$word\" != -lstdc++ ] || word=-l:libstdc++.a\n  set -- \"$@\" \"$word\"\ndone
 exec ${CXX_COMPILER} -static-libstdc++ \"$@\"")
@@ -111,7 +111,7 @@ exec ${CXX_COMPILER} -static-libstdc++ \"$@\"")
   endif()
 endfunction()
 
-# LibTorch brings headers of another fmt, for which there is no library: sources take the system's, whatever leads to LibTorch.
+# LibTorch brings headers of another version of fmt, but no library. Sources must use the system's headers, even if a search path leads to LibTorch.
 function(require_system_fmt)
   run("cmake with CMAKE_PREFIX_PATH=LibTorch" ${CMAKE_COMMAND} -E env --unset=REIGEN_TORCH ${CMAKE_COMMAND}
       -S "${CMAKE_CURRENT_LIST_DIR}/../.." -B "${work}/source" -G "${CMAKE_GENERATOR}" "-DCMAKE_PREFIX_PATH=${TORCH}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The programs of docs/your_program.md, built from the installed package, on 1, 2 and 3 ranks: the same losses.
+"""Runs the programs of docs/your_program.md, built with the installed package, on 1, 2 and 3 ranks: the losses must be the same.
 
     your_program.py BUILD REIGEN LIBREIGEN_C SOURCE SCRATCH
 """

@@ -1,4 +1,4 @@
-// Examples that no other test runs, under the real launcher.
+// Runs the examples that no other test runs, under the real launcher.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace reigen::launch {
 namespace {
 
-// "step 50 loss 0.1" on a line: 0.1.
+// The losses in the output: 0.1 for a line "step 50 loss 0.1".
 std::vector<double> losses_in(const std::string& text) {
   std::vector<double> losses;
   const std::string mark = " loss ";

@@ -1,5 +1,5 @@
-// One rank of four fails at init, in a step or at the end: the job is over soon, names it and gives its exit code, and
-// nothing is left behind.
+// One rank of four fails at init, in a step or at the end. The job must end soon, name the rank, end with the right
+// exit code, and leave nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct Case {
 
 class Faults : public ::testing::TestWithParam<Case> {};
 
-// Ours; other programs come and go meanwhile.
+// The number of Reigen's files. Other programs may make and delete files meanwhile.
 std::size_t shared_files() {
   std::error_code ignored;
   std::size_t count = 0;
@@ -40,13 +40,13 @@ TEST_P(Faults, EndTheJobAndNameTheCulprit) {
   EXPECT_THAT(ran.err, HasSubstr(c.words)) << ran.err;
   const auto pids = pids_after("pid", ran.out);
   if (c.place != "init") {
-    EXPECT_EQ(pids.size(), 4u) << ran.out;  // at init some are ended before they say it
+    EXPECT_EQ(pids.size(), 4u) << ran.out;  // at init some ranks may end before they print their pid
   }
   for (const pid_t pid : pids) EXPECT_TRUE(disappears(pid)) << pid;
   EXPECT_EQ(shared_files(), before);
 }
 
-// For a debugger, or a machine that freezes now and then.
+// The timeout can be changed, for example for a debugger, or for a machine that freezes now and then.
 TEST(HeartbeatTimeout, IsChosenFromOutsideAndNamed) {
   const Ran ran =
       run(reigen_run({"-n", "2", FAULTY_RANK_PROGRAM, "stop", "step", "1"}), {"REIGEN_COMM_HEARTBEAT_TIMEOUT=1"});

@@ -1,4 +1,4 @@
-// A rank that trains nothing but communicates as training does, with a planned fault:
+// A rank that makes the calls of a training without training anything, and then has a planned fault:
 //   faulty_rank FAULT PLACE RANK   FAULT: none, kill, stop, exit, throw, differ   PLACE: init, step, end
 #include <unistd.h>
 

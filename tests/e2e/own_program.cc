@@ -1,5 +1,5 @@
-// A program of somebody else's: a task, and train::run. Each step takes some milliseconds, so that a signal can come in
-// its middle.
+// A user's program: a task and train::run. Each step can take some milliseconds, so that a signal can arrive in the
+// middle of a step.
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>

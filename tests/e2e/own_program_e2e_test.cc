@@ -1,4 +1,4 @@
-// A program made of a task and train::run has what `reigen train mnist` has, by whatever launcher.
+// A program made of a task and train::run has all features of `reigen train mnist`, under every launcher.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -97,7 +97,8 @@ TEST_F(OwnProgram, TrainsTheSameByItselfAndByALauncher) {
   }
 }
 
-// Somewhere in the middle of a run, once a signal; REIGEN_TEST_STOPS=20 for so many times (docs/testing.md).
+// Each signal stops a run once, somewhere in its middle. With REIGEN_TEST_STOPS=20 each signal stops 20 runs
+// (docs/testing.md).
 TEST_F(OwnProgram, AWishToStopSavesAndThePrintedCommandGoesOnBitwise) {
   const char* times = std::getenv("REIGEN_TEST_STOPS");
   const int count = times != nullptr ? std::atoi(times) : 1;
@@ -111,7 +112,7 @@ TEST_F(OwnProgram, AWishToStopSavesAndThePrintedCommandGoesOnBitwise) {
       const Words start = number % 2 == 0 ? Words{OWN_PROGRAM, "-n", "2"}
                                           : Words{REIGEN_PROGRAM, "run", "-n", "2", "--prefix", "none", OWN_PROGRAM};
       const std::string directory = path("it's stopped " + std::to_string(number++));
-      // Options of variables are a part of the command that goes on.
+      // The command that goes on must also contain options that were set by variables.
       ChildProgram program(Words{"env", "REIGEN_MODEL_DIM=5"} + start + Words{"--run.dir", directory} + slow);
       const auto step = std::uniform_int_distribution<int>(1, 15)(random);
       ASSERT_TRUE(program.wait_for_text("step " + std::to_string(step) + "/80")) << program.out() << program.err();

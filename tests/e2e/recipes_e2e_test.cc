@@ -1,4 +1,4 @@
-// Every recipe beside mnist as a user starts it, at sizes that take moments.
+// Every recipe except mnist as a user starts it, at sizes that take moments.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ Ran run_patiently(const Words& command, const Words& variables = {}) {
   return {code, program.out(), program.err()};
 }
 
-// A class is a colour, whose shade changes; both kinds of files.
+// Each class has one colour, in changing shades. The files are PNG and JPEG in turn.
 void write_pictures(const fs::path& folder, int count) {
   for (int i = 0; i < count; ++i) {
     const auto shade = static_cast<std::uint8_t>(7 * i);
@@ -82,7 +82,7 @@ class RecipesE2e : public ::testing::Test {
     std::ifstream in(root_ / name / "metrics.jsonl");
     for (std::string line; std::getline(in, line);) {
       const auto json = nlohmann::json::parse(line);
-      if (json.contains("loss")) values.push_back(json["loss"]);  // validations have lines too
+      if (json.contains("loss")) values.push_back(json["loss"]);  // lines of validations have no loss
     }
     return values;
   }
@@ -111,7 +111,7 @@ class RecipeE2e : public RecipesE2e, public ::testing::WithParamInterface<Small>
   }
 };
 
-// Batches of 24 are cut at multiples of norm_batch by 1, 2 and 3 ranks.
+// 1, 2 and 3 ranks cut batches of 24 at multiples of norm_batch.
 const Small kMlp = {"mlp", {"--model.layers=2", "--model.dim=16", "--data.limit=70", "--train.global_batch=24"}};
 const Small kResNet18 = {"resnet18",
                          {"--model.width=4", "--model.norm_batch=4", "--data.path", "DATA/pictures", "--data.limit=48",
@@ -147,7 +147,7 @@ TEST_P(RecipeE2e, AResumedRunEndsWithTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Recipes, RecipeE2e, ::testing::Values(kMlp, kResNet18, kGpt),
                          [](const auto& suite) { return std::string(suite.param.recipe); });
 
-// Shapes and sizes agree: every row of an embedding, every output would stand for something else.
+// Shapes and sizes are the same, but every row of an embedding and every output would have another meaning.
 TEST_F(RecipesE2e, ARunDoesNotGoOnWithAnotherAlphabetOrOtherClasses) {
   const auto run = [&](const Small& small, const Words& more) {
     return run_patiently(train(small, 1, small.recipe, more));
@@ -286,7 +286,7 @@ TEST_F(RecipesE2e, ATraceHoldsAllRanks) {
                                         2, "traced_" + shard, more));
     ASSERT_EQ(ran.code, 0) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("trace of steps 1 to 1"));
-    // Only gradients that travel have buckets.
+    // Only gradients that are sent have buckets.
     EXPECT_EQ(ran.out.find("hidden") != std::string::npos, shard == "none") << ran.out;
     const auto trace = nlohmann::json::parse(read_file(path("traced_" + shard + "/trace.json")));
     std::set<int> ranks;

@@ -1,4 +1,5 @@
-// A wish to stop in its spellings, as users and schedulers send it: saved, 75, and the printed command goes on.
+// Users and schedulers can ask a run to stop in several ways. Each time the run saves and ends with 75, and the printed
+// command goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -54,7 +55,7 @@ std::string printed_command(const std::string& text) {
   return at == std::string::npos ? "" : text.substr(at + mark.size(), text.find('\n', at) - at - mark.size());
 }
 
-// Ranks have process groups of their own, so that whoever asks all processes asks each.
+// Each rank has a process group of its own, so a test that stops all processes must signal each rank.
 std::vector<pid_t> ranks_of(const ChildProgram& job) {
   std::vector<pid_t> ranks;
   for (const pid_t child : base::children_of(job.pid())) {
@@ -113,7 +114,7 @@ TEST_F(Stops, ATimeEndsTheRunAsASignalDoes) {
   EXPECT_TRUE(fs::exists(root_ / "run" / "checkpoints"));
 }
 
-// Without a launcher the rank says itself that it has heard.
+// Without a launcher the rank itself acknowledges the signal.
 TEST_F(Stops, AloneTheRankSaysWhatASecondCtrlCDoes) {
   Words words = steps(100000);
   words.insert(words.begin(), {REIGEN_TRAIN_PROGRAM, "mlp", "--run.dir", (root_ / "run").string()});

@@ -29,7 +29,7 @@ using ::testing::Not;
 using tests::read_file;
 using Words = std::vector<std::string>;
 
-// Lines that begin with "error: ": there must be one for a whole job.
+// The number of lines that begin with "error: ". There must be one for a whole job.
 int errors_in(const std::string& text) {
   int found = 0;
   std::istringstream in(text);
@@ -45,7 +45,7 @@ void write_idx(const fs::path& path, const std::vector<std::uint32_t>& sizes, co
   std::ofstream(path, std::ios::binary) << text << bytes;
 }
 
-// A folder as MNIST's, of a few images that a net can learn: a bright bar whose place tells the class, and noise.
+// Writes files like MNIST's, with a few images that a net can learn: noise, and a bright bar whose place is the class.
 void write_small_mnist(const fs::path& folder, const std::string& name, std::uint32_t count) {
   std::string images;
   std::string labels;
@@ -101,7 +101,7 @@ class TrainE2e : public ::testing::Test {
     std::ifstream in(root_ / name / "metrics.jsonl");
     for (std::string line; std::getline(in, line);) {
       const auto json = nlohmann::json::parse(line);
-      if (json.contains("loss")) values.push_back(json["loss"]);  // validations have lines too
+      if (json.contains("loss")) values.push_back(json["loss"]);  // lines of validations have no loss
     }
     return values;
   }
@@ -208,7 +208,7 @@ TEST_F(TrainE2e, TermMakesACheckpointAndTheRunGoesOnBitwise) {
   EXPECT_EQ(losses("parts"), losses("whole"));
 }
 
-// Groups of one inside of a rank are no jobs of their own, wherever the program has them.
+// Groups of one rank within a rank do not count as jobs, wherever the program makes them.
 TEST_F(TrainE2e, FlightFindsOneJobWithAllItsRanks) {
   ChildProgram program(train(3, "flight",
                              {"--parallel.shard", "parameters", "--train.global_batch", "10", "--train.epochs", "500",
@@ -235,7 +235,7 @@ TEST_F(TrainE2e, FlightFindsOneJobWithAllItsRanks) {
   EXPECT_EQ(wait_for(program), 75) << program.out() << program.err();
 }
 
-// Rank `rank` of two that srun, mpirun, torchrun or a script has started.
+// The variables that srun, mpirun or torchrun sets for rank `rank` of two.
 Words variables_of(const std::string& launcher, int rank, const std::string& job) {
   const std::string r = std::to_string(rank);
   if (launcher == "srun") {
@@ -256,7 +256,7 @@ Words variables_of(const std::string& launcher, int rank, const std::string& job
           "TORCHELASTIC_USE_AGENT_STORE=True"};
 }
 
-// Not a job of one rank each.
+// Each process must be a rank of the launcher's job, and not a job of one rank.
 TEST_F(TrainE2e, UnderAnotherLauncherItIsOneOfItsRanks) {
   const Words options = {"--train.global_batch", "10", "--train.epochs", "3", "--train.log_every", "1"};
   run_train(2, "whole", options);
@@ -265,7 +265,7 @@ TEST_F(TrainE2e, UnderAnotherLauncherItIsOneOfItsRanks) {
                                           {"torchrun", "torchrun --nproc-per-node 2 --no-python "}}) {
     SCOPED_TRACE(launcher);
     Words words = train(2, launcher, options);
-    words.erase(words.begin() + 3, words.begin() + 5);  // -n 2
+    words.erase(words.begin() + 3, words.begin() + 5);  // removes -n 2
     const std::string job = std::to_string(::getpid());
     ChildProgram first(words, variables_of(launcher, 0, job));
     ChildProgram second(words, variables_of(launcher, 1, job));
@@ -306,7 +306,7 @@ TEST_F(TrainE2e, BadInputIsOneClearErrorWithItsCode) {
     std::ofstream(root_ / "cut" / name, std::ios::binary) << "\x1f\x8b\x08";  // a gzip file that ends in its header
   }
   fs::copy(root_ / "data", root_ / "half");
-  fs::resize_file(root_ / "half" / "t10k-images-idx3-ubyte", 100);  // found before anything is trained
+  fs::resize_file(root_ / "half" / "t10k-images-idx3-ubyte", 100);  // the damage must be found before training begins
   std::ofstream(root_ / "file") << "in the way";
   std::ofstream(root_ / "options.toml") << "[train]\nepoch = 3\n";
   const struct {

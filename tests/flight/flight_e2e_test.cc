@@ -1,4 +1,4 @@
-// Jobs that fail or hang: the launcher and `reigen flight` say who called what, and nothing is left behind.
+// Jobs fail or hang. The launcher and `reigen flight` show the last calls of each rank, and no file is left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ std::size_t own_descriptors() {
   return count;
 }
 
-// Other programs may use the folder meanwhile.
+// The names of Reigen's files, because other programs may use the folder meanwhile.
 std::vector<std::string> shared_files_of_ours() {
   std::error_code ignored;
   std::vector<std::string> names;
@@ -50,7 +50,7 @@ std::vector<std::string> shared_files_of_ours() {
   return names;
 }
 
-// What `reigen flight` shows, once it holds the text; a job needs some time until it hangs.
+// Runs `reigen flight` until its output contains the text, because a job needs some time until it hangs.
 Ran flight_that_shows(const std::string& text, const std::vector<std::string>& words) {
   Ran ran;
   for (int i = 0; i < 200; ++i) {
@@ -69,7 +69,7 @@ TEST(Flight, CallsThatDifferAreShownSideBySide) {
   EXPECT_THAT(ran.err, HasSubstr("what the ranks called last"));
   EXPECT_THAT(ran.err,
               HasSubstr(R"(group "world", 3 ranks: all completed #19 all_reduce(100000 float32, avg) "step 19")"));
-  // The launcher may have ended a rank before it saw the error.
+  // The launcher may have ended a rank before the rank got the error.
   EXPECT_THAT(ran.err, ContainsRegex(std::string("ranks? 0.* ") + kStep20 + " +(failed|unfinished)"));
   EXPECT_THAT(ran.err, ContainsRegex(R"(rank 1 +all_reduce\(99999 float32, avg\) "step 20" +(failed|unfinished))"));
   EXPECT_THAT(ran.err, ContainsRegex("failed after .*: the calls differ"));
@@ -78,7 +78,7 @@ TEST(Flight, CallsThatDifferAreShownSideBySide) {
 TEST(Flight, TheLastCallOfAKilledRankIsShown) {
   const Ran ran = run(faulty("2", "kill", "1"));
   EXPECT_EQ(ran.code, 137);
-  // The others may be ended before they have called anything more.
+  // The other ranks may have been ended before they made another call.
   EXPECT_THAT(ran.err,
               AllOf(HasSubstr("what the ranks called last"), HasSubstr("group \"world\", 2 ranks: all completed #1")));
   EXPECT_THAT(ran.err, ContainsRegex("all completed #19|rank 1 .*step 19"));
@@ -122,7 +122,7 @@ TEST(Flight, AHangingJobShowsWhoWaits) {
   }
   EXPECT_EQ(lines, 3 + 21 + 21 + 20);
   EXPECT_EQ(open, 2);
-  for (const pid_t rank : ranks) ::kill(rank, SIGCONT);  // it was not disturbed: it goes on to its end
+  for (const pid_t rank : ranks) ::kill(rank, SIGCONT);  // the job was not disturbed and runs to its end
   EXPECT_EQ(job.wait(), 0) << job.err();
 }
 
@@ -139,7 +139,7 @@ TEST(Flight, RefusesWhatItCannotShow) {
   EXPECT_THAT(without.err, AllOf(HasSubstr("has no flight record"), HasSubstr("fix:")));
 }
 
-// Needs two users, and one of them to be able to become the other.
+// Needs two users, one of whom can become the other.
 TEST(Flight, RefusesAnotherUsersProcess) {
   if (::geteuid() != 0) GTEST_SKIP() << "not root: cannot become somebody else";
   ChildProgram job(faulty("2", "stop", "1"));
@@ -202,7 +202,7 @@ TEST(Flight, ARankInheritsItsOwnRecordOnly) {
 
 TEST(Flight, RunJobLeavesNoDescriptors) {
   const auto job = [] { run_job({.command = {"true"}, .ranks = 3}); };
-  job();  // what is opened once and kept
+  job();  // opens the descriptors that are opened once and kept
   const std::size_t before = own_descriptors();
   for (int i = 0; i < 3; ++i) job();
   EXPECT_EQ(own_descriptors(), before);

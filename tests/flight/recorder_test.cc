@@ -1,4 +1,4 @@
-// The record in memory: what is kept, for how long, and that no reader sees half of an entry.
+// The record in memory: which entries it keeps, for how long, and that no reader sees half an entry.
 #include "flight/recorder.h"
 
 #include <fcntl.h>
@@ -66,7 +66,7 @@ TEST(Recorder, KeepsWhatWasCalled) {
   EXPECT_EQ(done.outcome, Outcome::kDone);
   EXPECT_EQ(done.started, done.called);
   EXPECT_GE(done.ended, done.called);
-  // Two clocks that are read one after the other: a thread may lose its core in between.
+  // Two clocks are read one after the other, and the thread may lose its core in between.
   EXPECT_NEAR(static_cast<double>(done.called - before), 0, 1e9);
   const ReadOperation& begun = rank.operations[1];
   EXPECT_EQ(begun.kind, "barrier");
@@ -88,7 +88,7 @@ TEST(Recorder, KeepsTheLast1024) {
     const auto ticket = recorder->called(world, all_reduce(i, i % 2 == 0 ? "" : "odd"));
     if (i == 1000) early = ticket;
   }
-  recorder->started(early, false);  // its place has gone to another call
+  recorder->started(early, false);  // another call has taken its place
   recorder->ended(early, Outcome::kDone);
   const ReadRank rank = read_record(recorder->record());
   ASSERT_EQ(rank.operations.size(), kEntries);
@@ -128,7 +128,7 @@ TEST(Recorder, AGroupThatLostItsPlaceLosesItsNameOnly) {
   EXPECT_EQ(rank.operations[1].sequence, 2U);
 }
 
-// Every field of a call is made from its sequence: a torn entry would show.
+// Every field of a call is computed from its sequence number, so a torn entry would be noticed.
 TEST(Recorder, AReaderNeverSeesHalfAnEntry) {
   const UniqueFd memory = make_memory({.rank = 0, .size = 1});
   const auto recorder = Recorder::open({}, kWords, memory.get());
@@ -163,7 +163,7 @@ TEST(Recorder, AReaderNeverSeesHalfAnEntry) {
   }
   over.store(true);
   for (std::thread& writer : writers) writer.join();
-  // Nobody writes any more: all entries are whole.
+  // No thread writes any more, so all entries are whole.
   EXPECT_EQ(read_record(reader.record()).operations.size(), kEntries);
 }
 

@@ -1,4 +1,4 @@
-// Records made by hand, merged: what is said, and what is not.
+// Merges records made by hand: which lines the summary shows, and which it does not.
 #include "flight/summary.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ ReadRank rank_of(int rank, int size) {
   return {.rank = rank, .size = size, .pid = 100 + rank, .host = "a", .groups = {{"world", rank, size}}};
 }
 
-// Called `ago` seconds before now, took one second.
+// Adds a call that was made `ago` seconds before now and took one second.
 ReadOperation& call(ReadRank& rank, std::uint64_t sequence, std::int64_t ago, Outcome outcome = Outcome::kDone,
                     std::uint64_t count = 8) {
   ReadOperation operation{.ticket = rank.operations.size(),

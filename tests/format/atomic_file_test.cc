@@ -73,7 +73,7 @@ TEST(AtomicFile, SecondWriterIsRefused) {
   first.write(bytes_of("x"));
   first.commit();
   EXPECT_EQ(content_of(folder.path() / "f"), "x");
-  write_file_atomically(folder.path() / "f", "y");  // after the commit the path is free again
+  write_file_atomically(folder.path() / "f", "y");  // after the commit the temporary path is free again
   EXPECT_EQ(content_of(folder.path() / "f"), "y");
 }
 
@@ -88,18 +88,18 @@ TEST(AtomicFile, ErrorsNameThePathAndTheCause) {
   EXPECT_EQ(directory.exit_code(), ExitCode::kIo);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "folder.tmp"));
 
-  // A link in the place of the temporary file could lead the writer anywhere.
+  // If the temporary file were a link, the writer could write to any place.
   std::filesystem::create_symlink(folder.path() / "elsewhere", folder.path() / "link.tmp");
   EXPECT_EQ(io_error_of([&] { write_file_atomically(folder.path() / "link", "x"); }).exit_code(), ExitCode::kIo);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "elsewhere"));
 }
 
-// It is the user's, as a place on a larger disk.
+// The link is the user's, for example to a place on a larger disk.
 TEST(AtomicFile, ALinkStaysAndWhatItLeadsToIsWritten) {
   const tests::TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() / "large");
   std::filesystem::create_symlink("large/f", folder.path() / "link");
-  for (const char* text : {"first", "second"}) {  // the target is not there yet, and is
+  for (const char* text : {"first", "second"}) {  // first without the target, then with it
     write_file_atomically(folder.path() / "link", text);
     EXPECT_TRUE(std::filesystem::is_symlink(folder.path() / "link"));
     EXPECT_EQ(content_of(folder.path() / "large" / "f"), text);
@@ -120,7 +120,7 @@ TEST(AtomicFile, WhatAnotherPutInItsPlaceStays) {
   EXPECT_EQ(content_of(folder.path() / "f.tmp"), "another's");
 }
 
-// A limit on the file size stands in for a full disk: both make write() fail half way.
+// A limit on the file size stands in for a full disk, because both make write() fail half way.
 TEST(AtomicFile, FailedWriteLeavesTheOldFile) {
   const tests::TemporaryFolder folder;
   const auto path = folder.write("f", "old");

@@ -1,4 +1,4 @@
-// What is no file of weights is told by what it is, by both readers.
+// If a file is no file of weights, both readers say what kind of file it is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

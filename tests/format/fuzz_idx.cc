@@ -1,4 +1,4 @@
-// libFuzzer: any bytes are an IDX array or a DataError.
+// libFuzzer: any bytes are either an IDX array or a DataError.
 #include "format/memory_file.h"
 #include "reigen/base/error.h"
 #include "reigen/format/idx.h"

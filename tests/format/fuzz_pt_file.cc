@@ -1,6 +1,6 @@
-// libFuzzer: any bytes are a checkpoint whose tensors can be read, or a DataError. A pickle alone is put into an
-// archive with two storages first. CRC-32s, which no fuzzer finds, are left aside in one of the two rounds, so that
-// what they hide is read as well.
+// libFuzzer: any bytes are either a checkpoint whose tensors can be read or a DataError. A pickle alone is first put
+// into an archive with two storages. No fuzzer finds a right CRC-32, so one of the two rounds does not check them and
+// reaches the code after this check.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// libFuzzer: any bytes are a safetensors file whose tensors can be read, or a DataError.
+// libFuzzer: any bytes are either a safetensors file whose tensors can be read or a DataError.
 #include <vector>
 
 #include "format/memory_file.h"

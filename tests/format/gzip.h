@@ -1,4 +1,4 @@
-// Packs text as gzip does, for tests that damage the result.
+// Packs text like gzip, for tests that damage the result.
 #pragma once
 
 #include <zlib.h>

@@ -77,7 +77,7 @@ TEST(ReadIdx, EmptyArray) {
 struct Wrong {
   const char* name;
   std::string content;
-  const char* text;  // part of the message
+  const char* text;  // a part of the message
 };
 
 TEST(ReadIdx, WrongFilesAreNamed) {
@@ -133,7 +133,8 @@ TEST(ReadIdx, CapOnTheDeclaredSize) {
   EXPECT_EQ(read_idx(path, {.max_bytes = 101}).size, 101u);
 }
 
-// Every bit of a small packed file, and every length: the old content or a DataError, nothing else.
+// Any bit of a small packed file is flipped, or the file is cut at any length. The reader must give the old content or
+// a DataError.
 TEST(ReadIdx, DamagedAnywhere) {
   const std::string data = pixels(300);
   const std::string packed = gzip(idx(0x08, {3, 10, 10}, data));
@@ -151,7 +152,7 @@ TEST(ReadIdx, DamagedAnywhere) {
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
     check(damaged, "bit " + std::to_string(bit));
   }
-  // What may be damaged without harm: time, flags and system in the ten bytes of gzip's header.
+  // Only the time, flags and system in the ten bytes of gzip's header may be damaged without harm.
   EXPECT_GE(refused, static_cast<int>(packed.size() * 8 - 80));
   refused = 0;
   for (std::size_t length = 0; length < packed.size(); ++length) check(packed.substr(0, length), "length");

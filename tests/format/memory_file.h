@@ -1,4 +1,4 @@
-// A file in memory for tests with thousands of files: the parsers read files, and these cost no disk.
+// A file in memory, for tests with thousands of files. The parsers read files, and these files need no disk.
 #pragma once
 
 #include <fmt/format.h>

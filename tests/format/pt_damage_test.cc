@@ -19,14 +19,14 @@ using tests::little_endian;
 using tests::MemoryFile;
 namespace pickled = tests::pickled;
 
-const std::string kStorage(8, 'x');  // of the tensors here: four elements of two bytes
+const std::string kStorage(8, 'x');  // the storage of the tensors here: four elements of two bytes
 
 std::string short_tensor(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
                          std::int64_t first = 0) {
   return pickled::tensor(pickled::storage("ShortStorage", "0", 4), shape, strides, first);
 }
 
-// Reads all there is; nothing: a DataError, whose text goes to `message`.
+// Everything that can be read from the file. Empty if the reader throws a DataError, whose text is put into `message`.
 std::optional<std::string> everything_in(const std::string& content, const PtOptions& options = {},
                                          std::string* message = nullptr) {
   const MemoryFile memory(content.data(), content.size());
@@ -55,7 +55,7 @@ std::optional<std::string> everything_in(const std::string& content, const PtOpt
 struct Wrong {
   const char* name;
   std::string content;
-  const char* text;  // part of the message
+  const char* text;  // a part of the message
 };
 
 void expect_refused(const std::vector<Wrong>& cases, const PtOptions& options = {}) {
@@ -116,7 +116,7 @@ TEST(PtDamage, CodeIsRefusedByName) {
   });
 }
 
-// Names that are not known are values, and what they make is not read: nothing is run for it.
+// Unknown names become values, and the objects that they would make are not read. No code runs for them.
 TEST(PtDamage, UnknownNamesAreShownAndNotRun) {
   const auto shown = [](const std::string& value) { return everything_in(checkpoint(pickled::whole(value))); };
   EXPECT_EQ(shown(pickled::global("torch.nn.modules.conv", "Conv2d") + ")\x81"),
@@ -240,9 +240,9 @@ TEST(PtDamage, TensorsOutsideTheirStorageAreNamed) {
   });
 }
 
-// Small files that ask for much.
+// Small files that would need much memory or time.
 TEST(PtDamage, LimitsHold) {
-  std::string laughs = "](NNNNNNNNNNe\x94";  // ten, then ten of these ten, and so on
+  std::string laughs = "](NNNNNNNNNNe\x94";  // a list of ten, then a list of ten such lists, and so on
   for (int i = 0; i < 12; ++i) {
     laughs += "0](";
     for (int j = 0; j < 10; ++j) laughs += "h" + std::string(1, static_cast<char>(i));
@@ -327,8 +327,8 @@ std::string good_checkpoint() {
   return checkpoint(pickled::whole(root), {"abcdefgh", "12345678", ""});
 }
 
-// Every byte changed, in two ways: a DataError, or what the file said before. What has no meaning (times, padding, what
-// follows a record) may change.
+// Any byte is changed in two ways. The reader must give a DataError or the same content as before. Bytes without a
+// meaning (times, padding, bytes after a record) may change.
 TEST(PtDamage, NoChangedByteGoesUnseen) {
   const std::string good = good_checkpoint();
   const auto expected = everything_in(good);
@@ -357,7 +357,7 @@ TEST(PtDamage, NoCutGoesUnseen) {
   for (std::size_t length = 0; length < good.size(); ++length) {
     EXPECT_FALSE(everything_in(good.substr(0, length))) << length;
   }
-  for (std::size_t at = 0; at < good.size(); at += 7) {  // bytes missing inside
+  for (std::size_t at = 0; at < good.size(); at += 7) {  // a byte is missing inside
     EXPECT_FALSE(everything_in(good.substr(0, at) + good.substr(at + 1))) << at;
   }
 }

@@ -42,7 +42,7 @@ std::string text_of(const PtFile& file, const std::string& name) {
   return "absent";
 }
 
-// 0, 1, 2 ... as elements of two bytes.
+// The numbers 0, 1, 2 ... as elements of two bytes.
 std::string counting(std::size_t count) {
   std::string text;
   for (std::size_t i = 0; i < count; ++i) text += little_endian(static_cast<std::uint16_t>(i));
@@ -59,7 +59,7 @@ std::string short_tensor(std::int64_t in_storage, const std::vector<std::int64_t
   return pickled::tensor(pickled::storage("ShortStorage", "0", in_storage), shape, strides, first);
 }
 
-// Everything that a file says, as one text.
+// Everything in a file, as one text.
 std::string everything_in(const PtFile& file) {
   std::string all;
   for (const auto& tensor : file.tensors()) {
@@ -234,7 +234,7 @@ TEST(PtFile, ViewsAreReadInRowMajorOrder) {
   const MemoryFile memory(content.data(), content.size());
   const PtFile file(memory.path());
   for (const auto& view : views) EXPECT_EQ(bytes_of(file, file.at(view.name)), elements(view.expected)) << view.name;
-  for (const auto& view : views) {  // and each as the first one
+  for (const auto& view : views) {  // also if each view is the first one read
     const PtFile again(memory.path());
     EXPECT_EQ(bytes_of(again, again.at(view.name)), elements(view.expected)) << view.name;
   }
@@ -277,7 +277,7 @@ TEST(PtFile, ElementTypesOfTheirOwn) {
   EXPECT_THAT(file.unreadable(), IsEmpty());
 }
 
-// One tensor that cannot be read does not keep the others from being read.
+// A tensor that cannot be read does not prevent the others from being read.
 TEST(PtFile, WhatHasNoTypeIsListedWithItsReason) {
   const std::string negated = pickled::dict({{"neg", "\x88"}});
   const auto rebuilt = [](const std::string& name) {
@@ -323,7 +323,7 @@ TEST(PtFile, NewerProtocols) {
   const auto text = [](const std::string& value) {
     return "\x8C" + std::string(1, static_cast<char>(value.size())) + value;
   };
-  const std::string global = text("collections") + text("OrderedDict") + "\x93\x94";  // memo 0
+  const std::string global = text("collections") + text("OrderedDict") + "\x93\x94";  // this is memo 0
   const std::string body = global + ")R(" + text("a") + "\x94K\x05" + text("b") + "h\x01" + text("c") +
                            "\x8F(K\x06\x90" + text("d") + "C\x02xyu.";
   for (const char protocol : {'\x04', '\x05'}) {
@@ -388,7 +388,7 @@ TEST(PtFile, DamagedStoragesAreNamed) {
   expect_damage([&] { file.verify(); }, "'a'");
 
   content = good;
-  content[content.find("unused")] ^= 1;  // no tensor's
+  content[content.find("unused")] ^= 1;  // this byte belongs to no tensor
   const MemoryFile other(content.data(), content.size());
   const PtFile rest(other.path());
   EXPECT_EQ(bytes_of(rest, rest.at("a")), counting(4));

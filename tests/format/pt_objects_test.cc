@@ -1,4 +1,4 @@
-// Files of torch.save with objects that are not read, and archives of C++'s torch::save.
+// Files of torch.save with objects that cannot be read, and archives of C++'s torch::save.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,13 +19,13 @@ using tests::MemoryFile;
 using tests::script_archive;
 namespace pickled = tests::pickled;
 
-const std::string kStorage = "abcdefgh";  // of the tensors here: four elements of two bytes
+const std::string kStorage = "abcdefgh";  // the storage of the tensors here: four elements of two bytes
 
 std::string tensor(std::int64_t count = 4) {
   return pickled::tensor(pickled::storage("ShortStorage", "0", 4), {count}, {1});
 }
 
-// Everything that a file says, a line each.
+// Everything in a file, one item a line.
 std::string everything_in(const std::string& content) {
   const MemoryFile memory(content.data(), content.size());
   const PtFile file(memory.path());
@@ -115,7 +115,7 @@ TEST(PtObjects, AModuleHasTheNamesOfItsStateDict) {
 }
 
 TEST(PtObjects, WhatHoldsItselfIsLookedAtOnce) {
-  // An object (memo 0) whose state has itself, the list (memo 1) that it lies in, and a tensor.
+  // An object (memo 1) whose state contains the object itself, the list (memo 0) that contains it, and a tensor.
   const std::string root = "]\x94" + pickled::global("a", "B") + ")\x81\x94" +
                            pickled::dict({{"self", std::string("h\1", 2)},
                                           {"list", std::string("h\0", 2)},
@@ -123,7 +123,7 @@ TEST(PtObjects, WhatHoldsItselfIsLookedAtOnce) {
                                           {"w", tensor(1)}}) +
                            "ba";
   EXPECT_EQ(everything_in_pickle(root), "0.w=ab\n0?a.B\n");
-  // 60 objects that hold each other: the ways through them are without number.
+  // 60 objects that contain each other: the number of paths through them is huge.
   std::string all = "](";
   for (int i = 0; i < 60; ++i) all += pickled::global("a", "B") + ")\x81q" + std::string(1, static_cast<char>(i));
   all += "e";
@@ -135,7 +135,7 @@ TEST(PtObjects, WhatHoldsItselfIsLookedAtOnce) {
   }
   const std::string content = everything_in_pickle(all + links);
   EXPECT_THAT(content, HasSubstr("59?a.B"));
-  // Deeper than any model, inside of an object and with weights beside it.
+  // Lists nested deeper than in any model, inside an object, with weights beside it.
   std::string deep = "N";
   for (int i = 0; i < 400; ++i) deep = "]" + deep + "a";
   EXPECT_THAT(everything_in_pickle(pickled::dict({{"o", pickled::object("a", "B", {deep})}, {"w", tensor(1)}})),
@@ -143,7 +143,7 @@ TEST(PtObjects, WhatHoldsItselfIsLookedAtOnce) {
 }
 
 TEST(PtObjects, ModulesInModulesWithoutEndAreRead) {
-  // The state's _modules are the state itself, and states of modules one in the other, deeper than any model.
+  // First, the _modules of a state are the state itself. Second, states of modules are nested deeper than in any model.
   const std::string self = pickled::global("a", "Net") + ")\x81}\x94(" + pickled::text("_parameters") +
                            pickled::dict({{"w", tensor(1)}}) + pickled::text("_modules") + std::string("h\0", 2) + "ub";
   EXPECT_THAT(everything_in_pickle(self), HasSubstr("w=ab\n"));
@@ -151,7 +151,7 @@ TEST(PtObjects, ModulesInModulesWithoutEndAreRead) {
   for (int i = 0; i < 3000; ++i)
     deep = "}(" + pickled::text("_parameters") + "}" + pickled::text("_modules") + deep + "u";
   EXPECT_THAT(everything_in_pickle(pickled::object("a", "Net", {}, deep)), HasSubstr("object?a.Net\n"));
-  // Many buffers, and as many names of those that are left out.
+  // Many buffers, and as many names of buffers that are left out.
   std::string names = "](";
   std::string buffers = "}(";
   for (int i = 0; i < 30'000; ++i) {
@@ -246,7 +246,7 @@ std::vector<std::string> names_in(const std::string& file_name, std::string* obj
   return names;
 }
 
-// What PyTorch itself wrote.
+// Files that PyTorch itself wrote.
 TEST(PtScripts, FilesOfPyTorch) {
   EXPECT_THAT(names_in("module_sequential.pt"),
               testing::ElementsAre("0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",

@@ -1,5 +1,6 @@
-// Checkpoints of PyTorch for tests, byte by byte: pickles and zip files, right and wrong ones. Layout and order are
-// those of torch.save: records aligned by an extra field, sizes after the content, the zip64 end records always.
+// Writes checkpoints of PyTorch for tests, byte by byte: pickles and zip files, right and wrong ones. Layout and order
+// are those of torch.save: an extra field aligns records, sizes follow the content, and the zip64 end records are
+// always there.
 #pragma once
 
 #include <zlib.h>
@@ -22,7 +23,7 @@ std::string little_endian(T value) {
   return text;
 }
 
-// What values look like in a pickle of protocol 2. None uses the memo.
+// Values in a pickle of protocol 2. No function uses the memo.
 namespace pickled {
 
 inline std::string number(std::int32_t value) { return "J" + little_endian(value); }
@@ -86,12 +87,12 @@ inline std::string parameter(const std::string& tensor) {
   return call(global("torch._utils", "_rebuild_parameter"), {tensor, "\x88", ordered({})});
 }
 
-// An object of a class or function that readers do not know, with the state that is set in it.
+// An object of a class or function that readers do not know, with its state.
 inline std::string object(const std::string& module, const std::string& name, const std::vector<std::string>& arguments,
                           const std::string& state = {}) {
   return global(module, name) + tuple(arguments) + (state.empty() ? "R" : "\x81" + state + "b");
 }
-// What C++ writes of a module: an object without arguments, whose state has its parts.
+// A module as C++ writes it: an object without arguments, whose state contains its parts.
 inline std::string script_module(const std::vector<std::pair<std::string, std::string>>& items) {
   return global("__torch__", "Module") + ")\x81" + dict(items) + "b";
 }
@@ -101,12 +102,12 @@ inline std::string whole(const std::string& value) { return "\x80\x02" + value +
 }  // namespace pickled
 
 struct ZipOptions {
-  bool sizes_follow = true;  // as torch.save has it; false: sizes and CRC are in the header
+  bool sizes_follow = true;  // as in torch.save; false: sizes and CRC are in the header
   bool end64 = true;
   bool wide_entries = false;  // sizes and offsets in zip64 fields, as in files of more than 4 GiB
   bool checksums = true;
   std::uint16_t method = 0;
-  std::uint16_t flags = 0;  // beside those for sizes_follow
+  std::uint16_t flags = 0;  // besides the flags for sizes_follow
   std::string comment = {};
 };
 

@@ -87,7 +87,7 @@ TEST(Safetensors, BytesOfPackedTypes) {
   EXPECT_THROW(size_of(TensorType::kF4), InvalidArgument);
 }
 
-// What the reference reader takes, this one takes.
+// This reader accepts all files that the reference reader accepts.
 TEST(Safetensors, OddFilesThatAreWhole) {
   const tests::TemporaryFolder folder;
   const auto read = [&](const std::string& header, const std::string& data) {
@@ -173,7 +173,7 @@ TEST(Safetensors, SourcesThatDoNotFitAreRefused) {
 struct Wrong {
   const char* name;
   std::string content;
-  const char* text;  // part of the message
+  const char* text;  // a part of the message
 };
 
 std::vector<Wrong> wrong_headers() {
@@ -274,7 +274,8 @@ TEST(Safetensors, WrongFilesAreNamed) {
   }
 }
 
-// Every byte of the header set to some other ones, and every length: a DataError, or a file that is whole.
+// Any byte of the header gets some other values, or the file is cut at any length. The result must be a DataError or a
+// whole file.
 TEST(Safetensors, DamagedAnywhere) {
   const tests::TemporaryFolder folder;
   const std::string data(12, 'x');

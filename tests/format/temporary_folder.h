@@ -1,4 +1,4 @@
-// A folder of its own for a test, removed with everything in it.
+// A test's own folder. It is removed at the end with everything in it.
 #pragma once
 
 #include <cstdlib>

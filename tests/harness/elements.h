@@ -1,4 +1,4 @@
-// Compares many elements by one assertion: one of GoogleTest's each would take most of a test's time under a sanitizer.
+// Compares many elements with one assertion. One assertion for each would take most of a test's time under a sanitizer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace reigen::testing {
 
-// data[i] is expected(i), or `expected`, for i < count; else the first that is not.
+// Succeeds if data[i] is expected(i), or `expected`, for all i < count. Otherwise it reports the first wrong element.
 template <typename Data, typename Expected>
 ::testing::AssertionResult elements_are(const Data& data, std::size_t count, const Expected& expected) {
   using Value = std::remove_cvref_t<decltype(data[0])>;

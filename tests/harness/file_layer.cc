@@ -1,15 +1,15 @@
-// A library to be preloaded (LD_PRELOAD) that stands between a program and the files below one directory. What changes
-// files or makes them durable is an event, counted from 1: open that makes a file, write, ftruncate, fsync, rename,
-// unlink, rmdir, mkdir.
+// A library to be preloaded (LD_PRELOAD). It intercepts a program's operations on the files below one directory. An
+// operation that changes files or makes them durable is an event, counted from 1: open that makes a file, write,
+// ftruncate, fsync, rename, unlink, rmdir, mkdir.
 //
-//   REIGEN_FILES_BELOW=DIR     real path; events elsewhere are passed through
-//   REIGEN_FILES_LOG=FILE      every event, for tests/harness/recorded_files.h to replay
-//   REIGEN_FILES_AT=N          from event N on: REIGEN_FILES_FAULT
-//   REIGEN_FILES_FAULT=kill    SIGKILL instead of the event (a write is made by half first)
+//   REIGEN_FILES_BELOW=DIR     the directory's real path; operations elsewhere are passed through
+//   REIGEN_FILES_LOG=FILE      records every event, so that tests/harness/recorded_files.h can replay it
+//   REIGEN_FILES_AT=N          REIGEN_FILES_FAULT occurs from event N on
+//   REIGEN_FILES_FAULT=kill    SIGKILL instead of the event (half of a write is done first)
 //                      EIO, ENOSPC  the event fails, once with REIGEN_FILES_TIMES=1
-//   REIGEN_FILES_NO_EXCHANGE=1 names cannot change hands at once, as over NFS
+//   REIGEN_FILES_NO_EXCHANGE=1 two names cannot be exchanged atomically, as over NFS
 //
-// One lock around an event and its record, so that the record's order is one that happened.
+// One lock covers an event and its record, so that the order of the record is the real order.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -77,7 +77,7 @@ std::string path_of(int fd) {
   return size < 0 ? "" : std::string(path, static_cast<std::size_t>(size));
 }
 
-// Of a name that need not exist.
+// The real path of a name. The last part of the name need not exist.
 std::string path_of(int folder, const char* name) {
   std::string path = name;
   if (path.empty() || path[0] != '/') {
@@ -104,7 +104,7 @@ std::uint64_t inode_of(int fd) {
 std::string folder_of(const std::string& path) { return path.substr(0, path.find_last_of('/')); }
 std::string name_of(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
-// kind, two inodes, a number, two texts (or the bytes of a write).
+// Writes an event: its kind, two inodes, a number, and two texts (or the bytes of a write).
 void record(char kind, std::uint64_t one, std::uint64_t other, std::uint64_t number, const void* first,
             std::size_t first_size, const std::string& second) {
   if (state().log < 0) return;
@@ -120,7 +120,7 @@ void record(char kind, std::uint64_t one, std::uint64_t other, const std::string
   record(kind, one, other, 0, first.data(), first.size(), second);
 }
 
-// True: the event is not to happen, errno says why.
+// Counts an event. Returns true if the event must fail; errno then has the reason.
 bool fails() {
   State& s = state();
   ++s.events;
@@ -259,7 +259,7 @@ int mkdir(const char* name, mode_t mode) noexcept {
 
 }  // extern "C"
 
-// The count is what a driver learns from a run without a fault.
+// Writes the number of events. A test learns it from a run without a fault.
 __attribute__((destructor)) static void tell_count() {
   const std::string path = variable("REIGEN_FILES_COUNT");
   if (path.empty()) return;

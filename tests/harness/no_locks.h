@@ -1,5 +1,5 @@
-// A file system without locks, for the program whose test includes this: its own flock() stands in front of libc's.
-// Include it in one source of a program.
+// Simulates a file system without locks: the flock() of this header replaces libc's in the program of a test. Include
+// it in only one source of a program.
 #pragma once
 
 #include <sys/file.h>
@@ -11,7 +11,7 @@
 
 namespace reigen::tests {
 
-inline std::atomic<int> lock_errno{0};  // what flock() fails with; 0: it works
+inline std::atomic<int> lock_errno{0};  // the errno of flock(); 0: flock() works
 
 struct NoLocks {
   explicit NoLocks(int error) { lock_errno = error; }

@@ -24,10 +24,10 @@ namespace {
 constexpr const char* kRankVariable = "REIGEN_TEST_RANK";
 constexpr const char* kCallVariable = "REIGEN_TEST_CALL";
 constexpr const char* kPortVariable = "REIGEN_TEST_PORT";
-constexpr const char* kBackendVariable = "REIGEN_TEST_BACKEND";  // what "auto" means
+constexpr const char* kBackendVariable = "REIGEN_TEST_BACKEND";  // the backend to use for "auto"
 constexpr const char* kJob = "reigen-test";
 
-// Which call of run_ranks inside the running test this is.
+// The number of this call of run_ranks within the running test.
 int next_call() {
   static std::string test;
   static int calls = 0;
@@ -52,7 +52,7 @@ struct Process {
   bool running = true;
 };
 
-// Of mpirun's ranks the launcher says which is which.
+// mpirun's ranks find their number in a variable of the launcher.
 int rank_from_environment() {
   for (const char* name : {kRankVariable, "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
     if (const char* text = std::getenv(name)) return std::atoi(text);
@@ -60,7 +60,7 @@ int rank_from_environment() {
   return 0;
 }
 
-// This program with a filter for the running test, behind `launcher` (none: directly).
+// Starts this program with a filter for the running test, by `launcher` (empty: directly).
 Process start_process(const std::vector<std::string>& launcher, int rank, int call, int port) {
   int pipe_fds[2];
   if (::pipe2(pipe_fds, O_CLOEXEC) != 0) std::abort();
@@ -120,7 +120,7 @@ void kill_all(std::vector<Process>& processes) {
   }
 }
 
-// Waits for all; a rank that was told to stop is killed once the others are done.
+// Waits for all processes. A rank whose fault is to stop is killed when the others are done.
 bool wait_for_all(std::vector<Process>& processes, const RankOptions& options) {
   const Deadline deadline = Deadline::after(options.limit);
   for (;;) {
@@ -153,11 +153,11 @@ bool wait_for_all(std::vector<Process>& processes, const RankOptions& options) {
   }
   if (::testing::Test::HasFailure()) code = 1;
   std::fflush(nullptr);
-  if (options.kind == RankKind::kMpi) std::exit(code);  // MPI wants to be ended
-  ::_exit(code);                                        // nothing of the test program's own ending
+  if (options.kind == RankKind::kMpi) std::exit(code);  // MPI must be finalized
+  ::_exit(code);                                        // skips the test program's exit handlers
 }
 
-// mpirun ends its ranks when it is told to end.
+// Waits for mpirun, and ends it after the limit. mpirun then ends its ranks.
 RankEnd wait_for_mpirun(Process& process, const RankOptions& options) {
   Deadline deadline = Deadline::after(options.limit);
   for (bool told = false; process.running; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {

@@ -5,9 +5,9 @@
 //     EXPECT_THROW(r.world().barrier(), PeerLost);
 //   });
 //
-// Processes are started by posix_spawn (or by mpirun, itself started so) as this same test program with a filter for
-// the running test; there run_ranks finds its rank in the environment, runs the body and exits. What the test does
-// before run_ranks is therefore done in every rank.
+// For processes, posix_spawn (or mpirun, which posix_spawn starts) runs this same test program with a filter for the
+// running test. There run_ranks finds its rank in the environment, runs the body and exits. So every rank also executes
+// the code of the test before run_ranks.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@
 
 namespace reigen::testing {
 
-enum class RankKind { kThreads, kProcesses, kMpi };  // kMpi: processes that mpirun starts; one end for all of them
+enum class RankKind { kThreads, kProcesses, kMpi };  // kMpi: processes that mpirun starts; all have one RankEnd
 
 struct RankOptions {
   int ranks = 2;
@@ -30,18 +30,19 @@ struct RankOptions {
   std::string backend = "auto";
   const comm::BackendEntry* engine = nullptr;
   Device device = {};
-  // Rank r is on machine r % machines, or, with neighbours together, on machine r / ranks_a_machine; 0: on this one.
+  // Rank r is on machine r % machines, or on machine r / ranks_a_machine (neighbours together). 0: all are on this one,
+  // but hierarchical groups then have two neighbours on each machine.
   int machines = 0;
   int ranks_a_machine = 0;
   std::string algorithms = {};
-  void (*prepare)(int rank) = nullptr;  // called first by every rank, which may be a thread
+  void (*prepare)(int rank) = nullptr;  // every rank calls it first, as a process or a thread
   int segments = 0;
   int connections = 1;
-  std::chrono::milliseconds timeout = std::chrono::seconds(60);  // of a collective
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);  // limit of a collective
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);
   std::chrono::milliseconds report_after = std::chrono::seconds(30);
   std::chrono::seconds limit =
-      std::chrono::seconds(90);  // of the whole run; then everything is killed and the test fails
+      std::chrono::seconds(90);  // limit of the whole run; after it, all ranks are killed and the test fails
 };
 
 class Rank {
@@ -49,7 +50,7 @@ class Rank {
   Rank(int rank, const RankOptions& options, std::shared_ptr<store::Store> store);
   int rank() const { return rank_; }
   int size() const { return options_.ranks; }
-  // The group of all ranks, made at the first call.
+  // The group of all ranks. The first call forms it.
   Communicator& world();
   Communicator make_group(const std::string& name);
   void leave() { world_.reset(); }
@@ -66,14 +67,14 @@ class Rank {
 
 using RankBody = std::function<void(Rank&)>;
 
-// How a rank ended. Threads: exit_code 0, or 1 with the exception's text as output.
+// How a rank ended. For threads, exit_code is 0, or 1 with the exception's text as output.
 struct RankEnd {
   int exit_code = 0;
   int signal = 0;
   std::string output;
 };
 
-// Fails the test when a rank other than the one with a fault did not end well.
+// Fails the test if a rank without a fault did not end with success.
 std::vector<RankEnd> run_ranks(const RankOptions& options, const RankBody& body);
 
 }  // namespace reigen::testing

@@ -1,4 +1,4 @@
-// A file's bytes.
+// Reads the bytes of a file.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace reigen::tests {
 
-// Empty where there is no such file.
+// Returns an empty string if the file does not exist.
 inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

@@ -1,8 +1,8 @@
-// Files as a crash may leave them, from what file_layer.cc recorded of a program below one directory.
+// Makes files as a crash may leave them, from the events that file_layer.cc recorded below one directory.
 //
-// A crash loses what no fsync made durable: bytes of files whose fsync did not come, and names (made, renamed, removed)
-// of directories whose fsync did not come. Which of these are lost is the disk's choice, so there are many states
-// behind one event. A rename within a directory happens or not, never half.
+// A crash loses data that no fsync made durable: bytes of files without an fsync, and names (made, renamed, removed) in
+// directories without an fsync. The disk chooses which of these are lost, so many states are possible after one event.
+// A rename within a directory happens or does not happen, but never half.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace reigen::testing {
 class RecordedFiles {
  public:
   struct Event {
-    char kind = 0;  // C, M: name made in a directory; W, T: bytes; F: fsync; R, X: rename; U: name gone
+    char kind = 0;  // C, M: a name is made; W, T: bytes; F: fsync; R, X: rename; U: a name is removed
     std::uint64_t one = 0;
     std::uint64_t other = 0;
     std::uint64_t number = 0;
@@ -27,7 +27,7 @@ class RecordedFiles {
     std::string second;
   };
 
-  // `root`: inode of the directory, empty when the record began.
+  // `root`: the inode of the directory, which was empty when the record began.
   RecordedFiles(const std::filesystem::path& log, std::uint64_t root) : root_(root) {
     std::ifstream in(log, std::ios::binary);
     std::uint64_t head[6];
@@ -45,7 +45,7 @@ class RecordedFiles {
 
   enum class Lost { kNothing, kEverything, kSome };
 
-  // The first `count` events, then a crash. `seed` chooses what is lost of what may be.
+  // Replays the first `count` events and then a crash. `seed` chooses which of the unsafe data is lost.
   void crash(std::size_t count, Lost lost, std::uint64_t seed, const std::filesystem::path& target) const {
     Disk disk;
     disk.names[root_] = {};
@@ -64,7 +64,7 @@ class RecordedFiles {
       return;
     }
     const auto found = names.find(e.first);
-    if (found == names.end()) return;  // what it was made by is lost
+    if (found == names.end()) return;  // the event that made the name is lost
     names[e.second] = found->second;
     names.erase(e.first);
   }
@@ -78,10 +78,10 @@ class RecordedFiles {
   }
 
   struct Disk {
-    std::map<std::uint64_t, Names> names;  // durable, by directory
+    std::map<std::uint64_t, Names> names;  // durable names, by directory
     std::map<std::uint64_t, std::vector<Event>> pending;
-    std::map<std::uint64_t, std::string> bytes;    // as the program sees them
-    std::map<std::uint64_t, std::string> durable;  // as the disk has them
+    std::map<std::uint64_t, std::string> bytes;    // contents as the program sees them
+    std::map<std::uint64_t, std::string> durable;  // contents as the disk has them
 
     void apply(const Event& e) {
       switch (e.kind) {
@@ -107,7 +107,7 @@ class RecordedFiles {
           break;
         default:
           if (e.kind == 'M') names[e.other] = {};
-          if (e.kind == 'C') bytes[e.other] = durable[e.other] = "";  // numbers are used again
+          if (e.kind == 'C') bytes[e.other] = durable[e.other] = "";  // inode numbers are reused
           pending[e.one].push_back(e);
       }
     }
@@ -134,7 +134,7 @@ class RecordedFiles {
       if (seen != disk.bytes.end() && lost != Lost::kEverything) {
         const std::uint64_t choice = lost == Lost::kNothing ? 1 : random() % 3;
         if (choice == 1) content = seen->second;
-        if (choice == 2 && content != seen->second) {  // its size, but not all of its bytes
+        if (choice == 2 && content != seen->second) {  // the disk has the new size, but not all of the bytes
           const std::size_t there = seen->second.empty() ? 0 : random() % seen->second.size();
           content = seen->second.substr(0, there) + std::string(seen->second.size() - there, '\0');
         }

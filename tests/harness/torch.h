@@ -1,5 +1,5 @@
-// LibTorch for tests: tensors, functions, optimizers, and the modules that are quick to compile. torch/torch.h takes
-// seconds more in every file, nearly all of them for torch/nn/options.h and transformers.
+// LibTorch for tests: tensors, functions, optimizers, and the modules that are quick to compile. torch/torch.h would
+// take seconds more in every file, nearly all of them for torch/nn/options.h and transformers.
 #pragma once
 
 // IWYU pragma: begin_exports

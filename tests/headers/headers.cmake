@@ -1,5 +1,5 @@
-# LibTorch's modules and optimizers (torch/csrc/api) take a compiler 20 s and more: who includes <torch/torch.h> pays for
-# them knowingly. reigen.h and the header of programs must not bring them, by whatever way.
+# LibTorch's modules and optimizers (torch/csrc/api) take 20 s and more to compile. A user who includes <torch/torch.h>
+# knows this cost. reigen.h and the header of programs must not include them, directly or through other headers.
 file(WRITE "${SCRATCH}/all.cc" "#include <reigen/reigen.h>\n#include <reigen/train/program.h>\n")
 set(includes -I "${INCLUDE}" -isystem "${TORCH}/include" -isystem "${TORCH}/include/torch/csrc/api/include")
 execute_process(COMMAND ${CXX} -std=c++20 -M ${includes} "${SCRATCH}/all.cc"
@@ -17,7 +17,7 @@ if(NOT files MATCHES "ATen/core/Tensor\\.h")
   message(FATAL_ERROR "no file of LibTorch was seen: the test looks in the wrong place\n${files}")
 endif()
 
-# The commonest mistakes are named.
+# The compiler's messages must name the most common mistakes.
 execute_process(COMMAND ${CXX} -std=c++20 -fsyntax-only ${includes} "${FOLDER}/${MISTAKES}"
                 RESULT_VARIABLE result OUTPUT_VARIABLE ignored ERROR_VARIABLE errors)
 if(result EQUAL 0)

@@ -1,4 +1,4 @@
-// What people write wrongly in their first hour. headers.cmake compiles this and looks for the words that help them.
+// Typical mistakes of new users. headers.cmake compiles this file and checks that the messages have helpful words.
 #include <reigen/reigen.h>
 #include <reigen/train/program.h>
 

@@ -21,7 +21,7 @@ bool wait_readable(int fd) {
   return ::poll(&entry, 1, kSliceMilliseconds) > 0;
 }
 
-// False when the client has gone.
+// Returns false if the client has closed its connection.
 bool take(int client, void* into, std::size_t bytes) {
   return bytes == 0 || ::recv(client, into, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
 }
@@ -140,7 +140,7 @@ bool AgentServer::answer(int client, char query) {
       const std::string& found = table_[key];
       return give(client, bytes_of(found.size()) + found);
     }
-    case 5:  // check: 0 says that all are there
+    case 5:  // check: 0 means that all keys exist
       return take_texts(client, keys) && give(client, std::string(1, has_all(keys) ? '\0' : '\1'));
     case 6:  // wait
       if (!take_texts(client, keys)) return false;

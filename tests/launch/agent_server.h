@@ -1,5 +1,5 @@
-// The store that torchrun's agent serves for its ranks, as far as ranks of ours use it: PyTorch's TCPStore.
-// What PyTorch 2.11 answers to each request was taken down from it.
+// The store that torchrun's agent serves for its ranks, PyTorch's TCPStore, as far as Reigen's ranks use it.
+// The answers to requests were recorded from PyTorch 2.11.
 #pragma once
 
 #include <atomic>
@@ -16,10 +16,10 @@ namespace reigen::launch {
 
 class AgentServer {
  public:
-  // Listens on every address, as PyTorch's does. `answers`: else it takes what comes and says nothing.
+  // Listens on every address, like PyTorch's store. If not `answers`, it receives data but never answers.
   explicit AgentServer(bool answers = true);
   ~AgentServer();
-  AgentServer(const AgentServer&) = delete;  // threads belong to it
+  AgentServer(const AgentServer&) = delete;  // its threads refer to it
   AgentServer& operator=(const AgentServer&) = delete;
 
   std::uint16_t port() const { return port_; }

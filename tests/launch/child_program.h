@@ -1,4 +1,4 @@
-// Runs a program beside the test, with its output in pipes.
+// Runs a program in parallel with the test. Pipes receive its output.
 #pragma once
 
 #include <sys/types.h>
@@ -15,15 +15,15 @@ class ChildProgram {
  public:
   // `environment`: NAME=value to add, NAME to remove.
   explicit ChildProgram(const std::vector<std::string>& command, const std::vector<std::string>& environment = {});
-  ~ChildProgram();                             // kills it if it still runs
-  ChildProgram(const ChildProgram&) = delete;  // one process
+  ~ChildProgram();                             // kills the process if it still runs
+  ChildProgram(const ChildProgram&) = delete;  // the process has one owner
   ChildProgram& operator=(const ChildProgram&) = delete;
 
   pid_t pid() const { return pid_; }
   void signal(int signal) const;
-  // Reads until stdout or stderr holds the text `times` times; false: it ended or a long time passed.
+  // Reads until stdout or stderr contains the text `times` times. False if the program ended, or a long time passed.
   bool wait_for_text(const std::string& text, int times = 1);
-  // The exit code, or 128 + N for a signal; -1 when it did not end (it is killed then).
+  // The exit code, or 128 + N for a signal. -1 if the program did not end; it is killed then.
   int wait();
   void close_output() { streams_[0].reset(); }
 
@@ -38,7 +38,8 @@ class ChildProgram {
   std::string text_[2];
 };
 
-// As wait(), of a program that trains: a busy machine takes its time, and the limit of the test itself ends what hangs.
+// Like wait(), for a program that trains. It has no limit of its own, because a busy machine is slow; the limit of the
+// test ends a program that hangs.
 int wait_for(ChildProgram& program);
 
 struct Ran {
@@ -49,13 +50,13 @@ struct Ran {
 
 Ran run(const std::vector<std::string>& command, const std::vector<std::string>& environment = {});
 
-// `reigen run` with these words.
+// The command `reigen run` with these words.
 std::vector<std::string> reigen_run(const std::vector<std::string>& words);
 
-// Numbers behind `word` in the text: "pid 12" -> 12.
+// The numbers after `word` in the text: "pid 12" gives 12.
 std::vector<pid_t> pids_after(const std::string& word, const std::string& text);
 
-// True once the process is gone (or waits only to be reaped by a stranger); waits some seconds for it.
+// Waits some seconds until the process is gone, or only waits to be reaped by another process. True if so.
 bool disappears(pid_t pid);
 
 }  // namespace reigen::launch

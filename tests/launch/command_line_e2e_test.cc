@@ -1,4 +1,4 @@
-// The words that `reigen` understands, and what it says to others.
+// The words that `reigen` understands, and its errors for other words.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ TEST(CommandLine, TheProgramsWordsAreLeftAlone) {
   EXPECT_EQ(run(reigen_run({"-n", "1", "--", "sh", "-c", script, "x", "--", "-n"})).out, "--|-n|\n");
 }
 
-// A build folder of its own: `reigen` beside a reigen-train that prints what it is given.
+// A folder with `reigen` and a reigen-train that prints its arguments.
 class Train : public ::testing::Test {
  protected:
   void SetUp() override {

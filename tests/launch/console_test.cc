@@ -119,7 +119,7 @@ TEST(Console, OnATerminalProgressIsRedrawnAndClearedBeforeLines) {
   const std::string expected = "\r\033[K\033[?7l50 %\033[?7h\r\033[Ka warning\na line\n";
   std::string text;
   std::array<char, 4096> buffer{};
-  while (text.size() < expected.size()) {  // a terminal hands its bytes over in parts
+  while (text.size() < expected.size()) {  // a terminal delivers its bytes in parts
     const ssize_t got = ::read(master, buffer.data(), buffer.size());
     ASSERT_GT(got, 0);
     text.append(buffer.data(), static_cast<std::size_t>(got));

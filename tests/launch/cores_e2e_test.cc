@@ -1,4 +1,4 @@
-// Jobs in a control group with a quota of processor time, as docker --cpus and Kubernetes make it.
+// Jobs in a control group with a quota of processor time, like those of docker --cpus and Kubernetes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A group of its own with `cores` in each 100 ms; there is none where this user may not make one.
+// A control group with a quota of `cores` in each 100 ms. It does not exist if this user may not make one.
 class QuotaGroup {
  public:
   explicit QuotaGroup(double cores) {
@@ -31,12 +31,12 @@ class QuotaGroup {
   }
   ~QuotaGroup() {
     std::error_code ignored;
-    for (int attempt = 0; attempt < 100; ++attempt) {  // who was in it may still be on the way out
+    for (int attempt = 0; attempt < 100; ++attempt) {  // processes of the group may still be ending
       if (::rmdir(folder_.c_str()) == 0 || !fs::exists(folder_, ignored)) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }
-  QuotaGroup(const QuotaGroup&) = delete;  // one folder of the kernel's
+  QuotaGroup(const QuotaGroup&) = delete;  // it owns one folder of the kernel
   QuotaGroup& operator=(const QuotaGroup&) = delete;
 
   bool exists() const { return exists_; }

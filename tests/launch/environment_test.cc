@@ -27,7 +27,7 @@ bool belongs_to_a_launcher(const std::string& name) {
   return name == "RANK" || name == "WORLD_SIZE";
 }
 
-// Only these variables of launchers are set while it lives.
+// While it lives, only these variables of launchers are set.
 class OnlyVariables {
  public:
   explicit OnlyVariables(const Variables& variables) {
@@ -172,7 +172,7 @@ TEST(DetectEnvironment, WhereTheStoreIs) {
           .master_address,
       "127.0.0.1");
   EXPECT_EQ(detect(kOpenMpi).master_address, "127.0.0.1");
-  EXPECT_EQ(detect(kOpenMpi).master_port, 0);  // all are here: no port is given, and none is needed
+  EXPECT_EQ(detect(kOpenMpi).master_port, 0);  // all ranks are here: no port is given, and none is needed
   EXPECT_EQ(detect(with(kSlurm, {{"SLURM_STEP_RESV_PORTS", "12000-12001"}})).master_port, 12000);
   EXPECT_EQ(detect(with(kOpenMpi, {{"MASTER_PORT", "4000"}})).master_port, 4000);
   EXPECT_EQ(detect(kHydra).master_address, "127.0.0.1");
@@ -185,7 +185,7 @@ TEST(DetectEnvironment, AllRanksFindTheSamePortAndJob) {
   EXPECT_EQ(first.job, third.job);
   EXPECT_EQ(first.master_port, third.master_port);
   EXPECT_GE(first.master_port, 20000);
-  EXPECT_LT(first.master_port, 29000);  // ports from 32768 on are the kernel's, from 30000 on those of Kubernetes
+  EXPECT_LT(first.master_port, 29000);  // Kubernetes uses ports from 30000 on, the kernel from 32768 on
   EXPECT_NE(detect(with(kSlurm, {{"SLURM_STEP_ID", "3"}})).job, third.job);
   EXPECT_NE(detect(with(kSlurm, {{"SLURM_JOB_ID", "78"}})).master_port, third.master_port);
   EXPECT_NE(detect(with(kOpenMpi, {{"PMIX_NAMESPACE", "124"}})).job, detect(kOpenMpi).job);
@@ -239,7 +239,8 @@ TEST(DetectEnvironment, ComplaintsNameTheVariableAndItsValue) {
   }
 }
 
-// Rank 0 of a job on many machines is told the name of its machine too: only a launcher's count says that all are here.
+// Rank 0 of a job on many machines also gets the name of its own machine. Only a launcher's count can say that all
+// ranks are here.
 TEST(DetectEnvironment, ThisHostsNameSaysNothingAboutTheOtherRanks) {
   const Variables four = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", this_host()}, {"MASTER_PORT", "1234"}};
   EXPECT_EQ(detect(four).local_world_size, 1);
@@ -248,13 +249,13 @@ TEST(DetectEnvironment, ThisHostsNameSaysNothingAboutTheOtherRanks) {
   EXPECT_FALSE(detect(with(four, {{"MASTER_ADDR", "127.0.0.1"}})).one_host);
   EXPECT_EQ(detect(with(four, {{"MASTER_ADDR", "127.0.0.1"}})).local_world_size, 2);
   EXPECT_EQ(detect(with(four, {{"MASTER_ADDR", "localhost"}})).local_world_size, 2);
-  ::setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);  // where operators tell it to the pod of rank 0
+  ::setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);  // where operators give localhost to rank 0's pod
   EXPECT_EQ(detect(with(four, {{"MASTER_ADDR", "localhost"}})).local_world_size, 1);
   ::unsetenv("KUBERNETES_SERVICE_HOST");
   EXPECT_TRUE(detect(with(four, {{"LOCAL_WORLD_SIZE", "2"}})).one_host);
 }
 
-// Else every rank of a machine would take its first GPU for its own.
+// Otherwise every rank of a machine would use the machine's first GPU.
 TEST(DetectEnvironment, TheRankOnItsMachineIsKnownOnlyWhereItWasSaidOrFollows) {
   const Variables bare = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "1234"}};
   EXPECT_FALSE(detect(bare).knows_local_rank);
@@ -277,7 +278,7 @@ TEST(DetectEnvironment, SlurmSaysWhetherRankZeroIsOnThisNode) {
   EXPECT_FALSE(detect(with(kSlurm, {{"SLURMD_NODENAME", "gpu07"}, {"MASTER_ADDR", "gpu08"}})).on_first_node);
 }
 
-// Every pod gets it where a service is called master.
+// If a service is called master, every pod gets this variable.
 TEST(DetectEnvironment, APortOfKubernetesIsNone) {
   const Variables service = {{"MASTER_PORT", "tcp://10.3.2.1:80"}};
   EXPECT_EQ(detect(with(kSlurm, service)).master_port, detect(kSlurm).master_port);

@@ -1,4 +1,4 @@
-// How a job ends: exit codes, who is to blame, and that nothing is left behind.
+// How a job ends: exit codes, which rank is blamed, and that nothing is left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

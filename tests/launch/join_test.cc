@@ -1,4 +1,4 @@
-// Ranks as threads meet in one store over TCP, as processes under torchrun, mpirun or srun do.
+// Ranks as threads join one store over TCP, like processes under torchrun, mpirun or srun.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-// A port that was free; listens on it while `socket` is open.
+// Listens on a free port while `socket` is open.
 struct Listener {
   Listener() : socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
@@ -55,7 +55,7 @@ Environment rank_of(int rank, int world, std::uint16_t port, const std::string& 
   return e;
 }
 
-// All ranks join, say hello, and wait for everybody before the server may go.
+// All ranks join, say hello, and wait for all others before the server may end.
 void meet(int world, std::uint16_t port, const std::string& job = "job-a", seconds late = seconds(0)) {
   std::vector<std::future<void>> ranks;
   for (int rank = 0; rank < world; ++rank) {
@@ -94,7 +94,7 @@ std::string message_of_join(const Environment& e, seconds limit) {
   return "";
 }
 
-// No other port was given to the job: whoever listens elsewhere takes it from somebody.
+// The job was given no other port. A rank that listens on another port could take it from another program.
 TEST(JoinJob, APortTakenByAStrangerIsAnErrorThatNamesIt) {
   const Listener stranger;
   const std::string text = message_of_join(rank_of(0, 2, stranger.port), seconds(10));
@@ -124,7 +124,8 @@ TEST(JoinJob, ARankWaitsUntilAnotherJobLeavesThePort) {
   EXPECT_EQ(late.get()->try_get("x"), "1");
 }
 
-// What Debian's /etc/hosts says of the machine's own name, and ranks that were told other names of one machine.
+// 127.0.1.1 is the address of the machine's own name in Debian's /etc/hosts. Ranks may also have different information
+// about where the others are.
 TEST(JoinJob, RankZeroListensWhereItsAddressPoints) {
   for (const char* address : {"127.0.1.1", "127.0.0.1"}) {
     for (const bool one_host : {false, true}) {
@@ -136,7 +137,7 @@ TEST(JoinJob, RankZeroListensWhereItsAddressPoints) {
       const auto server = join_job(first, Deadline::after(seconds(30)));
       server->set("x", "1");
       EXPECT_EQ(join_job(second, Deadline::after(seconds(30)))->try_get("x"), "1");
-      second.one_host = !one_host;  // it was told less than the other, or more
+      second.one_host = !one_host;  // rank 1 knows less than rank 0, or more
       EXPECT_EQ(join_job(second, Deadline::after(seconds(30)))->try_get("x"), "1");
     }
   }
@@ -156,7 +157,7 @@ TEST(JoinJob, WithoutAPortRanksOfOneMachineMeetByTheNameOfTheirJob) {
   EXPECT_THAT(message_of_join(rank_of(1, 2, 0, job + "b"), seconds(1)), HasSubstr("does not know where rank 0 is"));
 }
 
-// The name can be guessed.
+// Another user's program can guess the name.
 TEST(JoinJob, AnotherUsersProgramThatHasTheJobsNameIsSaidToBeOne) {
   if (::geteuid() != 0) GTEST_SKIP() << "ONLY ROOT CAN BE ANOTHER USER: a name that another user holds was not tested";
   const std::string job = "guessed " + std::to_string(::getpid());
@@ -207,7 +208,7 @@ TEST(JoinJob, AMissingRankZeroIsATimeoutThatSaysWhereItWasLookedFor) {
   }
 }
 
-// Once warned of, and still known at the end: not "nobody listens there".
+// The warning comes once. The final error also gives this reason, and not "nobody listens there".
 TEST(JoinJob, ANameWithoutAddressIsWarnedOfOnceAndTheReasonAtTheEnd) {
   Environment e = rank_of(1, 2, 29511);
   e.master_address = "job-master-0.invalid";

@@ -1,4 +1,4 @@
-// The same program under every launcher: it finds its rank and meets the others.
+// The same program under every launcher: it finds its rank and joins the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Taken from the kernel, and free again: what a user gives as MASTER_PORT.
+// A free port, which the kernel has chosen, for use as MASTER_PORT.
 std::string free_port() { return std::to_string(AgentServer().port()); }
 
 std::string this_host() {
@@ -35,7 +35,7 @@ std::string this_host() {
 
 using Variables = std::vector<std::string>;
 
-// What a launcher gives each of two ranks; `common` stands behind it.
+// The variables of each of two ranks: the launcher's `names` with the rank's number, then `common`.
 std::vector<Variables> ranks_of(const std::vector<std::string>& names, const Variables& common) {
   std::vector<Variables> ranks(2);
   for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -45,8 +45,8 @@ std::vector<Variables> ranks_of(const std::vector<std::string>& names, const Var
   return ranks;
 }
 
-// Starts each rank with the variables that a launcher would give it, looks where they listen. `port`: the only one that
-// was given; empty: none was, "any": the kernel's.
+// Starts each rank with the variables that a launcher would give it, and checks where the ranks listen. `port`: the
+// only port that was given; empty: no port was given; "any": the kernel chooses the port.
 void expect_meeting(const std::string& source, const std::vector<Variables>& ranks, const std::string& port) {
   std::vector<std::unique_ptr<ChildProgram>> programs;
   for (const auto& variables : ranks) {
@@ -82,7 +82,7 @@ TEST(Launchers, ReigenRun) {
   }
 }
 
-// Two ranks of torchrun on one node need nothing of its agent; the port is the agent's.
+// Two ranks of torchrun on one node need no answer of the agent, whose port MASTER_PORT is.
 TEST(Launchers, TorchrunOnOneNode) {
   const AgentServer agent(false);
   for (const std::string& address : {net::loopback_address(), this_host()}) {
@@ -118,7 +118,7 @@ TEST(Launchers, ByHand) {
   }
 }
 
-// pytorch-operator: rank 0 is told `localhost`, the others its name.
+// pytorch-operator gives `localhost` to rank 0, and the name of rank 0's pod to the others.
 TEST(Launchers, PyTorchJob) {
   const std::string port = free_port();
   auto ranks = ranks_of({"RANK"}, {"WORLD_SIZE=2", "MASTER_PORT=" + port, "KUBERNETES_SERVICE_HOST=10.0.0.1"});
@@ -143,7 +143,7 @@ TEST(Launchers, Slurm) {
   expect_meeting("Slurm", ranks_of({"SLURM_PROCID", "SLURM_LOCALID"}, with_address), port);
 }
 
-// The first node's name leads to this machine.
+// The name of the first node resolves to this machine.
 TEST(Launchers, SlurmOnTwoNodes) {
   const std::string port = free_port();
   auto ranks = ranks_of({"SLURM_PROCID", "SLURM_NODEID"},
@@ -192,7 +192,7 @@ TEST(Launchers, ReigenRunUnderAnotherLauncherWarns) {
   EXPECT_THAT(ran.err, HasSubstr("Slurm already started 2 of these"));
 }
 
-// All of the above on a machine that is called something else, or has other addresses: in namespaces of its own.
+// Runs all of the above on a machine with another name or other addresses, which namespaces simulate.
 void run_in_namespace(const std::string& hosts, const std::string& addresses) {
   if (::geteuid() != 0) GTEST_SKIP() << "namespaces need root";
   if (run({"unshare", "-n", "-u", "-m", "true"}).code != 0) GTEST_SKIP() << "no namespaces here";
@@ -211,7 +211,7 @@ void run_in_namespace(const std::string& hosts, const std::string& addresses) {
 }
 
 constexpr const char* kLocalhost = "127.0.0.1 localhost\n::1 localhost\n";
-// A network card with an address; only lo where the kernel has no pairs of them.
+// Commands that make a network card with an address. If the kernel has no pairs of cards, lo gets the address.
 std::string card(const std::string& address) {
   return "ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up && ip addr add " + address +
          " dev v0 nodad || ip addr add " + address + " dev lo nodad; ";

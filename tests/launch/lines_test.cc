@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// "line:text", "part:text", "progress:text"
+// The result as "line:text", "part:text", "progress:text".
 std::vector<std::string> cut(const std::vector<std::string>& feeds) {
   std::vector<std::string> pieces;
   const auto sink = [&](Piece piece, std::string_view text) {

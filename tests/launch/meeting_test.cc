@@ -1,4 +1,5 @@
-// What rank 0 and the others conclude from what they were told, and what torchrun's agent is asked.
+// Where rank 0 listens and where the others connect, according to their variables, and the requests to torchrun's
+// agent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ Environment told(const std::string& address, bool one_host = false) {
 TEST(PlacesToListen, AreOfTheLoopbackAloneWhereTheAddressMeansTheLoopbackForAll) {
   const std::string loopback = net::loopback_address();
   EXPECT_THAT(places_to_listen(told(loopback)), ElementsAre(loopback));
-  if (loopback == "127.0.0.1") {  // a network namespace may have IPv6 alone
+  if (loopback == "127.0.0.1") {  // a network namespace may have only IPv6
     EXPECT_THAT(places_to_listen(told("127.0.1.1")), ElementsAre("127.0.1.1"));
   }
   EXPECT_THAT(places_to_listen(told("localhost")), Each(AnyOf("127.0.0.1", "::1")));
@@ -71,7 +72,7 @@ TEST(PlacesToListen, AreAllOfThisMachineWhereTheOthersMayBeElsewhere) {
   }
 }
 
-// pytorch-operator tells the pod of rank 0 `localhost`, and the others the pod's name.
+// pytorch-operator gives `localhost` to the pod of rank 0, and the name of this pod to the others.
 TEST(PlacesToListen, InKubernetesLocalhostIsNotTheLoopbackForAll) {
   EXPECT_TRUE(means_one_host("localhost"));
   ::setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
@@ -82,7 +83,7 @@ TEST(PlacesToListen, InKubernetesLocalhostIsNotTheLoopbackForAll) {
   for (const std::string& address : addresses_of_this_machine()) EXPECT_THAT(places, Contains(address));
 }
 
-// The address is the agent's there, and the others are told rank 0's own.
+// With an agent, MASTER_ADDR is the agent's address, and the agent tells the others rank 0's address.
 TEST(PlacesToListen, AnAddressElsewhereIsNoSurpriseWhereAnAgentTellsRankZerosOwn) {
   const auto warnings = [](bool agent_store) {
     Environment e = told("192.0.2.1");
@@ -149,7 +150,7 @@ TEST(AgentStore, SaysWhatListensThereInstead) {
   }
 }
 
-// Two nodes that are one machine: each rank alone on its node.
+// Joins ranks that seem to be alone on their nodes, although all nodes are this machine.
 std::vector<std::shared_ptr<store::Store>> meet_at(const AgentServer& agent, int ranks, const Deadline& deadline) {
   std::vector<std::future<std::shared_ptr<store::Store>>> waits;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -171,20 +172,20 @@ TEST(AgentMeeting, RankZeroTellsWhereItListens) {
   stores[1]->set("x", "1");
   EXPECT_EQ(stores[2]->get("x", Deadline::after(seconds(10))), "1");
   const auto table = agent.table();
-  EXPECT_THAT(table.at("reigen/address"), testing::EndsWith(" " + net::loopback_address()));  // all are here
-  EXPECT_EQ(table.size(), 1u);                                                                // nothing else is left
+  EXPECT_THAT(table.at("reigen/address"), testing::EndsWith(" " + net::loopback_address()));  // all ranks are here
+  EXPECT_EQ(table.size(), 1u);                                                                // no other key is left
 }
 
 TEST(AgentMeeting, AnAddressOfAnEarlierAttemptIsPassedOver) {
   AgentServer agent;
-  const AgentServer other;  // a stranger has its port by now
+  const AgentServer other;  // another program now has the port of the earlier attempt
   agent.set("reigen/address", "0123 net:[1] " + std::to_string(other.port()) + " 127.0.0.1");
   const auto stores = meet_at(agent, 2, Deadline::after(seconds(30)));
   stores[0]->set("x", "1");
   EXPECT_EQ(stores[1]->get("x", Deadline::after(seconds(10))), "1");
 }
 
-// Of three ranks, one never comes.
+// One of three ranks never comes, and the error names it.
 void expect_missing(int rank, const Environment& environment) {
   try {
     join_job(environment, Deadline::after(milliseconds(300)));
@@ -195,7 +196,8 @@ void expect_missing(int rank, const Environment& environment) {
   }
 }
 
-// Its rank 0 is gone and nobody answers, or another job does: what this attempt lacks is a rank, not an open firewall.
+// Rank 0 of the earlier attempt is gone. Nobody answers at its address, or another job does. The error must say that a
+// rank is missing, and not blame a firewall.
 TEST(AgentMeeting, WithAnEarlierAttemptsAddressAloneItNamesWhoIsMissing) {
   const store::TcpStoreServer other_job({.job = "other"});
   for (const std::uint16_t port : {net::Listener("127.0.0.1", 0).address().port(), other_job.port()}) {
@@ -211,7 +213,7 @@ TEST(AgentMeeting, WithAnEarlierAttemptsAddressAloneItNamesWhoIsMissing) {
   }
 }
 
-// Rank 0 takes the places of all ranks away when it has told where it listens.
+// Rank 0 erases the places of all ranks after it has announced its address.
 TEST(AgentMeeting, WhoIsToldThisAttemptsAddressAndCannotGetThereHearsOfTheFirewall) {
   AgentServer agent;
   Environment e = told("127.0.0.1");

@@ -1,4 +1,4 @@
-// What the console and the log files show.
+// The output on the console and in the log files.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// The ranks go on without it: the disk of a log is no reason to lose the work.
+// If output cannot be written, the ranks go on: a full disk for a log is no reason to lose the work.
 TEST(Output, WhatFindsNoRoomIsSaidAndTheRanksGoOn) {
   const std::string job = REIGEN_PROGRAM " run -n 2 sh -c 'echo a; sleep 0.2; echo b; sleep 0.2; echo done >&2'";
   const Ran ran = run({"sh", "-c", job + " > /dev/full"});
@@ -78,7 +78,7 @@ TEST(Output, ABigOutputArrivesWhole) {
   EXPECT_EQ(ran.out.size(), 2U * 200000U * 17U);
 }
 
-// The job is over and its reader is slow: a signal that ends nothing costs no output.
+// The job has ended, and the reader of its output is slow. A signal that ends nothing must not lose output.
 TEST(Output, ASignalWhileAReaderIsWaitedForLosesNothing) {
   const std::string job = REIGEN_PROGRAM " run -n 1 sh -c 'echo $PPID; yes | head -c 150000'";
   const Ran ran = run({"sh", "-c", job + " | { read pid; sleep 0.3; kill -CONT $pid; sleep 0.1; wc -c; }"});
@@ -122,13 +122,13 @@ TEST(Output, LinesThatWereJustShownAreNotRepeatedInTheReport) {
   const Ran just = launch(fails);
   EXPECT_EQ(just.code, 3);
   EXPECT_THAT(just.out, AllOf(HasSubstr("[1] error\n"), HasSubstr("rank 1 of 2 failed"), Not(HasSubstr("    error"))));
-  // Another rank's line stands between, or half of them stand elsewhere.
+  // The lines are repeated if another rank's line came in between, or if half of them went to another stream.
   EXPECT_THAT(launch("[ $RANK = 1 ] && { echo words; sleep 0.6; exit 3; }; sleep 0.3; echo other; sleep 60").out,
               HasSubstr("    words\n"));
   EXPECT_THAT(run(reigen_run({"-n", "2", "sh", "-c", fails})).err, HasSubstr("    words\n    error\n"));
 }
 
-// Runs the launcher with a terminal of 90 columns and gives what it wrote there.
+// Runs the launcher on a terminal of 90 columns and returns its output there.
 std::string on_terminal(std::vector<std::string> command, int* code) {
   int master = -1;
   const winsize size{24, 90, 0, 0};
@@ -165,7 +165,7 @@ TEST(Output, OnATerminalProgressIsDrawnInPlace) {
             "\r\033[K\033[?7l99%\033[?7h\r\033[Kbad\r\n99%\r\n");
 }
 
-// What a rank draws has the columns that its prefix leaves.
+// A rank draws only in the columns that its prefix leaves.
 TEST(Output, APrefixTakesColumns) {
   int code = -1;
   EXPECT_EQ(on_terminal(reigen_run({"-n", "2", "sh", "-c", "[ $RANK = 0 ] && echo $REIGEN_CONSOLE || true"}), &code),

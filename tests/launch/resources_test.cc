@@ -16,7 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// A root folder with a /proc and a /sys of its own.
+// A root folder with its own /proc and /sys.
 class Memory : public testing::Test {
  protected:
   void SetUp() override {
@@ -82,7 +82,7 @@ TEST(CheckLimits, RefusesMoreDescriptorsThanTheHardLimit) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit small{64, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &small), 0);
-  EXPECT_EQ(check_limits(10).rlim_cur, 64U);  // raised, and told what it was
+  EXPECT_EQ(check_limits(10).rlim_cur, 64U);  // the limit is raised; the result is the old limit
   rlimit now{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &now), 0);
   EXPECT_EQ(now.rlim_cur, 100U);

@@ -128,7 +128,7 @@ TEST(Signals, RanksThatDoNotKnowAWarningDieOfItAsWithoutALauncher) {
   }
 }
 
-// Slurm sends TERM twice, systemd TERM and HUP, and both kill when they mean it.
+// Slurm sends TERM twice, and systemd sends TERM and HUP. Both use SIGKILL to end a job at once.
 TEST(Signals, TermMayComeAgain) {
   ChildProgram job(shell_ranks("trap 'sleep 1; exit 75' TERM; trap '' HUP"));
   ASSERT_TRUE(job.wait_for_text("ready", 2));
@@ -150,7 +150,7 @@ TEST(Signals, CtrlCAfterTermKillsAtOnce) {
   EXPECT_EQ(job.wait(), 143);
 }
 
-// What ranks print while they save goes nowhere, and must not end them.
+// The output of ranks that save is lost, but must not end them.
 TEST(Signals, ATerminalThatHangsUpLeavesRanksTheTimeToSave) {
   int master = -1;
   const pid_t pid = ::forkpty(&master, nullptr, nullptr, nullptr);
@@ -170,14 +170,14 @@ TEST(Signals, ATerminalThatHangsUpLeavesRanksTheTimeToSave) {
     if (got <= 0) break;
     text.append(buffer.data(), static_cast<std::size_t>(got));
   }
-  ::close(master);  // the kernel sends SIGHUP to the session's leader, which is the launcher
+  ::close(master);  // the kernel sends SIGHUP to the session's leader, the launcher
   int status = 0;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
   EXPECT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 75) << text;
 }
 
-// The clock goes on while a job is suspended; its ranks have had no time to save.
+// The clock goes on while a job is suspended, but its ranks cannot save in this time.
 TEST(Signals, TimeInWhichTheJobIsSuspendedIsNoGrace) {
   ChildProgram job(shell_ranks("trap 'sleep 0.5; exit 75' TERM", {"--grace", "2"}));
   ASSERT_TRUE(job.wait_for_text("ready", 2));
@@ -187,7 +187,7 @@ TEST(Signals, TimeInWhichTheJobIsSuspendedIsNoGrace) {
   for (const pid_t rank : ranks) ::kill(-rank, SIGSTOP);
   job.signal(SIGSTOP);
   std::this_thread::sleep_for(std::chrono::seconds(5));
-  job.signal(SIGCONT);  // it lets its ranks go on
+  job.signal(SIGCONT);  // the launcher continues its ranks
   EXPECT_EQ(job.wait(), 75);
 }
 
@@ -211,7 +211,7 @@ TEST(Signals, CtrlZStopsTheRanksAndTheyGoOnWithTheLauncher) {
   EXPECT_EQ(job.wait(), 0);
 }
 
-// `timeout` signals its child, then the whole process group.
+// `timeout` signals its child and then the whole process group, so the launcher gets two signals.
 TEST(Signals, TwoOfOneMomentAreOneWish) {
   ChildProgram job(
       reigen_run({"-n", "2", "sh", "-c", "trap 'sleep 0.3; exit 75' TERM; echo ready; while :; do sleep 0.02; done"}));
@@ -243,7 +243,7 @@ TEST(Signals, NohupIsHonoured) {
 }
 
 TEST(Signals, AnInheritedIgnoredInterruptDoesNotReachTheRanks) {
-  // A shell starts background jobs with SIGINT ignored.
+  // A shell starts background jobs so that they ignore SIGINT.
   ChildProgram job({"sh", "-c", "trap '' INT; exec " REIGEN_PROGRAM " run -n 1 sh -c 'echo ready; exec sleep 60'"});
   ASSERT_TRUE(job.wait_for_text("ready"));
   job.signal(SIGINT);

@@ -1,4 +1,4 @@
-// A rank for the tests: does what its first word says.
+// A rank for the tests. Its first word says what it does.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ void sleep_long() {
   for (int i = 0; i < 600; ++i) ::usleep(100000);
 }
 
-// Lines in pieces, so that two ranks would mix them if nobody put them together.
+// Prints lines in pieces. The lines of two ranks would mix if the launcher did not join the pieces.
 int chatter(int lines) {
   for (int i = 0; i < lines; ++i) {
     const std::string letter(1, static_cast<char>('a' + rank()));
@@ -62,7 +62,7 @@ int ignore_signals() {
   return 0;
 }
 
-// A child in this group, and one that leaves it for a session of its own.
+// Starts a child in this process group, and another one that makes its own session.
 int grow() {
   for (const bool leave : {false, true}) {
     if (::fork() != 0) continue;
@@ -76,7 +76,7 @@ int grow() {
   return 1;
 }
 
-// Of /proc/net/tcp and tcp6: words of four bytes, each in this machine's order.
+// An address in /proc/net/tcp or tcp6: words of four bytes, each in this machine's byte order.
 std::string address_of(const std::string& digits) {
   std::array<std::uint32_t, 4> words{};
   for (std::size_t i = 0; i * 8 < digits.size(); ++i) {
@@ -112,7 +112,7 @@ std::vector<std::string> listening() {
   return places;
 }
 
-// Meets the other ranks in the job's store; rank 0 waits until all have seen each other.
+// Joins the other ranks in the job's store. Rank 0 waits until all have seen each other.
 int join(bool lists) {
   using reigen::Deadline;
   const auto environment = reigen::launch::detect_environment();

@@ -18,7 +18,7 @@ namespace {
 
 using format::TensorType;
 
-// Sizes of every kind: a scalar, nothing, more than a block, of another type, frozen, of integers.
+// A model with tensors of every kind: scalar, empty, larger than a block, of another type, frozen, of integers.
 ModelSpec some_model() {
   ModelSpec model{.units = {"first", "second"}};
   model.tensors = {{.name = "embedding", .shape = {300, 64}},
@@ -99,7 +99,7 @@ TEST(Layout, WhatRanksGiveToACheckpointIsEveryElementOnce) {
     for (std::size_t i = 0; i < layout.model().tensors.size(); ++i) {
       const TensorSpec& tensor = layout.model().tensors[i];
       for (const Role role : {Role::kValue, Role::kState}) {
-        if (role == Role::kState && !tensor.trainable) continue;  // it has none
+        if (role == Role::kState && !tensor.trainable) continue;  // a frozen tensor has no state
         std::vector<int> times(static_cast<std::size_t>(numel(tensor.shape)));
         for (int rank = 0; rank < layout.ranks(); ++rank) {
           const Part part = layout.given_by(i, role, layout.coordinates_of(rank));
@@ -152,7 +152,7 @@ TEST(Layout, AFlatShareOfATensorParallelShardIsARunInItsBox) {
   const Part part = layout.part_of(0, Role::kValue, {1, 1});
   EXPECT_EQ(part.offset, (Shape{0, 128}));
   EXPECT_EQ(part.shape, (Shape{512, 128}));
-  EXPECT_EQ(part.first, 2 * kBlockElements);  // of four blocks
+  EXPECT_EQ(part.first, 2 * kBlockElements);  // the tensor has four blocks
   EXPECT_EQ(part.count, 2 * kBlockElements);
 }
 
@@ -200,7 +200,7 @@ TEST(Layout, UnitsHaveBuffersOfTheirOwnWhereGradientsAreDivided) {
   const Layout layout = layout_of({Sharding::kParameters, ranks(2), false, false});
   std::vector<std::size_t> units;
   for (const Range& range : layout.ranges({0})) units.push_back(range.unit);
-  // Trainable: first, second (two types), embedding, head; frozen: second. The integers lie in none.
+  // Trainable buffers: first, second (two types), embedding, head. Frozen: second. The integers are in no buffer.
   EXPECT_EQ(units, (std::vector<std::size_t>{0, 1, 1, kNoUnit, kNoUnit, 1}));
   EXPECT_FALSE(layout.is_packed(7));
   EXPECT_EQ(layout_of({Sharding::kOptimizer, ranks(2), false, false}).ranges({0}).size(), 2U);  // two types
@@ -208,20 +208,20 @@ TEST(Layout, UnitsHaveBuffersOfTheirOwnWhereGradientsAreDivided) {
 
 // ---- Bytes
 
-// The table of ZeRO, for sizes that leave no rest: N fp32 elements, two states.
+// The table of ZeRO, for sizes that divide evenly: N fp32 elements, two states.
 TEST(Layout, BytesAreThoseOfTheTable) {
   constexpr std::int64_t kElements = 8 * kBlockElements;
-  constexpr std::int64_t kPad = 64;  // bytes of spare elements behind the only tensor
+  constexpr std::int64_t kPad = 64;  // bytes of spare elements after the only tensor
   const ModelSpec model{.tensors = {{.name = "w", .shape = {8, kBlockElements}}}};
   const std::vector<StateSpec> states{{.name = "a"}, {.name = "b"}};
   const std::int64_t whole = 4 * kElements + kPad;
-  const std::int64_t share = kElements;  // of 4 ranks
+  const std::int64_t share = kElements;  // the bytes of a share on 4 ranks
   struct Row {
     Sharding sharding;
     bool common;
     std::int64_t values, gradients, states;
   };
-  const std::int64_t row = whole + 4 * kElements;  // with the spare block
+  const std::int64_t row = whole + 4 * kElements;  // including the spare block
   const Row table[] = {
       {Sharding::kNone, false, whole, whole, 2 * whole},       {Sharding::kNone, true, whole, whole, 2 * whole},
       {Sharding::kOptimizer, false, whole, whole, 2 * share},  {Sharding::kOptimizer, true, share, whole, 2 * share},
@@ -241,7 +241,7 @@ TEST(Layout, RanksTogetherHaveWhatIsDividedOnce) {
   for (const int count : {1, 2, 3, 4}) {
     const Layout alone = layout_of({Sharding::kNone, ranks(1), false, false});
     const Layout layout = layout_of({Sharding::kParameters, ranks(count), false, false});
-    std::int64_t packed = 0;  // of alone's buffers, with the padding of the divided ones
+    std::int64_t packed = 0;  // bytes of all buffers, with the padding of sharded buffers
     for (const Range& range : layout.ranges({0})) {
       packed += range.elements * static_cast<std::int64_t>(format::size_of(range.type));
     }

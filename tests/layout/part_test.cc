@@ -18,7 +18,7 @@ std::vector<layout::Run> runs_of(const Shape& tensor, const Part& part) {
   return result;
 }
 
-// Numbers of the elements of a part, one by one.
+// The numbers of the elements of a part, found one by one.
 std::vector<std::int64_t> elements_of(const Shape& tensor, const Part& part) {
   std::vector<std::int64_t> result;
   for (std::int64_t i = part.first; i < part.first + part.count; ++i) {

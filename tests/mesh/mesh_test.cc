@@ -1,4 +1,4 @@
-// Grids of ranks: who stands where, and which groups there are.
+// Grids of ranks: the place of each rank, and the groups along the axes.
 #include "reigen/mesh/mesh.h"
 
 #include <fmt/format.h>
@@ -47,7 +47,7 @@ TEST(Mesh, AxesJoinIntoOne) {
     EXPECT_EQ(grid.along({"dp", "tp"}).name(), grid.along({"dp", "tp"}).name()) << "made once";
     const std::vector<std::string> names = {"dp", "tp"};
     EXPECT_EQ(grid.along(names).name(), grid.along({"dp", "tp"}).name());
-    // As the header's example has it.
+    // The example in the header.
     int sum = 1;
     grid.along("tp").all_reduce(&sum, &sum, 1, DataType::kInt32, ReduceOp::kSum);
     EXPECT_EQ(sum, 2);
@@ -75,7 +75,7 @@ TEST(Mesh, OfOneRankIsAlone) {
   EXPECT_EQ(grid.along({"dp", "tp"}).size(), 1);
 }
 
-// The text of a refusal, the same type on every rank, after which the world is as good as before.
+// The axes are refused on every rank with the same type of error and this text. The world remains usable.
 void expect_refused(Rank& r, std::vector<mesh::Axis> axes, const ::testing::Matcher<std::string>& matcher) {
   try {
     Mesh grid(r.world(), std::move(axes));

@@ -18,7 +18,7 @@ Gpt make(const GptOptions& options = kSmall) {
   Gpt model(options);
   model.to(at::kDouble);
   model.initialize(2);
-  // Larger weights, so that every part shows in the scores.
+  // The weights are larger than usual, so that every part affects the scores.
   for (const at::Tensor& parameter : model.parameters()) {
     if (parameter.dim() == 2) parameter.detach().mul_(20);
   }
@@ -41,7 +41,7 @@ TEST(GptTest, HasTheParametersOfItsNamesake) {
                                               "head.norm.bias", "head.linear.weight"));
 }
 
-// The same decoder in plain operations, attention written out.
+// The same decoder in plain operations, with attention written out.
 at::Tensor reference(const Gpt& model, const at::Tensor& ids) {
   const auto p = model.named_parameters();
   const std::int64_t length = ids.size(1);

@@ -40,7 +40,7 @@ TEST(MlpTest, InitialValuesKeepTheSizeOfWhatGoesForward) {
   nn::Carry carry = {input};
   for (std::size_t i = 0; i + 1 < model.units().size(); ++i) carry = nn::call(model.units()[i], carry);
   const auto mean_square = carry.at(0).square().mean().item<double>();
-  EXPECT_GT(mean_square, 0.4);  // 1 in expectation, halved by no layer
+  EXPECT_GT(mean_square, 0.4);  // it is 1 in expectation; no layer halves it
   EXPECT_LT(mean_square, 2.5);
 }
 

@@ -70,7 +70,7 @@ ResNet18 make(std::int64_t norm_batch) {
   model.to(at::kDouble);
   model.initialize(5);
   for (const auto& item : model.named_parameters()) {
-    if (item.key().ends_with("bn2.weight")) item.value().detach().fill_(0.7);  // so that every block shows
+    if (item.key().ends_with("bn2.weight")) item.value().detach().fill_(0.7);  // so that every block has an effect
   }
   return model;
 }

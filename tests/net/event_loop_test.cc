@@ -84,7 +84,7 @@ TEST(EventLoop, HandlersMayForgetThemselvesAndOthers) {
   EXPECT_EQ(ran, 1);
 }
 
-// What poll said about a closed descriptor must not reach the new one that got its number.
+// An event that poll reported for a closed descriptor must not reach a new descriptor with the same number.
 TEST(EventLoop, NewDescriptorDoesNotInheritAnOldEvent) {
   EventLoop loop;
   Pipe first;

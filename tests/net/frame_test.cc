@@ -108,7 +108,7 @@ TEST_F(Frame, WriterSendsWhenThereIsRoom) {
   writer.add(large);
   writer.add("after");
   ASSERT_TRUE(writer.flush(left_));
-  EXPECT_FALSE(writer.empty());  // more than the kernel takes
+  EXPECT_FALSE(writer.empty());  // the kernel did not take everything
   auto received = std::async(std::launch::async, [&] {
     FrameReader reader(8 << 20);
     const std::string first = reader.wait(right_, soon()).value();

@@ -1,4 +1,4 @@
-// A deadline for what must happen, however slow the machine.
+// A deadline for events that must happen, even on a slow machine.
 #pragma once
 
 #include <chrono>

@@ -35,7 +35,7 @@ struct Outcome {
   int forwards = 0;
 };
 
-// Two backwards of the same model.
+// Makes two forwards and backwards of the same model.
 Outcome train(const BlocksOptions& options, int every, bool input_wants_gradient = true,
               const std::vector<std::string>& keep = {}) {
   Blocks model(options);
@@ -67,7 +67,7 @@ TEST_P(Checkpointed, GivesTheSameBits) {
       EXPECT_TRUE(plain.loss.equal(again.loss));
       EXPECT_TRUE(plain.input_gradient.equal(again.input_gradient));
       EXPECT_TRUE(same_bits(plain.gradients, again.gradients));
-      EXPECT_TRUE(same_bits(plain.buffers, again.buffers));  // batch statistics count a batch once
+      EXPECT_TRUE(same_bits(plain.buffers, again.buffers));  // running statistics count each batch once
       EXPECT_EQ(again.forwards, 2 * (options.depth + options.depth / GetParam()));
     }
   }
@@ -91,7 +91,7 @@ std::size_t nodes_of(const at::Tensor& end) {
   return nodes.size();
 }
 
-// What a forward saves lies in the nodes of its graph.
+// The nodes of a graph hold the tensors that a forward saves, so fewer nodes mean less memory.
 TEST(ActivationCheckpoint, KeepsANodeAUnit) {
   Blocks model({.depth = 4});
   const at::Tensor x = numbers(1, {6, 5});
@@ -157,7 +157,7 @@ struct AutocastSettings {
   bool operator==(const AutocastSettings&) const = default;
 };
 
-// Settings are flags: those of CUDA need no such device.
+// The settings are only flags, so those of CUDA need no CUDA device.
 TEST(ActivationCheckpoint, RunsUnderTheFirstForwardsAutocastOfEveryDevice) {
   const AutocastSettings none;
   for (const auto device : {at::kCPU, at::kCUDA}) {
@@ -196,7 +196,7 @@ TEST(ActivationCheckpoint, RunsUnderTheFirstForwardsAutocastOfEveryDevice) {
   }
 }
 
-// An operation of the test's own, whose kernel counts.
+// An operation of the test, whose kernel counts its calls.
 std::atomic<int> kernels{0};
 at::Tensor counted(const at::Tensor& x) {
   ++kernels;
@@ -222,7 +222,7 @@ TORCH_LIBRARY(reigen_test, library) { library.def("counted(Tensor x) -> Tensor")
 TORCH_LIBRARY_IMPL(reigen_test, CPU, library) { library.impl("counted", counted); }
 TORCH_LIBRARY_IMPL(reigen_test, Autograd, library) { library.impl("counted", counted_with_gradient); }
 
-// x -> tanh(2 tanh(x)), with what the test does to the counted operation's output.
+// x -> tanh(2 tanh(x)). `change` may modify the output of the counted operation.
 Unit counted_unit(const std::function<void(at::Tensor&)>& change = {}) {
   return Unit("counted", std::make_shared<torch::nn::IdentityImpl>(), [change](const Carry& input) {
     at::Tensor doubled = call_counted(input[0].tanh());
@@ -259,7 +259,7 @@ TEST(SelectiveCheckpoint, ASecondBackwardTakesThemAgain) {
   EXPECT_EQ(kernels, 1);
 }
 
-// The kept values are those before the write, in both forwards.
+// The kept values are those before the write, in the first and in the second forward.
 TEST(SelectiveCheckpoint, OutputsMayBeWrittenToWithinTheUnit) {
   const Unit unit = counted_unit([](at::Tensor& doubled) { doubled.add_(1); });
   const auto checkpoint = activation_checkpoint({unit}, {.keep = {"reigen_test::counted"}});
@@ -272,7 +272,7 @@ TEST(SelectiveCheckpoint, OutputsMayBeWrittenToWithinTheUnit) {
   EXPECT_TRUE(x.grad().equal(y.grad()));
 }
 
-// linear() of such an input is a product, a view that has a version of its own, and an addition in place.
+// For this input, linear() is a product, a view with a version counter of its own, and an addition in place.
 TEST(SelectiveCheckpoint, WritesThroughViewsThatTellNobodyAreSeen) {
   const auto gradient = [](bool checkpointed) {
     auto linear = std::make_shared<torch::nn::LinearImpl>(4, 3);
@@ -303,7 +303,7 @@ TEST(SelectiveCheckpoint, AUnitsOutputThatChangesIsRefused) {
   }
 }
 
-// What is drawn behind a kept operation that draws is the same in both forwards.
+// The kept operation draws random numbers. Later operations must draw the same numbers in both forwards.
 TEST(SelectiveCheckpoint, OperationsThatDrawMayBeKept) {
   const auto gradient = [](const std::vector<std::string>& keep) {
     const Unit unit("drops", std::make_shared<torch::nn::IdentityImpl>(), [](const Carry& input) {
@@ -426,7 +426,7 @@ TEST(ActivationCheckpoint, BadOptionsAndSecondOnesAreRefused) {
   EXPECT_FALSE(model.units()[1].has(Layer::kRecompute));
 }
 
-// Gradients of a parameter arrive, and travel, once.
+// With checkpointing, each parameter's gradient is ready once, and sent once.
 class CheckpointedDataParallel : public ::testing::TestWithParam<bool> {};
 
 TEST_P(CheckpointedDataParallel, EqualsOneProcess) {

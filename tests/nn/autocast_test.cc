@@ -40,7 +40,7 @@ TEST(Autocast, Nests) {
   EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
 }
 
-// The copies of weights in 16 bits must not outlive a change of the weights.
+// The 16-bit copies of weights must not be used after the weights have changed.
 TEST(Autocast, SeesNewWeightsInTheNextScope) {
   torch::nn::Linear layer(torch::nn::LinearOptions(4, 1).bias(false));
   const auto forward = [&] {

@@ -44,7 +44,7 @@ struct Blocks : torch::nn::Module {
           register_module(name, std::make_shared<Block>(options.width, options.dropout, options.normalised)));
       list.emplace_back(name, blocks.back());
     }
-    to(torch::kDouble);  // buffers too
+    to(torch::kDouble);  // converts buffers too
     testing_oracle::fill(*this);
   }
   at::Tensor forward(const at::Tensor& x) { return nn::fold(list, x); }

@@ -17,7 +17,7 @@
 namespace reigen::nn::causal_attention_test {
 namespace {
 
-// The header's formula.
+// The formula in the header.
 at::Tensor reference(const at::Tensor& qkv, std::int64_t heads) {
   const std::int64_t length = qkv.size(1);
   const std::int64_t dim = qkv.size(2) / 3;
@@ -41,7 +41,7 @@ struct Shape {
 
 TEST(CausalAttentionTest, ValuesAndGradientsAreThoseOfTheFormula) {
   at::manual_seed(1);
-  // Around a block of keys, one head at a time (many positions) and all.
+  // Lengths around the size of a block of keys. With many positions the heads run one at a time, otherwise together.
   for (const Shape& s : std::vector<Shape>{{1, 1, 1, 1},
                                            {2, 3, 2, 4},
                                            {3, 63, 2, 5},
@@ -59,7 +59,7 @@ TEST(CausalAttentionTest, ValuesAndGradientsAreThoseOfTheFormula) {
     const auto found = torch::autograd::grad({y}, {qkv}, {along});
     const auto known = torch::autograd::grad({expected}, {qkv}, {along});
     EXPECT_LT(difference(found[0], known[0]), 1e-12);
-    // A gradient that lies in another order, as that of a sum does.
+    // The gradient of a sum has another memory layout.
     const auto of_sum = torch::autograd::grad({causal_attention(qkv, s.heads).sum()}, {qkv});
     const auto known_sum = torch::autograd::grad({reference(qkv, s.heads).sum()}, {qkv});
     EXPECT_LT(difference(of_sum[0], known_sum[0]), 1e-11);
@@ -82,7 +82,7 @@ TEST(CausalAttentionTest, SingleAndSixteenBitsComeNear) {
   }
 }
 
-// What a later position has is not seen, however large its score would be.
+// A later position has no effect, even if its score would be huge.
 TEST(CausalAttentionTest, LaterScoresDoNotReachGradients) {
   at::manual_seed(3);
   at::Tensor qkv = at::randn({1, 100, 3 * 8}, at::kFloat);

@@ -43,7 +43,7 @@ TEST(Conv2dTest, ValuesAndGradientsAreThoseOfAConvolution) {
       }
     }
   }
-  EXPECT_GT(products, 50);  // both ways were taken
+  EXPECT_GT(products, 50);  // both paths were taken
 }
 
 TEST(Conv2dTest, HasSecondDerivatives) {
@@ -59,7 +59,7 @@ TEST(Conv2dTest, HasSecondDerivatives) {
   EXPECT_LT(difference(found, known), 1e-9 * known.abs().max().item<double>());
 }
 
-// AccumulateGrad takes it as it is, and data_parallel where it lies.
+// AccumulateGrad then uses the gradient without a copy, and data_parallel uses it in its place.
 TEST(Conv2dTest, TheGradientOfTheWeightsLiesAsTheyDo) {
   for (const std::int64_t size : {1, 2, 3}) {
     const at::Tensor x = leaf({5, 8, size, size});

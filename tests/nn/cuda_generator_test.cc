@@ -1,5 +1,5 @@
-// The random numbers of CUDA devices in a second forward, on machines without one: generators of the CPU stand in for
-// theirs, and tensors without memory for those that lie there.
+// The random numbers of CUDA devices in a second forward, on machines without such a device. CPU generators stand in
+// for those of the devices, and tensors without memory for tensors on the devices.
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct StandInHooks : at::CUDAHooksInterface {
   }
 };
 
-// Before anything asks LibTorch for its hooks. Not where LibTorch brought the real ones.
+// Registers the hooks before any code asks LibTorch for them, unless LibTorch has the real ones.
 const bool kStandsIn = [] {
   if (at::CUDAHooksRegistry()->Has("CUDAHooks")) return false;
   at::CUDAHooksRegistry()->Register("CUDAHooks", [](at::CUDAHooksArgs) -> std::unique_ptr<at::CUDAHooksInterface> {

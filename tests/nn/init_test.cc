@@ -93,7 +93,8 @@ TEST(InitTest, NormalisationsStartAsTheIdentity) {
   EXPECT_TRUE(at::equal(net.norm->bias, at::zeros({4})));
 }
 
-// P(X <= x) by the C library's erfc, which fill_normal itself must not use: its last bit differs between machines.
+// P(X <= x) is computed by the C library's erfc. fill_normal must not use erfc, whose last bit differs between
+// machines.
 TEST(InitTest, TheQuantileIsTheInverseOfTheNormalDistribution) {
   for (const double p : {0x1p-33, 1e-9, 1e-6, 0.001, 0.0749, 0.0751, 0.2, 0.5, 0.77, 0.9249, 0.9251, 0.999, 1 - 1e-9}) {
     const double x = normal_quantile(p);
@@ -109,7 +110,7 @@ TEST(InitTest, NormalValues) {
   const double n = 200'000;
   EXPECT_NEAR(values.mean().item<double>(), 0, 5 * 0.5 / std::sqrt(n));
   EXPECT_NEAR(values.square().mean().item<double>(), 0.25, 5 * 0.25 * std::sqrt(2 / n));
-  EXPECT_NEAR(values.abs().gt(1.0).to(at::kDouble).mean().item<double>(), 0.0455, 0.003);  // beyond two deviations
+  EXPECT_NEAR(values.abs().gt(1.0).to(at::kDouble).mean().item<double>(), 0.0455, 0.003);  // beyond 2 deviations
   for (const std::int64_t first : {1, 2, 7}) {
     const at::Tensor part = at::empty({11}, at::kDouble);
     fill_normal(part, "x.weight", 3, 0.5, first);
@@ -120,7 +121,7 @@ TEST(InitTest, NormalValues) {
   EXPECT_TRUE(at::equal(values.narrow(0, 0, 1000).to(at::kFloat), narrow));
 }
 
-// A module as LibTorch's constructor leaves it, and a name.
+// A module with the values of LibTorch's constructor, and a name.
 struct Built {
   std::string name;
   std::shared_ptr<torch::nn::Module> module;
@@ -170,8 +171,8 @@ std::vector<Built> modules_of_libtorch() {
                 AdaptiveLogSoftmaxWithLoss(AdaptiveLogSoftmaxWithLossOptions(32, 60, {20, 40}).div_value(2.0)))};
 }
 
-// The same distributions as LibTorch draws from: where it sets a number ours is that number; else mean, deviation and
-// the largest magnitude agree as those of two samples do.
+// Checks that our values have LibTorch's distribution. If LibTorch sets a constant, our value is that constant.
+// Otherwise mean, deviation and the largest magnitude must agree like those of two samples.
 void expect_alike(const at::Tensor& ours, const at::Tensor& theirs, const std::string& name) {
   ASSERT_EQ(ours.sizes(), theirs.sizes()) << name;
   const at::Tensor a = ours.detach().to(at::kDouble).flatten();
@@ -183,10 +184,10 @@ void expect_alike(const at::Tensor& ours, const at::Tensor& theirs, const std::s
   }
   EXPECT_FALSE(at::equal(a, b)) << name;
   const double n = static_cast<double>(a.numel());
-  // Of n values: five standard errors of a mean, and of a deviation (larger for normal values).
+  // For n values, the tolerance is five standard errors of the mean and of the deviation (larger for normal values).
   EXPECT_NEAR(a.mean().item<double>(), b.mean().item<double>(), 5 * deviation * std::sqrt(2 / n)) << name;
   EXPECT_NEAR(a.std(false).item<double>() / deviation, 1, 5 / std::sqrt(n)) << name;
-  // Normal values reach beyond two deviations, uniform ones end at 1.73.
+  // Normal values reach beyond two deviations; uniform values end at 1.73.
   const auto reach = [](const at::Tensor& x) { return x.abs().max().item<double>() / x.std(false).item<double>(); };
   if (a.numel() > 1000) {
     EXPECT_EQ(reach(a) > 2.2, reach(b) > 2.2) << name;
@@ -199,7 +200,7 @@ TEST(InitTest, EveryModuleOfLibTorchStartsByItsOwnRule) {
     std::vector<std::pair<std::string, at::Tensor>> theirs;
     for (const auto& item : one.module->named_parameters()) {
       theirs.emplace_back(item.key(), item.value().detach().clone());
-      item.value().detach().fill_(77);  // left alone it would show
+      item.value().detach().fill_(77);  // an uninitialized parameter keeps this value, so the test finds it
     }
     EXPECT_FALSE(theirs.empty()) << one.name;
     ASSERT_NO_THROW(initialize(*one.module, 3)) << one.name;

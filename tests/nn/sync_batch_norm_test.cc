@@ -1,4 +1,4 @@
-// SyncBatchNorm on several ranks beside LibTorch's BatchNorm on the whole batch.
+// Compares SyncBatchNorm on several ranks with LibTorch's BatchNorm on the whole batch.
 #include "reigen/nn/sync_batch_norm.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing_oracle::values_of;
 
 constexpr std::int64_t kChannels = 3;
 
-// Rank r's rows: uneven, the last rank may have none.
+// The rows of rank r. The numbers of rows differ, and the last rank may have none.
 at::Tensor rows_of(const at::Tensor& batch, int rank, const std::vector<std::int64_t>& counts) {
   std::int64_t begin = 0;
   for (int q = 0; q < rank; ++q) begin += counts[static_cast<std::size_t>(q)];
@@ -75,7 +75,7 @@ TEST_P(SyncBatchNormCases, EqualsOneProcessOnTheWholeBatch) {
               1e-15);
     return gradients_of(*layer);
   });
-  // Each rank has its share of the parameters' gradients.
+  // Each rank has only its part of the sum that is the parameters' gradient.
   Tensors sum = got[0];
   for (int rank = 1; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + got[static_cast<std::size_t>(rank)][i];
@@ -88,7 +88,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SyncBatchNormCases,
                                            Case{{5, kChannels, 4}, {5, 0}}, Case{{6, kChannels, 3, 2}, {1, 5}},
                                            Case{{4, kChannels, 2, 2, 3}, {4}}));
 
-// A rank without a sample computes with another's, weight 0: nothing of it may show, also not in layers in front.
+// A rank without a sample computes with another rank's sample and weight 0. This must have no effect, also not in
+// layers before this one.
 TEST(SyncBatchNorm, AStandInCountsInNoStatistics) {
   const at::Tensor batch = numbers(3, {4, kChannels});
   const auto train = [&](Communicator world, const at::Tensor& x, bool stands_in) {
@@ -193,7 +194,7 @@ TEST(SyncBatchNorm, TrainsUnderDataParallelAndCheckpointing) {
   }
 }
 
-// What arrives at the layer's backward is a constant, or depends on the input itself.
+// The gradient of the layer's output is a constant, or depends on the input.
 at::Tensor weighted(const at::Tensor& y) { return (y * numbers(7, y.sizes())).sum(); }
 at::Tensor squared(const at::Tensor& y) { return y.pow(4).sum(); }
 
@@ -201,7 +202,8 @@ class SyncBatchNormTwice : public ::testing::TestWithParam<int> {};
 
 TEST_P(SyncBatchNormTwice, SecondDerivativesAreRefused) {
   for (const auto& loss_of : {weighted, squared}) {
-    // By backward(); by grad() of what the input was computed from, which visits only what leads there.
+    // By backward(), or by grad() for a tensor from which the input was computed. grad() visits only the nodes on the
+    // way.
     for (const bool all : {true, false}) {
       const auto texts = testing_oracle::errors_on(GetParam(), [&](Communicator& world) {
         SyncBatchNorm layer(kChannels, *world.split(0));
@@ -264,7 +266,7 @@ TEST_P(SyncBatchNormTwice, AGraphOfTheBackwardTravelsToo) {
     auto parallel = data_parallel(*model, world);
     squared(parallel(numbers(2, {4, 4}))).backward({}, create_graph, create_graph);
     Tensors result = gradients_of(*model);
-    // A gradient that has a graph holds the parameter that holds it.
+    // A gradient with a graph refers to its parameter, which refers to the gradient. This breaks the cycle.
     for (at::Tensor& parameter : model->parameters()) parameter.mutable_grad().reset();
     return result;
   };

@@ -1,5 +1,5 @@
-// What must be possible through units alone, each in its smallest true form on one model: parameters that are there
-// only while their unit runs (ZeRO-3), and two pipeline stages; both with and without activation checkpointing.
+// Features that must be possible with units alone, each in its smallest real form on one model: parameters that exist
+// only while their unit runs (ZeRO-3), and two pipeline stages. Both run with and without activation checkpointing.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -45,7 +45,7 @@ void run_over_tcp(int ranks, const std::function<void(Communicator&)>& body) {
   }
 }
 
-// A unit's parameters, of which every rank keeps a share.
+// The parameters of a unit. Every rank keeps a share of them.
 class Sharded {
  public:
   Sharded(const Unit& unit, Communicator world)
@@ -79,7 +79,7 @@ class Sharded {
     });
   }
 
-  // Of one parameter: its gradient is there.
+  // One parameter's gradient is ready.
   void on_gradient() {
     if (++ready_ < parameters_.size()) return;
     ready_ = 0;
@@ -107,7 +107,7 @@ class Sharded {
 
   at::Tensor own;
   at::Tensor own_gradient;
-  static inline thread_local std::size_t resident = 0;  // units whose parameters are there
+  static inline thread_local std::size_t resident = 0;  // units whose parameters are gathered
   static inline thread_local std::size_t most_resident = 0;
 
  private:
@@ -186,7 +186,7 @@ at::Tensor receive(Communicator& world, at::IntArrayRef shape, int from) {
   return data;
 }
 
-// All forwards, then all backwards.
+// Each rank makes all forwards and then all backwards.
 TEST_P(UnitSpike, TwoStagesArePartsOfTheList) {
   constexpr int kParts = 3;
   const Tensors expected = train_alone();

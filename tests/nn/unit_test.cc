@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing_oracle::numbers;
 
-// Two tensors travel: the sum so far and how often it was changed.
+// The carry has two tensors: the result so far, and the number of changes.
 struct Counted : torch::nn::Module {
   Counted() { weight = register_parameter("weight", torch::full({1}, 2.0, torch::kDouble)); }
   Carry forward(const Carry& carry) { return {carry[0] * weight, carry[1] + 1}; }
@@ -122,7 +122,7 @@ TEST(UnitPolicy, ChoosesByTypeAndByTheSizeThatInnerOnesLeave) {
   EXPECT_THAT(names_of(nn::units_of_type<torch::nn::Conv2dImpl>(units)), ElementsAre());
   EXPECT_THAT(names_of(nn::units_of_size(units, 1)), ElementsAre("outer.0", "outer.1", "last"));
   EXPECT_THAT(names_of(nn::units_of_size(units, 50)), ElementsAre("outer.0", "outer.1", "last"));
-  // What is left of the outer one is 50 elements, or all 150.
+  // The outer unit has 50 elements without outer.0, and 150 in all.
   EXPECT_THAT(names_of(nn::units_of_size(units, 51)), ElementsAre("outer.0", "last"));
   EXPECT_THAT(names_of(nn::units_of_size(units, 101)), ElementsAre("outer", "last"));
   EXPECT_THAT(names_of(nn::units_of_size(units, 201)), ElementsAre());

@@ -30,7 +30,7 @@ std::int64_t resident_kib() {
 TEST(WithoutMemory, AModelLargerThanTheMachineIsMade) {
   const std::int64_t before = resident_kib();
   std::optional<WithoutMemory> without(std::in_place);
-  const torch::nn::Linear huge(200000, 100000);  // 80 GB
+  const torch::nn::Linear huge(200000, 100000);  // would take 80 GB
   without.reset();
   EXPECT_EQ(huge->weight.sizes(), (std::vector<std::int64_t>{100000, 200000}));
   EXPECT_TRUE(huge->weight.requires_grad());

@@ -136,7 +136,7 @@ TEST(Finite, IsLookedAtInAStep) {
   }
 }
 
-// The factor in the step is the clipping of the gradients before it.
+// The gradient factor of a step has the same effect as clipping the gradients before the step.
 TEST(Clip, InTheStepAsInPlace) {
   for (const Maker& one : every_optimizer()) {
     if (one.bf16_states) continue;

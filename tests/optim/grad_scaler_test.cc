@@ -14,7 +14,7 @@ using namespace testing_parameters;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A weight whose gradient is what the test says.
+// A weight whose gradient the test sets.
 struct OneWeight {
   OneWeight()
       : parameters{{.name = "w", .parameter = torch::ones({3}).requires_grad_()}},
@@ -108,7 +108,7 @@ TEST(GradScaler, DisabledItIsNotThere) {
   EXPECT_EQ(one.weight(), 0.5);
 }
 
-// Only rank 1 overflows; nobody steps.
+// Only rank 1 overflows, and no rank steps.
 TEST(GradScaler, RanksDecideTogether) {
   run_threads(3, [](Communicator& world) {
     OneWeight one;

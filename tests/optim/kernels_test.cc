@@ -1,4 +1,4 @@
-// Every instruction set gives the same bits, tails and odd alignments included.
+// Every instruction set gives the same bits, also for tails and odd alignments.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::size_t state_size(Layout layout) {
   return has_masters(layout) ? 4 : value_size(layout);
 }
 
-// Numbers of all sizes, some of them special; as the layout stores them.
+// Random numbers of all magnitudes, some infinite or zero, in elements of `size` bytes.
 std::vector<unsigned char> numbers(std::size_t size, std::int64_t count, unsigned seed, bool positive) {
   std::minstd_rand generator(seed);
   std::vector<unsigned char> bytes(static_cast<std::size_t>(count) * size);
@@ -51,7 +51,7 @@ std::vector<unsigned char> numbers(std::size_t size, std::int64_t count, unsigne
   return bytes;
 }
 
-// One optimizer's memory, with the block that points into it.
+// The memory of one optimizer, and the block that points to it.
 struct Memory {
   std::vector<unsigned char> values, gradients, states[kMaxStates], masters;
   Block block;
@@ -72,7 +72,7 @@ struct Memory {
       block.states[i] = states[i].data();
     }
     if (!has_masters(layout)) return;
-    // Of some the values are the rounding, of others not.
+    // Some values are the rounding of their masters, others are not.
     masters = numbers(4, count, 1, false);
     for (std::int64_t i = 0; i < count; i += 3) {
       float other = 0.3F;
@@ -80,7 +80,7 @@ struct Memory {
     }
     block.masters = masters.data();
   }
-  // NaN's payload is not promised, and that is all that may differ: compared as text of bytes otherwise.
+  // Compares all bytes, also those of NaN.
   bool same_as(const Memory& other) const {
     for (int i = 0; i < kMaxStates; ++i) {
       if (states[i] != other.states[i]) return false;
@@ -137,7 +137,7 @@ const std::pair<const char*, Pass> kPasses[] = {
     {"change_gradients", [](const Kernels& k, Layout l, const Block& b) { k.change_gradients(l, b); }},
     {"average",
      [](const Kernels& k, Layout l, const Block& b) {
-       // The average of 16-bit values is fp32: half as many fit where the values were.
+       // The average of 16-bit values is fp32, so only half as many elements fit into the memory of the values.
        const std::int64_t count = value_size(l) == 2 ? b.count / 2 : b.count;
        k.average(l, b.values, b.gradients, count, 0.1);
      }},
@@ -191,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, InstructionSets, testing::Values("portable", "
 
 TEST(Rounding, AtRandomIsBetweenTheNeighboursAndRightOnAverage) {
   constexpr std::int64_t kCount = 1 << 16;
-  // A third of the way from 1 to the next bfloat16.
+  // One third between 1 and the next bfloat16.
   const float wanted = 1 + 1.0F / 128 / 3;
   std::vector<float> values(kCount, 0);
   std::vector<float> gradients(kCount, wanted);

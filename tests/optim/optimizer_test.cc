@@ -1,4 +1,5 @@
-// Every optimizer against torch::optim where it has it, and what a training loop and a checkpoint need of them.
+// Compares every optimizer with torch::optim's, if there is one. Also tests the functions that a training loop and a
+// checkpoint need.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -125,7 +126,7 @@ TEST_P(Against, TorchRMSprop) {
       const auto reference =
           torch::optim::RMSpropOptions(0.02).alpha(0.9).eps(1e-6).weight_decay(0.1).momentum(momentum).centered(
               centered);
-      // Not fp32: at a parameter's first step a centered variance is a small difference of large numbers.
+      // Not in fp32, because at a parameter's first step the centered variance is a small difference of large numbers.
       const double got =
           compare<RMSprop, RMSpropOptions, torch::optim::RMSprop>(options, reference, at::kDouble, where, skip_some);
       EXPECT_LE(got, 1e-12) << "centered " << centered << " momentum " << momentum;

@@ -1,4 +1,4 @@
-// What the optimizer tests share: parameters of odd sizes, gradients that depend on the step only, and one of every
+// Shared by the tests of optimizers: parameters of odd sizes, gradients that depend only on the step, and one of every
 // optimizer.
 #pragma once
 
@@ -27,7 +27,7 @@ using Shapes = std::vector<std::vector<std::int64_t>>;
 
 // Odd sizes, so that vectorised kernels have tails.
 inline const Shapes kShapes{{3, 5}, {7}, {1}, {33, 2}, {16}};
-// Several blocks and threads: the sizes around a block's end, and one that is cut in four.
+// Sizes for several blocks and threads: around the end of a block, and one that is cut into four.
 inline const Shapes kLargeShapes{{16384}, {16383}, {1}, {130, 127}, {61441}, {3, 5}};
 
 inline std::vector<tensor::NamedParameter> make_parameters(at::ScalarType type, const Shapes& shapes = kShapes) {
@@ -56,7 +56,7 @@ inline double difference(const std::vector<at::Tensor>& a, const std::vector<at:
   return result;
 }
 
-// Gives both lists the same gradients; with `skip_some` every third parameter gets none, in turn.
+// Gives both lists the same gradients. With `skip_some` every third parameter gets none, another third in each step.
 inline void set_gradients(int step, const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& reference,
                           bool skip_some, double scale = 1) {
   auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(100 + step));
@@ -81,7 +81,7 @@ Maker maker(const std::string& name, const Options& options, bool bf16_states = 
           bf16_states};
 }
 
-// Every optimizer, with every choice that has a kernel of its own.
+// Every optimizer, with every option that has its own kernel.
 inline std::vector<Maker> every_optimizer() {
   const std::vector<ParameterGroup> groups{{.patterns = {"p3"}, .lr_factor = 0.5}, no_decay()};
   return {

@@ -1,5 +1,5 @@
-// The optimizers that LibTorch lacks against the equations of their papers, and what every optimizer promises: groups,
-// factors of the gradients, bf16 states, going on from a state, equal bits for any number of threads.
+// Compares the optimizers that LibTorch lacks with the equations of their papers. Also tests the features of every
+// optimizer: groups, gradient factors, bf16 states, going on from a state, equal bits for any number of threads.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
@@ -15,10 +15,10 @@ namespace {
 using testing::HasSubstr;
 using namespace testing_parameters;
 
-// p = update(p, g, states, step) on plain tensors, for each parameter by itself.
+// p = update(p, g, states, step) on plain tensors, for each parameter alone.
 using Equations = std::function<at::Tensor(const at::Tensor&, const at::Tensor&, std::vector<at::Tensor>&, int)>;
 
-// The largest difference after 20 steps, in which each parameter misses some.
+// The largest difference after 20 steps. Each parameter has no gradient in some of them.
 double against_equations(const Maker& maker, const Equations& equations, at::ScalarType type = at::kDouble) {
   const auto parameters = make_parameters(type);
   const auto ours = tensors(parameters);
@@ -116,7 +116,7 @@ TEST(Rules, ATrustRatioOfZeroesIsOne) {
   }
 }
 
-// A run of some steps; the values and the states.
+// The result of a run of some steps: values and states.
 struct Outcome {
   at::Tensor values;
   std::vector<NamedTensor> state;
@@ -291,8 +291,8 @@ TEST(Groups, BadOnesAreRefused) {
 
 // ---- bf16 states
 
-// Rounded at random the second moment follows its gradients; to nearest it would stand still at 1 (a step changes it by
-// less than half of a last place).
+// With random rounding the second moment follows the gradients. With rounding to nearest it would remain 1, because a
+// step changes it by less than half of a last place.
 TEST(Bf16States, TheSecondMomentDoesNotStandStill) {
   const std::vector<tensor::NamedParameter> parameters{
       {.name = "w", .parameter = torch::ones({20000}).requires_grad_()}};
@@ -326,7 +326,7 @@ TEST(Bf16States, StayNearTheFp32Run) {
     const at::Tensor expected = run(plain, kLargeShapes, 20).values;
     const Outcome got = run(makers[i], kLargeShapes, 20);
     const at::Tensor start = run(plain, kLargeShapes, 0).values;
-    // Of the way that the weights went; Lion's signs flip where a momentum is near 0.
+    // The difference as a share of the change of the weights. Lion's signs flip where a momentum is near 0.
     const double share = ((got.values - expected).norm() / (expected - start).norm()).item<double>();
     EXPECT_LE(share, name == "lion" ? 0.1 : 0.01) << name;
     EXPECT_GT(share, 0) << name;
@@ -353,7 +353,8 @@ TEST(Bf16States, AnFp32StateIsRefused) {
   }
 }
 
-// All in bf16: the values are rounded once a step, so the path may differ by half of a last place a step.
+// Values, gradients and states are bf16. Values are rounded once a step, so they may differ by half of a last place a
+// step.
 TEST(Bf16Values, EveryOptimizerRuns) {
   for (const Maker& one : every_optimizer()) {
     if (one.bf16_states) continue;
@@ -382,7 +383,7 @@ TEST(Bf16Values, EveryOptimizerRuns) {
 
 // ---- fp32 masters of 16-bit values
 
-// Every fp16 and bf16 number, and what lies between them, in the kernels and in LibTorch.
+// The kernels round like LibTorch: every fp16 and bf16 number, and numbers between them.
 TEST(Masters, RoundAsLibTorchDoes) {
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
     const at::Tensor all = torch::arange(0, 65536, torch::kInt).to(torch::kShort).view(type);
@@ -390,7 +391,7 @@ TEST(Masters, RoundAsLibTorchDoes) {
     auto generator = at::detail::createCPUGenerator(1);
     const at::Tensor near = finite.to(at::kFloat) * (1 + torch::randn({finite.numel()}, generator) * 1e-3);
     const at::Tensor ties = (finite.to(at::kFloat).roll(1) + finite.to(at::kFloat)) / 2;
-    // Infinity times a weight decay of 0 is no number.
+    // Numbers are clamped, because infinity times a weight decay of 0 is NaN.
     for (const at::Tensor& numbers : {finite.to(at::kFloat), near.clamp(-3e38, 3e38), ties.clamp(-3e38, 3e38)}) {
       const std::vector<tensor::NamedParameter> parameters{
           {.name = "w", .parameter = torch::zeros({finite.numel()}, type).requires_grad_()}};
@@ -405,7 +406,7 @@ TEST(Masters, RoundAsLibTorchDoes) {
       parameters[0].parameter.mutable_grad() = torch::zeros({finite.numel()}, type);
       optimizer.step();
       EXPECT_TRUE(parameters[0].parameter.equal(expected));
-      // A master that the kernels round otherwise would have been taken for one that somebody has changed.
+      // If the kernels rounded a master differently, they would take the value for one that the user has changed.
       for (const NamedTensor& entry : optimizer.state()) {
         if (entry.name == "w.master") {
           EXPECT_TRUE(entry.tensor.equal(numbers));
@@ -415,7 +416,7 @@ TEST(Masters, RoundAsLibTorchDoes) {
   }
 }
 
-// With the same gradients the masters go the way of an fp32 model, bit by bit, and the values are their rounding.
+// With the same gradients the masters equal the values of an fp32 model, bit by bit, and the values are their rounding.
 TEST(Masters, GoTheWayOfFp32) {
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
     for (const Maker& one : every_optimizer()) {
@@ -451,7 +452,7 @@ TEST(Masters, GoTheWayOfFp32) {
   }
 }
 
-// A step of a thousandth, a hundred times: without masters each is rounded away.
+// A hundred steps of a thousandth each. Without masters every step is lost by rounding.
 TEST(Masters, KeepSmallSteps) {
   for (const bool masters : {true, false}) {
     const std::vector<tensor::NamedParameter> parameters{

@@ -1,4 +1,5 @@
-// Values known from PyTorch's schedulers, and the edges: step 0, the last, beyond, a warm-up longer than the run.
+// Values known from PyTorch's schedulers, and edge cases: step 0, the last step, later steps, a warm-up longer than the
+// run.
 #include "reigen/optim/schedule.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +47,7 @@ TEST(Schedule, CosineAndPolynomialGoToTheirFloorAndStay) {
   EXPECT_EQ(cosine_factor(0, 0, 0.1), 0.1) << "nothing of no steps is left";
 }
 
-// torch.optim.lr_scheduler.OneCycleLR(max_lr=1, total_steps=10): 0.04 at its begin, 1 at step 2, 4e-6 at step 9.
+// torch.optim.lr_scheduler.OneCycleLR(max_lr=1, total_steps=10): 0.04 at the begin, 1 at step 2, 4e-6 at step 9.
 TEST(Schedule, OneCycleIsPyTorchs) {
   EXPECT_DOUBLE_EQ(one_cycle_factor(0, 10, 0.3, 25, 1e4), 0.04);
   EXPECT_DOUBLE_EQ(one_cycle_factor(1, 10, 0.3, 25, 1e4), 0.52);

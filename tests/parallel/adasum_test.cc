@@ -1,4 +1,4 @@
-// Adasum on what each rank's optimizer changed, and on gradients: the operator, and that ranks stay equal.
+// Adasum of the changes by each rank's optimizer, and of gradients. Tests the operator, and that ranks remain equal.
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 StrategyFactory adasum_of(AdasumOf of) { return parallel::adasum({.of = of}); }
 
-// As the paper writes it.
+// The formula of the paper.
 at::Tensor sum_of_two(const at::Tensor& a, const at::Tensor& b) {
   const auto dot = [](const at::Tensor& x, const at::Tensor& y) { return (x * y).sum().item<double>(); };
   const double of_a = dot(a, a) == 0 ? 1 : 1 - dot(a, b) / (2 * dot(a, a));
@@ -38,7 +38,7 @@ at::Tensor sum_of_all(Tensors by_rank) {
   return by_rank[0];
 }
 
-// Its gradients are numbers of the step and the rank, whatever the weights.
+// A loss whose gradients depend on the step and the rank, but not on the weights.
 at::Tensor loss_with_own_gradients(const torch::nn::Module& model, int step, int rank) {
   at::Tensor loss = torch::zeros({}, at::kDouble);
   int which = 0;
@@ -58,7 +58,7 @@ constexpr int kAdasumSteps = 5;
 
 void append(Tensors& to, const Tensors& what) { to.insert(to.end(), what.begin(), what.end()); }
 
-// The weights behind every step, from one process with a model and an optimizer for each rank.
+// The weights after every step, computed by one process with a model and an optimizer for each rank.
 Tensors adasum_of_steps_alone(int ranks) {
   std::vector<std::unique_ptr<Mlp>> models;
   std::vector<torch::optim::AdamW> optimizers;
@@ -127,7 +127,7 @@ struct OneVector : torch::nn::Module {
   at::Tensor weight;
 };
 
-// How far the weights go in one step of rate 1 where the gradient of rank r is gradients[r].
+// The change of the weights in one step with rate 1, if the gradient of rank r is gradients[r].
 template <class Optimizer>
 at::Tensor change_by(const StrategyFactory& strategy, const Tensors& gradients) {
   return agreed(static_cast<int>(gradients.size()), [&](Communicator& world) -> Tensors {
@@ -162,7 +162,7 @@ TEST_P(AdasumOn, EitherAveragesWhatAgreesAndAddsWhatIsOrthogonal) {
   }
 }
 
-// Adam's first step is the sign of the gradient. Of gradients that are summed before it, the sum is lost.
+// Adam's first step is the sign of the gradient. If gradients are summed before the step, their magnitude is lost.
 TEST_P(AdasumOn, StepsAddsUpWhatOptimizersThatScaleGradientsMake) {
   const at::Tensor rows =
       torch::tensor({{1, 1, 1, 1}, {1, -1, 1, -1}, {1, 1, -1, -1}, {1, -1, -1, 1}}, at::kDouble) * 0.3;
@@ -220,7 +220,8 @@ TEST(Adasum, OfStepsTakesTypesSideBySide) {
               Each(HasSubstr("[adasum] cannot bring weights of this type together")));
 }
 
-// It remembers nothing but the weights: wrapped anew, or settled in between, training goes on with the same bits.
+// The strategy has no state besides the weights. After a new wrapper, or settle() in between, training goes on with the
+// same bits.
 TEST_P(AdasumOn, StepsGoesOnFromTheWeights) {
   const auto train = [&](int pause) {
     return agreed(GetParam(), [&](Communicator& world) {
@@ -246,7 +247,7 @@ TEST_P(AdasumOn, StepsGoesOnFromTheWeights) {
   EXPECT_TRUE(same_bits(train(0), train(2)));
 }
 
-// What was loaded between two steps stays, and the step with it is about an average.
+// Weights that were loaded between two steps are kept, and the next step is about an average.
 TEST(Adasum, OfStepsKeepsWeightsThatWereLoaded) {
   const at::Tensor one = numbers(1, {20}) * 1e-3;
   const at::Tensor other = numbers(2, {20}) * 1e-3;

@@ -1,4 +1,4 @@
-// Memory that is handed out again.
+// Blocks of memory that are reused.
 #include "parallel/exchange/block_pool.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,8 @@
 namespace reigen::parallel::block_pool_test {
 namespace {
 
-// A model's units as their weights come and go: two are there at a time, the next is fetched while one computes.
+// Takes and returns memory like the weights of a model's units. Two units have memory at a time: the next one is
+// gathered while one computes.
 void run_step(BlockPool& pool, const std::vector<std::size_t>& units) {
   std::shared_ptr<void> running;
   const auto fetch = [&](std::size_t bytes) {

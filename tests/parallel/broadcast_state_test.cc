@@ -1,5 +1,4 @@
-// One rank's model and optimizer for all: those of the root, and every optimizer of LibTorch goes on as the root's
-// would.
+// Broadcasts the root's model and optimizer to all ranks. Every optimizer of LibTorch must go on like the root's.
 #include "reigen/parallel/broadcast_state.h"
 
 #include <gmock/gmock.h>
@@ -115,7 +114,7 @@ TEST(BroadcastOptimizerState, WorksForAWrappedOneAndItsGroups) {
                         std::make_unique<torch::optim::AdamWOptions>(0.01 * scale));
     groups.emplace_back(Tensors(all.begin() + 2, all.end()),
                         std::make_unique<torch::optim::AdamWOptions>(0.02 * scale));
-    // Until rank 0's rates come the ranks' weights part, on purpose.
+    // The ranks have different rates until the broadcast, so their weights differ on purpose.
     DistributedOptimizer optimizer(torch::optim::AdamW(groups), model, world, {.compare_weights = false});
     for (int step = 0; step < 2; ++step) {
       optimizer.zero_grad();

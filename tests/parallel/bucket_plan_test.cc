@@ -22,7 +22,7 @@ std::vector<Bucket> plan(const std::vector<ParameterPlace>& order, std::size_t l
   return result;
 }
 
-// Parameters 0, 1, 2, ..., of which the last is complete first.
+// The places of parameters 0, 1, 2, ... in the order of completion, the last parameter first.
 std::vector<ParameterPlace> from_the_end(const std::vector<std::size_t>& sizes) {
   std::vector<ParameterPlace> result;
   for (std::size_t i = sizes.size(); i-- > 0;) result.push_back({.range = 0, .segment = i, .bytes = sizes[i]});
@@ -48,7 +48,7 @@ std::vector<std::size_t> bytes_of(const std::vector<std::size_t>& sizes, std::si
   return result;
 }
 
-// Behind a full one each takes half of what is left, down to the size of the first.
+// After a full bucket, each bucket takes half of the rest, down to the size of the first bucket.
 TEST(BucketPlan, TheLastAreSmallToo) {
   const std::vector<std::size_t> ones(34, 1);
   EXPECT_THAT(bytes_of(ones, 20, 2), ElementsAre(2, 20, 6, 3, 2, 1));
@@ -61,7 +61,7 @@ TEST(BucketPlan, WhatFitsIsOne) {
   EXPECT_THAT(bytes_of(ones, 31, 2), ElementsAre(2, 31, 1));
 }
 
-// In bytes, as the recipe's model registers them.
+// The bytes of the gradients, in the order in which the recipe's model registers the parameters.
 std::vector<std::size_t> gradients_of_resnet18() {
   std::vector<std::size_t> numbers{64 * 3 * 9, 64, 64};
   std::size_t before = 64;
@@ -86,7 +86,7 @@ TEST(BucketPlan, SizesOfResnet18AreThoseAskedForAndTheLastOnesSmall) {
   EXPECT_GE(usual[1], 25 * kMiB);
   EXPECT_LE(usual.back(), kMiB);
   EXPECT_LE(usual[usual.size() - 2], 2 * kMiB);
-  // The first is one parameter of 9 MiB, which is never cut.
+  // The first bucket is one parameter of 9 MiB, because a parameter is never cut.
   EXPECT_EQ(of(50).size(), 2U);
   EXPECT_EQ(of(50), of(100));
   std::set<std::vector<std::size_t>> plans;
@@ -121,7 +121,8 @@ TEST(BucketPlan, NeighboursInMemoryAreOneRun) {
   EXPECT_EQ(runs[2].last, 8U);
 }
 
-// Any order and sizes: every parameter in one bucket, whose last one is complete before the next bucket's.
+// For any order and sizes, every parameter is in one bucket. The last parameter of a bucket is complete before that of
+// the next bucket.
 TEST(BucketPlan, IsAPartitionInTheOrderOfCompletion) {
   std::size_t state = 12345;
   const auto next = [&state](std::size_t below) {

@@ -1,4 +1,5 @@
-// Strategies that send less of the gradients: what they must not lose, what they must get right, and what they give.
+// Strategies that send less data than the gradients. They must lose nothing over the steps, be exact where they promise
+// it, and send the promised number of bytes.
 #include <gmock/gmock.h>
 
 #include "parallel/oracle.h"
@@ -12,12 +13,12 @@ using parallel::StrategyFactory;
 StrategyFactory adasum_of_gradients() { return parallel::adasum({.of = parallel::AdasumOf::kGradients}); }
 
 struct Outcome {
-  Tensors sum;   // of what was stepped with, over all steps, by parameter
-  Tensors kept;  // the mean over the ranks of what each keeps back
+  Tensors sum;   // the sum of the gradients of all steps, by parameter
+  Tensors kept;  // the mean over the ranks of the parts that each keeps back
   std::uint64_t bytes = 0;
 };
 
-// Gradients of several steps; the weights stay, so they are the same whatever the strategy.
+// The gradients of several steps. The weights do not change, so the exact gradients are the same for every strategy.
 Outcome gradients_with(int ranks, const StrategyFactory& strategy, double bucket_mb = 1e-3) {
   Outcome run;
   run.sum = agreed(ranks, [&](Communicator& world) {
@@ -78,7 +79,7 @@ TEST_P(Feedback, LosesNothingOverTheSteps) {
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, Feedback, ::testing::Values(2, 3, 4));
 
-// Bits do not depend on how parameters are put into buckets, which compress one parameter at a time.
+// The bits do not depend on the buckets, because each parameter is compressed by itself.
 TEST(Compression, DoesNotDependOnBuckets) {
   for (const auto& strategy : {parallel::top_k({.share = 0.2}), parallel::one_bit({.start_step = 2}),
                                adasum_of_gradients(), parallel::power_sgd({.rank = 2, .start_step = 2})}) {
@@ -92,17 +93,18 @@ TEST(Compression, DoesNotDependOnBuckets) {
 // Elements of Mlp: weights 17x4, 9x17, 3x9, biases 17, 9, 3; fp64. Six steps.
 TEST(Compression, GivesTheBytesThatItPromises) {
   constexpr std::uint64_t kElements = 68 + 153 + 27 + 17 + 9 + 3;
-  // One spare element behind each parameter, and those that align the next.
+  // There is one spare element after each parameter, and more that align the next parameter.
   const std::uint64_t plain = gradients_with(2, parallel::plain()).bytes;
   EXPECT_GE(plain, 6 * 8 * (kElements + 6));
   EXPECT_EQ(gradients_with(2, parallel::compressed(at::kHalf)).bytes, plain / 4);
-  // Magnitudes of 4 bytes and signs in whole bytes, to each of the others.
+  // Each rank sends magnitudes of 4 bytes, and signs in whole bytes, to each other rank.
   EXPECT_EQ(gradients_with(3, parallel::one_bit({.start_step = 0})).bytes, 6U * 2 * (6 * 4 + (9 + 20 + 4 + 3 + 2 + 1)));
-  // A tenth, rounded up, of each; 8 bytes for the value and 4 for the place; messages of whole 8 bytes.
+  // A tenth of each parameter, rounded up, with 8 bytes for a value and 4 for its place. Messages have multiples of 8
+  // bytes.
   const std::uint64_t top = gradients_with(3, parallel::top_k({.share = 0.1}), 25).bytes;
   EXPECT_GE(top, 6U * 2 * 12 * (7 + 16 + 3 + 2 + 1 + 1));
   EXPECT_LE(top, 6U * 2 * (12 * (7 + 16 + 3 + 2 + 1 + 1) + 8 * 2));
-  // Rank 1: rows + columns of the matrices, and the biases as they are.
+  // For rank 1: rows + columns of each matrix, and the biases uncompressed.
   EXPECT_EQ(gradients_with(2, parallel::power_sgd({.rank = 1, .start_step = 0})).bytes,
             6U * 8 * (17 + 4 + 9 + 17 + 3 + 9 + 17 + 9 + 3));
   EXPECT_EQ(gradients_with(4, adasum_of_gradients()).bytes, 6U * 8 * 2 * kElements);
@@ -117,7 +119,7 @@ struct OneLayer : torch::nn::Module {
   torch::nn::Linear layer{nullptr};
 };
 
-// A sample a rank: the mean gradient has rank 2, which is what travels.
+// Each rank has one sample, so the mean gradient has rank 2, and the strategy sends exactly that rank.
 TEST(PowerSgd, IsExactForMatricesOfItsRank) {
   const auto train = [](const StrategyFactory& strategy) {
     return agreed(2, [&](Communicator& world) {
@@ -137,7 +139,7 @@ TEST(PowerSgd, IsExactForMatricesOfItsRank) {
   EXPECT_GT(distance(exact, train(parallel::power_sgd({.rank = 1, .start_step = 0}))), 1e-3);
 }
 
-// Nothing to send for a while, then something: the basis must not be lost.
+// Gradients are zero for some steps and then not. The basis must not be lost.
 TEST(PowerSgd, OutlivesGradientsOfZero) {
   const Tensors gradients = agreed(2, [](Communicator& world) {
     OneLayer model;
@@ -152,7 +154,7 @@ TEST(PowerSgd, OutlivesGradientsOfZero) {
   EXPECT_TRUE(gradients[0].isfinite().all().item<bool>());
 }
 
-// What one rank computes as NaN all ranks get.
+// If one rank computes NaN, all ranks get NaN.
 TEST(Compression, SpreadsWhatIsNotFinite) {
   for (const auto& strategy : {parallel::plain(), parallel::compressed(at::kBFloat16), parallel::top_k({.share = 0.1}),
                                parallel::one_bit({.start_step = 0}), adasum_of_gradients(),

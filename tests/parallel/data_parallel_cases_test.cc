@@ -16,7 +16,7 @@ at::Tensor loss_of(const at::Tensor& output) { return output.square().mean(); }
 const std::vector<DataParallelOptions> kOptions{
     {}, {.bucket_mb = 0}, {.overlap = false}, {.bucket_mb = 0, .overlap = false}};
 
-// Eight branches of one number each; a forward uses those it is told to, scaled.
+// Eight branches of one parameter each. A forward uses the given branches, with a factor.
 using Indices = std::vector<int>;
 
 struct Branches : torch::nn::Module {
@@ -42,7 +42,7 @@ TEST(Unused, OnSomeRanksCountsAsZero) {
     agreed(3, [&](Communicator& world) {
       Branches model;
       auto parallel = data_parallel(model, world, options);
-      // Rank r uses branch r and branch 5; nobody uses 3, 4, 6, 7.
+      // Rank r uses branch r and branch 5. No rank uses 3, 4, 6, 7.
       parallel(Indices{world.rank(), 5}, 3.0).sum().backward();
       for (const int i : {0, 1, 2}) EXPECT_DOUBLE_EQ(model.gradient(i), i + 1) << i;
       EXPECT_DOUBLE_EQ(model.gradient(5), 18);
@@ -120,7 +120,7 @@ TEST(Unused, ARankWithoutSamplesSynchronizes) {
         if (world.rank() == 2) {
           parallel.synchronize();
         } else {
-          // Two ranks of three have samples: each counts 3/2 of its mean.
+          // Two of three ranks have samples, so each mean is multiplied by 3/2.
           const auto mine = batch.chunk(2)[static_cast<std::size_t>(world.rank())];
           (parallel(mine).square().sum() * 3 / 4).backward();
         }
@@ -251,7 +251,7 @@ TEST(Cases, SeveralForwardsBeforeOneBackwardAndTheOtherWayRound) {
   }
 }
 
-// Gradient: the input's, or an exception.
+// Backward passes the gradient on, or throws an exception.
 struct MayThrow : torch::autograd::Function<MayThrow> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, bool throws) {
     context->saved_data["throws"] = throws;
@@ -287,7 +287,7 @@ TEST(Cases, TrainingGoesOnAfterAnExceptionOnAllRanks) {
           loss_of(parallel(share(batch, world), 0)).backward();
           if (attempt == 0) model.zero_grad();
         }
-        // Without a forward through the wrapper in between, too.
+        // This also works without a forward through the wrapper in between.
         model.zero_grad();
         EXPECT_THROW(loss_of(model.forward(share(batch, world), 2)).backward(), std::runtime_error);
         model.zero_grad();
@@ -439,7 +439,7 @@ TEST(Buffers, TwoForwardsBeforeABackwardWork) {
   });
 }
 
-// A validation through the wrapper broadcasts nothing, so a step after it still has to.
+// A validation through the wrapper does not broadcast buffers, so the next step must still do so.
 TEST(Buffers, ARankWithoutSamplesTakesPartAfterAValidation) {
   agreed(2, [](Communicator& world) {
     Normed model;
@@ -487,7 +487,7 @@ TEST(Wrapping, AgainAfterTheFirstWrapperIsGone) {
   const auto got = agreed(2, [&](Communicator& world) {
     Mlp model;
     { auto first = data_parallel(model, world); }
-    loss_of(model.forward(share(batch, world))).backward();  // nothing is sent, nobody waits
+    loss_of(model.forward(share(batch, world))).backward();  // no gradient is sent, and no rank waits
     model.zero_grad();
     auto parallel = data_parallel(model, world);
     loss_of(parallel(share(batch, world))).backward();

@@ -1,5 +1,5 @@
-// What data_parallel refuses: on every rank, with exit code 78, naming the parameter and both sides; and ranks that
-// make fewer steps.
+// Models that data_parallel refuses: on every rank, with exit code 78, and with the parameter and both sides in the
+// error. Also tests ranks that make fewer steps.
 #include <gmock/gmock.h>
 
 #include "harness/torch.h"
@@ -28,11 +28,11 @@ struct Flexible : torch::nn::Module {
   }
 };
 
-// By when all ranks are to know (docs/benchmarks.md). They need some 50 ms; who waits for the communicator's own
-// deadlines needs 10 s or more.
+// The time by which all ranks must have the error (docs/benchmarks.md). They need some 50 ms. A wait for one of the
+// communicator's own deadlines would take 10 s or more.
 Deadline soon() { return Deadline::after(std::chrono::seconds(2)); }
 
-// What three ranks get when `build` makes the last one's model differ.
+// The errors of three ranks if `build` makes the last rank's model differ.
 std::vector<std::string> mismatch(const std::function<void(Flexible&, bool differs)>& build) {
   const Deadline deadline = soon();
   auto texts = errors_on(3, [&](Communicator& world) {
@@ -163,7 +163,7 @@ TEST(Refusals, AModelThatChangedAfterWrapping) {
   EXPECT_THAT(changed([](Flexible&) {}), Each("no error"));
 }
 
-// A rank makes one step less, and then what comes behind the loop, or nothing.
+// A rank makes one step less, and then the call after the loop, or no call.
 TEST(Failures, ARankThatSkipsAStepIsNamed) {
   for (const bool reports : {false, true}) {
     std::vector<std::string> texts(3);
@@ -183,7 +183,7 @@ TEST(Failures, ARankThatSkipsAStepIsNamed) {
           texts[static_cast<std::size_t>(world.rank())] = error.what();
         }
       });
-    } catch (const Error&) {  // NOLINT: the ranks told
+    } catch (const Error&) {  // NOLINT: the ranks have reported it
     }
     EXPECT_FALSE(deadline.expired());
     for (const int rank : {0, 2}) {
@@ -198,7 +198,7 @@ TEST(Failures, ARankThatSkipsAStepIsNamed) {
   }
 }
 
-// The same, and the loop goes on: the ranks' calls are alike, their numbers are not.
+// The same with a loop that goes on. The calls of the ranks are alike, but their step numbers differ.
 TEST(Failures, ARankThatLeavesANumberedStepOutIsToldApartAtItsNext) {
   for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kGradients}) {
     std::vector<std::string> texts(3);

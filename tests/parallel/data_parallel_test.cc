@@ -1,4 +1,4 @@
-// Data parallelism gives what one process gives on the whole batch: gradients, weights, with any optimizer and any
+// Data parallelism gives the same gradients and weights as one process on the whole batch, with any optimizer and any
 // options.
 #include <gmock/gmock.h>
 #include <torch/nn/modules/container/any.h>
@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(DataParallel, EveryOption,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Values(0.0, 0.0005, 1.0, 25.0),
                                             ::testing::Bool()));
 
-// Weights after ten steps with a batch of its own each.
+// The weights after ten steps, each with another batch.
 Tensors train(Communicator& world, const DataParallelOptions& options,
               const std::function<std::function<void()>(Mlp&, const std::vector<ParameterRange>&)>& make_step) {
   Mlp model;
@@ -202,7 +202,7 @@ TEST(DataParallel, SixteenBitTypesWork) {
     const auto got = agreed(3, [&](Communicator& world) {
       Mlp model(type);
       auto parallel = data_parallel(model, world);
-      // Gradient of the bias: the ranks' numbers 3, 6, 9; the third weight is used by nobody.
+      // The gradient of the bias is 3, 6 and 9 on the ranks. No rank uses the third weight.
       (model.first->bias.sum() * (3.0 * (world.rank() + 1))).backward();
       EXPECT_FALSE(model.third->weight.grad().defined());
       return Tensors{model.first->bias.grad().to(at::kDouble)};
@@ -292,7 +292,7 @@ TEST(DataParallel, ExposedTimeIsMeasured) {
     Mlp model;
     auto parallel = data_parallel(model, world);
     EXPECT_EQ(parallel.last_exposed_communication().count(), 0.0);
-    // Rank 0 still has much to do when rank 1 is through.
+    // Rank 0 still has much to compute when rank 1 is done.
     model.first->weight.register_hook([&](const at::Tensor&) {
       if (world.rank() == 1) is_through = true;
       if (world.rank() == 0) {

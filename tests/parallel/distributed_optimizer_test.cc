@@ -1,4 +1,4 @@
-// DistributedOptimizer beside data_parallel() and beside one process.
+// Compares DistributedOptimizer with data_parallel() and with one process.
 #include "reigen/parallel/distributed_optimizer.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ torch::optim::SGD sgd(const torch::nn::Module& model, double lr = 0.1) {
   return torch::optim::SGD(model.parameters(), torch::optim::SGDOptions(lr).momentum(0.9));
 }
 
-// The batch of a step, in fp64; rows for up to 4 ranks and 3 passes.
+// The batch of a step, in fp64, with rows for up to 4 ranks and 3 passes.
 at::Tensor inputs_of(int step) { return numbers(static_cast<std::uint64_t>(step) + 1, {24, 4}); }
 at::Tensor targets_of(int step) { return numbers(static_cast<std::uint64_t>(step) + 1000, {24, 3}); }
 
@@ -32,7 +32,7 @@ at::Tensor loss_of(Model& model, const at::Tensor& inputs, const at::Tensor& tar
 
 constexpr int kSteps = 5;
 
-// One process with the whole batch; `before_step` may change gradients.
+// Trains in one process with the whole batch. `before_step` may change gradients.
 Tensors alone(
     const std::function<std::unique_ptr<torch::optim::Optimizer>(Mlp&)>& make,
     const std::function<void(Mlp&)>& before_step = [](Mlp&) {}) {
@@ -52,7 +52,7 @@ Tensors alone_with_sgd() {
   return alone([](Mlp& model) { return std::make_unique<torch::optim::SGD>(sgd(model)); });
 }
 
-// Rank r's backward on its rows of a step.
+// The backward of this rank on its rows of a step.
 template <class Model>
 void own_backward(Model& model, int step, Communicator& world, at::ScalarType type = at::kDouble) {
   loss_of(model, share(inputs_of(step), world).to(type), share(targets_of(step), world).to(type)).backward();
@@ -103,7 +103,7 @@ TEST(DistributedOptimizer, EqualsOneProcess) {
   for (const int ranks : {1, 2, 3, 4}) {
     for (const bool adam : {false, true}) {
       const Tensors got = agreed(ranks, [adam](Communicator& world) -> Tensors {
-        auto model = std::make_shared<Mlp>();  // any holder of a module will do
+        auto model = std::make_shared<Mlp>();  // any holder of a module is accepted
         const auto train = [&](auto optimizer) {
           for (int step = 0; step < kSteps; ++step) {
             optimizer.zero_grad();
@@ -159,7 +159,7 @@ TEST(DistributedOptimizer, AddsUpSeveralBackwardsAndAveragesTheLast) {
 }
 
 TEST(DistributedOptimizer, TakesRanksWithFewerBackwardsOrNone) {
-  // 3 ranks of 8 rows each in 2 passes: rank 1 makes one pass of both, rank 2 has nothing to do.
+  // 3 ranks have 8 rows each, in 2 passes. Rank 1 makes one pass with all its rows, and rank 2 makes none.
   Mlp alone_model;
   auto alone_optimizer = sgd(alone_model);
   for (int step = 0; step < kSteps; ++step) {
@@ -188,7 +188,7 @@ TEST(DistributedOptimizer, TakesRanksWithFewerBackwardsOrNone) {
   EXPECT_LE(distance(got, values_of(alone_model)), 1e-12);
 }
 
-// Gradients that come in backwards within the backward, all of them or some.
+// All or some gradients are computed in inner backwards.
 TEST(DistributedOptimizer, CountsABackwardOnceWhereUnitsAreComputedAgain) {
   const auto made = [] {
     torch::nn::Sequential model(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3));
@@ -241,7 +241,7 @@ TEST(DistributedOptimizer, ClipsBetweenSynchronizeAndStep) {
             const auto skip = optimizer.skip_synchronize();
             optimizer.step();
           } else {
-            optimizer.step();  // has nothing left to average
+            optimizer.step();  // nothing is left to average
           }
         }
         return values_of(model);
@@ -318,7 +318,7 @@ TEST(DistributedOptimizer, DividesGradientsOnTheirWay) {
   const Tensors expected = trained(1);
   EXPECT_TRUE(same_bits(trained(4), expected));
   EXPECT_LE(distance(trained(3), expected), 1e-12);
-  for (const double factor : {1.0, 16.0}) {  // 2e5 is too much for fp16
+  for (const double factor : {1.0, 16.0}) {  // 2e5 is too large for fp16
     const Tensors gradient = agreed(2, [factor](Communicator& world) -> Tensors {
       torch::nn::Linear model(torch::nn::LinearOptions(1, 1).bias(false));
       DistributedOptimizer optimizer(torch::optim::SGD(model->parameters(), 0.1), model, world,
@@ -364,7 +364,7 @@ TEST(DistributedOptimizer, RefusesWrongUse) {
     EXPECT_THAT(refused(passes,
                         [passes](Mlp& model, auto& optimizer, Communicator& world) {
                           optimizer.synchronize();
-                          optimizer.zero_grad();  // the step is left out
+                          optimizer.zero_grad();  // the step is skipped
                           for (std::int64_t i = 0; i < passes; ++i) own_backward(model, 1, world);
                           optimizer.step();
                         }),
@@ -446,7 +446,7 @@ TEST(DistributedOptimizer, GoesOnAfterABackwardThatThrew) {
   }
 }
 
-// The option itself, with buffers that travel in front of the forward whose backward averages.
+// Tests the option itself. Buffers are broadcast before the forward whose backward averages.
 TEST(BackwardsPerReduction, IsNoSyncForAllButTheLast) {
   struct WithNorm : torch::nn::Module {
     WithNorm() {
@@ -466,7 +466,7 @@ TEST(BackwardsPerReduction, IsNoSyncForAllButTheLast) {
     auto one = sgd(first);
     auto other = sgd(second);
     for (int step = 0; step < kSteps; ++step) {
-      const bool fewer = step == 3 && world.rank() == 1;  // takes part in the average, no more
+      const bool fewer = step == 3 && world.rank() == 1;  // only takes part in the average
       const auto backward = [&](auto& parallel, int pass) {
         const auto rows = [&](const at::Tensor& batch) {
           return share(batch, world).chunk(2)[static_cast<std::size_t>(pass)];

@@ -1,4 +1,4 @@
-// A model with every kind of weight that ranks may divide, and its training.
+// A model with every kind of weight that ranks may shard, and its training.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +38,8 @@ struct Layer : torch::nn::Module {
   at::Tensor tied;
 };
 
-// Units of several blocks and of less than one, one within the model's own parameters; weights of two units that are
-// one tensor; one of another type, one frozen, one that nothing reaches.
+// Its units are larger and smaller than a block. Two units have a weight in common. Further weights are of no unit: one
+// of another type, frozen ones, and ones that no loss reaches.
 struct Net : torch::nn::Module {
   explicit Net(at::ScalarType type = at::kFloat, bool has_unused = true) : type_(type) {
     const auto add = [&](const char* name, int hidden, const at::Tensor& tie = {}) {
@@ -54,7 +54,7 @@ struct Net : torch::nn::Module {
     if (has_unused) unused = register_module("unused", torch::nn::Linear(5, 5));
     frozen = register_module("frozen", torch::nn::Linear(33, 33));
     fill(*this, type);
-    // Large weights would make rounding large in few steps.
+    // With large weights, rounding errors would become large in few steps.
     for (at::Tensor parameter : parameters()) {
       const at::NoGradGuard no_grad;
       if (parameter.dim() == 2) parameter.mul_(2 / std::sqrt(static_cast<double>(parameter.size(1))));
@@ -117,7 +117,7 @@ inline const std::vector<Case> kCases{
     {"clipping", kAdamW, at::kFloat, 1, false, true},
 };
 
-// What every rank has of it, put together.
+// The whole tensor, put together from the parts of all ranks.
 inline at::Tensor whole(const optim::NamedTensor& entry, Communicator& world, int replicas) {
   if (!entry.is_divided()) return entry.tensor.clone();
   at::Tensor sum = torch::zeros(entry.tensor.sizes(), at::kDouble);
@@ -159,13 +159,13 @@ inline Tensors train(Communicator& world, const Case& one, const Way& way, int s
     optimizer->zero_grad();
     average.update();
     if (step != 2) continue;
-    const auto swapped = average.swap_in();  // as for a validation in the middle
+    const auto swapped = average.swap_in();  // like a validation in the middle
     const at::NoGradGuard no_grad;
     parallel(input_of(99, world));
   }
   parallel.gather_weights();
   Tensors result = values_of(model);
-  // Ranges follow the units, so their order depends on the division.
+  // The order of the ranges follows the units, so it depends on the sharding.
   std::map<std::string, at::Tensor> states;
   for (const auto& entry : optimizer->state()) states[entry.name] = whole(entry, world, way.replicas);
   for (const auto& entry : average.state()) states[entry.name] = whole(entry, world, way.replicas);
@@ -178,7 +178,7 @@ inline Tensors agreed_over(const std::string& backend, int ranks,
   return agreed(ranks, function, backend);
 }
 
-// Beside the largest element of each tensor: second moments are large here.
+// The distance relative to the largest element of each tensor, because second moments are large here.
 inline double relative_distance(const Tensors& a, const Tensors& b) {
   double largest = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {

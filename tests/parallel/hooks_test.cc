@@ -1,4 +1,4 @@
-// What hooks of backward may do: nothing that waits for another rank.
+// Hooks of backward must not wait for another rank.
 #include <gmock/gmock.h>
 
 #include <stdexcept>
@@ -13,7 +13,7 @@ using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Averages in begin(), which a strategy must not.
+// Averages in begin(), which a strategy must not do.
 class Impatient : public GradientStrategy {
  public:
   explicit Impatient(Communicator world) : world_(std::move(world)) {}
@@ -47,7 +47,7 @@ TEST(Hooks, AStrategyThatWaitsInOneIsRefused) {
   EXPECT_THAT(texts, Each(HasSubstr("a hook of a gradient waits for another rank")));
 }
 
-// In backward ranks meet, as those of batch statistics over ranks do.
+// The ranks synchronise in backward, like those of batch statistics over ranks.
 struct Meet : torch::autograd::Function<Meet> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, std::int64_t group) {
     context->saved_data["group"] = group;
@@ -60,7 +60,7 @@ struct Meet : torch::autograd::Function<Meet> {
   }
 };
 
-// Layers of which one rank leaves one out. Backward meets the other rank before the first.
+// Layers, one of which a rank can leave out. Backward synchronises the ranks before the first layer.
 struct Stack : torch::nn::Module {
   Stack() {
     for (int i = 0; i < 6; ++i) {
@@ -79,8 +79,8 @@ struct Stack : torch::nn::Module {
   std::vector<torch::nn::Linear> layers;
 };
 
-// A rank's hook that waited for the layer that the other leaves out would wait for ever: the other gives zeros for it
-// at the end of its backward, before which it meets this rank.
+// If a rank's hook waited for the layer that the other rank leaves out, it would wait for ever. The other rank sends
+// zeros for this layer only at the end of its backward, and before that it waits for this rank.
 TEST(Hooks, RanksThatMeetInBackwardMayLeaveOutDifferentLayers) {
   const auto run = [](Shard shard) {
     const auto results = on_ranks(
@@ -107,8 +107,8 @@ TEST(Hooks, RanksThatMeetInBackwardMayLeaveOutDifferentLayers) {
   EXPECT_EQ(distance(run(Shard::kParameters), own), 0);
 }
 
-// A backward fails on all ranks after buckets have left; the next one comes without a forward before it. Its hooks wait
-// for nothing, and its average is whole.
+// A backward fails on all ranks after buckets were sent. The next backward has no forward before it. Its hooks do not
+// wait, and its average is complete.
 TEST(Hooks, ABackwardAfterADeadOneAveragesAtItsEnd) {
   for (const char* backend : {"shared_memory", "tcp"}) {
     for (const Shard shard : {Shard::kNone, Shard::kGradients}) {
@@ -137,7 +137,7 @@ TEST(Hooks, ABackwardAfterADeadOneAveragesAtItsEnd) {
   }
 }
 
-// Gradients that were kept are on their way: what a backward adds to them would be lost.
+// The kept gradients are being sent, so values that a backward adds to them would be lost.
 TEST(Hooks, ABackwardAfterADeadOneIsRefusedWhereItAddsToWhatIsOnItsWay) {
   std::vector<std::string> texts(2, "no error");
   on_ranks(

@@ -1,4 +1,4 @@
-// Models whose parameters get their gradients in backwards within the backward alone.
+// Models whose parameters get their gradients only in inner backwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using testing_oracle::share;
 using testing_oracle::Tensors;
 using testing_oracle::values_of;
 
-// Two units, and a head that is used or not.
+// Two units, and a head that may be unused.
 struct Tower : torch::nn::Module {
   Tower() {
     for (const char* name : {"first", "second"}) {
@@ -110,7 +110,7 @@ TEST(ForeignInnerBackward, ThatNeverEndsIsSaidAtTheNextForward) {
   });
 }
 
-// A mean is kept, accumulated to under no_sync() and dropped; then only rank 1 reaches the head.
+// A mean is kept, added to under no_sync(), and dropped. Then only rank 1 reaches the head.
 TEST(DroppedGradients, AreAddedToNothing) {
   const auto train_with = [](Communicator& world, Shard shard) {
     Tower model;

@@ -1,4 +1,5 @@
-// Ranks with different numbers of batches: every sample counts, nobody waits for ever, all end with the same model.
+// Ranks with different numbers of batches: every sample counts, no rank waits for ever, and all end with the same
+// model.
 #include <gmock/gmock.h>
 
 #include <numeric>
@@ -26,7 +27,7 @@ at::Tensor batch_of(int rank, int step) { return numbers(static_cast<std::uint64
 
 int count_of(const Counts& counts, const Communicator& world) { return counts[static_cast<std::size_t>(world.rank())]; }
 
-// One process: in every step the sum of the gradients of the batches that there are, divided as told.
+// Trains in one process. Every step uses the sum of the gradients of the existing batches, divided as `divide_by` says.
 template <class Optimizer, class Options>
 Tensors alone(const Counts& counts, DivideBy divide_by, const Options& options) {
   Mlp model;
@@ -74,7 +75,7 @@ TEST_P(Uneven, GivesTheWeightsAndTheStateOfOneProcess) {
     }
     join.finish([&] { optimizer.step(); });
     Tensors result = values_of(model);
-    // What the optimizer remembers decides the next steps.
+    // The optimizer's state decides the next steps, so they check it.
     for (int step = 50; step < 53; ++step) {
       optimizer.zero_grad();
       loss_of(parallel(batch_of(world.rank(), step))).backward();
@@ -137,7 +138,7 @@ Tensors buffers_after(const Counts& counts, BufferPolicy policy) {
   });
 }
 
-// The statistics of the inputs alone: they do not depend on the weights.
+// The statistics of the inputs, which do not depend on the weights.
 at::Tensor updated(const at::Tensor& mean, int rank, int step) {
   return 0.9 * mean + 0.1 * batch_of(rank, step).mean(0);
 }
@@ -145,7 +146,7 @@ at::Tensor updated(const at::Tensor& mean, int rank, int step) {
 TEST(JoinBuffers, AreThoseOfTheFirstRankThatTrains) {
   const Tensors got = buffers_after({1, 3, 2}, BufferPolicy::kBroadcast);
   const at::Tensor mean = updated(updated(updated(torch::zeros({4}, at::kDouble), 0, 0), 1, 1), 1, 2);
-  // Rank 0's first batch is not in it: when the second forward begins, rank 1's buffers are taken.
+  // Rank 0's first batch is not included, because all ranks take rank 1's buffers when the second forward begins.
   const at::Tensor of_rank_1 = updated(updated(updated(torch::zeros({4}, at::kDouble), 1, 0), 1, 1), 1, 2);
   EXPECT_LE((got[0] - of_rank_1).abs().max().item<double>(), 1e-14);
   EXPECT_GT((got[0] - mean).abs().max().item<double>(), 1e-4);
@@ -206,7 +207,7 @@ TEST(Join, AccumulationIsNotAnnounced) {
   }
 }
 
-// What a rank had only added up is dropped, or counts when it says so.
+// Gradients that a rank has only added up are dropped, or count if the rank calls synchronize().
 TEST(Join, SynchronizeTakesWhatWasAddedUp) {
   for (const bool keeps : {false, true}) {
     const Tensors got = agreed(2, [&](Communicator& world) {
@@ -258,7 +259,7 @@ TEST(Join, WorksWithEveryStrategyOfGradients) {
   }
 }
 
-// A loop that clears gradients behind the step, over two epochs: what the ranks that ended got must not stay.
+// The loop clears gradients after the step, over two epochs. Gradients that ended ranks received must not remain.
 TEST(Join, NoGradientIsLeftForTheNextEpoch) {
   const Tensors got = agreed(2, [&](Communicator& world) {
     Mlp model;
@@ -343,7 +344,7 @@ std::vector<std::string> early_ends(const DataParallelOptions& options, bool nor
       EXPECT_EQ(error.exit_code(), ExitCode::kStopped);
       texts[static_cast<std::size_t>(world.rank())] = error.what();
     }
-    // All go on together.
+    // All ranks can go on together.
     module.zero_grad();
     parallel.prepare_forward();
     const at::Tensor input = batch_of(world.rank(), 9);

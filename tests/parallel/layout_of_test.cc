@@ -42,7 +42,7 @@ std::string text_of(const Case& one) {
          std::to_string(one.replicas) + " replicas, " + c10::toString(one.type);
 }
 
-// What stays between steps, to the byte: what the layout says beside what was taken.
+// Compares the bytes that remain between steps: the layout's bytes must equal the allocated bytes exactly.
 TEST(LayoutOf, BytesAreThoseThatAreAllocated) {
   for (const Case& one : cases()) {
     SCOPED_TRACE(text_of(one));
@@ -60,7 +60,7 @@ TEST(LayoutOf, BytesAreThoseThatAreAllocated) {
       const optim::AdamW optimizer(parallel.parameters(), rule);
       const tensor::MemoryResource& taken = parallel.parameters().front().resource();
       std::int64_t values = taken.bytes(Role::kValue);
-      if (parallel.weights().size() == parallel.parameters().size()) {  // frozen ones lie where they lay
+      if (parallel.weights().size() == parallel.parameters().size()) {  // frozen parameters keep their memory
         for (const at::Tensor& parameter : model.parameters()) {
           if (!parameter.requires_grad()) values += static_cast<std::int64_t>(parameter.nbytes());
         }

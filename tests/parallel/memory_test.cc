@@ -1,5 +1,5 @@
-// Bytes of tensors, counted where they are allocated: gradients exist once, in the memory that ranks share, and a step
-// needs beside them no more than activations and a bucket.
+// Counts the bytes of tensors in the allocator. Gradients exist once, in the memory that ranks share. A step needs
+// besides them only activations and a bucket.
 #include <ATen/ATen.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -18,7 +18,7 @@
 namespace reigen::testing_oracle::memory_test {
 namespace {
 
-// Live bytes and their peak, of all threads.
+// Counts live bytes and their peak, over all threads.
 class CountingAllocator final : public c10::Allocator {
  public:
   explicit CountingAllocator(c10::Allocator* inner) : inner_(inner) {}
@@ -38,7 +38,7 @@ class CountingAllocator final : public c10::Allocator {
     const std::lock_guard lock(mutex_);
     return live_;
   }
-  // The peak since the last call, above what lived then.
+  // Starts a measurement: peak() gives the peak since this call, minus the bytes that are live now.
   void begin() {
     const std::lock_guard lock(mutex_);
     base_ = peak_ = live_;
@@ -79,8 +79,8 @@ CountingAllocator& counter() {
   return *kCounter;
 }
 
-// Resident bytes of memory that ranks share: Communicator::allocate, allocate_shared. Ranks are threads here, each maps
-// what another gave once more.
+// The resident bytes of memory that ranks share: Communicator::allocate, allocate_shared. Ranks are threads here, and
+// each maps the memory of the others once more, so every file counts once.
 std::size_t shared_bytes() {
   std::ifstream maps("/proc/self/smaps");
   std::map<std::string, std::size_t> by_file;
@@ -126,7 +126,7 @@ TEST(Memory, OfAStepIsActivationsAndABucket) {
     optimizer.step();
     optimizer.zero_grad();
   };
-  // What one process needs for activations and their gradients, without those of parameters.
+  // The bytes that one process needs for activations and their gradients, without gradients of parameters.
   std::size_t activations = 0;
   {
     Wide model;
@@ -150,7 +150,7 @@ TEST(Memory, OfAStepIsActivationsAndABucket) {
       step(parallel, optimizer);
       world.barrier();
       if (world.rank() == 0) together = counter().peak();
-      // With gradients there, before they are dropped: they lie in the range's own memory, which is not counted here.
+      // The gradients exist now. They lie in the range's own memory, which is not counted here.
       parallel(torch::ones({64, kWidth})).sum().backward();
       world.barrier();
       if (world.rank() == 0) left = counter().live() - before;
@@ -164,12 +164,12 @@ TEST(Memory, OfAStepIsActivationsAndABucket) {
   }
 }
 
-// What the counter of LibTorch's memory does not see. Gradients once a rank; values once a rank too, or once on the
-// machine with the states of the optimizer where they are shared; and with kGradients a spare block as large as the
-// largest.
+// Memory that the counter of LibTorch's memory does not see. Each rank has gradients once. Values also exist once a
+// rank, or, if they are shared, once on the machine together with the optimizer states. With kGradients there is also a
+// spare block of the largest size.
 TEST(Memory, ThatRanksShareHoldsEachGradientOnce) {
   constexpr std::size_t kLargest = kWidth * kWidth * sizeof(float);
-  constexpr std::size_t kBesides = 1 << 20;  // what groups talk through
+  constexpr std::size_t kBesides = 1 << 20;  // memory through which groups communicate
   for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kGradients}) {
     std::size_t held = 0;
     on_ranks(2, [&](Communicator& world) -> Tensors {
@@ -189,7 +189,7 @@ TEST(Memory, ThatRanksShareHoldsEachGradientOnce) {
       world.barrier();
       return {};
     });
-    // Each rank's values; or values and two states for both.
+    // The values of each rank, or the values and two states of both.
     const std::size_t weights = shard == Shard::kNone ? 2 * kGradients : 3 * kGradients;
     const std::size_t spare = shard == Shard::kGradients ? 2 * kLargest : 0;
     EXPECT_LE(held, 2 * kGradients + weights + spare + kBesides) << parallel::to_text(shard);

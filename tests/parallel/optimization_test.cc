@@ -1,5 +1,5 @@
-// Clipping, groups, schedules and every optimizer over data parallelism: the weights are those of one process on the
-// whole batch.
+// Clipping, groups, schedules and every optimizer with data parallelism: the weights must equal those of one process on
+// the whole batch.
 #include <gmock/gmock.h>
 
 #include <memory>

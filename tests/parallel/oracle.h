@@ -1,7 +1,7 @@
-// What the data-parallel tests share: models with values that depend on their names only, data that depends on a seed
-// only, ranks as threads that hand their results back, and the comparison with one process.
+// Shared by the data-parallel tests: models whose values depend only on their names, data that depends only on a seed,
+// ranks as threads that return their results, and the comparison with one process.
 //
-// The default generator is one for the whole process, so nothing here draws from it.
+// The whole process has one default generator, so no function here uses it.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@
 
 namespace reigen::testing_oracle {
 
-// Values from the parameter's name: the same on every rank and in every layout.
+// Sets values that depend only on the parameter's name, so they are the same on every rank and in every layout.
 inline void fill(torch::nn::Module& module, at::ScalarType type = at::kDouble) {
   torch::NoGradGuard no_grad;
   for (auto& entry : module.named_parameters()) {
@@ -39,12 +39,12 @@ inline at::Tensor numbers(std::uint64_t seed, at::IntArrayRef shape) {
   return torch::randn(shape, generator, torch::kDouble);
 }
 
-// Rank r's rows of a global batch.
+// This rank's rows of a global batch.
 inline at::Tensor share(const at::Tensor& batch, const Communicator& world) {
   return batch.chunk(world.size())[static_cast<std::size_t>(world.rank())];
 }
 
-// Input of a model whose backward throws std::runtime_error after it has given the gradients of all weights.
+// An input for a model. The backward throws std::runtime_error after it has computed the gradients of all weights.
 inline at::Tensor input_that_fails(const at::Tensor& values) {
   at::Tensor input = values.clone().requires_grad_();
   input.register_hook([](const at::Tensor& gradient) -> at::Tensor {
@@ -80,7 +80,7 @@ inline Tensors buffers_of(const torch::nn::Module& module) {
   return result;
 }
 
-// An undefined gradient stays undefined.
+// Copies of the gradients. An undefined gradient remains undefined.
 inline Tensors gradients_of(const torch::nn::Module& module) {
   Tensors result;
   for (const auto& parameter : module.parameters()) {
@@ -98,7 +98,7 @@ inline bool same_bits(const Tensors& a, const Tensors& b) {
   return true;
 }
 
-// Largest difference of any element; infinite if one list lacks what the other has.
+// The largest difference of any element. Infinite if one list lacks a tensor that the other has.
 inline double distance(const Tensors& a, const Tensors& b) {
   constexpr double kFar = std::numeric_limits<double>::infinity();
   if (a.size() != b.size() || a.empty()) return kFar;
@@ -121,7 +121,7 @@ MakeOptimizer maker(const Options& options) {
   return [options](const std::vector<ParameterRange>& ranges) { return std::make_unique<Kind>(ranges, options); };
 }
 
-// Runs `function` on every rank and gives what each returned. A rank's exception fails the test with its text.
+// Runs `function` on every rank and returns the results. An exception of a rank fails the test with its text.
 inline std::vector<Tensors> on_ranks(int ranks, const std::function<Tensors(Communicator&)>& function,
                                      const std::string& backend = "auto") {
   std::vector<Tensors> results(static_cast<std::size_t>(ranks));
@@ -137,7 +137,7 @@ inline std::vector<Tensors> on_ranks(int ranks, const std::function<Tensors(Comm
   return results;
 }
 
-// The same, and all ranks must have returned the same bits.
+// Like on_ranks(), and all ranks must return the same bits.
 inline Tensors agreed(int ranks, const std::function<Tensors(Communicator&)>& function,
                       const std::string& backend = "auto") {
   const auto results = on_ranks(ranks, function, backend);
@@ -148,7 +148,7 @@ inline Tensors agreed(int ranks, const std::function<Tensors(Communicator&)>& fu
   return results[0];
 }
 
-// The texts of the InvalidArgument that every rank gets; "no error" where there was none.
+// The text of the InvalidArgument that each rank gets, or "no error".
 inline std::vector<std::string> errors_on(int ranks, const std::function<void(Communicator&)>& function) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks), "no error");
   on_ranks(ranks, [&](Communicator& world) -> Tensors {

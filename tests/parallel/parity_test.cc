@@ -1,6 +1,6 @@
-// Layout invariance: any number of ranks, optimizer, accumulation, normalisation, checkpointing and size of buckets
-// trains to the weights of one process on the same global batches, to 1e-9 in fp64; and to the same bits on all ranks
-// and for any size of buckets.
+// Layout invariance. With any number of ranks, optimizer, accumulation, normalisation, checkpointing and size of
+// buckets, training gives the weights of one process on the same global batches, to 1e-9 in fp64. The bits are the same
+// on all ranks and for any size of buckets.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -27,8 +27,8 @@ enum class Rule { kSGD, kMomentum, kAdamW, kLAMB };
 struct Layer : torch::nn::Module {
   Layer(Norm norm, const std::optional<Communicator>& statistics) {
     linear = register_module("linear", torch::nn::Linear(torch::nn::LinearOptions(kWidth, kWidth)
-                                                             // Its gradient would be rounding alone, which
-                                                             // AdamW makes as large as any other.
+                                                             // The bias' gradient would be only rounding, and
+                                                             // AdamW would make it as large as any other.
                                                              .bias(norm == Norm::kNone)));
     if (norm == Norm::kBatch) batch = register_module("norm", torch::nn::BatchNorm1d(kWidth));
     if (norm == Norm::kSync) sync = register_module("norm", nn::SyncBatchNorm(kWidth, statistics.value()));
@@ -57,8 +57,8 @@ struct Net : torch::nn::Module {
   std::vector<nn::Unit> units;
 };
 
-// Samples of the micro batch in a step. The last step's are uneven over the ranks; two a rank at least, which batch
-// normalisation needs.
+// The number of samples of a micro-batch in a step. In the last step the ranks have different numbers. Each rank has at
+// least two, because batch normalisation needs them.
 std::int64_t samples_of(int step, int micro, int ranks) {
   const std::int64_t most = 4 * ranks;
   return step + 1 < kSteps ? most - micro % 2 : 2 * ranks + 1;
@@ -95,7 +95,7 @@ std::function<void()> optimizer_of(Rule rule, const std::vector<ParameterRange>&
   return stepping(std::make_shared<optim::LAMB>(ranges, optim::LAMBOptions{.lr = 0.01, .weight_decay = 0.01}));
 }
 
-// One process; batch normalisation sees the rows of one rank at a time, as the ranks do.
+// Trains in one process. Batch normalisation gets the rows of one rank at a time, as on the ranks.
 Tensors alone(int ranks, Rule rule, int accumulation, Norm norm) {
   Net model(norm == Norm::kSync ? Norm::kBatch : norm);
   auto one = data_parallel(model, Communicator());
@@ -199,7 +199,7 @@ void expect_parity(const Case& one, const std::vector<Layout>& layouts) {
   }
 }
 
-// Every number of ranks with every optimizer and every normalisation; accumulation and layouts by turns.
+// Every number of ranks with every optimizer and every normalisation. Accumulation and layouts alternate.
 class ParityByTurns : public ::testing::TestWithParam<std::tuple<int, int, int>> {};
 
 INSTANTIATE_TEST_SUITE_P(DataParallel, ParityByTurns,
@@ -214,7 +214,7 @@ TEST_P(ParityByTurns, TrainsToTheWeightsOfOneProcess) {
                  kLayouts[6 + (turn + 1) % 4]});
 }
 
-// All of them with all (docs/testing.md).
+// All combinations (docs/testing.md).
 class ParityGrid : public ::testing::TestWithParam<std::tuple<int, Rule, int, Norm>> {};
 
 INSTANTIATE_TEST_SUITE_P(DataParallel, ParityGrid,

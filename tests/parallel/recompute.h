@@ -1,5 +1,4 @@
-// A node of somebody else's that runs a backward within the backward, as activation checkpointing does, and tells
-// nobody.
+// A node of other code that runs an inner backward, like activation checkpointing, but does not announce it to Reigen.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +8,9 @@
 
 namespace reigen::testing_oracle {
 
-// Computes its part of the model again inside of backward.
+// Recomputes its part of the model in backward.
 struct Recompute : torch::autograd::Function<Recompute> {
-  using Part = std::function<at::Tensor(const at::Tensor&)>;  // lives until backward is over; given by its address
+  using Part = std::function<at::Tensor(const at::Tensor&)>;  // must live until backward ends; passed by its address
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, std::int64_t part) {
     context->save_for_backward({x});
     context->saved_data["part"] = part;

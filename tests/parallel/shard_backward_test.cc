@@ -1,5 +1,5 @@
-// Backwards that are not one over all weights, with weights and gradients that ranks divide: what ranks with all of
-// them get.
+// Backwards that are not a single one over all weights, with sharded weights and gradients. The result must equal that
+// of ranks that have all of them.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -30,14 +30,14 @@ struct Part : torch::nn::Module {
   }
   torch::nn::Linear linear{nullptr};
   at::Tensor extra;
-  at::Tensor kept;             // past what it returns
-  bool leaves_out = false;     // its weight `extra`
-  bool stops = false;          // reads its weight once more without a graph, when all its gradients are there
-  bool adds_second = false;    // of two tensors
-  bool hands_through = false;  // what comes, and nothing else
+  at::Tensor kept;             // a tensor that it keeps besides its output
+  bool leaves_out = false;     // does not use its weight `extra`
+  bool stops = false;          // also uses its weight without a graph, after its gradients are complete
+  bool adds_second = false;    // adds the second of two tensors
+  bool hands_through = false;  // only returns its input
 };
 
-// Two units.
+// A module of two units.
 struct Segment : torch::nn::Module {
   explicit Segment(const std::string& name) {
     for (const char* part : {"part0", "part1"}) {
@@ -50,7 +50,7 @@ struct Segment : torch::nn::Module {
   std::vector<nn::Unit> list;
 };
 
-// Units within larger ones, and weights in front of and behind them that are of none.
+// Units within larger units, and weights before and after them that are of no unit.
 struct Chain : torch::nn::Module {
   Chain() {
     first = register_module("first", torch::nn::Linear(33, 33));
@@ -83,7 +83,7 @@ struct Chain : torch::nn::Module {
   at::Tensor scale;
   bool reaches_other = false;
   bool calls_twice = false;
-  bool takes_first = false;  // what `first` gives is the second tensor
+  bool takes_first = false;  // the output of `first` is the second tensor
 };
 
 struct Training {
@@ -99,7 +99,7 @@ struct Training {
   }
 };
 
-enum class Again { kNothing, kUnits, kSegments };  // what is computed again in backward
+enum class Again { kNothing, kUnits, kSegments };  // the units that are recomputed in backward
 
 class UnusualBackward : public ::testing::TestWithParam<std::tuple<const char*, Shard, Again>> {
  protected:
@@ -113,7 +113,7 @@ class UnusualBackward : public ::testing::TestWithParam<std::tuple<const char*, 
       if (again != Again::kNothing) {
         checkpoint.emplace(nn::activation_checkpoint(again == Again::kUnits ? model.list : model.segments));
       }
-      // A unit that is computed again gives a gradient for each of its calls.
+      // A recomputed unit gives one gradient for each of its calls.
       const bool waits = again != Again::kNothing && !(shard == Shard::kParameters && backend == std::string("tcp"));
       auto parallel = data_parallel(model, world, {.overlap = !waits, .shard = shard});
       optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
@@ -123,7 +123,7 @@ class UnusualBackward : public ::testing::TestWithParam<std::tuple<const char*, 
     });
   }
   bool recomputes() const { return std::get<2>(GetParam()) != Again::kNothing; }
-  // Gradients that stay are dropped before the next backward (docs/sharding.md).
+  // False if kept gradients are dropped before the next backward (docs/sharding.md).
   bool adds_up() const {
     return std::get<0>(GetParam()) == std::string("tcp") || std::get<1>(GetParam()) == Shard::kParameters;
   }
@@ -254,7 +254,7 @@ TEST_P(UnusualBackward, OfChosenWeights) {
   });
 }
 
-// Its own unit may read a weight when its gradient is there already.
+// A unit may read its own weight after the gradient of that weight is complete.
 TEST_P(UnusualBackward, AWeightIsReadWithoutAGraphToo) {
   expect_as_with_all([](Training t) {
     t.model.parts[2]->stops = true;
@@ -279,7 +279,7 @@ TEST_P(UnusualBackward, ComesFirstUnderNoSync) {
   });
 }
 
-// What was kept, added to without an average, and dropped.
+// Gradients are kept, added to without an average, and dropped.
 TEST_P(UnusualBackward, KeptAddedToAndDropped) {
   expect_as_with_all([](Training t) {
     t.model.reaches_other = true;
@@ -296,7 +296,7 @@ TEST_P(UnusualBackward, KeptAddedToAndDropped) {
   });
 }
 
-// Its gradient is complete in the middle of the call that used it last, not at an end of one.
+// The gradient of the leaf is complete in the middle of the call that used it last, and not at the end of a call.
 TEST_P(UnusualBackward, ALeafIsHandedThrough) {
   for (const std::size_t user : {1U, 3U}) {
     expect_as_with_all([user](Training t) {
@@ -395,7 +395,7 @@ TEST_P(UnusualBackward, AnotherForwardSharesItWhoseGradientWasAskedFor) {
   });
 }
 
-// Written to behind the call: what is the call's own.
+// The outputs are written after the call. This is allowed, because they belong to the call.
 TEST_P(UnusualBackward, OutputsMayBeWrittenTo) {
   expect_as_with_all([](Training t) {
     for (std::uint64_t step = 0; step < 3; ++step) {
@@ -452,7 +452,7 @@ TEST(UnusualBackwards, PastWhatUnitsReturnAreRefused) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr("got a gradient while its weights were away"));
     }
     const auto [main, auxiliary] = loss_of_kept();
-    (main + auxiliary).backward();  // which comes through the outputs
+    (main + auxiliary).backward();  // this backward comes through the outputs
     return {torch::zeros(1)};
   });
 }

@@ -1,4 +1,4 @@
-// A program's own checkpoints of what ranks divide: what own_weights() gives, load() takes back, into any division.
+// A program's own checkpoints of sharded weights. load() can read the data of own_weights() into any layout.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -74,9 +74,9 @@ TEST(ShardCheckpoint, WhatOneDivisionGivesAnotherTakes) {
                                }),
                             saved))
           << what;
-      // And goes on from there.
+      // Training can go on from the checkpoint.
       const Tensors end = on(to, [&](Communicator& world, Net& model, DataParallel<Net>& parallel) {
-        parallel(input_of(7, world));  // other weights are on their way, or there
+        parallel(input_of(7, world));  // other weights are being gathered, or are gathered
         parallel.load(*found.newest);
         optim::AdamW optimizer(parallel.parameters(), {.lr = 0.01});
         optimizer.load_state(tensor::read_group(*found.newest, "optimizer", optimizer.state()), 2);

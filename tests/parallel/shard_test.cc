@@ -1,4 +1,4 @@
-// Weights and optimizer states that ranks of a machine hold together: the bits of ranks that hold their own.
+// Weights and optimizer states that the ranks of a machine share. The bits must equal those of ranks with their own.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -31,7 +31,7 @@ constexpr std::array kShards{Shard::kOptimizer, Shard::kGradients};
 
 DataParallelOptions sharing(Shard shard) { return {.shard = shard}; }
 
-// The first weight is of three blocks, so shares begin inside of it; one parameter is of another type; one is never
+// The first weight has three blocks, so shares begin inside of it. One parameter has another type, and one is never
 // used.
 struct Wide : torch::nn::Module {
   explicit Wide(at::ScalarType type) : type_(type) {
@@ -103,7 +103,7 @@ Tensors train(Communicator& world, const Case& one, const DataParallelOptions& o
     train_step(parallel, *optimizer, step, world);
     average.update();
     if (step != 2) continue;
-    const auto swapped = average.swap_in();  // as for a validation in the middle
+    const auto swapped = average.swap_in();  // like a validation in the middle
   }
   Tensors result = values_of(model);
   for (const auto& entry : optimizer->state()) result.push_back(entry.tensor.clone());
@@ -144,7 +144,7 @@ TEST_P(ShardedRanks, AStateGoesFromOwnToSharedAndBack) {
         for (int i = 0; i < 3; ++i) train_step(parallel, *optimizer, step++, world);
         state.clear();
         for (const auto& entry : optimizer->state()) state.push_back({entry.name, entry.tensor.clone()});
-        world.barrier();  // all have copied what they share
+        world.barrier();  // all ranks have copied the shared data
         for (auto& parameter : model.parameters()) parameter.set_data(parameter.detach().clone());
       }
       return values_of(model);
@@ -187,7 +187,7 @@ TEST_P(EveryShard, ThreadsOfARankGiveTheSameBits) {
     return agreed(2, [&](Communicator& world) {
       at::set_num_threads(threads);
       DataParallelOptions options = sharing(shard);
-      options.share_cores = false;  // as many as the test asks for
+      options.share_cores = false;  // the test sets the number of threads
       Tensors result = train(world, kCases[2], options);
       at::set_num_threads(1);
       return result;
@@ -196,7 +196,7 @@ TEST_P(EveryShard, ThreadsOfARankGiveTheSameBits) {
   EXPECT_TRUE(same_bits(run(Shard::kNone, 1), run(GetParam(), 2)));
 }
 
-// Assigned anew, as gradient processing of one's own does.
+// The gradient is assigned anew, like in a program that processes gradients itself.
 TEST_P(EveryShard, AGradientThatIsAnotherTensorNowIsAveragedAllTheSame) {
   const auto run = [&](Shard shard, bool asks_norm) {
     return agreed(3, [&](Communicator& world) {
@@ -244,7 +244,7 @@ TEST_P(EveryShard, ARankWithoutSamplesSynchronizes) {
   EXPECT_TRUE(same_bits(run(Shard::kNone), run(GetParam())));
 }
 
-// Between the two meetings of a step, and in the middle of a validation.
+// A rank leaves between the two synchronisations of a step, or in the middle of a validation.
 TEST_P(EveryShard, ARankThatLeavesIsNamedToThoseThatWaitInAStep) {
   on_ranks(2, [&](Communicator& world) -> Tensors {
     Wide model(at::kFloat);
@@ -371,11 +371,11 @@ TEST_P(EveryShard, ASkippedStepAValidationWithTheAverageAndAToldChangeAreNone) {
       loss_of(parallel(input_of(step, world))).backward();
       if (step != 1) optimizer.step();
       optimizer.zero_grad();
-      if (step == 0) continue;  // a forward right behind a step
+      if (step == 0) continue;  // a forward directly after a step
       auto swapped = average.swap_in();
       swapped.end();
     }
-    // What one rank changes by hand, and all tell.
+    // One rank changes a weight by hand, and all ranks report the change.
     if (world.rank() == 1) {
       torch::NoGradGuard no_grad;
       model.second->bias.fill_(7);
@@ -427,7 +427,7 @@ TEST(ShardGradients, AreRefusedWithAnyStrategy) {
               Each(AllOf(HasSubstr("shard gradients is not possible here"), HasSubstr("leave the strategy out"))));
 }
 
-// Scaled losses, one of whose gradients overflows on one rank.
+// The loss is scaled, and in one step a gradient overflows on one rank.
 TEST_P(EveryShard, AnOverflowIsSkippedOnAllRanksAsWithOwnWeights) {
   const auto run = [&](Shard shard) {
     return agreed(3, [&](Communicator& world) {

@@ -1,5 +1,5 @@
-// Weights, gradients and states that ranks divide, over shared memory and over a network: the bits of ranks that hold
-// all.
+// Sharded weights, gradients and states, over shared memory and over a network. The bits must equal those of ranks that
+// hold everything.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(DataParallel, DividedRanks,
                          ::testing::Combine(::testing::Values("shared_memory", "tcp"),
                                             ::testing::Values(1, 2, 3, 4, 6)));
 
-// The later of two units that share a weight completes its gradient; the earlier one is computed again behind that.
+// Two units share a weight. The later unit completes its gradient, and the earlier unit is recomputed after that.
 TEST_P(DividedRanks, WhatUnitsShareStaysUntilBackwardIsOver) {
   const auto run = [&](Shard shard) {
     return over([shard](Communicator& world) {
@@ -58,14 +58,14 @@ TEST_P(DividedRanks, EveryStageGivesTheBitsOfOwnWeights) {
     const Tensors own = over([&](Communicator& world) { return train(world, one, {}); });
     for (const Shard shard : {Shard::kOptimizer, Shard::kGradients, Shard::kParameters}) {
       const Tensors got = over([&](Communicator& world) { return train(world, one, {.shard = shard}); });
-      // A norm is added up in the order of the ranges, which follow the units.
+      // A norm is summed in the order of the ranges, which follows the units.
       const bool as_good = one.clips ? distance(own, got) < 1e-7 : same_bits(own, got);
       EXPECT_TRUE(as_good) << one.name << ", " << to_text(shard) << ", differ by " << distance(own, got);
     }
   }
 }
 
-// Averages that are not cleared add up, as they do without a division.
+// Averages that are not cleared add up, as without sharding.
 TEST_P(DividedRanks, AveragesAddUpUntilTheyAreCleared) {
   const auto run = [&](Shard shard) {
     return over([&](Communicator& world) {
@@ -85,8 +85,8 @@ TEST_P(DividedRanks, AveragesAddUpUntilTheyAreCleared) {
   EXPECT_LT(distance(run(Shard::kNone), run(Shard::kParameters)), 1e-12);
 }
 
-// Units of unequal size, in every way in which weights and gradients come and go: after three steps their memory is
-// there.
+// Units have different sizes, and weights and gradients are gathered and released in every way. After three steps
+// nothing more is allocated.
 TEST(Divided, NothingIsAllocatedInASteadyStep) {
   struct Way {
     const char* name;
@@ -122,9 +122,9 @@ TEST(Divided, NothingIsAllocatedInASteadyStep) {
   }
 }
 
-// Two replicas of two ranks, over one memory or a network each.
+// Two replicas of two ranks, over shared memory or over a network.
 TEST(Divided, ReplicasThatDivideGiveTheValuesOfOwnWeights) {
-  // A mean of means is rounded otherwise, which a small epsilon would make large where gradients are nearly zero.
+  // A mean of means is rounded differently. A small epsilon would make this difference large if gradients are nearly 0.
   const auto adamw = maker<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .eps = 1e-2});
   const std::vector<Case> cases{{"sgd", kCases[0].make, at::kDouble},
                                 {"adamw", adamw, at::kDouble},
@@ -153,7 +153,7 @@ TEST(Replicas, AreComparedByWhatEachRankHasOfThem) {
     };
     EXPECT_FALSE(compare(world, 0, 10));
     if (world.rank() == 2) values[7] += 1;
-    // Rank 2 has the first half: what it has is as it was.
+    // Rank 2 has the first half, which has not changed.
     EXPECT_FALSE(compare(mesh.along("dp_replicate"), first, first + 5));
     const auto found = compare(world, 0, 10);
     EXPECT_TRUE(found && found->tensor == "b" && found->ranks == std::vector<int>{2});
@@ -221,7 +221,7 @@ TEST(Divided, WeightsAndGradientsAreThereOnlyWhileTheirUnitRuns) {
   });
 }
 
-// Wherever gradients are averaged by units: those of two units at a time have memory, and those of no unit.
+// If gradients are averaged by units, only the gradients of two units have memory at a time, besides those of no unit.
 TEST(Divided, GradientsOfTwoUnitsHaveMemoryAtATime) {
   struct Way {
     const char* backend;
@@ -276,7 +276,7 @@ TEST(Divided, GradientsOfTwoUnitsHaveMemoryAtATime) {
   }
 }
 
-// A wrapper that is destroyed in the middle of a step leaves the model to others.
+// After a wrapper is destroyed in the middle of a step, others can use the model.
 TEST(Divided, AWrapperThatDiesInTheMiddleOfAStepLeavesTheUnits) {
   for (const Shard shard : {Shard::kGradients, Shard::kParameters}) {
     on_ranks(
@@ -315,7 +315,7 @@ TEST(Divided, WeightsThatWereGatheredStayWhenTheWrapperIsGone) {
   EXPECT_TRUE(same_bits(run(Shard::kNone), run(Shard::kParameters)));
 }
 
-// Each stays for what one rank does alone.
+// Every gathered weight remains, for forwards that one rank makes alone.
 TEST(Divided, GatheredWeightsAreThereForForwardsOfOneRank) {
   agreed_over("tcp", 2, [&](Communicator& world) -> Tensors {
     Net model;

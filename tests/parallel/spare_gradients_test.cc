@@ -1,5 +1,5 @@
-// Shard::kGradients with parameters so large that backward makes their gradients where all ranks read them: the bits of
-// ranks that hold their own, whatever else is done with gradients.
+// Shard::kGradients with parameters so large that backward makes their gradients in the place where all ranks read
+// them. The bits must equal those of ranks with their own weights, whatever else a program does with gradients.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
 
-constexpr std::int64_t kWidth = 256;  // 256 KiB a weight: the least that is worth a block
+constexpr std::int64_t kWidth = 256;  // 256 KiB a weight: the smallest size that gets a block
 
 // Three weights of one size, one of another, one that is used twice, and inputs as large as the weights.
 struct Large : torch::nn::Module {
@@ -46,7 +46,7 @@ at::Tensor input_of(std::uint64_t step, const Communicator& world, std::int64_t 
 
 using Step = std::function<void(DataParallel<Large>&, Large&, optim::Optimizer&, std::uint64_t, const Communicator&)>;
 
-Tensors train(Communicator& world, Shard shard, Step step) {  // a copy: ranks are threads
+Tensors train(Communicator& world, Shard shard, Step step) {  // `step` is a copy, because ranks are threads
   Large model;
   auto parallel = data_parallel(model, world, {.shard = shard});
   optim::LAMB optimizer(parallel.parameters(), {.lr = 0.01});
@@ -124,10 +124,10 @@ TEST(SpareGradients, AddUpAndAreZeroed) {
   });
 }
 
-// After a step that averaged nothing in place, in the middle of adding up.
+// The norm is asked for while gradients add up, after a step that averaged nothing in place.
 TEST(SpareGradients, HaveANormOfTheirOwnBetweenTwoMicrobatches) {
   expect_the_bits_of_own(2, [](auto& parallel, auto&, auto&, auto i, auto& world) {
-    static thread_local std::unique_ptr<optim::SGD> optimizer;  // LAMB averages in place
+    static thread_local std::unique_ptr<optim::SGD> optimizer;  // not LAMB, which averages in place
     if (i == 0) optimizer = std::make_unique<optim::SGD>(parallel.parameters(), optim::SGDOptions{.lr = 0.1});
     {
       const auto guard = parallel.no_sync();
@@ -141,7 +141,7 @@ TEST(SpareGradients, HaveANormOfTheirOwnBetweenTwoMicrobatches) {
   });
 }
 
-// Made by hand, in a block that was still lent.
+// The gradient is made by hand, in a block that is still lent.
 TEST(SpareGradients, MayBeAssignedAfterBackward) {
   expect_the_bits_of_own(2, [](auto& parallel, auto& model, auto& optimizer, auto i, auto& world) {
     const at::Tensor output = parallel(input_of(i, world, 3));
@@ -204,7 +204,7 @@ TEST(SpareGradients, AreAveragedBySeveralThreads) {
   });
 }
 
-// Rows beyond the last level of most processors' caches, and gradients that are copied there.
+// Rows are larger than most last-level caches, and gradients are copied to them.
 TEST(SpareGradients, ThatAreCopiedPastTheCachesArriveWhole) {
   const auto run = [](Shard shard) {
     return agreed(2, [&](Communicator& world) {
@@ -224,7 +224,7 @@ TEST(SpareGradients, ThatAreCopiedPastTheCachesArriveWhole) {
   EXPECT_TRUE(same_bits(run(Shard::kNone), run(Shard::kGradients)));
 }
 
-// Gradients of activations that are as large as those of weights, and stay.
+// Gradients of activations are as large as those of weights, and are kept.
 TEST(SpareGradients, LeaveWhatElseIsMadeInBlocksAlone) {
   for (const bool keeps : {false, true}) {
     expect_the_bits_of_own(2, [&, kept = Tensors(), copies = Tensors()](auto& parallel, auto& model, auto& optimizer,
@@ -243,7 +243,7 @@ TEST(SpareGradients, LeaveWhatElseIsMadeInBlocksAlone) {
   }
 }
 
-// A parameter reached on one rank only, one on none, and a rank that reaches nothing.
+// One parameter is reached on one rank only, one on no rank, and one rank reaches none.
 TEST(SpareGradients, OfSomeRanksOnlyCountAsZeroOnOthers) {
   expect_the_bits_of_own(3, [](auto& parallel, auto& model, auto& optimizer, auto i, auto& world) {
     if (i == 4 && world.rank() == 2) {
@@ -281,7 +281,7 @@ TEST(SpareGradients, OfOneModelAreNotThoseOfAnother) {
       }
       Tensors result = values_of(first);
       for (const at::Tensor& value : values_of(second)) result.push_back(value);
-      at::Tensor sum = plain->weight.grad().clone();  // of this rank: added up, so that ranks agree
+      at::Tensor sum = plain->weight.grad().clone();  // this rank's gradient; it is summed so that ranks agree
       world.all_reduce(sum.data_ptr(), sum.data_ptr(), static_cast<std::size_t>(sum.numel()), DataType::kFloat32,
                        ReduceOp::kSum);
       result.push_back(sum);

@@ -1,4 +1,4 @@
-// How gradients are brought together, and by whom.
+// How strategies average gradients, and which parameters each bucket has.
 #include "reigen/parallel/strategies.h"
 
 #include <gmock/gmock.h>
@@ -15,13 +15,13 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// What every strategy is asked, written down.
+// A record of the calls of a strategy.
 struct Notes {
-  std::vector<std::vector<std::string>> buckets;  // names, in the order of begin()
-  std::vector<std::string> events;                // "bucket" at each begin(), and what a test adds
+  std::vector<std::vector<std::string>> buckets;  // names in each bucket, in the order of begin()
+  std::vector<std::string> events;                // "bucket" at each begin(), and events that a test adds
 };
 
-// Sums in a way of its own, and spoils what lies between the parameters.
+// Averages the runs of a bucket, or each gradient alone, and notes every bucket.
 class Noted : public GradientStrategy {
  public:
   Noted(Communicator world, Notes& notes, bool keeps_zeros)
@@ -57,7 +57,7 @@ StrategyFactory noted(Notes& notes, bool keeps_zeros) {
       [&notes, keeps_zeros](const Communicator& world) { return std::make_unique<Noted>(world, notes, keeps_zeros); };
 }
 
-// Registered in another order than it runs; one part only where `uses` says so.
+// Its parts are registered in another order than they run. `side` runs only if `uses_side` is true.
 struct Shuffled : torch::nn::Module {
   explicit Shuffled(at::ScalarType type = at::kDouble) {
     third = register_module("third", torch::nn::Linear(9, 3));
@@ -89,7 +89,8 @@ TEST(Buckets, AreCutAnewAsGradientsCome) {
   });
   for (const Notes& own : notes) {
     ASSERT_EQ(own.buckets.size(), 24U);
-    // The first time in reverse order of registration, then as they came; what never came is last.
+    // The first step uses the reverse order of registration, later steps the order in which gradients came. A gradient
+    // that never came is last.
     EXPECT_EQ(own.buckets[0][0], "second.bias");
     for (const std::size_t step : {8U, 16U}) {
       EXPECT_THAT(own.buckets[step][0], HasSubstr("third."));
@@ -101,7 +102,7 @@ TEST(Buckets, AreCutAnewAsGradientsCome) {
   EXPECT_EQ(notes[0].buckets, notes[1].buckets);
 }
 
-// What happens in every backward of a rank: its buckets, and the parameters whose gradients come.
+// The events of every backward of every rank: its buckets, and the parameters whose gradients are computed.
 std::vector<std::vector<std::string>> backwards_of(int ranks, bool overlap) {
   std::vector<std::vector<std::string>> result;
   std::mutex mutex;
@@ -147,7 +148,7 @@ TEST(Buckets, TravelBehindBackwardWithoutOverlap) {
   }
 }
 
-// Buckets of several pieces of memory give the bits of any other ones.
+// Buckets of several pieces of memory give the same bits as any other buckets.
 TEST(Buckets, OfSeveralPiecesGiveTheSameBits) {
   const auto train = [](double bucket_mb, bool overlap) {
     return agreed(3, [&](Communicator& world) {
@@ -168,7 +169,7 @@ TEST(Buckets, OfSeveralPiecesGiveTheSameBits) {
   }
 }
 
-// Flags travel by themselves where the strategy does not carry them.
+// If the strategy does not send the flags, they are sent in a call of their own.
 TEST(Strategies, ParametersThatOnlySomeRanksUseNeedNoCarrier) {
   for (const bool keeps_zeros : {true, false}) {
     Notes notes[2];
@@ -177,7 +178,7 @@ TEST(Strategies, ParametersThatOnlySomeRanksUseNeedNoCarrier) {
       auto parallel =
           data_parallel(model, world, {.strategy = noted(notes[static_cast<std::size_t>(world.rank())], keeps_zeros)});
       Tensors result;
-      for (const int who : {0, 1, 2}) {  // 2: nobody
+      for (const int who : {0, 1, 2}) {  // 2: no rank
         model.zero_grad();
         parallel(share(numbers(1, {4, 4}), world), world.rank() == who).sum().backward();
         EXPECT_EQ(model.side->weight.grad().defined(), who != 2);
@@ -216,7 +217,7 @@ double relative_error(const Tensors& exact, const Tensors& got) {
 TEST(Strategies, CompressedGradientsAreRoundedTwice) {
   struct Case {
     at::ScalarType type;
-    double step;  // between numbers near 1
+    double step;  // the distance between neighbouring numbers near 1
   };
   for (const auto& [narrow, step] : {Case{at::kBFloat16, 1.0 / 256}, Case{at::kHalf, 1.0 / 2048}}) {
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {

@@ -1,4 +1,4 @@
-// Collectives of tensors: values, and gradients against autograd of one process that holds all ranks' tensors.
+// Collectives of tensors: values, and gradients compared with autograd in one process that holds all ranks' tensors.
 #include "reigen/tensor/collectives.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 std::uint64_t as_seed(std::size_t number) { return static_cast<std::uint64_t>(number); }
 
-// What one collective does, and what autograd of one process makes of the same.
+// A collective, and the same computation in one process.
 struct Case {
   std::function<at::Tensor(int rank)> input;
   std::function<at::Tensor(const at::Tensor& own, Communicator& world)> ours;
@@ -342,7 +342,7 @@ TEST(TensorReduceScatter, CutsRowsAsEvenlyAsPossible) {
               Each(HasSubstr("unsqueeze(0)")));
 }
 
-// Rank r gives rank q (r + 2·q) % 3 rows.
+// Rank r sends (r + 2·q) % 3 rows to rank q.
 std::vector<std::int64_t> splits_of(int rank, int ranks) {
   std::vector<std::int64_t> splits;
   for (int q = 0; q < ranks; ++q) splits.push_back((rank + 2 * q) % 3);

@@ -1,4 +1,4 @@
-// With how many threads LibTorch computes in a rank, and who decides.
+// The number of threads with which LibTorch computes in a rank, and which setting decides it.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
 
-// Without the variables, which it puts back as LibTorch's number.
+// Runs a test without the variables. At the end it restores them and LibTorch's number of threads.
 class Threads : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -32,10 +32,10 @@ class Threads : public ::testing::Test {
       ::unsetenv(kVariables[i]);
       if (before_[i]) ::setenv(kVariables[i], before_[i]->c_str(), 1);
     }
-    share_cores(Communicator(), chosen());  // forgets a choice of the test's
+    share_cores(Communicator(), chosen());  // forgets a number that the test chose
     at::set_num_threads(threads_);
   }
-  // Which nobody takes by itself.
+  // A number of threads that nothing chooses by default.
   static int chosen() { return base::find_cores().online + 1; }
   static int all_processors() { return base::find_cores().online; }
 
@@ -48,7 +48,7 @@ void on_threads(int ranks, const std::function<void(Communicator&)>& body) {
   run_threads(ranks, body, {.timeout = std::chrono::seconds(60)});
 }
 
-// As a program under torchrun, which says 1.
+// Like a program under torchrun, which sets 1.
 TEST_F(Threads, ANumberOfTheProgramStaysAboveTheVariables) {
   ::setenv("OMP_NUM_THREADS", "1", 1);
   for (const int threads : {2, 3, all_processors(), chosen()}) {
@@ -115,7 +115,7 @@ TEST_F(Threads, APartOfTheRanksSharesWithAllOfThem) {
   EXPECT_EQ(comm::core_share_of(Communicator()).ranks, 1);
 }
 
-// The norm's sum is over blocks that follow from the number of threads.
+// The norm is summed by blocks that depend on the number of threads.
 TEST_F(Threads, RanksThatClipStayEqual) {
   on_threads(2, [](Communicator& world) {
     at::set_num_threads(all_processors());
@@ -132,7 +132,7 @@ TEST_F(Threads, RanksThatClipStayEqual) {
       optimizer.step();
     }
     parallel.prepare_forward();
-    model->forward(numbers(1, {4, 400}).to(at::kFloat)).sum().backward();  // compares the last step's
+    model->forward(numbers(1, {4, 400}).to(at::kFloat)).sum().backward();  // compares the last step's weights
   });
 }
 

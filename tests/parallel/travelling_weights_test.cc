@@ -1,5 +1,5 @@
-// What travels where weights are divided over a network, and when: types on the way, weights that stay, groups that
-// keep them.
+// Which data is sent, and when, if weights are sharded over a network: types in transit, weights that are kept, groups
+// that keep them.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -56,7 +56,7 @@ TEST(Travelling, GroupsMayKeepUnitsBetweenForwardAndBackward) {
   }
 }
 
-// Fewer units than the model has: what is in none of them comes with the first forward.
+// There are fewer units than the model has. Parameters of no unit are gathered with the first forward.
 TEST_P(TravellingWeights, UnitsMayBeChosenBySize) {
   const auto run = [&](Shard shard) {
     return over([&](Communicator& world) {
@@ -80,11 +80,11 @@ TEST_P(TravellingWeights, UnitsMayBeChosenBySize) {
   EXPECT_TRUE(same_bits(own, run(Shard::kGradients)));
 }
 
-// What leaves behind the forward comes again from the group, once for each unit but the last; rounded or not, computed
-// again or not.
+// Weights that are released after forward are gathered again from the group, once for each unit but the last. This
+// holds with and without rounding and recomputation.
 TEST(Travelling, WhatAGroupKeepsComesFromIt) {
   const auto gathers = [](bool recomputes, const DataParallelOptions& how) {
-    std::map<std::string, std::map<std::string, std::uint64_t>> bytes;  // by group and tag, of rank 0's last step
+    std::map<std::string, std::map<std::string, std::uint64_t>> bytes;  // by group and tag, in rank 0's last step
     agreed_over("tcp", 4, [&](Communicator& world) -> Tensors {
       Net model;
       std::optional<nn::ActivationCheckpoint> checkpoint;
@@ -138,7 +138,7 @@ TEST(Travelling, GroupsThatDoNotFitAreRefused) {
   }
 }
 
-// Rounded where they compute, whole where they are stepped and where they are looked at.
+// Weights are rounded for computation, but exact in steps and for readers.
 TEST_P(TravellingWeights, WhatTravelsIn16BitsIsRoundedOnItsWay) {
   const auto [backend, ranks] = GetParam();
   const bool rounds_weights = std::string(backend) == "tcp" && ranks > 1;
@@ -147,7 +147,7 @@ TEST_P(TravellingWeights, WhatTravelsIn16BitsIsRoundedOnItsWay) {
       return over([&](Communicator& world) {
         const at::NoGradGuard no_grad;
         Net model;
-        model.scale.set_requires_grad(false);  // of doubles, which compressed() rounds as well
+        model.scale.set_requires_grad(false);  // it has doubles, which compressed() would round too
         DataParallelOptions options = options_of({.shard = shard, .reshard = reshard}, model, world);
         const bool is_reference = shard == Shard::kNone;
         if (is_reference) {
@@ -182,7 +182,7 @@ TEST_P(TravellingWeights, WhatTravelsIn16BitsIsRoundedOnItsWay) {
         parallel.gather_weights();
         Tensors result = values_of(model);
         for (at::Tensor& tensor : seen) {
-          // An output is each rank's own.
+          // Each rank has its own output.
           world.all_reduce(tensor.data_ptr(), tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
                            tensor.scalar_type() == at::kFloat ? DataType::kFloat32 : DataType::kFloat64,
                            ReduceOp::kMax);

@@ -1,4 +1,4 @@
-// Where a backward is: units that it enters, and those that it has behind it.
+// Where a backward is: the units that it enters, and the units that it has finished.
 #include "parallel/watch/unit_watch.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ class UnitWatchTest : public ::testing::Test {
       std::string line = model_.list[unit].name() + ":";
       for (std::size_t i = 0; i < 3; ++i) {
         if (watch_->is_behind(i)) line += " " + model_.list[i].name();
-        // Passed for now; the unit that is entered counts too.
+        // In brackets: passed for now. The unit that is being entered counts too.
         if (watch_->has_passed(i) != watch_->is_behind(i)) line += " (" + model_.list[i].name() + ")";
       }
       lines_.push_back(line);
@@ -57,7 +57,7 @@ TEST_F(UnitWatchTest, ABackwardEntersUnitsFromTheLastAndHasThoseBeforeBehindIt) 
   EXPECT_THAT(backward(loss), ElementsAre("c:", "b: c", "a: b c"));
 }
 
-// As the stages of a pipeline do: a backward each, in the order of their forwards or against it.
+// Like the stages of a pipeline: one backward for each forward, in the order of the forwards or in reverse.
 TEST_F(UnitWatchTest, EachOfSeveralMicroBatchesInFlightKnowsWhatIsBehindItsBackward) {
   at::Tensor first = forward(1);
   at::Tensor second = forward(2);
@@ -69,7 +69,7 @@ TEST_F(UnitWatchTest, EachOfSeveralMicroBatchesInFlightKnowsWhatIsBehindItsBackw
   EXPECT_THAT(backward(third), ElementsAre("c:", "b: c", "a: b c"));
 }
 
-// Nothing of a unit is behind a backward that is still to come through its other call.
+// A unit is not finished while the backward still has to go through its other call.
 TEST_F(UnitWatchTest, ABackwardThroughTwoMicroBatchesHasAUnitBehindItAfterBoth) {
   const at::Tensor first = forward(1);
   const at::Tensor second = forward(2);
@@ -79,7 +79,7 @@ TEST_F(UnitWatchTest, ABackwardThroughTwoMicroBatchesHasAUnitBehindItAfterBoth) 
   EXPECT_THAT(backward(other), ElementsAre("c:", "b: c", "a: b c"));
 }
 
-// One whose forward was a check without gradients says nothing.
+// A forward without gradients has no effect on the watch.
 TEST_F(UnitWatchTest, AForwardWithoutGradientsIsNoMicroBatch) {
   const at::Tensor loss = forward(1);
   {
@@ -97,7 +97,7 @@ TEST_F(UnitWatchTest, AUnitThatIsComputedAgainIsEnteredOnceBeforeThat) {
   EXPECT_THAT(backward(second), ElementsAre("c:", "b: c", "a: b c"));
 }
 
-// Units within one that is computed again are entered by the backward of what was computed again.
+// The backward of a recomputed unit enters the units within it.
 TEST(UnitWatchInside, PartsOfWhatIsComputedAgainAreEnteredAfterIt) {
   Chain model;
   std::vector<nn::Unit> units{nn::Unit("all", std::make_shared<torch::nn::Module>(),
@@ -123,8 +123,8 @@ TEST(UnitWatchInside, PartsOfWhatIsComputedAgainAreEnteredAfterIt) {
   }
 }
 
-// Interleaved micro-batches as under a pipeline schedule: forwards ahead of backwards, gradients add up, the last
-// backward averages. The weights come and go, and what comes out is what one rank that holds all gets.
+// Micro-batches are interleaved as in a pipeline schedule: forwards run ahead of backwards, gradients add up, and the
+// last backward averages. Weights are gathered and released. The result must equal that of ranks that hold all weights.
 TEST(MicroBatches, InFlightGiveTheGradientsOfOneAfterTheOther) {
   const auto train = [](Communicator& world, Shard shard, bool ahead, bool recomputes) {
     Net model(at::kDouble);

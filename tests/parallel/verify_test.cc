@@ -1,4 +1,4 @@
-// The user's own check of a model: it must pass what is the same and name what is not.
+// The user's own check of a model. It must pass an equal training, and otherwise name the difference.
 #include "reigen/parallel/verify.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// What each rank is told.
+// The report of each rank.
 template <class Model, class Loss>
 std::vector<VerifyReport> reports(int ranks, const Loss& loss, std::int64_t samples = 7,
                                   const parallel::VerifyOptions& options = {}) {
@@ -76,7 +76,7 @@ TEST(Verify, NamesBatchStatisticsOfParts) {
   EXPECT_EQ(all[0].step, 1);
 }
 
-// One rank alone forgets a parameter: the average is wrong on all.
+// Only one rank forgets a parameter, and the average is wrong on all ranks.
 TEST(Verify, NamesAParameterThatARankLeavesOut) {
   const auto all = reports<Mlp>(3, [](auto& model, const at::Tensor& x, const at::Tensor& y,
                                       const Communicator& world) {
@@ -90,7 +90,7 @@ TEST(Verify, NamesAParameterThatARankLeavesOut) {
 }
 
 TEST(Verify, ALossThatThrowsOnOneRankIsToldToAll) {
-  for (const int call : {2, 4}) {  // alone, in parallel
+  for (const int call : {2, 4}) {  // the run alone, the run in parallel
     const auto texts = errors_on(3, [&](Communicator& world) {
       Mlp model;
       const Tensors before = values_of(model);

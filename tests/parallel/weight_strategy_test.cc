@@ -1,4 +1,4 @@
-// Strategies that bring weights together: the mean they keep, how far they let ranks part, and what they are alike.
+// Strategies that average weights: the mean that they keep, how far ranks may differ, and which strategies are equal.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -35,7 +35,7 @@ std::vector<Averaging> all_cases() {
 
 constexpr double kLr = 0.1;
 
-// One step of a loss whose gradient does not depend on the weights, so that their mean is known whatever comes when.
+// One step with a loss whose gradient does not depend on the weights. So their mean is known, in any order of messages.
 void linear_step(Mlp& model, parallel::DataParallelBase& parallel, optim::SGD& optimizer, std::uint64_t step,
                  int rank) {
   parallel.prepare_forward();
@@ -78,7 +78,7 @@ TEST_P(Weights, HaveTheMeanOfAllSteps) {
       optim::SGD optimizer(parallel.parameters(), {.lr = kLr});
       for (std::uint64_t step = 0; step < kSteps; ++step) {
         linear_step(model, parallel, optimizer, step, world.rank());
-        // Ranks come in an order that changes.
+        // The order of the ranks changes.
         const auto late = (step * 7 + static_cast<std::uint64_t>(world.rank()) * 5) % 4;
         std::this_thread::sleep_for(std::chrono::milliseconds(late));
         if (step == 7) parallel.settle();
@@ -104,7 +104,7 @@ Tensors train(Communicator& world, const StrategyFactory& strategy, std::uint64_
   return values_of(model);
 }
 
-// Averaging after every step of plain SGD is averaging the gradients.
+// Averaging the weights after every step of plain SGD equals averaging the gradients.
 TEST(LocalSgd, OfEveryStepIsDataParallel) {
   for (const int ranks : {2, 4}) {
     const Tensors exact = agreed(ranks, [](Communicator& world) { return train(world, parallel::plain(), 5); });
@@ -146,7 +146,7 @@ TEST(HierarchicalSgd, AveragesGroupsMoreOftenThanAll) {
   EXPECT_TRUE(same_bits(all[0], all[3]));
 }
 
-// Two outer steps, as the paper writes them.
+// Two outer steps by the formula of the paper.
 TEST(Diloco, StepsOutsideWithNesterovsMomentum) {
   constexpr double kOuter = 0.7;
   constexpr double kMomentum = 0.9;
@@ -174,7 +174,7 @@ TEST(Diloco, StepsOutsideWithNesterovsMomentum) {
   EXPECT_LT(distance(expected, got), 1e-12);
 }
 
-// How far ranks are apart after one step of their own and `rounds` of gossip alone.
+// The largest difference between ranks after one own step and `rounds` rounds of gossip.
 double apart_after(int ranks, const StrategyFactory& strategy, int rounds) {
   const auto results = on_ranks(ranks, [&](Communicator& world) {
     Mlp model;
@@ -183,7 +183,7 @@ double apart_after(int ranks, const StrategyFactory& strategy, int rounds) {
     linear_step(model, parallel, optimizer, 0, world.rank());
     for (int i = 1; i < rounds; ++i) parallel.after_step();
     const Tensors values = values_of(model);
-    parallel.settle();  // takes what is under way
+    parallel.settle();  // receives the messages in flight
     return values;
   });
   double worst = 0;
@@ -197,7 +197,7 @@ TEST(Gossip, BringsRanksTogether) {
   const double ring = apart_after(4, parallel::gossip(), 1);
   EXPECT_GT(ring, 1e-3);
   EXPECT_LT(apart_after(4, parallel::gossip(), 10), ring / 100);
-  // Every rank has heard of every other one after log2 P rounds.
+  // After log2 P rounds every rank has data of every other rank.
   const auto exponential = parallel::gossip({.topology = parallel::Topology::kExponential});
   EXPECT_GT(apart_after(4, exponential, 1), 1e-3);
   EXPECT_LT(apart_after(4, exponential, 2), 1e-15);
@@ -210,7 +210,7 @@ TEST(AsyncGossip, BringsRanksTogetherInEightBits) {
   }
 }
 
-// A rank runs ahead of another by as many steps as it may, and no further.
+// A rank runs ahead of another by the allowed number of steps, and no further.
 TEST(Staleness, IsBounded) {
   constexpr int kSteps = 12;
   constexpr int kStaleness = 3;
@@ -224,7 +224,7 @@ TEST(Staleness, IsBounded) {
       optim::SGD optimizer(parallel.parameters(), {.lr = kLr});
       for (int step = 0; step < kSteps; ++step) {
         if (world.rank() == 1) {
-          // The other one needs nothing of ours for its next kStaleness steps.
+          // The other rank needs no data of this rank for its next kStaleness steps.
           const int free = std::min(step + kStaleness, kSteps);
           const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
           while (ahead < free && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -299,7 +299,7 @@ TEST(WeightStrategies, BytesAreWhatIsPromised) {
   EXPECT_EQ(bytes_of(4, parallel::gossip()), 2 * kSteps * model);
   EXPECT_EQ(bytes_of(4, parallel::gossip({.topology = parallel::Topology::kExponential})), kSteps * model);
   EXPECT_EQ(bytes_of(3, parallel::stale_synchronous()), 2 * kSteps * model);
-  // The whole model is one block of 1024 numbers of 8 bits and its scale.
+  // The whole model is one block: 1024 numbers of 8 bits, and a scale.
   EXPECT_EQ(bytes_of(2, parallel::async_gossip()), kSteps * (1024 + 4));
   EXPECT_EQ(bytes_of(4, parallel::async_gossip()), 2 * kSteps * (1024 + 4));
 }
@@ -315,7 +315,8 @@ struct Normed : torch::nn::Module {
   torch::nn::Linear linear{nullptr};
 };
 
-// With momentum 0.1 a forward's statistics are a tenth of the batch's: the mean of the ranks' is that of the whole.
+// With momentum 0.1 the statistics after a forward are a tenth of the batch's. Their mean over the ranks is that of the
+// whole batch.
 TEST(Buffers, AreAveragedWhenAsked) {
   const Tensors buffers = agreed(2, [](Communicator& world) {
     Normed model;
@@ -329,7 +330,7 @@ TEST(Buffers, AreAveragedWhenAsked) {
   EXPECT_EQ(buffers[2].item<std::int64_t>(), 1);
 }
 
-// Both kinds of strategy remember a step of that name.
+// Both kinds of strategy have a state with the name "step".
 TEST(Strategies, OfGradientsUnderOneOfWeightsKeepTheirStatesApart) {
   on_ranks(2, [&](Communicator& world) -> Tensors {
     StrategyFactory both = parallel::local_sgd({.every = 2, .start_step = 5});

@@ -1,4 +1,4 @@
-// Replicas that part are found in the backward behind the step in which they did: on every rank, with exit code 81.
+// If replicas become different, the next backward detects it: on every rank, with exit code 81.
 #include <gmock/gmock.h>
 
 #include "harness/torch.h"
@@ -24,7 +24,7 @@ Lbfgs lbfgs(const torch::nn::Module& model) {
   return Lbfgs(model.parameters(), LbfgsOptions(1).max_iter(10).line_search_fn("strong_wolfe"));
 }
 
-// Samples of a rank's own.
+// A loss on this rank's own samples.
 at::Tensor own_loss(Mlp& model, const Communicator& world) {
   const auto seed = static_cast<std::uint64_t>(world.rank()) + 10;
   const at::Tensor x = numbers(seed, {32, 4}).to(model.first->weight.scalar_type());
@@ -36,7 +36,7 @@ struct Found {
   std::string text = {};
 };
 
-// What every rank meets; code 0: nothing.
+// The error of every rank; code 0: no error.
 std::vector<Found> found_on(int ranks, const std::function<void(Communicator&)>& body,
                             const std::string& backend = "auto") {
   std::vector<Found> found(static_cast<std::size_t>(ranks));
@@ -51,7 +51,7 @@ std::vector<Found> found_on(int ranks, const std::function<void(Communicator&)>&
   };
   try {
     run_threads(ranks, run, {.backend = backend, .timeout = std::chrono::seconds(60)});
-  } catch (const Error&) {  // NOLINT: the ranks told
+  } catch (const Error&) {  // NOLINT: the ranks have reported it
   }
   return found;
 }
@@ -62,8 +62,8 @@ auto is_named(const std::string& step) {
                                                     HasSubstr("DistributedOptimizer"), HasSubstr("compare_weights"))));
 }
 
-// A backward counts as a step here, and one call of L-BFGS makes up to 25 of them. As long as the line searches of all
-// ranks happen to agree the weights are equal; the backward behind the first that does not is found.
+// Here every backward counts as a step, and one call of L-BFGS makes up to 25 of them. The weights are equal as long as
+// the line searches of all ranks happen to agree. The backward after the first disagreement detects it.
 TEST(WeightsDiffer, AStockLbfgsIsFoundInTheStepWhereItParts) {
   for (const std::string backend : {"shared_memory", "tcp"}) {
     const auto found = found_on(
@@ -124,7 +124,7 @@ TEST(WeightsDiffer, NotUnderDistributedOptimizer) {
   });
 }
 
-// Three steps; after the second rank 1 does something that the others do not.
+// Four steps. After the second, rank 1 calls `otherwise`, and the other ranks do not.
 void train(Communicator& world, const std::function<void(Mlp&)>& otherwise, const DataParallelOptions& options = {}) {
   Mlp model(at::kFloat);
   auto parallel = data_parallel(model, world, options);
@@ -144,7 +144,7 @@ TEST(WeightsDiffer, WhatOneRankChangesIsFoundInTheNextBackward) {
     for (at::Tensor& parameter : model.parameters()) parameter.mul_(1.0001);
   };
   EXPECT_THAT(found_on(3, [&](Communicator& world) { train(world, changes); }), Each(is_named("step 2")));
-  // Several buckets: what is compared is all the model's.
+  // With several buckets, the comparison still covers the whole model.
   EXPECT_THAT(found_on(2, [&](Communicator& world) { train(world, changes, {.bucket_mb = 0}); }),
               Each(is_named("step 2")));
 }
@@ -173,7 +173,7 @@ TEST(WeightsDiffer, StrategiesThatLetThemPartAreNotCompared) {
   EXPECT_THAT(found, Each(::testing::Field(&Found::code, 0))) << found[0].text;
 }
 
-// Every weight is looked at some time: a single one that flips is found too.
+// Every weight is checked at some step, so a change of a single weight is found too.
 TEST(WeightSample, SeesEveryWeightAfterSomeSteps) {
   torch::nn::Linear model(5, 3);
   auto parallel = data_parallel(model, Communicator());

@@ -1,4 +1,4 @@
-// Models that are made without memory: the same values, and the same training, as of models that were made whole.
+// Models that are made without memory have the same values and the same training as models that are made whole.
 #include "reigen/nn/without_memory.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,8 @@ using namespace testing_oracle;  // NOLINT: the vocabulary of these tests
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Units, a parameter of none, a frozen one, batch statistics; what has memory from the start and what is no weight.
+// A model with units, a parameter of no unit, a frozen parameter and batch statistics. Some tensors have memory from
+// the start, and one parameter has integers.
 struct Net : torch::nn::Module {
   explicit Net(at::ScalarType type) {
     shift = register_parameter("shift", torch::zeros({211}));
@@ -123,7 +124,7 @@ TEST(ModelsWithoutMemory, AreSoOnAllRanksOrOnNone) {
   EXPECT_THAT(texts, Each(HasSubstr("parameters without memory")));
 }
 
-// More than is left to this process would be needed to have it whole; of what is divided each rank has a share.
+// The parameters never all have memory at the same time. Of sharded parameters each rank has only a share.
 TEST(ModelsWithoutMemory, AreNeverWholeWhereRanksDivideThem) {
   on_ranks(
       2,
@@ -140,7 +141,7 @@ TEST(ModelsWithoutMemory, AreNeverWholeWhereRanksDivideThem) {
           model.initialize();
         };
         auto parallel = data_parallel(model, world, {.shard = Shard::kParameters, .initialize = count});
-        EXPECT_EQ(most, world.rank() == 0 ? 3 : 2);  // with what had memory from the start
+        EXPECT_EQ(most, world.rank() == 0 ? 3 : 2);  // including those with memory from the start
         return {};
       },
       "tcp");

@@ -1,4 +1,4 @@
-// What reaches a program from outside.
+// Options that reach a program from outside.
 #include "runtime/group_options.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ class Variables {
   ~Variables() {
     for (const auto& [name, value] : variables_) ::unsetenv(name.c_str());
   }
-  Variables(const Variables&) = delete;  // what it set it takes back once
+  Variables(const Variables&) = delete;  // each variable must be unset once
   Variables& operator=(const Variables&) = delete;
 
  private:
@@ -103,7 +103,7 @@ TEST(GroupOptionsOf, WhatIsOutOfRangeIsNamed) {
   }
 }
 
-// A program that says nothing of it.
+// The program itself chooses no backend.
 TEST(GroupOptionsOf, ThreadsTakeTheBackendFromOutsideToo) {
   const Variables set{{"REIGEN_COMM_BACKEND", "tcp"}};
   run_threads(2, [](Communicator& world) { EXPECT_EQ(world.backend(), "tcp"); });

@@ -35,7 +35,7 @@ TEST(RunThreads, OneRankWorksAlone) {
   });
 }
 
-// The others wait in a barrier; what is thrown is the cause, not its consequence.
+// The other ranks wait in a barrier. run_threads throws the cause, and not their errors that follow from it.
 TEST(RunThreads, TheFirstFailureEndsTheOthers) {
   for (int round = 0; round < 20; ++round) {
     try {

@@ -1,4 +1,4 @@
-// Uses spawn() as a user would; run by spawn_test with the case's name.
+// Uses spawn() as a user would. spawn_test runs this program with the name of a case.
 #include <sys/types.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// What every store must do. A kind of store earns the whole suite by saying how to open it:
+// Tests that every store must pass. To run the whole suite, a kind of store only says how to open it:
 //   class MyStorage : public Storage { std::shared_ptr<Store> open() override; };
 //   INSTANTIATE_TEST_SUITE_P(My, StoreContract, plain_and_prefixed<MyStorage>(), case_name);
 #pragma once
@@ -23,7 +23,7 @@
 
 namespace reigen::store {
 
-// Where keys and values live; open() gives one more way to them, as one more process would have.
+// The place of keys and values. Each open() gives another Store for it, as another process would have.
 class Storage {
  public:
   virtual ~Storage() = default;
@@ -99,7 +99,7 @@ TEST_P(StoreContract, WaitingGetHoldsUpNobody) {
     waiting.push_back(std::async(std::launch::async, [&] { return store_->get("end", soon()); }));
   }
   std::this_thread::sleep_for(20ms);
-  for (int i = 0; i < 20; ++i) store_->set("other", "value");  // the same object, from another thread
+  for (int i = 0; i < 20; ++i) store_->set("other", "value");  // uses the same object from another thread
   store_->set("end", "now");
   for (auto& value : waiting) EXPECT_EQ(value.get(), "now");
 }
@@ -108,7 +108,7 @@ TEST_P(StoreContract, DeadlineOfGetNamesTheKey) {
   const std::string message = message_of([&] { store_->get("never", Deadline::after(30ms)); });
   EXPECT_THAT(message, testing::HasSubstr("never'"));
   EXPECT_THROW(store_->get("never", now()), Timeout);
-  // The wait leaves nothing behind: the store is as good as before.
+  // The wait leaves nothing behind, and the store remains usable.
   store_->set("never", "after all");
   EXPECT_EQ(store_->get("never", soon()), "after all");
 }
@@ -148,7 +148,7 @@ TEST_P(StoreContract, ConcurrentAddsAreAllCounted) {
 }
 
 TEST_P(StoreContract, CompareAndSetSetsOnlyWhatIsExpected) {
-  EXPECT_EQ(store_->compare_and_set("k", "a", "b"), "");  // missing is not "a"
+  EXPECT_EQ(store_->compare_and_set("k", "a", "b"), "");  // a missing value is not "a"
   EXPECT_EQ(store_->try_get("k"), std::nullopt);
   EXPECT_EQ(store_->compare_and_set("k", std::nullopt, "a"), "a");
   EXPECT_EQ(store_->compare_and_set("k", std::nullopt, "b"), "a");
@@ -156,7 +156,7 @@ TEST_P(StoreContract, CompareAndSetSetsOnlyWhatIsExpected) {
   EXPECT_EQ(other_->compare_and_set("k", "a", "b"), "b");
   EXPECT_EQ(store_->get("k", soon()), "b");
   store_->set("k", "");
-  EXPECT_EQ(store_->compare_and_set("k", std::nullopt, "c"), "");  // empty is not missing
+  EXPECT_EQ(store_->compare_and_set("k", std::nullopt, "c"), "");  // an empty value is not a missing one
   EXPECT_EQ(store_->compare_and_set("k", "", "c"), "c");
 }
 

@@ -1,4 +1,4 @@
-// What the store's tests say in one word.
+// Short names for the tests of stores.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace reigen::store {
 
 using namespace std::chrono_literals;
 
-inline Deadline soon() { return Deadline::after(30s); }  // for what must happen
+inline Deadline soon() { return Deadline::after(30s); }  // for events that must happen
 inline Deadline now() { return Deadline::after(0s); }
 
 inline std::string message_of(const std::function<void()>& action) {

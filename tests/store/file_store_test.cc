@@ -62,7 +62,8 @@ TEST_F(FileStore, OutlivesItsProcess) {
   EXPECT_EQ(make_file_store(path_)->try_get("k"), "v");
 }
 
-// Every length that a killed writer can leave: readers see the state before, the next writer goes on from there.
+// A killed writer can leave a file of any length. Readers must see the state before the write, and the next writer must
+// go on from there.
 TEST_F(FileStore, TornTailIsIgnoredAndCutOff) {
   make_file_store(path_)->set("first", "one");
   const std::string before = content(path_);
@@ -72,7 +73,7 @@ TEST_F(FileStore, TornTailIsIgnoredAndCutOff) {
   for (std::size_t size = 0; size < after.size(); ++size) {
     const bool first = size >= before.size();
     write(path_, after.substr(0, size));
-    const auto store = make_file_store(path_);  // writes too: it cuts the tail
+    const auto store = make_file_store(path_);  // this also writes: it cuts off the torn tail
     EXPECT_EQ(store->try_get("first").has_value(), first) << size;
     EXPECT_EQ(store->try_get("second"), std::nullopt) << size;
     store->set("third", "three");
@@ -142,7 +143,7 @@ TEST_F(FileStore, GetKeepsItsDeadlineWhileSomebodyHoldsTheLock) {
   EXPECT_EQ(store->get("k", now()), "v");
 }
 
-// Runs this program again with only the test below, which then is the other process.
+// Starts this program again as another process, which runs only the test below.
 pid_t start_worker(const std::string& path) {
   const std::string self = fs::read_symlink("/proc/self/exe").string();
   const std::string variable = "REIGEN_TEST_STORE_FILE=" + path;

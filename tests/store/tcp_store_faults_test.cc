@@ -1,4 +1,4 @@
-// The TCP store among strangers and with a server that ends, stops or was never there.
+// The TCP store with connections of strangers, and with a server that ends, stops or never existed.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ net::Socket connect_raw(std::uint16_t port) {
   return *std::move(attempt.socket);
 }
 
-// Reads until the other side closes; false if it does not.
+// Reads until the other side closes the connection. False if it does not.
 bool is_closed_by_peer(net::Socket& socket, const Deadline& deadline) {
   char buffer[256];
   while (net::wait_ready(socket.fd(), POLLIN, deadline)) {
@@ -127,7 +127,7 @@ TEST_F(TcpStoreFaults, GarbageIsDropped) {
   };
   for (const std::string& message : messages) {
     net::Socket socket = connect_raw(server_->port());
-    // It may hang up in the middle of it.
+    // The server may close the connection in the middle of the message.
     try {
       socket.write_all(message, soon());
     } catch (const net::ConnectionClosed&) {
@@ -158,7 +158,7 @@ TEST_F(TcpStoreFaults, GarbageFromAMemberEndsOnlyItsConnection) {
   expect_alive();
 }
 
-// Neither silence nor a byte now and then keeps a place; meanwhile the server serves.
+// A stranger cannot keep its connection by silence or by a byte now and then. Meanwhile the server serves others.
 TEST_F(TcpStoreFaults, SlowStrangersAreSentAway) {
   net::Socket silent = connect_raw(server_->port());
   net::Socket slow = connect_raw(server_->port());
@@ -199,8 +199,8 @@ TEST_F(TcpStoreFaults, OutOfDescriptorsMeansLater) {
   const net::Address address = net::resolve("127.0.0.1", server_->port()).front();
   std::vector<UniqueFd> all;
   for (int fd = ::dup(client.get()); fd >= 0; fd = ::dup(client.get())) all.emplace_back(fd);
-  ASSERT_EQ(::connect(client.get(), address.get(), address.size()), 0);  // into the backlog
-  std::this_thread::sleep_for(20ms);                                     // for the server to fail
+  ASSERT_EQ(::connect(client.get(), address.get(), address.size()), 0);  // the connection waits in the backlog
+  std::this_thread::sleep_for(20ms);                                     // gives the server time to fail
   all.clear();
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   net::Socket socket{std::move(client)};
@@ -209,7 +209,7 @@ TEST_F(TcpStoreFaults, OutOfDescriptorsMeansLater) {
   expect_alive();
 }
 
-// One that asks for much and reads nothing: its replies are not collected, the others are served.
+// A member asks for much and reads nothing. The server must not collect its replies, and must serve the others.
 TEST_F(TcpStoreFaults, AMemberThatDoesNotReadHoldsUpNobody) {
   const auto store = connect();
   store->set("large", std::string(kMiB, 'x'));
@@ -220,7 +220,7 @@ TEST_F(TcpStoreFaults, AMemberThatDoesNotReadHoldsUpNobody) {
   }
   expect_alive();
   net::FrameReader reader(kMaxMessage);
-  ASSERT_TRUE(reader.wait(socket, soon()).has_value());  // the welcome
+  ASSERT_TRUE(reader.wait(socket, soon()).has_value());  // this is the welcome
   for (int i = 0; i < 50; ++i) EXPECT_EQ(decode_reply(reader.wait(socket, soon()).value()).value.size(), kMiB);
 }
 
@@ -274,7 +274,7 @@ TEST(TcpStoreClient, NobodyListensUntilTheDeadline) {
 }
 
 TEST(TcpStoreClient, AForeignServiceDoesNotHoldIt) {
-  const net::Listener silent("127.0.0.1", 0);  // the kernel accepts, nobody answers
+  const net::Listener silent("127.0.0.1", 0);  // the kernel accepts connections, but no program answers
   const std::string message = message_of(
       [&] { connect_tcp_store({.port = silent.address().port(), .connect_deadline = Deadline::after(700ms)}); });
   EXPECT_THAT(message, testing::HasSubstr("does not answer as a store"));
@@ -297,7 +297,7 @@ TEST(TcpStoreClient, AForeignAnswerIsNotTakenForAStore) {
   server.get();
 }
 
-// The first try meets a service that never answers; then the right one takes the port.
+// The first try connects to a service that never answers. Then the right server takes the port.
 TEST(TcpStoreClient, TriesAgainAfterAForeignService) {
   auto silent = std::make_unique<net::Listener>("127.0.0.1", 0);
   const std::uint16_t port = silent->address().port();
@@ -311,7 +311,7 @@ TEST(TcpStoreClient, TriesAgainAfterAForeignService) {
   EXPECT_EQ(value.get(), "v");
 }
 
-// A server that accepted a client and then was stopped: no sign of life, nobody waits for ever.
+// The server accepted a client and was then stopped. It gives no sign of life, and the client must not wait for ever.
 TEST(TcpStoreClient, AServerThatStopsIsLost) {
   net::Listener listener("127.0.0.1", 0);
   auto server = std::async(std::launch::async, [&] {
@@ -327,7 +327,7 @@ TEST(TcpStoreClient, AServerThatStopsIsLost) {
   EXPECT_THROW(store->set("k", "v"), PeerLost);
 }
 
-// A wait that lasts longer than the signs of life are apart.
+// The wait lasts longer than the interval between signs of life.
 TEST_F(TcpStoreFaults, ALongWaitIsNotTakenForDeath) {
   const auto store = connect();
   EXPECT_THROW(store->get("late", Deadline::after(4500ms)), Timeout);

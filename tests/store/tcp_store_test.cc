@@ -1,4 +1,4 @@
-// The TCP store between friends: the contract, addresses, starting order, many clients, descriptors.
+// The TCP store without faults: the contract, addresses, starting order, many clients, descriptors.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -32,7 +32,7 @@ bool has_ipv6() {
   }
 }
 
-// A port that was free a moment ago: for a server that shall start after its clients.
+// A port that was free a moment ago, for a server that starts after its clients.
 std::uint16_t free_port() { return net::Listener("127.0.0.1", 0).address().port(); }
 
 TEST(TcpStore, ClientMayComeBeforeTheServer) {
@@ -55,7 +55,7 @@ TEST(TcpStore, LocalhostIsReachedByName) {
   }
 }
 
-// 192.0.2.1 is nobody's: as an IPv6 address whose network has not said yet that it is free.
+// No machine has 192.0.2.1. It stands for an IPv6 address that the network has not yet confirmed.
 TEST(TcpStore, AnAddressThatCannotBeHadNowIsLeftOut) {
   for (const std::uint16_t port : {std::uint16_t{0}, free_port()}) {
     TcpStoreServer server({.host = "127.0.0.1", .port = port, .also = {"192.0.2.1", "127.0.0.2"}});
@@ -107,7 +107,7 @@ TEST(TcpStore, PortIsFreeAgainAfterTheServer) {
 
 TEST(TcpStore, BadArgumentsAreRefused) {
   EXPECT_THROW(TcpStoreServer({.host = ""}), InvalidArgument);
-  EXPECT_THROW(TcpStoreServer({.host = "192.0.2.1"}), BackendError);  // an address that no machine has
+  EXPECT_THROW(TcpStoreServer({.host = "192.0.2.1"}), BackendError);  // no machine has this address
   EXPECT_THROW(TcpStoreServer({.job = std::string(1000, 'j')}), InvalidArgument);
   EXPECT_THROW(connect_tcp_store({.port = 0}), InvalidArgument);
   EXPECT_THROW(connect_tcp_store({.host = "", .port = 1}), InvalidArgument);

@@ -26,7 +26,7 @@ TEST(CountedBytes, CountWhatLivesAndTheMostAtOnce) {
   EXPECT_EQ(bytes->live(), 0);
   kept = made();
   bytes.reset();
-  kept = made();  // what was counted dies when nobody counts
+  kept = made();  // the counted memory is freed when counting has ended
 }
 
 TEST(CountedBytes, AreOfTheThreadThatMadeThemWhereverTheyDie) {
@@ -43,7 +43,8 @@ TEST(CountedBytes, AreOfTheThreadThatMadeThemWhereverTheyDie) {
   EXPECT_EQ(bytes.peak(), kBytes);
 }
 
-// What a graph keeps is there behind forward and gone behind backward; convolutions ask for memory without a tensor.
+// The memory that a graph keeps exists after forward and is freed after backward. Convolutions allocate memory without
+// a tensor.
 TEST(CountedBytes, HoldWhatAForwardKeepsForItsBackward) {
   const at::Tensor weight = at::ones({8, 4, 3, 3}).requires_grad_();
   const at::Tensor input = at::ones({2, 4, 16, 16});

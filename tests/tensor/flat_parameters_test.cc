@@ -16,7 +16,7 @@ struct Mixed : torch::nn::Module {
     first = register_parameter("first", torch::arange(6, torch::kFloat).view({2, 3}));
     wide = register_parameter("wide", torch::arange(4, torch::kDouble));
     empty = register_parameter("empty", torch::empty({0, 3}, torch::kFloat));
-    // Exactly four cache lines: the spare element needs a line of its own.
+    // Exactly four cache lines, so the spare element needs a line of its own.
     full = register_parameter("full", torch::ones({64}, torch::kFloat));
     last = register_parameter("last", torch::full({}, 7.0F));
   }

@@ -88,7 +88,7 @@ TEST_F(PiecesTest, WhatDoesNotFitIsNamedAndNothingIsChanged) {
 }
 
 TEST_F(PiecesTest, ATypeThatFilesDoNotKnowIsRefused) {
-  // safetensors has a name for complex numbers of two floats (C64), and none for those of two doubles.
+  // safetensors has a type for complex numbers of two floats (C64), but none for those of two doubles.
   EXPECT_THROW(Pieces({{"z", at::zeros({2}, at::kComplexDouble)}}), InvalidArgument);
 }
 
@@ -98,12 +98,12 @@ TEST_F(PiecesTest, AGroupThatIsNotThereIsEmpty) {
   EXPECT_NO_THROW(read_into(from, "optimizer", {}));
 }
 
-// Boxes of tensor parallelism, of which data parallelism divides one flat: saved by 2 x 2 ranks, loaded by 3.
+// Tensor parallelism makes boxes, and data parallelism cuts them into flat shares. 2 x 2 ranks save, 3 ranks load.
 TEST_F(PiecesTest, ATensorParallelShardIsSavedByFourRanksAndLoadedByThree) {
   const layout::ModelSpec model{.tensors = {{.name = "up", .shape = {50, 40}}, {.name = "norm", .shape = {40}}}};
   const at::Tensor up = at::arange(2000, at::kFloat).reshape({50, 40});
   const at::Tensor norm = at::arange(40, at::kFloat) / 7;
-  // What a rank has in its memory: the box alone.
+  // A rank has only its box in memory.
   const auto of_rank = [&](const layout::Layout& layout, std::size_t i, const layout::Part& part, bool filled) {
     at::Tensor box = i == 0 ? up : norm;
     for (std::size_t d = 0; d < part.shape.size(); ++d) {
@@ -129,7 +129,7 @@ TEST_F(PiecesTest, ATensorParallelShardIsSavedByFourRanksAndLoadedByThree) {
     checkpoint::save(folder_.path(), manifest, {{"model", pieces.pieces()}}, 1, world);
   });
 
-  // The manifest is the layout, printed.
+  // The manifest contains the layout as text.
   const auto found = checkpoint::find_newest(folder_.path());
   ASSERT_TRUE(found.newest);
   const checkpoint::Manifest& manifest = found.newest->manifest();

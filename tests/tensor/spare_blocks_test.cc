@@ -1,4 +1,4 @@
-// Blocks that backward makes gradients in.
+// Blocks of memory in which backward makes gradients.
 #include "tensor/hooks/spare_blocks.h"
 
 #include <c10/core/CPUAllocator.h>
@@ -98,7 +98,7 @@ TEST_F(SpareBlocksTest, NothingOutsideOfBackwardLiesInThem) {
   EXPECT_NE(gradient().const_data_ptr(), row.spare());
 }
 
-// As LibTorch's convolutions do: an address, no tensor.
+// LibTorch's convolutions also allocate an address without a tensor.
 TEST_F(SpareBlocksTest, AreGivenBackByTheirAddressToo) {
   void* raw = nullptr;
   void* plain = nullptr;

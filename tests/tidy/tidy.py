@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Taste as a test: the rules of docs/architecture.md and CONTRIBUTING.md that a program can check.
+"""Checks the rules of docs/architecture.md and CONTRIBUTING.md that a program can check.
 
     python3 tests/tidy/tidy.py [--root FOLDER]
 
-Prints one line per finding, `file:line: [rule] what; instead: what to write`, and exits 1 when there is one.
-A rule is a function that takes the Tree and yields findings; tests/tidy/tidy_test.py plants a sin for each of them.
+Prints one line per finding, `file:line: [rule] what; instead: what to write`, and exits with 1 if there is any.
+A rule is a function that takes the Tree and yields findings. tests/tidy/tidy_test.py plants a violation of each rule.
 """
 import argparse
 import bisect
@@ -22,7 +22,7 @@ TEXT_FOLDERS = CODE_FOLDERS + ("docs", "scripts", "cmake", ".ci")
 SOURCE_ENDINGS = (".h", ".cc", ".c", ".cu")
 DRAWERS = {"util", "utils", "misc", "common", "helper", "helpers", "stuff"}
 
-# (what, replacement, pattern, folders where it is allowed). Patterns see code without comments and strings.
+# (name, replacement, pattern, folders where it is allowed). Patterns are applied to code without comments and strings.
 BANNED = [
     ("sprintf", "fmt::format", r"\bv?sprintf\s*\(", ()),
     ("strcpy or strcat", "std::string, or std::memcpy with a length", r"\bstr(cpy|cat)\s*\(", ()),
@@ -35,11 +35,11 @@ BANNED = [
     ("assert", "REIGEN_ASSERT, which stays in release builds", r"(?<![\w.>])assert\s*\(", ()),
     ("getenv", "base/environment.h, so that docs/environment.md knows it", r"\b(secure_)?getenv\s*\(",
      ("src/base", "src/launch", "tests")),
-    # The launcher has moments in which there is nothing to wait on but time.
+    # The launcher sometimes has nothing to wait for except time.
     ("sleep", "a wait with a Deadline", r"(?<!\w)::sleep\s*\(|\busleep\s*\(", ("src/launch", "tests")),
     ("localtime or gmtime", "localtime_r or gmtime_r, fmt::localtime", r"(?<!fmt::)\b(localtime|gmtime)\s*\(", ()),
     ("using namespace", "names with their namespace", r"\busing\s+namespace\b(?!\s+[\w:]*literals\b)", ("tests", "examples")),
-    # Who has what is said by one type.
+    # Only one type says which rank has which data.
     ("a division of tensors of its own", "a layout::Placement (reigen/layout/placement.h)",
      r"\benum\s+class\s+(Values|Averages)\b|\bstruct\s+(Division|Share|ModelSize|GivenToCheckpoint)\b", ()),
     ("a reading of options that the layout has", "layout::choose(), and the layout's axes() and placement()",
@@ -48,7 +48,7 @@ BANNED = [
      r"\bbackend\(\)\s*[!=]=", ("src/comm", "tests")),
     ("std::auto_ptr or new array", "std::unique_ptr or std::vector", r"\bauto_ptr\b|=\s*new\s+\w+\s*\[", ()),
 ]
-# (header, the folder of src/comm/ that may include it)
+# (pattern of a header, the only folder of src/comm/ that may include it)
 ENGINE_HEADERS = [(r"mpi\.h$", "mpi"), (r"nccl", "nccl"), (r"cuda(_\w+)?\.h$|cuda_runtime", "nccl")]
 MACHINE_PATHS = ("/home/", "/work/", "/root/", "/Users/")
 
@@ -66,7 +66,7 @@ class Finding:
 
 
 def blank_out(text, keep_strings=False):
-    """The text with comments (and strings) replaced by spaces; lines and columns stay."""
+    """The text with comments (and strings) replaced by spaces. Lines and columns do not change."""
     token = re.compile(
         r'//[^\n]*|/\*.*?\*/|R"(?P<d>[^()\s\\]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
 
@@ -80,7 +80,7 @@ def blank_out(text, keep_strings=False):
 
 @dataclass
 class Source:
-    """A C++ or C file in the forms that the rules look at."""
+    """A C++ or C file in the forms that the rules check."""
     path: str
     text: str
     lines: list = field(init=False)
@@ -102,7 +102,7 @@ class Source:
 
     @property
     def floor(self):
-        """The floor it belongs to; None for apps, tests and the umbrella header."""
+        """The floor of the file. None for apps, tests and the umbrella header."""
         parts = self.path.split("/")
         if parts[0] == "src" and len(parts) > 2:
             return parts[1]
@@ -261,13 +261,13 @@ def rule_torch(tree):
                 yield Finding(source.path, number, "torch", f"{source.floor}/ does not see LibTorch", "bytes and DataType, or a place in tensor/ and above")
 
 
-# CUDA's own header stands beside NCCL's, in what is compiled by nvcc, and in stand-ins with their tests.
+# CUDA's own headers may be included beside NCCL's, in files that nvcc compiles, and in fakes and their tests.
 OF_CUDA = ("cuda/", "tests/fakes/cuda/", "tests/device/cuda_", "tests/comm/cuda_ipc_")
 
 
 def rule_engine(tree):
-    """Headers of MPI, NCCL and CUDA, which a build may lack, stay in the folders that CMake leaves out then (cuda/ is one), in its tests and in
-    what stands in for it there."""
+    """A build may lack MPI, NCCL and CUDA. Only the folders that CMake leaves out in that case (cuda/ is one), their tests and the fakes
+    of these tests include the headers of such a library."""
     for source in tree.sources:
         for number, quote, name in includes(source):
             for header, engine in ENGINE_HEADERS:
@@ -289,7 +289,7 @@ def rule_size(tree):
 
 
 def rule_crowd(tree):
-    """A folder that nobody can look over has folders in it."""
+    """A folder with too many files must be divided into folders."""
     files = {}
     for path in tree.paths:
         if path.startswith("src/"):
@@ -318,7 +318,7 @@ def class_lines(source):
 
 
 def rule_class(tree):
-    """A class too large is two ideas; to saw it into many files hides it."""
+    """A class that is too large contains two ideas. Its division into many files would only hide that."""
     files, lines = {}, {}
     for source in tree.sources:
         if source.folder not in ("src", "apps", "include"):
@@ -399,7 +399,7 @@ def rule_line(tree):
 
 
 def rule_torn(tree):
-    """A comment that lost its shape when a tool broke its lines anew."""
+    """A comment that a tool damaged when it wrapped the lines again."""
     torn = re.compile(r"\w// |\),[a-z]|[a-z]\.(?:The|They|It|A|An|In|Of|Where|Throws|Returns|What|If)\b")
     for source in tree.sources:
         for number, line in enumerate(source.lines, 1):
@@ -429,7 +429,7 @@ def expanded(text):
 
 
 def rule_listed(tree):
-    """Every source is built and every public header installed; nothing lies around unused."""
+    """Every source is built, every public header is installed, and every other header is included."""
     used = {name.removeprefix("reigen/") for source in tree.sources for _, quote, name in includes(source)}
     for source in tree.sources:
         parts = source.path.split("/")
@@ -474,7 +474,7 @@ def rule_link(tree):
 
 
 def rule_documented(tree):
-    """Environment variables and exit codes are where users look for them."""
+    """Environment variables and exit codes are in the documents where users look for them."""
     for path, pattern, page in (("src/base/environment.cc", r'\{"(REIGEN_\w+)"', "docs/environment.md"),
                                 ("include/reigen/base/error.h", r"\bk\w+ = (\d+),", "docs/errors.md")):
         text, words = tree.read(path), set(re.findall(r"\w+", tree.read(page)))
@@ -484,7 +484,7 @@ def rule_documented(tree):
 
 
 def rule_quoted(tree):
-    """A block ```cpp file=examples/x.cc in a document is that file, whole."""
+    """A block ```cpp file=examples/x.cc in a document must be the whole text of that file."""
     for path in tree.paths:
         if not path.startswith("docs/") or not path.endswith(".md"):
             continue

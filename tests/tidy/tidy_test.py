@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tidy test tested: a clean tree passes, and each planted sin is found at its line, by its rule, and by no other."""
+"""Tests tidy.py: a clean tree passes, and only the right rule finds each planted violation, at its line."""
 import sys
 import tempfile
 import unittest
@@ -40,7 +40,7 @@ LONG = "int thing() {\n" + "  f();\n" * 69 + "}\n"
 
 
 def with_lines(text, planted):
-    """Appends a line and gives the text and the line's number."""
+    """Appends a line. Returns the text and the line's number."""
     return text + planted + "\n", text.count("\n") + 1
 
 
@@ -138,7 +138,7 @@ class TidyTest(unittest.TestCase):
         findings = self.findings({**CLEAN, **parts, "src/base/CMakeLists.txt": listed})
         self.assertEqual([(f.rule, f.path, f.line) for f in findings], [("class", "src/base/two.cc", 2)])
         self.assertIn("members of a::B in 3 sources", findings[0].what)
-        # One of another namespace is another class.
+        # A class of that name in another namespace is another class.
         parts["src/base/two.cc"] = parts["src/base/two.cc"].replace("namespace a", "namespace b")
         self.assertEqual(self.findings({**CLEAN, **parts, "src/base/CMakeLists.txt": listed}), [])
         header = HEADER + "namespace a {\nclass B {\n" + "  int x;\n" * 200 + "};\n}\n"
@@ -217,7 +217,7 @@ class TidyTest(unittest.TestCase):
         self.expect("listed", "include/reigen/base/stray.h", HEADER, 1)
         self.expect("listed", "src/base/unused.h", HEADER, 1)
         self.expect("listed", "tests/base/stray_test.cc", "int a;\n", 1)
-        self.expect("listed", "src/base/g.cc", "int a;\n", 1)  # thing.cc ends in g.cc and is another file
+        self.expect("listed", "src/base/g.cc", "int a;\n", 1)  # thing.cc ends in g.cc but is another file
 
     def test_c_sources_obey_too(self):
         self.expect("listed", "tests/base/stray_test.c", "int a;\n", 1)

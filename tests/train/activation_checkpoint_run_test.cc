@@ -1,4 +1,4 @@
-// Runs whose activations are computed again: the same bits.
+// Runs that recompute activations must train to the same bits.
 #include "reigen/train/gpt_task.h"
 #include "reigen/train/mlp_task.h"
 #include "reigen/train/resnet18_task.h"
@@ -45,7 +45,7 @@ TEST_F(ActivationCheckpointRun, TrainsToTheSameBits) {
   }
 }
 
-// What is computed again must not leave 16-bit copies of old weights behind.
+// After recomputation, no 16-bit copies of old weights may remain.
 TEST_F(ActivationCheckpointRun, TrainsToTheSameBitsIn16Bits) {
   const MakeTask make = [] { return std::make_unique<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 16}); };
   const std::string kept = trained(make, "mlp", 0, "bf16");

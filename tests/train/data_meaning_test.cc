@@ -1,4 +1,4 @@
-// A run goes on with the data that it began with, or says what differs.
+// A resumed run must have the data with which it began. Otherwise it says what differs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace reigen::train {
 namespace {
 
-// The same numbers whatever they are said to mean.
+// A data set with the same numbers for any given meaning.
 class Named final : public data::Dataset {
  public:
   Named(data::Meaning meaning, std::int64_t size = 195)
@@ -55,7 +55,7 @@ TEST_F(DataMeaningTest, RenamedReorderedAndMovedClassesAreRefused) {
               AllOf(HasSubstr("class 0 is 'dog', it was 'ape'"), HasSubstr("another order")));
   EXPECT_THAT(refusal(with(classes({"ape", "bee", "cat", "dog"}))), HasSubstr("class 1 is 'bee', it was 'cat'"));
   EXPECT_THAT(refusal(with(data::Meaning{})), HasSubstr("do not say their classes"));
-  EXPECT_THAT(failure_text_, HasSubstr("--data.may_differ true"));  // an option that there is
+  EXPECT_THAT(failure_text_, HasSubstr("--data.may_differ true"));  // an option that exists
   EXPECT_EQ(fit(2, steps(6, true), with(classes({"ape", "cat", "dog"}))).steps, 6);
 }
 
@@ -66,7 +66,7 @@ TEST_F(DataMeaningTest, OtherNumbersOfTheSameShapeAreRefused) {
   EXPECT_EQ(fit(2, steps(6, true)).steps, 6);
 }
 
-// Another machine's sine is another in its last bits.
+// On another machine a sine may differ in its last bits.
 TEST_F(DataMeaningTest, NumbersThatAreRoundedOtherwiseAreToldAndTaken) {
   const at::Tensor input = at::empty({195, 6}, at::kDouble);
   nn::fill_uniform(input, "train", 11, 1.0);
@@ -86,7 +86,7 @@ TEST_F(DataMeaningTest, ARunGoesOnWithOtherDataOnPurpose) {
   EXPECT_THAT(output_, AllOf(HasSubstr("note: data.may_differ: class 1 is 'dog', it was 'cat'"),
                              HasSubstr("note: data.may_differ: data.samples is 400, it was 195"),
                              HasSubstr("note: the epoch begins anew")));
-  EXPECT_THAT(read_file(root_ / "run" / "config.toml"), HasSubstr("may_differ = false"));  // of that start alone
+  EXPECT_THAT(read_file(root_ / "run" / "config.toml"), HasSubstr("may_differ = false"));  // only for that start
   // From here on these are the run's data.
   EXPECT_THAT(refusal(with(std::make_shared<Named>(classes({"ape", "cat"}), 400))), HasSubstr("it was 'dog'"));
 }
@@ -111,7 +111,7 @@ TEST_F(DataMeaningTest, TheModelsFileSaysWhatItsNumbersMean) {
     EXPECT_EQ(metadata.at("meaning.classes"), R"(["ape","k\\xE4fer"])");
     EXPECT_EQ(metadata.at("format"), "pt");
   }
-  // Of weights that no rank has whole the file is made of the checkpoint.
+  // If no rank has the whole weights, the file is made from the checkpoint.
   Config shards = config("shards");
   shards.parallel.shard = "parameters";
   shards.comm.group.backend = "tcp";
@@ -153,7 +153,7 @@ TEST_F(DataMeaningTest, EachValidationHasALineInTheMetrics) {
   for (std::size_t i = 1; i < 9; ++i) EXPECT_GE(steps_told[i]["time"], steps_told[i - 1]["time"]);
 }
 
-// A run that goes on in the middle has the lines that it would have had.
+// A run that was stopped in the middle of an epoch and resumed has the same validation lines as a whole run.
 TEST_F(DataMeaningTest, ValidationsStayWhenARunGoesOn) {
   fit(2, config("whole"));
   Config part = config("run");
@@ -164,7 +164,7 @@ TEST_F(DataMeaningTest, ValidationsStayWhenARunGoesOn) {
   fit(2, part);
   const auto expected = validations_of(root_ / "whole");
   const auto rows = validations_of(root_ / "run");
-  ASSERT_EQ(rows.size(), expected.size() + 1);  // and that of the end which was none
+  ASSERT_EQ(rows.size(), expected.size() + 1);  // one more for the end of the first part
   EXPECT_EQ(rows[1]["step"], 4);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(rows[i == 0 ? 0 : i + 1]["test_loss"], expected[i]["test_loss"]);
 }

@@ -1,5 +1,5 @@
-// Disks of all sizes, full at any write of a run: what fits is there, and what is not is told. A small tmpfs in a mount
-// namespace of this process: root.
+// Disks of all sizes, which become full at any write of a run. Results that fit must exist, and the run must report
+// those that do not. The disk is a small tmpfs in a mount namespace of this process, which needs root.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -22,11 +22,11 @@ class FullDiskTest : public TrainerTest {
   void SetUp() override {
     TrainerTest::SetUp();
     if (::geteuid() != 0) GTEST_SKIP() << "a disk of its own needs root";
-    // The threads that this one starts are in it too.
+    // The threads that this thread starts are in the new namespace too.
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
       GTEST_SKIP() << "no mount namespace of its own";
     }
-    width_ = 1500;  // weights of some 130 KiB, a checkpoint of three times that
+    width_ = 1500;  // weights of some 130 KiB, a checkpoint of three times the size
     fs::create_directory(disk_ = root_ / "disk");
     fit(2, saving("whole", 0));
     whole_ = model("whole");
@@ -56,7 +56,7 @@ class FullDiskTest : public TrainerTest {
     return room.f_bavail * room.f_frsize / kKiB;
   }
 
-  // All but so much is another's from now on.
+  // Fills the disk with a file of another user, except for `left_kib`.
   void fill(std::size_t left_kib) const {
     const std::size_t free = free_kib();
     if (free <= left_kib) return;
@@ -98,7 +98,7 @@ TEST_F(FullDiskTest, WeightsAndResultsAreThereWheneverTheyFit) {
       const ExitCode code = failure(2, saving("disk/run", every));
       expect_theirs();
       EXPECT_THAT(code, AnyOf(ExitCode::kOk, ExitCode::kIo)) << failure_text_;
-      // With every step one checkpoint is there before the weights come, and stays until they are.
+      // With a checkpoint at every step, one exists before the weights are written, and remains until they are written.
       const std::size_t beside = every == 0 ? 64 : 4 * weights;
       if (kib >= weights + beside) expect_results();
       if (code == ExitCode::kOk) {
@@ -107,7 +107,7 @@ TEST_F(FullDiskTest, WeightsAndResultsAreThereWheneverTheyFit) {
         continue;
       }
       ++without;
-      if (!fs::exists(disk_ / "run")) continue;  // not even a start
+      if (!fs::exists(disk_ / "run")) continue;  // the run did not even start
       EXPECT_FALSE(fs::exists(disk_ / "run" / "summary.json") && has_last_checkpoint());
       EXPECT_THAT(failure_text_, AnyOf(HasSubstr("not all of the run could be saved"), HasSubstr("No space left")));
     }
@@ -124,7 +124,7 @@ TEST_F(FullDiskTest, ADiskThatIsFullFromAnyStepOnCostsNoResult) {
       mount(12 * weights);
       Config run = saving("disk/run", 4);
       run.run.trace = "2:3";
-      run.checkpoint.asynchronous = false;  // what is being written is not to leave room behind
+      run.checkpoint.asynchronous = false;  // a checkpoint in the background could free room later
       const ExitCode code = failure(2, run, [&](int rank, SmallTask& task, TrainerOptions&) {
         if (rank != 0) return;
         task.before_call = [&, left](std::int64_t call) {
@@ -132,7 +132,7 @@ TEST_F(FullDiskTest, ADiskThatIsFullFromAnyStepOnCostsNoResult) {
         };
       });
       expect_theirs();
-      // Older checkpoints may have made room for the last.
+      // Older checkpoints may have been deleted to make room for the last.
       EXPECT_EQ(code, has_last_checkpoint() ? ExitCode::kOk : ExitCode::kIo) << failure_text_;
       if (left > 0) expect_results();
       if (code != ExitCode::kOk) {
@@ -141,7 +141,7 @@ TEST_F(FullDiskTest, ADiskThatIsFullFromAnyStepOnCostsNoResult) {
           EXPECT_THAT(failure_text_, HasSubstr("the weights after step 9 are in"));
         }
       }
-      // With room again the run comes to its end.
+      // When there is room again, the resumed run ends normally.
       fs::remove(disk_ / "mine" / "filler");
       run.run.resume = "true";
       if (checkpoint::list(disk_ / "run" / "checkpoints").empty()) continue;
@@ -151,7 +151,8 @@ TEST_F(FullDiskTest, ADiskThatIsFullFromAnyStepOnCostsNoResult) {
   }
 }
 
-// Weights first, then the old one goes and the new one comes: at every moment there is one of them.
+// The weights are written first, then the old checkpoint is deleted, and then the new one is written. So at every
+// moment the weights or a checkpoint exist.
 TEST_F(FullDiskTest, AnOlderCheckpointMakesRoomForTheLast) {
   const std::size_t weights = whole_.size() / kKiB;
   mount(6 * weights);
@@ -174,7 +175,7 @@ TEST_F(FullDiskTest, WhatWillNotFitIsSaidBeforeTheFirstStep) {
   EXPECT_EQ(said(8 * weights, 0), "");
   EXPECT_THAT(said(4 * weights, 0), HasSubstr("the last checkpoint will not fit"));
   EXPECT_THAT(said(weights / 2, 0), HasSubstr("not even the trained weights"));
-  // checkpoint.keep, and the one that is written.
+  // checkpoint.keep checkpoints, and the one that is being written.
   EXPECT_THAT(said(8 * weights, 1), HasSubstr("3 checkpoints of"));
 }
 
@@ -194,7 +195,8 @@ TEST_F(FullDiskTest, AStopKeepsTheWeightsWhereItCannotKeepMore) {
   EXPECT_THAT(failure_text_, HasSubstr("the weights of a run whose checkpoint could not be written"));
 }
 
-// Ranks that hold parts of the weights make the file of the checkpoint, or of what they gather.
+// If ranks shard the weights, the file is made from the checkpoint. Without a checkpoint, ranks gather the weights for
+// it.
 TEST_F(FullDiskTest, WeightsThatRanksDivideAreWrittenWithoutACheckpoint) {
   const std::size_t weights = whole_.size() / kKiB;
   backend_ = "tcp";

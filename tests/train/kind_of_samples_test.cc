@@ -1,4 +1,4 @@
-// A run's first line says what was taken of a folder, and what was passed over.
+// A run's first line says which files of a folder it uses, and which it skips.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -33,7 +33,7 @@ TEST(KindOfSamples, TellsHowManyTexts) {
 }
 
 TEST(KindOfSamples, TellsHowManyPictures) {
-  const TemporaryFolder folder;  // names alone are read
+  const TemporaryFolder folder;  // only the names are read, not the files
   for (const char* name : {"train/cat/a.png", "train/dog/a.jpg", "train/dog/b.gif"}) put(folder, name, "x");
   ResNet18Task task({.path = folder.path().string()});
   task.training_data();
@@ -49,7 +49,7 @@ TEST(KindOfSamples, TellsWhereTheDigitsWereFound) {
   put(folder, "MNIST/raw/train-labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x01\x07", 9));
   MnistTask task({.path = folder.path().string()});
   task.training_data();
-  fs::remove_all(folder.path() / "MNIST");  // it was told then, and nobody looks again
+  fs::remove_all(folder.path() / "MNIST");  // the place is known by now, and is not searched again
   EXPECT_EQ(task.kind_of_samples(), "digits from " + (folder.path() / "MNIST/raw").string());
 }
 

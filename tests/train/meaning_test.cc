@@ -14,7 +14,7 @@ using Values = std::vector<std::string>;
 
 data::Meaning classes(Values values) { return {{.name = "classes", .values = std::move(values), .one = "class"}}; }
 
-// What is said of `now` when the checkpoint has `then`.
+// The reported differences, if the data mean `now` and the checkpoint has `then`.
 std::string said(const data::Meaning& now, const data::Meaning& then) {
   std::string all;
   for (const Difference& one : differences(now, to_text(then))) all += one.text + '\n';
@@ -49,7 +49,7 @@ TEST(Meaning, OldCheckpointsSayNothing) {
   EXPECT_TRUE(has_meaning(to_text(classes({"a", "b"}))));
 }
 
-// Names of folders and bytes of texts are any bytes; a manifest is JSON.
+// Names of folders and texts may have any bytes, but a manifest is JSON.
 TEST(Meaning, AnyBytesAreKeptApart) {
   const Values values = {"\n", "\xc3", "\xe9", "\xc3\xa9", "\\xE9", "\\", std::string(1, '\0')};
   const TextMap text = to_text(classes(values));

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-// 1,001,000 elements: 3.8 MiB of weights, 15.3 with gradients and AdamW's states.
+// The error for a model of 1,001,000 elements, or empty. It has 3.8 MiB of weights, 15.3 MiB with gradients and AdamW's
+// states. `there`: the free memory, in addition to the weights that exist already.
 std::string refusal(
     int ranks, const char* shard, std::uint64_t there, const char* backend = "auto",
     const std::function<void(Config&)>& change = [](Config&) {}) {
@@ -49,7 +50,8 @@ TEST(MemoryFit, OneRankIsToldHowManyWould) {
   EXPECT_THAT(refusal(1, "auto", 8 * kMiB),
               AllOf(HasSubstr("do not fit into memory"), HasSubstr("15.3 MiB for 1 rank here"),
                     HasSubstr("limit of the test"), HasSubstr("2 ranks with as much memory each")));
-  // Of 62 blocks four ranks would have 15.3 each, but one of them has 16, and that is more than the 3.82 MiB there.
+  // There are 62 blocks, the last one not full. Four ranks would have 15.3 each on average, but one of them has 16.
+  // These need more than the 3.82 MiB of the weights, which count as room.
   EXPECT_THAT(refusal(1, "auto", 0), HasSubstr("5 ranks with as much memory each, over a network, with "
                                                "--parallel.shard parameters need 3.25 MiB each"));
 }
@@ -97,14 +99,14 @@ TEST(MemoryFit, OverANetworkWeightsAreThereOnceARank) {
   EXPECT_EQ(refusal(2, "parameters", 8 * kMiB, "tcp"), "");
 }
 
-// Of 11.5 MiB that a checkpoint holds here.
+// The copies have 11.5 MiB, the size of a checkpoint of this model.
 TEST(MemoryFit, CopiesForCheckpointsAreCounted) {
   const auto copies = [](Config& config) { config.checkpoint.asynchronous = true; };
   EXPECT_EQ(refusal(1, "auto", 23 * kMiB + kMiB / 2, "auto", copies), "");
   EXPECT_THAT(refusal(1, "auto", 20 * kMiB, "auto", copies),
               AllOf(HasSubstr("copies for checkpoint.asynchronous"), HasSubstr("26.7 MiB for 1 rank here"),
                     HasSubstr("--checkpoint.asynchronous false needs 15.3 MiB")));
-  // Rank 0's alone, or a share of each: once on a machine.
+  // Only rank 0 has copies, or each rank has copies of its share. So a machine has one copy.
   EXPECT_THAT(refusal(2, "none", 20 * kMiB, "auto", copies), HasSubstr("42 MiB for 2 ranks here"));
   EXPECT_THAT(refusal(2, "parameters", 10 * kMiB, "tcp", copies), HasSubstr("26.7 MiB for 2 ranks here"));
 }

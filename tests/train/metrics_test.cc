@@ -50,7 +50,7 @@ TEST_F(MetricsTest, ALineHasTheDocumentedKeysInOrder) {
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   EXPECT_THAT(keys, ::testing::ElementsAre("step", "epoch", "loss", "lr", "samples_per_s", "step_ms", "data_ms",
                                            "forward_ms", "backward_ms", "comm_exposed_ms", "optimizer_ms"));
-  EXPECT_EQ(json["loss"].get<double>(), 0.1 + 0.2);  // every digit that counts
+  EXPECT_EQ(json["loss"].get<double>(), 0.1 + 0.2);  // all significant digits are written
   EXPECT_EQ(line.back(), '\n');
 }
 
@@ -93,7 +93,7 @@ TEST_F(MetricsTest, ALineOfAValidation) {
   EXPECT_TRUE(nlohmann::json::parse(to_json_line(ValidationMetrics{.test_loss = NAN}))["test_loss"].is_null());
 }
 
-// Behind the step after which it was made it stays; a later one goes with its step.
+// A validation after a step that is kept is kept too. A later validation is cut with its step.
 TEST_F(MetricsTest, ValidationsAreCutWithTheirSteps) {
   MetricsWriter writer(path_, 0);
   for (std::int64_t step = 1; step <= 4; ++step) {
@@ -143,10 +143,10 @@ TEST_F(MetricsTest, AMissingStepIsRefused) {
   EXPECT_THROW(MetricsWriter(path_, 4), DataError);
   write_steps(1, 3, 0);
   const std::string text = content();
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // a new start forgets what was there
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // a new start deletes the old lines
 }
 
-// A run that began here with a checkpoint of another directory, and goes back to it.
+// A run began here with a checkpoint of step 3 from another directory, and goes back to that checkpoint.
 TEST_F(MetricsTest, LinesThatBeginBehindTheStepAreCut) {
   write_steps(4, 7, 0);
   EXPECT_THROW(MetricsWriter(path_, 2), DataError);

@@ -1,5 +1,5 @@
-// train.not_finite: a step that gives no number ends the run, is skipped on all ranks, or takes them back to a
-// checkpoint.
+// train.not_finite: a step whose loss or gradient is not finite ends the run, is skipped on all ranks, or makes them go
+// back to a checkpoint.
 #include <cmath>
 #include <utility>
 
@@ -10,9 +10,9 @@
 namespace reigen::train {
 namespace {
 
-constexpr std::int64_t kCall = 5;  // of 9 steps
+constexpr std::int64_t kCall = 5;  // the run has 9 steps
 
-// Of rank 1.
+// Makes the gradient or the loss of rank 1 not finite in call kCall.
 auto poison(bool gradient, bool lasts = false) {
   return [=](int rank, SmallTask& task, TrainerOptions&) {
     if (rank != 1) return;
@@ -21,7 +21,7 @@ auto poison(bool gradient, bool lasts = false) {
   };
 }
 
-// Shard, and backend.
+// The parameters: shard and backend.
 class NotFiniteTest : public TrainerTest, public testing::WithParamInterface<std::pair<const char*, const char*>> {
  protected:
   Config policy(const char* directory, const char* what) const {
@@ -81,7 +81,7 @@ TEST_P(NotFiniteTest, ARollbackGivesWhatASkipWouldHaveGiven) {
   for (const bool asynchronous : {false, true}) {
     const char* name = asynchronous ? "asynchronous" : "back";
     Config run = policy(name, "rollback");
-    run.checkpoint.every_steps = 3;  // steps 4 and 5 are made again
+    run.checkpoint.every_steps = 3;  // the run goes back over steps 4 and 5
     run.checkpoint.asynchronous = asynchronous;
     EXPECT_EQ(fit(2, run, poison(true)).steps, 9);
     EXPECT_THAT(output_,
@@ -168,7 +168,7 @@ TEST_P(NotFiniteTest, AStateThatIsNoneIsNotSaved) {
   };
   EXPECT_EQ(fit(2, run, with_nan).steps, 9);
 
-  // The gradient is finite, its square is not, and the weight does not move.
+  // The gradient is finite, but its square is not, and the weight does not change.
   run.run.dir = (root_ / "state").string();
   run.train.precision = "fp32";
   EXPECT_EQ(failure(2, run,
@@ -197,7 +197,7 @@ TEST_F(TrainerTest, ThereMustBeAWayBack) {
   EXPECT_THAT(failure_text_, HasSubstr("train.not_finite = skip does not go with parallel.strategy power_sgd"));
 }
 
-// A run that goes on by itself may be stopped and go on, and has the file of its options.
+// A run after a rollback can be stopped and resumed, and config.toml has the options of its start.
 TEST_F(TrainerTest, ARunThatWentBackGoesOnLikeAnyOther) {
   Config run = config("run");
   run.train.not_finite = "rollback";

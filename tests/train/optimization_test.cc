@@ -1,4 +1,5 @@
-// What a run's section optim does: every optimizer goes on bitwise, schedules, clipping and averages reach the files.
+// The options of section optim. Runs with every optimizer are resumed with the same bits. Schedules, clipping and
+// averages have their effect on the files of a run.
 #include "train/model/optimization.h"
 
 #include <cmath>
@@ -144,7 +145,7 @@ TEST_F(TrainerTest, AnAverageMayBeginOrEndWhereARunGoesOn) {
   EXPECT_EQ(model("run"), model("whole"));
 }
 
-// Shard, and backend.
+// The parameters: shard and backend.
 class BlamedRanks : public TrainerTest, public testing::WithParamInterface<std::pair<const char*, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(Train, BlamedRanks,
                          testing::Values(std::pair("none", "auto"), std::pair("optimizer", "auto"),
@@ -173,7 +174,7 @@ TEST_P(BlamedRanks, AGradientThatIsNoNumberChangesNoWeight) {
   run.run.dir = (root_ / "again").string();
   EXPECT_EQ(failure(2, run, poison(false)), ExitCode::kNotANumber);
   EXPECT_THAT(failure_text_, HasSubstr("gradient of fc2.bias, on no rank by itself when the step is computed again"));
-  // Without clipping too.
+  // The same without clipping.
   Config plain = config("plain");
   plain.parallel.shard = GetParam().first;
   EXPECT_EQ(failure(2, plain, poison(true)), ExitCode::kNotANumber);

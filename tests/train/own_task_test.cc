@@ -1,4 +1,4 @@
-// Tasks of somebody else's: without an accuracy, of several tensors, wrong ones.
+// Tasks that a program defines: without an accuracy, with samples of several tensors, and with errors.
 #include <torch/nn/modules/linear.h>
 
 #include "train/small_run.h"

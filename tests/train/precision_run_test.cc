@@ -22,14 +22,14 @@ TEST_F(PrecisionRun, LearnsAsInFp32) {
     narrow.train.epochs = 20;
     fit(2, narrow);
     EXPECT_NE(losses(precision), losses("fp32"));
-    // The last whole batch: the one after it is a single sample.
+    // Step 59 has the last whole batch. Step 60 has a single sample.
     EXPECT_NEAR(losses(precision)[58], losses("fp32")[58], 0.02);
     EXPECT_NEAR(summary(precision)["test_accuracy"], summary("fp32")["test_accuracy"].get<double>(), 0.02);
     EXPECT_EQ(summary(precision)["precision"], precision);
   }
 }
 
-// The loss scale, too, is where it was.
+// The loss scale is resumed too.
 TEST_F(PrecisionRun, GoingOnIsBitwiseTheUninterruptedRun) {
   for (const std::string precision : {"bf16", "fp16"}) {
     const auto poison = [](int calls_before) {
@@ -37,7 +37,7 @@ TEST_F(PrecisionRun, GoingOnIsBitwiseTheUninterruptedRun) {
         if (rank == 1) task.poison_gradient_call = 3 - calls_before;
       };
     };
-    const bool scaled = precision == "fp16";  // only then an infinite gradient is no more than a step that is skipped
+    const bool scaled = precision == "fp16";  // only fp16 merely skips a step with an infinite gradient
     fit(2, with(precision, "whole_" + precision), scaled ? poison(0) : Prepare());
     Config first = with(precision, "parts_" + precision);
     first.train.max_steps = 4;
@@ -51,7 +51,7 @@ TEST_F(PrecisionRun, GoingOnIsBitwiseTheUninterruptedRun) {
   }
 }
 
-// On rank 1 of three a gradient overflows: all skip that step and go on, alike.
+// A gradient overflows on rank 1 of three. All ranks skip that step and go on with the same weights.
 TEST_F(PrecisionRun, AnOverflowIsSkippedByAll) {
   for (const char* strategy : {"plain", "local_sgd"}) {
     Config narrow = with("fp16", strategy);
@@ -64,7 +64,7 @@ TEST_F(PrecisionRun, AnOverflowIsSkippedByAll) {
     for (const auto& line : lines_of(root_ / strategy)) has_norm.push_back(line.contains("grad_norm"));
     ASSERT_EQ(has_norm.size(), 9U);
     EXPECT_FALSE(has_norm[1]);
-    // At first the scale is found, which skips steps too.
+    // The search for the first scale skips steps too.
     EXPECT_GE(std::count(has_norm.begin(), has_norm.end(), true), 5);
     EXPECT_LT(losses(strategy)[7], losses(strategy)[0]);
   }

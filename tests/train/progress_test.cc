@@ -50,7 +50,7 @@ TEST_F(ProgressTest, ABarFitsTheTerminalAndRedrawsTenTimesASecond) {
   EXPECT_EQ(written_.back(), "done\n");
 }
 
-// A narrow terminal cut the words at the end off once, of which the time that is left was one.
+// A narrow terminal once cut off the words at the end of the line, for example the remaining time.
 TEST_F(ProgressTest, TheBarShrinksBeforeTheWordsDo) {
   const std::string words = "epoch 1/2  step 100/100  loss 2.1374  186 samples/s  0 s left";
   for (const int columns : {80, 72, 69, 68, 62}) {

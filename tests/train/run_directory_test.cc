@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Names are relative to the working directory.
+// Each test has a new working directory, and its names are relative to it.
 class RunDirectories : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -39,7 +39,7 @@ class RunDirectories : public ::testing::Test {
   fs::path before_;
 };
 
-// What a run that does not start says; empty: it started. What it made is taken back.
+// The error of a run that does not start, or empty if it starts. Removes the directories that the start made.
 std::string refusal(const fs::path& path, bool may_hold_run = false, ExitCode expected = ExitCode::kOutputLocked) {
   MadeHere made;
   try {
@@ -58,7 +58,7 @@ TEST_F(RunDirectories, TwoJobsOfOneSecondGetTwoNames) {
   EXPECT_NE(first, second);
   EXPECT_TRUE(fs::is_directory(first));
   EXPECT_TRUE(fs::is_directory(second));
-  const RunDirectory held(first, false, made);  // made, but it holds no run yet
+  const RunDirectory held(first, false, made);  // `first` exists, but holds no run yet
   EXPECT_EQ(held.path(), first);
   EXPECT_EQ(held.warning(), "");
 }
@@ -85,7 +85,7 @@ TEST_F(RunDirectories, OneRunAtATimeAndNoneOverAnother) {
 
 TEST_F(RunDirectories, OnlyWhatTheStartMadeIsTakenBack) {
   fs::create_directory("mine");
-  std::ofstream(".writable") << "mine";  // a name that a probe once had
+  std::ofstream(".writable") << "mine";  // the name of a former probe file
   fs::create_directory("mine/old");
   EXPECT_EQ(refusal("mine/a/b"), "");
   EXPECT_EQ(refusal("mine/old"), "");
@@ -96,14 +96,14 @@ TEST_F(RunDirectories, OnlyWhatTheStartMadeIsTakenBack) {
   {
     MadeHere made;
     const RunDirectory held("mine/c/d", false, made);
-    std::ofstream("mine/c/theirs") << "x";  // meanwhile
+    std::ofstream("mine/c/theirs") << "x";  // another program's file
   }
   EXPECT_TRUE(fs::exists("mine/c/theirs"));
   EXPECT_FALSE(fs::exists("mine/c/d"));
   {
     MadeHere made;
     const RunDirectory held("mine/e/f", false, made);
-    fs::rename("mine/e", "mine/moved");  // and another in its place
+    fs::rename("mine/e", "mine/moved");  // another directory takes its place
     fs::create_directories("mine/e/f");
   }
   EXPECT_TRUE(fs::exists("mine/e/f"));
@@ -152,8 +152,8 @@ TEST_F(RunDirectories, AFileSystemWithoutLocksIsAWarning) {
   EXPECT_FALSE(fs::exists("run"));
 }
 
-// What no file system means by "no locks" is no reason to go on without one. NFS gives EBADF for what is open for
-// reading; for a file that is open for writing it is a fault of this program.
+// A run must not go on without a lock if the error does not mean that the file system has no locks. NFS gives EBADF for
+// a file that is open for reading. For a file that is open for writing, EBADF is a fault of this program.
 TEST_F(RunDirectories, ALockThatFailsIsAnErrorThatSaysWhy) {
   for (const int error : {EIO, EBADF, ESTALE}) {
     const tests::NoLocks fails(error);

@@ -10,7 +10,7 @@
 namespace reigen::train {
 namespace {
 
-// A directory in which nothing can be written, also by root: it is a file meanwhile.
+// Replaces the directory by a file until give_back(), so that nothing can be written there, also by root.
 void take_away(const fs::path& checkpoints) {
   fs::rename(checkpoints, checkpoints.string() + "_away");
   std::ofstream(checkpoints) << "in the way";
@@ -21,7 +21,7 @@ void give_back(const fs::path& checkpoints) {
   fs::rename(checkpoints.string() + "_away", checkpoints);
 }
 
-// The save of step 3 may still be under way; the last it does is to drop the oldest but two.
+// The save of step 3 may still be running. Its last action is to delete all but the two newest checkpoints.
 void wait_for_third(const fs::path& checkpoints) {
   const auto is_done = [&] {
     return fs::exists(checkpoints / "step_00000003") && !fs::exists(checkpoints / "step_00000001");

@@ -1,4 +1,4 @@
-// Runs that divide what they hold: the same training as without, and states that go from any division to any other.
+// Runs with shards: the training equals that without shards, and every layout can read the states of any other.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@
 namespace reigen::train {
 namespace {
 
-constexpr int kWide = 5000;  // fc1.weight is of two blocks, so it is divided
+constexpr int kWide = 5000;  // fc1.weight has two blocks, so it is sharded
 
 struct Layout {
   const char* backend = "auto";
@@ -56,7 +56,7 @@ class ShardRun : public TrainerTest {
   }
 };
 
-// Each byte is some rank's; spare elements and counts of steps are the rest.
+// Each byte is counted for one rank. Spare elements and counts of steps are the rest.
 TEST_F(ShardRun, TheSummaryTellsWhatRanksHoldBesideTheFormulas) {
   constexpr std::int64_t kElements = 6 * kWide + kWide + kWide * 4 + 4;
   constexpr std::int64_t kRest = 4096;
@@ -103,7 +103,7 @@ TEST_F(ShardRun, OnADiskEveryDivisionTrainsTheSameModel) {
     EXPECT_EQ(read_file(root_ / ("disk_" + name_of(layout)) / "model.safetensors"),
               read_file(root_ / ("memory_" + name_of(layout)) / "model.safetensors"));
   }
-  // One is written from what rank 0 has, the other from the checkpoint.
+  // The first file is written from rank 0's weights, the second from the checkpoint.
   EXPECT_EQ(read_file(root_ / "memory_auto_2_none_1" / "model.safetensors"),
             read_file(root_ / "memory_tcp_2_parameters_1" / "model.safetensors"));
   for (const auto& entry : fs::directory_iterator(root_)) {
@@ -127,7 +127,7 @@ TEST_F(ShardRun, EveryDivisionTrainsTheSameModelAndGoesOnFromAnyOther) {
     const std::string name = name_of(layout);
     EXPECT_EQ(fit(layout.ranks, with(layout, name)).steps, 9);
     near_whole(name);
-    // Four steps of the division before, the others of this one.
+    // Four steps in the previous layout, and the others in this layout.
     const std::string parts = "parts_" + name;
     Config first = with(kLayouts[i - 1], parts);
     first.train.max_steps = 4;
@@ -137,7 +137,7 @@ TEST_F(ShardRun, EveryDivisionTrainsTheSameModelAndGoesOnFromAnyOther) {
     EXPECT_EQ(fit(layout.ranks, second).steps, 9);
     EXPECT_THAT(output_, HasSubstr("going on after step 4"));
     near_whole(parts);
-    // And its own.
+    // All steps in this layout, also with a stop after four.
     const std::string own = "own_" + name;
     Config begin = with(layout, own);
     begin.train.max_steps = 4;
@@ -151,7 +151,7 @@ TEST_F(ShardRun, EveryDivisionTrainsTheSameModelAndGoesOnFromAnyOther) {
   }
 }
 
-// One bit of one rank's memory.
+// One bit flips in the memory of one rank.
 TEST_F(ShardRun, AReplicaThatDriftsEndsTheRunAndIsNamed) {
   Config run = with({"auto", 3, "none"}, "run");
   run.train.compare_every = 3;
@@ -168,16 +168,16 @@ TEST_F(ShardRun, AReplicaThatDriftsEndsTheRunAndIsNamed) {
   EXPECT_THAT(failure_text_, HasSubstr("go on from the checkpoint of step 4"));
 }
 
-// The replicas of the other shares are as they should be, and end too.
+// The replicas of the other share are equal, but their ranks end too.
 TEST_F(ShardRun, AShareThatDriftsFromItsReplicaEndsAllRanks) {
   Config run = with({"auto", 4, "parameters", 2}, "run");
-  run.optim.ema_decay = 0;  // an average is looked at whole
+  run.optim.ema_decay = 0;  // an average is compared as a whole tensor
   run.train.compare_every = 3;
   const auto flip = [&](int rank, SmallTask& task, TrainerOptions&) {
     if (rank != 3) return;
     task.before_call = [&task](std::int64_t call) {
       if (call != 5) return;
-      // Behind the first values, which rank 2, with whom it shares them, looks at before it goes on.
+      // Not in the first values: rank 2 shares this memory, and checks the first values before it goes on.
       static_cast<std::uint64_t*>(task.module().parameters()[2].data_ptr())[40] ^= std::uint64_t{1} << 40;
     };
   };
@@ -186,7 +186,8 @@ TEST_F(ShardRun, AShareThatDriftsFromItsReplicaEndsAllRanks) {
   EXPECT_THAT(codes_, ::testing::Each(ExitCode::kReplicasDiverged));
 }
 
-// Ranks wait for each other in groups of a mesh too: those of who failed end with it, also in the middle of backward.
+// Ranks also wait for each other in the groups of a mesh. If a rank fails, the ranks of its groups end too, even in the
+// middle of backward.
 TEST_F(ShardRun, AnExceptionOnOneRankEndsTheRanksOfAllItsGroups) {
   for (const char* shard : {"optimizer", "gradients", "parameters"}) {
     for (int rank = 0; rank < 4; ++rank) {
@@ -211,7 +212,7 @@ TEST_F(ShardRun, ReplicasWithoutADivisionAreRefused) {
   EXPECT_THAT(failure_text_, HasSubstr("the mesh does not say who divides"));
 }
 
-// ---- States from any division to any other, byte by byte
+// ---- States from any layout to any other, byte by byte
 
 class Saved : public TrainerTest {
  protected:

@@ -1,4 +1,4 @@
-// A run small enough for milliseconds, on ranks that are threads: what the tests of the trainer share.
+// Shared by the tests of the trainer: a run that takes milliseconds, on ranks that are threads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -46,11 +46,11 @@ inline std::vector<nlohmann::json> lines_of_kind(const fs::path& directory, bool
   }
   return lines;
 }
-// Of metrics.jsonl, which holds both.
+// The lines for steps, and those for validations. metrics.jsonl has both.
 inline std::vector<nlohmann::json> lines_of(const fs::path& directory) { return lines_of_kind(directory, true); }
 inline std::vector<nlohmann::json> validations_of(const fs::path& directory) { return lines_of_kind(directory, false); }
 
-// A net small enough that a whole run takes milliseconds, on data made of a formula.
+// A net so small that a whole run takes milliseconds. A formula makes the data.
 struct SmallNet : torch::nn::Module {
   explicit SmallNet(int width = 16)
       : fc1(register_module("fc1", torch::nn::Linear(6, width))),
@@ -99,12 +99,12 @@ class SmallTask final : public Task {
   }
   std::int64_t samples_a_score = 250;
   std::int64_t scored = 0;
-  data::DatasetPtr data = {};      // for training; none: made by a formula
-  data::DatasetPtr held_out = {};  // the same
+  data::DatasetPtr data = {};      // for training; if null, a formula makes the data
+  data::DatasetPtr held_out = {};  // for validation; if null, a formula makes the data
   std::function<void(std::int64_t call)> before_call = {};
   std::int64_t poison_call = -1;
-  std::int64_t poison_gradient_call = -1;  // the loss is as ever, its gradient infinite
-  bool poison_lasts = false;               // ... in all later calls too
+  std::int64_t poison_gradient_call = -1;  // the loss is normal, but its gradient is infinite
+  bool poison_lasts = false;               // ... also in all later calls
   double poison_gradient_by = std::numeric_limits<double>::infinity();
 
  private:
@@ -141,7 +141,7 @@ class TrainerTest : public ::testing::Test {
     output_.clear();
     codes_.assign(static_cast<std::size_t>(ranks), ExitCode::kOk);
     const auto run = [&](Communicator& world) {
-      std::optional<nn::WithoutMemory> without;  // as reigen train makes its models
+      std::optional<nn::WithoutMemory> without;  // like the models of reigen train
       if (config.train.verify == 0) without.emplace();
       SmallTask task(config, width_);
       without.reset();
@@ -194,7 +194,7 @@ class TrainerTest : public ::testing::Test {
   int width_ = 16;  // of the net
   std::string output_;
   std::string failure_text_;
-  std::vector<ExitCode> codes_;  // what each rank of the last run ended with
+  std::vector<ExitCode> codes_;  // the exit code of each rank of the last run
 };
 
 }  // namespace reigen::train

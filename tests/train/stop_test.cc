@@ -31,7 +31,7 @@ std::string refusal(const std::function<void()>& call) {
   return "no error";
 }
 
-// What a test has installed goes with it.
+// Removes the handlers that a test has installed.
 class StopTest : public ::testing::Test {
  protected:
   ~StopTest() override { install_stop_handlers({.signals = {}}); }
@@ -43,7 +43,7 @@ TEST_F(StopTest, EverySpellingOfTheWishIsHeard) {
     EXPECT_FALSE(stop_requested());
     std::raise(signal);
     EXPECT_TRUE(stop_requested()) << signal;
-    std::raise(signal);  // schedulers send some twice, and then wait
+    std::raise(signal);  // schedulers send some signals twice, and then wait
     if (signal != SIGINT) std::raise(SIGTERM);
   }
 }
@@ -61,9 +61,9 @@ TEST_F(StopTest, CtrlCTwiceEndsAtOnceAndTheFirstSaysSo) {
   EXPECT_EXIT(
       {
         install_stop_handlers({.tells = true});
-        std::raise(SIGTERM);  // somebody else's wish is not the first of two
+        std::raise(SIGTERM);  // a signal from another sender is not the first Ctrl-C
         std::raise(SIGINT);
-        std::raise(SIGINT);  // the terminal's and the launcher's
+        std::raise(SIGINT);  // one from the terminal, one from the launcher
         ::usleep(700000);
         if (stop_requested()) std::raise(SIGINT);
       },
@@ -73,7 +73,7 @@ TEST_F(StopTest, CtrlCTwiceEndsAtOnceAndTheFirstSaysSo) {
 
 TEST_F(StopTest, NohupIsHonoured) {
   std::signal(SIGHUP, SIG_IGN);
-  std::signal(SIGINT, SIG_IGN);  // as a shell's background jobs have it
+  std::signal(SIGINT, SIG_IGN);  // like in background jobs of a shell
   install_stop_handlers();
   std::raise(SIGHUP);
   EXPECT_FALSE(stop_requested());
@@ -85,7 +85,7 @@ TEST_F(StopTest, NohupIsHonoured) {
 TEST_F(StopTest, ATimeIsAWishToo) {
   install_stop_handlers({.after = std::chrono::hours(1)});
   EXPECT_FALSE(stop_requested());
-  install_stop_handlers({.after = milliseconds(1)});  // this process is older
+  install_stop_handlers({.after = milliseconds(1)});  // this process has run for longer
   EXPECT_TRUE(stop_requested());
 }
 

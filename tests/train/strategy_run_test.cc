@@ -1,4 +1,4 @@
-// Runs with a strategy: they learn, and go on from a checkpoint as if nothing had happened.
+// Runs with a strategy: they learn, and a run that is resumed from a checkpoint equals one without a stop.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -10,7 +10,7 @@
 namespace reigen::train {
 namespace {
 
-// Those whose steps do not depend on which message comes when.
+// The strategies whose steps do not depend on the time at which messages arrive.
 std::vector<parallel::AnyStrategy> settled_strategies() {
   using namespace parallel;
   return {Fp16Options{},
@@ -36,7 +36,7 @@ class StrategyRun : public TrainerTest {
     result.parallel.strategy = strategy;
     return result;
   }
-  // Three steps, and three more from their checkpoint with this outer rate.
+  // Makes three steps, and then three more from their checkpoint with `outer_lr`.
   void go_on(Config run, double outer_lr) {
     run.train.max_steps = 3;
     fit(2, run);
@@ -47,7 +47,8 @@ class StrategyRun : public TrainerTest {
   }
 };
 
-// On three ranks means of equal numbers need not be these; the step before the stop is in an epoch or its last.
+// On three ranks the mean of equal numbers may differ from these numbers. The last step before the stop is within an
+// epoch or at its end.
 TEST_F(StrategyRun, GoingOnIsBitwiseTheUninterruptedRun) {
   struct Way {
     int ranks;
@@ -57,11 +58,11 @@ TEST_F(StrategyRun, GoingOnIsBitwiseTheUninterruptedRun) {
   int number = 0;
   for (const parallel::AnyStrategy& strategy : settled_strategies()) {
     for (const Way& way : {Way{2, 2, 4, "fp64"}, Way{3, 3, 3, "fp32"}, Way{4, 3, 6, "fp32"}}) {
-      if (strategy.name == "adasum" && way.ranks == 3) continue;  // powers of 2
+      if (strategy.name == "adasum" && way.ranks == 3) continue;  // adasum needs a power of 2
       const std::string name = strategy.name + std::to_string(++number);
       SCOPED_TRACE(name);
       Config whole = with(strategy, "whole_" + name);
-      whole.checkpoint.every_steps = way.every;  // where ranks differ a checkpoint brings them together
+      whole.checkpoint.every_steps = way.every;  // a checkpoint makes ranks that differ equal
       whole.train.precision = way.precision;
       whole.train.clip_norm = 0.5;
       whole.optim.ema_decay = 0.9;
@@ -118,7 +119,7 @@ TEST_F(StrategyRun, AStopBetweenCheckpointsSaysThatItBroughtRanksTogether) {
   EXPECT_THAT(output_, Not(HasSubstr("brought together")));
 }
 
-// Rank 1 is slow; what rank 0 may do meanwhile is the strategy's business and no sum's of losses.
+// Rank 1 is slow. Only the strategy may limit how far rank 0 runs ahead, and no sum of losses may do so.
 TEST_F(StrategyRun, NoSumOfLossesKeepsRanksTogether) {
   for (const parallel::AnyStrategy& strategy :
        {parallel::AnyStrategy(parallel::AsyncGossipOptions{.staleness = 4}),
@@ -185,7 +186,7 @@ TEST_F(StrategyRun, SharedWeightsGiveTheBitsOfOwnOnesAndGoOnFromTheirCheckpoints
 
 TEST_F(StrategyRun, LearnsOnTwoAndOnFourRanks) {
   Config plain = config("plain");
-  // Whole batches: adasum does not divide by the ranks' numbers of samples.
+  // All batches are whole, because adasum does not divide by the ranks' numbers of samples.
   const auto longer = [](Config& config) {
     config.train.epochs = 20;
     config.train.global_batch = 64;
@@ -220,7 +221,7 @@ TEST_F(StrategyRun, AnotherStrategyMayGoOn) {
   EXPECT_EQ(fit(2, second).steps, 9);
 }
 
-// A rank whose gradient is infinite ends all, though no other one has seen it.
+// If the gradient of one rank is infinite, all ranks end, although no other rank has seen this gradient.
 TEST_F(StrategyRun, AGradientThatIsNoNumberStopsAllRanks) {
   Config local = with(parallel::LocalSgdOptions{.every = 100}, "run");
   local.train.clip_norm = 1;

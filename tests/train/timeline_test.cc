@@ -1,4 +1,4 @@
-// The timeline of all ranks: what is in it, on one clock, and what the trainer writes of some steps.
+// The timeline of all ranks: its events on one clock, and the trainer's trace of some steps.
 #include "reigen/train/timeline.h"
 
 #include <ATen/ATen.h>
@@ -36,7 +36,7 @@ TEST(ClockOffset, MovesOtherMachinesToTheClockOfRank0) {
   EXPECT_NEAR(static_cast<double>(offsets[3]), 7e9, 1e8);
 }
 
-// rank -> its complete events.
+// The complete events of each rank, by rank.
 std::map<int, std::vector<Json>> events_by_rank(const Json& trace) {
   std::map<int, std::vector<Json>> events;
   for (const Json& event : trace["traceEvents"]) {
@@ -45,7 +45,7 @@ std::map<int, std::vector<Json>> events_by_rank(const Json& trace) {
   return events;
 }
 
-// The first bucket's call ends with what its rank's weights are compared by.
+// The events of this name. After the name of the first bucket's call comes a hash, by which ranks compare weights.
 std::vector<Json> named(const std::vector<Json>& events, const std::string& name) {
   std::vector<Json> found;
   for (const Json& event : events) {
@@ -109,7 +109,7 @@ TEST(Timeline, HoldsSpansCallsAndWaitsOfEveryRank) {
     EXPECT_EQ(waits.size(), 8U);
     for (std::size_t i = 0; i < waits.size(); ++i) EXPECT_TRUE(lies_in(waits[i], backwards[i / 4])) << waits[i];
     EXPECT_TRUE(named(of_rank, "broadcast parameters of rank 0").empty()) << "before the timeline's beginning";
-    // Perfetto draws events of a row into each other: they must not overlap otherwise.
+    // Perfetto nests the events of a row, so each two events must be nested or not overlap.
     for (const Json& a : of_rank) {
       for (const Json& b : of_rank) {
         if (a["tid"] != b["tid"] || a == b || begin_of(b) < begin_of(a)) continue;
@@ -163,7 +163,7 @@ TEST_F(TraceTest, WritesTheStepsThatWereAskedFor) {
   }
 }
 
-// Nothing travels that could be in flight, waited for or hidden.
+// No buckets are sent, so none can be in flight, waited for or hidden.
 TEST_F(TraceTest, GradientsThatStayHaveNoBuckets) {
   Config traced = config("traced");
   traced.run.trace = "2:4";

@@ -36,7 +36,8 @@ TEST_F(TrainerTest, EveryNumberOfRanksTrainsTheSameModel) {
   }
 }
 
-// Steps of 97, 97 and 1 sample in parts: gradients are added up, ranks without a sample of a part stand in.
+// Steps of 97, 97 and 1 sample in micro-batches. Gradients add up, and ranks without a sample of a micro-batch take
+// part too.
 TEST_F(TrainerTest, AnyMicroBatchTrainsTheSameModel) {
   fit(1, config("whole"));
   const auto expected = losses("whole");
@@ -70,7 +71,7 @@ struct NoSamples : data::Dataset {
   data::Samples gather(std::span<const std::int64_t>) const override { return {}; }
 };
 
-// A loss of 0 over no samples would look like the best score there is.
+// A loss of 0 over no samples would look like the best possible score.
 TEST_F(TrainerTest, AScoreOfNoSamplesIsRefused) {
   const ExitCode code = failure(
       2, config("run"), [](int, SmallTask& task, TrainerOptions&) { task.held_out = std::make_shared<NoSamples>(); });
@@ -130,7 +131,8 @@ TEST_F(TrainerTest, AWishToStopOnOneRankStopsAllAfterTheSameStep) {
   EXPECT_EQ(losses("parts"), losses("whole"));
 }
 
-// 511 samples, one at a time: a scheduler's warning that comes in a long validation is heard before its end.
+// The validation has 511 samples, one at a time. A scheduler's signal during a long validation must have an effect
+// before its end.
 TEST_F(TrainerTest, AWishToStopBreaksOffTheValidationBetweenEpochs) {
   fit(2, config("whole"));
   const auto stop_in_validation = [](int rank, SmallTask& task, TrainerOptions& options) {
@@ -139,7 +141,7 @@ TEST_F(TrainerTest, AWishToStopBreaksOffTheValidationBetweenEpochs) {
   };
   const FitResult stopped = fit(2, config("parts"), stop_in_validation);
   EXPECT_TRUE(stopped.stopped);
-  EXPECT_EQ(stopped.steps, 3);  // the first epoch's
+  EXPECT_EQ(stopped.steps, 3);  // the steps of the first epoch
   EXPECT_THAT(output_, HasSubstr("epoch 1/3: validation broken off"));
   Config rest = config("parts");
   rest.run.resume = "true";
@@ -166,7 +168,7 @@ TEST_F(TrainerTest, AFinishedRunGoesOnOnlyWhenAskedForMore) {
   EXPECT_EQ(model("run"), model("longer"));
 }
 
-// Killed between its last checkpoint and its results, after it had ended once with fewer steps.
+// A run that ended with fewer steps was resumed, and killed between its last checkpoint and its results.
 TEST_F(TrainerTest, ResultsOfFewerStepsAreMadeAnew) {
   fit(2, config("run"));
   const std::string good = model("run");
@@ -249,7 +251,7 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOn
     EXPECT_FALSE(fs::exists(checkpoints / name)) << name;
     EXPECT_NO_THROW(checkpoint::Checkpoint(aside / name).verify()) << name;
   }
-  // And once more, of which the first future knows nothing.
+  // The run goes back once more, and gives up step 4 in addition to the later steps.
   run.run.resume = (checkpoints / "step_00000002").string();
   failure(1, run, [](int, SmallTask& task, TrainerOptions&) {
     task.before_call = [](std::int64_t) { throw DataError("before anything was saved"); };
@@ -257,7 +259,7 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOn
   EXPECT_THAT(output_, HasSubstr("(step_00000004) are moved to"));
   const auto lines_of_future = [&](const char* name) {
     std::ifstream metrics(aside / name);
-    int steps = 0;  // the others are of validations
+    int steps = 0;  // other lines are of validations
     for (std::string line; std::getline(metrics, line);) steps += line.find("\"loss\":") != std::string::npos ? 1 : 0;
     return steps;
   };
@@ -269,7 +271,7 @@ TEST_F(TrainerTest, AnOlderCheckpointGoesOnAndTheNewerOnesStayUntilTheFirstNewOn
   EXPECT_THAT(output_, HasSubstr("going on after step 2"));
   EXPECT_TRUE(fs::exists(aside / "step_00000009"));
   EXPECT_THAT(output_, HasSubstr("checkpoints that this run gave up are in"));
-  // A stop is no step forward.
+  // The end at step 5 does not reach the later steps that the run gave up, so their checkpoints must remain.
   run.train.max_steps = 5;
   EXPECT_EQ(fit(1, run).steps, 5);
   EXPECT_FALSE(fs::exists(aside / "step_00000004")) << "which the run has come up with";
@@ -299,7 +301,7 @@ TEST_F(TrainerTest, ADirectoryOfCheckpointsGoesOn) {
   run.train.max_steps = 4;
   fit(1, run);
   run.train.max_steps = 0;
-  // Of the run, which goes on then; or elsewhere, for a new one.
+  // The directory is that of the run, which is resumed, or a copy elsewhere, with which a new run begins.
   fs::copy(root_ / "run" / "checkpoints", root_ / "elsewhere", fs::copy_options::recursive);
   run.run.dir = "";
   run.run.resume = (root_ / "run" / "checkpoints").string();
@@ -335,7 +337,7 @@ TEST_F(TrainerTest, AnotherRunsCheckpointIsRefused) {
   other.train.global_batch = 96;
   EXPECT_EQ(failure(1, other), ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, HasSubstr("train.global_batch differs"));
-  other.train.global_batch.reset();  // the checkpoint's
+  other.train.global_batch.reset();  // the value of the checkpoint
   other.optim.lr = 0.02;
   fit(1, other);
   EXPECT_THAT(output_, HasSubstr("optim.lr is 0.02 from here on; it was 0.01"));
@@ -435,7 +437,7 @@ TEST_F(TrainerTest, FilesOfARunTellWhatHappened) {
     EXPECT_TRUE(at::equal(item.tensor, *fresh.named_parameters().find(item.name))) << item.name;
   }
 
-  // The order is that of the sampler, whatever the number of ranks; each sample of an epoch once.
+  // For any number of ranks, the order is that of the sampler, with each sample of an epoch once.
   std::ifstream in(root_ / "order.txt");
   std::vector<std::vector<std::int64_t>> lines;
   for (std::string line; std::getline(in, line);) {
@@ -449,7 +451,7 @@ TEST_F(TrainerTest, FilesOfARunTellWhatHappened) {
   ASSERT_EQ(epoch.size(), 195U);
   for (std::size_t i = 0; i < epoch.size(); ++i) EXPECT_EQ(epoch[i], order[static_cast<std::int64_t>(i)]);
 
-  // Going on writes the lines before as well.
+  // A resumed run writes the lines of earlier steps as well.
   const std::string so_far = read_file(root_ / "order.txt");
   fs::remove(root_ / "order.txt");
   run.run.resume = "true";
@@ -513,7 +515,7 @@ TEST_F(TrainerTest, WhatIsVerifiedIsPlainAndInFp32AndSaysSo) {
 TEST_F(TrainerTest, AModelThatIsNotTheSameInParallelIsNotTrained) {
   Config verified = config("run");
   verified.train.verify = 2;
-  // The first calls are those alone.
+  // The first two calls are those of the training alone.
   const auto poison = [](int rank, SmallTask& task, TrainerOptions&) {
     if (rank == 1) task.poison_gradient_call = 3;
   };

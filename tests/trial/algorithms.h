@@ -7,7 +7,8 @@
 
 namespace reigen::trial {
 
-// Whether `kind`, or its namesake with blocks of one size, has an algorithm of this name in any family.
+// Whether `kind` has an algorithm of this name in any family. A kind with blocks of different sizes has the algorithms
+// of its counterpart with equal blocks.
 bool has_algorithm(comm::OperationKind kind, const std::string& name);
 
 // "all_reduce:two_shot,reduce:two_shot,...": for GroupOptions::algorithms. Empty for an empty name.

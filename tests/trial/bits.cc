@@ -27,11 +27,11 @@ std::vector<std::byte> random_input(const BitsProblem& problem, int rank, std::s
 }
 
 struct Exponent {
-  std::uint64_t ones;  // of infinity and NaN
+  std::uint64_t ones;  // the bits of the exponent of infinity and NaN
   std::uint64_t fraction;
 };
 
-// All zero: the type has no NaN.
+// All zero if the type has no NaN.
 Exponent exponent_of(DataType type) {
   switch (type) {
     case DataType::kFloat16: return {0x7c00, 0x03ff};
@@ -57,7 +57,7 @@ void set_element(std::byte* data, std::size_t i, DataType type, std::uint64_t bi
   std::memcpy(data + i * comm::size_of(type), &bits, comm::size_of(type));
 }
 
-// Which NaN it is is not specified.
+// Compares bits, but all NaN count as equal, because the bits of a NaN are not specified.
 std::optional<std::string> compare(const std::byte* got, const std::byte* expected, std::size_t count, DataType type,
                                    const std::string& what) {
   if (count == 0 || std::memcmp(got, expected, count * comm::size_of(type)) == 0) return std::nullopt;
@@ -88,7 +88,7 @@ std::vector<std::byte> reduced(const char* instruction_set, const std::vector<st
   return output;
 }
 
-// One call on fresh memory: the output. In place where that is possible.
+// The output of one call on fresh memory. With `in_place` the output is in the memory of the input.
 std::vector<std::byte> call(Communicator& world, OperationKind kind, DataType type, ReduceOp op, std::size_t count,
                             const std::vector<std::byte>& input, bool foreign, bool in_place) {
   Supply supply(world, false);
@@ -111,7 +111,7 @@ std::vector<std::byte> call(Communicator& world, OperationKind kind, DataType ty
   return {result, result + bytes};
 }
 
-// NaN counts as one number whatever its bits.
+// Whether all ranks have the same data. All NaN count as one number.
 bool all_ranks_have(Communicator& world, const std::vector<std::byte>& data, DataType type) {
   std::uint64_t hash = 0;
   for (std::size_t i = 0; i < data.size() / comm::size_of(type); ++i) {
@@ -144,7 +144,7 @@ std::optional<std::string> find_wrong_bits(Communicator& world, const BitsProble
     if (auto wrong = compare(other.data(), expected.data(), p.count, p.type, what(set))) return wrong;
   }
   for (int run = 0; run < p.runs; ++run) {
-    const int memory = run % 3;  // as Memory
+    const int memory = run % 3;  // index of kMemoryNames, like Memory
     const bool foreign = memory == 1 || (memory == 2 && (world.rank() + run) % 2 == 1);
     const bool in_place = run / 3 % 2 == 1;
     const auto got = call(world, p.kind, p.type, p.op, p.count, inputs[mine], foreign, in_place);
@@ -164,7 +164,7 @@ std::optional<std::string> find_wrong_nan(Communicator& world, OperationKind kin
   const bool scatters = kind == OperationKind::kReduceScatter;
   const std::uint64_t nan = exponent_of(type).ones | (exponent_of(type).fraction / 2 + 1);
   for (int culprit = 0; culprit < world.size(); ++culprit) {
-    // Nothing but NaN stands in the way of a sum, product or extreme of zeros.
+    // All other inputs are zeros, so a sum, product or extreme is 0 wherever no NaN is.
     std::vector<std::byte> input((scatters ? count * ranks : count) * comm::size_of(type));
     const std::size_t at = count / 2;
     for (std::size_t block = 0; block < (scatters ? ranks : 1); ++block) {
@@ -184,7 +184,7 @@ std::optional<std::string> find_wrong_nan(Communicator& world, OperationKind kin
 
 std::optional<std::string> find_narrow_sum(Communicator& world, DataType type, std::size_t count, bool foreign) {
   const bool half = type == DataType::kFloat16;
-  // 2048 as a half and 256 as a bfloat16; the next number above is 2 more.
+  // 2048 in fp16 and 256 in bf16. The next larger number is 2 more.
   const std::uint64_t large = half ? 0x6800 : 0x4380;
   const std::uint64_t one = half ? 0x3c00 : 0x3f80;
   const auto others = static_cast<std::uint64_t>(world.size() - 1);

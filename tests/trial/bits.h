@@ -1,6 +1,6 @@
-// Reductions of random bits, NaN and infinities among them: the communicator must give the same bits in every run and
-// on every rank, and where it adds in rank order those of every instruction set's kernel. And what NaN and 16 bits must
-// do, by formula. Thread rule: the communicator's.
+// Reductions of random bits, including NaN and infinities. The communicator must give the same bits in every run and on
+// every rank. Where it adds in rank order, the kernels of all instruction sets must give these bits too. For NaN and
+// for sums in 16 bits, formulas give the expected results. Thread rule: the communicator's.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,19 @@ struct BitsProblem {
   comm::ReduceOp op = comm::ReduceOp::kSum;
   std::size_t count = 0;
   std::uint64_t seed = 0;
-  int runs = 1;  // which take turns with kinds of memory and places
+  int runs = 1;  // they alternate the kind of memory, and whether calls are in place
   bool in_rank_order = true;
 };
 
-// What is wrong, in words.
+// A text about the first wrong result.
 std::optional<std::string> find_wrong_bits(Communicator& world, const BitsProblem& problem);
 
-// NaN in the input of one rank after the other.
+// The same with a NaN in the input of one rank after the other. Only the result at its place must be NaN.
 std::optional<std::string> find_wrong_nan(Communicator& world, comm::OperationKind kind, comm::DataType type,
                                           comm::ReduceOp op, std::size_t count, bool foreign);
 
-// A sum that 16 bits would lose at every step: 2048 + 1 + 1 + ... as halves, 256 + 1 + 1 + ... as bfloat16.
+// The same for a sum that would not grow if every step were rounded to 16 bits: 2048 + 1 + 1 + ... in fp16, 256 + 1 + 1
+// + ... in bf16.
 std::optional<std::string> find_narrow_sum(Communicator& world, comm::DataType type, std::size_t count, bool foreign);
 
 }  // namespace reigen::trial

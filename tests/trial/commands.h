@@ -1,4 +1,4 @@
-// What the program is told, and its commands. Thread rule: a command runs on the thread of its rank.
+// The arguments and the commands of the program. Thread rule: a command runs on the thread of its rank.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ inline constexpr const char* kJob = "reigen-trial";
 
 struct Arguments {
   std::string command = {};
-  int rank = -1;  // none: all ranks as threads
+  int rank = -1;  // -1: all ranks as threads
   int ranks = 2;
   std::string host = "127.0.0.1";  // of the store
   int port = 0;
@@ -25,12 +25,12 @@ struct Arguments {
   std::string network = "tcp";
   std::uint64_t seed = 1;
   bool quick = false;
-  std::string algorithm = {};  // of every operation that has it
-  int machines = 0;            // rank r plays a rank of machine r % machines; 0: on this one
+  std::string algorithm = {};  // for every operation that has it
+  int machines = 0;            // rank r plays a rank of machine r % machines; 0: all ranks are on one machine
   std::string row = "death";   // of the fault matrix
   std::uint64_t operations = 100000;
   int cycles = 1000;
-  int seconds = 0;  // of a soak: goes on for so long, whatever `operations` says; of a fault: to join
+  int seconds = 0;  // soak: duration, instead of `operations`; fault: time to join, or duration of work_for
 };
 
 Arguments parse(const std::vector<std::string>& words);
@@ -52,7 +52,7 @@ struct Self {
   }
 };
 
-// Gives the exit code.
+// Returns the exit code.
 using Command = int (*)(const Self& self);
 Command find_command(const std::string& name);
 

@@ -1,5 +1,5 @@
-// One rank of a row of the fault matrix (scripts/check/faults does what the rows say to it). Its first line is "ready";
-// then it works until something happens, and says what in one line of JSON.
+// One rank of a row of the fault matrix. scripts/check/faults causes the faults. The first line of the rank is "ready".
+// Then it works until something happens, and reports that in one line of JSON.
 #include <fmt/format.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -57,10 +57,10 @@ void say_wrong(const std::string& what) {
   ::_exit(1);
 }
 
-// Until it throws: one operation again and again, split with it, or everything in turn.
+// Works until a call throws. The seed decides whether it repeats one operation or split(), or mixes all of them.
 void work(Communicator& world, std::uint64_t seed) {
   Supply supply(world, true);
-  const std::uint64_t focus = mix(seed) % 10;  // 7: split, 8 and 9: all in turn
+  const std::uint64_t focus = mix(seed) % 10;  // 7: split(), 8 and 9: all of them
   for (std::uint64_t i = 0;; ++i) {
     const std::uint64_t hash = mix(seed * 1000003 + i);
     const std::uint64_t what = focus < 8 ? focus : hash % 8;
@@ -79,7 +79,7 @@ void work(Communicator& world, std::uint64_t seed) {
   }
 }
 
-// For so many seconds of rank 0's clock, in turn: every operation, a new group.
+// Mixes all operations and split() for `time` by rank 0's clock. Returns the number of calls.
 std::uint64_t work_for(Communicator& world, std::uint64_t seed, std::chrono::seconds time) {
   Supply supply(world, true);
   const auto begin = std::chrono::steady_clock::now();
@@ -101,8 +101,8 @@ std::uint64_t work_for(Communicator& world, std::uint64_t seed, std::chrono::sec
   }
 }
 
-// After a few calls every second rank or so ends without a word, in one of the ways in which programs do; the others
-// are slow in that call.
+// Makes a few calls. Some ranks are slow in the last one. Each rank then ends in one of four ways in which programs
+// end. In three of these ways, nothing destroys the communicator.
 void end_early(const Self& self, std::unique_ptr<Communicator> world) {
   const std::uint64_t seed = self.arguments.seed;
   Supply supply(*world, true);
@@ -131,7 +131,7 @@ void end_early(const Self& self, std::unique_ptr<Communicator> world) {
   }
 }
 
-// After a few good calls one rank makes another one than the others.
+// After a few correct calls, one rank makes another call than the others.
 void mismatch(Communicator& world, std::uint64_t seed) {
   const int culprit = static_cast<int>(mix(seed) % static_cast<std::uint64_t>(world.size()));
   const bool odd = world.rank() == culprit;
@@ -153,13 +153,13 @@ void mismatch(Communicator& world, std::uint64_t seed) {
     case 5:  // another operation
       if (!odd) world.all_gather(x.data(), y.data(), n, DataType::kFloat32);
       break;
-    case 6:  // two in another order
+    case 6:  // two calls in another order
       if (odd) world.broadcast(x.data(), n, DataType::kFloat32, 0);
       sum(n, DataType::kFloat32, ReduceOp::kSum, "");
       if (!odd) world.broadcast(x.data(), n, DataType::kFloat32, 0);
       break;
     case 7: world.all_gather_v(x.data(), y.data(), counts, DataType::kFloat32); break;
-    default: {  // a message of another size, to the next rank; the others meet at the barrier
+    default: {  // a message of another size, to the next rank; the others go on to the next call
       const int next = (culprit + 1) % world.size();
       if (odd) world.send(x.data(), n + 1, DataType::kFloat32, next);
       if (world.rank() == next) world.recv(x.data(), n, DataType::kFloat32, culprit);
@@ -169,7 +169,7 @@ void mismatch(Communicator& world, std::uint64_t seed) {
   world.barrier();
 }
 
-// From now on the kernel refuses memory files.
+// Makes the kernel refuse memory files from now on.
 void forbid_memory_files() {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -183,14 +183,14 @@ void forbid_memory_files() {
   }
 }
 
-// A rank of another build.
+// Joins the group like a rank of another build.
 void pretend_another_version(const Self& self) {
   self.store->add(fmt::format("group/world/joined/{}", self.rank), 1);
   self.store->set(fmt::format("group/world/rank/{}", self.rank), "999999 host 1 1 1 1 1 1 1 1");
   self.store->get("never", Deadline::after(std::chrono::seconds(20)));
 }
 
-// Gives what there is to say.
+// Runs the row. Returns the text of the report.
 std::string run_row(const Self& self) {
   const std::string& row = self.arguments.row;
   if (row == "no_memfd") forbid_memory_files();

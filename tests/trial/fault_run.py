@@ -1,4 +1,4 @@
-"""One run of a row of the fault matrix: its ranks, what they said, and what that must be. For scripts/check/faults."""
+"""One run of a row of the fault matrix: its ranks, their reports, and checks of these reports. For scripts/check/faults."""
 import ctypes
 import json
 import signal
@@ -10,8 +10,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import processes  # noqa: E402
 
-LIMIT = 60  # seconds until a hang is called one
-JOIN = 3  # seconds that ranks wait for each other where one of them dies before it comes
+LIMIT = 60  # seconds after which a rank counts as hanging
+JOIN = 3  # seconds for which ranks wait for each other to join, if one of them dies before it joins
 
 
 PR_SET_PDEATHSIG = 1
@@ -23,7 +23,7 @@ class Failure(Exception):
 
 
 class Run:
-    """Ranks that are processes. `network`: each in a namespace of its own."""
+    """Ranks that are processes. With `network`, each has its own network namespace."""
 
     def __init__(self, path, options, ranks, row, seed, join=0, preexec=None, wrap=(), network=None, **per_rank):
         self.path, self.options, self.row, self.seed = path, options, row, seed
@@ -42,7 +42,7 @@ class Run:
                  "--host", self.store.host, "--port", str(self.store.port), "--job", job, "--row", row or self.row, "--seed", str(self.seed), "--seconds", str(self.join)]
 
         def prepare():
-            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # nothing stays when this script is killed
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # no rank remains when this script is killed
             if self.network:
                 self.network.spaces[rank].enter()
             if self.preexec:
@@ -58,7 +58,7 @@ class Run:
             process.lines.append(process.stdout.readline())
 
     def wait(self, who, bound, since, limit=LIMIT):
-        """Seconds until the last of them ended."""
+        """Waits until all of `who` have ended. Returns the seconds from `since` until then."""
         for process in who:
             try:
                 process.wait(timeout=max(0.01, since + limit - time.monotonic()))
@@ -70,7 +70,7 @@ class Run:
         return taken
 
     def end(self, process):
-        """The last line of a rank, as said by itself."""
+        """The report of a rank: its last line of JSON, or its exit code and all its lines."""
         process.lines += process.stdout.read().splitlines()
         for line in reversed(process.lines):
             if line.startswith("{"):
@@ -101,7 +101,7 @@ def expect(condition, what):
 
 
 def check_survivors(run, survivors, victim, types=("PeerLost",)):
-    """Everybody has a typed error; it names the victim or one who ended for its sake."""
+    """Every survivor must have a typed error that names the victim or another rank of the run. At least one must name the victim."""
     named = 0
     pids = {f"pid {process.pid}" for process in run.processes}
     for process in survivors:

@@ -73,20 +73,22 @@ class Grid {
     return options_.algorithm.empty() || has_algorithm(p.kind, options_.algorithm);
   }
 
-  // Where a call goes another way in memory from allocate(); elsewhere the kinds of memory take turns.
+  // Every kind of memory, if the backend takes another way in memory from allocate(). Over tcp it does not, so the
+  // kinds take turns.
   std::vector<Memory> memories() const {
     if (world_.backend() == "tcp") return {static_cast<Memory>((mix(index_) >> 40) % 3)};
     return {Memory::kShared, Memory::kForeign, Memory::kMixed};
   }
 
-  // docs/errors.md: MPI decides itself, machines add before they meet, and so do algorithms that somebody chose.
-  // There a sum of 16 bits is rounded on the way, too.
+  // False if the order of additions is another one (docs/errors.md): MPI decides it itself, hierarchical groups first
+  // add on each machine, and selected algorithms over tcp have their own order. These also round 16-bit sums on the
+  // way.
   bool adds_in_rank_order() const {
     const std::string& backend = world_.backend();
     return backend == "self" || backend == "shared_memory" || (backend == "tcp" && options_.algorithm.empty());
   }
 
-  // What the grid does not cross takes turns.
+  // Runs one case. Values that the grid does not combine with all others take turns: manner, root and factors.
   void run_one(Problem p) {
     index_ += 1;
     const std::uint64_t hash = mix(index_);
@@ -122,7 +124,7 @@ class Grid {
     }
   }
 
-  // More than twice the last-level cache: written past it.
+  // Data of more than twice the last-level cache, which is written past the cache.
   void run_streaming() {
     if (options_.quick) return;
     const auto ranks = static_cast<std::size_t>(world_.size());
@@ -154,7 +156,7 @@ class Grid {
       if (!is_asked({.kind = kind})) continue;
       for (const DataType type : kTypes) {
         for (const ReduceOp op : kOps) {
-          if (!comm::is_defined(op, type) || type == DataType::kBool || !good_) continue;  // a bool is not any byte
+          if (!comm::is_defined(op, type) || type == DataType::kBool || !good_) continue;  // a bool cannot be any byte
           const std::size_t n = options_.quick ? 700 : kind == OperationKind::kAllReduce ? 5003 : 1501;
           const int runs = options_.quick ? 2 : options_.runs;
           count("random bits", find_wrong_bits(world_, {kind, type, op, n, ++index_, runs, ordered}));
@@ -216,9 +218,9 @@ namespace {
 
 using Sizes = std::vector<std::size_t>;
 
-constexpr std::size_t kShortMpiMessage = 1024;  // as mpi/message.h, which needs MPI
+constexpr std::size_t kShortMpiMessage = 1024;  // the value in mpi/message.h, which needs MPI
 
-// In bytes: of a message, or of the whole array of a collective.
+// Sizes in bytes: of a message, or of the whole array of a collective.
 Sizes shared_memory_sizes(OperationKind kind, int ranks) {
   namespace shared = comm::shared_memory;
   if (kind == OperationKind::kSend) {
@@ -227,7 +229,7 @@ Sizes shared_memory_sizes(OperationKind kind, int ranks) {
   }
   Sizes sizes = {shared::kTinyBytes, shared::kStagingBytes, 2 * shared::kStagingBytes};
   for (const bool cores_for_all : {true, false}) {
-    // A count is of a block where each rank gives one.
+    // If each rank gives one block, a count is that of a block.
     const bool gives_one_block = kind == OperationKind::kAllGather || kind == OperationKind::kGather;
     const std::size_t given = gives_one_block ? static_cast<std::size_t>(ranks) : 1;
     sizes.push_back(shared::usual_one_shot(kind, ranks, cores_for_all) / given);

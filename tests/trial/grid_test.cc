@@ -1,5 +1,5 @@
-// Each operation with each type and reduction once, over ranks, counts, kinds of memory and manners that the seed
-// picks. scripts/check/grid runs all of them.
+// Each operation with each type and reduction once for several numbers of ranks. The seed picks counts, kinds of memory
+// and manners. scripts/check/grid runs all of them.
 #include "trial/grid.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 struct GridParameter {
   const char* backend;
   int ranks;
-  const char* algorithm = "";  // of every operation that has it
+  const char* algorithm = "";  // for every operation that has it
 };
 
 class Grid : public ::testing::TestWithParam<GridParameter> {};

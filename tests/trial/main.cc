@@ -1,7 +1,7 @@
 // The program behind scripts/check/grid, scripts/check/soak and scripts/check/faults:
-//   comm_trial serve [--host H]      the store of ranks that are processes; its port is the first line; ends with stdin
+//   comm_trial serve [--host H]      the store for ranks that are processes; prints its port; ends when stdin ends
 //   comm_trial grid|soak|fault ...        ranks as threads (--ranks N), or one rank (--rank R --ranks N --port P)
-// What is found is one line of JSON; a wrong value is told on stderr and ends everything with exit code 1.
+// The result is one line of JSON. A wrong value is reported on stderr and ends all ranks with exit code 1.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ int serve(const Arguments& arguments) {
   return 0;
 }
 
-// Ends every rank of this process at once.
+// Prints the error and ends all ranks of this process at once.
 int fail(const Arguments& arguments, int rank, const std::exception& error, int code) {
   fmt::print(stderr, "rank {} of {}: {}\n", rank, arguments.ranks, error.what());
   std::fflush(nullptr);

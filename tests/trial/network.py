@@ -1,5 +1,5 @@
-"""A network between ranks that can fail: every rank has a network namespace of its own, whose packets all pass through this
-process, which loses, delays, cuts and throttles them, or forgets single connections. Needs root and /dev/net/tun. Namespaces and interfaces have no names outside:
+"""A network between ranks that can fail. Every rank has its own network namespace, and all packets pass through this process. The
+process loses, delays, cuts and throttles packets, or drops all packets of single connections. Needs root and /dev/net/tun. Namespaces and interfaces have no names outside:
 the kernel removes them when this process and the ranks have ended, however they end.
 """
 import ctypes
@@ -17,23 +17,23 @@ CLONE_NEWNET = 0x40000000
 TUNSETIFF = 0x400454CA
 IFF_TUN_NO_PI = 0x1001
 SYN, RST, ACK = 2, 4, 16  # flags of TCP
-QUEUE = 0.5  # seconds of packets that a slow link holds; more are dropped
+QUEUE = 0.5  # a slow link holds the packets of this many seconds, and drops others
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def why_not():
-    """Why there can be no such network here; None where there can."""
+    """The reason why such a network is impossible here, or None if it is possible."""
     if os.geteuid() != 0:
         return "needs root"
     return None if os.access("/dev/net/tun", os.R_OK | os.W_OK) else "needs /dev/net/tun"
 
 
 class Link:
-    """What the network does to packets."""
+    """The delay (s), the share of lost packets, the speed and the splitting that the network applies to packets."""
 
     def __init__(self, delay=0.0, loss=0.0, mbit=0, split=0):
         self.delay, self.loss, self.mbit = delay, loss, mbit
-        self.split = split  # segments of at most so many bytes travel byte by byte
+        self.split = split  # segments of at most this many bytes are sent byte by byte
 
 
 class Space:
@@ -42,7 +42,7 @@ class Space:
     def __init__(self, address, mtu):
         self.address, self.mtu = address, mtu
         self.failure = None
-        # unshare moves the calling thread: one for this, and what it starts configures the new namespace.
+        # unshare moves the calling thread, so it runs in a thread of its own. The programs that this thread starts configure the namespace.
         thread = threading.Thread(target=self._make)
         thread.start()
         thread.join()
@@ -63,7 +63,7 @@ class Space:
             self.failure = failure
 
     def enter(self):
-        """For the child of a fork."""
+        """Moves this process into the namespace. For the child of a fork."""
         if LIBC.setns(self.handle, CLONE_NEWNET) != 0:
             os._exit(71)
 
@@ -73,8 +73,8 @@ class Space:
 
 
 class Network:
-    """Spaces 0 to count - 1 for ranks, and one more for the store. `cut` holds (from, to): these packets vanish. `connections` holds
-    for each two spaces those between them, as they were made; packets of the `forgotten` ones vanish too."""
+    """Spaces 0 to count - 1 for ranks, and one more for the store. `cut` holds pairs (from, to) whose packets are dropped. `connections`
+    holds the connections between each two spaces, in the order in which they were made. Packets of `forgotten` connections are dropped too."""
 
     def __init__(self, count, mtu=9000):
         self.spaces = [Space(f"10.213.7.{i + 1}", mtu) for i in range(count + 1)]
@@ -97,7 +97,7 @@ class Network:
         self.cut = {(who, i) for i in others if outward} | {(i, who) for i in others if inward}
 
     def forget(self, who, other, keep):
-        """The connections there are between two, but for those whose number `keep` wants."""
+        """Forgets the present connections between two spaces, except those whose number `keep` accepts."""
         known = self.connections.get(frozenset((who, other)), [])
         self.forgotten = {connection for i, connection in enumerate(list(known)) if not keep(i)}
 
@@ -169,7 +169,7 @@ class Network:
         try:
             os.write(self.spaces[target].device, packet)
         except OSError:
-            pass  # no room: lost
+            pass  # no room: the packet is lost
 
 
 def checksum(data):
@@ -182,7 +182,7 @@ def checksum(data):
 
 
 def split(packet, limit):
-    """A short TCP segment as segments of one byte."""
+    """Splits a short TCP segment into segments of one byte."""
     head = (packet[0] & 15) * 4
     if packet[9] != 6:
         return (packet,)

@@ -5,13 +5,13 @@ import time
 from fault_run import Failure, Run, check_survivors, expect
 from network import Link
 
-SILENT = ("no sign of life", "the job's store", "cannot reach")  # how a rank says that it hears nothing
+SILENT = ("no sign of life", "the job's store", "cannot reach")  # words in the error of a rank that receives nothing
 BAD_LINK = {"delay": 0.2, "loss": 0.01, "mbit": 10, "split": 128}
-PATIENCE = 300  # seconds that row 7 may take longer than it works
+PATIENCE = 300  # seconds that row 7 may need beyond its working time
 
 
 def check_lost(run, who, words):
-    """Everybody lost somebody, and somebody says how; the kernel's own patience is far longer, and is not what ended anything."""
+    """Every rank must have lost a peer, and one must say how, in one of `words`. The kernel's own timeouts are far longer, so they ended no rank."""
     texts = []
     for process in who:
         end = run.end(process)
@@ -21,11 +21,11 @@ def check_lost(run, who, words):
 
 
 def cut(path, options, seed, sides, bound, words=SILENT):
-    """`sides` gives which ranks the fault is about, after it cut them off."""
+    """Runs a row in which ranks are cut off. `sides` cuts them off, and returns the ranks that the fault concerns."""
     dice = random.Random(seed)
     ranks = dice.choice(options.ranks)
     options.network.reset(seed)
-    # Who has thrown and stays tells nobody by its end.
+    # With `stay`, a rank that has thrown does not end, so the others do not learn of it from its end.
     stay = seed % 2 == 1
     run = Run(path, options, ranks, "work_and_stay" if stay else "work", seed, network=options.network)
     about = []
@@ -55,7 +55,7 @@ def cut(path, options, seed, sides, bound, words=SILENT):
 
 
 def partition(path, options, seed):
-    """Row 5. Who leaves a part of the group just then waits 2 s for its farewell, and then 10 s."""
+    """Row 5. A rank that leaves a part of the group just then waits 2 s for its farewell, and then 10 s."""
     def sides(network, dice, ranks):
         victim = dice.randrange(ranks)
         network.isolate(victim)
@@ -65,7 +65,7 @@ def partition(path, options, seed):
 
 
 def one_way(path, options, seed):
-    """Row 6: what a rank sends vanishes, or what is sent to it, or what one sends to one other."""
+    """Row 6: all packets from a rank are lost, or all packets to a rank, or those from one rank to one other."""
     def sides(network, dice, ranks):
         victim = dice.randrange(ranks)
         if seed % 3 < 2:
@@ -79,7 +79,7 @@ def one_way(path, options, seed):
 
 
 def forget(path, options, seed):
-    """Row 30. The first connection of each three is that of the signs of life; then that of messages, then that of data."""
+    """Row 30. Of each three connections, the first is for signs of life, which remains; the next two, for messages and for data, are forgotten."""
     def sides(network, dice, ranks):
         who, other = dice.sample(range(ranks), 2)
         network.forget(who, other, keep=lambda i: i % 3 == 0)
@@ -89,7 +89,7 @@ def forget(path, options, seed):
 
 
 def slow(path, options, seed):
-    """Row 7."""
+    """Row 7: a slow network that loses packets."""
     seconds = round(options.minutes * 60)
     ranks = max(options.ranks)
     options.network.reset(seed, Link(**BAD_LINK))
@@ -110,7 +110,7 @@ def slow(path, options, seed):
 
 
 def end_early(path, options, seed):
-    """Row 29: on one machine, over a network, over one that loses packets."""
+    """Row 29: ranks end early, on one machine, over a network, or over a network that loses packets."""
     dice = random.Random(seed)
     ranks = dice.choice(options.ranks)
     network = options.network if seed % 3 else None

@@ -28,7 +28,7 @@ def numbers(text):
 
 
 class Store:
-    """A store in a process of its own, which ends with its standard input. `space`: in this namespace."""
+    """A store in its own process, which ends when its standard input ends. With `space`, it runs in that namespace."""
 
     def __init__(self, path, space=None):
         self.host = space.address if space else "127.0.0.1"
@@ -53,19 +53,19 @@ def words_of(path, command, options, **named):
 
 
 def start(path, command, options, **named):
-    """One process: a rank, or all ranks as threads."""
+    """Starts one process: a rank, or all ranks as threads."""
     words = words_of(path, command, options, **named)
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
 
 
 def mpirun():
-    """The launcher, with what Open MPI asks of whoever is root or has few cores."""
+    """The launcher, with the options that Open MPI needs for root and on few cores."""
     version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
     return ["mpirun"] + (["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"] if "Open MPI" in version else [])
 
 
 def start_under_mpi(path, command, options, ranks, **named):
-    """All ranks, each told by its own words which one it is."""
+    """Starts all ranks. The words of each rank contain its number."""
     words = mpirun()
     for rank in range(ranks):
         words += ([":"] if rank > 0 else []) + ["-n", "1"] + words_of(path, command, options, rank=rank, ranks=ranks, **named)
@@ -73,7 +73,7 @@ def start_under_mpi(path, command, options, ranks, **named):
 
 
 def run_all(path, command, options, kind, ranks, **named):
-    """What rank 0 found; ends everything with code 1 and what was said when one rank fails."""
+    """Runs all ranks and returns the result of rank 0. If a rank fails, prints the errors and ends this program with code 1."""
     if kind == "threads":
         processes = [start(path, command, options, ranks=ranks, **named)]
         ends = [process.communicate() for process in processes]

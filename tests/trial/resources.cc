@@ -31,7 +31,7 @@ Resources most(const std::vector<Resources>& looks, std::size_t begin, std::size
 }  // namespace
 
 Resources read_resources() {
-  // Looking at the descriptors takes one.
+  // A read of the descriptors takes a descriptor itself, so threads read one after the other.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   Resources found;

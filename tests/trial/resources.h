@@ -1,4 +1,4 @@
-// What this process holds at the moment. Thread rule: one thread looks at a time, the others should be at rest.
+// The resources that this process holds now. Thread rule: one thread reads them at a time, the others should be idle.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ struct Resources {
 Resources read_resources();
 std::string to_json(const Resources& resources);
 
-// The first half of the looks shows how much is needed; what the second half holds above that and `slack` is a leak: a
-// random mix of sizes may come to need another piece of shared memory, and the C library's allocator has its moods.
+// The first half of `looks` shows how much is needed. If the second half holds more than that and `slack`, there is a
+// leak. The slack is for random sizes that need another piece of shared memory, and for the C library's allocator.
 std::optional<std::string> find_leak(const std::vector<Resources>& looks, const Resources& slack);
 
 // A sanitizer maps and keeps memory of its own.

@@ -19,7 +19,7 @@ using comm::OperationKind;
 constexpr std::size_t kInFlight = 6;
 constexpr std::uint64_t kLooks = 20;
 
-// All ranks say the same here, whatever the group of the operation.
+// The same problem on all ranks of a group.
 Problem random_problem(std::uint64_t seed, int ranks) {
   static const auto kAlone = all_combinations(1);
   static const auto kTogether = all_combinations(2);
@@ -66,7 +66,7 @@ class Operations {
     std::vector<Work> works;
   };
 
-  // Rank 0's clock counts.
+  // Rank 0's clock decides.
   bool goes_on(std::chrono::steady_clock::time_point begin) {
     if (options_.seconds == 0) return result_.count < options_.operations;
     std::uint8_t yes = std::chrono::steady_clock::now() - begin < std::chrono::seconds(options_.seconds) ? 1 : 0;
@@ -93,7 +93,7 @@ class Operations {
       trial->run();
       return check(*trial);
     }
-    // A rank may end them in an order of its own: the group's thread moves them on.
+    // Each rank may wait for them in another order, so the group's thread makes their progress.
     auto works = trial->start(comm::Progress::kThread);
     pending_.push_back({std::move(trial), std::move(works)});
     while (pending_.size() > kInFlight) end_one(mix(number + static_cast<std::uint64_t>(world_.rank())));
@@ -132,7 +132,7 @@ class Operations {
   bool good_ = true;
 };
 
-// A group, a part of it, a few operations, one of them never waited for; then all is left.
+// Makes a group, a part of it, and a few operations, one of which is never waited for. Then it leaves both groups.
 void cycle(const SoakOptions& options, int number) {
   const std::uint64_t seed = options.seed * 7 + static_cast<std::uint64_t>(number) * 16;
   Communicator group = options.make_group(fmt::format("cycle {}", number));

@@ -17,7 +17,7 @@ namespace {
 using comm::CallList;
 using comm::OperationKind;
 
-constexpr std::size_t kGuard = 64;  // bytes on both sides of a buffer that nobody may touch
+constexpr std::size_t kGuard = 64;  // bytes on both sides of a buffer, which no call may change
 constexpr std::byte kGuardValue{0x5a};
 
 std::vector<std::size_t> counts_of(const std::vector<Block>& blocks) {
@@ -71,13 +71,13 @@ Trial::Trial(const Problem& problem, Communicator& world, Supply& supply)
 
 void Trial::add_region(std::vector<Block> before, std::vector<Block> after, Supply& supply) {
   const std::size_t bytes = total(after) * element_;
-  const std::size_t shift = problem_.seed % 4 * element_;  // aligned to the element and no more
+  const std::size_t shift = problem_.seed % 4 * element_;  // aligned to the element only
   auto block = supply.take(bytes + shift + 2 * kGuard, foreign_, static_cast<int>(regions_.size()));
   auto* const data = static_cast<std::byte*>(block.get()) + kGuard + shift;
   regions_.push_back({std::move(block), data, std::move(before), std::move(after)});
 }
 
-// In place the smaller of input and output lies in the larger one, at this rank's block.
+// In place, the smaller one of input and output is a part of the larger one: this rank's block.
 void Trial::place(Supply& supply) {
   const auto mine = static_cast<std::size_t>(rank_);
   auto in = input_blocks(problem_, ranks_, rank_);
@@ -174,7 +174,7 @@ void Trial::add_recv(CallList& calls) const {
 std::vector<CallList> Trial::calls() const {
   if (problem_.kind != OperationKind::kSend) return {call()};
   std::vector<CallList> calls(2);
-  // Blocking ones meet: of two neighbours one sends while the other receives.
+  // Blocking calls wait for each other, so of two neighbours one sends while the other receives.
   const bool sends_first = rank_ % 2 == 0;
   add_send(calls[sends_first ? 0 : 1]);
   add_recv(calls[sends_first ? 1 : 0]);

@@ -1,4 +1,5 @@
-// One call of a communicator with a known answer: memory, inputs, the call in one of several manners, the comparison.
+// One call of a communicator with a known result: its memory and inputs, the call in one of several manners, and the
+// comparison.
 // Thread rule: the communicator's.
 #pragma once
 
@@ -15,7 +16,7 @@
 
 namespace reigen::trial {
 
-// Where buffers come from: new ones for every trial, or always the same that grow.
+// The source of buffers: new buffers for every trial, or (`keeps`) always the same ones, which grow.
 class Supply {
  public:
   Supply(Communicator& world, bool keeps) : world_(world), keeps_(keeps) {}
@@ -33,16 +34,16 @@ class Supply {
 
 class Trial {
  public:
-  // Memory from `supply`, inputs written.
+  // Takes memory from `supply` and writes the inputs.
   Trial(const Problem& problem, Communicator& world, Supply& supply);
 
-  // The calls of this problem, each with these options.
+  // Starts the calls of this problem.
   std::vector<Work> start(comm::Progress progress);
-  // Calls and waits in the problem's manner.
+  // Makes the calls and waits for them, in the problem's manner.
   void run();
-  // The first element that is not as it must be, in words. Input and surroundings are looked at too.
+  // A text about the first wrong element. Also checks the inputs and the bytes around the buffers.
   std::optional<std::string> find_wrong() const;
-  // Writes the inputs and nonsense where the outputs go, as the constructor did.
+  // Writes the inputs, and nonsense into the outputs, like the constructor.
   void fill();
   std::byte* output() const { return output_; }
 
@@ -59,8 +60,8 @@ class Trial {
   comm::CallList call() const;
   comm::CallList call_uneven() const;
   void add_send(comm::CallList& calls) const;  // to the next rank
-  void add_recv(comm::CallList& calls) const;  // from the one before
-  // What is to be called, one list after the other.
+  void add_recv(comm::CallList& calls) const;  // from the previous rank
+  // The lists of calls, to be called one after the other.
   std::vector<comm::CallList> calls() const;
   comm::CallList calls_together() const;
   std::optional<std::string> find_wrong(const Region& region, const Block& block, std::size_t begin) const;

@@ -18,7 +18,7 @@ std::int64_t below(std::uint64_t hash, std::uint64_t limit) { return static_cast
 
 bool has_sign(DataType type) { return type != DataType::kUint8 && type != DataType::kBool; }
 
-// Element i of what `from` gives to `to`.
+// Element i of the data from rank `from` to rank `to`.
 std::int64_t value_of(const Problem& problem, int ranks, int from, int to, std::size_t i) {
   const std::uint64_t of_index = mix(problem.seed * 31 + static_cast<std::uint64_t>(to) * 7919 + i);
   const std::uint64_t of_both = mix(of_index + static_cast<std::uint64_t>(from) + 1);
@@ -26,10 +26,10 @@ std::int64_t value_of(const Problem& problem, int ranks, int from, int to, std::
   const std::int64_t sign = has_sign(problem.type) && (of_both >> 40) % 2 == 1 ? -1 : 1;
   if (!comm::reduces(problem.kind)) return sign * below(of_both, 101);
   switch (problem.op) {
-    case ReduceOp::kSum: return sign * below(of_both, 5) * (problem.factors ? 2 : 1);  // bfloat16 ends at 256
-    case ReduceOp::kProd:                                                              // at most three twos
+    case ReduceOp::kSum: return sign * below(of_both, 5) * (problem.factors ? 2 : 1);  // bf16: exact to 256
+    case ReduceOp::kProd:                                                              // at most three factors 2
       return sign * ((of_index + static_cast<std::uint64_t>(from)) % static_cast<std::uint64_t>(ranks) < 3 ? 2 : 1);
-    case ReduceOp::kAvg: {  // the mean depends on the index alone
+    case ReduceOp::kAvg: {  // the mean depends only on the index
       const std::int64_t mean =
           (has_sign(problem.type) && (of_index >> 40) % 2 == 1 ? -1 : 1) * (1 + below(of_index, 4));
       const bool last_of_odd = from % 2 == 0 && from + 1 == ranks;
@@ -65,7 +65,7 @@ std::int64_t reduced_value(const Problem& problem, int ranks, int to, std::size_
   return problem.op == ReduceOp::kAvg ? value / ranks : value;
 }
 
-// A whole number below 2048 as an IEEE half: exact.
+// A whole number below 2048 as fp16, which is exact.
 std::uint16_t half_of(std::int64_t value) {
   if (value == 0) return 0;
   const auto magnitude = static_cast<std::uint32_t>(value < 0 ? -value : value);

@@ -60,7 +60,7 @@ class Whole {
     }
   }
 
-  // Elements of a rank's input, copied: outputs may lie over inputs.
+  // A copy of elements of a rank's input, because outputs may overlap inputs.
   Bytes read(int rank, std::size_t from, std::size_t count) const {
     Bytes copy(count * element_);
     const auto* input = static_cast<const std::byte*>(of(rank).input);
@@ -133,7 +133,7 @@ class Whole {
   const std::size_t element_;
 };
 
-// Where the ranks of a group meet. Everything is done under one lock.
+// The calls and messages of all ranks of a group. One lock guards everything.
 class Hall {
  public:
   Hall(int size, std::string group) : size_(static_cast<std::size_t>(size)), group_(std::move(group)) {}
@@ -147,11 +147,11 @@ class Hall {
     ring();
   }
 
-  // Whether the call is complete for this rank, which then leaves it.
+  // Returns true if the call is complete. This rank has then left the call.
   bool advance(std::uint64_t sequence) {
     const std::lock_guard lock(mutex_);
     Meeting& meeting = meetings_.at(sequence);
-    if (meeting.posted < size_) {  // a call that is complete on another rank completes here too
+    if (meeting.posted < size_) {  // otherwise it completes, even if the group has ended
       throw_if_ended_locked();
       return false;
     }
@@ -170,7 +170,7 @@ class Hall {
     return true;
   }
 
-  // The call goes, complete or not: nobody may read it anymore.
+  // The caller's `call` will be destroyed, complete or not, so no rank may read it anymore.
   void withdraw(std::uint64_t sequence, int rank) {
     const std::lock_guard lock(mutex_);
     const auto found = meetings_.find(sequence);
@@ -180,7 +180,7 @@ class Hall {
     own = nullptr;
   }
 
-  // A message waits here as a copy.
+  // The message waits here as a copy until it is received.
   void send(int from, int to, std::uint64_t number, const Call& call) {
     const std::lock_guard lock(mutex_);
     Message& message = messages_[{from, to, number}];
@@ -233,7 +233,7 @@ class Hall {
     std::size_t posted = 0;
     std::size_t left = 0;
     bool done = false;
-    std::exception_ptr failure = {};  // of the call, on every rank
+    std::exception_ptr failure = {};  // the error of the call on every rank
   };
   struct Message {
     SentMessage sent = {};
@@ -247,8 +247,8 @@ class Hall {
   const std::size_t size_;
   const std::string group_;
   std::mutex mutex_;
-  std::map<std::uint64_t, Meeting> meetings_;                        // by the number of the call
-  std::map<std::tuple<int, int, std::uint64_t>, Message> messages_;  // from, to, number between the two
+  std::map<std::uint64_t, Meeting> meetings_;                        // by the call's number
+  std::map<std::tuple<int, int, std::uint64_t>, Message> messages_;  // by from, to, and number between the two
   std::optional<AbortCause> ended_;
   std::mutex bell_mutex_;
   std::condition_variable bell_;
@@ -322,7 +322,8 @@ class Loopback : public Backend {
     place_.options = options;
     place_.control = std::make_unique<control::StoreControl>(options, control::Watch::kHere, parent);
     if (options.rank == 0) place_.hall = std::make_shared<Hall>(options.size, options.name);
-    // All are in one process: rank 0 says where its pointer lies, which stays until all have it.
+    // All ranks are in one process. Rank 0 announces the address of its pointer, which remains valid until all have
+    // read it.
     const std::string own = std::to_string(reinterpret_cast<std::uintptr_t>(&place_.hall));
     const std::vector<std::string> said = place_.control->join(own);
     if (options.rank != 0) place_.hall = *reinterpret_cast<const std::shared_ptr<Hall>*>(std::stoull(said.front()));
@@ -348,7 +349,7 @@ class Loopback : public Backend {
     place_.hall->throw_if_ended();
     place_.control->throw_if_ended();
   }
-  void heartbeat() override {}  // the control's thread gives it
+  void heartbeat() override {}  // the control's thread gives signs of life
   void leave() override { place_.control->leave(); }
   void publish_abort(const AbortCause& cause) override {
     place_.hall->end(cause);
@@ -362,7 +363,7 @@ class Loopback : public Backend {
 
  private:
   Place place_;
-  const std::shared_ptr<BlockTable> blocks_;  // of this group and those split off it
+  const std::shared_ptr<BlockTable> blocks_;  // of this group and all groups split off it
   std::map<int, std::uint64_t> sent_;
   std::map<int, std::uint64_t> received_;
 };

@@ -1,12 +1,12 @@
-// An engine for ranks that are threads of one process, to show what an engine must bring: nothing here is fast. The
-// last rank of a call carries all of it, on the memory of all ranks.
+// An engine for ranks that are threads of one process. It shows which functions an engine must have, and is not fast.
+// The last rank that makes a call does the work of all ranks, on the memory of all ranks.
 #pragma once
 
 #include "comm/backends.h"
 
 namespace reigen::comm::loopback {
 
-// For GroupOptions::engine.
+// The value for GroupOptions::engine.
 const BackendEntry& entry();
 
 }  // namespace reigen::comm::loopback

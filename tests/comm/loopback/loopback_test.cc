@@ -1,4 +1,4 @@
-// The contract on an engine that the library does not know.
+// The contract on an engine that is not part of the library.
 #include "comm/loopback/loopback.h"
 
 #include "comm/contract.h"

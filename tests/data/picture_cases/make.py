@@ -28,17 +28,17 @@ cases = []
 
 
 def pillow(data):
-    """(width, height, bytes), or None where Pillow refuses."""
+    """(width, height, bytes), or None if Pillow refuses the file."""
     try:
         with Image.open(io.BytesIO(data)) as image:
             rgb = image.convert('RGB')
             return rgb.width, rgb.height, rgb.tobytes()
-    except Exception:  # Pillow raises whatever it stumbles over
+    except Exception:  # Pillow raises exceptions of many types
         return None
 
 
 def add(name, data, strict=False, values=None):
-    """strict: refused by us though Pillow reads it. values: wanted in place of Pillow's."""
+    """strict: we refuse the file although Pillow reads it. values: the wanted values, instead of Pillow's."""
     got = pillow(data)
     if strict:
         assert got is not None, f'{name}: Pillow refuses it'
@@ -63,7 +63,7 @@ def chunk(kind, data=b'', crc=None):
 
 
 def noise(count, top):
-    """Numbers from 0 to top, ends included, the same in every run."""
+    """Numbers from 0 to top (both occur), the same in every run."""
     state, values = 12345, []
     for i in range(count):
         state = (state * 1103515245 + 12345) & 0x7fffffff
@@ -88,7 +88,7 @@ def paeth(a, b, c):
 
 
 def filtered(lines, step, kinds):
-    """Each line with the filter that is next in `kinds`."""
+    """The lines after filtering. Each line uses the next filter in `kinds`."""
     out, above = b'', bytes(len(lines[0])) if lines else b''
     for y, now in enumerate(lines):
         kind = kinds[y % len(kinds)]
@@ -104,7 +104,7 @@ def filtered(lines, step, kinds):
 
 
 class Png:
-    """A PNG file in parts, any of which can be replaced."""
+    """The parts of a PNG file. A case can replace any of them."""
 
     def __init__(self, bits, colour, interlace=0, width=9, height=7, values=None, filters=(0, 1, 2, 3, 4), top=None):
         n = CHANNELS[colour]
@@ -138,7 +138,7 @@ class Png:
         return self
 
     def high_bytes(self):
-        """Grey of 16 bits as RGB of value >> 8."""
+        """16-bit grey values as RGB bytes of value >> 8."""
         return *self.size, bytes(v >> 8 for v in self.values for _ in range(3))
 
 
@@ -323,7 +323,7 @@ def jpeg(mode='RGB', width=19, height=13, **options):
 
 
 def segments(data):
-    """[(marker, whole segment)]; the last, of SOS, holds the rest of the file."""
+    """[(marker, whole segment)]. The last segment, SOS, contains the rest of the file."""
     parts, at = [], 2
     while True:
         marker = data[at + 1]

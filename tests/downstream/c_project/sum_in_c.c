@@ -1,4 +1,4 @@
-// A group of one adds up its numbers: the C interface, used by somebody else who has no C++ compiler.
+// A group of one rank adds up its numbers. The program uses the C interface, like a user without a C++ compiler.
 #include <reigen/c/comm.h>
 #include <stdio.h>
 

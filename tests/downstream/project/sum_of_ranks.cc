@@ -1,4 +1,4 @@
-// Four ranks as threads add up their numbers: the floors without LibTorch, used by somebody else.
+// Four ranks as threads add up their numbers. A user's program with the floors without LibTorch.
 #include <cstdio>
 
 #include "reigen/comm/communicator.h"

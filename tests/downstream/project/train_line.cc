@@ -1,4 +1,4 @@
-// Two ranks fit y = 3x, each on its own points: the whole library, used by somebody else.
+// Two ranks fit y = 3x, each on its own points. A user's program with the whole library.
 #include <fmt/format.h>
 #include <torch/torch.h>
 

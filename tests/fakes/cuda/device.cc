@@ -25,12 +25,12 @@ thread_local int current_device = 0;
 
 struct Block {
   std::size_t bytes;
-  int device;                    // or kPinned
-  std::byte* inside;             // where kernels reach it; the block's own begin, unless it is hidden
-  std::shared_ptr<void> memory;  // of both
+  int device;                    // a device's number, or kPinned
+  std::byte* inside;             // the address for kernels: the block's own begin, unless the block is hidden
+  std::shared_ptr<void> memory;  // owns both mappings
 };
 
-// Never destroyed: threads of streams may outlive main().
+// The machine is never destroyed, because threads of streams may outlive main().
 struct Machine {
   std::mutex mutex;
   bool hides_memory = false;
@@ -44,7 +44,7 @@ Machine& machine() {
   return *all;
 }
 
-// The block in which `data` lies, and what is left of it from there. The machine is locked.
+// The block that contains `data`, and the number of its bytes from there on. The caller holds the machine's lock.
 std::pair<const Block*, std::size_t> block_at(const void* data) {
   const auto* at = static_cast<const std::byte*>(data);
   const auto after = machine().blocks.upper_bound(at);
@@ -54,7 +54,7 @@ std::pair<const Block*, std::size_t> block_at(const void* data) {
   return {&block, static_cast<std::size_t>(begin + block.bytes - at)};
 }
 
-// The same memory twice: at the begin, where nobody may touch it, and where kernels do.
+// Maps the same memory twice: at `begin`, where any access fails, and at another address for kernels.
 Block make_hidden(std::byte*& begin, std::size_t size) {
   const reigen::UniqueFd file(::memfd_create("stand-in", MFD_CLOEXEC));
   if (file.get() < 0 || ::ftruncate(file.get(), static_cast<off_t>(size)) != 0) die("no memory");
@@ -229,7 +229,7 @@ using reigen::testing::stand_in::Queue;
 using reigen::testing::stand_in::queue_of;
 namespace stand_in = reigen::testing::stand_in;
 
-// What was on a stream when an event was recorded.
+// `done` when the stream has done everything that was on it when an event was recorded.
 struct Mark {
   std::atomic<bool> done{false};
 };
@@ -304,7 +304,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   };
   require();
   queue.push([=] {
-    require();  // still
+    require();  // the memory must still be valid
     std::memcpy(stand_in::reach(to), stand_in::reach(from), bytes);
   });
   return cudaSuccess;
@@ -379,7 +379,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return cudaSuccess;
 }
 
-// The driver's, by the names under which it has them.
+// Functions of the driver, under the names that the driver gives them.
 int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int) {
   queue_of(stream).push([=] { stand_in::word_at(address).store(value); });
   return 0;
@@ -391,7 +391,7 @@ int cuStreamWaitValue32_v2(cudaStream_t stream, unsigned long long address, std:
   return 0;
 }
 
-// Ranks are threads here, which reach each other's memory as it is.
+// Ranks are threads here, so they can use each other's addresses directly.
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* data) {
   std::memset(handle, 0, sizeof(*handle));
   std::memcpy(handle->reserved, &data, sizeof(data));

@@ -1,4 +1,4 @@
-// The devices of the stand-in: streams are threads with a queue, memory is the host's.
+// The devices of the stand-in: streams are threads with a queue, and device memory is memory of the host.
 // Thread rule: any thread.
 #pragma once
 
@@ -22,10 +22,10 @@ int cuStreamWaitValue32_v2(cudaStream_t stream, unsigned long long address, std:
 
 namespace reigen::testing::stand_in {
 
-// Ends the process: the caller did what has no meaning.
+// Ends the process, because the caller made a call that has no meaning.
 [[noreturn]] void die(const std::string& what);
 
-// How many there are of what the caller must free.
+// The numbers of living objects that the caller must free.
 struct Living {
   std::atomic<int> communicators{0};
   std::atomic<int> streams{0};
@@ -34,11 +34,11 @@ struct Living {
 };
 Living& living();
 
-// What a stream does, one thing after the other.
+// The tasks of a stream, which run one after the other.
 class Queue {
  public:
   explicit Queue(int device);
-  ~Queue();  // when all is done
+  ~Queue();  // waits until all tasks are done
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
@@ -59,20 +59,20 @@ class Queue {
   std::thread worker_;
 };
 
-// The stream's, or that of the default stream of the current device.
+// The queue of the stream; for the default stream, that of the current device.
 Queue& queue_of(cudaStream_t stream);
 int device_now();
 
-// What cudaFree does, and all that frees memory: waits until the device has nothing to do.
+// Waits until the device has nothing to do. cudaFree and every other function that frees memory do this.
 void wait_until_idle(int device);
 
-// Where a kernel finds what lies at `data`: elsewhere when memory is hidden from the host.
+// The address at which a kernel finds the memory at `data`. It is another one if the memory is hidden from the host.
 std::byte* reach(const void* data);
 
 // A word of pinned memory that a stream writes or waits for.
 std::atomic<std::uint32_t>& word_at(unsigned long long address);
 
-// Dies unless all of it is memory of the device (-1: pinned memory of the host) that is not freed.
+// Ends the process unless all bytes are memory of the device (-1: pinned memory of the host) that is not freed.
 void require_memory(const void* data, std::size_t bytes, int device, const char* what);
 
 }  // namespace reigen::testing::stand_in

@@ -1,4 +1,4 @@
-// In the stand-in that a program opens as a library: its devices' memory is out of the program's reach from the start.
+// A part of the stand-in that a program opens as a library. It hides device memory from the program from the start.
 #include "fakes/cuda/stand_in.h"
 
 namespace reigen::testing::stand_in {

@@ -1,4 +1,4 @@
-// The kernels of the plug-in, as the host has them: what is enqueued is added when the stream comes to it.
+// The kernels of the plug-in, computed on the host when the stream reaches them.
 #include "device/kernels.h"
 
 #include <cuda_runtime_api.h>

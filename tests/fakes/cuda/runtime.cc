@@ -1,4 +1,4 @@
-// The table of functions that device/ calls, filled with those of the stand-in: its types are CUDA's own.
+// The table of functions that device/ calls, filled with functions of the stand-in. Their types are CUDA's own.
 #include "device/cuda_runtime.h"
 
 #include <cuda_runtime_api.h>

@@ -1,12 +1,12 @@
-// A stand-in for the CUDA runtime, for tests of what uses devices where there is no GPU: it defines the functions that
-// device/cuda_runtime.h names, over ordinary memory (see hide_memory) and threads. Eight devices; ranks are threads of
-// one process.
+// A stand-in for the CUDA runtime, for tests of code that uses devices, on machines without a GPU. It defines the
+// functions of device/cuda_runtime.h, over ordinary memory (see hide_memory) and threads. It has eight devices; ranks
+// are threads of one process.
 //
-// Where CUDA leaves a choice it takes the one that forgives least:
-// - What frees memory, cudaFree or the end of a communicator, waits for all that the device has to do. Copies from and
-//   to memory of the host that is not pinned are refused, and so is memory that was freed.
-// It ends the process with a word on stderr when it is used in a way that has no meaning. It cannot show how fast a GPU
-// is.
+// Where CUDA leaves a choice, the stand-in is strict:
+// - A call that frees memory, cudaFree or the end of a communicator, waits for all work of the device. Copies from and
+//   to memory of the host that is not pinned are refused, and so is the use of freed memory.
+// If it is used in a way that has no meaning, it ends the process with a message on stderr. It cannot show how fast a
+// GPU is.
 // Thread rule: any thread.
 #pragma once
 
@@ -19,16 +19,16 @@ namespace reigen::testing::stand_in {
 
 inline constexpr int kDevices = 8;
 
-// The device of the thread of rank r.
+// Gives the calling thread the device of rank `rank`.
 void use_device_of(int rank);
 
-// A kernel of the test's own. It may wait; so may then what comes after it.
+// Enqueues a kernel of the test. The kernel may wait, and then all later work on the stream waits too.
 void enqueue(cudaStream_t stream, std::function<void()> kernel);
 
-// From now on new memory of a device is out of the host's reach, as a GPU's is: touching it is SIGSEGV.
+// From now on the host cannot access new device memory, as on a GPU: an access is SIGSEGV.
 void hide_memory();
 
-// What is not freed: "communicators 0, streams 0, events 0, blocks 0".
+// The objects that are not freed, as text: "communicators 0, streams 0, events 0, blocks 0".
 std::string what_lives();
 
 }  // namespace reigen::testing::stand_in

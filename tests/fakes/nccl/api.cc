@@ -1,4 +1,4 @@
-// The table of functions that the backend calls, filled with those of the stand-in.
+// The table of functions that the backend calls, filled with functions of the stand-in.
 #include "comm/nccl/api.h"
 
 namespace reigen::comm::nccl {

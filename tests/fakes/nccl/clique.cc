@@ -56,7 +56,7 @@ bool is_same(const Task& a, const Task& b) {
   return a.kind == b.kind && a.count == b.count && a.type == b.type && op(a) == op(b) && a.peer == b.peer;
 }
 
-// The sum of everybody's elements from `begin` on, the last rank's first.
+// Reduces the elements of all ranks from `begin` on, beginning with the last rank.
 void reduce(const Clique::Meeting& meeting, std::size_t begin, const Task& task, std::byte* output) {
   std::vector<const std::byte*> inputs;
   std::vector<double> factors;
@@ -100,7 +100,7 @@ std::vector<std::byte> copy_of(const void* data, std::size_t bytes) {
   return {begin, begin + bytes};
 }
 
-// False when the member is aborted.
+// Returns false if the member is aborted.
 bool wait_until(Member& member, std::unique_lock<std::mutex>& lock, const std::function<bool()>& condition) {
   member.clique->changed.wait(lock, [&] { return member.aborted || condition(); });
   return !member.aborted;
@@ -124,7 +124,7 @@ bool run_collective(Member& member, const Task& task) {
   meeting->arrived += 1;
   clique.changed.notify_all();
   if (!wait_until(member, lock, [&] { return meeting->arrived == clique.size; })) {
-    if (meeting->arrived < clique.size) meeting->arrived -= 1;  // the others wait for it from now on
+    if (meeting->arrived < clique.size) meeting->arrived -= 1;  // from now on the others wait for this rank
     return false;
   }
   clique.meetings.erase(number);

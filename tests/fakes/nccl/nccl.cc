@@ -1,4 +1,4 @@
-// NCCL's own functions, of the stand-in.
+// The stand-in's versions of NCCL's own functions.
 #include <nccl.h>
 
 #include <atomic>
@@ -17,15 +17,15 @@ using stand_in::Kind;
 using stand_in::Member;
 using stand_in::Task;
 
-// What a rank has of a communicator.
+// A communicator on one rank.
 struct ncclComm {
   enum class State { kJoining, kReady, kBusy, kEnding };
 
   std::shared_ptr<Member> member;
   std::mutex mutex;
   State state = State::kJoining;
-  bool was_asked = false;        // since the state changed: the first time nothing is ready yet
-  std::vector<Task> tasks = {};  // enqueued, not on the stream
+  bool was_asked = false;        // whether the state was asked for since it changed; the first answer is "not ready"
+  std::vector<Task> tasks = {};  // enqueued, but not yet on the stream
   cudaStream_t stream = nullptr;
   std::map<int, double> operations = {};
 };
@@ -67,7 +67,7 @@ ncclResult_t submit(ncclComm_t communicator, cudaStream_t stream, Task task) {
   if (task.count == 0 && task.kind != Kind::kSend && task.kind != Kind::kRecv) return ncclSuccess;
   communicator->stream = stream;
   const bool is_message = task.kind == Kind::kSend || task.kind == Kind::kRecv;
-  if (communicator->member->clique->size == 1 && !is_message) {  // NCCL does this at once, without its own machinery
+  if (communicator->member->clique->size == 1 && !is_message) {  // NCCL runs this at once, without its own machinery
     communicator->tasks = {task};
     launch(*communicator);
     return ncclSuccess;

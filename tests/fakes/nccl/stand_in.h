@@ -1,12 +1,12 @@
 // A stand-in for NCCL on the stand-in for CUDA: it defines the functions that src/comm/nccl/ calls. Ranks are threads
 // of one process.
 //
-// Where NCCL leaves a choice it takes the one that forgives least:
-// - What is enqueued on a communicator is on its stream only when ncclCommGetAsyncError has said ncclSuccess, which it
-//   does not say at first. A call before that is refused.
+// Where NCCL leaves a choice, the stand-in is strict:
+// - A call that is enqueued on a communicator is on the stream only after ncclCommGetAsyncError has returned
+//   ncclSuccess, which it does not return at first. Until then another call is refused.
 // - Every send waits for its recv. Calls of one communicator that differ between the ranks never end.
 // - Sums are added beginning with the last rank.
-// It cannot show that NCCL does what it is asked for, nor how fast.
+// It cannot show that NCCL itself works, nor how fast it is.
 // Thread rule: any thread.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace reigen::testing::stand_in {
 
-// From now on no communicator comes to be, or again.
+// False: from now on no communicator can be formed. True: communicators can be formed again.
 void connect(bool works);
 
 }  // namespace reigen::testing::stand_in
