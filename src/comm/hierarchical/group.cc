@@ -27,17 +27,20 @@ std::string legend(const Part& part, const std::string& whole) {
 
 std::vector<const Part*> Group::parts() const {
   std::vector<const Part*> all;
-  for (const Part* part : {&inside, &between, &everybody}) {
+  for (const Part& part : inside) {
+    if (part.backend) all.push_back(&part);
+  }
+  for (const Part* part : {&between, &everybody}) {
     if (part->backend) all.push_back(part);
   }
   return all;
 }
 
-std::byte* Group::scratch(int area, std::size_t bytes) {
-  Area& wanted = areas_[area];
+std::byte* Group::scratch(std::size_t lane, int area, std::size_t bytes) {
+  Area& wanted = areas_[lane][area];
   if (wanted.bytes < bytes) {
     wanted = {};
-    wanted = {inside.backend->allocate(bytes), bytes};
+    wanted = {inside[lane].backend->allocate(bytes), bytes};
   }
   return static_cast<std::byte*>(wanted.memory.get());
 }

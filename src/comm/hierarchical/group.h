@@ -1,6 +1,6 @@
 // The smaller groups (parts) of which a hierarchical group is made, and the state that its operations share.
 //
-// The part `inside` has the ranks of this machine and uses shared memory. The part `between` has the ranks with this
+// The parts `inside` have the ranks of this machine and use shared memory. The part `between` has the ranks with this
 // rank's place (layout.h) on all machines, and the part `everybody` has all ranks; both use the network. The control
 // channel of the whole group goes through the store. The control channel names ranks by their numbers in the whole
 // group. A part knows only its own numbers.
@@ -20,12 +20,17 @@
 #include <vector>
 
 #include "comm/backend.h"
+#include "comm/call/in_flight.h"
 #include "comm/control/store_control.h"
 #include "comm/hierarchical/layout.h"
 #include "comm/hierarchical/plan.h"
 #include "reigen/comm/options.h"
 
 namespace reigen::comm::hierarchical {
+
+// Collectives of a group that may be in flight at the same time. Call n uses lane n mod kLanes.
+inline constexpr std::size_t kLanes = 2;
+inline std::size_t lane_of(std::uint64_t sequence) { return sequence % kLanes; }
 
 // One of the smaller groups. It has no backend if this rank is not in it.
 struct Part {
@@ -51,13 +56,15 @@ struct Group {
   Group(const GroupOptions& group_options, Layout group_layout, const Group* parent)
       : options(group_options),
         layout(std::move(group_layout)),
+        in_flight(group_options.rank, group_options.size, kLanes),
         control(group_options, control::Watch::kInTheEngine, parent == nullptr ? nullptr : &parent->control) {}
 
-  Part& part(Level level) { return level == Level::kInside ? inside : level == Level::kBetween ? between : everybody; }
+  Part& part(Level level, std::size_t lane) {
+    return level == Level::kInside ? inside[lane] : level == Level::kBetween ? between : everybody;
+  }
   std::vector<const Part*> parts() const;
-  // Scratch memory of at least `bytes` bytes. Each area is kept for later calls. All calls can share the areas, because
-  // one collective of the group runs at a time.
-  std::byte* scratch(int area, std::size_t bytes);
+  // Scratch memory of at least `bytes` bytes. Each area is kept for later calls of the lane.
+  std::byte* scratch(std::size_t lane, int area, std::size_t bytes);
   // Runs `action`, which works on a part, and rethrows its errors with the rank numbers of the whole group. `what`
   // describes the call.
   using Words = std::function<std::string()>;
@@ -68,12 +75,14 @@ struct Group {
 
   const GroupOptions options;
   const Layout layout;
+  InFlight in_flight;
   control::StoreControl control;
-  Part inside;
+  Part inside[kLanes];  // a call uses one of them before and after the network, and the next call comes in between
   Part everybody;
-  Part between;                 // split from `everybody`
-  Part* current = nullptr;      // the part in which the running collective waits
-  std::uint64_t completed = 0;  // collectives completed
+  Part between;  // split from `everybody`
+  // The collective whose calls come next in the parts over the network, where all ranks keep the order of the calls.
+  std::uint64_t network_turn = 0;
+  const Part* waits_in[kLanes] = {};  // the part in which the collective of the lane waits, or null
   // The number of the next message, by kind (send or recv) and by the other rank. Only the calling thread uses it.
   std::map<std::pair<OperationKind, int>, std::uint64_t> next_message = {};
   // The algorithms of the last collective, one for each stage: "fused+direct+fused". Any thread.
@@ -85,7 +94,7 @@ struct Group {
     std::shared_ptr<void> memory = {};
     std::size_t bytes = 0;
   };
-  Area areas_[kScratchAreas];
+  Area areas_[kLanes][kScratchAreas];
   mutable std::mutex mutex_;  // guards last_algorithm_
   std::string last_algorithm_;
 };

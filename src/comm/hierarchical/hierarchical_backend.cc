@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "comm/backends.h"
@@ -46,7 +47,11 @@ class HierarchicalBackend : public Backend {
         forming.check({});
         told_ = false;
       };
-      fill(group_.inside, watched, fmt::format("machine{}", layout.machine), layout.neighbours(), inside);
+      fill(group_.inside[0], watched, fmt::format("machine{}", layout.machine), layout.neighbours(), inside);
+      for (std::size_t lane = 1; lane < kLanes; ++lane) {
+        fill(group_.inside[lane], watched, fmt::format("machine{}.lane{}", layout.machine, lane), layout.neighbours(),
+             [&](const GroupOptions& part) { return shared_memory::make_lane(*group_.inside[0].backend, part); });
+      }
       std::vector<int> all(layout.order.size());
       for (std::size_t q = 0; q < all.size(); ++q) all[q] = static_cast<int>(q);
       fill(group_.everybody, watched, "network", all, everybody);
@@ -86,14 +91,16 @@ class HierarchicalBackend : public Backend {
   }
   base::CoreShare core_share() const override { return group_.everybody.backend->core_share(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
-    const Part* first = group_.current;
+    const Part* first = nullptr;
     bool several = false;
     for (const Part* part : group_.parts()) {
-      if (part == first || part->messages.load() == 0) continue;
+      const bool has_collective =
+          std::find(std::begin(group_.waits_in), std::end(group_.waits_in), part) != std::end(group_.waits_in);
+      if (!has_collective && part->messages.load() == 0) continue;
       several = first != nullptr;
       if (first == nullptr) first = part;
     }
-    const Part& part = first == nullptr ? group_.inside : *first;
+    const Part& part = first == nullptr ? group_.inside[0] : *first;
     part.backend->sleep(ready, several ? std::min<std::chrono::nanoseconds>(limit, kGlance) : limit);
   }
   void wake() override {
@@ -113,8 +120,8 @@ class HierarchicalBackend : public Backend {
     for (const Part* part : group_.parts()) part->backend->leave();
   }
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
-  std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.inside.backend->allocate(bytes); }
-  std::shared_ptr<void> hold(const void* pointer) override { return group_.inside.backend->hold(pointer); }
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.inside[0].backend->allocate(bytes); }
+  std::shared_ptr<void> hold(const void* pointer) override { return group_.inside[0].backend->hold(pointer); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override;
 
  private:
@@ -150,10 +157,10 @@ std::unique_ptr<Backend> HierarchicalBackend::make_child(const GroupOptions& opt
   const Layout layout(machines, options.rank);
   std::vector<int> places;  // places in `inside` of the members on this machine
   for (const int i : layout.neighbours()) places.push_back(whole.place_of(members[static_cast<std::size_t>(i)]));
-  if (layout.machine_count() == 1) return group_.inside.backend->make_child(options, places);
+  if (layout.machine_count() == 1) return group_.inside[0].backend->make_child(options, places);
   if (machines.size() == members.size()) return group_.everybody.backend->make_child(options, members);
   return std::make_unique<HierarchicalBackend>(
-      options, layout, [&](const GroupOptions& part) { return group_.inside.backend->make_child(part, places); },
+      options, layout, [&](const GroupOptions& part) { return group_.inside[0].backend->make_child(part, places); },
       [&](const GroupOptions& part) { return group_.everybody.backend->make_child(part, members); }, &group_);
 }
 

@@ -15,8 +15,10 @@ constexpr int kTagShown = 38;                           // characters of the use
 constexpr auto kNamedWithin = std::chrono::seconds(2);  // how long the control channel may take to name a mismatch
 
 Part& part_of(Group& group, int other) {
-  return group.layout.machine_of(other) == group.layout.machine ? group.inside : group.everybody;
+  return group.layout.machine_of(other) == group.layout.machine ? group.inside[0] : group.everybody;
 }
+
+bool is_over_network(Level level) { return level == Level::kBetween || level == Level::kEverybody; }
 
 }  // namespace
 
@@ -31,61 +33,93 @@ std::string Collective::describe() const {
 }
 
 bool Collective::try_post() {
-  if (group_.completed != sequence_) return false;
-  group_.throw_if_ended([this] { return describe(); });
+  if (!group_.in_flight.try_begin(call_, sequence_)) return false;
+  if (is_first()) hear_of_end();
   const auto hash = static_cast<std::uint32_t>(hash_of(signature_of(call_), sequence_));
   const std::string tag = fmt::format("{:08x} {:.{}}", hash, call_.tag, kTagShown);
-  stages_ =
-      plan(call_, group_.layout, tag, [this](int area, std::size_t bytes) { return group_.scratch(area, bytes); });
-  begin_stage();
+  stages_ = plan(call_, group_.layout, tag,
+                 [this](int area, std::size_t bytes) { return group_.scratch(lane_of(sequence_), area, bytes); });
   return true;
 }
 
-void Collective::begin_stage() {
-  running_.reset();
-  posted_ = false;
-  group_.current = nullptr;
-  if (stage_ == stages_.size() || stages_[stage_].level == Level::kHere) return;
-  Part& part = group_.part(stages_[stage_].level);
-  running_ = part.backend->start(stages_[stage_].call, part.next++);
-  group_.current = &part;
+// Throws if another rank ended the group before that rank had completed this call.
+void Collective::hear_of_end() {
+  if (heard_) return;
+  heard_ = true;
+  group_.throw_if_ended([this] { return describe(); });
 }
 
+// Gives the turn to the next collective if this one has the turn, and no call over the network is left to post.
+void Collective::pass_turn() {
+  if (group_.network_turn != sequence_) return;
+  const auto begin = stages_.begin() + static_cast<std::ptrdiff_t>(stage_ + (posted_ ? 1 : 0));
+  if (std::none_of(begin, stages_.end(), [](const Stage& stage) { return is_over_network(stage.level); }))
+    group_.network_turn += 1;
+}
+
+void Collective::next_stage() {
+  running_.reset();
+  posted_ = false;
+  group_.waits_in[lane_of(sequence_)] = nullptr;
+  stage_ += 1;
+}
+
+// Advances the call of the stage in its part. Returns kBlocked also while another collective has the turn.
 Step Collective::advance_stage() {
+  Part& part = part_of_stage();
+  if (!running_) {
+    if (is_over_network(stages_[stage_].level) && group_.network_turn != sequence_) return Step::kBlocked;
+    running_ = part.backend->start(stages_[stage_].call, part.next++);
+    group_.waits_in[lane_of(sequence_)] = &part;
+  }
   if (!posted_) {
     if (!running_->try_post()) return Step::kBlocked;
     posted_ = true;
+    pass_turn();
   }
   return running_->advance();
 }
 
+Step Collective::run_stage() {
+  Stage& stage = stages_[stage_];
+  if (stage.level == Level::kHere) {
+    stage.work();
+    return Step::kDone;
+  }
+  Step step = Step::kBlocked;
+  try {
+    group_.translated(
+        part_of_stage(), [this] { return describe(); }, [&] { step = advance_stage(); });
+  } catch (const PartMismatch& error) {
+    note_difference(error);
+  }
+  return step;
+}
+
 Step Collective::advance() {
-  if (stage_ == stages_.size()) {
-    group_.completed += 1;
+  if (is_first()) hear_of_end();
+  if (is_first() && error_) std::rethrow_exception(error_);
+  if (differs_since_ || error_) return Step::kBlocked;
+  pass_turn();
+  if (is_over()) {
+    if (!is_first()) return Step::kPassedOn;
+    group_.in_flight.complete_first();
     group_.note_algorithm(taken_);
     return Step::kDone;
   }
-  if (differs_since_) return Step::kBlocked;
-  Stage& stage = stages_[stage_];
-  Step step = Step::kDone;
-  if (stage.level == Level::kHere) {
-    stage.work();
-  } else {
-    try {
-      group_.translated(
-          group_.part(stage.level), [this] { return describe(); }, [&] { step = advance_stage(); });
-    } catch (const PartMismatch& error) {
-      note_difference(error);
-      return Step::kBlocked;
-    }
+  Step step = Step::kBlocked;
+  try {
+    step = run_stage();
+  } catch (...) {
+    if (is_first()) throw;
+    error_ = std::current_exception();
   }
   if (step == Step::kMoved) return step;
-  if (step != Step::kDone) return Step::kBlocked;
-  if (stage.level != Level::kHere) {
-    taken_ += (taken_.empty() ? "" : "+") + group_.part(stage.level).backend->last_algorithm();
+  if (step != Step::kDone) return differs_since_ ? Step::kBlocked : Step::kPassedOn;
+  if (stages_[stage_].level != Level::kHere) {
+    taken_ += (taken_.empty() ? "" : "+") + part_of_stage().backend->last_algorithm();
   }
-  stage_ += 1;
-  begin_stage();
+  next_stage();
   return Step::kMoved;
 }
 
@@ -103,7 +137,7 @@ void Collective::check_peers(std::chrono::nanoseconds waited) const {
   if (differs_since_ && Deadline::Clock::now() - *differs_since_ > kNamedWithin) throw CollectiveMismatch(difference_);
   group_.control.check(call_, sequence_, waited);
   if (!running_ || differs_since_) return;
-  const Part& part = *group_.current;
+  const Part& part = part_of_stage();
   try {
     group_.translated(
         part, [this] { return describe(); }, [&] { part.backend->check_peers(*running_, waited); });

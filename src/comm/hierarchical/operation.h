@@ -1,8 +1,16 @@
-// The operations of a hierarchical group. A collective is a plan (plan.h) whose stages run one after the other; the
-// group runs one collective at a time. A message is a message of the part `inside` if both ranks are on one machine,
+// The operations of a hierarchical group. A collective is a plan (plan.h) whose stages run one after the other.
+//
+// kLanes collectives run at the same time, each with its own part inside the machine. While one waits for the network,
+// the next one adds inside the machine and begins to send. Over the network all ranks must make the calls of a part in
+// one order, which is the order of the group's calls: a collective begins there when it has the turn, and passes the
+// turn on after its last call over the network has been posted. Collectives complete in their order, and only the first
+// one in flight throws: the cause may be an earlier one that another rank has not completed.
+//
+// A message is a message of the part `inside` if both ranks are on one machine,
 // else of `everybody`.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +31,13 @@ class Collective : public CheckedOperation {
   void check_peers(std::chrono::nanoseconds waited) const override;
 
  private:
-  void begin_stage();
+  bool is_over() const { return stage_ == stages_.size(); }
+  bool is_first() const { return group_.in_flight.is_first(sequence_); }
+  Part& part_of_stage() const { return group_.part(stages_[stage_].level, lane_of(sequence_)); }
+  void hear_of_end();
+  void pass_turn();
+  void next_stage();
+  Step run_stage();
   Step advance_stage();
   std::string describe() const;
   void note_difference(const CollectiveMismatch& error) const;
@@ -36,6 +50,8 @@ class Collective : public CheckedOperation {
   std::unique_ptr<Operation> running_;  // the operation of the current stage
   std::string taken_;                   // algorithms of the completed stages
   bool posted_ = false;                 // running_ is visible to the other ranks
+  bool heard_ = false;                  // hear_of_end() has been called
+  std::exception_ptr error_;            // what a stage threw before this collective became the first in flight
   // If the ranks made different calls: the time at which this rank learned this, and the error of the part that found
   // it. The control channel will soon say which calls differ.
   mutable std::optional<Deadline::Clock::time_point> differs_since_;

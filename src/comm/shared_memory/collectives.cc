@@ -179,6 +179,7 @@ bool Collective::try_post() {
                 call_.counts.size() * sizeof(std::uint64_t));
   }
   slot_here.posted.store(sequence_ + 1);
+  group_.note_order();
   group_.page().posted.store(sequence_ + 1, std::memory_order_release);
   group_.ring_others();
   return true;

@@ -237,8 +237,21 @@ std::string Group::who(int rank) const {
   return describe_rank(rank, peer.host, peer.pid);
 }
 
+void make_lanes(Group& a, Group& b) {
+  a.lane_ = &b;
+  b.lane_ = &a;
+}
+
+void Group::note_order() {
+  if (lane_ != nullptr) page().order.store(std::max(page().order.load(), lane_->page().order.load()) + 1);
+}
+
 std::string Group::last_call(int rank) const {
-  const RankPage& page = *peers_[static_cast<std::size_t>(rank)].page;
+  const auto page_in = [&](const Group& group) -> const RankPage& {
+    return *group.peers_[static_cast<std::size_t>(rank)].page;
+  };
+  const bool in_lane = lane_ != nullptr && page_in(*lane_).order.load() > page_in(*this).order.load();
+  const RankPage& page = page_in(in_lane ? *lane_ : *this);
   const std::uint64_t posted = page.posted.load();
   if (posted == 0) return "it had not called anything yet";
   return fmt::format("its last call was #{} {}", posted - 1,

@@ -104,8 +104,12 @@ class Group {
   // bytes of call `sequence`. The same place was used kInlineSlots calls before.
   std::size_t inline_bytes() const { return inline_bytes_; }
   std::byte* inlined(int rank, std::uint64_t sequence) const;
+  // Called when this rank posts a call: remembers its order among the calls of all lanes.
+  void note_order();
 
  private:
+  friend void make_lanes(Group& a, Group& b);
+
   struct Peer {
     std::shared_ptr<Segment> segment;
     RankPage* page = nullptr;
@@ -149,8 +153,12 @@ class Group {
   base::CoreShare core_share_;
   std::size_t inline_bytes_ = SIZE_MAX;
   bool shares_process_ = false;                          // another rank is a thread of this process
+  Group* lane_ = nullptr;                                // the other group of make_lanes()
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last logged
 };
+
+// Makes two groups of the same ranks the lanes of one group: messages about a rank name its last call in either.
+void make_lanes(Group& a, Group& b);
 
 // The call in a descriptor, in the form in which ranks compare calls and messages show them.
 CallSignature signature_of(const Descriptor& descriptor);

@@ -19,7 +19,7 @@
 
 namespace reigen::comm::shared_memory {
 
-inline constexpr std::uint32_t kPageVersion = 11;
+inline constexpr std::uint32_t kPageVersion = 12;
 inline constexpr std::size_t kRingSlots = 64;   // operations that may be in flight at once; more wait for their turn
 inline constexpr std::size_t kInlineSlots = 8;  // inputs stored next to calls; few enough to remain in the caches
 inline constexpr std::size_t kTinyBytes = 16;   // inputs up to this size lie in the cache line of the call itself
@@ -63,6 +63,7 @@ struct RankPage {
   // below.
   Location staging_at = {};
   alignas(64) std::atomic<std::uint64_t> posted{0};    // operations posted; stored just after the slot's own count
+  std::atomic<std::uint64_t> order{0};                 // the rank's last call: its number among those of all lanes
   alignas(64) std::atomic<std::uint64_t> arrived{0};   // rounds whose input this rank has staged
   alignas(64) std::atomic<std::uint64_t> verified{0};  // operations whose descriptors this rank has compared
   std::atomic<std::uint64_t> finished{0};              // rounds in which this rank has done its part

@@ -31,6 +31,7 @@ class SharedMemoryBackend : public Backend {
                       const Group* whole = nullptr)
       : name_(medium ? medium->name() : "shared_memory"), group_(options, std::move(heap), std::move(medium), whole) {}
 
+  Group& group() { return group_; }
   const std::string& name() const override { return name_; }
   std::string last_algorithm() const override { return shared_memory::name_of(pipeline_.last.load()); }
   void require_offered(const Call& call) const override {
@@ -125,6 +126,14 @@ class SharedMemoryBackend : public Backend {
 
 std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
   return std::make_unique<SharedMemoryBackend>(options, std::make_shared<Heap>(), nullptr);
+}
+
+std::unique_ptr<Backend> make_lane(Backend& first, const GroupOptions& options) {
+  auto& one = dynamic_cast<SharedMemoryBackend&>(first);
+  auto other =
+      std::make_unique<SharedMemoryBackend>(options, one.group().heap().shared_from_this(), nullptr, &one.group());
+  make_lanes(one.group(), other->group());
+  return other;
 }
 
 std::unique_ptr<Backend> make_backend_on(const GroupOptions& options, std::shared_ptr<Medium> medium) {
