@@ -80,6 +80,7 @@ class Backend {
   virtual void require_offered([[maybe_unused]] const Call& call) const {}
   // The operation refers to `call`, which outlives it: a copy would take noticeable time in a call of a few bytes.
   virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;
+  std::unique_ptr<Operation> start(Call&& call, std::uint64_t sequence) = delete;
 
   // This rank's part of the processors of its machine. All ranks of the group on that machine divide its processors.
   virtual base::CoreShare core_share() const = 0;

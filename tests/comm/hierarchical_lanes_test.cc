@@ -52,7 +52,9 @@ TEST(HierarchicalLanes, ACallMovesWhileTheOneBeforeItWaits) {
     }));
     EXPECT_EQ(long_data.back(), static_cast<float>(r.rank() + 1));
     for (std::size_t i = 0; i < 3; ++i) {
-      if (i == 2) ASSERT_TRUE(operations[i]->try_post());
+      if (i == 2) {
+        ASSERT_TRUE(operations[i]->try_post());
+      }
       bool done = false;
       ASSERT_TRUE(comes_true([&] { return done = done || operations[i]->advance() == Step::kDone; }));
     }

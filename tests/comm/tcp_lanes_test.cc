@@ -42,9 +42,11 @@ TEST(TcpLanes, ACallMovesWhileTheOneBeforeItWaits) {
     constexpr std::size_t kCount = 1 << 20;
     Group group(options_of(r));
     std::vector<std::vector<float>> data(kLanes, std::vector<float>(kCount, static_cast<float>(r.rank() + 1)));
+    std::vector<Call> sums;
+    for (auto& one : data) sums.push_back(sum_of(one.data(), one.data(), kCount));
     std::vector<std::unique_ptr<Collective>> calls;
     for (std::size_t i = 0; i < kLanes; ++i) {
-      calls.push_back(std::make_unique<Collective>(group, sum_of(data[i].data(), data[i].data(), kCount), i));
+      calls.push_back(std::make_unique<Collective>(group, sums[i], i));
       ASSERT_TRUE(calls.back()->try_post());
     }
     // Only the last call is driven, and none before it.
@@ -78,9 +80,11 @@ TEST(TcpLanes, TheEngineDrivesAllThatAreUnderWay) {
       return meet(r, "done");
     }
     Group group(options_of(r));
+    std::vector<Call> sums;
+    for (auto& one : data) sums.push_back(sum_of(one.data(), one.data(), kCount));
     std::vector<std::unique_ptr<Collective>> calls;
     for (std::size_t i = 0; i < kLanes; ++i) {
-      calls.push_back(std::make_unique<Collective>(group, sum_of(data[i].data(), data[i].data(), kCount), i));
+      calls.push_back(std::make_unique<Collective>(group, sums[i], i));
       ASSERT_TRUE(calls.back()->try_post());
     }
     EXPECT_TRUE(comes_true([&] {
@@ -98,7 +102,8 @@ TEST(TcpLanes, AnEndAfterTheFirstCallIsNoneOfIt) {
     Group group(options_of(r));
     float x = static_cast<float>(r.rank() + 1);
     float y = 0;
-    Collective first(group, sum_of(&x, &x, 1), 0);
+    const Call sum_of_x = sum_of(&x, &x, 1);
+    Collective first(group, sum_of_x, 0);
     ASSERT_TRUE(first.try_post());
     if (r.rank() == 1) {
       ASSERT_TRUE(completes(first));
@@ -114,7 +119,8 @@ TEST(TcpLanes, AnEndAfterTheFirstCallIsNoneOfIt) {
       group.control().look();
       return group.control().peer(1).cause.has_value();
     }));
-    Collective second(group, sum_of(&y, &y, 1), 1);
+    const Call sum_of_y = sum_of(&y, &y, 1);
+    Collective second(group, sum_of_y, 1);
     EXPECT_TRUE(second.try_post()) << "the end is of this call";
     const auto begin = Deadline::Clock::now();
     while (Deadline::Clock::now() - begin < std::chrono::milliseconds(2500)) {

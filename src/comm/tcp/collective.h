@@ -27,6 +27,7 @@ inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 class Collective : public CheckedOperation {
  public:
   Collective(Group& group, const Call& call, std::uint64_t sequence);
+  Collective(Group& group, Call&& call, std::uint64_t sequence) = delete;  // the call must outlive it
 
   bool try_post() override;
   Step advance() override;
