@@ -269,7 +269,7 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
   for (const Flag& flag : flags) {
     if (flag.field != nullptr) set(*flag.field, flag.value, "flag " + flag.name);
     if (flag.name == "-n") result.ranks = ranks_of(flag.value);
-    if (flag.name == "-h") result.help = true;
+    if (flag.name == "-h" || flag.name == "--help") result.help = true;
     if (flag.name == "--print-config") result.print_config = true;
   }
   optim.rule.take_defaults(defaults.optim.rule);

@@ -12,6 +12,7 @@
 
 #include "reigen/base/error.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/calls.h"
 #include "tensor/differentiable.h"
 #include "tensor/memory/shared_tensor.h"
 #include "tensor/shape_check.h"
@@ -67,23 +68,27 @@ void reduce_scaled(const at::Tensor& input, const at::Tensor& output, const Redu
   const bool moved = !source.is_same(input) && input.is_same(output);
   if (moved) output.copy_(source);
   call(moved ? output.const_data_ptr() : source.const_data_ptr(), output.mutable_data_ptr(),
-       comm::CallOptions{.tag = std::move(tag), .factor = sum ? options.prescale : 1});
+       comm::CallOptions{.tag = std::move(tag), .factor = sum ? options.prescale : 1, .after = stream_of(output)});
   if (options.postscale != 1) output.mul_(options.postscale);
 }
 
 void reduce_into(const at::Tensor& input, const at::Tensor& output, const Communicator& world,
                  const ReduceOptions& options, const std::string& tag) {
   reduce_scaled(input, output, options, tag, [&](const void* from, void* to, const comm::CallOptions& call) {
-    world.all_reduce(from, to, count_of(input), to_data_type(input.scalar_type()), options.op, call);
+    comm::CallList calls;
+    calls.all_reduce(from, to, count_of(input), to_data_type(input.scalar_type()), options.op, call);
+    run_calls(world, calls, input);
   });
 }
 
-// Reduces several tensors of one type, through one flat buffer that all ranks of this machine can reach.
+// Reduces several tensors of one type and device through one flat buffer. On the host all ranks of this machine can
+// reach the buffer. On a GPU it is LibTorch's memory, which may be dropped while its stream still reads it.
 void reduce_fused(const Tensors& inputs, const Tensors& outputs, const Communicator& world,
                   const ReduceOptions& options, const std::string& tag) {
   std::int64_t count = 0;
   for (const at::Tensor& input : inputs) count += input.numel();
-  const at::Tensor flat = shared_tensor(world, count, inputs[0].scalar_type());
+  const at::Tensor flat = inputs[0].device().is_cpu() ? shared_tensor(world, count, inputs[0].scalar_type())
+                                                      : at::empty({count}, inputs[0].options());
   std::int64_t begin = 0;
   for (const at::Tensor& input : inputs) {
     flat.narrow(0, begin, input.numel()).view(input.sizes()).copy_(input);
@@ -97,19 +102,21 @@ void reduce_fused(const Tensors& inputs, const Tensors& outputs, const Communica
   }
 }
 
-// Makes one reduction for each element type, in the order of the types' first tensors. In place if outputs = inputs.
+// Makes one reduction for each element type and device, in the order of their first tensors. In place if outputs =
+// inputs.
 void reduce_all(const Tensors& inputs, const Tensors& outputs, const Communicator& world, const ReduceOptions& options,
                 const std::string& tag) {
-  std::vector<at::ScalarType> order;
-  std::map<at::ScalarType, std::pair<Tensors, Tensors>> of_type;
+  using Kind = std::pair<at::ScalarType, at::DeviceType>;
+  std::vector<Kind> order;
+  std::map<Kind, std::pair<Tensors, Tensors>> of_kind;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const at::ScalarType type = inputs[i].scalar_type();
-    if (of_type.find(type) == of_type.end()) order.push_back(type);
-    of_type[type].first.push_back(inputs[i]);
-    of_type[type].second.push_back(outputs[i]);
+    const Kind kind(inputs[i].scalar_type(), inputs[i].device().type());
+    if (of_kind.find(kind) == of_kind.end()) order.push_back(kind);
+    of_kind[kind].first.push_back(inputs[i]);
+    of_kind[kind].second.push_back(outputs[i]);
   }
-  for (const at::ScalarType type : order) {
-    const auto& [from, to] = of_type[type];
+  for (const Kind& kind : order) {
+    const auto& [from, to] = of_kind[kind];
     if (from.size() > 1 || !is_plain_memory(to[0])) {
       reduce_fused(from, to, world, options, tag);
     } else {
@@ -121,7 +128,7 @@ void reduce_all(const Tensors& inputs, const Tensors& outputs, const Communicato
 
 Tensors reduced(const char* operation, const Tensors& tensors, const Communicator& world,
                 const ReduceOptions& options) {
-  check_tensors(operation, tensors);
+  check_tensors(operation, tensors, world);
   check_options(operation, tensors, options);
   const std::string tag = shapes_tag(tensors);
   const auto forward = [=](const Tensors& inputs) {
@@ -137,7 +144,7 @@ Tensors reduced(const char* operation, const Tensors& tensors, const Communicato
 }
 
 void reduce_in_place(const char* operation, const Tensors& tensors, Communicator world, const ReduceOptions& options) {
-  check_tensors(operation, tensors);
+  check_tensors(operation, tensors, world);
   check_options(operation, tensors, options);
   check_no_gradient(operation, tensors);
   reduce_all(tensors, tensors, world, options, shapes_tag(tensors));
@@ -169,8 +176,10 @@ at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, const Communi
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = empty_rows(input, sum_of(rows));
-    world.all_gather_v(input.const_data_ptr(), output.mutable_data_ptr(), counts_of(rows, input),
-                       to_data_type(input.scalar_type()));
+    comm::CallList calls;
+    calls.all_gather_v(input.const_data_ptr(), output.mutable_data_ptr(), counts_of(rows, input),
+                       to_data_type(input.scalar_type()), {.after = stream_of(input)});
+    run_calls(world, calls, input);
     if (scale != 1) output.mul_(scale);
     return {output};
   };
@@ -187,7 +196,9 @@ at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Commun
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = empty_rows(input, rows[static_cast<std::size_t>(world.rank())]);
     reduce_scaled(input, output, options, tag, [&](const void* from, void* to, const comm::CallOptions& call) {
-      world.reduce_scatter_v(from, to, counts_of(rows, input), to_data_type(input.scalar_type()), options.op, call);
+      comm::CallList calls;
+      calls.reduce_scatter_v(from, to, counts_of(rows, input), to_data_type(input.scalar_type()), options.op, call);
+      run_calls(world, calls, input);
     });
     return {output};
   };
@@ -200,12 +211,22 @@ at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Commun
   return apply_differentiable({tensor}, forward, backward)[0];
 }
 
+// In place.
+void broadcast_memory(const at::Tensor& tensor, int root, const Communicator& world, const std::string& tag) {
+  comm::CallList calls;
+  calls.broadcast(tensor.mutable_data_ptr(), count_of(tensor), to_data_type(tensor.scalar_type()), root,
+                  {.tag = tag, .after = stream_of(tensor)});
+  run_calls(world, calls, tensor);
+}
+
 at::Tensor exchange_rows(const at::Tensor& tensor, const Rows& leave, const Rows& arrive, const Communicator& world) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = empty_rows(input, sum_of(arrive));
-    world.all_to_all_v(input.const_data_ptr(), counts_of(leave, input), output.mutable_data_ptr(),
-                       counts_of(arrive, input), to_data_type(input.scalar_type()));
+    comm::CallList calls;
+    calls.all_to_all_v(input.const_data_ptr(), counts_of(leave, input), output.mutable_data_ptr(),
+                       counts_of(arrive, input), to_data_type(input.scalar_type()), {.after = stream_of(input)});
+    run_calls(world, calls, input);
     return {output};
   };
   const auto backward = [=](const Tensors& gradients) -> Tensors {
@@ -239,8 +260,10 @@ at::Tensor sum_at_root(const at::Tensor& tensor, int root, const Communicator& w
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
     const at::Tensor output = at::zeros(input.sizes(), input.options());
-    world.reduce(input.const_data_ptr(), world.rank() == root ? output.mutable_data_ptr() : nullptr, count_of(input),
-                 to_data_type(input.scalar_type()), ReduceOp::kSum, root);
+    comm::CallList calls;
+    calls.reduce(input.const_data_ptr(), world.rank() == root ? output.mutable_data_ptr() : nullptr, count_of(input),
+                 to_data_type(input.scalar_type()), ReduceOp::kSum, root, {.after = stream_of(input)});
+    run_calls(world, calls, input);
     return {output};
   };
   const auto backward = [=](const Tensors& gradients) -> Tensors { return {broadcast(gradients[0], root, world)}; };
@@ -266,18 +289,17 @@ void grouped_all_reduce_(const Tensors& tensors, Communicator world, const Reduc
 }
 
 at::Tensor all_gather(const at::Tensor& tensor, Communicator world) {
-  check_tensors("all_gather", {tensor});
+  check_tensors("all_gather", {tensor}, world);
   const Rows rows = rows_of_all("all_gather", tensor, world);
   return gather_rows(tensor, rows, world);
 }
 
 at::Tensor broadcast(const at::Tensor& tensor, int root, Communicator world) {
-  check_tensors("broadcast", {tensor});
+  check_tensors("broadcast", {tensor}, world);
   const std::string tag = shapes_tag({tensor});
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor output = inputs[0].resolve_neg().clone(at::MemoryFormat::Contiguous);
-    world.broadcast(output.mutable_data_ptr(), count_of(output), to_data_type(output.scalar_type()), root,
-                    {.tag = tag});
+    broadcast_memory(output, root, world, tag);
     return {output};
   };
   const auto backward = [=](const Tensors& gradients) -> Tensors { return {sum_at_root(gradients[0], root, world)}; };
@@ -285,26 +307,25 @@ at::Tensor broadcast(const at::Tensor& tensor, int root, Communicator world) {
 }
 
 void broadcast_(const at::Tensor& tensor, int root, Communicator world) {
-  check_tensors("broadcast_", {tensor});
+  check_tensors("broadcast_", {tensor}, world);
   check_no_gradient("broadcast_", {tensor});
   if (!is_plain_memory(tensor)) {
     tensor.copy_(broadcast(tensor, root, std::move(world)));
     return;
   }
-  world.broadcast(tensor.mutable_data_ptr(), count_of(tensor), to_data_type(tensor.scalar_type()), root,
-                  {.tag = shapes_tag({tensor})});
+  broadcast_memory(tensor, root, world, shapes_tag({tensor}));
   tensor.unsafeGetTensorImpl()->bump_version();
 }
 
 at::Tensor reduce_scatter(const at::Tensor& tensor, Communicator world, const ReduceOptions& options) {
-  check_tensors("reduce_scatter", {tensor});
+  check_tensors("reduce_scatter", {tensor}, world);
   check_options("reduce_scatter", {tensor}, options);
   check_has_rows("reduce_scatter", tensor);
   return scatter_rows(tensor, even_rows(tensor.size(0), world.size()), world, options, shapes_tag({tensor}));
 }
 
 AllToAllResult all_to_all(const at::Tensor& tensor, const Rows& splits, Communicator world) {
-  check_tensors("all_to_all", {tensor});
+  check_tensors("all_to_all", {tensor}, world);
   check_has_rows("all_to_all", tensor);
   const Rows leave = checked_splits(tensor, splits, world.size());
   rows_of_all("all_to_all", tensor, world);

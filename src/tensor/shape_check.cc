@@ -55,14 +55,19 @@ Described describe(const char* operation, const at::Tensor& tensor) {
 
 }  // namespace
 
-void check_tensors(const char* operation, const std::vector<at::Tensor>& tensors) {
+void check_tensors(const char* operation, const std::vector<at::Tensor>& tensors, const Communicator& world) {
+  const Device device = world.device();
+  const auto is_reached = [&](const at::Tensor& tensor) {
+    if (tensor.device().is_cpu()) return true;
+    return tensor.device().is_cuda() && !device.is_cpu() && tensor.device().index() == device.index;
+  };
   for (const at::Tensor& tensor : tensors) {
     std::string got;
     if (!tensor.defined()) {
       got = "an undefined tensor";
     } else if (tensor.layout() != at::kStrided) {
       got = fmt::format("a sparse tensor");
-    } else if (!tensor.device().is_cpu()) {
+    } else if (!is_reached(tensor)) {
       got = fmt::format("a tensor on {}", tensor.device().str());
     } else {
       to_data_type(tensor.scalar_type());
@@ -70,8 +75,10 @@ void check_tensors(const char* operation, const std::vector<at::Tensor>& tensors
     }
     throw InvalidArgument(Report{.what = fmt::format("[{}] this tensor cannot be communicated", operation),
                                  .got = got,
-                                 .expected = "a dense tensor on the CPU",
-                                 .fix = "convert it first: .cpu(), .to_dense()"});
+                                 .expected = device.is_cpu() ? "a dense tensor on the CPU"
+                                                             : "a dense tensor on the CPU or on " + to_string(device),
+                                 .fix = "convert it first: .cpu(), .to_dense(); a group carries the memory of a GPU "
+                                        "if it was made with InitOptions::device"});
   }
 }
 

@@ -12,7 +12,8 @@
 namespace reigen::tensor {
 
 // These throw InvalidArgument naming the operation.
-void check_tensors(const char* operation, const std::vector<at::Tensor>& tensors);  // dense, on the CPU
+// The tensors are dense, and on the CPU or on the group's device.
+void check_tensors(const char* operation, const std::vector<at::Tensor>& tensors, const Communicator& world);
 void check_no_gradient(const char* operation, const std::vector<at::Tensor>& tensors);
 void check_has_rows(const char* operation, const at::Tensor& tensor);  // one dimension at least
 

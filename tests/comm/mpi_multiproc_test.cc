@@ -65,6 +65,31 @@ void append(std::vector<std::int32_t>& data, std::size_t count, std::int32_t val
   data.insert(data.end(), count, value);
 }
 
+// Machines that communicate through MPI. MPI pairs collectives by their order, so sums of equal size that begin in
+// different orders would be exchanged. One rank after the other comes late.
+TEST(MpiNetwork, CallsInFlightOfAHierarchicalGroupBeginInOneOrder) {
+  run_ranks({.ranks = 4, .kind = RankKind::kMpi, .backend = "hierarchical", .machines = 2, .network = "mpi"},
+            [](Rank& r) {
+              const Communicator& world = r.world();
+              for (int round = 0; round < 60; ++round) {
+                constexpr std::size_t kCalls = 6;
+                std::vector<std::vector<float>> sums;
+                std::vector<Work> works;
+                if (round % 5 == r.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                for (std::size_t i = 0; i < kCalls; ++i) sums.emplace_back(8000, static_cast<float>(i + 1));
+                for (std::size_t i = 0; i < kCalls; ++i) {
+                  std::vector<float>& sum = sums[i];
+                  works.push_back(
+                      world.start_all_reduce(sum.data(), sum.data(), sum.size(), DataType::kFloat32, ReduceOp::kSum));
+                }
+                for (const Work& work : works) work.wait();
+                for (std::size_t i = 0; i < kCalls; ++i) {
+                  ASSERT_EQ(sums[i], std::vector<float>(8000, 4 * static_cast<float>(i + 1))) << "call " << i;
+                }
+              }
+            });
+}
+
 TEST(MpiUneven, GoesByMessagesWhereAnIntDoesNotCountAllElements) {
   run_ranks({.ranks = 3, .kind = RankKind::kMpi, .backend = "mpi"}, [](Rank& r) {
     NarrowGroup group(r);

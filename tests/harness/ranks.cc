@@ -255,6 +255,7 @@ Communicator Rank::make_group(const std::string& name) {
   if (group.backend == "hierarchical" && group.machine_id.empty()) group.machine_id = std::to_string(rank_ / 2);
   group.device = options_.device;
   group.engine = options_.engine;
+  group.network = options_.network;
   group.algorithms = options_.algorithms;
   group.segments = options_.segments;
   group.connections = options_.connections;

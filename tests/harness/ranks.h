@@ -34,6 +34,7 @@ struct RankOptions {
   // but hierarchical groups then have two neighbours on each machine.
   int machines = 0;
   int ranks_a_machine = 0;
+  std::string network = "tcp";  // between machines
   std::string algorithms = {};
   void (*prepare)(int rank) = nullptr;  // every rank calls it first, as a process or a thread
   int segments = 0;

@@ -5,16 +5,21 @@
 //   auto all = reigen::all_gather(features, group);            // rows of all ranks, however many each has
 //   contrastive_loss(all).backward();                           // gradients are sent back
 //
-// All functions block. Every rank calls the same functions in the same order, with tensors of one element type and one
-// shape; with some functions the first dimension may differ. Tensors may have any strides, and may be empty. Results
-// are new and contiguous; ranks that get the same result get the same bits.
+// Tensors lie on the CPU, or on the GPU of the group (GroupOptions::device). With tensors of the CPU all functions
+// block. With tensors of a GPU a call begins after the work on LibTorch's current stream, later work on this stream
+// runs after the call, and the host waits only until the call is on the GPU, or as Work::wait_on() says. Every rank
+// calls the same functions in the same order, with tensors of one element type and one shape; with some functions the
+// first dimension may differ. Tensors may have any strides, and may be empty. Results are new and contiguous; ranks
+// that get the same result get the same bits.
 //
 // Gradients: if a tensor requires a gradient, the result does too, and its backward is also a collective. Either all
 // ranks or none must require a gradient, and every rank must run backward through the same calls in the same order. The
 // reductions of a training loop have an order of their own, so use a group of its own, world.split(0), for calls within
-// a model. Backward with create_graph = true works.
+// a model. Backward with create_graph = true works. LibTorch runs the backward of a GPU's tensors on one thread for
+// each GPU and process, so ranks that are threads of one process need a GPU each to call these functions within a
+// model.
 //
-// Errors: InvalidArgument on this rank for a tensor that cannot be sent (not on the CPU, sparse, of a type that
+// Errors: InvalidArgument on this rank for a tensor that cannot be sent (on another device, sparse, of a type that
 // to_data_type() refuses) and for a scale for integers. all_gather and all_to_all throw InvalidArgument on every rank
 // if the ranks' tensors do not fit together; the error names the rank and both tensors. The other functions send no
 // extra message for this check: if tensors differ between ranks, they throw CollectiveMismatch, and the group cannot be

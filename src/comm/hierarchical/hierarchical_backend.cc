@@ -19,7 +19,9 @@ namespace {
 
 constexpr auto kJoinSlice = std::chrono::seconds(1);         // a waiting rank checks this often which ranks are missing
 constexpr auto kNever = std::chrono::hours(24 * 365 * 100);  // a timeout that never passes
-constexpr auto kGlance = std::chrono::microseconds(200);     // sleep in one part while another part may be ready
+// How long a rank sleeps in one part while another part may be ready: at first, and after it has waited for long.
+constexpr auto kGlance = std::chrono::microseconds(200);
+constexpr auto kLongGlance = std::chrono::microseconds(2000);
 
 GroupOptions options_of(const GroupOptions& whole, const std::string& name, const std::vector<int>& ranks) {
   GroupOptions options = whole;
@@ -91,17 +93,24 @@ class HierarchicalBackend : public Backend {
   }
   base::CoreShare core_share() const override { return group_.everybody.backend->core_share(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
-    const Part* first = nullptr;
+    // In the part of the first collective in flight, because the others complete after it.
+    const Part* first = group_.waits_in[lane_of(group_.in_flight.completed())];
     bool several = false;
     for (const Part* part : group_.parts()) {
       const bool has_collective =
           std::find(std::begin(group_.waits_in), std::end(group_.waits_in), part) != std::end(group_.waits_in);
-      if (!has_collective && part->messages.load() == 0) continue;
+      if (part == first || (!has_collective && part->messages.load() == 0)) continue;
       several = first != nullptr;
       if (first == nullptr) first = part;
     }
     const Part& part = first == nullptr ? group_.inside[0] : *first;
-    part.backend->sleep(ready, several ? std::min<std::chrono::nanoseconds>(limit, kGlance) : limit);
+    if (!several) return part.backend->sleep(ready, limit);
+    const auto looks = [&] {
+      const bool is_ready = ready();
+      glance_ = is_ready ? kGlance : std::min(2 * glance_, kLongGlance);
+      return is_ready;
+    };
+    part.backend->sleep(looks, std::min<std::chrono::nanoseconds>(limit, glance_));
   }
   void wake() override {
     for (const Part* part : group_.parts()) part->backend->wake();
@@ -140,6 +149,7 @@ class HierarchicalBackend : public Backend {
   }
 
   const std::string name_ = "hierarchical";
+  std::chrono::microseconds glance_ = kGlance;
   Group group_;
   bool told_ = false;  // errors thrown now name ranks by their numbers in the whole group
 };

@@ -34,32 +34,36 @@ std::string Collective::describe() const {
 
 bool Collective::try_post() {
   if (!group_.in_flight.try_begin(call_, sequence_)) return false;
-  if (is_first()) hear_of_end();
-  const auto hash = static_cast<std::uint32_t>(hash_of(signature_of(call_), sequence_));
-  const std::string tag = fmt::format("{:08x} {:.{}}", hash, call_.tag, kTagShown);
-  stages_ = plan(call_, group_.layout, tag,
-                 [this](int area, std::size_t bytes) { return group_.scratch(lane_of(sequence_), area, bytes); });
+  try {
+    group_.throw_if_ended([this] { return describe(); });
+    const auto hash = static_cast<std::uint32_t>(hash_of(signature_of(call_), sequence_));
+    const std::string tag = fmt::format("{:08x} {:.{}}", hash, call_.tag, kTagShown);
+    stages_ = plan(call_, group_.layout, tag,
+                   [this](int area, std::size_t bytes) { return group_.scratch(lane_of(sequence_), area, bytes); });
+  } catch (...) {
+    keep_or_throw();
+  }
   return true;
 }
 
-// Throws if another rank ended the group before that rank had completed this call.
-void Collective::hear_of_end() {
-  if (heard_) return;
-  heard_ = true;
-  group_.throw_if_ended([this] { return describe(); });
+// For a catch block: throws the exception if this collective is the first in flight, else keeps it until then.
+void Collective::keep_or_throw() {
+  if (is_first()) throw;
+  error_ = std::current_exception();
 }
 
-// Gives the turn to the next collective if this one has the turn, and no call over the network is left to post.
+// Gives the turn to the next collective if this one has the turn, and no call over the network is left to begin. A call
+// has begun when it lets a later call go on: MPI requires that all ranks begin its collectives in one order.
 void Collective::pass_turn() {
   if (group_.network_turn != sequence_) return;
-  const auto begin = stages_.begin() + static_cast<std::ptrdiff_t>(stage_ + (posted_ ? 1 : 0));
+  const auto begin = stages_.begin() + static_cast<std::ptrdiff_t>(stage_ + (has_begun_ ? 1 : 0));
   if (std::none_of(begin, stages_.end(), [](const Stage& stage) { return is_over_network(stage.level); }))
     group_.network_turn += 1;
 }
 
 void Collective::next_stage() {
   running_.reset();
-  posted_ = false;
+  posted_ = has_begun_ = false;
   group_.waits_in[lane_of(sequence_)] = nullptr;
   stage_ += 1;
 }
@@ -75,31 +79,43 @@ Step Collective::advance_stage() {
   if (!posted_) {
     if (!running_->try_post()) return Step::kBlocked;
     posted_ = true;
-    pass_turn();
   }
-  return running_->advance();
+  const Step step = running_->advance();
+  has_begun_ = has_begun_ || step == Step::kPassedOn || step == Step::kDone;
+  pass_turn();
+  return step;
 }
 
 Step Collective::run_stage() {
-  Stage& stage = stages_[stage_];
-  if (stage.level == Level::kHere) {
-    stage.work();
+  if (stages_[stage_].level == Level::kHere) {
+    stages_[stage_].work();
     return Step::kDone;
   }
   Step step = Step::kBlocked;
-  try {
-    group_.translated(
-        part_of_stage(), [this] { return describe(); }, [&] { step = advance_stage(); });
-  } catch (const PartMismatch& error) {
-    note_difference(error);
-  }
+  group_.translated(
+      part_of_stage(), [this] { return describe(); }, [&] { step = advance_stage(); });
   return step;
 }
 
 Step Collective::advance() {
-  if (is_first()) hear_of_end();
-  if (is_first() && error_) std::rethrow_exception(error_);
-  if (differs_since_ || error_) return Step::kBlocked;
+  if (error_ && !is_first()) return Step::kBlocked;
+  if (differs_since_) return Step::kBlocked;
+  try {
+    if (error_) std::rethrow_exception(error_);
+    return move();
+  } catch (const PartMismatch& error) {
+    if (is_first()) {
+      note_difference(error);
+    } else {
+      error_ = std::current_exception();
+    }
+  } catch (...) {
+    keep_or_throw();
+  }
+  return Step::kBlocked;
+}
+
+Step Collective::move() {
   pass_turn();
   if (is_over()) {
     if (!is_first()) return Step::kPassedOn;
@@ -107,15 +123,9 @@ Step Collective::advance() {
     group_.note_algorithm(taken_);
     return Step::kDone;
   }
-  Step step = Step::kBlocked;
-  try {
-    step = run_stage();
-  } catch (...) {
-    if (is_first()) throw;
-    error_ = std::current_exception();
-  }
+  const Step step = run_stage();
   if (step == Step::kMoved) return step;
-  if (step != Step::kDone) return differs_since_ ? Step::kBlocked : Step::kPassedOn;
+  if (step != Step::kDone) return Step::kPassedOn;
   if (stages_[stage_].level != Level::kHere) {
     taken_ += (taken_.empty() ? "" : "+") + part_of_stage().backend->last_algorithm();
   }

@@ -3,7 +3,7 @@
 // kLanes collectives run at the same time, each with its own part inside the machine. While one waits for the network,
 // the next one adds inside the machine and begins to send. Over the network all ranks must make the calls of a part in
 // one order, which is the order of the group's calls: a collective begins there when it has the turn, and passes the
-// turn on after its last call over the network has been posted. Collectives complete in their order, and only the first
+// turn on after its last call over the network has begun. Collectives complete in their order, and only the first
 // one in flight throws: the cause may be an earlier one that another rank has not completed.
 //
 // A message is a message of the part `inside` if both ranks are on one machine,
@@ -34,9 +34,10 @@ class Collective : public CheckedOperation {
   bool is_over() const { return stage_ == stages_.size(); }
   bool is_first() const { return group_.in_flight.is_first(sequence_); }
   Part& part_of_stage() const { return group_.part(stages_[stage_].level, lane_of(sequence_)); }
-  void hear_of_end();
+  void keep_or_throw();
   void pass_turn();
   void next_stage();
+  Step move();
   Step run_stage();
   Step advance_stage();
   std::string describe() const;
@@ -50,7 +51,7 @@ class Collective : public CheckedOperation {
   std::unique_ptr<Operation> running_;  // the operation of the current stage
   std::string taken_;                   // algorithms of the completed stages
   bool posted_ = false;                 // running_ is visible to the other ranks
-  bool heard_ = false;                  // hear_of_end() has been called
+  bool has_begun_ = false;              // running_ has let later calls go on
   std::exception_ptr error_;            // what a stage threw before this collective became the first in flight
   // If the ranks made different calls: the time at which this rank learned this, and the error of the part that found
   // it. The control channel will soon say which calls differ.

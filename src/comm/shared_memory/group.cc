@@ -62,12 +62,31 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::share
       heap_(std::move(heap)),
       medium_(std::move(medium)),
       peers_(static_cast<std::size_t>(options.size)) {
-  auto& own = peers_[static_cast<std::size_t>(rank())];
-  static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
   // The ranks of a split group share the processors with all ranks of `whole`, so the share in `whole` decides. In a
   // first group the processes of the other ranks are not known yet, so the number of ranks must decide.
   const bool cores_for_all = whole == nullptr ? base::have_cores(size()) : base::have_cores(whole->core_share_, 1);
-  own.inline_bytes = inline_bytes_for(size(), cores_for_all);
+  meet(inline_bytes_for(size(), cores_for_all));
+  core_share_ = whole == nullptr ? share_cores() : whole->core_share_;
+  algorithms_ = AlgorithmChoice(tuning::rules_in_force(options, Family::kSharedMemory), Family::kSharedMemory);
+}
+
+Group::Group(const GroupOptions& options, Group& first)
+    : options_(options),
+      algorithms_(first.algorithms_),
+      heap_(first.heap_),
+      medium_(first.medium_),
+      peers_(static_cast<std::size_t>(options.size)),
+      core_share_(first.core_share_),
+      lane_(&first) {
+  meet(first.peers_[static_cast<std::size_t>(rank())].inline_bytes);
+  first.lane_ = this;
+}
+
+// Makes this rank's page, and opens the pages of the others.
+void Group::meet(std::size_t inline_bytes) {
+  auto& own = peers_[static_cast<std::size_t>(rank())];
+  static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
+  own.inline_bytes = inline_bytes;
   const std::size_t bytes = page_bytes(size()) + kInlineSlots * own.inline_bytes;
   own.segment = Segment::create((bytes + 4095) / 4096 * 4096);
   own.page = new (own.segment->data()) RankPage;
@@ -79,11 +98,12 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::share
   own.host = base::host_name();
   own.pid = ::getpid();
   join();
-  core_share_ = whole == nullptr ? share_cores() : whole->core_share_;
-  algorithms_ = AlgorithmChoice(tuning::rules_in_force(options, Family::kSharedMemory), Family::kSharedMemory);
 }
 
-Group::~Group() { leave(); }
+Group::~Group() {
+  leave();
+  if (lane_ != nullptr) lane_->lane_ = nullptr;
+}
 
 base::CoreShare Group::share_cores() const {
   std::vector<pid_t> here;
@@ -131,15 +151,19 @@ void Group::open_peer(int rank, const Announced& announced) {
   inline_bytes_ = std::min(inline_bytes_, announced.inline_bytes);
   peer.pid = page.pid;
   shares_process_ = shares_process_ || (rank != this->rank() && page.pid == ::getpid());
-  if (page.pid != ::getpid()) {
-    peer.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, page.pid, 0)));
-    if (!peer.pidfd && errno == ESRCH) throw PeerLost(rank, died_while_forming(who(rank), options_));
+  const Peer* const in_lane = lane_ == nullptr ? nullptr : &lane_->peers_[static_cast<std::size_t>(rank)];
+  if (in_lane != nullptr) {
+    peer.pidfd = in_lane->pidfd;
+    peer.heap = in_lane->heap;
+  } else if (page.pid != ::getpid()) {
+    peer.pidfd = std::make_shared<UniqueFd>(static_cast<int>(::syscall(SYS_pidfd_open, page.pid, 0)));
+    if (!*peer.pidfd && errno == ESRCH) throw PeerLost(rank, died_while_forming(who(rank), options_));
     // Without pidfd (an old kernel, a sandbox) the death of a rank shows only as a missing heartbeat.
-    if (!peer.pidfd) base::log_warning("pidfd_open: {}; the death of a rank is seen late", base::errno_text(errno));
+    if (!*peer.pidfd) base::log_warning("pidfd_open: {}; the death of a rank is seen late", base::errno_text(errno));
   }
   try {
     if (rank != this->rank()) peer.segment = Segment::open(page);
-    peer.heap = std::make_unique<PeerHeap>(announced.heap, medium_);
+    if (!peer.heap) peer.heap = std::make_shared<PeerHeap>(announced.heap, medium_);
     peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
     if (medium_) (void)peer.heap->resolve(peer.page->staging_at);  // throws if this rank's device cannot reach it
   } catch (const IoError& error) {
@@ -237,11 +261,6 @@ std::string Group::who(int rank) const {
   return describe_rank(rank, peer.host, peer.pid);
 }
 
-void make_lanes(Group& a, Group& b) {
-  a.lane_ = &b;
-  b.lane_ = &a;
-}
-
 void Group::note_order() {
   if (lane_ != nullptr) page().order.store(std::max(page().order.load(), lane_->page().order.load()) + 1);
 }
@@ -264,9 +283,10 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
 
 // Returns false also if the death cannot be known: for ranks of this process, and for ranks not yet opened.
 bool Group::has_died(int rank) const {
-  const UniqueFd& handle = peers_[static_cast<std::size_t>(rank)].pidfd;
-  pollfd poll{handle.get(), POLLIN, 0};
-  return handle && ::poll(&poll, 1, 0) == 1;
+  const std::shared_ptr<UniqueFd>& handle = peers_[static_cast<std::size_t>(rank)].pidfd;
+  if (!handle || !*handle) return false;
+  pollfd poll{handle->get(), POLLIN, 0};
+  return ::poll(&poll, 1, 0) == 1;
 }
 
 void Group::check_alive(int rank, const std::string& what) const {

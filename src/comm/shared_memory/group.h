@@ -45,6 +45,9 @@ class Group {
   // `whole`: the group from which this group is split, or null.
   Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::shared_ptr<Medium> medium,
         const Group* whole = nullptr);
+  // A second lane of `first`, which has the same ranks. Messages about a rank name its last call in either lane. One
+  // thread at a time drives both.
+  Group(const GroupOptions& options, Group& first);
   ~Group();
   Group(const Group&) = delete;  // other ranks map its page
   Group& operator=(const Group&) = delete;
@@ -108,20 +111,19 @@ class Group {
   void note_order();
 
  private:
-  friend void make_lanes(Group& a, Group& b);
-
   struct Peer {
     std::shared_ptr<Segment> segment;
     RankPage* page = nullptr;
-    std::unique_ptr<PeerHeap> heap;
+    std::shared_ptr<PeerHeap> heap;  // the lanes of a group share it and `pidfd`
     std::string host;
     pid_t pid = 0;
     std::size_t inline_bytes = 0;
-    UniqueFd pidfd;  // none for ranks of this process, or if the system refuses it
+    std::shared_ptr<UniqueFd> pidfd;  // none for ranks of this process, or if the system refuses it
     std::uint64_t heartbeat = 0;
     std::chrono::steady_clock::time_point heartbeat_seen;
   };
 
+  void meet(std::size_t inline_bytes);
   void join();
   base::CoreShare share_cores() const;
   // What a rank announces so that the other ranks find its memory.
@@ -153,12 +155,9 @@ class Group {
   base::CoreShare core_share_;
   std::size_t inline_bytes_ = SIZE_MAX;
   bool shares_process_ = false;                          // another rank is a thread of this process
-  Group* lane_ = nullptr;                                // the other group of make_lanes()
+  Group* lane_ = nullptr;                                // the other lane of the group, if it has two
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last logged
 };
-
-// Makes two groups of the same ranks the lanes of one group: messages about a rank name its last call in either.
-void make_lanes(Group& a, Group& b);
 
 // The call in a descriptor, in the form in which ranks compare calls and messages show them.
 CallSignature signature_of(const Descriptor& descriptor);

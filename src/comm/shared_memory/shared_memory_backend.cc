@@ -31,6 +31,8 @@ class SharedMemoryBackend : public Backend {
                       const Group* whole = nullptr)
       : name_(medium ? medium->name() : "shared_memory"), group_(options, std::move(heap), std::move(medium), whole) {}
 
+  SharedMemoryBackend(const GroupOptions& options, Group& first) : name_("shared_memory"), group_(options, first) {}
+
   Group& group() { return group_; }
   const std::string& name() const override { return name_; }
   std::string last_algorithm() const override { return shared_memory::name_of(pipeline_.last.load()); }
@@ -129,11 +131,7 @@ std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
 }
 
 std::unique_ptr<Backend> make_lane(Backend& first, const GroupOptions& options) {
-  auto& one = dynamic_cast<SharedMemoryBackend&>(first);
-  auto other =
-      std::make_unique<SharedMemoryBackend>(options, one.group().heap().shared_from_this(), nullptr, &one.group());
-  make_lanes(one.group(), other->group());
-  return other;
+  return std::make_unique<SharedMemoryBackend>(options, dynamic_cast<SharedMemoryBackend&>(first).group());
 }
 
 std::unique_ptr<Backend> make_backend_on(const GroupOptions& options, std::shared_ptr<Medium> medium) {

@@ -29,14 +29,21 @@ void Control::connect(int rank, net::Socket socket) {
 // counts as gone, and further messages to it are dropped.
 void Control::send_to_all(const std::string& message) {
   for (Link& link : links_) {
-    if (!link.socket || link.peer.ended || link.unsent.size() + message.size() > kUnsentMax) continue;
+    if (!link.socket || link.peer.ended) continue;
+    push(link);
+    if (link.unsent.size() + message.size() > kUnsentMax) continue;
     link.unsent += message;
-    // The kernel reports an error only once, so the error is kept in `why`. This rank can still read the data that the
-    // other side sent before the error.
-    const net::Transfer moved = link.socket->write_some(link.unsent);
-    if (moved.closed && link.peer.why.empty()) link.peer.why = net::to_string(moved);
-    link.unsent.erase(0, moved.bytes);
+    push(link);
   }
+}
+
+void Control::push(Link& link) {
+  if (link.unsent.empty() || link.peer.ended) return;
+  // The kernel reports an error only once, so the error is kept in `why`. This rank can still read the data that the
+  // other side sent before the error.
+  const net::Transfer moved = link.socket->write_some(link.unsent);
+  if (moved.closed && link.peer.why.empty()) link.peer.why = net::to_string(moved);
+  link.unsent.erase(0, moved.closed ? std::string::npos : moved.bytes);
 }
 
 void Control::beat() {
@@ -105,7 +112,15 @@ void Control::understand(Link& link) {
 
 void Control::look() {
   std::lock_guard lock(mutex_);
-  for (Link& link : links_) read(link);
+  for (Link& link : links_) {
+    push(link);
+    read(link);
+  }
+}
+
+bool Control::has_unsent(int rank) const {
+  std::lock_guard lock(mutex_);
+  return !links_[static_cast<std::size_t>(rank)].unsent.empty();
 }
 
 Control::Peer Control::peer(int rank) const {

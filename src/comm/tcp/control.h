@@ -41,6 +41,8 @@ class Control {
   // returns the reason why another rank ended the group, if that rank had not completed call number `sequence` before.
   void look();
   Peer peer(int rank) const;
+  // Whether the connection to that rank had no room yet for all that this rank has said. look() tries again.
+  bool has_unsent(int rank) const;
   std::optional<AbortCause> cause_for(std::uint64_t sequence) const;
 
  private:
@@ -52,6 +54,7 @@ class Control {
   };
 
   void send_to_all(const std::string& message);
+  void push(Link& link);
   void read(Link& link);
   static void understand(Link& link);
 

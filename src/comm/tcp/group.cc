@@ -321,7 +321,7 @@ bool Group::all_delivered(bool data) const {
     const Peer& peer = peers_[static_cast<std::size_t>(q)];
     const Control::Peer known = control_.peer(q);
     if (q == rank() || known.ended || Deadline::Clock::now() - known.last_sign > kFarewellTime) continue;
-    if (!tcp::all_delivered(control_.fd(q), peer.loopback)) return false;
+    if (control_.has_unsent(q) || !tcp::all_delivered(control_.fd(q), peer.loopback)) return false;
     for (const Stream& stream : peer.streams) {
       if (data && !tcp::all_delivered(stream.fd(), peer.loopback)) return false;
     }
@@ -336,7 +336,10 @@ void Group::leave() {
   const bool aborted = std::exchange(over_, true);
   if (!aborted) control_.say_farewell();
   const Deadline deadline = Deadline::after(kFarewellTime);
-  while (!all_delivered(!aborted) && !deadline.expired()) ::poll(nullptr, 0, 1);
+  while (!all_delivered(!aborted) && !deadline.expired()) {
+    ::poll(nullptr, 0, 1);
+    control_.look();  // sends what did not fit
+  }
   for (const Peer& peer : peers_) {
     for (const Stream& stream : peer.streams) ::shutdown(stream.fd(), SHUT_WR);
   }

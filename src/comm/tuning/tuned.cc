@@ -31,8 +31,8 @@ std::string find_rules(const GroupOptions& options, Family family) {
         .got = fmt::format("algorithms \"{}\", backend {}, {} ranks", kTuned, name_of(family), options.size),
         .expected = cache_path(family, options.size).string(),
         .fix = fmt::format("reigen tune -n {} --backend {}", options.size, name_of(family))});
-  } catch (const Error& error) {
-    return kError + base::encode(base::record_of(error));
+  } catch (...) {  // the other ranks wait for an answer, whatever it is
+    return kError + base::encode(base::record_of(std::current_exception()));
   }
 }
 

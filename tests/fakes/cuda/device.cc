@@ -37,6 +37,7 @@ struct Machine {
   std::map<const std::byte*, Block> blocks;
   std::array<std::shared_ptr<Queue>, kDevices> defaults;
   std::map<CUstream_st*, std::shared_ptr<Queue>> streams;
+  std::set<std::pair<int, int>> reached;  // {device, the device whose memory it may use}
 };
 
 Machine& machine() {
@@ -171,7 +172,9 @@ std::byte* reach(const void* data) {
 void require_memory(const void* data, std::size_t bytes, int device, const char* what) {
   std::lock_guard lock(machine().mutex);
   const auto [block, left] = block_at(data);
-  if (block == nullptr || left < bytes || block->device != device) {
+  const bool reaches =
+      block != nullptr && (block->device == device || machine().reached.count({device, block->device}) > 0);
+  if (!reaches || left < bytes) {
     die(fmt::format("{}: {} bytes at {} are not memory of {}", what, bytes, data,
                     device == kPinned ? "the host, pinned" : fmt::format("device {}", device)));
   }
@@ -402,7 +405,11 @@ cudaError_t cudaIpcOpenMemHandle(void** data, cudaIpcMemHandle_t handle, unsigne
   return cudaSuccess;
 }
 cudaError_t cudaIpcCloseMemHandle(void*) { return cudaSuccess; }
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned int) { return cudaSuccess; }
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int) {
+  std::lock_guard lock(stand_in::machine().mutex);
+  const bool is_new = stand_in::machine().reached.insert({stand_in::device_now(), peer}).second;
+  return is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+}
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 }  // extern "C"

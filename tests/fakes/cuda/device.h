@@ -72,7 +72,8 @@ std::byte* reach(const void* data);
 // A word of pinned memory that a stream writes or waits for.
 std::atomic<std::uint32_t>& word_at(unsigned long long address);
 
-// Ends the process unless all bytes are memory of the device (-1: pinned memory of the host) that is not freed.
+// Ends the process unless all bytes are memory that is not freed, of the device or of one to which it has peer access
+// (-1: pinned memory of the host).
 void require_memory(const void* data, std::size_t bytes, int device, const char* what);
 
 }  // namespace reigen::testing::stand_in

@@ -1,0 +1,18 @@
+#include "tensor/calls.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace reigen::tensor {
+
+Stream stream_of(const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return {};
+  const c10::Stream current = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(tensor.device());
+  return {.device = Device::cuda(tensor.device().index()), .handle = current.native_handle()};
+}
+
+void run_calls(const Communicator& world, const comm::CallList& calls, const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return world.run(calls);
+  world.start(calls).wait_on(stream_of(tensor));
+}
+
+}  // namespace reigen::tensor

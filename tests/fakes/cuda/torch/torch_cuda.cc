@@ -1,0 +1,204 @@
+// LibTorch's device "cuda" over the stand-in for CUDA (fakes/cuda/), for tests on machines without a GPU. A program
+// that links these objects has kDevices devices for LibTorch: tensors of them lie in the stand-in's memory, which the
+// host cannot access, and operators are computed by the CPU's, with the same bits.
+//
+// An operator first waits until its stream has done all earlier work, and then computes on the calling thread. So it
+// sees the result of a collective only if its stream waits for that collective.
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_cpu_dispatch.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <cuda_runtime_api.h>
+#include <torch/library.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "fakes/cuda/device.h"
+#include "fakes/cuda/stand_in.h"
+
+namespace {
+
+namespace stand_in = reigen::testing::stand_in;
+
+// The current stream of each device, as a stream's number of LibTorch: the address of the CUDA stream, 0: the default.
+thread_local std::array<c10::StreamId, stand_in::kDevices> current_streams = {};
+
+cudaStream_t handle_of(c10::StreamId id) { return reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(id)); }
+
+struct Allocator final : c10::Allocator {
+  at::DataPtr allocate(std::size_t bytes) override {
+    void* data = nullptr;
+    if (bytes > 0) cudaMalloc(&data, bytes);
+    return {data, data, &drop, at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(stand_in::device_now()))};
+  }
+  at::DeleterFnPtr raw_deleter() const override { return &drop; }
+  void copy_data(void*, const void*, std::size_t) const override { stand_in::die("an allocator copies"); }
+  static void drop(void* data) { cudaFree(data); }
+};
+Allocator allocator;
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  at::DeviceType type() const override { return at::kCUDA; }
+  at::Device exchangeDevice(at::Device device) const override {
+    const at::Device before = getDevice();
+    setDevice(device);
+    return before;
+  }
+  at::Device getDevice() const override { return {at::kCUDA, static_cast<c10::DeviceIndex>(stand_in::device_now())}; }
+  void setDevice(at::Device device) const override { uncheckedSetDevice(device); }
+  void uncheckedSetDevice(at::Device device) const noexcept override { cudaSetDevice(device.index()); }
+  c10::Stream getStream(at::Device device) const override { return stream(device, now(device)); }
+  c10::Stream getDefaultStream(at::Device device) const override { return stream(device, 0); }
+  c10::Stream getNewStream(at::Device device, int) const override {
+    const c10::DeviceGuard on(device);
+    cudaStream_t made = nullptr;
+    cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);  // LibTorch's streams live as long as the program
+    return stream(device, static_cast<c10::StreamId>(reinterpret_cast<std::uintptr_t>(made)));
+  }
+  c10::Stream exchangeStream(c10::Stream next) const override {
+    const c10::StreamId before = now(next.device());
+    now(next.device()) = next.id();
+    return stream(next.device(), before);
+  }
+  void* getStreamNativeHandle(const c10::Stream of) const override { return handle_of(of.id()); }
+  c10::DeviceIndex deviceCount() const noexcept override { return stand_in::kDevices; }
+  void record(void** event, const c10::Stream& of, const c10::DeviceIndex, const c10::EventFlag) const override {
+    const c10::DeviceGuard on(of.device());
+    cudaEvent_t made = static_cast<cudaEvent_t>(*event);
+    if (made == nullptr) cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+    cudaEventRecord(made, handle_of(of.id()));
+    *event = made;
+  }
+  void block(void* event, const c10::Stream& of) const override {
+    const c10::DeviceGuard on(of.device());
+    if (event != nullptr) cudaStreamWaitEvent(handle_of(of.id()), static_cast<cudaEvent_t>(event), 0);
+  }
+  bool queryEvent(void* event) const override {
+    return event == nullptr || cudaEventQuery(static_cast<cudaEvent_t>(event)) == cudaSuccess;
+  }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    if (event != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event));
+  }
+  bool queryStream(const c10::Stream& of) const override {
+    const c10::DeviceGuard on(of.device());
+    return cudaStreamQuery(handle_of(of.id())) == cudaSuccess;
+  }
+  void synchronizeStream(const c10::Stream& of) const override {
+    const c10::DeviceGuard on(of.device());
+    cudaStreamSynchronize(handle_of(of.id()));
+  }
+
+ private:
+  static c10::Stream stream(at::Device device, c10::StreamId id) {
+    return c10::Stream(c10::Stream::UNSAFE, {at::kCUDA, index_of(device)}, id);
+  }
+  static c10::DeviceIndex index_of(at::Device device) {
+    return device.has_index() ? device.index() : static_cast<c10::DeviceIndex>(stand_in::device_now());
+  }
+  static c10::StreamId& now(at::Device device) { return current_streams[static_cast<std::size_t>(index_of(device))]; }
+};
+
+// The same memory as a tensor of the CPU, after the work that is on the stream.
+at::Tensor on_cpu(const at::Tensor& tensor) {
+  if (!tensor.device().is_cuda()) return tensor;
+  const c10::DeviceGuard on(tensor.device());
+  cudaStreamSynchronize(handle_of(current_streams[static_cast<std::size_t>(tensor.device().index())]));
+  const at::TensorOptions options = at::TensorOptions().dtype(tensor.scalar_type());
+  if (tensor.numel() == 0) return at::empty(tensor.sizes(), options);
+  return at::from_blob(stand_in::reach(tensor.const_data_ptr()), tensor.sizes(), tensor.strides(), options);
+}
+
+at::Tensor empty(c10::IntArrayRef sizes, std::optional<c10::ScalarType> type, std::optional<c10::Layout>,
+                 std::optional<c10::Device> device, std::optional<bool>, std::optional<c10::MemoryFormat> format) {
+  const c10::OptionalDeviceGuard on(device);
+  return at::detail::empty_generic(sizes, &allocator, c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                   type.value_or(at::kFloat), format);
+}
+at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::optional<c10::ScalarType> type,
+                         std::optional<c10::Layout>, std::optional<c10::Device> device, std::optional<bool>) {
+  const c10::OptionalDeviceGuard on(device);
+  return at::detail::empty_strided_generic(sizes, strides, &allocator, c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                           type.value_or(at::kFloat));
+}
+at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool) {
+  on_cpu(to).copy_(on_cpu(from));
+  return to;
+}
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+  on_cpu(to).copy_(on_cpu(from));
+  return to;
+}
+// Gives the tensor new memory when its shape changes.
+void take_shape(const at::Tensor& tensor, c10::IntArrayRef sizes) {
+  if (tensor.sizes() == sizes) return;
+  const at::Tensor fresh = at::empty(sizes, tensor.options());
+  tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(fresh.storage());
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+}
+at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
+  take_shape(to, from.sizes());
+  return copy_from(from, to, false);
+}
+const at::Tensor& resize(const at::Tensor& tensor, c10::SymIntArrayRef sizes, std::optional<c10::MemoryFormat>) {
+  take_shape(tensor, C10_AS_INTARRAYREF_SLOW(sizes));
+  return tensor;
+}
+at::Tensor as_strided(const at::Tensor& tensor, c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
+                      std::optional<c10::SymInt> offset) {
+  return at::cpu::as_strided_symint(tensor, sizes, strides, offset);
+}
+at::Tensor view(const at::Tensor& tensor, c10::SymIntArrayRef sizes) {
+  return at::native::view(tensor, C10_AS_INTARRAYREF_SLOW(sizes));
+}
+at::Tensor reshape_alias(const at::Tensor& tensor, c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides) {
+  return at::native::_reshape_alias(tensor, C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides));
+}
+at::Scalar local_scalar_dense(const at::Tensor& tensor) { return on_cpu(tensor).item(); }
+void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) { at::native::cpu_fallback(op, stack); }
+
+[[maybe_unused]] const bool kAllocates = [] {
+  c10::SetAllocator(at::kCUDA, &allocator);
+  return true;
+}();
+
+}  // namespace
+
+C10_REGISTER_GUARD_IMPL(CUDA, Guard);
+
+TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+  library.impl("empty.memory_format", empty);
+  library.impl("empty_strided", empty_strided);
+  library.impl("copy_", copy);
+  library.impl("_copy_from", copy_from);
+  library.impl("_copy_from_and_resize", copy_from_and_resize);
+  library.impl("resize_", resize);
+  library.impl("as_strided", as_strided);
+  library.impl("view", view);
+  library.impl("_reshape_alias", reshape_alias);
+  library.impl("_local_scalar_dense", local_scalar_dense);
+}
+TORCH_LIBRARY_IMPL(_, CUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&by_cpu>()); }
+
+// LibTorch looks for a class of this name.
+struct CUDAHooks final : at::CUDAHooksInterface {
+  explicit CUDAHooks(at::CUDAHooksArgs) {}
+  void init() const override {}
+  bool hasCUDA() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return stand_in::kDevices; }
+  c10::DeviceIndex getCurrentDevice() const override { return static_cast<c10::DeviceIndex>(stand_in::device_now()); }
+  int getNumGPUs() const override { return stand_in::kDevices; }
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+};
+
+namespace at {
+using RegistererCUDAHooksRegistry = c10::Registerer<std::string, std::unique_ptr<CUDAHooksInterface>, CUDAHooksArgs>;
+REGISTER_CUDA_HOOKS(CUDAHooks)
+}  // namespace at
