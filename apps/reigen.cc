@@ -24,16 +24,17 @@ int dispatch(const Arguments& arguments) {
   if (command == "train") return reigen::apps::train_command(rest);
   if (command == "bench") return reigen::apps::bench_command(rest);
   if (command == "tune") return reigen::apps::tune_command(rest);
+  if (command == "devices") return reigen::apps::devices_command(rest);
   if (command == "flight") return reigen::apps::flight_command(rest);
   if (command == "checkpoint") return reigen::apps::checkpoint_command(rest);
   if (command == "help" || command == "--help" || command == "-h") return reigen::apps::help_command(rest);
   if (command == "version" || command == "--version") return reigen::apps::version_command();
-  const std::string meant = reigen::apps::nearest(
-      command, {"run", "train", "bench", "tune", "flight", "checkpoint", "help", "version", "--help", "--version"});
+  const std::string meant = reigen::apps::nearest(command, {"run", "train", "bench", "tune", "devices", "flight",
+                                                            "checkpoint", "help", "version", "--help", "--version"});
   throw reigen::InvalidArgument(
       {.what = "unknown command",
        .got = command,
-       .expected = "run, train, bench, tune, flight, checkpoint, help or version",
+       .expected = "run, train, bench, tune, devices, flight, checkpoint, help or version",
        .fix = meant.empty() ? "reigen --help lists the commands" : "did you mean `reigen " + meant + "`?"},
       reigen::ExitCode::kUsage);
 }

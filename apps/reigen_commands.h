@@ -15,6 +15,7 @@ int run_command(const Arguments& arguments);
 int train_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
 int tune_command(const Arguments& arguments);
+int devices_command(const Arguments& arguments);
 int flight_command(const Arguments& arguments);
 int checkpoint_command(const Arguments& arguments);
 int help_command(const Arguments& arguments);

@@ -90,6 +90,8 @@ std::string overview() {
          "  reigen bench OP -n N [options]                            time an operation between processes, e.g. "
          "all_reduce\n"
          "  reigen tune -n N [--backend B]                            find the fastest algorithms of this machine\n"
+         "  reigen devices                                            the GPUs that ranks can use, and what is "
+         "missing\n"
          "  reigen flight [PID]                                       what the ranks of a running job called last\n"
          "  reigen checkpoint inspect|verify|diff|... PATH            look at checkpoints, change their form\n"
          "  reigen help environment                                   variables that are read and set\n"
@@ -108,15 +110,16 @@ int help_command(const Arguments& arguments) {
   if (topic == "train") return train_command({"--help"});
   if (topic == "bench") return bench_command({"--help"});
   if (topic == "tune") return tune_command({"--help"});
+  if (topic == "devices") return devices_command({"--help"});
   if (topic == "flight") return flight_command({"--help"});
   if (topic == "environment") {
     print_environment();
     return 0;
   }
-  const std::string meant = nearest(topic, {"run", "train", "bench", "tune", "flight", "environment"});
+  const std::string meant = nearest(topic, {"run", "train", "bench", "tune", "devices", "flight", "environment"});
   throw InvalidArgument({.what = "no help on this",
                          .got = topic,
-                         .expected = "run, train, bench, tune, flight or environment",
+                         .expected = "run, train, bench, tune, devices, flight or environment",
                          .fix = meant.empty() ? std::string() : "did you mean `reigen help " + meant + "`?"},
                         ExitCode::kUsage);
 }

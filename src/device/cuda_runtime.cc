@@ -45,6 +45,10 @@ CudaRuntime open_runtime() {
   library.find(table.ipc_open_mem_handle, "cudaIpcOpenMemHandle");
   library.find(table.ipc_close_mem_handle, "cudaIpcCloseMemHandle");
   library.find(table.device_enable_peer_access, "cudaDeviceEnablePeerAccess");
+  library.find(table.device_can_access_peer, "cudaDeviceCanAccessPeer");
+  library.find(table.device_get_attribute, "cudaDeviceGetAttribute");
+  library.find(table.runtime_get_version, "cudaRuntimeGetVersion");
+  library.find(table.driver_get_version, "cudaDriverGetVersion");
   library.find(table.get_last_error, "cudaGetLastError");
   base::log_info("the CUDA runtime in {}", library.path());
   return table;
@@ -61,6 +65,8 @@ CudaDriver open_driver() {
   CudaDriver table{};
   driver.find(table.stream_write_value, "cuStreamWriteValue32_v2");
   driver.find(table.stream_wait_value, "cuStreamWaitValue32_v2");
+  driver.find(table.device_get_name, "cuDeviceGetName");
+  driver.find(table.device_total_memory, "cuDeviceTotalMem_v2");
   return table;
 }
 

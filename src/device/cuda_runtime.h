@@ -68,6 +68,10 @@ struct CudaRuntime {
   int (*ipc_open_mem_handle)(void**, CudaMemoryWord, unsigned);
   int (*ipc_close_mem_handle)(void*);
   int (*device_enable_peer_access)(int, unsigned);
+  int (*device_can_access_peer)(int*, int, int);
+  int (*device_get_attribute)(int*, int, int);
+  int (*runtime_get_version)(int*);
+  int (*driver_get_version)(int*);
   int (*get_last_error)();
 };
 
@@ -77,6 +81,8 @@ struct CudaDriver {
   // (modulo 2^32). The address may be pinned host memory.
   int (*stream_write_value)(CudaStream, unsigned long long address, std::uint32_t value, unsigned flags);
   int (*stream_wait_value)(CudaStream, unsigned long long address, std::uint32_t value, unsigned flags);
+  int (*device_get_name)(char*, int length, int device);
+  int (*device_total_memory)(std::size_t*, int device);
 };
 
 // The first call opens the library. It throws BackendError (69) and names what is missing or too old; a

@@ -28,7 +28,12 @@ std::vector<std::string> folders() {
   return all;
 }
 
-Kernels open_plugin() {
+struct Opened {
+  Kernels table = {};
+  std::string path = {};
+};
+
+Opened open_plugin() {
   (void)cuda_runtime();  // opened first, because the plug-in uses its functions
   const std::string fix =
       "build Reigen where nvcc 12.4 or newer is (-DREIGEN_CUDA=ON says why there is none), and put libreigen_cuda.so "
@@ -46,15 +51,19 @@ Kernels open_plugin() {
   Kernels table{};
   plugin.find(table.reduce, "reigen_cuda_reduce");
   base::log_info("kernels in {}", plugin.path());
-  return table;
+  return {table, plugin.path()};
+}
+
+// A process can load a library only once, so its functions belong to the whole process.
+const Opened& opened() {
+  static const Opened kPlugin = open_plugin();
+  return kPlugin;
 }
 
 }  // namespace
 
-// A process can load a library only once, so its functions belong to the whole process.
-const Kernels& kernels() {
-  static const Kernels kTable = open_plugin();
-  return kTable;
-}
+const Kernels& kernels() { return opened().table; }
+
+const std::string& kernels_path() { return opened().path; }
 
 }  // namespace reigen::device

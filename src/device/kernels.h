@@ -2,6 +2,8 @@
 // Thread rule: any thread.
 #pragma once
 
+#include <string>
+
 #include "device/kernel_calls.h"
 
 namespace reigen::device {
@@ -14,5 +16,8 @@ struct Kernels {
 // that the plug-in belongs to another version; a later call tries again. Tests link another kernels(), which runs on
 // the host.
 const Kernels& kernels();
+
+// The path of the plug-in. Throws as kernels() does.
+const std::string& kernels_path();
 
 }  // namespace reigen::device

@@ -250,7 +250,8 @@ extern "C" {
 const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "an error"; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = stand_in::kDevices;
+  const char* const told = std::getenv("STAND_IN_DEVICES");
+  *count = told != nullptr ? std::atoi(told) : stand_in::kDevices;
   return cudaSuccess;
 }
 
@@ -382,7 +383,36 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  *can = device != peer ? 1 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    case cudaDevAttrMultiProcessorCount: *value = 4; break;
+    default: *value = 0;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13010;
+  return cudaSuccess;
+}
+
 // Functions of the driver, under the names that the driver gives them.
+int cuDeviceGetName(char* name, int length, int) {
+  std::snprintf(name, static_cast<std::size_t>(length), "Stand-in");
+  return 0;
+}
+int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
+  *bytes = std::size_t{16} << 30;
+  return 0;
+}
 int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int) {
   queue_of(stream).push([=] { stand_in::word_at(address).store(value); });
   return 0;

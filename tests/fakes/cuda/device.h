@@ -18,6 +18,8 @@
 extern "C" {
 int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int flags);
 int cuStreamWaitValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int flags);
+int cuDeviceGetName(char* name, int length, int device);
+int cuDeviceTotalMem_v2(std::size_t* bytes, int device);
 }
 
 namespace reigen::testing::stand_in {

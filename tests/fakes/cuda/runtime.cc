@@ -42,6 +42,10 @@ CudaRuntime functions() {
   put(table.ipc_close_mem_handle, &::cudaIpcCloseMemHandle);
   put(table.get_last_error, &::cudaGetLastError);
   put(table.device_enable_peer_access, &::cudaDeviceEnablePeerAccess);
+  put(table.device_can_access_peer, &::cudaDeviceCanAccessPeer);
+  put(table.device_get_attribute, &::cudaDeviceGetAttribute);
+  put(table.runtime_get_version, &::cudaRuntimeGetVersion);
+  put(table.driver_get_version, &::cudaDriverGetVersion);
   return table;
 }
 
@@ -49,6 +53,8 @@ CudaDriver functions_of_driver() {
   CudaDriver table{};
   put(table.stream_write_value, &::cuStreamWriteValue32_v2);
   put(table.stream_wait_value, &::cuStreamWaitValue32_v2);
+  put(table.device_get_name, &::cuDeviceGetName);
+  put(table.device_total_memory, &::cuDeviceTotalMem_v2);
   return table;
 }
 

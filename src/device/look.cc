@@ -1,0 +1,121 @@
+#include "device/look.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <system_error>
+
+#include "device/cuda_runtime.h"
+#include "device/kernels.h"
+#include "reigen/base/error.h"
+
+namespace reigen::device {
+
+namespace {
+
+// cudaDeviceAttr and cudaComputeMode.
+constexpr int kProcessors = 16;
+constexpr int kComputeMode = 20;
+constexpr int kCapabilityMajor = 75;
+constexpr int kCapabilityMinor = 76;
+constexpr int kExclusive = 3;
+constexpr int kProhibited = 2;
+
+// CUDA's number of a version, 12040, as text: "12.4".
+std::string version_text(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+// Runs `ask`. An error of a library that is missing or too old goes into `missing`.
+void note_missing(Found& found, const std::function<void()>& ask) {
+  try {
+    ask();
+  } catch (const Error& error) {
+    found.missing.emplace_back(error.what());
+  }
+}
+
+int attribute_of(int device, int attribute) {
+  int value = 0;
+  check(cuda_runtime().device_get_attribute(&value, attribute, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+Gpu gpu_at(int index, int count) {
+  Gpu gpu{.index = index};
+  std::array<char, 256> text{};
+  check(cuda_driver().device_get_name(text.data(), static_cast<int>(text.size()), index), "cuDeviceGetName");
+  gpu.name = text.data();
+  text = {};
+  check(cuda_runtime().device_get_pci_bus_id(text.data(), static_cast<int>(text.size()), index),
+        "cudaDeviceGetPCIBusId");
+  gpu.bus = text.data();
+  std::size_t bytes = 0;
+  check(cuda_driver().device_total_memory(&bytes, index), "cuDeviceTotalMem");
+  gpu.bytes = bytes;
+  gpu.capability = fmt::format("{}.{}", attribute_of(index, kCapabilityMajor), attribute_of(index, kCapabilityMinor));
+  gpu.processors = attribute_of(index, kProcessors);
+  const int mode = attribute_of(index, kComputeMode);
+  gpu.mode = mode == kProhibited ? "prohibited" : mode == kExclusive ? "one process at a time" : "shared";
+  for (int other = 0; other < count; ++other) {
+    int reaches = 0;
+    if (other == index) continue;
+    check(cuda_runtime().device_can_access_peer(&reaches, index, other), "cudaDeviceCanAccessPeer");
+    if (reaches != 0) gpu.reaches.push_back(other);
+  }
+  return gpu;
+}
+
+void ask_gpus(Found& found) {
+  int count = 0;
+  const int code = cuda_runtime().get_device_count(&count);
+  if (code != kCudaSuccess || count == 0) {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    const std::string shown = visible == nullptr ? "" : fmt::format(", CUDA_VISIBLE_DEVICES=\"{}\"", visible);
+    throw BackendError(Report{.what = "no GPU is visible",
+                              .got = (code != kCudaSuccess ? cuda_runtime().get_error_string(code) : "0 GPUs") + shown,
+                              .expected = "a GPU, and a driver at least as new as the CUDA runtime",
+                              .fix = "look at nvidia-smi; in a container, start it with --gpus all"});
+  }
+  for (int index = 0; index < count; ++index) found.gpus.push_back(gpu_at(index, count));
+  const bool usable =
+      std::any_of(found.gpus.begin(), found.gpus.end(), [](const Gpu& gpu) { return gpu.mode != "prohibited"; });
+  if (!usable) {
+    throw BackendError(Report{.what = "no process may use a GPU",
+                              .got = "compute mode prohibited",
+                              .fix = "sudo nvidia-smi --compute-mode=DEFAULT"});
+  }
+}
+
+bool serves_mps() {
+  const char* const folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  std::error_code none;
+  return std::filesystem::exists(std::filesystem::path(folder != nullptr ? folder : "/tmp/nvidia-mps") / "control",
+                                 none);
+}
+
+}  // namespace
+
+Found look() {
+  Found found;
+  note_missing(found, [&] {
+    int number = 0;
+    check(cuda_runtime().runtime_get_version(&number), "cudaRuntimeGetVersion");
+    found.runtime = version_text(number);
+  });
+  if (found.runtime.empty()) return found;
+  note_missing(found, [&] {
+    (void)cuda_driver();
+    int number = 0;
+    check(cuda_runtime().driver_get_version(&number), "cudaDriverGetVersion");
+    found.driver = version_text(number);
+  });
+  if (!found.driver.empty()) note_missing(found, [&] { ask_gpus(found); });
+  note_missing(found, [&] { found.kernels = kernels_path(); });
+  found.has_mps = serves_mps();
+  return found;
+}
+
+}  // namespace reigen::device

@@ -1,0 +1,12 @@
+# Fails if FILE has a text that names a file below SOURCES/src or SOURCES/include.
+execute_process(COMMAND "${READELF}" -p .rodata "${FILE}" OUTPUT_VARIABLE texts RESULT_VARIABLE code)
+if(NOT code EQUAL 0 OR texts STREQUAL "")
+  message(FATAL_ERROR "${READELF} read nothing from ${FILE}")
+endif()
+foreach(folder src include)
+  string(FIND "${texts}" "${SOURCES}/${folder}/" at)
+  if(NOT at EQUAL -1)
+    string(SUBSTRING "${texts}" ${at} 120 found)
+    message(FATAL_ERROR "${FILE} contains a path of the checkout: ${found}")
+  endif()
+endforeach()
